@@ -1,0 +1,123 @@
+"""One interface to every task: `describe` names it with its digest, `load` reads it. Free of torch.
+
+A **source** is where rows come from: `toy` (generated here from a seed), `glue` (official files in a local folder,
+or the hub). A descriptor is a small dict that goes into a Spec: `{"source", "task", "digest", "rows", "held_out"}`.
+The digest is of the parsed rows, so that a folder and the hub give the same one.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from lib import paths
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a task is, whatever its source."""
+    name: str         # as the benchmark spells it: "CoLA"
+    pair: bool        # two sentences a row
+    labels: tuple     # class names in the order of the official codes; () for a regression
+    metrics: tuple    # names in lib.measure.metrics; the first is the one that the papers' tables show
+
+    @property
+    def outputs(self):
+        """Width of the model's last layer."""
+        return len(self.labels) or 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """N rows: texts `a` (and `b`, for pairs), targets `y` (int64 codes, or float32 for a regression) and each
+    row's number `index` in its file, by which predictions are matched."""
+    a: list
+    b: list | None
+    y: np.ndarray
+    index: np.ndarray
+
+    def __len__(self):
+        return len(self.a)
+
+    def take(self, rows):
+        return Split([self.a[i] for i in rows], self.b and [self.b[i] for i in rows], self.y[rows], self.index[rows])
+
+
+def source(name):
+    """The module of a source. Each has `TASKS` and `load(task, ...) -> {split name: Split}`."""
+    from lib.data import glue, toy
+    from lib.spec import known
+
+    sources = {"toy": toy, "glue": glue}
+    known("data source", name, sources)
+    return sources[name]
+
+
+def task(name, task_name):
+    """The Task of a source by its name. Raises ValueError naming the nearest task."""
+    from lib.spec import known
+
+    tasks = source(name).TASKS
+    known(f"task of source {name!r}", task_name, tasks)
+    return tasks[task_name]
+
+
+@cache
+def splits(name, task_name):
+    """Every split of a task. Raises FileNotFoundError where its files are absent, ValueError with file and line
+    where a row is malformed."""
+    task(name, task_name)
+    return source(name).load(task_name) if name == "toy" else source(name).load(task_name, paths.data_root() / name)
+
+
+def describe(name, task_name, rows=None, held_out=0):
+    """Descriptor of a task for a Spec: `rows` training rows (all by default), and `held_out` further ones for
+    importance and selection.
+
+    Where the data are not at hand, the digest is the one of the official files (`data/digests.json`), so that
+    committed records are found; a run then stops in `load`.
+    """
+    task(name, task_name)
+    try:
+        digest = digest_of(name, task_name)
+    except FileNotFoundError:
+        digest = json.loads(paths.DIGESTS.read_text()).get(f"{name}/{task_name}") if paths.DIGESTS.exists() else None
+        if digest is None:
+            raise
+    body = {"source": name, "task": task_name, "digest": digest, "rows": rows, "held_out": held_out or None}
+    return {k: v for k, v in body.items() if v is not None}
+
+
+@cache
+def digest_of(name, task_name):
+    """First 16 hex digits of the sha256 of the parsed rows of train and the development sets, in order."""
+    body = hashlib.sha256()
+    for key, split in splits(name, task_name).items():
+        if not key.startswith("test"):
+            body.update(json.dumps([key, split.a, split.b, split.y.tolist()]).encode())
+    return body.hexdigest()[:16]
+
+
+def load(descriptor):
+    """The splits that a descriptor names: "train", "held_out" where asked for, and the official ones beside them.
+
+    Rows are drawn from a fixed permutation of the training set. Raises ValueError where the data have changed since
+    they were described, or hold too few rows.
+    """
+    name, task_name = descriptor["source"], descriptor["task"]
+    there = dict(splits(name, task_name))
+    digest = digest_of(name, task_name)
+    if digest != descriptor["digest"]:
+        raise ValueError(f"{name}/{task_name} has digest {digest}; this run is of {descriptor['digest']}: put the same "
+                         "data back, or ask for a new run")
+    train, held = there["train"], descriptor.get("held_out", 0)
+    rows = descriptor.get("rows", len(train) - held)
+    if rows + held > len(train):
+        raise ValueError(f"{rows} training and {held} held-out rows asked of {name}/{task_name}, which has {len(train)}")
+    chosen = np.random.default_rng(0).permutation(len(train))
+    there["train"] = train.take(np.sort(chosen[:rows]))
+    if held:
+        there["held_out"] = train.take(np.sort(chosen[rows:rows + held]))
+    return there

@@ -1,0 +1,111 @@
+"""Execute one Spec in this process: take its lock, resume what was left, call its step, put the run in place.
+
+The only place that turns a Spec into a run; `lib.sweep` calls it in worker processes.
+"""
+
+import errno
+import importlib
+import platform
+import shutil
+import subprocess
+import time
+import traceback
+
+from lib import paths
+from lib.spec import from_json
+from lib.steps import STEPS
+from lib.store import MIN_FREE, Draft, Held, Lock, Store
+
+
+def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
+    """The run of `spec`, made if it is missing. `keep` saves the weights. Where another process is making it, wait.
+
+    Raises what the step raises, after writing it to the ledger; RuntimeError where an input is missing.
+    """
+    store = store or Store()
+    while True:
+        if run := store.find(spec, weights=keep):
+            return run
+        try:
+            with Lock(store.lock(spec)):
+                return store.find(spec, weights=keep) or _make(spec, store, keep, checkpoint_seconds)
+        except Held:
+            time.sleep(0.3)
+
+
+def _make(spec, store, keep, checkpoint_seconds):
+    inputs = {}
+    for name, parent in spec.parents.items():
+        inputs[name] = store.find(parent, weights=STEPS[parent.step].weights)
+        if inputs[name] is None:
+            raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {store.state(parent)['state']}")
+    need_disk(store.runs)
+    draft = Draft(store, spec, inputs, keep and STEPS[spec.step].weights, checkpoint_seconds)
+    try:
+        args = spec.resolved({name: run.metrics for name, run in inputs.items()})
+        step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
+        return draft.finish(step(draft, **args), environment())
+    except KeyboardInterrupt:
+        draft.tell("stopped")
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            free = shutil.disk_usage(store.runs).free >> 20
+            error = OSError(f"disk full ({free} MB free) under {paths.shown(store.runs)}: free some space, "
+                            "`python -m lib gc` lists what may go; the run resumes from its last checkpoint")
+        draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
+        raise error
+
+
+def need_disk(folder):
+    """Raises OSError before anything starts on a disk that is nearly full."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < MIN_FREE:
+        raise OSError(f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed: free some "
+                      "space (`python -m lib gc` lists what may go) or set RUNS_ROOT to another disk")
+
+
+def one_line(error):
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def environment():
+    """What a run was made with: an allow-list, no names of machines or people."""
+    import numpy
+    import torch
+    import transformers
+
+    return {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine(),
+            "processor": processor(), "torch": torch.__version__, "transformers": transformers.__version__,
+            "numpy": numpy.__version__, "threads": torch.get_num_threads(),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"} | commit()
+
+
+def processor():
+    try:
+        lines = open("/proc/cpuinfo").read().splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def commit():
+    """Commit of the code, and whether it was changed since; empty outside a git checkout."""
+    def git(*words):
+        return subprocess.run(["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=20)
+    try:
+        head = git("rev-parse", "--short=10", "HEAD")
+        changed = git("status", "--porcelain", "--", "lib")
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    return {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())} if head.returncode == 0 else {}
+
+
+def work(body, runs, records, fresh, keep, checkpoint_seconds):
+    """What a worker process is asked: a Spec as JSON. Returns the run's seconds. Errors travel as one line."""
+    spec = from_json(body)
+    try:
+        return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).status["seconds"]
+    except Exception as error:
+        raise RuntimeError(one_line(error)) from None

@@ -1,0 +1,111 @@
+"""GLUE's metrics in float64, over stored predictions. Free of torch.
+
+Every metric is `f(predictions, labels) -> float`. Class metrics take codes [N], or logits [N, C] whose
+largest column is the prediction (the first of equals); regression metrics take raw values [N] or [N, 1].
+
+Degenerate predictions have a value, where the libraries give nan or a warning: Matthews, Pearson and Spearman
+are 0.0 when either side is constant (one row included), F1 is 0.0 without a true positive. No rows, rows
+without a label and non-finite logits are errors: there is no score that would mean something.
+"""
+
+import numpy as np
+from scipy import stats
+from sklearn import metrics as sk
+
+from lib.spec import known
+
+
+def accuracy(predictions, labels):
+    """Share of right classes."""
+    predicted, true = _classes(predictions, labels)
+    return float(sk.accuracy_score(true, predicted))
+
+
+def f1(predictions, labels):
+    """F1 of class 1 in a task of two classes, as GLUE scores MRPC and QQP."""
+    predicted, true = _classes(predictions, labels)
+    beyond = max(predicted.max(), true.max())
+    if beyond > 1:
+        raise ValueError(f"f1 is of class 1 against class 0, but there is a class {beyond}; "
+                         "take accuracy or matthews for more than two classes")
+    return float(sk.f1_score(true, predicted, zero_division=0))
+
+
+def matthews(predictions, labels):
+    """Matthews correlation of any number of classes; 0.0 when either side is all of one class."""
+    predicted, true = _classes(predictions, labels)
+    # asked beforehand: scikit-learn gives 0 too, but warns when both sides hold the same single class
+    return 0.0 if _constant(predicted, true) else float(sk.matthews_corrcoef(true, predicted))
+
+
+def pearson(predictions, labels):
+    """Linear correlation; 0.0 when either side is constant."""
+    predicted, true = _values(predictions, labels)
+    return 0.0 if _constant(predicted, true) else float(stats.pearsonr(predicted, true).statistic)
+
+
+def spearman(predictions, labels):
+    """Rank correlation, ties sharing their mean rank; 0.0 when either side is constant."""
+    predicted, true = _values(predictions, labels)
+    return 0.0 if _constant(predicted, true) else float(stats.spearmanr(predicted, true).statistic)
+
+
+METRICS = {f.__name__: f for f in (accuracy, f1, matthews, pearson, spearman)}
+
+
+def score(name, logits, labels):
+    """The metric of that name, a float."""
+    known("metric", name, METRICS)
+    return METRICS[name](logits, labels)
+
+
+def scores(task, logits, labels):
+    """All metrics of a Task, in its order: {name: float}."""
+    return {name: score(name, logits, labels) for name in task.metrics}
+
+
+def _constant(predicted, true):
+    return bool((predicted == predicted[0]).all() or (true == true[0]).all())
+
+
+def _classes(predictions, labels):
+    """Both sides as int64 codes [N]."""
+    predicted, true = _checked(predictions, labels)
+    if predicted.ndim == 2:
+        if predicted.shape[1] < 2:
+            raise ValueError("logits of one column hold no classes; expected [N], or [N, C] with C > 1")
+        predicted = predicted.argmax(axis=1)
+    for what, values in (("predictions", predicted), ("labels", true)):
+        wrong = np.flatnonzero((values != np.floor(values)) | (values < 0))
+        if len(wrong):
+            raise ValueError(f"{len(wrong)} of {len(values)} {what} are no class codes, the first is "
+                             f"{values[wrong[0]]:g} in row {wrong[0]}; expected integers from 0"
+                             + (": rows without a label cannot be scored" if what == "labels" else ""))
+    return predicted.astype(np.int64), true.astype(np.int64)
+
+
+def _values(predictions, labels):
+    """Both sides as float64 values [N]."""
+    predicted, true = _checked(predictions, labels)
+    if predicted.ndim == 2:
+        if predicted.shape[1] != 1:
+            raise ValueError(f"a regression has one output a row, but there are {predicted.shape[1]} columns")
+        predicted = predicted[:, 0]
+    return predicted, true
+
+
+def _checked(predictions, labels):
+    predicted, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
+    if true.ndim != 1 or predicted.ndim not in (1, 2) or len(predicted) != len(true):
+        raise ValueError(f"predictions of shape {list(predicted.shape)} do not fit labels of shape "
+                         f"{list(true.shape)}; expected [N] or [N, C] with [N]")
+    if not len(true) or not predicted.size:
+        raise ValueError("no rows to score")
+    bad = int((~np.isfinite(predicted)).sum())
+    if bad:
+        raise ValueError(f"{bad} of {predicted.size} logits are not finite: the model diverged, "
+                         "or the file is damaged")
+    missing = int((~np.isfinite(true)).sum())
+    if missing:
+        raise ValueError(f"{missing} of {len(true)} rows have no label (a test split?) and cannot be scored")
+    return predicted, true

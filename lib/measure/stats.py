@@ -1,0 +1,273 @@
+"""Paired comparisons: intervals, tests and power, all in points (100 times the metric).
+
+A replicate is one seed on one task, scored for a method (a) and its baseline (b) on the same examples. The
+interval is a hierarchical bootstrap. The examples of each task are drawn with replacement, the same draw for
+every seed, both models and all widths, because they share them, and the metric is computed anew (exactly, from
+how often each example was drawn). Seeds are drawn jointly for all tasks and widths, because a seed may leave
+its mark on each of them.
+
+Two choices keep the interval honest with few seeds: simulated for 3 to 10 seeds and 1,000 examples it covers
+92 to 99 %, where the textbook form covers 86 to 99 %, too wide where examples dominate and too narrow where
+seeds do. Seed deviations are those observed on all examples (redrawn, they would count the examples' noise
+again), times sqrt(n / (n - 1)). And the draws are expanded about the mean by Student's over the normal quantile
+(Hesterberg 2015) with Satterthwaite's degrees of freedom: many where examples dominate, n - 1 where seeds do.
+With one seed the interval speaks of examples only.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy import optimize, stats
+
+CELLS = 4_000_000  # draws times examples held at once: 32 MB of weights
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One replicate; rows of a and b belong to the same examples. Failed runs make no Pair: count them apart."""
+    task: str
+    seed: int
+    labels: np.ndarray  # [N], integer classes or float targets
+    a: np.ndarray       # [N, C] logits of the method; C = 1 for regression
+    b: np.ndarray       # [N, C] logits of the baseline
+    metric: str         # accuracy, f1 (of class 1), matthews, pearson or spearman
+
+    def __post_init__(self):
+        n = len(self.labels)
+        for logits in (self.a, self.b):
+            if n == 0 or logits.ndim != 2 or len(logits) != n or not np.isfinite(logits).all():
+                raise ValueError(f"{self.task}, seed {self.seed}: logits of shape {logits.shape} must be finite "
+                                 f"and [{n}, C], with at least one row")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A difference in points, or a slope in points per unit of x, with its 95 % interval."""
+    mean: float
+    low: float
+    high: float
+    per_seed: tuple[float, ...]  # mean over tasks, by ascending seed
+    n_seeds: int                 # of the thinnest task
+    n_tasks: int
+    spread: float                # sd of per_seed (ddof = 1); nan for one seed
+    p: float                     # two-sided, against 0, from seed and example variance; 1 for one seed
+    n_pairs: int
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """p-values of a sign-flip test; `smallest` is the least two-sided p that so many differences can reach."""
+    two_sided: float
+    greater: float
+    less: float
+    smallest: float
+    n: int
+    exact: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    mean: float
+    sd: float  # ddof = 1
+    n: int
+    min: float
+    max: float
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Mean, sd, count and range of replicates; nan where undefined (sd of one value, anything of none)."""
+    x = np.asarray(values, float)
+    if x.size == 0:
+        return Summary(np.nan, np.nan, 0, np.nan, np.nan)
+    return Summary(float(x.mean()), float(x.std(ddof=1)) if x.size > 1 else np.nan, x.size,
+                   float(x.min()), float(x.max()))
+
+
+def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
+    """How often each of n examples occurs in each bootstrap draw: [draws, n], rows sum to n."""
+    index = rng.integers(n, size=(draws, n)) + np.arange(draws)[:, None] * n
+    return np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
+
+
+def weighted_score(metric: str, logits: Sequence[np.ndarray], labels: np.ndarray,
+                   weights: np.ndarray) -> np.ndarray:
+    """The metric of each model under each draw: M times [N, C], [N], [D, N] to [D, M]; what is undefined is 0."""
+    if metric == "accuracy":
+        return weights @ np.stack([x.argmax(1) == labels for x in logits], 1) / weights.sum(1, keepdims=True)
+    if metric in ("matthews", "f1"):
+        labels = labels.astype(int)
+        return np.stack([_from_confusion(metric, x.argmax(1), labels, weights) for x in logits], 1)
+    if metric not in ("pearson", "spearman"):
+        raise ValueError(f"no weighted form of {metric!r}; allowed: accuracy, f1, matthews, pearson, spearman")
+    form = _ranks if metric == "spearman" else _standard
+    y = form(labels.astype(float), weights)
+    return np.stack([_pearson(form(x[:, 0].astype(float), weights), y, weights) for x in logits], 1)
+
+
+def _ratio(top, bottom):
+    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 1e-12)
+
+
+def _from_confusion(metric, predicted, labels, weights):
+    k = int(max(predicted.max(), labels.max(), 1)) + 1
+    counts = (weights @ np.eye(k * k)[labels * k + predicted]).reshape(-1, k, k)  # [D, label, prediction]
+    true, guess = counts.sum(2), counts.sum(1)
+    if metric == "f1":
+        return _ratio(2 * counts[:, 1, 1], true[:, 1] + guess[:, 1])
+    n, hits = counts.sum((1, 2)), np.trace(counts, axis1=1, axis2=2)
+    spread = (n**2 - (guess**2).sum(1)) * (n**2 - (true**2).sum(1))
+    return _ratio(hits * n - (guess * true).sum(1), np.sqrt(spread))
+
+
+def _standard(x, weights):
+    """Zero mean and unit sd, so that weighted moments lose no digits and "constant" is a fixed threshold."""
+    return (x - x.mean()) / x.std() if np.ptp(x) > 0 else np.zeros(len(x))
+
+
+def _pearson(x, y, weights):
+    """Correlation of x and y, each [N] or [D, N], under weights [D, N]."""
+    n = weights.sum(1)
+    wx, wy = weights * x, weights * y
+    mx, my = wx.sum(1) / n, wy.sum(1) / n
+    vx, vy = (wx * x).sum(1) / n - mx**2, (wy * y).sum(1) / n - my**2
+    return _ratio((wx * y).sum(1) / n - mx * my, np.sqrt(np.where((vx > 1e-12) & (vy > 1e-12), vx * vy, 0)))
+
+
+def _ranks(x, weights):
+    """Mid-ranks of x [N] within each draw, centred and scaled to about unit range: [D, N]."""
+    order = np.argsort(x, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(x[order]) != 0, True))  # last member of each group of ties
+    upto = np.cumsum(weights[:, order], 1)[:, ends]
+    middle = (upto + np.pad(upto, ((0, 0), (1, 0)))[:, :-1] + 1) / 2
+    ranks = np.empty_like(weights)
+    ranks[:, order] = np.repeat(middle, np.diff(ends, prepend=-1), axis=1)
+    n = weights.sum(1, keepdims=True)
+    return (ranks - (n + 1) / 2) / n
+
+
+def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score) -> Estimate:
+    """Estimates sum_g coefficients[g] * (mean over tasks of the mean difference over the seeds of group g)."""
+    if score is None:
+        from lib.measure.metrics import score
+    pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
+    if not pairs or len(pairs) < sum(map(len, groups)):
+        raise ValueError("a comparison needs at least one pair, and each task and seed once")
+    tasks, seeds = sorted({p.task for p in pairs.values()}), sorted({p.seed for p in pairs.values()})
+    rng = np.random.default_rng(seed)
+    picked = draw_weights(rng, draws, len(seeds)) / len(seeds)
+    shape = (len(groups), len(tasks), len(seeds))
+    seen, values, drawn = np.zeros(shape, bool), np.zeros(shape), np.zeros(draws)
+    for t, task in enumerate(tasks):
+        keys = [k for k in pairs if k[1] == task]
+        labels, metric = pairs[keys[0]].labels, pairs[keys[0]].metric
+        if any(pairs[k].metric != metric or not np.array_equal(pairs[k].labels, labels) for k in keys):
+            raise ValueError(f"{task}: all pairs must share examples, their order and the metric")
+        models = [x for k in keys for x in (pairs[k].a, pairs[k].b)]
+        exact = np.array([score(metric, x, labels) for x in models], float)
+        once = np.ones((1, len(labels)))
+        if not np.allclose(weighted_score(metric, models, labels, once)[0], exact):
+            raise ValueError(f"{metric}: the weighted form disagrees with score() on {task}")
+        where = tuple(np.array([(k[0], t, seeds.index(k[2])) for k in keys]).T)
+        seen[where], values[where] = True, 100 * (exact[::2] - exact[1::2])
+        if not seen[:, t].any(1).all():
+            raise ValueError(f"{task}: no seed at one of the points of the comparison")
+        share = np.array([coefficients[k[0]] / seen[k[0], t].sum() / len(tasks) for k in keys])
+        rows = max(1, CELLS // len(labels))
+        for start in range(0, draws, rows):
+            weights = draw_weights(rng, min(rows, draws - start), len(labels))
+            scores = weighted_score(metric, models, labels, weights)
+            drawn[start:start + rows] += 100 * (scores[:, ::2] - scores[:, 1::2]) @ share
+    centre = np.where(seen, values, 0).sum(2) / seen.sum(2)
+    mean = float(coefficients @ centre.mean(1))
+    # a seed that misses a task takes the task's mean there, lest tasks of unequal level pose as seeds
+    filled = np.where(seen, values, centre[:, :, None])
+    per_seed = np.einsum("g,gts->s", coefficients, filled) / len(tasks)
+    n, spread, of_seeds, of_examples = int(seen.sum(2).min()), np.nan, 0.0, drawn.var()
+    if n > 1:
+        spread = float(per_seed.std(ddof=1))
+        of_seeds = spread**2 / n
+        drawn += np.sqrt(n / (n - 1)) * (picked @ per_seed - per_seed.mean())
+    total = of_seeds + of_examples
+    freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else 1e9
+    expand = stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975)
+    low, high = mean + expand * (np.quantile(drawn, (0.025, 0.975)) - mean)
+    if n < 2:
+        p = 1.0
+    elif total < 1e-18:  # nothing varies
+        p = float(abs(mean) < 1e-9)
+    else:
+        p = float(2 * stats.t.sf(abs(mean) / np.sqrt(total), freedom))
+    return Estimate(mean, float(low), float(high), tuple(map(float, per_seed)), n, len(tasks), spread, p,
+                    len(pairs))
+
+
+def paired_difference(pairs: Sequence[Pair], draws: int = 2000, seed: int = 0,
+                      score: Callable | None = None) -> Estimate:
+    """Method minus baseline in points, averaged over seeds, then tasks.
+
+    `score(name, logits, labels) -> float`, by default that of `lib.measure.metrics`, gives the point values.
+    """
+    return _contrast([pairs], np.ones(1), draws, seed, score)
+
+
+def slope_weights(x: Sequence[float]) -> np.ndarray:
+    """Weights w with w @ y = least-squares slope of y over x."""
+    centred = np.asarray(x, float) - np.mean(x)
+    if not (centred**2).sum() > 0:
+        raise ValueError("a slope needs at least two different x")
+    return centred / (centred**2).sum()
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Least-squares slope of y over x."""
+    return float(slope_weights(x) @ np.asarray(y, float))
+
+
+def trend(pairs_by_x: Mapping[float, Sequence[Pair]], draws: int = 2000, seed: int = 0,
+          score: Callable | None = None) -> Estimate:
+    """Slope of the mean gain over x, in points per unit of x; seeds and examples are drawn jointly for all x."""
+    x = sorted(pairs_by_x)
+    return _contrast([pairs_by_x[v] for v in x], slope_weights(x), draws, seed, score)
+
+
+def permutation_test(differences: Sequence[float], draws: int = 100_000, seed: int = 0) -> Permutation:
+    """Sign-flip test that paired differences are symmetric about 0: all 2^n flips up to n = 16, else `draws`."""
+    x = np.asarray(differences, float)
+    if x.size == 0 or not np.isfinite(x).all():
+        raise ValueError("a permutation test needs finite differences, at least one")
+    exact = x.size <= 16
+    if x.size == 1:  # scipy asks for two; one difference has two flips
+        p = [1.0 if x[0] == 0 else 0.5 if s * x[0] > 0 else 1.0 for s in (1, -1)]
+    else:
+        p = [float(stats.permutation_test(
+            (x,), lambda v, axis: v.mean(axis), permutation_type="samples", vectorized=True, batch=4096,
+            n_resamples=np.inf if exact else draws, alternative=side, rng=np.random.default_rng(seed)).pvalue)
+            for side in ("greater", "less")]
+    least = 0.5 ** int(np.count_nonzero(x)) if exact else 1 / (draws + 1)  # flipping a zero changes nothing
+    return Permutation(min(1.0, 2 * min(p)), p[0], p[1], min(1.0, 2 * least), x.size, exact)
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Holm's step-down adjusted p-values, in the order given."""
+    p = np.asarray(p_values, float)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(p.size, 0, -1)))
+    return adjusted
+
+
+@lru_cache
+def _noncentrality(n, power, alpha):
+    edge = stats.t.ppf(1 - alpha / 2, n - 1)
+
+    def excess(shift):  # the far tail adds less than a thousandth here
+        return stats.nct.sf(edge, n - 1, shift) - power
+
+    return optimize.brentq(excess, 0, 4 * edge + 10)
+
+
+def detectable(spread: float, n: int, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Smallest true mean of n paired differences with this sd that a two-sided t-test finds with this power."""
+    return float(spread * _noncentrality(n, power, alpha) / np.sqrt(n)) if n > 1 else np.inf

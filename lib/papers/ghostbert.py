@@ -1,0 +1,131 @@
+"""GhostBERT (Huang et al., ACL 2021): its settings by profile, its Specs, its claims. Free of torch.
+
+`paper` is as printed (Appendix A.2, Table 8) where the paper says something. `toy` and `mini` have values of their
+own, chosen once before their first recorded run; every difference is listed in `DEVIATIONS` and shown on the pages.
+"""
+
+from dataclasses import replace
+
+from lib import data
+from lib.options import Distil, Ghost, Importance, Targets, Train
+from lib.papers.profiles import checkpoint, profile, toy_backbone
+from lib.spec import Spec, known, plain
+
+HEADS = 12                  # widths are kept heads M of 12: an integer, since floor(12 * 0.0833) is 0
+WIDTHS = (9, 6, 3, 1)       # of Tables 3 and 10
+MODELS = ("Prune", "Ghost")
+LONG = ("MNLI", "QQP")      # distilled for one epoch instead of three (Table 8)
+
+TASKS = {"toy": ("CoLA", "RTE"), "mini": ("SST-2", "MRPC"),
+         "paper": ("MNLI", "QNLI", "QQP", "RTE", "SST-2", "MRPC", "CoLA", "STS-B")}
+SEEDS = {"toy": (0, 1), "mini": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
+
+ROWS = {"toy": {}, "mini": {"SST-2": 8000}, "paper": {}}   # training rows; all where a task is not named
+HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}           # further training rows, for importance
+
+TEACHER = {"toy": Train(epochs=4, batch=32, lr=5e-4, max_length=64, clip=1.0, warmup=0.1, dropout=0.1),
+           "mini": Train(epochs=3, batch=32, lr=1e-4, max_length=128, clip=1.0, warmup=0.1, dropout=0.1),
+           "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1, select="best")}
+DISTIL = {"toy": Train(epochs=2, batch=32, lr=1e-3, max_length=64, clip=1.0, dropout=0.1),
+          "mini": Train(epochs=3, batch=32, lr=2e-4, max_length=128, clip=1.0, dropout=0.1),
+          "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1)}
+FINETUNE = {"toy": Train(epochs=2, batch=32, lr=5e-4, max_length=64, clip=1.0, dropout=0.1),
+            "mini": Train(epochs=3, batch=32, lr=5e-5, max_length=128, clip=1.0, dropout=0.1),
+            "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1, select="best")}
+IMPORTANCE = {"toy": Importance("held_out", batch=8, max_length=64), "mini": Importance("held_out", batch=8, max_length=128),
+              "paper": Importance("dev", batch=8, max_length=128, cumulative=True)}
+
+DEVIATIONS = {
+    "toy": ("generated tasks and a 2-layer encoder instead of GLUE and BERT-base",
+            "no data augmentation in the distillation stage",
+            "importance on 300 held-out training rows; the paper's ancestor uses the development set",
+            "padding is masked in ghosts and losses, batches are padded to their longest row",
+            "learning rates and epochs of their own; the last model counts, not the best on the development set"),
+    "mini": ("all-MiniLM-L6-v2 (6 layers, 384 hidden, tuned on sentence pairs) instead of BERT-base",
+             "SST-2 with 8,000 of 67,349 training rows",
+             "no data augmentation in the distillation stage",
+             "importance on 300 held-out training rows; the paper's ancestor uses the development set",
+             "padding is masked in ghosts and losses, batches are padded to their longest row",
+             "learning rates of their own: the printed 2e-5 leaves a cut MiniLM at chance; the last model counts, not "
+             "the best on the development set"),
+    "paper": ("no data augmentation in the distillation stage yet",
+              "teacher settings are not printed: those of the fine-tuning stage are taken"),
+}
+
+
+def pick(what, wanted, there):
+    """The wanted values, or the profile's own where none are named. Raises ValueError for one that is not there."""
+    for value in wanted:
+        known(what, value, there)
+    return tuple(wanted) or there
+
+
+def tasks(profile_name, wanted=()):
+    known("profile", profile_name, TASKS)
+    for name in wanted:
+        data.task(profile(profile_name).source, name)
+    return tuple(wanted) or TASKS[profile_name]
+
+
+def seeds(profile_name, wanted=()):
+    return tuple(wanted) or SEEDS[profile_name]
+
+
+def backbone(profile_name):
+    return {"toy": toy_backbone, "mini": lambda: checkpoint("all-MiniLM-L6-v2"),
+            "paper": lambda: checkpoint("bert-base-uncased")}[profile_name]()
+
+
+def dataset(profile_name, task):
+    return data.describe(profile(profile_name).source, task, ROWS[profile_name].get(task), HELD_OUT[profile_name])
+
+
+def ghost(profile_name, **changes):
+    """The paper's ghost module: depthwise, after O and FFN2, three taps, softmax and ReLU, one ghost feature."""
+    options = dict(kind="dwconv", positions=("o", "ffn2"), kernel=3, features=1, softmax=True, relu=True,
+                   mask=profile_name != "paper")
+    return Ghost(**options | changes)
+
+
+def teacher(profile_name, task):
+    """The fine-tuned full model: teacher, initialisation of every student, and the plain 12/12 row."""
+    where = profile(profile_name)
+    return Spec("finetune", {"data": dataset(profile_name, task), "train": TEACHER[profile_name],
+                             "targets": Targets("hard"), "numerics": where.numerics}, {"start": backbone(profile_name)})
+
+
+def student(profile_name, task, heads, ghosts=None):
+    """Cut to `heads` of 12, with a Ghost or without (the pruned baseline, by the same procedure), distilled, then
+    fine-tuned on the labels (section 2.3). 12 of 12 skips the cut."""
+    if not 1 <= heads <= HEADS:
+        raise ValueError(f"width {heads}/{HEADS} keeps no head or too many: take 1 to {HEADS}")
+    where, rows, start = profile(profile_name), dataset(profile_name, task), teacher(profile_name, task)
+    surgery, inputs = [], {"teacher": start}
+    if heads < HEADS:
+        surgery.append({"op": "cut", "heads": heads})
+        inputs["importance"] = Spec("importance", {"data": rows, "importance": IMPORTANCE[profile_name],
+                                                   "numerics": where.numerics}, {"teacher": start})
+    if ghosts:
+        surgery.append({"op": "ghost"} | plain(ghosts))
+    train = DISTIL[profile_name]
+    if profile_name == "paper" and task in LONG:
+        train = replace(train, epochs=1)
+    distilled = Spec("distil", {"data": rows, "train": train, "surgery": surgery, "numerics": where.numerics,
+                                "distil": Distil(mask=profile_name != "paper")}, inputs)
+    return Spec("finetune", {"data": rows, "train": FINETUNE[profile_name], "targets": Targets("hard"),
+                             "numerics": where.numerics}, {"start": distilled})
+
+
+def pruned_vs_ghost(profile_name, task_names, widths, seed_numbers):
+    """The grid of Tables 3 and 10: one row for each task, width, model and seed."""
+    return [{"task": task, "m": m, "model": model, "seed": seed,
+             "spec": student(profile_name, task, m, ghost(profile_name) if model == "Ghost" else None).at(seed)}
+            for task in task_names for m in widths for model in MODELS for seed in seed_numbers]
+
+
+def unpruned(profile_name, task_names, seed_numbers):
+    """The 12/12 rows of Figure 1: plain fine-tuning, with ghosts, and distilled without ghosts, the control that the
+    paper does not report."""
+    models = {"Plain": teacher, "Ghost": lambda p, t: student(p, t, HEADS, ghost(p)), "Distilled": lambda p, t: student(p, t, HEADS)}
+    return [{"task": task, "m": HEADS, "model": model, "seed": seed, "spec": spec(profile_name, task).at(seed)}
+            for task in task_names for model, spec in models.items() for seed in seed_numbers]

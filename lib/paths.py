@@ -1,0 +1,36 @@
+"""Where everything lies: the only module that knows folder names.
+
+Environment variables move what is large: `DATA_ROOT` (real data and checkpoints, may be read-only) and
+`RUNS_ROOT` (runs, must be writable).
+"""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = ROOT / "notebooks"
+FIGURES = ROOT / "figures"
+DATA = ROOT / "data"
+PUBLISHED = DATA / "published"
+RECORDS = DATA / "records"
+DIGESTS = DATA / "digests.json"   # of the official data and checkpoints, so that records are found without them
+
+
+def data_root():
+    """Holds `glue/<TASK>/*.tsv` and the other real data."""
+    return Path(os.environ.get("DATA_ROOT", DATA)).expanduser()
+
+
+def models_root():
+    """Holds one folder for each checkpoint in Hugging Face layout."""
+    return DATA / "models"
+
+
+def runs_root():
+    return Path(os.environ.get("RUNS_ROOT", DATA / "runs")).expanduser()
+
+
+def shown(path):
+    """A path as a reader should see it: relative to the project where it lies inside."""
+    path = Path(path)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

@@ -1,0 +1,33 @@
+"""The papers' printed numbers, as committed under `data/published/`. Free of torch.
+
+Cells are what the paper prints; `corrections.csv` of a paper lists the few that were mended in transcription,
+and the printed averages that do not recompute.
+"""
+
+import pandas as pd
+
+from lib.paths import PUBLISHED
+
+
+def _allowed(kind, value, allowed):
+    if value not in allowed:
+        raise ValueError(f"no published {kind} {value!r}; allowed: {', '.join(map(repr, allowed))}")
+
+
+def table(paper, name):
+    """One printed table, one row for each of its rows, columns named as printed.
+
+    Numbers are numbers, a dash ("not reported") and an empty cell are NaN, a width such as "3/12" stays text.
+    Raises ValueError for a paper or a table that is not there.
+
+    >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
+    np.float64(80.3)
+    """
+    _allowed("paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
+    _allowed(f"table of {paper}", name, sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv")))
+    return pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-")
+
+
+def claims():
+    """The central claims of all papers: id, paper, locator, claim, published, kind, rule_at_mini_scale."""
+    return pd.read_csv(PUBLISHED / "central.csv", keep_default_na=False)

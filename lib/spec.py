@@ -1,0 +1,139 @@
+"""Spec: what decides the result of a run, and nothing else.
+
+    Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
+
+A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of Specs is a
+graph. Its identity is a hash of canonical JSON. The seed is not part of it: the seeds of one Spec are replicates,
+kept side by side in one folder. An input without a seed of its own takes that of the Spec which asks for it, so
+that two models compared at one seed share their teacher and data order; an input with a seed is pinned, and that
+seed is part of the identity.
+"""
+
+import difflib
+import hashlib
+import json
+from dataclasses import dataclass, field, is_dataclass, replace
+from functools import cached_property
+
+from lib.options import settled
+from lib.steps import STEPS
+
+
+@dataclass(frozen=True)
+class Output:
+    """An argument that is not known yet: `key` of the metrics of the input called `input`."""
+    input: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Spec:
+    step: str
+    args: dict = field(default_factory=dict)     # names to plain JSON values, options, or Outputs
+    inputs: dict = field(default_factory=dict)   # names to Specs
+    seed: int | None = None
+
+    def __post_init__(self):
+        known("step", self.step, STEPS)
+        step = STEPS[self.step]
+        for name in self.args:
+            known(f"argument of step {self.step}", name, step.args)
+        for name, spec in self.inputs.items():
+            known(f"input of step {self.step}", name, step.inputs)
+            if not isinstance(spec, Spec):
+                raise TypeError(f"input {name!r} of step {self.step} is a {type(spec).__name__}; it must be a Spec")
+        object.__setattr__(self, "args", {k: plain(v) for k, v in sorted(self.args.items()) if v is not None})
+        for output in self._outputs():
+            known(f"input named by an Output of step {self.step}", output, self.inputs)
+
+    def _outputs(self):
+        return [v["$output"][0] for v in self.args.values() if isinstance(v, dict) and "$output" in v]
+
+    def at(self, seed):
+        """The replicate with this seed."""
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
+        return replace(self, seed=seed)
+
+    @property
+    def parents(self):
+        """The inputs as replicates: those without a seed take this one's."""
+        return {name: spec if spec.seed is not None else spec.at(self.seed) for name, spec in self.inputs.items()}
+
+    @cached_property
+    def id(self):
+        inputs = {n: s.id if s.seed is None else f"{s.id}/{s.seed}" for n, s in sorted(self.inputs.items())}
+        body = [self.step, STEPS[self.step].version, self.args, inputs]
+        return hashlib.sha256(canonical(body).encode()).hexdigest()[:12]
+
+    @property
+    def name(self):
+        """Folder of the run below the store's root: step-identity/seed."""
+        if self.seed is None:
+            raise ValueError(f"this {self.step} Spec has no seed: ask for a replicate with .at(seed)")
+        return f"{self.step}-{self.id}/{self.seed}"
+
+    def resolved(self, metrics):
+        """The arguments with every Output replaced; `metrics` maps input names to the metrics of their runs."""
+        def value(v):
+            if not (isinstance(v, dict) and "$output" in v):
+                return v
+            source, key = v["$output"]
+            known(f"output of input {source!r}", key, metrics[source])
+            return metrics[source][key]
+        return {k: value(v) for k, v in self.args.items()}
+
+    def to_json(self):
+        inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
+        return {"step": self.step, "version": STEPS[self.step].version, "args": self.args, "inputs": inputs,
+                "seed": self.seed}
+
+    def __hash__(self):
+        return hash((self.step, self.id, self.seed))
+
+    def __eq__(self, other):
+        return isinstance(other, Spec) and (self.id, self.seed) == (other.id, other.seed)
+
+
+def from_json(body):
+    """The Spec that `to_json` wrote. Raises ValueError where the step has moved on to another version."""
+    known("step", body["step"], STEPS)
+    if body["version"] != STEPS[body["step"]].version:
+        raise ValueError(f"step {body['step']} is at version {STEPS[body['step']].version}; this Spec is of "
+                         f"version {body['version']}: make the run again")
+    inputs = {name: from_json(spec) for name, spec in body["inputs"].items()}
+    return Spec(body["step"], body["args"], inputs, body["seed"])
+
+
+def plain(value):
+    """Options and Outputs as plain JSON values; anything that JSON would not keep as it is raises TypeError."""
+    if isinstance(value, Output):
+        return {"$output": [value.input, value.key]}
+    if is_dataclass(value):
+        return plain(settled(value))
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in sorted(value.items())}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise TypeError(f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, lists, "
+                    "dicts or an option of lib.options")
+
+
+def canonical(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def known(what, name, allowed):
+    """Raises ValueError naming the nearest allowed name."""
+    if name in allowed:
+        return
+    near = difflib.get_close_matches(str(name), list(map(str, allowed)), 1, 0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})")
+
+
+def stream(seed, name):
+    """A named stream of random numbers out of one integer seed: a 63-bit seed for a generator."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1

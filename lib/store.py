@@ -1,0 +1,278 @@
+"""Store: where runs are kept, made once, and found again.
+
+    data/runs/<step>-<identity>/<seed>/      a finished run
+                               <seed>.part/  one being made, or what a failed, stopped or killed one left
+                               <seed>.lock   who is making it
+    data/records/...                         the same folders without weights, small enough to commit
+
+A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`, `events.jsonl`, arrays
+such as `predictions.safetensors`, and `model/` where another Spec needs the weights. A folder without `.part` is
+complete: it gets its name by one rename at the end.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from safetensors.numpy import load_file, save_file
+
+from lib import paths
+
+HEARTBEAT = 5.0      # seconds between signs of life of a run
+STALE = 60.0         # seconds without one after which its owner is taken for dead
+MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
+
+
+def write_json(path, value):
+    """Whole or not at all: a reader never sees half a file, and a full disk leaves the old one."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(value, indent=1, allow_nan=True) + "\n")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_json(path):
+    """Raises ValueError naming the file where it is damaged."""
+    try:
+        return json.loads(Path(path).read_text())
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{paths.shown(path)} is damaged ({error}): delete its folder, the run is made again") from None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, read only."""
+    folder: Path
+    origin: str  # "run": made here; "record": committed evidence
+
+    @cached_property
+    def spec(self):
+        return read_json(self.folder / "spec.json")
+
+    @cached_property
+    def status(self):
+        return read_json(self.folder / "status.json")
+
+    @cached_property
+    def metrics(self):
+        return read_json(self.folder / "metrics.json")
+
+    @property
+    def name(self):
+        return f"{self.folder.parent.name}/{self.folder.name}"
+
+    @property
+    def model(self):
+        """Folder of the weights; see lib.model.backbone.load."""
+        return self.folder / "model"
+
+    def arrays(self, name):
+        """Arrays that the step saved under this name."""
+        return load_file(self.folder / f"{name}.safetensors")
+
+    def events(self):
+        path = self.folder / "events.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+class Held(Exception):
+    """Another live process is making this run."""
+
+
+class Lock:
+    """Exclusive right to make a run. The kernel's lock frees it when its owner dies; owner and heartbeat (the
+    file's time) tell a reader who it is, and keep hosts apart where a shared disk ignores kernel locks."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def __enter__(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            self.file = open(self.path, "a+")
+            try:
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                self.file.close()
+                raise Held(owner(self.path)) from None
+            try:
+                if os.fstat(self.file.fileno()).st_ino == os.stat(self.path).st_ino:
+                    break
+            except FileNotFoundError:
+                pass
+            self.file.close()  # its last owner removed the file between our two calls
+        there = owner(self.path)
+        if there and there["host"] != socket.gethostname() and there["age"] < STALE:
+            self.file.close()
+            raise Held(there)
+        self.file.truncate(0)
+        self.file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        self.file.flush()
+        self.stop = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+        return self
+
+    def _beat(self):
+        while not self.stop.wait(HEARTBEAT):
+            try:
+                os.utime(self.path)
+            except OSError:
+                return
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.path.unlink(missing_ok=True)
+        self.file.close()
+
+
+def owner(path):
+    """Who holds a lock, and seconds since the last sign of life; None where nobody says."""
+    try:
+        return json.loads(path.read_text()) | {"age": time.time() - path.stat().st_mtime}
+    except (OSError, ValueError):
+        return None
+
+
+def alive(path):
+    """Whether the owner of a lock lives: on this host its process is there, elsewhere its heartbeat is fresh."""
+    who = owner(path)
+    if who is None:
+        return False
+    if who["host"] != socket.gethostname():
+        return who["age"] < STALE
+    try:
+        os.kill(who["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+@dataclass(frozen=True)
+class Store:
+    """Local runs first, then committed records."""
+    runs: Path = None
+    records: Path | None = None
+    fresh: bool = False  # ignore the records
+
+    def __post_init__(self):
+        object.__setattr__(self, "runs", Path(self.runs or paths.runs_root()))
+        object.__setattr__(self, "records", Path(self.records or paths.RECORDS))
+
+    def find(self, spec, weights=False):
+        """The finished run of a Spec, or None. With `weights`, one that still has its model."""
+        places = [(self.runs, "run")] + ([] if self.fresh else [(self.records, "record")])
+        for root, origin in places:
+            folder = root / spec.name
+            if (folder / "status.json").exists() and (not weights or (folder / "model").exists()):
+                return Run(folder, origin)
+        return None
+
+    def part(self, spec):
+        return (self.runs / spec.name).with_suffix(".part")
+
+    def lock(self, spec):
+        return (self.runs / spec.name).with_suffix(".lock")
+
+    def state(self, spec):
+        """Status of a Spec: state finished, running, failed, stopped, died or missing, with what its ledger says."""
+        if run := self.find(spec):
+            return run.status | {"origin": run.origin}
+        part = self.part(spec) / "status.json"
+        if not part.exists():
+            return {"state": "missing"}
+        status = read_json(part)
+        if status["state"] == "started":
+            status["state"] = "running" if alive(self.lock(spec)) else "died"
+        return status
+
+    def folders(self):
+        """Every finished run made here."""
+        return [Run(p.parent, "run") for p in sorted(self.runs.glob("*/*/status.json")) if p.parent.suffix != ".part"]
+
+    def parts(self):
+        """Folders of runs being made or left unfinished."""
+        return sorted(self.runs.glob("*/*.part"))
+
+    def record(self, run):
+        """Copy a finished run to the records, without weights and event log. Returns the folder."""
+        target = self.records / run.name
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        keep = [p for p in run.folder.iterdir() if p.is_file() and p.name != "events.jsonl"]
+        temporary.mkdir(parents=True)
+        for path in keep:
+            shutil.copy(path, temporary / path.name)
+        shutil.rmtree(target, ignore_errors=True)
+        temporary.rename(target)
+        return target
+
+
+class Draft:
+    """The folder of a run being made, as its step sees it."""
+
+    def __init__(self, store, spec, inputs, keep, checkpoint_seconds=30.0):
+        self.store, self.spec, self.inputs, self.keep = store, spec, inputs, keep
+        self.seed = spec.seed
+        self.folder = store.part(spec)
+        self.checkpoint_seconds = checkpoint_seconds
+        self.folder.mkdir(parents=True, exist_ok=True)
+        before = self.folder / "status.json"
+        before = read_json(before) if before.exists() else {}
+        self.attempts = before.get("attempts", 0) + 1
+        self.spent = before.get("seconds", 0.0)  # of earlier attempts, so that a resumed run tells its whole cost
+        self.began = self.told = time.time()
+        write_json(self.folder / "spec.json", spec.to_json())
+        self.tell("started")
+
+    def tell(self, state, **more):
+        """Write the ledger."""
+        seconds = round(self.spent + time.time() - self.began, 2)
+        write_json(self.folder / "status.json",
+                   {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "seconds": seconds,
+                    "attempts": self.attempts} | more)
+
+    def log(self, **values):
+        """Append one line to the event log."""
+        with open(self.folder / "events.jsonl", "a") as file:
+            file.write(json.dumps(values, default=float) + "\n")
+
+    def progress(self, fraction, **now):
+        """Say how far the run is; written at most once a second."""
+        if time.time() - self.told > 1:
+            self.told = time.time()
+            self.tell("started", progress=round(fraction, 4), **now)
+
+    def save_arrays(self, name, **arrays):
+        save_file(arrays, self.folder / f"{name}.safetensors")
+
+    @property
+    def model(self):
+        """Folder to save the weights in; None where nobody needs them."""
+        return self.folder / "model" if self.keep else None
+
+    @property
+    def resume(self):
+        """Folder of the resume checkpoint."""
+        return self.folder / "resume"
+
+    def finish(self, metrics, env):
+        write_json(self.folder / "metrics.json", metrics)
+        write_json(self.folder / "env.json", env)
+        shutil.rmtree(self.resume, ignore_errors=True)
+        self.tell("finished")
+        final = self.store.runs / self.spec.name
+        if final.exists():  # a run whose weights were removed, made again
+            shutil.rmtree(final)
+        self.folder.rename(final)
+        return Run(final, "run")

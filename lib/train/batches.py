@@ -1,0 +1,62 @@
+"""Batches: encoded rows, in an order that is a function of (seed, epoch) alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from lib.spec import stream
+
+POOL = 50  # batches that are sorted by length together
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """N rows as token ids. `columns`: names to N int arrays of each row's own length; `labels` [N], a tensor of
+    int64 codes or float32 scores, or None."""
+    columns: dict
+    labels: torch.Tensor | None
+    pad: int
+
+    def __len__(self):
+        return len(self.columns["input_ids"])
+
+    def lengths(self):
+        return np.array([len(ids) for ids in self.columns["input_ids"]])
+
+
+def encode(tokenizer, split, max_length):
+    """Tokenise a Split (lib.data) to at most `max_length` tokens a row."""
+    texts = (split.a,) if split.b is None else (split.a, split.b)
+    rows = tokenizer(*texts, truncation=True, max_length=max_length)
+    columns = {k: [np.asarray(r, dtype=np.int64) for r in v] for k, v in rows.items() if k != "attention_mask"}
+    return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
+
+
+def order(lengths, batch, seed, epoch, bucket=True):
+    """Batches of one epoch: a list of index arrays. With `bucket`, rows of like length share a batch: the shuffled
+    rows are sorted by length within pools of 50 batches, then the batches are shuffled."""
+    generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
+    rows = generator.permutation(len(lengths))
+    if not bucket:
+        return [rows[i:i + batch] for i in range(0, len(rows), batch)]
+    batches = []
+    for start in range(0, len(rows), POOL * batch):
+        pool = rows[start:start + POOL * batch]
+        pool = pool[np.argsort(lengths[pool], kind="stable")]
+        batches += [pool[i:i + batch] for i in range(0, len(pool), batch)]
+    return [batches[i] for i in generator.permutation(len(batches))]
+
+
+def collate(encoded, rows, pad_to=0, device="cpu"):
+    """The rows as padded tensors [B, T] with their `attention_mask`, T the longest row's length or `pad_to`."""
+    size = max(pad_to, max(len(encoded.columns["input_ids"][i]) for i in rows))
+    batch = {}
+    for name, values in encoded.columns.items():
+        table = np.full((len(rows), size), encoded.pad if name == "input_ids" else 0, dtype=np.int64)
+        for line, i in enumerate(rows):
+            table[line, :len(values[i])] = values[i]
+        batch[name] = torch.from_numpy(table).to(device)
+    lengths = torch.tensor([len(encoded.columns["input_ids"][i]) for i in rows], device=device)
+    batch["attention_mask"] = (torch.arange(size, device=device) < lengths[:, None]).long()
+    return batch

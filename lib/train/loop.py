@@ -1,0 +1,180 @@
+"""The training loop of every method: batches in a fixed order, a schedule that is a function of the step, resume.
+
+A killed and resumed run gives the same bits on the same machine, dtype and thread count: weights, optimiser and
+random states are saved whole between two steps, and everything else is computed from (seed, step).
+"""
+
+import os
+import shutil
+import time
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+
+from lib.options import Numerics, Train
+from lib.spec import stream
+from lib.store import read_json, write_json
+from lib.train.batches import collate, order
+from lib.train.used_rows import used_rows
+
+
+def device():
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def autocast(numerics):
+    """Context of a forward pass in the run's dtype."""
+    if numerics.dtype == "float32":
+        return nullcontext()
+    return torch.autocast(device().type, torch.bfloat16)
+
+
+def schedule(step, steps, warmup):
+    """Factor of the learning rate: linear from 0 over the first `warmup` fraction of the steps, then linear to 0."""
+    first = int(warmup * steps)
+    if step < first:
+        return (step + 1) / first
+    return (steps - step) / max(1, steps - first)
+
+
+def fit(draft, model, encoded, loss, train, numerics, evaluate=None):
+    """Train `model` in place over `encoded` (lib.train.batches.Encoded); see `_fit`."""
+    with used_rows(model.to(device()), encoded, train.weight_decay):
+        return _fit(draft, model, encoded, loss, train, numerics, evaluate)
+
+
+def _fit(draft, model, encoded, loss, train, numerics, evaluate):
+    """The loop itself.
+
+    loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers. evaluate: f() ->
+    score, higher is better, asked for when `train.select` is "best". Returns {"steps", "examples_per_second", ...}
+    with the mean parts of the last epoch. Raises FloatingPointError where the loss is not finite.
+    """
+    where = device()
+    model.train()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    lengths = encoded.lengths()
+    per_epoch = -(-len(encoded) // train.batch)
+    steps = per_epoch * train.epochs
+    torch.manual_seed(stream(draft.seed, "dropout"))
+    step, best, sums = restore(draft, model, optimiser)
+    saved = began = time.time()
+    first, means = step, {}
+    while step < steps:
+        epoch, offset = divmod(step, per_epoch)
+        batches = order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to)
+        for rows in batches[offset:]:
+            batch = collate(encoded, rows, train.pad_to, where)
+            for group in optimiser.param_groups:
+                group["lr"] = train.lr * schedule(step, steps, train.warmup)
+            with autocast(numerics):
+                parts = loss(batch, rows)
+            if not torch.isfinite(parts["loss"]):
+                raise FloatingPointError(f"loss {parts['loss'].item()} at step {step} of {steps}: lower Train.lr "
+                                         f"({train.lr}) or clip the gradient")
+            parts["loss"].backward()
+            if train.clip:
+                torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+            step += 1
+            for name, value in parts.items():
+                sums[name] = sums.get(name, 0.0) + value.detach().double()
+            if train.select == "best" and (step % (train.eval_every or per_epoch) == 0 or step == steps):
+                best = keep_best(draft, model, evaluate(), step, best)
+                model.train()
+            draft.progress(step / steps)
+            if time.time() - saved >= draft.checkpoint_seconds and step < steps:
+                checkpoint(draft, model, optimiser, step, best, sums)
+                saved = time.time()
+        means, sums = {name: float(value) / per_epoch for name, value in sums.items()}, {}
+        draft.log(step=step, epoch=epoch + 1, **means)
+    if best:
+        model.load_state_dict(load_file(draft.resume / "best.safetensors"))
+    seconds = time.time() - began
+    model.eval()
+    done = (step - first) * train.batch
+    return {"steps": steps, "examples_per_second": round(done / seconds, 1) if done else None,
+            "train_loss": means.get("loss")} | ({"best_step": best["step"]} if best else {})
+
+
+def keep_best(draft, model, score, step, best):
+    """The better of the best so far and the model as it is, its weights written beside the checkpoints."""
+    draft.log(step=step, score=score)
+    if best and score <= best["score"]:
+        return best
+    draft.resume.mkdir(exist_ok=True)
+    save_file(state(model), draft.resume / "best.new")
+    os.replace(draft.resume / "best.new", draft.resume / "best.safetensors")
+    return {"score": score, "step": step}
+
+
+def state(model):
+    """The weights as a dict without shared storage, on the CPU."""
+    return {k: v.detach().to("cpu", copy=True).contiguous() for k, v in model.state_dict().items()}
+
+
+def checkpoint(draft, model, optimiser, step, best, sums):
+    """Write everything a resumed run needs, whole or not at all; the last one before goes afterwards."""
+    target = draft.resume / f"step-{step:08d}"
+    temporary = draft.resume / ".new"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    save_file(state(model), temporary / "model.safetensors")
+    save_file({f"{i}.{k}": v.detach().cpu().contiguous() for i, values in optimiser.state_dict()["state"].items()
+               for k, v in values.items()}, temporary / "optimiser.safetensors")
+    random = {"cpu": torch.get_rng_state()} | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+    save_file(random, temporary / "random.safetensors")
+    write_json(temporary / "state.json",
+               {"step": step, "best": best, "sums": {name: float(value) for name, value in sums.items()}})
+    temporary.rename(target)
+    for old in sorted(draft.resume.glob("step-*")):
+        if old != target:
+            shutil.rmtree(old)
+
+
+def restore(draft, model, optimiser):
+    """Take up the last checkpoint, if there is one. Returns (step, best, sums of the epoch's losses so far)."""
+    there = sorted(draft.resume.glob("step-*"))
+    if not there:
+        return 0, None, {}
+    folder = there[-1]
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    values = {}
+    for name, tensor in load_file(folder / "optimiser.safetensors").items():
+        index, key = name.split(".", 1)
+        values.setdefault(int(index), {})[key] = tensor
+    optimiser.load_state_dict({"state": values, "param_groups": optimiser.state_dict()["param_groups"]})
+    random = load_file(folder / "random.safetensors")
+    torch.set_rng_state(random["cpu"])
+    if "cuda" in random and torch.cuda.is_available():
+        torch.cuda.set_rng_state(random["cuda"])
+    note = read_json(folder / "state.json")
+    draft.log(step=note["step"], resumed=True)
+    return note["step"], note["best"], note["sums"]
+
+
+@torch.inference_mode()
+def predict(model, encoded, numerics, batch=64, pad_to=0):
+    """Logits [N, C] in float32, rows in their own order; batches by length, so that little is padded."""
+    model.to(device()).eval()
+    rows = np.argsort(encoded.lengths(), kind="stable")
+    logits = None
+    for start in range(0, len(rows), batch):
+        chosen = rows[start:start + batch]
+        with autocast(numerics):
+            out = model(**collate(encoded, chosen, pad_to, device())).logits.float().cpu().numpy()
+        if logits is None:
+            logits = np.empty((len(rows), out.shape[1]), dtype=np.float32)
+        logits[chosen] = out
+    return logits
+
+
+def options(numerics, train=None):
+    """The option dataclasses of a step's plain arguments, with the run's thread count set."""
+    numerics = Numerics(**numerics)
+    torch.set_num_threads(numerics.threads)
+    return (numerics, Train(**train)) if train else numerics

@@ -1,0 +1,53 @@
+"""Losses: pure functions that return their parts, the sum under "loss".
+
+Shapes: B batch, T tokens, H hidden, L layers, C classes.
+"""
+
+from torch.nn import functional
+
+
+def prediction(logits, labels, targets, teacher_logits=None):
+    """Cross-entropy or squared error to the labels, to the teacher's logits, or both (GhostBERT section 2.3, Table 8).
+
+    logits [B, C]; labels [B] codes, or [B] scores where C is 1; teacher_logits [B, C]. A regression's soft part is
+    the squared error to the teacher's score.
+    """
+    parts = {}
+    if targets.kind in ("hard", "both"):
+        parts["hard"] = (functional.mse_loss(logits[:, 0].float(), labels) if logits.shape[1] == 1
+                         else functional.cross_entropy(logits.float(), labels))
+    if targets.kind in ("soft", "both"):
+        heat = targets.temperature
+        if logits.shape[1] == 1:
+            parts["soft"] = functional.mse_loss(logits.float(), teacher_logits.float())
+        else:
+            wanted = (teacher_logits.float() / heat).softmax(-1)
+            each = -(wanted * (logits.float() / heat).log_softmax(-1))
+            parts["soft"] = (each.sum(-1) if targets.sum_classes else each.mean(-1)).mean() * heat ** 2
+    return {"loss": sum(parts.values()), **parts}
+
+
+def states(student, teacher, mask=None):
+    """Mean squared errors of the embedding output, of the L attention outputs and of the L layer outputs, summed
+    with unit weights (GhostBERT section 2.3: L_distill).
+
+    student, teacher: {"embedding": [B, T, H], "attention": L of [B, T, H], "ffn": L of [B, T, H]}.
+    mask [B, T]: leave padding out of the means. Raises ValueError where the two do not have as many states.
+    """
+    parts = {}
+    for name in ("embedding", "attention", "ffn"):
+        mine, theirs = student[name], teacher[name]
+        if name == "embedding":
+            mine, theirs = [mine], [theirs]
+        if len(mine) != len(theirs):
+            raise ValueError(f"{len(mine)} {name} states in the student, {len(theirs)} in the teacher")
+        parts[name] = sum(mean_square(a, b, mask) for a, b in zip(mine, theirs, strict=True))
+    return {"loss": sum(parts.values()), **parts}
+
+
+def mean_square(a, b, mask=None):
+    """Mean of (a - b)^2 over [B, T, H], over real tokens alone where a mask [B, T] is given."""
+    square = (a.float() - b.float()).square()
+    if mask is None:
+        return square.mean()
+    return (square.mean(-1) * mask).sum() / mask.sum()

@@ -1,0 +1,59 @@
+"""Train only the word embeddings that the data use.
+
+A row of the table without a gradient stays where it is under Adam without weight decay, so leaving it out of the
+optimiser changes nothing but the time: of 30,522 rows a small task uses a few thousand.
+"""
+
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lib.model.backbone import base
+
+
+class UsedRows(nn.Module):
+    """An embedding whose trained weight holds the rows `used` of `full` alone. Token ids stay what they are: in
+    training they are looked up among the used rows, in eval mode in the whole table, brought up to date."""
+
+    def __init__(self, embedding, used):
+        super().__init__()
+        self.full = [embedding]  # in a list: not a submodule, so that its table is neither trained nor saved twice
+        self.used = used
+        self.place = torch.full((embedding.num_embeddings,), -1, device=used.device)
+        self.place[used] = torch.arange(len(used), device=used.device)
+        self.padding_idx = None
+        if embedding.padding_idx is not None and self.place[embedding.padding_idx] >= 0:
+            self.padding_idx = int(self.place[embedding.padding_idx])
+        self.weight = nn.Parameter(embedding.weight.detach()[used].clone())
+
+    def whole(self):
+        """The embedding with the trained rows written back."""
+        with torch.no_grad():
+            self.full[0].weight[self.used] = self.weight
+        return self.full[0]
+
+    def forward(self, ids):
+        if self.training:
+            return functional.embedding(self.place[ids], self.weight, self.padding_idx)
+        return self.whole()(ids)
+
+
+@contextmanager
+def used_rows(model, encoded, weight_decay):
+    """Within, the model's word embeddings are those of `encoded` (lib.train.batches); afterwards whole again. Does
+    nothing under weight decay, or where the output layer shares the table (masked-LM heads)."""
+    embeddings = getattr(base(model), "embeddings", None)
+    head = model.get_output_embeddings()
+    if weight_decay or head is not None:
+        yield
+        return
+    table = embeddings.word_embeddings
+    used = torch.from_numpy(np.unique(np.concatenate([*encoded.columns["input_ids"], [encoded.pad]])))
+    embeddings.word_embeddings = UsedRows(table, used.to(table.weight.device))
+    try:
+        yield
+    finally:
+        embeddings.word_embeddings = embeddings.word_embeddings.whole()

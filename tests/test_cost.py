@@ -1,0 +1,342 @@
+"""Every FLOPs and parameter cell of GhostBERT, and the counts against PyTorch and transformers."""
+
+from decimal import ROUND_HALF_UP, Decimal
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import AutoModelForSequenceClassification, BertConfig, ElectraConfig, RobertaConfig
+
+from lib.measure.cost import (
+    KNOWN_MISSES,
+    SHAPES,
+    Shape,
+    compatible,
+    flops,
+    ghost_flops,
+    ghost_parameters,
+    parameters,
+    shown,
+)
+from lib.options import Ghost
+from lib.published import table
+
+BERT = SHAPES["bert-base"]
+DEFAULT = Ghost("dwconv", ("o", "ffn2"), 3)
+F, P = "FLOPs(G)", "#params(M)"
+
+
+def width(text):
+    """"3/12" to 3."""
+    return int(text.split("/")[0])
+
+
+def by_model(name):
+    """Shape, heads and ghost of a row of Tables 1 and 2; None for the quotations that have no shape here."""
+    bases = {"BERT-base": "bert-base", "RoBERTa-base": "roberta-base", "ELECTRA-small": "electra-small",
+             "TinyBERT6": "tinybert-6", "TinyBERT4": "tinybert-4", "GhostBERT": "bert-base",
+             "GhostRoBERTa": "roberta-base", "GhostELECTRA-small": "electra-small"}
+    first = name.split(" ")[0]
+    if first not in bases:
+        return None
+    shape = SHAPES[bases[first]]
+    if first.startswith("Ghost"):
+        return shape, width(name.split("m = ")[1]), DEFAULT
+    return shape, None, None
+
+
+def by_position(name):
+    kinds = {"After QK": ("conv2d", ("qk",)), "After V": ("dwconv", ("v",)), "After O": ("dwconv", ("o",)),
+             "After FFN1": ("dwconv", ("ffn1",)), "After FFN2": ("dwconv", ("ffn2",)),
+             "Ours: After O&FFN2": ("dwconv", ("o", "ffn2"))}
+    return BERT, 1, Ghost(*kinds[name], 3)
+
+
+def both(name, row, model, columns=(F, P), prefix=""):
+    """The two cells of a row: (table, row, column, printed, computed)."""
+    shape, heads, ghost = model
+    values = (shown(flops(shape, 128, heads, ghost, "ghostbert"), "GFLOPs"),
+              shown(parameters(shape, heads, ghost), "M params"))
+    return [(name, row, prefix + c, v) for c, v in zip(columns, values, strict=True)]
+
+
+def cells():
+    found = []
+
+    def add(name, label, line, model, prefix=""):
+        for cell in both(name, label, model, prefix=prefix):
+            found.append((*cell[:3], str(line[cell[2]]), cell[3]))
+
+    for name in ("table1", "table2"):
+        for _, line in table("ghostbert", name).iterrows():
+            model = by_model(line["Model"])
+            if model:
+                add(name, line["Model"], line, model)
+    for _, line in table("ghostbert", "table3").iterrows():
+        add("table3", line["m"], line, (BERT, width(line["m"]), None), "Pruned BERT ")
+        add("table3", line["m"], line, (BERT, width(line["m"]), DEFAULT), "GhostBERT ")
+    for _, line in table("ghostbert", "table5").iterrows():
+        kind = line["Convolution Type"].removeprefix("ours: ")
+        add("table5", f"{line['m']} {kind}", line,
+            (BERT, width(line["m"]), Ghost(kind.lower(), ("o", "ffn2"), 3)))
+    for name in ("table6", "table11"):
+        for _, line in table("ghostbert", name).iterrows():
+            add(name, line["Position"], line, by_position(line["Position"]))
+    for _, line in table("ghostbert", "table10").iterrows():
+        ghost = DEFAULT if line["Model"] == "Ghost" else None
+        add("table10", f"{line['m']} {line['Model']}", line, (BERT, width(line["m"]), ghost))
+
+    twelve = Ghost("dwconv", ("o", "ffn2"), 3, features=12)
+    more = (ghost_parameters(BERT, twelve, 12), ghost_flops(BERT, twelve, 12))
+    once = (ghost_parameters(BERT, DEFAULT), ghost_flops(BERT, DEFAULT))
+    whole = (parameters(BERT), flops(BERT, convention="ghostbert"))
+    example = "example L=12 d=768 n=128 k=3 M=12: additional #params"
+    single = {
+        "b4": {
+            example: shown(more[0], "M params"),
+            "example: share of backbone #params": shown(more[0] / whole[0], "%"),
+            "example: additional FLOPs": shown(more[1], "GFLOPs"),
+            "example: share of backbone FLOPs": shown(more[1] / whole[1], "%"),
+        },
+        "claims": {
+            "extra params of ghost modules (introduction)": shown(once[0] / whole[0], "%"),
+            "extra FLOPs of ghost modules (introduction)": shown(once[1] / whole[1], "%"),
+            "extra params of ghost modules (results)": shown(once[0], "K params"),
+            "extra FLOPs of ghost modules (results)": shown(once[1], "MFLOPs"),
+        },
+    }
+    for name, values in single.items():
+        frame = table("ghostbert", name)
+        printed = frame.set_index(frame.columns[0])["value"]
+        found += [(name, row, "value", str(printed[row]), value) for row, value in values.items()]
+    return found
+
+
+CELLS = cells()
+MISSES = {(m.table, m.row, m.column): m for m in KNOWN_MISSES}
+
+
+@pytest.mark.parametrize("name, row, column, printed, computed", CELLS,
+                         ids=[" | ".join(c[:3]) for c in CELLS])
+def test_a_printed_cell_matches_or_is_a_known_miss(name, row, column, printed, computed):
+    miss = MISSES.get((name, row, column))
+    if miss is None:
+        assert computed == printed
+    else:
+        assert (miss.printed, miss.computed) == (printed, computed)
+        assert printed != computed, "listed as a miss, but it matches"
+
+
+def test_every_known_miss_is_a_cell_and_listed_once():
+    assert len(MISSES) == len(KNOWN_MISSES)
+    assert set(MISSES) <= {cell[:3] for cell in CELLS}
+    # 14 + 16 model rows, 8 in Table 3 and 10, 8 in Table 5, 6 in Tables 6 and 11: two cells each
+    assert len(CELLS) == 2 * (14 + 16 + 8 + 8 + 8 + 6 + 6) + 4 + 4
+
+
+def test_extra_parameters_and_operations_of_the_default_ghosts():
+    assert ghost_parameters(BERT, DEFAULT) == 55_296
+    assert ghost_parameters(BERT, DEFAULT, heads=1) == 55_296   # one shared kernel, whatever is kept
+    assert ghost_flops(BERT, DEFAULT) == 14_155_776
+    assert ghost_parameters(SHAPES["electra-small"], DEFAULT) == 18_432
+    assert parameters(BERT, ghost=DEFAULT) == 109_539_074
+    assert parameters(BERT, ghost=None) == 109_483_778
+
+
+def test_distinct_kernels_follow_the_formula_of_appendix_b4():
+    layers, d, n, k = 12, 768, 128, 3
+    for kept, features in ((1, 4), (3, 2), (12, 12)):
+        ghost = Ghost("dwconv", ("o", "ffn2"), k, features=features)
+        assert ghost_parameters(BERT, ghost, kept) == 2 * layers * kept * features * d * k
+        assert ghost_flops(BERT, ghost, kept, n) == 4 * layers * kept * features * n * d * k
+
+
+def model_of(shape, labels=2):
+    """A random transformers classifier of this shape with eager attention, on the current device."""
+    config = {"bert": BertConfig, "roberta": RobertaConfig, "electra": ElectraConfig}[shape.family](
+        vocab_size=shape.vocab, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads, intermediate_size=shape.ffn, max_position_embeddings=shape.positions,
+        type_vocab_size=shape.types, num_labels=labels)
+    if shape.family == "electra":
+        config.embedding_size = shape.embedding
+    return AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+
+
+def cut(model, shape, heads):
+    """Random dense layers of the widths that M heads leave; transformers infers the number of heads."""
+    keep, neurons = heads * shape.hidden // shape.heads, heads * shape.ffn // shape.heads
+    for layer in getattr(model, shape.family).encoder.layer:
+        for name in ("query", "key", "value"):
+            setattr(layer.attention.self, name, nn.Linear(shape.hidden, keep))
+        layer.attention.output.dense = nn.Linear(keep, shape.hidden)
+        layer.intermediate.dense = nn.Linear(shape.hidden, neurons)
+        layer.output.dense = nn.Linear(neurons, shape.hidden)
+    return model
+
+
+def count(model):
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name, total", [
+    ("bert-base", 109_483_778), ("roberta-base", 124_647_170), ("electra-small", 13_549_314),
+    ("all-MiniLM-L6-v2", 22_713_986), ("tinybert-6", None), ("tinybert-4", None),
+])
+def test_parameters_equal_those_of_transformers(name, total):
+    shape = SHAPES[name]
+    with torch.device("meta"):
+        model = model_of(shape)
+        assert parameters(shape) == count(model)
+        assert parameters(shape, heads=1) == count(cut(model, shape, 1))
+        assert parameters(shape, labels=3) == count(model_of(shape, labels=3))
+    assert total in (None, parameters(shape))
+
+
+SMALL = {
+    "bert": Shape("bert", 2, 48, 4, 96, 100, 64, 2, 48),
+    "roberta": Shape("roberta", 2, 48, 4, 96, 100, 66, 1, 48),
+    "electra": Shape("electra", 2, 48, 4, 96, 100, 64, 2, 24),
+}
+
+
+@pytest.mark.parametrize("family", SMALL)
+@pytest.mark.parametrize("tokens", [7, 32])
+@pytest.mark.parametrize("heads", [4, 1])
+def test_true_flops_equal_the_counter_of_pytorch(family, tokens, heads):
+    shape = SMALL[family]
+    model = cut(model_of(shape), shape, heads)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(input_ids=torch.full((1, tokens), 5), attention_mask=torch.ones(1, tokens, dtype=torch.long))
+    assert flops(shape, tokens, heads) == counter.get_total_flops()
+
+
+def convolution(kind, position, shape, heads, tokens, k):
+    """One ghost module as a PyTorch convolution, and an input for it (B = 1)."""
+    kept, rest, size = heads, shape.heads - heads, shape.hidden // shape.heads
+    if position == "qk":
+        return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(1, kept, tokens, tokens)
+    if position == "v":
+        if kind == "conv2d":
+            return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(1, kept, tokens, size)
+        if kind == "conv1d_f":
+            return (nn.Conv1d(kept * tokens, rest * tokens, k, padding=k // 2, bias=False),
+                    torch.zeros(1, kept * tokens, size))
+        groups = size if kind == "dwconv" else 1   # a channel sees its like in every kept head
+        return (nn.Conv1d(kept * size, rest * size, k, padding=k // 2, groups=groups, bias=False),
+                torch.zeros(1, kept * size, tokens))
+    channels = heads * shape.ffn // shape.heads if position == "ffn1" else shape.hidden
+    if kind == "conv2d":
+        return nn.Conv2d(1, 1, k, padding=k // 2, bias=False), torch.zeros(1, 1, tokens, channels)
+    if kind == "conv1d_f":
+        return nn.Conv1d(tokens, tokens, k, padding=k // 2, bias=False), torch.zeros(1, tokens, channels)
+    groups = channels if kind == "dwconv" else 1
+    return (nn.Conv1d(channels, channels, k, padding=k // 2, groups=groups, bias=False),
+            torch.zeros(1, channels, tokens))
+
+
+PLACES = [(kind, position) for kind in ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
+          for position in ("qk", "v", "o", "ffn1", "ffn2") if position != "qk" or kind == "conv2d"]
+
+
+@pytest.mark.parametrize("kind, position", PLACES)
+@pytest.mark.parametrize("heads, tokens, k", [(1, 6, 3), (3, 9, 5)])
+def test_a_ghost_costs_what_its_convolution_costs(kind, position, heads, tokens, k):
+    shape = SMALL["bert"]
+    ghost = Ghost(kind, (position,), k)
+    module, x = convolution(kind, position, shape, heads, tokens, k)
+    with FlopCounterMode(display=False) as counter:
+        module(x)
+    assert ghost_parameters(shape, ghost, heads, tokens) == shape.layers * count(module)
+    assert ghost_flops(shape, ghost, heads, tokens) == shape.layers * counter.get_total_flops()
+
+
+def test_positions_inside_attention_leave_what_the_paper_leaves_whole():
+    d, cut_to, layers = 768, 64, 12
+    pruned = parameters(BERT, 1)
+    after_v, after_qk = Ghost("dwconv", ("v",), 3), Ghost("conv2d", ("qk",), 3)
+    output = layers * d * (d - cut_to)                     # columns of the output projection that stay
+    value = layers * (d * (d - cut_to) + (d - cut_to))     # rows of the value projection, with their biases
+    assert parameters(BERT, 1, after_v) == pruned + output + layers * 704 * 3
+    assert parameters(BERT, 1, after_qk) == pruned + output + value + layers * 99
+    n, rest = 128, d - cut_to
+    projections, maps, convolutions = 2 * (2 * n * d * rest), 2 * n * n * rest, 2 * n * n * 99
+    assert flops(BERT, n, 1, after_qk) - flops(BERT, n, 1) == layers * (projections + maps + convolutions)
+    assert flops(BERT, n, 1, after_v) - flops(BERT, n, 1) == layers * (2 * n * d * rest + 2 * n * 704 * 3)
+
+
+@pytest.mark.parametrize("ghost, heads, said", [
+    (Ghost("dwconv", ("qk",), 3), 1, "'qk' takes 'conv2d'"),
+    (Ghost("conv2d", ("qk", "v"), 3), 1, "take one"),
+    (Ghost("conv2d", ("qk",), 3), 12, "none is pruned"),
+    (Ghost("dwconv", ("v",), 3), None, "none is pruned"),
+    (Ghost("dwconv", ("ffn1",), 3, features=2), 1, "'o' and 'ffn2' only"),
+])
+def test_what_does_not_go_together_is_refused(ghost, heads, said):
+    for f in (compatible, ghost_parameters, ghost_flops):
+        with pytest.raises(ValueError, match=said):
+            f(BERT, ghost, heads)
+    with pytest.raises(ValueError, match=said):
+        flops(BERT, 128, heads, ghost)
+
+
+def test_impossible_widths_conventions_units_and_shapes_are_refused():
+    for heads in (0, 13, 0.5):
+        with pytest.raises(ValueError, match="1 to 12"):
+            parameters(BERT, heads)
+    with pytest.raises(ValueError, match="1 to 4"):
+        flops(SHAPES["electra-small"], heads=12)
+    with pytest.raises(ValueError, match="folds"):
+        parameters(Shape("bert", 2, 48, 4, 98, 100, 64, 2, 48), 2)
+    with pytest.raises(ValueError, match="'true', 'ghostbert'"):
+        flops(BERT, convention="nominal")
+    with pytest.raises(ValueError, match="GFLOPs"):
+        shown(1, "G")
+    with pytest.raises(ValueError, match="not a multiple of its 5 heads"):
+        Shape("bert", 2, 48, 5, 96, 100, 64, 2, 48)
+    with pytest.raises(ValueError, match="only ELECTRA"):
+        Shape("bert", 2, 48, 4, 96, 100, 64, 2, 24)
+
+
+def test_shown_rounds_halves_up():
+    assert shown(5_750_000_000, "GFLOPs") == "5.8"
+    assert shown(2_000_000_000, "GFLOPs") == "2.0"
+    assert shown(88_500_000, "M params") == "89"
+    assert shown(0.0724, "%") == "7.2"
+
+
+TASKS = ["MNLI", "QNLI", "QQP", "RTE", "SST-2", "MRPC", "CoLA", "STS-B"]
+
+
+def averages(name):
+    """(row, printed, recomputed) of a table with one column for each task."""
+    for _, line in table("ghostbert", name).iterrows():
+        scores = [Decimal(str(line[t])) for t in TASKS if t in line.index]
+        if any(s.is_nan() for s in scores):
+            continue
+        mean = (sum(scores) / len(scores)).quantize(Decimal("0.1"), ROUND_HALF_UP)
+        row = f"{line['m']} k={line['Kernel Size']}" if name == "table9" else str(line.iloc[0])
+        yield row, str(line["Avg."]), str(mean)
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "table4", "table5", "table9", "table10", "table11"])
+def test_printed_averages_recompute_except_those_listed(name):
+    listed = table("ghostbert", "corrections")
+    listed = listed[(listed["table"] == name) & (listed["column"] == "Avg.")]
+    wrong = {row: printed for row, printed, mean in averages(name) if printed != mean}
+    assert wrong == dict(zip(listed["row"], listed["now"], strict=True))
+
+
+def test_rows_printed_twice_agree():
+    one, ten = table("ghostbert", "table1"), table("ghostbert", "table10")
+    for _, line in ten[ten["Model"] == "Ghost"].iterrows():
+        same = one[one["Model"] == f"GhostBERT (m = {line['m']})"].iloc[0]
+        assert list(same.iloc[1:]) == list(line.iloc[2:])
+    six, eleven = table("ghostbert", "table6"), table("ghostbert", "table11")
+    for column in (F, P):
+        assert list(six[column]) == list(eleven[column])
+    assert list(six["Avg. acc"]) == list(eleven["Avg."])
+    three, nine = table("ghostbert", "table3"), table("ghostbert", "figure3")
+    assert list(three["GhostBERT Avg. acc"]) == list(ten[ten["Model"] == "Ghost"]["Avg."])
+    assert list(three["Pruned BERT Avg. acc"]) == list(ten[ten["Model"] == "Prune"]["Avg."])
+    assert list(nine["Average Score"]) == list(table("ghostbert", "table9")["Avg."])

@@ -1,0 +1,28 @@
+import pandas as pd
+import pytest
+
+from lib import published
+
+
+@pytest.mark.parametrize("paper, name, said", [
+    ("gostbert", "table1", "'ghostbert'"),
+    ("ghostbert", "table12", "'table11'"),
+    ("ghostbert", "../central", "'table1'"),
+])
+def test_an_unknown_name_is_refused_with_what_is_allowed(paper, name, said):
+    with pytest.raises(ValueError, match=said):
+        published.table(paper, name)
+
+
+def test_a_dash_is_missing_and_a_width_stays_text():
+    frame = published.table("ghostbert", "table2").set_index("Model")
+    assert frame["QQP"].isna().sum() == 2
+    assert pd.api.types.is_float_dtype(frame["QQP"])
+    assert published.table("ghostbert", "table10")["m"].iloc[0] == "1/12"
+
+
+def test_every_claim_has_an_id_of_its_own():
+    claims = published.claims()
+    assert claims["id"].is_unique
+    assert set(claims["paper"]) == {"ghostbert", "efficientbert", "bermo", "nas"}
+    assert not (claims == "").any(axis=None)
