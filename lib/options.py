@@ -5,7 +5,7 @@ values of a paper, and those chosen for the small profiles, are written out in `
 a field says what the paper leaves open.
 """
 
-from dataclasses import dataclass, fields, MISSING
+from dataclasses import MISSING, dataclass, fields
 
 GHOST_KINDS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
 GHOST_POSITIONS = ("qk", "v", "o", "ffn1", "ffn2")

@@ -129,8 +129,9 @@ def known(what, name, allowed):
     """Raises ValueError naming the nearest allowed name."""
     if name in allowed:
         return
-    near = difflib.get_close_matches(str(name), list(map(str, allowed)), 1, 0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    folded = {str(each).lower(): each for each in allowed}
+    near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
+    hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
     raise ValueError(f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})")
 
 

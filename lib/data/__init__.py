@@ -22,27 +22,35 @@ class Task:
     pair: bool        # two sentences a row
     labels: tuple     # class names in the order of the official codes; () for a regression
     metrics: tuple    # names in lib.measure.metrics; the first is the one that the papers' tables show
+    span: bool = False  # the answer is a span of the second text (SQuAD)
 
     @property
     def outputs(self):
-        """Width of the model's last layer."""
-        return len(self.labels) or 1
+        """Width of the model's last layer: classes, one score, or start and end of a span."""
+        return 2 if self.span else len(self.labels) or 1
 
 
 @dataclass(frozen=True)
 class Split:
-    """N rows: texts `a` (and `b`, for pairs), targets `y` (int64 codes, or float32 for a regression) and each
-    row's number `index` in its file, by which predictions are matched."""
+    """N rows: texts `a` (and `b`, for pairs), targets `y` and each row's number `index` in its file, by which
+    predictions are matched.
+
+    y: int64 codes [N]; float32 scores [N] for a regression; for spans int64 [N, 2], the first answer's first
+    character in `b` and the one after its last, -1 and -1 where there is none, with all accepted texts in `answers`.
+    """
     a: list
     b: list | None
     y: np.ndarray
     index: np.ndarray
+    answers: list | None = None
 
     def __len__(self):
         return len(self.a)
 
     def take(self, rows):
-        return Split([self.a[i] for i in rows], self.b and [self.b[i] for i in rows], self.y[rows], self.index[rows])
+        def pick(values):
+            return values and [values[i] for i in rows]
+        return Split(pick(self.a), pick(self.b), self.y[rows], self.index[rows], pick(self.answers))
 
 
 def source(name):
@@ -81,23 +89,29 @@ def describe(name, task_name, rows=None, held_out=0):
     """
     task(name, task_name)
     try:
-        digest = digest_of(name, task_name)
+        found = digest_of(name, task_name)
     except FileNotFoundError:
-        digest = json.loads(paths.DIGESTS.read_text()).get(f"{name}/{task_name}") if paths.DIGESTS.exists() else None
-        if digest is None:
+        found = json.loads(paths.DIGESTS.read_text()).get(f"{name}/{task_name}") if paths.DIGESTS.exists() else None
+        if found is None:
             raise
-    body = {"source": name, "task": task_name, "digest": digest, "rows": rows, "held_out": held_out or None}
+    body = {"source": name, "task": task_name, "digest": found, "rows": rows, "held_out": held_out or None}
     return {k: v for k, v in body.items() if v is not None}
+
+
+def digest(splits):
+    """First 16 hex digits of the sha256 of the parsed rows of train and the development sets, in order. Test rows are
+    left out: some sources label them."""
+    body = hashlib.sha256()
+    for key, split in splits.items():
+        if not key.startswith("test"):
+            body.update(json.dumps([key, split.a, split.b, split.y.tolist()]).encode())
+    return body.hexdigest()[:16]
 
 
 @cache
 def digest_of(name, task_name):
-    """First 16 hex digits of the sha256 of the parsed rows of train and the development sets, in order."""
-    body = hashlib.sha256()
-    for key, split in splits(name, task_name).items():
-        if not key.startswith("test"):
-            body.update(json.dumps([key, split.a, split.b, split.y.tolist()]).encode())
-    return body.hexdigest()[:16]
+    """Digest of a task's rows at hand."""
+    return digest(splits(name, task_name))
 
 
 def load(descriptor):
@@ -108,10 +122,13 @@ def load(descriptor):
     """
     name, task_name = descriptor["source"], descriptor["task"]
     there = dict(splits(name, task_name))
-    digest = digest_of(name, task_name)
-    if digest != descriptor["digest"]:
-        raise ValueError(f"{name}/{task_name} has digest {digest}; this run is of {descriptor['digest']}: put the same "
+    found = digest_of(name, task_name)
+    if found != descriptor["digest"]:
+        raise ValueError(f"{name}/{task_name} has digest {found}; this run is of {descriptor['digest']}: put the same "
                          "data back, or ask for a new run")
+    if "train" not in there:
+        raise FileNotFoundError(f"{name}/{task_name} has no training file under {paths.shown(paths.data_root())}: add it, "
+                                "or choose another task")
     train, held = there["train"], descriptor.get("held_out", 0)
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):

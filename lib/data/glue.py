@@ -10,7 +10,6 @@ not there: `files` says which file a split comes from, `stand_in` of what kind i
 quotes are text, blanks around a sentence are dropped, labels are names or digits.
 """
 
-import hashlib
 import io
 import json
 import os
@@ -82,8 +81,8 @@ _STEMS = {name: {"train": ("train",), "dev": ("dev",), "test": ("test",)} for na
     "MNLI": {"train": ("train",), "dev": ("dev_matched",), "dev_mm": ("dev_mismatched",),
              "test": ("test_matched",), "test_mm": ("test_mismatched",)},
     "AX": {"test": ("diagnostic", "test")}}
-_HUB = {"train": ("train",), "dev": ("validation", "validation_matched"), "dev_mm": ("validation_mismatched",),
-        "test": ("test", "test_matched"), "test_mm": ("test_mismatched",)}
+_HUB = {"train": ("train",), "dev": ("validation", "validation_matched"), "test": ("test", "test_matched"),
+        "dev_mm": ("validation_mismatched",), "test_mm": ("test_mismatched",)}
 _STAND_IN = re.compile(r"\.(reconstructed|subset|sample\d*)\.tsv$")
 
 
@@ -112,9 +111,9 @@ def files(task, root):
     if not found:
         names = ", ".join(f"{each[0]}.tsv" for each in stems.values())
         raise FileNotFoundError(
-            f"{folders[0]} {'holds no split' if folders[0].is_dir() else 'is no folder'}; expected {names} in "
-            f"GLUE's layout; fix: point the data root at the folder above {folders[0].name}, or fill it from the "
-            f"hub with lib.data.glue.fetch({task!r}, root)")
+            f"{folders[0]} {'holds no split' if folders[0].is_dir() else 'is no folder'}; expected {names} "
+            f"in GLUE's layout; fix: point the data root at the folder above {folders[0].name}, or fill it "
+            f"from the hub with lib.data.glue.fetch({task!r}, root)")
     return found
 
 
@@ -122,16 +121,6 @@ def load(task, root):
     """{split: Split} of all files that are there. Test rows without a label have y = -1 (NaN for STS-B).
     Raises ValueError with file and line where a row is malformed."""
     return {split: _read(task, split, path) for split, path in files(task, root).items()}
-
-
-def digest(splits):
-    """First 16 hex digits of the sha256 of texts and labels of train, dev and dev_mm, in order: the same for
-    official files and for a folder filled by `fetch`. Test rows are left out: some sources label them."""
-    sha = hashlib.sha256()
-    for name in filter(splits.__contains__, ("train", "dev", "dev_mm")):
-        split = splits[name]
-        sha.update(json.dumps([name, split.a, split.b, split.y.tolist()]).encode())
-    return sha.hexdigest()[:16]
 
 
 def fetch(task, root, loader=None):
@@ -161,7 +150,8 @@ def fetch(task, root, loader=None):
         for split, name in names.items():
             theirs = [each for each in _HUB[split] if each in loaded]
             if not theirs:
-                raise ValueError(f"the hub's {task} has no split {' or '.join(_HUB[split])}, only {', '.join(loaded)}")
+                raise ValueError(f"the hub's {task} has no split {' or '.join(_HUB[split])}, but "
+                                 f"{', '.join(loaded)}; fix: put {name} into {folder} by hand")
             (fresh / name).write_text(_as_tsv(task, loaded[theirs[0]]), encoding="utf-8", newline="\n")
         if folder.exists():
             for path in sorted(fresh.iterdir()):
@@ -174,15 +164,15 @@ def fetch(task, root, loader=None):
 def write_submission(predictions, folder, task_of=TASK_OF, partial=False):
     """Write what the GLUE server takes: `<name>.tsv` each, and submission.zip of all; returns the zip's path.
 
-    `predictions` maps the names of TEST_ROWS to class codes [N] or logits [N, C], or scores [N] for STS-B, in
-    the order of the test files; `task_of` tells the task of each name. Nothing is written before all is checked.
+    `predictions` maps the names of TEST_ROWS to class codes [N] or logits [N, C], or scores [N] for STS-B,
+    in the order of the test files; `task_of` tells the task of each name. All is checked before writing.
     """
     for name in predictions:
         known("file of a GLUE submission", name, TEST_ROWS)
     missing = [name for name in TEST_ROWS if name not in predictions]
     if not predictions or (missing and not partial):
-        raise ValueError(f"the submission lacks {', '.join(missing)}; the server wants all "
-                         f"{len(TEST_ROWS)} files; fix: predict these too, or write the others with partial=True")
+        raise ValueError(f"the submission lacks {', '.join(missing)}; the server wants all of "
+                         f"{len(TEST_ROWS)}; fix: predict these too, or write the others with partial=True")
     contents = {}
     for name in filter(predictions.__contains__, TEST_ROWS):
         cells = _cells(name, TASKS[task_of[name]], predictions[name])
@@ -226,7 +216,7 @@ def _lines(path):
 
 
 def _columns(task, split, path, lines):
-    """Positions of both sentences and the label (None for what is not there), fields a row, lines of header."""
+    """Positions of both sentences and the label (None for what is not there), fields a row, header lines."""
     layout, test = _LAYOUT[task], split.startswith("test")
     official = (layout.train if not test or path.suffix == ".txt" else layout.test).split(",")
     head = [cell.strip() for cell in lines[0].split("\t")] if lines else []
@@ -237,8 +227,8 @@ def _columns(task, split, path, lines):
     needed = ((layout.a, a), (layout.b, b if layout.b else 0), (layout.label, 0 if test else label))
     lacking = [role.split("/")[0] for role, place in needed if place is None]
     if lacking or (path.suffix == ".txt" and head != official):
-        raise _bad(path, 1, f"the header {_short(lines[0])} lacks {', '.join(lacking) or 'columns'}" if lines
-                   else "the file is empty", f"{task}'s header with {', '.join(official)} between tabs",
+        found = f"{_short(lines[0])} without {', '.join(lacking) or 'all columns'}" if lines else "no rows"
+        raise _bad(path, 1, found, f"{', '.join(official)} between tabs",
                    "add a header line with these names, or download the file again")
     return a, b, label, len(head), 1
 
@@ -294,7 +284,7 @@ def _coder(task, split, path):
 
 def _dev_ids(path):
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing, which tells GLUE's dev rows of msr_paraphrase_train.txt; "
+        raise FileNotFoundError(f"{path} is missing, the list of dev rows within msr_paraphrase_train.txt; "
                                 "fix: put it there, or train.tsv and dev.tsv")
     lines = [line.split("\t") for line in _lines(path)]
     for number, cells in enumerate(lines, 1):
@@ -308,7 +298,7 @@ def _as_tsv(task, rows):
     names, layout = TASKS[task].labels, _LAYOUT[task]
     theirs = getattr(rows.features["label"], "names", None)
     if names and theirs and tuple(theirs) != names:
-        raise ValueError(f"the hub's classes of {task} are {', '.join(theirs)}, but the codes here mean "
+        raise ValueError(f"the hub's classes of {task} are {', '.join(theirs)}, but the codes here are "
                          f"{', '.join(names)}; fix: fill the folder from the official files")
     y = np.asarray(rows["label"], np.int64 if names else np.float32)
     header = (layout.train if (y >= 0).any() else layout.test).split(",")

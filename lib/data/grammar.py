@@ -65,10 +65,10 @@ food; fresh/rotten
 ADVERBS = "quickly=rapidly quietly=silently slowly loudly often again"
 SINGULAR = ("the", "a", "every", "this", "no", "each")
 PLURAL = ("the", "some", "these", "all", "two", "most", "many", "no", "few")
-PLAIN = ("the", "a", "some", "this", "these", "two")          # upward in both arguments
+PLAIN = ("the", "a", "some")          # upward in both arguments
 DOWNWARD = ("every", "each", "all", "no")                      # downward in their noun
 PREPOSITIONS = ("in", "near", "behind", "beside")
-FUNCTION = ("an do does did is are was were not who that by to and but or himself herself itself themselves").split()
+FUNCTION = ("so perhaps an do does did is are was were not who that by to and but or himself herself itself themselves").split()
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ def pick(rng, options):
 
 def common(rng, options):
     """Like `pick`, with more weight on what stands earlier: words of a natural text are not equally frequent."""
-    return options[int(rng.random() ** 2 * len(options))]
+    return options[int(rng.random() ** 3 * len(options))]
 
 
 def sample_entity(rng, classes, quantifiers=None, adjective=0.2, place=0.0, clause=0.0, many=0.4):

@@ -7,7 +7,7 @@ the same GENERATOR_VERSION gives the same rows everywhere, so any change in outp
 
 import random
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from lib.data.grammar import (
     FRAMES,
     GENDER,
     NOUNS,
-    OPPOSITE,
     PLAIN,
     SYNONYM,
     VERB,
@@ -75,7 +74,7 @@ def _number_swapped(leaf):
 
 def _agreement(rng):
     """"the dogs near the park sleeps": verb and subject disagree, with another noun in between."""
-    near = {"place": 0.35, "clause": 0.35} if rng.random() < 0.7 else {}
+    near = {"place": 0.25, "clause": 0.15}
     p = sample_proposition(rng, pick(rng, ("intransitive", "object", "mutual")), past=False, many=0.5, **near)
     if p.agent.clause:
         p = replace(p, agent=replace(p.agent, clause=sample_relative(rng, "animal", past=True)))
@@ -169,8 +168,7 @@ def _gap(rng):
     return trees[0].leaves(), trees[1].leaves()
 
 
-VIOLATIONS = (_agreement, _agreement, _determiner, _order, _order, _arguments, _arguments, _tense, _tense, _reflexive,
-              _gap)
+VIOLATIONS = (_agreement,) * 3 + (_determiner,) + (_order,) * 5 + (_arguments,) * 3 + (_tense,) * 3 + (_reflexive, _gap)
 
 
 def _cola(rng, label):
@@ -341,8 +339,7 @@ def _factive(rng, ok):
     return realise(p), realise(h)
 
 
-INFERENCES = (_roles, _roles, _roles, _lexical, _lexical, _lexical, _lexical, _lexical, _lexical, _lexical, _monotone,
-              _monotone, _polarity, _polarity, _joined, _relative, _relative)
+INFERENCES = (_roles,) * 2 + (_lexical,) * 9 + (_monotone,) * 2 + (_polarity,) * 2 + (_joined,) + (_relative,) * 2
 
 
 def _rte(rng, label):
@@ -354,7 +351,7 @@ def _rte(rng, label):
 _MAKERS = {"CoLA": _cola, "RTE": _rte}
 
 
-@lru_cache(maxsize=None)
+@cache
 def load(task):
     """Both splits of a twin. Labels alternate before they are shuffled, so exactly half of the rows have each; no
     sentence of dev occurs in train."""
@@ -403,16 +400,31 @@ def _kept(rng):
     return [" ".join(_words(pick(rng, VIOLATIONS)(rng)[0]))]
 
 
+def _reworded(rng, leaves):
+    """The same sentence with synonyms for some of its nouns."""
+    leaves = list(leaves)
+    for i in _places(leaves, "NN", "NNS"):
+        others = SYNONYM.get(leaves[i].features["lemma"])
+        if others and rng.random() < 0.6:
+            noun = pick(rng, others)
+            leaves[i] = replace(leaves[i], word=plural(noun) if leaves[i].label == "NNS" else noun)
+    return " ".join(_words(leaves))
+
+
 def _restated(rng):
-    """A sentence and what follows from it, so that synonyms and hypernyms meet."""
-    return [tree.text() for tree in pick(rng, INFERENCES)(rng, True)]
+    """A sentence, then "so" and what follows from it, or "perhaps" and what does not; often itself reworded. Here
+    synonyms, hypernyms and voices meet."""
+    follows = rng.random() < 0.6
+    premise, hypothesis = pick(rng, INFERENCES)(rng, follows)
+    texts = [premise.text(), f"{'so' if follows else 'perhaps'} {hypothesis.text()}"]
+    return texts + ([_reworded(rng, premise.leaves())] if rng.random() < 0.5 else [])
 
 
 def corpus(sentences, seed):
     """About `sentences` sentences in passages of one to three, for masked language modelling."""
     rng = random.Random(f"{seed} corpus")
     passages, count = [], 0
-    kinds = (_definition,) + (_story,) * 3 + (_kept,) * 4 + (_restated,) * 8
+    kinds = (_definition,) + (_story,) * 2 + (_kept,) * 5 + (_restated,) * 8
     while count < sentences:
         texts = pick(rng, kinds)(rng)
         count += len(texts)

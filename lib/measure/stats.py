@@ -2,16 +2,15 @@
 
 A replicate is one seed on one task, scored for a method (a) and its baseline (b) on the same examples. The
 interval is a hierarchical bootstrap. The examples of each task are drawn with replacement, the same draw for
-every seed, both models and all widths, because they share them, and the metric is computed anew (exactly, from
-how often each example was drawn). Seeds are drawn jointly for all tasks and widths, because a seed may leave
-its mark on each of them.
+every seed, both models and all widths, because they share them; the metric is computed anew exactly, from how
+often each example was drawn. Seeds are drawn jointly for all tasks and widths: each may mark all of them.
 
 Two choices keep the interval honest with few seeds: simulated for 3 to 10 seeds and 1,000 examples it covers
 92 to 99 %, where the textbook form covers 86 to 99 %, too wide where examples dominate and too narrow where
 seeds do. Seed deviations are those observed on all examples (redrawn, they would count the examples' noise
-again), times sqrt(n / (n - 1)). And the draws are expanded about the mean by Student's over the normal quantile
-(Hesterberg 2015) with Satterthwaite's degrees of freedom: many where examples dominate, n - 1 where seeds do.
-With one seed the interval speaks of examples only.
+again), times sqrt(n / (n - 1)). And the draws are expanded about the mean by Student's over the normal's
+quantile (Hesterberg 2015) with Satterthwaite's degrees of freedom: many where examples dominate, n - 1 where
+seeds do. With one seed the interval speaks of examples only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +25,7 @@ CELLS = 4_000_000  # draws times examples held at once: 32 MB of weights
 
 @dataclass(frozen=True)
 class Pair:
-    """One replicate; rows of a and b belong to the same examples. Failed runs make no Pair: count them apart."""
+    """One replicate; a and b are aligned by row. Failed runs make no Pair, count them apart."""
     task: str
     seed: int
     labels: np.ndarray  # [N], integer classes or float targets
@@ -38,8 +37,8 @@ class Pair:
         n = len(self.labels)
         for logits in (self.a, self.b):
             if n == 0 or logits.ndim != 2 or len(logits) != n or not np.isfinite(logits).all():
-                raise ValueError(f"{self.task}, seed {self.seed}: logits of shape {logits.shape} must be finite "
-                                 f"and [{n}, C], with at least one row")
+                raise ValueError(f"{self.task}, seed {self.seed}: logits must be finite and [{n}, C], at "
+                                 f"least one row; their shape is {logits.shape}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Permutation:
-    """p-values of a sign-flip test; `smallest` is the least two-sided p that so many differences can reach."""
+    """p-values of a sign-flip test; `smallest` is the least two-sided p of so many differences."""
     two_sided: float
     greater: float
     less: float
@@ -93,14 +92,14 @@ def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
 
 def weighted_score(metric: str, logits: Sequence[np.ndarray], labels: np.ndarray,
                    weights: np.ndarray) -> np.ndarray:
-    """The metric of each model under each draw: M times [N, C], [N], [D, N] to [D, M]; what is undefined is 0."""
+    """The metric of each model under each draw: M times [N, C], [N], [D, N] to [D, M]; undefined counts 0."""
     if metric == "accuracy":
         return weights @ np.stack([x.argmax(1) == labels for x in logits], 1) / weights.sum(1, keepdims=True)
     if metric in ("matthews", "f1"):
         labels = labels.astype(int)
         return np.stack([_from_confusion(metric, x.argmax(1), labels, weights) for x in logits], 1)
     if metric not in ("pearson", "spearman"):
-        raise ValueError(f"no weighted form of {metric!r}; allowed: accuracy, f1, matthews, pearson, spearman")
+        raise ValueError(f"unknown metric {metric!r}; allowed: accuracy, f1, matthews, pearson, spearman")
     form = _ranks if metric == "spearman" else _standard
     y = form(labels.astype(float), weights)
     return np.stack([_pearson(form(x[:, 0].astype(float), weights), y, weights) for x in logits], 1)
@@ -148,7 +147,7 @@ def _ranks(x, weights):
 
 
 def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score) -> Estimate:
-    """Estimates sum_g coefficients[g] * (mean over tasks of the mean difference over the seeds of group g)."""
+    """Estimates sum_g coefficients[g] * (mean over tasks of the mean difference over seeds in group g)."""
     if score is None:
         from lib.measure.metrics import score
     pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
@@ -227,13 +226,13 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 def trend(pairs_by_x: Mapping[float, Sequence[Pair]], draws: int = 2000, seed: int = 0,
           score: Callable | None = None) -> Estimate:
-    """Slope of the mean gain over x, in points per unit of x; seeds and examples are drawn jointly for all x."""
+    """Slope of the mean gain over x, in points per unit of x; seeds and examples are drawn once for all x."""
     x = sorted(pairs_by_x)
     return _contrast([pairs_by_x[v] for v in x], slope_weights(x), draws, seed, score)
 
 
 def permutation_test(differences: Sequence[float], draws: int = 100_000, seed: int = 0) -> Permutation:
-    """Sign-flip test that paired differences are symmetric about 0: all 2^n flips up to n = 16, else `draws`."""
+    """Sign-flip test that paired differences are symmetric about 0: every flip up to n = 16, else `draws`."""
     x = np.asarray(differences, float)
     if x.size == 0 or not np.isfinite(x).all():
         raise ValueError("a permutation test needs finite differences, at least one")
@@ -269,5 +268,5 @@ def _noncentrality(n, power, alpha):
 
 
 def detectable(spread: float, n: int, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Smallest true mean of n paired differences with this sd that a two-sided t-test finds with this power."""
+    """Smallest true mean of n paired differences of this sd that a two-sided t-test finds with this power."""
     return float(spread * _noncentrality(n, power, alpha) / np.sqrt(n)) if n > 1 else np.inf

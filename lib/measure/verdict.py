@@ -13,8 +13,8 @@
 A *cell* is one comparison of a claim: a width, a rival. With the published effect turned upwards it is
 - `missing`: no estimate, or one that is not finite;
 - `few`: fewer than `minimum_seeds` seeds, nothing is read from it;
-- `above` (`below`): its 95 % interval lies above (below) 0, its Holm-adjusted p is under 0.05, and the mean is
-  at least the smallest effect that its seeds can detect;
+- `above` (`below`): its 95 % interval lies above (below) 0, its Holm-adjusted p is under 0.05, and its mean
+  is at least the smallest effect that its seeds can detect;
 - `near`: none of these, yet the interval holds the published value and is narrower than it (so excludes 0);
 - `open`: the rest.
 """
@@ -24,9 +24,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import copysign, isfinite
 
-from lib.measure.stats import detectable, Estimate, holm
+from lib.measure.stats import Estimate, detectable, holm
 
-WORDS = ("CONFIRMED", "CONSISTENT", "PARTIAL", "CONTRADICTED", "INCONCLUSIVE", "NOT_RUN", "PAPER_INCONSISTENT")
+WORDS = ("CONFIRMED", "CONSISTENT", "PARTIAL", "CONTRADICTED", "INCONCLUSIVE", "NOT_RUN",
+         "PAPER_INCONSISTENT")
 SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
 ALPHA = 0.05
 
@@ -100,9 +101,10 @@ def _verdict(claim, word, estimates, notes, profile, failed, runs, unit):
     return Verdict(claim, word, measured, interval, "; ".join(filter(None, notes)), runs, SCALES[profile])
 
 
-def judge_delta(claim_id: str, estimates: Mapping[str, Estimate], published: Mapping[str, float], profile: str,
-                minimum_seeds: int = 3, p_values: Mapping[str, float] | None = None, failed: int = 0,
-                runs: int | None = None, unit: str = "points", mixed: str = "PARTIAL", word: str = "at") -> Verdict:
+def judge_delta(claim_id: str, estimates: Mapping[str, Estimate], published: Mapping[str, float],
+                profile: str, minimum_seeds: int = 3, p_values: Mapping[str, float] | None = None,
+                failed: int = 0, runs: int | None = None, unit: str = "points", mixed: str = "PARTIAL",
+                word: str = "at") -> Verdict:
     """A difference with the sign of its published value, at each cell such as a width.
 
     | cells | verdict |
@@ -121,7 +123,7 @@ def judge_delta(claim_id: str, estimates: Mapping[str, Estimate], published: Map
     """
     cells = {name: estimates.get(name) for name in (*published, *estimates)}
     size = {name: float(published.get(name, 0.0)) for name in cells}
-    size = {name: v if isfinite(v) else 0.0 for name, v in size.items()}
+    size = {name: v if isfinite(v) else copysign(0.0, v) for name, v in size.items()}  # 0: only a direction
     p = holm_over({"": cells})[""] if p_values is None else p_values
     state = {n: _state(e, size[n], p.get(n, 1.0), minimum_seeds) for n, e in cells.items()}
     outside = [n for n, e in cells.items() if state[n] not in ("missing", "few") and size[n]
@@ -132,8 +134,8 @@ def judge_delta(claim_id: str, estimates: Mapping[str, Estimate], published: Map
         ("opposite to the claim", [n for n in cells if state[n] == "below"]),
         ("not proven to differ from 0", [n for n in cells if state[n] in ("near", "open")]),
         ("published size outside the interval", outside)) if names]
-    return _verdict(claim_id, _word(set(state.values()), mixed), {f"{word} {n}" if n else "": cells[n] for n in
-                    cells}, notes, profile, failed, runs, unit)
+    shown = {f"{word} {n}" if n else "": e for n, e in cells.items()}
+    return _verdict(claim_id, _word(set(state.values()), mixed), shown, notes, profile, failed, runs, unit)
 
 
 def judge_ordering(claim_id: str, estimates: Mapping[str, Estimate], published: Mapping[str, float],
@@ -148,13 +150,13 @@ def judge_ordering(claim_id: str, estimates: Mapping[str, Estimate], published: 
 def judge_trend(claim_id: str, estimate: Estimate | None, sign: int, profile: str,
                 published: float | None = None, p_value: float | None = None, unit: str = "points per unit",
                 **options) -> Verdict:
-    """A slope of this sign, +1 or -1; `published` is the slope of the printed values; options as `judge_delta`.
+    """A slope of this sign, +1 or -1; `published` is the printed values' slope; options as `judge_delta`.
 
     One cell: missing NOT_RUN, above CONFIRMED, below CONTRADICTED, near CONSISTENT, few or open INCONCLUSIVE;
     a published slope against `sign` raises, for then the claim is transcribed wrongly.
     """
     if sign not in (1, -1) or (published or 0.0) * sign < 0:
-        raise ValueError(f"{claim_id}: sign {sign!r} must be 1 or -1 and that of the published slope {published!r}")
+        raise ValueError(f"{claim_id}: sign {sign!r} must be 1 or -1, the sign of published {published!r}")
     return judge_delta(claim_id, {"": estimate}, {"": copysign(published or 0.0, sign)}, profile, unit=unit,
                        p_values=None if p_value is None else {"": p_value}, **options)
 
@@ -162,10 +164,10 @@ def judge_trend(claim_id: str, estimate: Estimate | None, sign: int, profile: st
 def judge_within(claim_id: str, estimate: Estimate | None, low: float, high: float, profile: str,
                  minimum_seeds: int = 3, failed: int = 0, runs: int | None = None,
                  unit: str = "points") -> Verdict:
-    """A difference within a margin fixed beforehand: equivalence; with one infinite end, not worse, or no gain.
+    """A difference within a margin fixed beforehand: equivalent; with one infinite end, not worse or no gain.
 
-    missing NOT_RUN; few INCONCLUSIVE; interval inside [low, high] CONFIRMED, wholly outside CONTRADICTED, across
-    an end INCONCLUSIVE.
+    missing NOT_RUN; few INCONCLUSIVE; interval inside [low, high] CONFIRMED, wholly outside CONTRADICTED,
+    across an end INCONCLUSIVE.
     """
     word, notes = "INCONCLUSIVE", [f"margin [{low:g}, {high:g}]"]
     if not _usable(estimate):
@@ -180,7 +182,7 @@ def judge_within(claim_id: str, estimate: Estimate | None, low: float, high: flo
 
 
 def _rounding_range(printed):
-    """What a printed number stands for: half a unit of its last digit either way, "14.5" for 14.45 to 14.55."""
+    """What a printed number stands for: half a unit of its last digit either way, "14.5": 14.45 to 14.55."""
     value = Decimal(str(printed).replace(",", ""))
     half = Decimal(1).scaleb(value.as_tuple().exponent) / 2
     return value - half, value + half
@@ -188,7 +190,7 @@ def _rounding_range(printed):
 
 def judge_equal(claim_id: str, computed: Mapping[str, float] | float | None,
                 printed: Mapping[str, str | Sequence[str]] | str | float, runs: int = 0) -> Verdict:
-    """Deterministic values against the printed digits (as text, to keep "14.50"), at any profile, toy included.
+    """Deterministic values against the printed digits (as text, to keep "14.50"), at any profile, also toy.
 
     | cells | verdict |
     |---|---|
@@ -223,5 +225,5 @@ def judge_equal(claim_id: str, computed: Mapping[str, float] | float | None,
         word = "PARTIAL" if cells["equal"] else "CONTRADICTED"
     single = cells["equal"] + cells["differs"] if len(printed) == 1 else []
     measured = single[0] if single else f"{len(cells['equal'])} of {len(printed)} equal to the printed digits"
-    note = "; ".join(f"{state}: {', '.join(names)}" for state, names in cells.items() if names and state != "equal")
+    note = "; ".join(f"{k}: {', '.join(names)}" for k, names in cells.items() if names and k != "equal")
     return Verdict(claim_id, word, measured, None, note, runs, "any scale")

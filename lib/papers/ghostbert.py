@@ -6,7 +6,8 @@ own, chosen once before their first recorded run; every difference is listed in 
 
 from dataclasses import replace
 
-from lib import data
+from lib import data, published
+from lib.measure import compare, stats, verdict
 from lib.options import Distil, Ghost, Importance, Targets, Train
 from lib.papers.profiles import checkpoint, profile, toy_backbone
 from lib.spec import Spec, known, plain
@@ -129,3 +130,36 @@ def unpruned(profile_name, task_names, seed_numbers):
     models = {"Plain": teacher, "Ghost": lambda p, t: student(p, t, HEADS, ghost(p)), "Distilled": lambda p, t: student(p, t, HEADS)}
     return [{"task": task, "m": HEADS, "model": model, "seed": seed, "spec": spec(profile_name, task).at(seed)}
             for task in task_names for model, spec in models.items() for seed in seed_numbers]
+
+
+def metrics(profile_name):
+    """{task: metric that the paper's tables show}."""
+    source = profile(profile_name).source
+    return {name: data.task(source, name).metrics[0] for name in TASKS[profile_name] + tuple(data.source(source).TASKS)}
+
+
+def paired(frame, profile_name):
+    """{width: pairs} of ghost and pruned runs, where there are any."""
+    found = {m: compare.pairs(rows, "Ghost", "Prune", metrics(profile_name)) for m, rows in frame.groupby("m")}
+    return {m: pairs for m, pairs in found.items() if pairs}
+
+
+def gains(frame, profile_name):
+    """{width: Estimate} of the paired gain of ghosts over pruning alone, in points, tasks averaged."""
+    return {m: stats.paired_difference(pairs) for m, pairs in paired(frame, profile_name).items()}
+
+
+def claims_of_table_3(frame, profile_name):
+    """Verdicts on G1, ghosts raise a pruned model at every width, and G3, the more the smaller it is. Printed widths
+    that were not run at this scale are left out, and said so."""
+    printed = published.table("ghostbert", "table3")
+    gain = {int(m.split("/")[0]): g - p for m, p, g in
+            zip(printed["m"], printed["Pruned BERT Avg. acc"], printed["GhostBERT Avg. acc"], strict=True)}
+    by_width = paired(frame, profile_name)
+    estimates = {f"{m}/12": estimate for m, estimate in gains(frame, profile_name).items()}
+    shown = {f"{m}/12": g for m, g in gain.items() if m in by_width or not by_width}
+    failed = compare.lost(frame)
+    trend = stats.trend(by_width) if len(by_width) > 1 else None
+    return [verdict.judge_delta("G1", estimates, shown, profile_name, failed=failed),
+            verdict.judge_trend("G3", trend, -1, profile_name, stats.slope(list(gain), list(gain.values())),
+                                unit="points per twelfth of width", failed=failed)]

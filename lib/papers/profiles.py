@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from lib.data import models
+from lib.data import models, toy
+from lib.measure.cost import SHAPES, Shape
 from lib.options import Numerics, Train
 from lib.spec import Spec, known
 
@@ -44,3 +45,12 @@ def toy_backbone():
     train = Train(epochs=2, batch=64, lr=1e-3, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
     return Spec("pretrain", {"corpus": {"sentences": 10000, "seed": 0}, "model": TOY_MODEL, "train": train,
                              "numerics": PROFILES["toy"].numerics}, seed=0)
+
+
+def shape(name):
+    """The backbone of a profile as cost formulas see it."""
+    if name == "toy":
+        width = TOY_MODEL["hidden"]
+        return Shape("bert", TOY_MODEL["layers"], width, TOY_MODEL["heads"], TOY_MODEL["ffn"], len(toy.vocabulary()), 128,
+                     2, width)
+    return SHAPES[{"mini": "all-MiniLM-L6-v2", "paper": "bert-base"}[name]]

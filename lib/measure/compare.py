@@ -1,0 +1,56 @@
+"""From collected runs to comparisons: pairs for the statistics, and the short texts that tables show."""
+
+from math import isfinite
+
+import numpy as np
+
+from lib.measure.stats import Pair, summary
+
+
+def pairs(frame, method, baseline, metric_of):
+    """Pairs of `method` and `baseline` runs of a collected frame (columns task, seed, model, run), matched by task and
+    seed, rows by their index. metric_of: {task: metric}. Runs that are missing or failed make no pair."""
+    there = {(row.task, row.seed, row.model): row.run for row in frame.itertuples() if row.run is not None}
+    found = []
+    for (task, seed, model), run in sorted(there.items(), key=lambda item: item[0][:2]):
+        other = there.get((task, seed, baseline))
+        if model != method or other is None:
+            continue
+        a, b = run.arrays("predictions"), other.arrays("predictions")
+        if not np.array_equal(a["index"], b["index"]):
+            raise ValueError(f"{run.name} and {other.name} were evaluated on different rows of {task}")
+        found.append(Pair(task, seed, a["labels"], a["logits"], b["logits"], metric_of[task]))
+    return found
+
+
+def lost(frame):
+    """How many runs of a frame failed or died."""
+    return int(frame["state"].isin(["failed", "died", "stopped"]).sum())
+
+
+def points(frame, metric_of):
+    """The frame with a column `score`: the task's first metric in points."""
+    frame = frame.copy()
+    frame["score"] = [100 * getattr(row, metric_of[row.task], np.nan) for row in frame.itertuples()]
+    return frame
+
+
+def average(frame):
+    """Replicates of the task average: one line for each (m, model, seed) whose tasks are all there."""
+    wanted = frame["task"].nunique()
+    by = frame.groupby(["m", "model", "seed"])["score"].agg(["mean", "count"]).reset_index()
+    return by[by["count"] == wanted].rename(columns={"mean": "score"}).drop(columns="count")
+
+
+def spread(values):
+    """Mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)"."""
+    s = summary([v for v in values if v is not None and isfinite(v)])
+    if not s.n:
+        return "–"
+    return f"{s.mean:.1f} ({s.n})" if s.n == 1 else f"{s.mean:.1f} ± {s.sd:.1f} ({s.n})"
+
+
+def interval(estimate):
+    """An Estimate as text: "+0.4 [-0.2, 1.1]"."""
+    return "–" if estimate is None or not isfinite(estimate.mean) else (
+        f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}]")

@@ -1,0 +1,1 @@
+"""From notebooks to pages: parameters checked, notebooks executed by papermill, HTML and an index. Free of torch."""

@@ -1,0 +1,121 @@
+"""A notebook as the runner sees it: its parameters and its grids, read without starting a kernel.
+
+Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `grid`, `runs`, `artefact`, `verdicts`,
+`explore`. papermill only warns of an unknown parameter and guesses types; here both are errors, before anything runs.
+"""
+
+import ast
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from lib import paths
+from lib.papers.profiles import PROFILES
+from lib.spec import Spec, known
+
+ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    name: str
+    type: type
+    default: object
+    about: str
+
+
+def find(patterns=()):
+    """Notebooks whose names match one of the patterns (substrings or globs); all of them without one. Raises
+    ValueError for a pattern without a match, naming the nearest notebook."""
+    there = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}
+    if not patterns:
+        return list(there.values())
+    chosen = []
+    for pattern in patterns:
+        hits = [p for stem, p in there.items() if pattern in stem or Path(stem).match(pattern)]
+        if not hits:
+            known("notebook", pattern, there)
+        chosen += [p for p in hits if p not in chosen]
+    return chosen
+
+
+def cells(path):
+    """{tag: source} of the tagged cells. Raises ValueError where the file is not a notebook."""
+    try:
+        body = json.loads(Path(path).read_text())
+        return {tag: "".join(cell["source"]) for cell in body["cells"] for tag in cell["metadata"].get("tags", [])}
+    except (json.JSONDecodeError, KeyError) as error:
+        raise ValueError(f"{paths.shown(path)} is not a notebook ({error})") from None
+
+
+def title(path):
+    """First heading of the notebook, without its mark."""
+    body = json.loads(Path(path).read_text())
+    return "".join(body["cells"][0]["source"]).splitlines()[0].lstrip("# ")
+
+
+def parameters(path):
+    """{name: Parameter} of the `parameters` cell: annotated literals, one comment each."""
+    source = cells(path).get("parameters")
+    if source is None:
+        raise ValueError(f"{paths.shown(path)} has no cell tagged 'parameters'")
+    lines, found = source.splitlines(), {}
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.AnnAssign):
+            raise ValueError(f"{paths.shown(path)}: the parameters cell holds typed literals alone, not line {node.lineno}")
+        about = lines[node.end_lineno - 1].partition("#")[2].strip()
+        found[node.target.id] = Parameter(node.target.id, {"str": str, "int": int, "float": float, "bool": bool,
+                                                           "list": list}[ast.unparse(node.annotation).partition("[")[0]],
+                                          ast.literal_eval(node.value), about)
+    return found
+
+
+def check(path, values):
+    """The given values with defaults for the rest. Raises ValueError for an unknown name or profile (with the nearest
+    one), TypeError for a value of another type."""
+    declared = parameters(path)
+    for name, value in values.items():
+        known(f"parameter of {Path(path).stem}", name, declared)
+        wanted = declared[name].type
+        if not (isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+                or wanted is float and type(value) is int):
+            raise TypeError(f"parameter {name} of {Path(path).stem} is {value!r} ({type(value).__name__}); "
+                            f"it must be {wanted.__name__}, for example {declared[name].default!r}")
+    full = {name: parameter.default for name, parameter in declared.items()} | values
+    if "profile" in full:
+        known("profile", full["profile"], PROFILES)
+    return full
+
+
+def grids(path, values):
+    """{variable: rows} that the `grid` cell makes: `grid` is what the page runs, any other list of rows with Specs is
+    only looked up. Runs the cell in this process: it is free of torch."""
+    names = check(path, values)
+    exec(compile(cells(path)["grid"], f"{Path(path).stem}:grid", "exec"), names)
+    return {name: rows for name, rows in names.items() if isinstance(rows, list) and rows
+            and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)}
+
+
+def injected(history):
+    """Values that papermill injected, out of a kernel's history of cells; {} when run by hand."""
+    for source in history:
+        if source.startswith("# Parameters\n"):
+            return {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(source).body
+                    if isinstance(node, ast.Assign)}
+    return {}
+
+
+def normalised(text):
+    """A notebook's text as it stands in git: no outputs, counts or papermill traces, ordinal cell ids, kernel python3."""
+    body = json.loads(text)
+    for number, cell in enumerate(body["cells"]):
+        tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
+        cell |= {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
+        source = "".join(cell["source"]).rstrip()
+        cell["source"] = source.splitlines(keepends=True)
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
+    body["metadata"] = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+                        "language_info": {"name": "python"}}
+    body |= {"nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

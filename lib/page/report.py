@@ -1,0 +1,192 @@
+"""Report: every chosen notebook executed by papermill, turned into a page, and the index of all.
+
+A page is made anew when its notebook, the code that pages use, or one of its runs has changed. What happened to a
+notebook is told by our own ledger (`<id>.json`, written by its last cell), not by papermill, which marks every cell
+as completed after a dead kernel.
+"""
+
+import concurrent.futures as futures
+import hashlib
+import html
+import json
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+from lib import paths
+from lib.execute import commit, one_line
+from lib.page import artefact, notebook
+from lib.papers.profiles import PROFILES
+from lib.store import Store, read_json, write_json
+
+PAPERS = {"ghostbert": "GhostBERT", "efficientbert": "EfficientBERT", "bermo": "BERMo", "nas": "NAS pruning"}
+CODE = ("lib/page", "lib/papers", "lib/measure", "data/published", "lib/options.py", "lib/sweep.py", "lib/published.py")
+
+
+def fingerprint(path, rows, store):
+    """Digest of everything that a page shows: notebook, code of pages, published numbers, results of its runs."""
+    body = hashlib.sha256(Path(path).read_bytes())
+    for place in CODE:
+        place = paths.ROOT / place
+        for file in sorted(place.rglob("*") if place.is_dir() else [place]):
+            if file.suffix in (".py", ".csv", ".css", ".j2", ".json"):
+                body.update(file.read_bytes())
+    for row in rows:
+        run = store.find(row["spec"])
+        body.update(f"{row['spec'].name} {(run.folder / 'metrics.json').read_text() if run else None}".encode())
+    return body.hexdigest()[:16]
+
+
+def render(chosen, values, store=None, say=print):
+    """Execute the notebooks whose pages are out of date, two at a time. Returns {notebook id: one line} of those that
+    failed. Each finished artefact is told by `say`."""
+    store = store or Store()
+    profile = values.get("profile", "toy")
+    folder = paths.FIGURES / profile
+    folder.mkdir(parents=True, exist_ok=True)
+    todo, failed = {}, {}
+    for path in chosen:
+        try:
+            rows = sum(notebook.grids(path, values).values(), [])
+        except Exception as error:
+            failed[path.stem] = one_line(error)
+            continue
+        digest = fingerprint(path, rows, store)
+        state = folder / f".{path.stem}.state"
+        if not (state.exists() and read_json(state) == {"state": "finished", "digest": digest}
+                and (folder / f"{path.stem}.ipynb").exists() and all_there(folder, path.stem)):
+            todo[path] = digest
+    context = multiprocessing.get_context("spawn")  # processes: kernels started from threads race for ports
+    with futures.ProcessPoolExecutor(max(1, min(2, len(todo))), mp_context=context) as pool:
+        waiting = {pool.submit(execute, path, folder, values, store.runs): path for path in todo}
+        for future in futures.as_completed(waiting):
+            path, error = waiting[future], future.exception()
+            if error:
+                failed[path.stem] = one_line(error)
+                say(f"  failed   {path.stem}: {failed[path.stem]}")
+            else:
+                write_json(folder / f".{path.stem}.state", {"state": "finished", "digest": todo[path]})
+                say(f"  made     {paths.shown(folder)}/{path.stem}.html  ({future.result():.0f} s)")
+    return failed
+
+
+def all_there(folder, name):
+    """Whether every file that the page wrote is still there."""
+    body = artefact.provenance(folder, name)
+    return bool(body) and all((folder / file).exists() for file in body["files"])
+
+
+def execute(path, folder, values, runs):
+    """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds. Raises RuntimeError where its
+    last cell did not say that it finished."""
+    import papermill
+
+    began = time.time()
+    ledger = folder / f"{path.stem}.json"
+    ledger.unlink(missing_ok=True)
+    write_json(folder / f".{path.stem}.state", {"state": "started", "digest": None})
+    os.environ |= {artefact.BATCH: "1", "RUNS_ROOT": str(runs), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    output = folder / f"{path.stem}.ipynb"
+    try:
+        papermill.execute_notebook(str(path), str(output), parameters=values, kernel_name="python3", cwd=str(paths.ROOT),
+                                   progress_bar=False, log_output=False, start_timeout=180)
+    except papermill.PapermillExecutionError as error:
+        raise RuntimeError(f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; see {paths.shown(output)})") from None
+    except Exception as error:  # a dead kernel comes in several shapes
+        raise RuntimeError(f"the kernel died ({one_line(error)}); see {paths.shown(output)}; run it again") from None
+    if not ledger.exists():
+        raise RuntimeError(f"the kernel died before its last cell; see {paths.shown(output)}; run it again")
+    return time.time() - began
+
+
+def publish(profile, failed=()):
+    """Write the HTML of every executed notebook of a profile, and the index. Returns the index's path."""
+    folder = paths.FIGURES / profile
+    pages = []
+    for path in notebook.find():
+        body = artefact.provenance(folder, path.stem)
+        if body or path.stem in failed:
+            pages.append({"id": path.stem, "title": notebook.title(path), "short": short(path.stem), "body": body,
+                          "failed": dict(failed).get(path.stem)})
+    template = Path(__file__).parent / "template"
+    css = (template / "page.css").read_text()
+    banner = f"{profile} profile: {PROFILES[profile].about}" + (
+        ". Numbers from real data on these pages are marked as recorded." if profile == "toy" else "")
+    for page in pages:
+        if page["body"] and (folder / f"{page['id']}.ipynb").exists():
+            _page(folder, page, pages, css, banner, template)
+    index = folder / "index.html"
+    temporary = folder / f".index.{os.getpid()}"
+    temporary.write_text(_index(profile, pages, css, banner, folder))
+    os.replace(temporary, index)
+    return index
+
+
+def _page(folder, page, pages, css, banner, template):
+    source, target = folder / f"{page['id']}.ipynb", folder / f"{page['id']}.html"
+    resources = {"id": page["id"], "title": page["title"], "pages": pages, "css": css, "banner": banner,
+                 "profile": page["body"]["profile"], "footer": footer(page["body"])}
+    key = hashlib.sha256(source.read_bytes() + json.dumps(resources, sort_keys=True, default=str).encode()).hexdigest()
+    if target.exists() and target.read_text().endswith(f"<!-- {key} -->"):
+        return
+    from nbconvert import HTMLExporter
+
+    exporter = HTMLExporter(template_name="workbook", extra_template_basedirs=[str(template)],
+                            exclude_input_prompt=True, exclude_output_prompt=True)
+    body, _ = exporter.from_filename(str(source), resources=resources)
+    temporary = target.with_name(f".{target.name}")
+    temporary.write_text(body + f"<!-- {key} -->")
+    os.replace(temporary, target)
+
+
+def footer(body):
+    changed = " with local changes" if body.get("changed") else ""
+    code = f"code {body['commit']}{changed}, " if body.get("commit") else ""
+    return f"{code}made {body['at'].replace('T', ' ').rstrip('Z')} UTC, parameters {html.escape(json.dumps(body['parameters']))}"
+
+
+def short(name):
+    paper, _, rest = name.partition("_")
+    number = rest.partition("_")[0]
+    return f"{PAPERS.get(paper, paper)} {number}" if paper in PAPERS else name.partition("_")[2].replace("_", " ")
+
+
+def _index(profile, pages, css, banner, folder):
+    cards = {}
+    for page in pages:
+        paper = PAPERS.get(page["id"].partition("_")[0], "The workbook")
+        cards.setdefault(paper, []).append(_card(page, folder))
+    sections = "".join(f'<h2>{paper}</h2><div class="cards">{"".join(each)}</div>' for paper, each in cards.items())
+    code = commit()
+    made = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
+    return (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+            f'initial-scale=1"><title>BERT compression workbook: {profile}</title><style>{css}</style></head><body>'
+            f'<nav><a href="index.html">Workbook</a></nav><div class="banner">{banner}</div><main>'
+            f"<h1>BERT compression, reproduced</h1><p>One page for each table or figure: published numbers beside measured "
+            f"ones, and a computed verdict on each claim.</p>{sections}</main><footer>{made}{len(pages)} artefacts</footer>"
+            f"</body></html>")
+
+
+def _card(page, folder):
+    body = page["body"]
+    if page["failed"] or not body:
+        return (f'<div class="card"><h3>{html.escape(page["title"])}</h3><span class="badge failed">failed</span>'
+                f'<p>{html.escape(page["failed"] or "not made")}</p></div>')
+    pictures = [file for file in body["files"] if file.endswith(".png")]
+    look = f'<img src="{pictures[0]}" alt="">' if pictures else preview(folder, body)
+    badges = " ".join(f'<span class="badge {v["verdict"]}">{v["claim"]} {v["verdict"].replace("_", " ").lower()}</span>'
+                      for v in body["verdicts"])
+    return (f'<a class="card" href="{page["id"]}.html">{look}<h3>{html.escape(page["title"])}</h3><p>{badges}</p>'
+            f'<p>{len(body["runs"])} runs</p></a>')
+
+
+def preview(folder, body):
+    """The first rows of a page's table, for its card."""
+    tables = [file for file in body["files"] if file.endswith(".csv")]
+    if not tables:
+        return ""
+    import pandas as pd
+
+    frame = pd.read_csv(folder / tables[0]).iloc[:7, :6].fillna("")
+    return f'<div class="rows">{frame.to_html(index=False, border=0)}</div>'
