@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import time
 import traceback
+from functools import cache
 
 from lib import paths
 from lib.spec import from_json
@@ -40,6 +41,7 @@ def _make(spec, store, keep, checkpoint_seconds):
         if inputs[name] is None:
             raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {store.state(parent)['state']}")
     need_disk(store.runs)
+    commit()  # of the code that is about to run, not of a checkout made meanwhile
     draft = Draft(store, spec, inputs, keep and STEPS[spec.step].weights, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
@@ -90,8 +92,9 @@ def processor():
         return platform.processor()
 
 
+@cache
 def commit():
-    """Commit of the code, and whether it was changed since; empty outside a git checkout."""
+    """Commit of the code as this process first saw it, and whether it was changed since; empty outside a checkout."""
     def git(*words):
         return subprocess.run(["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=20)
     try:

@@ -1,10 +1,10 @@
-"""The toy world's English: a lexicon, meanings (`Entity`, `Proposition`, `Compound`) and the trees that say them.
+"""The toy world's English: a lexicon, meanings (`Entity`, `Proposition`, `Compound`), trees that say them.
 
-Two layers, kept apart. A **meaning** knows who did what to whom, under which quantifier and polarity; whether one
-sentence follows from another is decided here. A **tree** (`realise`) is one way to say it, active or passive, with
-number, tense and lemma as features of its nodes; probing labels are read off it. The lexicon below is the only
-source of words: `vocabulary` lists its forms. Free of torch; random numbers come from `random.Random.random` alone,
-whose stream is the same on every Python.
+Two layers, kept apart. A **meaning** knows who did what to whom, under which quantifier and polarity: whether
+one sentence follows from another is decided on it. A **tree** (`realise`) is one way to say it, active or
+passive, with number, tense and lemma as features of its nodes: probing labels are read off it. The lexicon
+below is the only source of words: `vocabulary` lists its forms. Free of torch; random numbers come from
+`random.Random.random` alone, whose stream is the same on every Python.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,8 +14,8 @@ SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 # ---- the lexicon: "a=b" are synonyms, a group is a concept, a key is the hypernym of its concepts ----
 TAXONOMY = {
-    "person": "doctor=physician lawyer=attorney thief=robber boy=lad woman=lady girl man king queen teacher nurse "
-              "farmer sailor",
+    "person": "doctor=physician lawyer=attorney thief=robber boy=lad woman=lady girl man king queen teacher "
+              "nurse farmer sailor",
     "animal": "dog=hound rabbit=bunny pig=hog cat horse crow fox goat",
     "food": "cake=pastry apple pear sandwich carrot",
     "vehicle": "car=automobile bike=bicycle truck=lorry boat",
@@ -47,11 +47,12 @@ transitive;   person; person animal; help=assist thank
 ditransitive; person; food tool garment document; give send lend offer
 clausal;      person;; know=realize believe=think say=claim
 """
-FACTIVE = ("know", "realize")                       # "X knows that S" entails S
+FACTIVE = ("know", "realize")     # "X knows that S" entails S; the other clausal verbs do not
 IRREGULAR = {  # past, participle where it differs
-    "sleep": "slept", "run": "ran run", "weep": "wept", "eat": "ate eaten", "read": "read", "write": "wrote written",
-    "wear": "wore worn", "buy": "bought", "sell": "sold", "find": "found", "lose": "lost", "take": "took taken",
-    "see": "saw seen", "catch": "caught", "give": "gave given", "send": "sent", "lend": "lent",
+    "sleep": "slept", "run": "ran run", "weep": "wept", "eat": "ate eaten", "read": "read",
+    "write": "wrote written", "wear": "wore worn", "buy": "bought", "sell": "sold", "find": "found",
+    "lose": "lost", "take": "took taken", "see": "saw seen", "catch": "caught", "give": "gave given",
+    "send": "sent", "lend": "lent",
     "know": "knew known", "think": "thought", "say": "said", "be": "was been"}
 
 # group; classes it fits; "a=b" synonyms; "/" stands between opposites
@@ -68,7 +69,8 @@ PLURAL = ("the", "some", "these", "all", "two", "most", "many", "no", "few")
 PLAIN = ("the", "a", "some")          # upward in both arguments
 DOWNWARD = ("every", "each", "all", "no")                      # downward in their noun
 PREPOSITIONS = ("in", "near", "behind", "beside")
-FUNCTION = ("so perhaps an do does did is are was were not who that by to and but or himself herself itself themselves").split()
+FUNCTION = ("an do does did is are was were not who that by to and but or "
+            "himself herself itself themselves").split()
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ _build()
 FRAMES = {frame: tuple(v for v in VERB.values() if v.frame == frame)
           for frame in ("intransitive", "optional", "transitive", "ditransitive", "clausal")}
 FRAMES["object"] = FRAMES["optional"] + FRAMES["transitive"]
+ANY_FRAME = ("intransitive",) * 4 + ("object",) * 3 + ("mutual",) * 2 + ("ditransitive", "clausal")
 FRAMES["mutual"] = tuple(v for v in FRAMES["transitive"] if set(v.patients) == set(v.agents) == set(ANIMATE))
 
 
@@ -200,7 +203,7 @@ class Compound:
 # ---- trees ----
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A constituent, or, with a `word`, a leaf under its part of speech (Penn tags; AUX and NEG for "did", "not")."""
+    """A constituent, or, with a `word`, a leaf under its part of speech (Penn tags, AUX, NEG)."""
     label: str
     children: tuple = ()
     word: str = ""
@@ -264,7 +267,8 @@ def verb_group(verb, number, past, positive, passive=False):
         return (_leaf("AUX", be, **{**marks, "lemma": "be"}), *negation, *rest)
     if not positive:
         do = "did" if past else ("do" if many else "does")
-        return (_leaf("AUX", do, **{**marks, "lemma": "do"}), *negation, _leaf("VB", verb.lemma, lemma=verb.lemma))
+        main = _leaf("VB", verb.lemma, lemma=verb.lemma)
+        return (_leaf("AUX", do, **{**marks, "lemma": "do"}), *negation, main)
     if past:
         return (_leaf("VBD", verb.past, **marks),)
     return (_leaf("VBP", verb.lemma, **marks) if many else _leaf("VBZ", verb.third, **marks),)
@@ -290,13 +294,14 @@ def clause(p, passive=False, gap=None):
         parts.append(_prepositional(*p.place))
     if p.adverb:
         parts.append(_leaf("RB", p.adverb))
-    marks = {"number": number, "tense": "past" if p.past else "present", "voice": "passive" if passive else "active"}
+    marks = {"number": number, "tense": "past" if p.past else "present",
+             "voice": "passive" if passive else "active"}
     predicate = Node("VP", tuple(parts))
     return Node("S", (noun_phrase(subject), predicate) if subject else (predicate,), features=marks)
 
 
 def realise(meaning, passive=False):
-    """The tree of a sentence. `passive` asks for the patient as subject; it is a choice of words, not of meaning."""
+    """The tree of a sentence. `passive` puts the patient first: other words, same meaning."""
     if isinstance(meaning, Compound):
         parts = clause(meaning.first), _leaf("CC", meaning.link), clause(meaning.second)
         return Node("ROOT", (Node("S", parts), _leaf(".", ".")))
@@ -309,11 +314,11 @@ def pick(rng, options):
 
 
 def common(rng, options):
-    """Like `pick`, with more weight on what stands earlier: words of a natural text are not equally frequent."""
-    return options[int(rng.random() ** 3 * len(options))]
+    """Like `pick`, with more weight on what stands earlier: words of a text are not equally frequent."""
+    return options[int(rng.random() ** 2 * len(options))]
 
 
-def sample_entity(rng, classes, quantifiers=None, adjective=0.2, place=0.0, clause=0.0, many=0.4):
+def sample_entity(rng, classes, quantifiers=None, adjective=0.15, place=0.0, clause=0.0, many=0.4):
     """An entity of one of the classes. The probabilities are of each modifier."""
     kind = pick(rng, classes)
     many = rng.random() < many
@@ -350,10 +355,10 @@ def sample_relative(rng, kind, past=None):
     return Proposition(verb.lemma, None, other, past=past)
 
 
-def sample_proposition(rng, frame=None, past=None, positive=None, subject=None, **modifiers):
-    """A proposition of the frame (any, unless given); `modifiers` are the subject's, as in `sample_entity`."""
-    frame = frame or pick(rng, ("intransitive", "intransitive", "object", "object", "mutual", "ditransitive",
-                                "clausal"))
+def sample_proposition(rng, frame=None, past=None, positive=None, subject=None, adverbial=0.0,
+                       **modifiers):
+    """A proposition of the frame (any, unless given); `modifiers` are the subject's (`sample_entity`)."""
+    frame = frame or pick(rng, ANY_FRAME)
     verb = common(rng, FRAMES[frame])
     past = rng.random() < 0.5 if past is None else past
     subject = subject or sample_entity(rng, verb.agents, **modifiers)
@@ -364,11 +369,11 @@ def sample_proposition(rng, frame=None, past=None, positive=None, subject=None, 
     if frame == "ditransitive":
         p = replace(p, recipient=sample_entity(rng, ("person",), PLAIN, adjective=0.0))
     if frame == "clausal":
-        inner = sample_proposition(rng, pick(rng, ("intransitive", "mutual")), quantifiers=PLAIN, adjective=0.1)
-        return replace(p, content=inner)
+        frame = pick(rng, ("intransitive", "mutual"))
+        return replace(p, content=sample_proposition(rng, frame, quantifiers=PLAIN, adjective=0.0))
     roll = rng.random()
-    if roll < 0.1:
+    if roll < adverbial / 2:
         p = replace(p, adverb=pick(rng, ADVERBS.replace("=", " ").split()))
-    elif roll < 0.2 and frame == "intransitive":
+    elif roll < adverbial and frame == "intransitive":
         p = replace(p, place=sample_place(rng))
     return p

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lib.data import models, toy
+from lib.data import grammar, models
 from lib.measure.cost import SHAPES, Shape
 from lib.options import Numerics, Train
 from lib.spec import Spec, known
@@ -51,6 +51,6 @@ def shape(name):
     """The backbone of a profile as cost formulas see it."""
     if name == "toy":
         width = TOY_MODEL["hidden"]
-        return Shape("bert", TOY_MODEL["layers"], width, TOY_MODEL["heads"], TOY_MODEL["ffn"], len(toy.vocabulary()), 128,
+        return Shape("bert", TOY_MODEL["layers"], width, TOY_MODEL["heads"], TOY_MODEL["ffn"], len(grammar.vocabulary()), 128,
                      2, width)
     return SHAPES[{"mini": "all-MiniLM-L6-v2", "paper": "bert-base"}[name]]

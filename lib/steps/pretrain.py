@@ -4,7 +4,7 @@ import torch
 import transformers
 from torch.nn import functional
 
-from lib.data import Split, toy
+from lib.data import Split, grammar, toy
 from lib.model import backbone
 from lib.spec import stream
 from lib.train import loop
@@ -18,7 +18,7 @@ def pretrain(run, corpus, model, train, numerics):
     numerics, train = loop.options(numerics, train)
     folder = run.folder / "vocabulary"
     folder.mkdir(exist_ok=True)
-    (folder / "vocab.txt").write_text("\n".join(toy.vocabulary()) + "\n")
+    (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
     tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
     texts = toy.corpus(corpus["sentences"], corpus["seed"])
     encoded = encode(tokenizer, Split(texts, None, torch.zeros(len(texts)).numpy(), None), train.max_length)
