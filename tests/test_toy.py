@@ -16,7 +16,7 @@ from lib.data.grammar import Entity, Proposition, realise
 VOCABULARY = grammar.vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
 # Pinned for GENERATOR_VERSION 1. Rows that differ need a new version.
-DIGESTS = {"CoLA": "?", "RTE": "?", "corpus": "?"}
+DIGESTS = {"CoLA": "f6180eb3f44f5b1e", "RTE": "deeb29d4ba30addd", "corpus": "76c44248d9e6201e"}
 
 
 def texts(split):

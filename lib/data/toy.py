@@ -245,7 +245,7 @@ def _lexical(rng, ok):
     while True:
         word, source = common(rng, peers), common(rng, peers)
         source = word if ok else source
-        new = pick(rng, [n for n in _renamings(source) if n in SYNONYM or n not in SYNONYM and wide]
+        new = pick(rng, [n for n in _renamings(source) if n in SYNONYM or wide]
                    if slot in ("agent", "patient") else SYNONYM[source])
         if ok or new not in (word, *_renamings(word)):
             break
@@ -405,7 +405,7 @@ def _reworded(rng, leaves):
 
 
 def _restated(rng):
-    """A sentence, what follows from it, and often itself reworded: here synonyms, hypernyms and voices meet."""
+    """A sentence, what follows from it, and often itself reworded: synonyms and voices meet."""
     premise, hypothesis = pick(rng, INFERENCES)(rng, True)
     texts = [premise.text(), hypothesis.text()]
     return texts + ([_reworded(rng, premise.leaves())] if rng.random() < 0.5 else [])

@@ -70,7 +70,8 @@ def _remember(encoder, args, kwargs):
 def add(model, options, seed):
     """Put a ghost module at every position of `options` in every layer; kernels are drawn from `seed`.
 
-    Returns {"modules": how many, "parameters": extra}. Raises ValueError for a kind or position that is not built.
+    Returns {"modules": how many, "parameters": extra}. Raises ValueError for a kind or position that is not built, or
+    that has a ghost already.
     """
     from lib.model.backbone import base, layers
     from lib.spec import known
@@ -81,15 +82,17 @@ def add(model, options, seed):
     if options.features != 1:
         raise ValueError(f"Ghost.features is {options.features}; shared kernels give one ghost feature: take 1")
     generator = torch.Generator().manual_seed(stream(seed, "ghost"))
-    padding = [None]
+    padding = getattr(base(model), "padding", None) or [None]  # one for all ghosts of a model
     added = []
     for layer in layers(model):
         for position in options.positions:
             place = PLACES[position](layer)
+            if isinstance(place.dense, Ghosted):
+                raise ValueError(f"position {position!r} has a ghost already: name each position once")
             convolution = CONVOLUTIONS[options.kind](place.dense.out_features, options, generator)
             place.dense = Ghosted(place.dense, convolution.to(place.dense.weight.device), options, padding)
             added.append(convolution)
-    if options.mask:
+    if options.mask and not hasattr(base(model), "padding"):
         base(model).padding = padding
         base(model).register_forward_pre_hook(_remember, with_kwargs=True)
     return {"modules": len(added), "parameters": sum(p.numel() for c in added for p in c.parameters())}

@@ -34,7 +34,7 @@ def cut(model, heads, head_scores=None, neuron_scores=None):
 
     heads: M, an integer. head_scores: [L, A]; neuron_scores: [L, F]; without them the first are kept (when a saved
     model is rebuilt only shapes matter). Returns {"heads": [L][M], "neurons": [L][M * F / A]} kept indices.
-    Raises ValueError where M is not in 1..A, or ranks are of another shape.
+    Raises ValueError where M is not in 1..A, scores are of another shape, or ghosts are there already.
     """
     from lib.model.backbone import layers
 
@@ -43,10 +43,12 @@ def cut(model, heads, head_scores=None, neuron_scores=None):
         attention, total = layer.attention.self, layer.attention.self.num_attention_heads
         if not (isinstance(heads, int) and 1 <= heads <= total):
             raise ValueError(f"cut to {heads!r} heads: a layer of this model has {total}; keep 1 to {total}")
+        if not all(isinstance(part.dense, nn.Linear) for part in (layer.attention.output, layer.intermediate, layer.output)):
+            raise ValueError("cut after ghost: put the cut first")
         size, ffn = attention.attention_head_size, layer.intermediate.dense.out_features
-        chosen_heads = choose(head_scores, number, total, heads, "head")
-        chosen_neurons = choose(neuron_scores, number, ffn, heads * ffn // total, "neuron")
-        rows = (chosen_heads[:, None] * size + torch.arange(size)).flatten()
+        chosen_heads = choose(head_scores, len(layers(model)), number, total, heads, "head")
+        chosen_neurons = choose(neuron_scores, len(layers(model)), number, ffn, heads * ffn // total, "neuron")
+        rows = (chosen_heads[:, None] * size + torch.arange(size, device="cpu")).flatten()
         for name in ("query", "key", "value"):
             setattr(attention, name, sliced(getattr(attention, name), rows=rows))
         attention.num_attention_heads, attention.all_head_size = heads, heads * size
@@ -58,11 +60,11 @@ def cut(model, heads, head_scores=None, neuron_scores=None):
     return kept
 
 
-def choose(scores, layer, total, keep, what):
+def choose(scores, layers, layer, total, keep, what):
     if scores is None:
-        return torch.arange(keep)
-    if scores.shape[-1] != total:
-        raise ValueError(f"{what} scores are for {scores.shape[-1]} {what}s a layer; this model has {total}")
+        return torch.arange(keep, device="cpu")  # also where a model is built on the meta device
+    if tuple(scores.shape) != (layers, total):
+        raise ValueError(f"{what} scores are of shape {list(scores.shape)}; this model has {layers} layers of {total} {what}s")
     return rank(torch.as_tensor(scores[layer]))[:keep]
 
 

@@ -71,7 +71,7 @@ class Page:
         stem = f"{self.id}.{name}" if name else self.id
         flat = frame.copy()
         if isinstance(flat.columns, pd.MultiIndex):
-            flat.columns = [" | ".join(filter(None, map(str, c))) for c in flat.columns]
+            flat.columns = [", ".join(filter(None, map(str, c))) for c in flat.columns]
         self._write(f"{stem}.csv", flat.to_csv())
         self._write(f"{stem}.md", markdown(flat.reset_index()))
         self._write(f"{stem}.tex", flat.to_latex(escape=True))

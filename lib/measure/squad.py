@@ -1,0 +1,89 @@
+"""SQuAD's exact match and F1 in float64, 0 to 1, equal to the official scripts of both versions. Free of torch.
+
+The two scripts differ only on answers of which normalisation leaves nothing, such as "." (official development sets
+hold some): v1.1 takes them as they are and gives no F1 for them; v2.0 drops them, reads a question without any
+other as one whose answer is "", and gives F1 1 where both sides are empty, 0 where one is.
+"""
+
+import re
+import string
+from collections import Counter
+
+import numpy as np
+
+_MARKS = str.maketrans("", "", string.punctuation)
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+def normalise(text):
+    """Lower case, without ASCII punctuation, English articles and superfluous blanks."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_MARKS)).split())
+
+
+def exact(prediction, golds, version=2):
+    """1.0 where the prediction equals one of the accepted texts, else 0.0; `golds` [] for a question without any."""
+    return float(normalise(prediction) in _golds(golds, version))
+
+
+def span_f1(prediction, golds, version=2):
+    """F1 of the words against the accepted text where it is largest."""
+    words = normalise(prediction).split()
+    return max(_f1(words, gold.split(), version) for gold in _golds(golds, version))
+
+
+def score(predictions, answers, version=None):
+    """Means over the questions: {"exact", "span_f1"}, for version 2 also each with "has_answer_" and "no_answer_".
+
+    predictions: N texts, "" for no answer. answers: N lists of accepted texts (Split.answers). version: 1 or 2, the
+    rules of v1.1 or v2.0; by default 2 where some question has no answer.
+    """
+    if not len(predictions) or len(predictions) != len(answers):
+        raise ValueError(f"{len(predictions)} predictions for {len(answers)} questions; expected one each, and at least one")
+    version = version or (1 if all(answers) else 2)
+    values = {f.__name__: np.array([f(p, golds, version) for p, golds in zip(predictions, answers, strict=True)])
+              for f in (exact, span_f1)}
+    result = {name: float(value.mean()) for name, value in values.items()}
+    if version == 2:
+        has = np.array([bool(golds) for golds in answers])
+        result |= {f"{part}_{name}": float(value[rows].mean()) for part, rows in (("has_answer", has), ("no_answer", ~has))
+                   if rows.any() for name, value in values.items()}
+    return result
+
+
+def best_threshold(predictions, differences, answers, metric=span_f1):
+    """(threshold, mean metric) where "" in place of every prediction with a larger difference scores best.
+
+    predictions: N texts as if every question had an answer; differences [N]: how much better no answer scores
+    (lib.data.spans.best_spans), or its probability. The official v2.0 search, with two repairs that its own use on
+    distinct probabilities does not need: equal differences go together, and where answering nothing is best the
+    threshold is below all differences, so that the score told is always the one had at that threshold.
+    """
+    differences = np.asarray(differences, np.float64)
+    if not len(predictions) == len(differences) == len(answers) or not len(answers):
+        raise ValueError(f"{len(predictions)} predictions and {len(differences)} differences for {len(answers)} questions")
+    if np.isnan(differences).any():
+        raise ValueError("some differences are not numbers: the model diverged, or the file is damaged")
+    gains = [metric(p, golds) if golds else -1.0 if p else 0.0 for p, golds in zip(predictions, answers, strict=True)]
+    order = np.argsort(differences, kind="stable")
+    ranked = differences[order]
+    # sums[i]: the i questions of the least differences are answered
+    sums = np.cumsum([sum(not golds for golds in answers), *np.array(gains)[order]])
+    sums[1:-1][ranked[:-1] == ranked[1:]] = -np.inf
+    best = int(np.argmax(sums))
+    threshold = ranked[best - 1] if best else min(0.0, np.nextafter(ranked[0], -np.inf))
+    return float(threshold), float(sums[best] / len(answers))
+
+
+def _golds(golds, version):
+    if version == 1:
+        if not golds:
+            raise ValueError("a question without an answer cannot be scored by the rules of v1.1; take version 2")
+        return [normalise(gold) for gold in golds]
+    return [text for text in map(normalise, golds) if text] or [""]
+
+
+def _f1(words, gold, version):
+    if version == 2 and not (words and gold):
+        return float(words == gold)
+    same = sum((Counter(words) & Counter(gold)).values())
+    return 2 * same / (len(words) + len(gold)) if same else 0.0

@@ -1,0 +1,112 @@
+"""Notebooks: stripped, of one skeleton, thin, and with parameters that are checked before anything runs."""
+
+import ast
+import json
+import subprocess
+import sys
+
+import pytest
+
+from lib import paths
+from lib.__main__ import main
+from lib.page import notebook
+
+NOTEBOOKS = notebook.find()
+IDS = [p.stem for p in NOTEBOOKS]
+T03 = paths.NOTEBOOKS / "ghostbert_t03_pruned_vs_ghost.ipynb"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
+def test_normalised(path):
+    assert path.read_text() == notebook.normalised(path.read_text()), "run `python -m lib tidy`"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
+def test_skeleton(path):
+    tags = [tag for cell in json.loads(path.read_text())["cells"] for tag in cell["metadata"].get("tags", [])]
+    wanted = [tag for tag in notebook.ORDER if tag in tags]
+    assert list(dict.fromkeys(tags)) == wanted and {"title", "parameters", "bootstrap", "verdicts"} <= set(tags)
+    assert f'start("{path.stem}"' in notebook.cells(path)["bootstrap"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
+def test_thin(path):
+    for cell in json.loads(path.read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            assert len(cell["source"]) <= 42, "move it to lib"
+            nodes = list(ast.walk(ast.parse("".join(cell["source"]))))
+            assert not any(isinstance(n, ast.ClassDef) for n in nodes)
+            assert all(n.end_lineno - n.lineno < 14 for n in nodes if isinstance(n, ast.FunctionDef))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
+def test_parameters_are_typed_and_told(path):
+    for parameter in notebook.parameters(path).values():
+        assert isinstance(parameter.default, parameter.type) and parameter.about, parameter.name
+
+
+def test_pages_and_grids_do_not_import_a_framework():
+    code = ("import sys; from lib.page import notebook, artefact, report\n"
+            "for p in notebook.find(): notebook.grids(p, {'profile': 'toy'})\n"
+            "print([m for m in ('torch', 'transformers', 'datasets', 'papermill') if m in sys.modules])")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=paths.ROOT)
+    assert out.stdout.strip() == "[]", out.stderr
+
+
+def test_the_grid_of_table_3():
+    rows = notebook.grids(T03, {"profile": "toy", "seeds": [0]})["grid"]
+    assert len(rows) == 2 * 4 * 2 and len({row["spec"] for row in rows}) == 16
+
+
+def test_recorded_specs_need_no_data(monkeypatch, tmp_path):
+    """On a fresh clone the digests of the official files stand in for the files."""
+    from lib import data
+    from lib.data import models
+    there = notebook.grids(T03, {})["recorded"]
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
+    for function in (data.splits, data.digest_of, models.digest):
+        function.cache_clear()
+    assert [r["spec"] for r in notebook.grids(T03, {})["recorded"]] == [r["spec"] for r in there]
+
+
+@pytest.mark.parametrize("values, error, message", [
+    ({"sedes": [1]}, ValueError, "unknown parameter of ghostbert_t03_pruned_vs_ghost: 'sedes'; did you mean 'seeds'"),
+    ({"profile": "tyo"}, ValueError, "unknown profile: 'tyo'; did you mean 'toy'"),
+    ({"seeds": 3}, TypeError, r"seeds .* is 3 \(int\); it must be list, for example \[\]"),
+    ({"tasks": ["colla"]}, ValueError, "unknown task of source 'toy': 'colla'; did you mean 'CoLA'"),
+    ({"widths": [0]}, ValueError, "width 0/12 keeps no head"),
+    ({"widths": [13]}, ValueError, "width 13/12"),
+])
+def test_wrong_parameters_stop_before_anything_runs(values, error, message):
+    with pytest.raises(error, match=message):
+        notebook.grids(T03, values)
+
+
+def test_what_papermill_injected_is_checked():
+    history = ["", "profile: str = 'toy'", "# Parameters\nsedes = [1]\nprofile = \"toy\"\n"]
+    assert notebook.injected(history) == {"sedes": [1], "profile": "toy"}
+    from lib.page import artefact
+    with pytest.raises(ValueError, match="did you mean 'seeds'"):
+        artefact.start(T03.stem, {"In": history, "profile": "toy"})
+
+
+@pytest.mark.parametrize("words, message", [
+    (["run", "--profile", "mni"], "unknown profile: 'mni'; did you mean 'mini'? (allowed: toy, mini, paper)"),
+    (["run", "gostbert_t03_pruned_vs_ghost"], "did you mean 'ghostbert_t03_pruned_vs_ghost'"),
+    (["show", "finetune-nothing"], "unknown run: 'finetune-nothing'"),
+    (["fetch", "all-MiniLM"], "'all-MiniLM-L6-v2'"),
+])
+def test_commands_answer_mistakes_in_one_line(words, message, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
+    assert main(words) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("error: ") and message in told and "\n" not in told
+
+
+def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
+    from lib import data
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    data.splits.cache_clear()
+    with pytest.raises(FileNotFoundError, match="SST-2 is no folder; expected train.tsv, dev.tsv, test.tsv"):
+        data.load(data.describe("glue", "SST-2", 100))
