@@ -65,6 +65,20 @@ class Train:
 
 
 @dataclass(frozen=True)
+class MaskedLM:
+    """Pre-training of an encoder (Devlin et al. 2019, section 3.1; there 0.15, 0.8, 0.1)."""
+    share: float               # of the tokens that are predicted
+    hidden: float              # of these, shown as [MASK]
+    replaced: float            # of these, shown as a random word; the rest is shown as it is
+    next_sentence: bool = False
+
+    def __post_init__(self):
+        if not (0 < self.share <= 1 and 0 <= self.hidden and 0 <= self.replaced and self.hidden + self.replaced <= 1):
+            raise ValueError(f"MaskedLM has share {self.share}, hidden {self.hidden}, replaced {self.replaced}: share must "
+                             "be in (0, 1], and hidden + replaced at most 1")
+
+
+@dataclass(frozen=True)
 class Importance:
     """How heads and neurons are ranked (first-order Taylor; GhostBERT section 2.3 after Hou et al. 2020)."""
     split: str                 # "held_out" training rows, or "dev" as the ancestor's code does (optimistic)
@@ -119,3 +133,20 @@ class Targets:
 
     def __post_init__(self):
         one_of("Targets", "kind", self.kind, ("hard", "soft", "both"))
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Replacing words of the training rows, after TinyBERT's code; GhostBERT names it and prints no setting."""
+    tries: int                 # N of each sentence: attempts, not successes; TinyBERT's code has 10 to 30 by task
+    p: float                   # chance of each word in a try; TinyBERT has 0.4
+    candidates: int            # K of each word, pieces of words among them dropped afterwards; TinyBERT has 15
+    neighbours: str            # word vectors: "glove", of which no file is named, or the model's own "embeddings"
+    in_place_slip: bool = False  # TinyBERT's code edits a pair in place: B's variants stand beside the last of A
+
+    def __post_init__(self):
+        at_least("Augment", "tries", self.tries, 1)
+        at_least("Augment", "candidates", self.candidates, 1)
+        if not 0 < self.p <= 1:
+            raise ValueError(f"Augment.p is {self.p!r}; it must be above 0 and at most 1")
+        one_of("Augment", "neighbours", self.neighbours, ("glove", "embeddings"))

@@ -187,6 +187,7 @@ def test_kernels_follow_the_seed(tiny):
     (options(kind="conv2d"), "unknown ghost convolution: 'conv2d'"),
     (options(positions=("v",)), "unknown ghost position: 'v'"),
     (options(features=4), "Ghost.features is 4"),
+    (options(positions=("o", "o")), "position 'o' has a ghost already"),
 ])
 def test_what_is_not_built_is_refused(settings, message, tiny):
     with pytest.raises(ValueError, match=message):

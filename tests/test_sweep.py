@@ -12,14 +12,15 @@ import pytest
 from safetensors.numpy import load_file
 
 from lib import data, sweep
-from lib.options import Distil, Importance, Numerics, Targets, Train
+from lib.options import Distil, Importance, MaskedLM, Numerics, Targets, Train
 from lib.spec import Spec
 from lib.store import Draft, Store
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, clip=1.0, dropout=0.1)
 BACKBONE = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": replace(TRAIN, batch=20), "numerics": NUMERICS,
-                             "model": {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48}}, seed=0)
+                             "model": {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.02},
+                             "objective": MaskedLM(0.15, 0.8, 0.1)}, seed=0)
 
 
 def teacher(rows=64, **train):

@@ -16,7 +16,7 @@ from lib.data.grammar import Entity, Proposition, realise
 VOCABULARY = grammar.vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
 # Pinned for GENERATOR_VERSION 1. Rows that differ need a new version.
-DIGESTS = {"CoLA": "f6180eb3f44f5b1e", "RTE": "deeb29d4ba30addd", "corpus": "76c44248d9e6201e"}
+DIGESTS = {"CoLA": "c46f2c5377a3bc5a", "RTE": "81f83b6e739ccb06", "corpus": "5d0bce613c2bdc8d"}
 
 
 def texts(split):
@@ -32,13 +32,13 @@ def counts(sentences):
 
 
 def features(split):
-    """Unigram counts; for pairs both sides, their products, numbers of shared and new words."""
+    """Unigram counts; for pairs of both sides, with the numbers of shared and new words."""
     a = counts(split.a)
     if split.b is None:
         return a
     b = counts(split.b)
     shared = np.minimum(a, b).sum(1)
-    return np.hstack([a, b, a * b, np.stack([shared, a.sum(1), b.sum(1), b.sum(1) - shared], 1)])
+    return np.hstack([a, b, np.stack([shared, a.sum(1), b.sum(1), b.sum(1) - shared], 1)])
 
 
 def digest(parts):
@@ -73,7 +73,7 @@ def test_a_second_load_makes_the_same_rows():
 def test_vocabulary_covers_everything():
     assert VOCABULARY[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert VOCABULARY[5:] == sorted(set(VOCABULARY[5:]))
-    assert 350 <= len(VOCABULARY) <= 450
+    assert 250 <= len(VOCABULARY) <= 300
     said = [t for task in toy.TASKS for split in toy.load(task).values() for t in texts(split)]
     used = {word for text in said + toy.corpus(3000, 3) for word in text.split()}
     assert used <= set(VOCABULARY)
@@ -150,19 +150,19 @@ def test_meanings_are_said_as_meant():
     assert realise(denied).text() == "an old dog does not chase two cats ."
     gap = Entity("woman", clause=Proposition("see", cats, None, past=False))
     assert realise(Proposition("sleep", gap)).text() == "the woman who two cats see slept ."
-    itself = Proposition("like", Entity("queen"), Entity("", reflexive=True))
-    assert realise(itself).text() == "the queen liked herself ."
-    pair = Entity("dog", link="and", other=Entity("fox"))
-    assert realise(Proposition("run", pair, past=False)).text() == "the dog and the fox run ."
+    itself = Proposition("love", Entity("girl"), Entity("", reflexive=True))
+    assert realise(itself).text() == "the girl loved herself ."
+    pair = Entity("dog", link="and", other=Entity("cat"))
+    assert realise(Proposition("walk", pair, past=False)).text() == "the dog and the cat walk ."
 
 
 def test_lexicon():
     assert grammar.is_a("hound", "dog") and grammar.is_a("dog", "animal")
     assert not grammar.is_a("animal", "dog")
-    assert [grammar.plural(w) for w in ("lady", "fox", "knife")] == ["ladies", "foxes", "knives"]
+    assert [grammar.plural(w) for w in ("lady", "axe", "thief")] == ["ladies", "axes", "thieves"]
     verb = grammar.VERB["write"]
     assert (verb.third, verb.past, verb.participle) == ("writes", "wrote", "written")
-    assert grammar.VERB["copy"].third == "copies" and grammar.VERB["catch"].third == "catches"
+    assert grammar.VERB["cry"].third == "cries" and grammar.VERB["vanish"].third == "vanishes"
 
 
 def test_what_eats_is_alive():

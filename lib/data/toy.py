@@ -331,8 +331,15 @@ def _relative(rng, ok):
     return premise, _said(rng, inner)
 
 
-INFERENCES = ((_roles,) * 2 + (_lexical,) * 9 + (_monotone,) * 2 + (_polarity,) * 2 + (_relative,) * 2
-              + (_joined,))
+def _denied(rng, ok):
+    """"the dog did not sleep", "the hound did not sleep"; not "the hound slept"."""
+    p = sample_proposition(rng, pick(rng, ("intransitive", "mutual", "object")), quantifiers=PLAIN, adjective=0.15,
+                           positive=rng.random() < 0.5)
+    h = replace(p, agent=_renamed(rng, p.agent, 0.2))
+    return _said(rng, p), _said(rng, h if ok else replace(h, positive=not p.positive))
+
+
+INFERENCES = ((_denied,) * 6 + (_lexical,) * 6 + (_roles, _monotone, _polarity, _relative, _joined))
 
 
 def _rte(rng, label):

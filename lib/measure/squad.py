@@ -38,15 +38,16 @@ def score(predictions, answers, version=None):
     rules of v1.1 or v2.0; by default 2 where some question has no answer.
     """
     if not len(predictions) or len(predictions) != len(answers):
-        raise ValueError(f"{len(predictions)} predictions for {len(answers)} questions; expected one each, and at least one")
+        raise ValueError(f"{len(predictions)} predictions for {len(answers)} questions; expected one each")
     version = version or (1 if all(answers) else 2)
     values = {f.__name__: np.array([f(p, golds, version) for p, golds in zip(predictions, answers, strict=True)])
               for f in (exact, span_f1)}
     result = {name: float(value.mean()) for name, value in values.items()}
     if version == 2:
         has = np.array([bool(golds) for golds in answers])
-        result |= {f"{part}_{name}": float(value[rows].mean()) for part, rows in (("has_answer", has), ("no_answer", ~has))
-                   if rows.any() for name, value in values.items()}
+        parts = (("has_answer", has), ("no_answer", ~has))
+        result |= {f"{part}_{name}": float(value[rows].mean()) for part, rows in parts if rows.any()
+                   for name, value in values.items()}
     return result
 
 
@@ -54,16 +55,16 @@ def best_threshold(predictions, differences, answers, metric=span_f1):
     """(threshold, mean metric) where "" in place of every prediction with a larger difference scores best.
 
     predictions: N texts as if every question had an answer; differences [N]: how much better no answer scores
-    (lib.data.spans.best_spans), or its probability. The official v2.0 search, with two repairs that its own use on
-    distinct probabilities does not need: equal differences go together, and where answering nothing is best the
-    threshold is below all differences, so that the score told is always the one had at that threshold.
+    (lib.data.spans.best_spans), or its probability. The search of the official v2.0 script, repaired where the score
+    that it tells is not the one had at its threshold: equal differences go together, "the" counts as no answer, and
+    where answering nothing is best the threshold is below all differences.
     """
     differences = np.asarray(differences, np.float64)
     if not len(predictions) == len(differences) == len(answers) or not len(answers):
-        raise ValueError(f"{len(predictions)} predictions and {len(differences)} differences for {len(answers)} questions")
-    if np.isnan(differences).any():
+        raise ValueError(f"{len(predictions)} predictions, {len(differences)} differences, {len(answers)} questions")
+    if not (differences > -np.inf).all():
         raise ValueError("some differences are not numbers: the model diverged, or the file is damaged")
-    gains = [metric(p, golds) if golds else -1.0 if p else 0.0 for p, golds in zip(predictions, answers, strict=True)]
+    gains = [metric(p, golds) - (not golds) for p, golds in zip(predictions, answers, strict=True)]
     order = np.argsort(differences, kind="stable")
     ranked = differences[order]
     # sums[i]: the i questions of the least differences are answered

@@ -79,6 +79,9 @@ def add(model, options, seed):
     known("ghost convolution", options.kind, CONVOLUTIONS)
     for position in options.positions:
         known("ghost position", position, PLACES)
+        there = any(isinstance(PLACES[position](layer).dense, Ghosted) for layer in layers(model))
+        if there or options.positions.count(position) > 1:
+            raise ValueError(f"position {position!r} has a ghost already: name each position once")
     if options.features != 1:
         raise ValueError(f"Ghost.features is {options.features}; shared kernels give one ghost feature: take 1")
     generator = torch.Generator().manual_seed(stream(seed, "ghost"))
@@ -87,8 +90,6 @@ def add(model, options, seed):
     for layer in layers(model):
         for position in options.positions:
             place = PLACES[position](layer)
-            if isinstance(place.dense, Ghosted):
-                raise ValueError(f"position {position!r} has a ghost already: name each position once")
             convolution = CONVOLUTIONS[options.kind](place.dense.out_features, options, generator)
             place.dense = Ghosted(place.dense, convolution.to(place.dense.weight.device), options, padding)
             added.append(convolution)

@@ -22,7 +22,7 @@ import seaborn as sns
 from IPython.display import HTML, display
 from pandas.io.formats.style import Styler
 
-from lib import paths, sweep
+from lib import paths, published, sweep
 from lib.execute import commit
 from lib.page import notebook
 from lib.papers.profiles import PROFILES
@@ -75,7 +75,7 @@ class Page:
         self._write(f"{stem}.csv", flat.to_csv())
         self._write(f"{stem}.md", markdown(flat.reset_index()))
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
-        shown = Styler(frame, na_rep="–", uuid_len=0, cell_ids=False).set_caption(caption)
+        shown = Styler(frame, na_rep="–", precision=1, uuid_len=0, cell_ids=False).set_caption(caption)
         display(HTML(f'<div class="table">{(shown.apply(marks, axis=None) if marks else shown).to_html()}</div>'))
 
     def note(self, lines, mark=""):
@@ -138,11 +138,14 @@ def start(name, namespace):
 
 
 def verdict_table(verdicts):
-    """Verdicts as HTML: the word as a badge, what was measured, at which scale."""
-    rows = "".join(f'<tr><td>{v.claim}</td><td><span class="badge {v.verdict}">{v.verdict.replace("_", " ")}</span></td>'
-                   f"<td>{v.scale}</td><td>{v.measured}</td><td>{v.note}</td></tr>" for v in verdicts)
-    return ('<div class="table"><table class="verdicts"><caption>Claims</caption><thead><tr><th>claim</th><th>verdict</th>'
-            f"<th>scale</th><th>measured</th><th>note</th></tr></thead><tbody>{rows}</tbody></table></div>")
+    """Verdicts as HTML: the claim, the word as a badge, what was measured and at which scale."""
+    texts = published.claims().set_index("id")["claim"]
+    rows = "".join(
+        f'<tr><td><b>{v.claim}</b> {html.escape(texts.get(v.claim, ""))}</td>'
+        f'<td><span class="badge {v.verdict}">{v.verdict.replace("_", " ")}</span><br>{v.scale}</td>'
+        f"<td>{html.escape(v.measured)}</td><td>{html.escape(v.note)}</td></tr>" for v in verdicts)
+    return ('<div class="table"><table class="verdicts"><caption>Claims of the paper</caption><thead><tr><th>claim</th>'
+            f"<th>verdict</th><th>measured</th><th>note</th></tr></thead><tbody>{rows}</tbody></table></div>")
 
 
 def markdown(frame):

@@ -81,6 +81,13 @@ def execute(path, folder, values, runs):
     """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds. Raises RuntimeError where its
     last cell did not say that it finished."""
     import papermill
+    from jupyter_client.manager import AsyncKernelManager
+
+    class LocalKernel(AsyncKernelManager):
+        """Talks over local sockets: no ports to race for, nothing sent over TCP."""
+
+        def __init__(self, **options):
+            super().__init__(**{"transport": "ipc"} | options)
 
     began = time.time()
     ledger = folder / f"{path.stem}.json"
@@ -90,7 +97,8 @@ def execute(path, folder, values, runs):
     output = folder / f"{path.stem}.ipynb"
     try:
         papermill.execute_notebook(str(path), str(output), parameters=values, kernel_name="python3", cwd=str(paths.ROOT),
-                                   progress_bar=False, log_output=False, start_timeout=180)
+                                   progress_bar=False, log_output=False, start_timeout=180,
+                                   kernel_manager_class=LocalKernel)
     except papermill.PapermillExecutionError as error:
         raise RuntimeError(f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; see {paths.shown(output)})") from None
     except Exception as error:  # a dead kernel comes in several shapes

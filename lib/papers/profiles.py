@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from lib.data import grammar, models
 from lib.measure.cost import SHAPES, Shape
-from lib.options import Numerics, Train
+from lib.options import MaskedLM, Numerics, Train
 from lib.spec import Spec, known
 
 
@@ -25,7 +25,7 @@ PROFILES = {
 }
 
 # The toy encoder: 12 heads as the papers' backbones, so that widths are the same twelfths.
-TOY_MODEL = {"family": "bert", "layers": 2, "hidden": 192, "heads": 12, "ffn": 768}
+TOY_MODEL = {"family": "bert", "layers": 2, "hidden": 192, "heads": 12, "ffn": 768, "init": 0.04}
 
 
 def profile(name):
@@ -42,9 +42,10 @@ def checkpoint(name):
 
 def toy_backbone():
     """Spec of the small encoder pre-trained on generated text."""
-    train = Train(epochs=2, batch=64, lr=1e-3, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
-    return Spec("pretrain", {"corpus": {"sentences": 10000, "seed": 0}, "model": TOY_MODEL, "train": train,
-                             "numerics": PROFILES["toy"].numerics}, seed=0)
+    train = Train(epochs=2, batch=32, lr=2e-3, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
+    objective = MaskedLM(share=0.3, hidden=0.6, replaced=0.3, next_sentence=True)
+    return Spec("pretrain", {"corpus": {"sentences": 40000, "seed": 0}, "model": TOY_MODEL, "objective": objective,
+                             "train": train, "numerics": PROFILES["toy"].numerics}, seed=0)
 
 
 def shape(name):

@@ -17,8 +17,8 @@ class Step:
 
 
 STEPS = {
-    "pretrain": Step(1, (), ("corpus", "model", "train", "numerics"), True,
-                     "masked-LM pre-training of a small encoder on the generated corpus"),
+    "pretrain": Step(1, (), ("corpus", "model", "objective", "train", "numerics"), True,
+                     "pre-training of a small encoder on the generated corpus: masked words, next sentence"),
     "checkpoint": Step(1, (), ("name", "digest"), True,
                        "a published checkpoint, copied into the store and checked against its digest"),
     "finetune": Step(1, ("start", "teacher"), ("data", "train", "targets", "numerics"), True,

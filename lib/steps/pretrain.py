@@ -1,47 +1,80 @@
-"""Step: masked-LM pre-training of a small encoder on the generated corpus (the toy world's stand-in for BERT)."""
+"""Step: pre-training of a small encoder on the generated corpus, as BERT's: masked words and next sentence.
 
+The toy world's stand-in for a published checkpoint (Devlin et al. 2019, section 3.1).
+"""
+
+import numpy as np
 import torch
 import transformers
 from torch.nn import functional
 
 from lib.data import Split, grammar, toy
 from lib.model import backbone
+from lib.options import MaskedLM
 from lib.spec import stream
 from lib.train import loop
 from lib.train.batches import encode
 
-MASKED = 0.15  # of the tokens; of these 80 % become [MASK], 10 % a random word, 10 % stay (Devlin et al. 2019)
 
-
-def pretrain(run, corpus, model, train, numerics):
+def pretrain(run, corpus, model, objective, train, numerics):
     """corpus: {"sentences", "seed"}; model: {"family", "layers", "hidden", "heads", "ffn"}."""
     numerics, train = loop.options(numerics, train)
-    folder = run.folder / "vocabulary"
-    folder.mkdir(exist_ok=True)
-    (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
-    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
-    texts = toy.corpus(corpus["sentences"], corpus["seed"])
-    encoded = encode(tokenizer, Split(texts, None, torch.zeros(len(texts)).numpy(), None), train.max_length)
+    options = MaskedLM(**objective)
+    tokenizer = words(run.folder / "vocabulary")
+    first, second, follows = passages(toy.corpus(corpus["sentences"], corpus["seed"]), run.seed)
+    encoded = encode(tokenizer, Split(first, second, follows, None), train.max_length)
 
     torch.manual_seed(stream(run.seed, "init"))
-    config = transformers.BertConfig(
+    network = backbone.build(transformers.BertForPreTraining, transformers.BertConfig(
         vocab_size=len(tokenizer), hidden_size=model["hidden"], num_hidden_layers=model["layers"],
         num_attention_heads=model["heads"], intermediate_size=model["ffn"], max_position_embeddings=128,
-        hidden_dropout_prob=train.dropout, attention_probs_dropout_prob=train.dropout)
-    network = backbone.build(transformers.BertForMaskedLM, config)
+        initializer_range=model["init"], hidden_dropout_prob=train.dropout, attention_probs_dropout_prob=train.dropout))
     special = torch.tensor(tokenizer.all_special_ids)
 
     def loss(batch, rows):
-        ids = batch["input_ids"]
-        draw = torch.rand(ids.shape).to(ids.device)  # the loop's random state: a resumed run masks the same tokens
-        chosen = (draw < MASKED) & ~torch.isin(ids, special.to(ids.device))
-        masked = torch.where(draw < MASKED * 0.8, tokenizer.mask_token_id, ids)
-        other = torch.randint(len(tokenizer), ids.shape).to(ids.device)
-        masked = torch.where((draw >= MASKED * 0.8) & (draw < MASKED * 0.9), other, masked)
-        batch = batch | {"input_ids": torch.where(chosen, masked, ids)}
-        hidden = backbone.base(network)(**batch).last_hidden_state[chosen]
-        return {"loss": functional.cross_entropy(network.cls(hidden).float(), ids[chosen])}
+        ids, chosen = batch["input_ids"], None
+        masked, chosen = mask(ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options)
+        out = backbone.base(network)(**batch | {"input_ids": masked})
+        words = network.cls.predictions(out.last_hidden_state[chosen])
+        parts = {"masked": functional.cross_entropy(words.float(), ids[chosen])}
+        if options.next_sentence:
+            which = network.cls.seq_relationship(out.pooler_output)
+            parts["next"] = functional.cross_entropy(which.float(), encoded.labels[rows].to(ids.device))
+        return {"loss": sum(parts.values()), **parts}
 
     result = loop.fit(run, network, encoded, loss, train, numerics)
     backbone.save(network, tokenizer, run.model)
-    return result | {"parameters": sum(p.numel() for p in network.parameters()), "vocabulary": len(tokenizer)}
+    return result | backbone.size(network) | {"vocabulary": len(tokenizer), "passages": len(first)}
+
+
+def words(folder):
+    """Tokenizer with one token for each word form of the grammar."""
+    folder.mkdir(exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
+    return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
+
+
+def passages(texts, seed):
+    """Passages as pairs: first sentence, the rest, and code 0 where the rest follows. Every second pair gets the rest
+    of another passage, of eight drawn the one that shares most words, so that words alone do not tell."""
+    random = np.random.default_rng(stream(seed, "passages"))
+    pairs = [text.partition(" . ")[::2] for text in texts]
+    first, rest = zip(*((a + " .", b) for a, b in pairs if b), strict=True)
+    bags = [set(b.split()) for b in rest]
+    second, follows = list(rest), np.zeros(len(rest), np.int64)
+    for i in range(0, len(rest), 2):
+        own = set(first[i].split())
+        others = random.integers(len(rest), size=8)
+        best = max(others, key=lambda j: len(own & bags[j]) / len(bags[j]))
+        second[i], follows[i] = rest[best], int(rest[best] != rest[i])
+    return list(first), second, follows
+
+
+def mask(ids, special, vocabulary, mask_id, options):
+    """Corrupted ids [B, T] and which of them [B, T] to predict. Draws from the loop's random state, so that a resumed
+    run masks the same tokens."""
+    draw = torch.rand(ids.shape).to(ids.device) / options.share
+    chosen = (draw < 1) & ~torch.isin(ids, special)
+    other = torch.randint(vocabulary, ids.shape).to(ids.device)
+    corrupted = torch.where(draw < options.hidden, mask_id, torch.where(draw < options.hidden + options.replaced, other, ids))
+    return torch.where(chosen, corrupted, ids), chosen

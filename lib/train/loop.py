@@ -65,6 +65,7 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate):
     first, means = step, {}
     while step < steps:
         epoch, offset = divmod(step, per_epoch)
+        sums = sums if offset else {}  # a checkpoint of an epoch's last step holds those of the epoch before
         batches = order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to)
         for rows in batches[offset:]:
             batch = collate(encoded, rows, train.pad_to, where)

@@ -28,6 +28,7 @@ class UsedRows(nn.Module):
         if embedding.padding_idx is not None and self.place[embedding.padding_idx] >= 0:
             self.padding_idx = int(self.place[embedding.padding_idx])
         self.weight = nn.Parameter(embedding.weight.detach()[used].clone())
+        self.train(embedding.training)
 
     def whole(self):
         """The embedding with the trained rows written back."""

@@ -1,0 +1,112 @@
+"""Handwritten digits: MNIST's idx files in a folder, plain or gzipped; else MNIST from the hub; else scikit-learn's
+own 8x8 digits with a fixed split. `source` says which; a run that must not depend on the network names its kind.
+
+    <root>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]      also with "." for the second "-", as some archives do
+"""
+
+import gzip
+import math
+import zlib
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from lib.spec import known, stream
+
+KINDS = ("files", "hub", "bundled")         # without a network, asking the hub takes it half a minute to give up
+_MAGIC = {"images": 2051, "labels": 2049}   # unsigned bytes in 3 dimensions and in 1
+_STEMS = {"train": "train", "test": "t10k"}
+_BUNDLED_TEST = 360                         # a fifth of scikit-learn's 1,797
+
+
+def load(root, kinds=KINDS, loader=None):
+    """{"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])} of the first kind that can
+    be had. Raises ValueError naming the file where one is missing beside the others, cut off or no idx file.
+    `loader(name)` stands in for `datasets.load_dataset`."""
+    return dict(_load(Path(root), tuple(kinds), loader)[1])
+
+
+def source(root, kinds=KINDS, loader=None):
+    """The kind that `load` takes: "files", "hub" or "bundled"."""
+    return _load(Path(root), tuple(kinds), loader)[0]
+
+
+@cache
+def _load(root, kinds, loader):
+    for kind in kinds:
+        known("kind of digits", kind, KINDS)
+        found = _bundled() if kind == "bundled" else _hub(loader) if kind == "hub" else _files(root)
+        if found:
+            return kind, found
+    raise FileNotFoundError(f"no digits from {' or '.join(kinds)}; fix: put MNIST's four idx files into {root}")
+
+
+def _files(root):
+    paths = {(split, what): _path(root, stem, what) for split, stem in _STEMS.items() for what in _MAGIC}
+    there = [path for path in paths.values() if path]
+    lacking = ", ".join(f"{_STEMS[split]}-{what}" for (split, what), path in paths.items() if not path)
+    if there and lacking:
+        raise ValueError(f"{root} holds {', '.join(path.name for path in there)} alone; expected also {lacking}; "
+                         "fix: add these idx files, or move the others away")
+    return there and {split: _pair(paths[split, "images"], paths[split, "labels"]) for split in _STEMS}
+
+
+def _hub(loader):
+    try:
+        if loader is None:
+            from datasets import load_dataset as loader
+        found = loader("ylecun/mnist")
+    except Exception:   # the hub's client raises many kinds, by version and by failure
+        return None
+    return {split: (np.stack([np.asarray(image, np.uint8) for image in found[split]["image"]]),
+                    np.asarray(found[split]["label"], np.int64)) for split in _STEMS}
+
+
+def _path(root, stem, kind):
+    dimensions = 3 if kind == "images" else 1
+    names = (f"{stem}-{kind}{mark}idx{dimensions}-ubyte{end}" for mark in "-." for end in ("", ".gz"))
+    return next((root / name for name in names if (root / name).is_file()), None)
+
+
+def _pair(images, labels):
+    pair = _read(images, "images"), _read(labels, "labels").astype(np.int64)
+    if len(pair[0]) != len(pair[1]):
+        raise _bad(labels, f"{len(pair[1])} labels", f"{len(pair[0])}, as in {images.name}")
+    if pair[1].max(initial=0) > 9:
+        raise _bad(labels, f"label {pair[1].max()} in row {pair[1].argmax()}", "0 to 9")
+    return pair
+
+
+def _read(path, kind):
+    """An idx file: magic number, one length a dimension, big-endian; then the bytes."""
+    body = path.read_bytes()
+    if body[:2] == b"\x1f\x8b":   # whatever the name says
+        try:
+            body = gzip.decompress(body)
+        except (EOFError, OSError, zlib.error) as error:
+            raise _bad(path, f"a gzip file that cannot be unpacked ({error})", "a whole one") from None
+    elif path.suffix == ".gz":
+        raise _bad(path, f"first bytes {body[:2].hex() or 'none'}", "1f8b of a gzip file, or a name without .gz")
+    head = 16 if kind == "images" else 8
+    magic, *shape = np.frombuffer(body[:head].ljust(head, b"\0"), ">u4").tolist()
+    if magic != _MAGIC[kind]:
+        raise _bad(path, f"magic number {magic}", f"{_MAGIC[kind]} of {kind}")
+    size = head + math.prod(shape)
+    if len(body) != size or size == head:
+        raise _bad(path, f"{len(body):,} bytes", f"{size:,} for {' x '.join(map(str, shape))} {kind}")
+    return np.frombuffer(body, np.uint8, offset=head).reshape(shape).copy()
+
+
+def _bundled():
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)
+    order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
+    return {split: (images[rows], digits.target[rows].astype(np.int64)) for split, rows in
+            (("train", np.sort(order[_BUNDLED_TEST:])), ("test", np.sort(order[:_BUNDLED_TEST])))}
+
+
+def _bad(path, found, expected):
+    return ValueError(f"{path}: {found}; expected {expected}; fix: download the file again")

@@ -1,0 +1,93 @@
+"""Step: training rows with TinyBERT's augmentation beside them; what later stages read with lib.train.augment.read.
+
+The texts are kept like weights, in the run's model folder: large, made again from the seed, and not ours to commit.
+"""
+
+import hashlib
+import json
+import os
+import time
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from lib import data as sources
+from lib import paths
+from lib.options import Augment
+from lib.spec import stream
+from lib.train import augment as words
+from lib.train import loop
+
+CHUNK = 2000  # sentences whose candidates are written together, to resume from
+
+
+def augment(run, data, augment, numerics, glove=None):
+    """Input: `language_model`. glove: {"file" under DATA_ROOT/glove, "digest"} where the options ask for it."""
+    numerics, options = loop.options(numerics), Augment(**augment)
+    if sources.task(data["source"], data["task"]).span:
+        raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text, which would move")
+    path = vectors(options, glove)
+    split = sources.load(data)["train"]
+    source = words.source(run.inputs["language_model"].model, path)
+    found, report = candidates([*split.a, *(split.b or [])], source, options.candidates, numerics, run.resume,
+                               lambda fraction: run.progress(0.9 * fraction))
+    began, counts = time.perf_counter(), []
+    if run.model:
+        run.model.mkdir(exist_ok=True)
+    with open(run.model / "variants.jsonl" if run.model else os.devnull, "w") as file:
+        for made in variants(split, source, found, options, run.seed):
+            file.write(json.dumps(made) + "\n")
+            counts.append(1 + sum(len(side) - 1 for side in made))
+            run.progress(0.9 + 0.1 * len(counts) / len(split))
+    run.save_arrays("rows", y=np.ascontiguousarray(split.y), index=np.ascontiguousarray(split.index),
+                    counts=np.array(counts))
+    return report | {"rows_in": len(split), "rows_out": sum(counts),
+                     "seconds_tries": round(time.perf_counter() - began, 3)}
+
+
+def vectors(options, glove):
+    """Path of the file of word vectors, checked; None where the model's own embeddings are asked for."""
+    if (options.neighbours == "glove") != bool(glove):
+        raise ValueError(f"Augment.neighbours is {options.neighbours!r} and glove is {glove!r}: give both or neither")
+    if not glove:
+        return None
+    path = paths.data_root() / "glove" / glove["file"]
+    with open(path, "rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != glove["digest"]:
+        raise ValueError(f"{path.name} has sha256 {found}; this run is of {glove['digest']}: put the same file back, "
+                         "or ask for a new run")
+    return path
+
+
+def candidates(texts, source, count, numerics, resume=None, progress=lambda fraction: None):
+    """({text: int32 [its eligible words, count]}, report), as lib.train.augment.candidates, in chunks that are kept in
+    the folder `resume` and taken up from there. Each different text is looked at once."""
+    unique = list(dict.fromkeys(texts))
+    found, near, totals = {}, {}, np.zeros(4)
+    for start in range(0, len(unique), CHUNK):
+        part = unique[start:start + CHUNK]
+        path = resume and resume / f"candidates-{start:09d}.safetensors"
+        if path and path.exists():
+            there = load_file(path)
+        else:
+            there = words.candidates(part, source, count, numerics, near)
+            if path:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                save_file(there, path.with_suffix(".new"))
+                os.replace(path.with_suffix(".new"), path)
+        found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
+        totals += there["totals"]
+        progress((start + len(part)) / len(unique))
+    return found, {"sentences": len(unique), "words": int(totals[0]), "one_piece": totals[1] / max(1.0, totals[0]),
+                   "masked_lm": source.head is not None, "seconds_masked_lm": round(totals[2], 3),
+                   "seconds_neighbours": round(totals[3], 3)}
+
+
+def variants(split, source, found, options, seed):
+    """For each row: variants of `a`, and of `b` where it has one, the original first. One stream of random numbers a
+    row, so that neither the order nor the choice of rows matters."""
+    sides = [side for side in (split.a, split.b) if side]
+    for i, index in enumerate(split.index):
+        generator = np.random.default_rng(stream(seed, f"augment:{index}"))
+        yield [words.variants(side[i], source, found[side[i]], options, generator) for side in sides]

@@ -1,0 +1,222 @@
+"""Data augmentation of TinyBERT (Jiao et al. 2020), batched: words of a sentence replaced by other words.
+
+Eligible are words of the letters a to z that are no stop words. A word that is one piece of the vocabulary gets the
+K likeliest pieces of a masked language model that reads "masked sentence [SEP] original sentence"; one of several
+pieces gets its K nearest neighbours among word vectors. Without a masked-LM head every word gets neighbours. Then N
+tries: each eligible word is replaced with chance p by one of its candidates, all alike, and a new result is kept.
+
+Candidates depend on the sentence alone, draws on seed and row number alone: neither order nor batching changes a row.
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from lib.data import Split
+from lib.model import backbone
+from lib.train import loop
+
+GLOVE_WORDS = 100_000  # lines of a GloVe file that are used: the most frequent words
+TOKENS = {"cpu": 2048, "cuda": 65536}  # of one batch
+LETTERS = re.compile("[a-z]+")
+STOP = frozenset("""i me my mine myself we us our ours you your yours he him his she her hers it its they them their
+theirs himself herself itself yourself ourselves themselves who whom whose which what that this these those a an the
+some any no none every each either neither both all such same other another own am is are was were be been being do does did
+done have has had having can could may might must shall should will would let not nor never and or but if unless because
+since while although though whether until than as so yet of at by for with without about against between among into onto
+through during before after above below to from up down in out on off over under toward within across along via again
+then once here there when where why how too very just only also even still more most less least few many much s t d m ll
+re ve don doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split())
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where candidates come from: a language model with a vocabulary of V pieces, and a table of N word vectors."""
+    model: torch.nn.Module
+    tokenizer: object
+    head: Callable | None     # hidden states [B, H] to scores [B, V]; None: the checkpoint has no masked-LM head
+    pieces: Callable          # word: its ids, none where the vocabulary cannot spell it
+    names: list               # every word that may be a candidate: the V pieces, then those of a GloVe file
+    usable: list              # [V] whether a piece is a word
+    rows: dict                # word: its row in the table
+    places: np.ndarray        # [N] the table's words in `names`
+    vectors: torch.Tensor     # [N, D] of length 1
+    vector: Callable          # word: its own vector [D], None where it is unknown
+
+
+def source(folder, glove=None):
+    """The Source of a saved model. glove: path of a file of word vectors; None takes the model's input embeddings, a
+    word's vector being the mean of its pieces. Raises ValueError for a model without a WordPiece vocabulary."""
+    model, tokenizer = backbone.load(folder)
+    backend = tokenizer.backend_tokenizer
+    if type(backend.pre_tokenizer).__name__ != "BertPreTokenizer":
+        raise ValueError(f"the model in {folder} has no WordPiece vocabulary: augment with a BERT")
+    embeddings = model.to(loop.device()).get_input_embeddings().weight.detach()
+    names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    usable = [not name.startswith("##") and name not in tokenizer.all_special_tokens for name in names]
+
+    @cache
+    def pieces(word):
+        ids = [token.id for token in backend.model.tokenize(word)]
+        return [] if tokenizer.unk_token_id in ids else ids
+
+    def vector(word):
+        if glove:
+            return vectors[rows[word]] if word in rows else None
+        return embeddings[pieces(word)].mean(0) if pieces(word) else None
+
+    if glove is None:
+        places = np.array([i for i, name in enumerate(names) if LETTERS.fullmatch(name)])
+        vectors = embeddings[places]
+    else:
+        words, vectors = read_glove(glove)
+        vectors, places = torch.from_numpy(vectors).to(loop.device()), np.arange(len(words)) + len(names)
+        names = names + words
+    rows = {names[place]: row for row, place in enumerate(places)}
+    head = getattr(getattr(model, "cls", None), "predictions", None)
+    return Source(model, tokenizer, head, pieces, names, usable, rows, places, functional.normalize(vectors), vector)
+
+
+def read_glove(path, limit=GLOVE_WORDS):
+    """(words, float32 vectors [N, D]) of the first `limit` lines. Raises ValueError with file and line."""
+    table, size = {}, None
+    with open(path, "rb") as file:
+        for number, line in zip(range(1, limit + 1), file, strict=False):
+            try:
+                parts = line.decode().rstrip().split(" ")
+                size = size or len(parts) - 1
+                word, vector = " ".join(parts[:-size]), np.array([float(v) for v in parts[-size:]], dtype=np.float32)
+                # ". . ." is a word of GloVe 840B; a number in there means a line that is too long.
+                if not word or " " in word and re.search(r"\d", word) or size < 2 or not np.isfinite(vector).all():
+                    raise ValueError(f"a word and {size} finite numbers expected, as in line 1; found {line[:40]!r}")
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: {error}") from None
+            table.setdefault(word, vector)
+    if not table:
+        raise ValueError(f"{path}:1: the file holds no word vectors")
+    return list(table), np.stack(list(table.values()))
+
+
+def cut(source, text):
+    """(words of a text, places of the eligible ones): BERT's basic tokens, not yet cut into pieces."""
+    backend = source.tokenizer.backend_tokenizer
+    words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
+    return words, [i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP]
+
+
+def candidates(texts, source, count, numerics, near, tokens=None):
+    """Candidates of every eligible word of different texts: {"ids": int32 [words, count], places in `source.names`,
+    then -1; "sizes": words of each text; "totals": words, those of one piece, seconds of model and neighbours}.
+
+    near: {word: neighbours} of earlier calls, added to. tokens: of one batch, with padding.
+    """
+    began, sizes, masked, others, one_piece, slot = time.perf_counter(), [], [], {}, 0, 0
+    tokens, limit = tokens or TOKENS[loop.device().type], source.model.config.max_position_embeddings
+    for text in texts:
+        words, eligible = cut(source, text)
+        pieces = [source.pieces(word) or [source.tokenizer.unk_token_id] for word in words]
+        row, starts = [i for ids in pieces for i in ids], np.cumsum([1] + [len(ids) for ids in pieces])
+        sizes.append(len(eligible))
+        for i in eligible:
+            single = len(source.pieces(words[i])) == 1
+            one_piece += single
+            if not single or source.head is None:
+                others[slot] = words[i]
+            elif starts[i] < limit:  # a word behind that stays as it is
+                masked.append((slot, row, starts[i]))
+            slot += 1
+    found, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
+    order, start = np.argsort(lengths, kind="stable"), 0
+    for end in range(1, len(order) + 1):
+        if end == len(order) or (end + 1 - start) * lengths[order[end]] > tokens:
+            batch = [masked[i] for i in order[start:end]]
+            best = likeliest(source, batch, lengths[order[end - 1]], count, numerics)
+            found.update(zip((slot for slot, _, _ in batch), best, strict=True))
+            start = end
+    halfway = time.perf_counter()
+    near.update(nearest(source, sorted(set(others.values()) - near.keys()), count))
+    found |= {slot: near[word] for slot, word in others.items()}
+    ids = np.full((slot, count), -1, dtype=np.int32)
+    for each, best in found.items():
+        ids[each, :len(best)] = best
+    totals = np.array([len(ids), one_piece, halfway - began, time.perf_counter() - halfway])
+    return {"ids": ids, "sizes": np.array(sizes), "totals": totals}
+
+
+@torch.inference_mode()
+def likeliest(source, masked, length, count, numerics):
+    """Up to `count` likeliest pieces of each masked place. masked: (_, ids of a sentence, place) of each row; the model
+    reads the sentence twice, the first time masked, cut to `length`."""
+    tokenizer = source.tokenizer
+    ids = np.full((len(masked), length), tokenizer.pad_token_id, dtype=np.int64)
+    segments, attention = np.zeros_like(ids), np.zeros_like(ids)
+    for line, (_, row, place) in enumerate(masked):
+        row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
+        both = (row + row[1:])[:length]
+        ids[line, :len(both)], attention[line, :len(both)], segments[line, len(row):len(both)] = both, 1, 1
+        ids[line, place] = tokenizer.mask_token_id
+    batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
+    with loop.autocast(numerics):
+        hidden = backbone.base(source.model)(**{k: torch.from_numpy(v).to(loop.device()) for k, v in batch.items()})[0]
+    # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
+    scores = source.head(hidden[range(len(masked)), [place for _, _, place in masked]].float())[:, :len(source.usable)]
+    best = scores.topk(min(count, scores.shape[1])).indices.tolist()
+    return [sorted(i for i in row if source.usable[i]) for row in best]  # sorted: rounding may swap neighbours
+
+
+@torch.inference_mode()
+def nearest(source, words, count, block=512):
+    """{word: up to `count` nearest words by cosine, itself left out}; none for an unknown word."""
+    found = {word: [] for word in words}
+    queries = {word: vector for word in words if (vector := source.vector(word)) is not None}
+    for start in range(0, len(queries), block):
+        part = list(queries)[start:start + block]
+        cosines = functional.normalize(torch.stack([queries[word] for word in part])) @ source.vectors.T
+        for line, word in enumerate(part):
+            if word in source.rows:
+                cosines[line, source.rows[word]] = -torch.inf
+        best = cosines.topk(min(count, cosines.shape[1])).indices.tolist()
+        for word, row in zip(part, best, strict=True):
+            found[word] = sorted(source.places[i] for i in row if i != source.rows.get(word))
+    return found
+
+
+def variants(text, source, ids, options, generator):
+    """The text, then the different sentences that its tries made: words joined by spaces. ids: its candidates."""
+    words, places = cut(source, text)
+    sizes = (ids >= 0).sum(1)
+    chance = generator.random((2, options.tries, len(places)))
+    chosen = ids[np.arange(len(places)), (chance[1] * sizes).astype(int)]
+    made = {text: 0}
+    for use, new in zip((chance[0] < options.p) & (sizes > 0), chosen, strict=True):
+        replaced = {places[i]: source.names[new[i]] for i in np.flatnonzero(use)}
+        made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
+    if text != " ".join(words):  # the same words to the model; the ancestor keeps this double
+        made.pop(" ".join(words), None)
+    return list(made)
+
+
+def expand(rows, y, index, slip=False):
+    """The Split out of `augment`'s rows: each row, its variants of `a` beside the original `b`, then those of `b`
+    beside the original `a` (slip: the last variant of `a`, as the ancestor edits rows in place)."""
+    a, b, source_row = [], [], []
+    for number, (left, *right) in enumerate(rows):
+        others = [text for side in right for text in side[1:]]
+        a += left + [left[-1 if slip else 0]] * len(others)
+        b += [side[0] for side in right for _ in left] + others
+        source_row += [number] * (len(left) + len(others))
+    return Split(a, b or None, y[source_row], index[source_row])
+
+
+def read(run):
+    """The training rows of a run of step augment; `index` is the number of the row that each was made from."""
+    rows = [json.loads(line) for line in (run.model / "variants.jsonl").read_text().splitlines()]
+    there = run.arrays("rows")
+    return expand(rows, there["y"], there["index"], run.spec["args"]["augment"].get("in_place_slip", False))

@@ -1,0 +1,303 @@
+"""Augmentation: what may be replaced, by what, and that neither batches nor interruptions change a row."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from lib import data as sources
+from lib.data import Split
+from lib.model import backbone
+from lib.options import Augment, Numerics
+from lib.steps import augment as step
+from lib.train import augment as words
+from lib.train.augment import STOP, cut, expand, read_glove
+
+WORDS = "the cat dog bird sees chases likes red blue green small big house tree and not is on it don".split()
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "un", "##red", "##ly", "'", ".", ",", "2", "t"]
+NUMERICS = Numerics("float32", 1)
+OPTIONS = Augment(tries=12, p=0.4, candidates=6, neighbours="embeddings")
+TEXTS = ["The cat sees the small dog.", "the bird likes it", "A red bird is on the big, blue house", "Don't chase 2 birds",
+         "unred dog sees unredly tree", "the cat sees the small dog .", "it is not", "big tree"]
+SPLIT = Split(TEXTS, None, np.arange(len(TEXTS)), np.arange(len(TEXTS)) * 10 + 3)
+PAIRS = Split(TEXTS, TEXTS[::-1], np.linspace(0, 5, len(TEXTS), dtype=np.float32), np.arange(len(TEXTS)))
+
+
+def saved(folder, cls, **changes):
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
+    tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
+    torch.manual_seed(0)
+    sizes = dict(vocab_size=len(PIECES), hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+                 max_position_embeddings=48, initializer_range=0.5) | changes
+    backbone.save(backbone.build(cls, transformers.BertConfig(**sizes)), tokenizer, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return saved(tmp_path_factory.mktemp("lm") / "model", transformers.BertForMaskedLM)
+
+
+@pytest.fixture(scope="module")
+def source(folder):
+    return words.source(folder)
+
+
+@pytest.fixture(scope="module")
+def headless(tmp_path_factory):
+    return words.source(saved(tmp_path_factory.mktemp("plain") / "model", transformers.BertModel))
+
+
+def rows_of(split, source, options=OPTIONS, seed=0):
+    found, _ = step.candidates([*split.a, *(split.b or [])], source, options.candidates, NUMERICS)
+    return list(step.variants(split, source, found, options, seed))
+
+
+def names(source, ids):
+    return [[source.names[i] for i in row if i >= 0] for row in ids]
+
+
+def look(source, text, count=6):
+    """{eligible word: its candidates} of one sentence."""
+    ids = words.candidates([text], source, count, NUMERICS, {})["ids"]
+    cut_words, places = cut(source, text)
+    return dict(zip([cut_words[i] for i in places], names(source, ids), strict=True))
+
+
+def test_original_first_and_at_most_n_more(source):
+    for text, (made,) in zip(TEXTS, rows_of(SPLIT, source), strict=True):
+        assert made[0] == text
+        assert len(made) <= 1 + OPTIONS.tries
+        assert len(set(made)) == len(made)
+    assert any(len(made) > 5 for made, in rows_of(SPLIT, source))
+
+
+def test_unchanged_words_are_not_a_variant(source):
+    for text, (made,) in zip(TEXTS, rows_of(SPLIT, source), strict=True):
+        assert " ".join(cut(source, text)[0]) not in made[1:]
+
+
+def test_stop_words_and_other_signs_stay(source):
+    replaced = set()
+    for text, (made,) in zip(TEXTS, rows_of(SPLIT, source), strict=True):
+        before, _ = cut(source, text)
+        for variant in made[1:]:
+            after = variant.split(" ")
+            assert len(after) == len(before)
+            replaced |= {old for old, new in zip(before, after, strict=True) if old != new}
+    assert replaced
+    assert all(word.isalpha() and word.isascii() and word not in STOP for word in replaced)
+
+
+def test_every_eligible_word_is_replaced_about_p_of_the_time(source):
+    options = replace(OPTIONS, tries=4000, candidates=1)
+    text = "cat dog bird"
+    ids = np.array([[PIECES.index("tree")]] * 3, dtype=np.int32)
+    for p in (0.4, 1.0):
+        drawn = []
+
+        class Counting:
+            def random(self, shape):
+                drawn.append(np.random.default_rng(0).random(shape))
+                return drawn[0]
+        made = words.variants(text, source, ids, replace(options, p=p), Counting())
+        assert len(made) == (8 if p < 1 else 2)
+        assert (drawn[0][0] < p).mean() == pytest.approx(p, abs=0.02)
+
+
+def test_pieces_and_specials_are_never_candidates(source):
+    count = len(PIECES)  # all of them, were none dropped
+    for word, found in look(source, TEXTS[0], count).items():
+        assert sorted(found) == sorted(p for p in PIECES if not p.startswith("##") and not p.startswith("["))
+        assert word in found, "the word itself is not removed"
+
+
+def test_candidates_are_the_likeliest_at_the_mask(source):
+    """Against one plain call of the model."""
+    ids = source.tokenizer.convert_tokens_to_ids("[CLS] the [MASK] sees the dog [SEP] the cat sees the dog [SEP]".split())
+    with torch.inference_mode():
+        logits = source.model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([[0] * 7 + [1] * 6])).logits[0, 2]
+    wanted = [PIECES[i] for i in logits.topk(6).indices if source.usable[i]]
+    assert sorted(look(source, "the cat sees the dog")["cat"]) == sorted(wanted)
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 100000])
+def test_batch_size_and_order_change_nothing(source, tokens):
+    whole = words.candidates(TEXTS, source, 6, NUMERICS, {})
+    other = words.candidates(TEXTS[::-1], source, 6, NUMERICS, {}, tokens)
+    cuts = np.split(other["ids"], np.cumsum(other["sizes"])[:-1])
+    assert np.array_equal(whole["ids"], np.concatenate(cuts[::-1]))
+
+
+def test_draws_are_of_seed_and_row_number(source):
+    whole = rows_of(SPLIT, source)
+    assert whole == rows_of(SPLIT, source)
+    assert whole != rows_of(SPLIT, source, seed=1)
+    some = [4, 0, 2]
+    assert rows_of(SPLIT.take(some), source) == [whole[i] for i in some]
+
+
+def test_resumed_chunks_give_the_same(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(step, "CHUNK", 3)
+    whole, report = step.candidates(TEXTS, source, 6, NUMERICS)
+    seen = []
+
+    def stop(fraction):
+        seen.append(fraction)
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        step.candidates(TEXTS, source, 6, NUMERICS, tmp_path / "resume", stop)
+    assert seen == [3 / 8] and len(list((tmp_path / "resume").iterdir())) == 1
+    asked = []
+    compute = words.candidates
+    monkeypatch.setattr(words, "candidates", lambda texts, *more: asked.extend(texts) or compute(texts, *more))
+    again, resumed = step.candidates(TEXTS, source, 6, NUMERICS, tmp_path / "resume")
+    assert asked == TEXTS[3:]
+    assert whole.keys() == again.keys() and all(np.array_equal(whole[t], again[t]) for t in whole)
+    assert {k: v for k, v in report.items() if "seconds" not in k} == {k: v for k, v in resumed.items() if "seconds" not in k}
+
+
+def test_equal_sentences_are_looked_at_once(source):
+    found, report = step.candidates([*TEXTS, *TEXTS], source, 6, NUMERICS)
+    assert report["sentences"] == len(found) == len(TEXTS)
+
+
+def test_neighbours_of_pieces_leave_the_word_out(headless):
+    assert headless.head is None
+    for word, found in look(headless, "the cat sees a red house").items():
+        assert len(found) == 6 and word not in found
+        assert all(w.isalpha() for w in found)
+
+
+def test_word_of_several_pieces_gets_the_nearest_to_the_mean_of_its_pieces(source):
+    weight = source.model.get_input_embeddings().weight.detach().numpy()
+    mean = weight[[PIECES.index("un"), PIECES.index("##red")]].mean(0)
+    cosine = {w: weight[i] @ mean / np.linalg.norm(weight[i]) for i, w in enumerate(PIECES) if w.isalpha()}
+    assert set(look(source, "unred dog")["unred"]) == set(sorted(cosine, key=cosine.get)[-6:])
+
+
+def test_unknown_word_stays(source, headless):
+    for each in (source, headless):
+        assert look(each, "the cat sees zzz")["zzz"] == []
+        made, = next(step.variants(Split(["zzz is"], None, np.zeros(1), np.zeros(1, int)), each,
+                                   step.candidates(["zzz is"], each, 6, NUMERICS)[0], OPTIONS, 0))
+        assert made == ["zzz is"]
+
+
+def test_word_behind_the_last_position_stays(source):
+    text = "cat " * 60 + "dog"
+    ids = words.candidates([text], source, 6, NUMERICS, {})["ids"]
+    assert (ids[:47] >= 0).any(1).all() and (ids[47:] == -1).all()
+
+
+def test_text_of_special_tokens_is_text(source):
+    assert cut(source, "the [MASK] cat [SEP]")[0] == "the [ mask ] cat [ sep ]".split()
+
+
+@pytest.mark.parametrize("text", ["", "   ", "...", "it is not"])
+def test_nothing_to_replace(source, text):
+    assert rows_of(Split([text], None, np.zeros(1), np.zeros(1, int)), source) == [[[text]]]
+
+
+def test_labels_are_copied(source):
+    rows = rows_of(SPLIT, source)
+    out = expand(rows, SPLIT.y, SPLIT.index)
+    sizes = [len(made) for made, in rows]
+    assert out.b is None and len(out) == len(out.a) == sum(sizes)
+    assert np.array_equal(out.y, np.repeat(SPLIT.y, sizes)) and out.y.dtype == SPLIT.y.dtype
+    assert np.array_equal(out.index, np.repeat(SPLIT.index, sizes))
+
+
+def test_slip_changes_only_the_partner_of_b(source):
+    rows = rows_of(PAIRS, source)
+    clean, slip = (expand(rows, PAIRS.y, PAIRS.index, slip) for slip in (False, True))
+    assert clean.b == slip.b and np.array_equal(clean.y, slip.y) and clean.y.dtype == np.float32
+    line = 0
+    for i, (left, right) in enumerate(rows):
+        a = clean.a[line:line + len(left)]
+        assert a == left == slip.a[line:line + len(left)] and clean.b[line:line + len(left)] == [right[0]] * len(left)
+        line += len(left)
+        for other in right[1:]:
+            assert (clean.a[line], slip.a[line], clean.b[line], clean.index[line]) == (left[0], left[-1], other, i)
+            line += 1
+    assert line == len(clean)
+    assert any(a != b for a, b in zip(clean.a, slip.a, strict=True))
+
+
+def glove(path, lines):
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return path
+
+
+def test_glove_neighbours(folder, tmp_path):
+    path = glove(tmp_path / "v.txt", [b"unred 1 0", b"purple 0.9 0.1", b"dog 0 1", b". . . -1 0", b"cat 0.1 2"])
+    source = words.source(folder, path)
+    found = look(source, "unred unredly dog", 2)
+    assert set(found["unred"]) == {"purple", "cat"}
+    assert found["unredly"] == [], "not in the file"
+    assert found["dog"] and set(found["dog"]) <= set(PIECES), "one piece: the masked LM, not GloVe"
+    assert read_glove(path, 2)[0] == ["unred", "purple"]
+
+
+@pytest.mark.parametrize("line", [b"cat 1", b"cat 1 2 3", b"cat one two", b"cat 1 nan", b"", b" 1 2", b"\xff 1 2"])
+def test_malformed_glove_names_file_and_line(tmp_path, line):
+    with pytest.raises(ValueError, match=r"v\.txt:2: "):
+        read_glove(glove(tmp_path / "v.txt", [b"the 1 2", line, b"dog 3 4"]))
+
+
+def test_empty_glove(tmp_path):
+    (tmp_path / "v.txt").write_text("")
+    with pytest.raises(ValueError, match=r"v\.txt:1: "):
+        read_glove(tmp_path / "v.txt")
+
+
+class Draft(SimpleNamespace):
+    """What a step uses of lib.store.Draft."""
+
+    def progress(self, fraction):
+        self.fractions.append(fraction)
+
+    def save_arrays(self, name, **arrays):
+        self.saved[name] = arrays
+
+    def arrays(self, name):
+        return self.saved[name]
+
+
+@pytest.mark.parametrize("slip", [False, True])
+def test_the_step_and_reading_it(folder, tmp_path, monkeypatch, slip):
+    monkeypatch.setattr(sources, "load", lambda data: {"train": PAIRS})
+    options = {"tries": 5, "p": 0.4, "candidates": 6, "neighbours": "embeddings"} | ({"in_place_slip": True} if slip else {})
+    run = Draft(folder=tmp_path, model=tmp_path / "model", resume=tmp_path / "resume", seed=0, fractions=[], saved={},
+                inputs={"language_model": SimpleNamespace(model=folder)}, spec={"args": {"augment": options}})
+    result = step.augment(run, {"source": "toy", "task": "RTE"}, options, {"dtype": "float32", "threads": 1})
+    there = words.read(run)
+    assert result["rows_in"] == len(PAIRS) and result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
+    assert result["masked_lm"] and 0 < result["one_piece"] < 1
+    assert run.fractions == sorted(run.fractions) and run.fractions[-1] == 1.0
+    wanted = expand(rows_of(PAIRS, words.source(folder), Augment(**options)), PAIRS.y, PAIRS.index, slip)
+    assert (there.a, there.b) == (wanted.a, wanted.b) and np.array_equal(there.y, wanted.y)
+    json.dumps(result)
+
+
+def test_refusals(folder, tmp_path):
+    with pytest.raises(ValueError, match="neighbours"):
+        step.vectors(OPTIONS, {"file": "v.txt", "digest": ""})
+    with pytest.raises(ValueError, match="neighbours"):
+        step.vectors(replace(OPTIONS, neighbours="glove"), None)
+    for wrong in ({"p": 0.0}, {"p": 1.5}, {"tries": 0}, {"candidates": 0}, {"neighbours": "word2vec"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            replace(OPTIONS, **wrong)
+
+
+def test_other_file_of_vectors_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "glove").mkdir()
+    glove(tmp_path / "glove" / "v.txt", [b"the 1 2"])
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    with pytest.raises(ValueError, match="v.txt has sha256"):
+        step.vectors(replace(OPTIONS, neighbours="glove"), {"file": "v.txt", "digest": "0"})

@@ -1,0 +1,118 @@
+"""First-order Taylor scores against finite differences and against gradients taken independently."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from lib.model import backbone
+from lib.model.surgery import rank
+from lib.options import Importance, Numerics
+from lib.steps.importance import scores
+from lib.train.batches import Encoded, collate
+
+NUMERICS = Numerics("float32", 1)
+
+
+def rows(labels=2, number=10):
+    draw = np.random.default_rng(0)
+    y = draw.uniform(0, 5, number).astype(np.float32) if labels == 1 else draw.integers(0, labels, number)
+    return Encoded({"input_ids": [draw.integers(5, 60, draw.integers(3, 9)) for _ in range(number)]}, torch.as_tensor(y), 0)
+
+
+def options(batch=4, **more):
+    return Importance("held_out", batch, 64, **more)
+
+
+def batches(encoded, batch=4):
+    for start in range(0, len(encoded), batch):
+        chosen = list(range(start, min(start + batch, len(encoded))))
+        yield collate(encoded, chosen), encoded.labels[chosen]
+
+
+def loss_of(model, batch, labels):
+    logits = model(**batch).logits
+    if logits.shape[1] == 1:
+        return functional.mse_loss(logits[:, 0], labels.to(logits.dtype))
+    return functional.cross_entropy(logits, labels)
+
+
+@pytest.mark.parametrize("labels", [2, 1])
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_head_scores_are_derivatives(labels, cumulative, tiny):
+    """Central differences of the loss by a factor on one head's context, batch by batch."""
+    model, encoded, eps = tiny("bert", labels=labels).double(), rows(labels), 1e-4
+    found, _ = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
+    expected = torch.zeros(2, 12, dtype=torch.float64)
+    for l, layer in enumerate(backbone.layers(model)):
+        for head in range(12):
+            running = 0.0
+            for batch, y in batches(encoded):
+                ends = []
+                for factor in (1 + eps, 1 - eps):
+                    scale = torch.ones(48, dtype=torch.float64)
+                    scale[4 * head:4 * head + 4] = factor
+                    handle = layer.attention.output.dense.register_forward_pre_hook(lambda _, x, scale=scale: x[0] * scale)
+                    with torch.no_grad():
+                        ends.append(loss_of(model, batch, y))
+                    handle.remove()
+                slope = (ends[0] - ends[1]) / (2 * eps)
+                running = running + slope if cumulative else slope
+                expected[l, head] += running.abs()
+    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-4)
+    assert expected.min() > 0
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_neuron_scores_are_the_formula(cumulative, family, tiny):
+    """|w1 . g + b1 g| + |w2 . g| from gradients left by backward(), zeroed between batches or not."""
+    model, encoded = tiny(family).double(), rows()
+    _, found = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
+    expected = torch.zeros(2, 96, dtype=torch.float64)
+    for batch, y in batches(encoded):
+        if not cumulative:
+            model.zero_grad()
+        loss_of(model, batch, y).backward()
+        for l, layer in enumerate(backbone.layers(model)):
+            one, two = layer.intermediate.dense, layer.output.dense
+            for i in range(96):
+                expected[l, i] += (one.weight[i] @ one.weight.grad[i] + one.bias[i] * one.bias.grad[i]).abs().detach()
+                expected[l, i] += (two.weight[:, i] @ two.weight.grad[:, i]).abs().detach()
+    torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_a_head_or_neuron_without_effect_scores_zero(family, tiny):
+    model = tiny(family)
+    with torch.no_grad():
+        backbone.layers(model)[1].attention.output.dense.weight[:, 8:12] = 0
+        backbone.layers(model)[0].output.dense.weight[:, 5] = 0
+        backbone.layers(model)[0].intermediate.dense.weight[5] = 0
+        backbone.layers(model)[0].intermediate.dense.bias[5] = 0
+    heads, neurons = scores(model, rows(), options(), NUMERICS)
+    assert heads.shape == (2, 12) and neurons.shape == (2, 96)
+    assert (heads == 0).nonzero().tolist() == [[1, 2]] and (neurons == 0).nonzero().tolist() == [[0, 5]]
+
+
+def test_one_batch_is_the_same_either_way(tiny):
+    once, summed = (scores(tiny(), rows(), options(16, cumulative=c), NUMERICS) for c in (False, True))
+    assert all(torch.equal(a, b) for a, b in zip(once, summed, strict=True))
+
+
+def test_the_model_is_left_as_it_was(tiny, sentences, logits):
+    model, told = tiny(), []
+    expected = logits(model, sentences())
+    scores(model, rows(), options(), NUMERICS, told.append)
+    assert all(p.grad is None for p in model.parameters())
+    assert not any(m._forward_pre_hooks for m in model.modules())
+    assert torch.equal(logits(model, sentences()), expected)
+    assert len(told) == 3 and told == sorted(told)
+
+
+def test_four_heads(tiny):
+    heads, _ = scores(tiny("electra", 4), rows(), options(), NUMERICS)
+    assert heads.shape == (2, 4) and (heads > 0).all()
+
+
+def test_ties_keep_their_order():
+    assert rank(torch.tensor([1.0, 3.0, 1.0, 3.0, 2.0])).tolist() == [1, 3, 4, 0, 2]
+    assert rank(torch.zeros(500)).tolist() == list(range(500))

@@ -1,0 +1,424 @@
+"""The training loop: order, schedule, used rows, and runs that are interrupted and resumed to the same bits."""
+
+import hashlib
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from lib.model import backbone
+from lib.model.surgery import operate
+from lib.options import Ghost, Numerics, Targets, Train
+from lib.spec import plain
+from lib.train import loop, losses
+from lib.train.batches import Encoded, collate, order
+from lib.train.used_rows import UsedRows, used_rows
+
+NUMERICS = Numerics("float32", 1)
+EVERY_STEP, NEVER = 0.0, 1e9
+
+
+class Draft:
+    """What the loop asks of a lib.store.Draft."""
+
+    def __init__(self, folder, seed=3, checkpoint_seconds=NEVER):
+        self.folder, self.seed, self.checkpoint_seconds = folder, seed, checkpoint_seconds
+        self.resume = folder / "resume"
+        self.lines, self.told = [], []
+        folder.mkdir(exist_ok=True)
+
+    def log(self, **values):
+        self.lines.append(values)
+
+    def progress(self, fraction, **_):
+        self.told.append(fraction)
+
+
+def encoded(number=22, seed=0, low=5, high=40):
+    """Rows of 3 to 9 tokens out of some of the vocabulary, so that some rows of the table are never used."""
+    draw = np.random.default_rng(seed)
+    ids = [draw.integers(low, high, draw.integers(3, 10)) for _ in range(number)]
+    return Encoded({"input_ids": ids}, torch.as_tensor(draw.integers(0, 2, number)), 0)
+
+
+def train(**changes):
+    return Train(**{"epochs": 3, "batch": 4, "lr": 1e-3, "max_length": 16, "clip": 1.0, "warmup": 0.1, "dropout": 0.1} | changes)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def fitted(tiny, draft, settings, stop=None, evaluate=None, slow_from=None, numerics=NUMERICS):
+    """A model trained from the same start, and fit's metrics; with `stop`, an error in the loss of that step."""
+    model, data = tiny("bert"), encoded()
+    backbone.set_dropout(model, settings.dropout)
+    calls = [0]
+
+    def loss(batch, rows):
+        calls[0] += 1
+        if calls[0] == slow_from:
+            draft.checkpoint_seconds = NEVER
+        if calls[0] == stop:
+            raise Interrupted
+        return losses.prediction(model(**batch).logits, data.labels[rows], Targets("hard"))
+
+    result = loop.fit(draft, model, data, loss, settings, numerics, evaluate and (lambda: evaluate(model)))
+    return model, {k: v for k, v in result.items() if k != "examples_per_second"}
+
+
+def bits(model):
+    return {k: v.clone() for k, v in model.state_dict().items()}
+
+
+def same(a, b):
+    a, b = (x if isinstance(x, dict) else bits(x) for x in (a, b))
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def arbitrary_score(model):
+    """A number that depends on every bit of the weights that eval mode sees, and on nothing else."""
+    with torch.no_grad():
+        logits = model.eval()(input_ids=torch.tensor([[7, 8, 9, 55]])).logits
+    return int.from_bytes(hashlib.sha256(logits.numpy().tobytes()).digest()[:4], "big")
+
+
+# ---- schedule ----
+@pytest.mark.parametrize("steps, warmup", [(100, 0.1), (18, 0.1), (7, 0.0), (10, 0.5), (3, 0.1), (1, 0.0)])
+def test_schedule_is_piecewise_linear(steps, warmup):
+    first = int(warmup * steps)
+    for step in range(steps):
+        expected = (step + 1) / first if step < first else (steps - step) / (steps - first)
+        assert loop.schedule(step, steps, warmup) == pytest.approx(expected, abs=1e-15)
+    if first:
+        assert loop.schedule(0, steps, warmup) == 1 / first and loop.schedule(first - 1, steps, warmup) == 1
+    assert loop.schedule(first, steps, warmup) == 1
+    assert loop.schedule(steps - 1, steps, warmup) == 1 / (steps - first)
+    assert loop.schedule(steps, steps, warmup) == 0
+
+
+def test_fit_follows_the_schedule(tiny, tmp_path, monkeypatch):
+    rates = []
+
+    class Spy(torch.optim.AdamW):
+        def step(self, *args, **kwargs):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(*args, **kwargs)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Spy)
+    fitted(tiny, Draft(tmp_path), train())
+    assert rates == [1e-3 * loop.schedule(step, 18, 0.1) for step in range(18)]
+
+
+# ---- batches ----
+@settings(max_examples=40, deadline=None)
+@given(number=st.integers(1, 500), batch=st.integers(1, 40), seed=st.integers(0, 5), epoch=st.integers(0, 5),
+       bucket=st.booleans())
+def test_order_covers_each_row_once(number, batch, seed, epoch, bucket):
+    lengths = np.random.default_rng(number).integers(3, 30, number)
+    batches = order(lengths, batch, seed, epoch, bucket)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(number))
+    assert len(batches) == -(-number // batch) and all(1 <= len(rows) <= batch for rows in batches)
+    again = order(lengths, batch, seed, epoch, bucket)
+    assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
+
+
+@pytest.mark.parametrize("bucket", [True, False])
+def test_order_differs_between_epochs_and_seeds(bucket):
+    lengths = np.random.default_rng(0).integers(3, 30, 300)
+    orders = {(seed, epoch): np.concatenate(order(lengths, 8, seed, epoch, bucket)).tolist()
+              for seed in (0, 1) for epoch in (0, 1)}
+    assert len({tuple(o) for o in orders.values()}) == 4
+    np.random.seed(1)
+    torch.manual_seed(1)
+    assert np.concatenate(order(lengths, 8, 1, 1, bucket)).tolist() == orders[1, 1]
+
+
+def test_buckets_pad_less():
+    lengths = np.random.default_rng(0).integers(3, 60, 600)
+
+    def padding(bucket):
+        return sum(lengths[rows].max() * len(rows) - lengths[rows].sum() for rows in order(lengths, 8, 0, 0, bucket))
+
+    assert padding(True) < 0.3 * padding(False)
+
+
+def test_collate_pads_and_masks():
+    data = Encoded({"input_ids": [np.array([7, 8, 9]), np.array([5]), np.array([6, 6])],
+                    "token_type_ids": [np.array([0, 1, 1]), np.array([1]), np.array([0, 1])]}, None, 1)
+    batch = collate(data, [2, 1])
+    assert batch["input_ids"].tolist() == [[6, 6], [5, 1]]
+    assert batch["token_type_ids"].tolist() == [[0, 1], [1, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1], [1, 0]]
+    wide = collate(data, np.array([0, 1]), pad_to=5)
+    assert wide["input_ids"].tolist() == [[7, 8, 9, 1, 1], [5, 1, 1, 1, 1]]
+    assert wide["attention_mask"].sum(1).tolist() == [3, 1]
+
+
+# ---- used rows ----
+@contextmanager
+def untouched(*_):
+    yield
+
+
+@pytest.mark.parametrize("changes", [{"clip": 0.0}, {"clip": 0.0, "select": "best"}, {"clip": 0.0, "pad_to": 16}])
+def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
+    evaluate = arbitrary_score if "select" in changes else None
+    with_rows, result = fitted(tiny, Draft(tmp_path / "a"), train(**changes), evaluate=evaluate)
+    monkeypatch.setattr(loop, "used_rows", untouched)
+    without, expected = fitted(tiny, Draft(tmp_path / "b"), train(**changes), evaluate=evaluate)
+    assert result == expected and same(with_rows, without)
+
+
+def test_used_rows_change_a_clipped_run_by_rounding_alone(tiny, tmp_path, monkeypatch):
+    """The norm of a smaller table is summed in another order."""
+    with_rows, _ = fitted(tiny, Draft(tmp_path / "a"), train(clip=0.1))
+    monkeypatch.setattr(loop, "used_rows", untouched)
+    without, _ = fitted(tiny, Draft(tmp_path / "b"), train(clip=0.1))
+    for a, b in zip(bits(with_rows).values(), bits(without).values(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=0)
+
+
+def test_the_table_is_whole_afterwards(family, tiny):
+    model, data = tiny(family), encoded()
+    pad = model.config.pad_token_id
+    data = Encoded(data.columns, data.labels, pad)
+    table = backbone.base(model).embeddings.word_embeddings
+    before = table.weight.detach().clone()
+    used = sorted({pad, *np.concatenate(data.columns["input_ids"]).tolist()})
+    with used_rows(model, data, 0.0):
+        inner = backbone.base(model).embeddings.word_embeddings
+        assert isinstance(inner, UsedRows) and inner.weight.shape == (len(used), table.embedding_dim)
+        assert not any(p is table.weight for p in model.parameters())
+        batch = collate(data, range(4))
+        model.train()
+        backbone.base(model)(**batch).last_hidden_state[..., 0].sum().backward()
+        assert (inner.weight.grad.abs().sum(1) > 0).sum() == len(np.unique(np.concatenate(data.columns["input_ids"][:4])))
+        assert inner.weight.grad[used.index(pad)].abs().sum() == 0
+        with torch.no_grad():
+            inner.weight += 1
+    assert backbone.base(model).embeddings.word_embeddings is table
+    expected = before.clone()
+    expected[used] += 1
+    assert torch.equal(table.weight, expected)
+
+
+def test_unused_rows_are_seen_in_eval_mode(tiny, logits):
+    model, batch = tiny(), {"input_ids": torch.tensor([[55, 7, 58]])}
+    expected = logits(model, batch)
+    with used_rows(model, encoded(), 0.0):
+        assert torch.equal(logits(model, batch), expected)
+        with torch.no_grad():
+            backbone.base(model).embeddings.word_embeddings.weight += 0.5 * torch.randn(48)
+        changed = logits(model, batch)
+    assert not torch.equal(changed, expected)
+    assert torch.equal(logits(model, batch), changed)
+
+
+def test_the_table_is_whole_after_an_error(tiny):
+    model = tiny()
+    with pytest.raises(Interrupted), used_rows(model, encoded(), 0.0):
+        raise Interrupted
+    assert type(backbone.base(model).embeddings.word_embeddings) is nn.Embedding
+    assert same(model, tiny())
+
+
+@pytest.mark.parametrize("masked_lm, decay", [(True, 0.0), (False, 0.01)])
+def test_masked_lm_heads_and_weight_decay_train_the_whole_table(family, masked_lm, decay, tiny):
+    model = tiny(family, masked_lm=masked_lm)
+    with used_rows(model, encoded(), decay):
+        assert type(backbone.base(model).embeddings.word_embeddings) is nn.Embedding
+
+
+# ---- fit ----
+def test_fit_learns_and_tells(tiny, tmp_path):
+    draft, before = Draft(tmp_path), bits(tiny())
+    model, result = fitted(tiny, draft, train(epochs=20, dropout=0.0))
+    epochs = [line for line in draft.lines if "epoch" in line]
+    assert result == {"steps": 120, "train_loss": epochs[-1]["loss"]}
+    assert [line["step"] for line in epochs] == list(range(6, 121, 6))
+    assert epochs[-1]["loss"] < 0.5 * epochs[0]["loss"] and epochs[-1]["hard"] == epochs[-1]["loss"]
+    assert draft.told == [(step + 1) / 120 for step in range(120)]
+    assert not model.training and not draft.resume.exists() and not same(model, before)
+
+
+def test_a_run_repeats_and_follows_its_seed(tiny, tmp_path):
+    runs = [fitted(tiny, Draft(tmp_path / f"{i}", seed), train()) for i, seed in enumerate((3, 3, 4))]
+    assert same(runs[0][0], runs[1][0]) and runs[0][1] == runs[1][1]
+    assert not same(runs[0][0], runs[2][0])
+
+
+@pytest.mark.parametrize("select, every", [("last", 0), ("best", 0), ("best", 4)])
+@pytest.mark.parametrize("stop", [2, 7, 8, 13, 18])
+def test_interrupted_and_resumed_gives_the_same_bits(select, every, stop, tiny, tmp_path):
+    """Steps 7 and 13 are the first of an epoch."""
+    settings = train(select=select, eval_every=every)
+    evaluate = arbitrary_score if select == "best" else None
+    whole = Draft(tmp_path / "whole")
+    expected, result = fitted(tiny, whole, settings, evaluate=evaluate)
+    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    with pytest.raises(Interrupted):
+        fitted(tiny, draft, settings, stop=stop, evaluate=evaluate)
+    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    model, again = fitted(tiny, draft, settings, evaluate=evaluate)
+    assert {"step": stop - 1, "resumed": True} in draft.lines and draft.told[0] == stop / 18
+    assert same(model, expected)
+    assert again == result and ("best_step" in again) == (select == "best")
+    later = [line for line in whole.lines if "epoch" in line and line["step"] >= stop]
+    assert [line for line in draft.lines if "epoch" in line] == later
+
+
+def test_interrupted_at_every_step(tiny, tmp_path):
+    settings = train(epochs=2, select="best", eval_every=3)
+    expected, result = fitted(tiny, Draft(tmp_path / "whole"), settings, evaluate=arbitrary_score)
+    for _ in range(11):
+        with pytest.raises(Interrupted):
+            fitted(tiny, Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP), settings, stop=2, evaluate=arbitrary_score)
+    model, again = fitted(tiny, Draft(tmp_path / "cut"), settings, evaluate=arbitrary_score)
+    assert same(model, expected) and again == result
+
+
+def test_bfloat16_runs_resume_too(tiny, tmp_path):
+    numerics = Numerics("bfloat16", 1)
+    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train(), numerics=numerics)
+    with pytest.raises(Interrupted):
+        fitted(tiny, Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP), train(), stop=9, numerics=numerics)
+    model, again = fitted(tiny, Draft(tmp_path / "cut"), train(), numerics=numerics)
+    assert same(model, expected) and again == result
+    assert {v.dtype for v in bits(model).values()} == {torch.float32}
+    assert not same(expected, fitted(tiny, Draft(tmp_path / "float32"), train())[0])
+
+
+def test_a_best_newer_than_the_checkpoint_is_found_again(tiny, tmp_path):
+    """The scores rise, so the best on disk at the interruption is of steps that the resumed run repeats."""
+    def rising():
+        scores = iter(range(100))
+        return lambda _: next(scores)
+
+    settings = train(select="best", eval_every=2)
+    expected, result = fitted(tiny, Draft(tmp_path / "whole"), settings, evaluate=rising())
+    with pytest.raises(Interrupted):
+        fitted(tiny, Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP), settings, stop=12, evaluate=rising(), slow_from=6)
+    scores = rising()
+    scores(None), scores(None)
+    model, again = fitted(tiny, Draft(tmp_path / "cut"), settings, evaluate=scores)
+    assert same(model, expected) and again == result == {"steps": 18, "train_loss": result["train_loss"], "best_step": 18}
+
+
+def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):
+    kept = {}
+
+    def evaluate(model):
+        step = len(kept) + 1
+        kept[step] = bits(model)
+        return {2: 5.0, 3: 5.0}.get(step, 1.0)
+
+    model, result = fitted(tiny, Draft(tmp_path), train(clip=0.0, weight_decay=0.01, epochs=5, select="best"), evaluate=evaluate)
+    assert len(kept) == 5 and result["best_step"] == 12
+    assert same(model, kept[2]) and not same(model, kept[5])
+
+
+def test_a_ghost_model_resumes_too(tiny, tmp_path):
+    def run(folder, stop=None):
+        model, data, calls = tiny(), encoded(), [0]
+        operate(model, {"op": "cut", "heads": 3})
+        operate(model, {"op": "ghost"} | plain(Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)), seed=1)
+        backbone.set_dropout(model, 0.1)
+
+        def loss(batch, rows):
+            calls[0] += 1
+            if calls[0] == stop:
+                raise Interrupted
+            return {"loss": backbone.base(model)(**batch).last_hidden_state.square().mean()}
+
+        return model, loop.fit(Draft(folder, checkpoint_seconds=EVERY_STEP), model, data, loss, train(), NUMERICS)["train_loss"]
+
+    expected, value = run(tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        run(tmp_path / "cut", stop=9)
+    model, again = run(tmp_path / "cut")
+    assert same(model, expected) and again == value
+    assert any("convolution" in k for k in bits(model))
+
+
+def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
+    model, data, calls = tiny(), encoded(), [0]
+
+    def loss(batch, rows):
+        calls[0] += 1
+        return {"loss": model(**batch).logits.mean() * (float("nan") if calls[0] == 5 else 1.0)}
+
+    with pytest.raises(FloatingPointError, match=r"loss nan at step 4 of 18: lower Train.lr \(0.001\)"):
+        loop.fit(Draft(tmp_path), model, data, loss, train(), NUMERICS)
+    assert all(torch.isfinite(p).all() for p in model.parameters())
+
+
+# ---- checkpoints ----
+def test_checkpoints_are_whole_and_only_the_last_is_kept(tiny, tmp_path):
+    draft = Draft(tmp_path, checkpoint_seconds=EVERY_STEP)
+    (draft.resume / ".new").mkdir(parents=True)
+    (draft.resume / ".new" / "model.safetensors").write_bytes(b"half")
+    expected, _ = fitted(tiny, Draft(tmp_path / "other"), train())
+    with pytest.raises(Interrupted):
+        fitted(tiny, draft, train(), stop=6)
+    assert [p.name for p in draft.resume.iterdir()] == ["step-00000005"]
+    assert sorted(p.name for p in (draft.resume / "step-00000005").iterdir()) == [
+        "model.safetensors", "optimiser.safetensors", "random.safetensors", "state.json"]
+    (draft.resume / ".new").mkdir()
+    (draft.resume / ".new" / "state.json").write_text("{")
+    (draft.resume / "best.new").write_bytes(b"half")
+    model, _ = fitted(tiny, draft, train())
+    assert same(model, expected)
+
+
+def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
+    """Killed between writing one and removing the one before."""
+    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
+    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
+    for stop in (3, 2):
+        with pytest.raises(Interrupted):
+            fitted(tiny, draft, train(), stop=stop)
+    (draft.resume / "step-00000001").mkdir()
+    model, again = fitted(tiny, draft, train())
+    assert same(model, expected) and again == result
+    assert [p.name for p in draft.resume.iterdir()] == ["step-00000017"]
+
+
+def test_a_resume_folder_without_a_checkpoint_starts_anew(tiny, tmp_path):
+    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
+    draft = Draft(tmp_path / "cut")
+    (draft.resume / ".new").mkdir(parents=True)
+    (draft.resume / "best.safetensors").write_bytes(b"of an attempt before its first checkpoint")
+    model, again = fitted(tiny, draft, train())
+    assert same(model, expected) and again == result
+
+
+def test_a_checkpoint_without_its_model_is_refused(tiny, tmp_path):
+    draft = Draft(tmp_path, checkpoint_seconds=EVERY_STEP)
+    with pytest.raises(Interrupted):
+        fitted(tiny, draft, train(), stop=4)
+    (draft.resume / "step-00000003" / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match="model.safetensors"):
+        fitted(tiny, draft, train())
+
+
+# ---- predict ----
+@pytest.mark.parametrize("pad_to", [0, 20])
+def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
+    model, data = tiny(family, labels=3), encoded(23)
+    data = Encoded(data.columns, data.labels, model.config.pad_token_id)
+    found = loop.predict(model.train(), data, NUMERICS, batch=5, pad_to=pad_to)
+    assert found.shape == (23, 3) and found.dtype == np.float32 and not model.training
+    expected = np.concatenate([logits(model, collate(data, [i])).numpy() for i in range(23)])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_bfloat16_predictions_are_near(tiny):
+    model, data = tiny(), encoded()
+    exact, near = (loop.predict(model, data, Numerics(dtype, 1)) for dtype in ("float32", "bfloat16"))
+    assert near.dtype == np.float32 and not np.array_equal(exact, near)
+    np.testing.assert_allclose(near, exact, atol=0.3)

@@ -1,0 +1,214 @@
+"""Every step end to end through the real store, on the toy world at the smallest size."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from lib import data
+from lib.data import grammar
+from lib.execute import execute
+from lib.measure import metrics
+from lib.measure.cost import Shape, parameters
+from lib.model import backbone
+from lib.model.surgery import operate
+from lib.model.taps import taps
+from lib.options import Distil, Ghost, Importance, Numerics, Targets, Train
+from lib.papers.profiles import toy_backbone
+from lib.spec import Spec, plain, stream
+from lib.store import Store
+from lib.train import loop, losses
+from lib.train.batches import collate, encode, order
+
+NUMERICS = Numerics("float32", 1)
+TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
+ROWS, HELD_OUT, HEADS = 64, 24, 3
+GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
+SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
+DATA = data.describe("toy", "CoLA", ROWS, HELD_OUT)
+
+TOY = toy_backbone()
+BACKBONE = Spec("pretrain", TOY.args | {"corpus": {"sentences": 80, "seed": 0}, "train": replace(TRAIN, weight_decay=0.01),
+                                        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96}}, seed=0)
+SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | plain(GHOST)]
+
+
+def finetuned(start, kind="hard", seed=1, **more):
+    return Spec("finetune", {"data": DATA, "train": replace(TRAIN, **more), "targets": Targets(kind), "numerics": NUMERICS},
+                start).at(seed)
+
+
+TEACHER = finetuned({"start": BACKBONE})
+RANKS = Spec("importance", {"data": DATA, "importance": Importance("held_out", 8, 32), "numerics": NUMERICS},
+             {"teacher": TEACHER}).at(1)
+DISTILLED = Spec("distil", {"data": DATA, "train": replace(TRAIN, lr=3e-3, dropout=0.0), "surgery": SURGERY,
+                            "distil": Distil(mask=True), "numerics": NUMERICS},
+                 {"teacher": TEACHER, "importance": RANKS}).at(1)
+CONTROL = Spec("distil", {"data": DATA, "train": TRAIN, "surgery": [], "distil": Distil(norm="pre"), "numerics": NUMERICS},
+               {"teacher": TEACHER}).at(1)
+STUDENT = finetuned({"start": DISTILLED})
+SOFT = finetuned({"start": DISTILLED, "teacher": TEACHER}, "soft")
+BOTH = finetuned({"start": DISTILLED, "teacher": TEACHER}, "both", select="best", eval_every=3)
+CHAIN = {"backbone": BACKBONE, "teacher": TEACHER, "ranks": RANKS, "distilled": DISTILLED, "control": CONTROL,
+         "student": STUDENT, "soft": SOFT, "both": BOTH}
+
+
+def made(folder):
+    """{name: Run} of the whole chain."""
+    store = Store(runs=folder, records=folder / "none")
+    return {name: execute(spec, store, keep=True) for name, spec in CHAIN.items()}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    torch.set_num_threads(1)
+    return made(tmp_path_factory.mktemp("runs"))
+
+
+def test_every_run_is_finished_and_keeps_what_others_need(runs):
+    for name, run in runs.items():
+        assert run.status["state"] == "finished" and run.status["attempts"] == 1
+        assert run.spec == CHAIN[name].to_json()
+        assert run.model.exists() == (name != "ranks")
+        assert not (run.folder / "resume").exists()
+        assert all(np.isfinite(v) for v in run.metrics.values())
+
+
+def test_parameters_are_those_of_the_formulas(runs):
+    student = parameters(SHAPE, HEADS, GHOST)
+    assert runs["teacher"].metrics["parameters"] == runs["control"].metrics["parameters"] == parameters(SHAPE)
+    assert {runs[name].metrics["parameters"] for name in ("distilled", "student", "soft", "both")} == {student}
+    assert runs["backbone"].metrics["vocabulary"] == SHAPE.vocab
+
+
+def test_pretraining_gives_a_masked_lm_with_its_words(runs):
+    model, tokenizer = backbone.load(runs["backbone"].model)
+    assert model.get_output_embeddings() is not None and model.surgery == []
+    words = grammar.vocabulary()
+    ids = tokenizer(" ".join(words[:20]))["input_ids"]
+    assert tokenizer.convert_ids_to_tokens(ids) == ["[CLS]", *words[:20], "[SEP]"]
+
+
+@pytest.mark.parametrize("name", ["teacher", "student", "soft", "both"])
+def test_predictions_are_saved_with_their_rows(name, runs):
+    dev, found = data.load(DATA)["dev"], runs[name].arrays("predictions")
+    assert found["logits"].shape == (500, 2) and found["logits"].dtype == np.float32
+    assert np.array_equal(found["labels"], dev.y) and np.array_equal(found["index"], dev.index)
+    assert runs[name].metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
+    model, tokenizer = backbone.load(runs[name].model)
+    again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
+    assert np.array_equal(again, found["logits"])
+
+
+def test_scores_rank_every_head_and_neuron(runs):
+    found = runs["ranks"].arrays("scores")
+    assert found["heads"].shape == (2, 12) and found["neurons"].shape == (2, 96)
+    assert (found["heads"] > 0).all() and (found["neurons"] >= 0).all()
+    assert runs["ranks"].metrics == {"examples": HELD_OUT, "outputs": 2}
+
+
+def test_surgery_is_kept_with_what_it_did(runs):
+    cut, ghost = json.loads((runs["distilled"].folder / "surgery.json").read_text())
+    scores = runs["ranks"].arrays("scores")
+    assert [cut["surgery"], ghost["surgery"]] == SURGERY
+    assert cut["report"]["heads"] == np.argsort(-scores["heads"], axis=1, kind="stable")[:, :HEADS].tolist()
+    assert cut["report"]["neurons"] == np.argsort(-scores["neurons"], axis=1, kind="stable")[:, :24].tolist()
+    assert ghost["report"] == {"modules": 4, "parameters": 4 * 48 * 3}
+    assert json.loads((runs["control"].folder / "surgery.json").read_text()) == []
+    for name in ("distilled", "student", "both"):
+        assert json.loads((runs[name].model / "surgery.json").read_text())["surgery"] == SURGERY
+    assert not (runs["control"].model / "surgery.json").exists()
+
+
+def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
+    teacher, student = (backbone.load(runs[name].model)[0].state_dict() for name in ("teacher", "distilled"))
+    kept = json.loads((runs["distilled"].folder / "surgery.json").read_text())[0]["report"]["heads"][0]
+    key = "bert.encoder.layer.0.attention.self.query.weight"
+    before, after = teacher[key].view(12, 4, 48)[kept].flatten(0, 1), student[key]
+    assert 0 < (before - after).norm() < 0.5 * before.norm()
+    kernels = [v for k, v in student.items() if "convolution" in k]
+    assert len(kernels) == 4 and len({tuple(k.flatten().tolist()) for k in kernels}) == 4
+    assert torch.equal(teacher["classifier.weight"], student["classifier.weight"])  # distillation does not touch the head
+
+
+@pytest.mark.parametrize("mask", [True, False])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_distillation_matches_the_states_that_its_options_name(mask, norm, runs):
+    """The loss of an epoch that does not move the weights, computed again from the parts."""
+    store = Store(runs=runs["teacher"].folder.parents[1], records=runs["teacher"].folder / "none")
+    train = replace(TRAIN, epochs=1, lr=1e-12, dropout=0.0)
+    spec = replace(DISTILLED, args=DISTILLED.args | {"train": plain(train), "distil": plain(Distil(mask, norm))})
+    found = execute(spec, store)
+    teacher, tokenizer = backbone.load(runs["teacher"].model)
+    student, _ = backbone.load(runs["teacher"].model)
+    scores = {k: torch.from_numpy(v) for k, v in runs["ranks"].arrays("scores").items()}
+    operate(student, SURGERY[0], head_scores=scores["heads"], neuron_scores=scores["neurons"])
+    operate(student, SURGERY[1], seed=stream(1, "ghost"))
+    rows, values = encode(tokenizer, data.load(DATA)["train"], 32), []
+    for chosen in order(rows.lengths(), 16, 1, 0):
+        batch = collate(rows, chosen)
+        with torch.no_grad(), taps(student, norm) as mine, taps(teacher, norm) as theirs:
+            student(**batch), teacher(**batch)
+            values.append(losses.states(mine, theirs, batch["attention_mask"] if mask else None)["loss"].item())
+    assert found.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
+
+
+def test_training_lowers_the_loss(runs):
+    for name in ("teacher", "distilled", "student", "soft", "both"):
+        epochs = [line["loss"] for line in runs[name].events() if "epoch" in line]
+        assert len(epochs) == 2 and epochs[-1] == runs[name].metrics["train_loss"]
+    for name in ("backbone", "distilled"):
+        epochs = [line["loss"] for line in runs[name].events() if "epoch" in line]
+        assert epochs[1] < epochs[0]
+
+
+def test_targets_have_their_parts(runs):
+    parts = {name: set(next(line for line in runs[name].events() if "epoch" in line)) - {"step", "epoch", "loss"}
+             for name in ("student", "soft", "both")}
+    assert parts == {"student": {"hard"}, "soft": {"soft"}, "both": {"hard", "soft"}}
+    assert "best_step" in runs["both"].metrics and "best_step" not in runs["soft"].metrics
+
+
+def test_the_best_model_is_the_one_that_is_kept(runs):
+    scored = {line["step"]: line["score"] for line in runs["both"].events() if "score" in line}
+    assert sorted(scored) == [3, 6, 8]
+    assert runs["both"].metrics["matthews"] == max(scored.values()) == scored[runs["both"].metrics["best_step"]]
+
+
+def test_the_same_specs_again_are_bit_equal(runs, tmp_path):
+    again = made(tmp_path)
+    for name, run in runs.items():
+        ignored = {"examples_per_second"}
+        assert {k: v for k, v in again[name].metrics.items() if k not in ignored} == {
+            k: v for k, v in run.metrics.items() if k not in ignored}
+        files = sorted(p.relative_to(run.folder) for p in run.folder.rglob("*.safetensors"))
+        assert files and files == sorted(p.relative_to(again[name].folder) for p in again[name].folder.rglob("*.safetensors"))
+        for file in files:
+            one, two = load_file(run.folder / file), load_file(again[name].folder / file)
+            assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), (name, file)
+
+
+def test_a_finished_run_is_not_made_again(runs):
+    store = Store(runs=runs["student"].folder.parents[1], records=runs["student"].folder / "none")
+    before = (runs["student"].folder / "status.json").stat().st_mtime_ns
+    assert execute(STUDENT, store, keep=True).folder == runs["student"].folder
+    assert (runs["student"].folder / "status.json").stat().st_mtime_ns == before
+
+
+def test_another_seed_is_another_model(runs):
+    store = Store(runs=runs["teacher"].folder.parents[1], records=runs["teacher"].folder / "none")
+    other = execute(TEACHER.at(2), store)
+    assert other.folder.parent == runs["teacher"].folder.parent and not other.model.exists()
+    assert not np.array_equal(other.arrays("predictions")["logits"], runs["teacher"].arrays("predictions")["logits"])
+
+
+@pytest.mark.parametrize("heads, message", [(13, "cut to 13 heads"), (0, "cut to 0 heads")])
+def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs):
+    store = Store(runs=runs["teacher"].folder.parents[1], records=runs["teacher"].folder / "none")
+    spec = replace(DISTILLED, args=DISTILLED.args | {"surgery": [{"op": "cut", "heads": heads}]})
+    with pytest.raises(ValueError, match=message):
+        execute(spec, store)
+    assert store.state(spec)["state"] == "failed" and message in store.state(spec)["error"]
