@@ -1,7 +1,7 @@
 """Plain text for pre-training: a reader, sentence pairs, and masking, as EfficientBERT's pre-training data are made.
 
-A corpus is UTF-8 text, one paragraph a line, a blank line between documents. The paper names its corpora and
-nothing else; `Pairs` and `Masking` hold what its code does by default, and what the paper leaves open.
+A corpus is UTF-8 text, one paragraph a line, a blank line between documents. The paper tells its corpora, the length
+and the number of epochs; `Pairs` and `Masking` hold what its code does where the paper is silent.
 """
 
 from bisect import bisect_right
@@ -19,10 +19,10 @@ from lib.spec import stream
 @dataclass(frozen=True)
 class Pairs:
     """How documents become pairs."""
-    max_length: int = 128        # tokens with [CLS] and twice [SEP]; not in the paper for pre-training
+    max_length: int = 128        # tokens with [CLS] and twice [SEP]; in the paper
     short: float = 0.1           # share of documents whose pairs gather fewer tokens; not in the paper
     random_next: float = 0.5     # share of pairs whose second part is from another document; not in the paper
-    recycle: int = 5             # data epochs made, then used again from the first (0: a new one each epoch); not told
+    recycle: int = 5             # data epochs made, then used again in turn (0: a new one each epoch); not in the paper
     whole: bool = True           # a document is one segment, hence one pair, its second part always random, as the
     #                              code's one article a line makes it; False: a segment a paragraph. Not in the paper
 
@@ -33,7 +33,7 @@ class Masking:
     share: float = 0.15          # of the tokens, special ones counted, at least one; not in the paper
     most: int = 20               # predictions a row; the code's script asks for 0: EfficientBERT trains on whole text
     mask: float = 0.8            # of the predicted tokens become [MASK]; not in the paper
-    other: float = 0.1           # of them any token of the vocabulary, special ones too; the rest stay; not in the paper
+    other: float = 0.1           # of them any token of the vocabulary; the rest stay; not in the paper
 
 
 class Row(NamedTuple):
@@ -69,8 +69,8 @@ def pairs(tokenized, special, seed, epoch, options=Pairs()):
     with a probability proportional to its segments. Raises ValueError for fewer than two documents."""
     room = options.max_length - 3
     if len(tokenized) < 2 or room < 2:
-        raise ValueError(f"{len(tokenized)} document(s) and room for {room} tokens; expected at least two of both; fix: "
-                         "put blank lines between documents, or raise max_length")
+        raise ValueError(f"{len(tokenized)} document(s) and room for {room} tokens; expected at least two of both; "
+                         "fix: put blank lines between documents, or raise max_length")
     rng = np.random.default_rng(stream(seed, f"pairs:{epoch % options.recycle if options.recycle else epoch}"))
     ends, rows = list(accumulate(map(len, tokenized))), []
 

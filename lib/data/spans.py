@@ -39,7 +39,7 @@ def features(tokenizer, split, max_length, stride, max_query=64):
     coded = tokenizer(list(place), return_offsets_mapping=True, **plain)
     passages = [np.array(ids, np.int32) for ids in coded["input_ids"]]
     spots = [np.array(pairs, np.int32).reshape(-1, 2) for pairs in coded["offset_mapping"]]
-    ids, kinds, rows, firsts, offsets, fullest, labels = ([] for _ in range(7))
+    ids, kinds, where, offsets, fullest, labels = ([] for _ in range(6))
     for row, text in enumerate(split.b):
         question, passage, spot = questions[row][:max_query], passages[place[text]], spots[place[text]]
         head = [*before, *question, *between]
@@ -53,21 +53,21 @@ def features(tokenizer, split, max_length, stride, max_query=64):
         for start, end, most in _windows(len(passage), room, stride):
             ids.append(np.array([*head, *passage[start:end], *after], np.int32))
             kinds.append(np.repeat(np.array(types, np.int32), [len(head), end - start + len(after)]))
-            rows.append(row)
-            firsts.append(len(head))
+            where.append((row, len(head)))
             offsets.append(spot[start:end])
             fullest.append(most)
-            shift = len(head) - start
-            labels.append((begin + shift, last + shift) if start <= begin <= last < end else (0, 0))
-    typed = "token_type_ids" in tokenizer.model_input_names
-    columns = {"input_ids": ids} | ({"token_type_ids": kinds} if typed else {})
-    encoded = Encoded(columns, torch.tensor(labels), tokenizer.pad_token_id)
-    return Features(encoded, np.array(rows), np.array(firsts), offsets, fullest)
+            inside = start <= begin <= last < end
+            labels.append((begin - start + len(head), last - start + len(head)) if inside else (0, 0))
+    columns = {"input_ids": ids}
+    if "token_type_ids" in tokenizer.model_input_names:
+        columns["token_type_ids"] = kinds
+    encoded, (rows, firsts) = Encoded(columns, torch.tensor(labels), tokenizer.pad_token_id), np.array(where).T
+    return Features(encoded, rows, firsts, offsets, fullest)
 
 
 def answers(start_logits, end_logits, features, split, n_best=20, max_answer=30, null_threshold=None):
-    """N texts cut out of the passages; with a `null_threshold` (SQuAD 2.0; usually 0) "" where no answer scores better by
-    more than that. Logits: see `best_spans`."""
+    """N texts cut out of the passages. With a `null_threshold` (SQuAD 2.0; usually 0): "" where no answer scores better
+    by more than that. Logits: see `best_spans`."""
     texts, differences = best_spans(start_logits, end_logits, features, split, n_best, max_answer)
     limit = np.inf if null_threshold is None else null_threshold
     return ["" if more > limit else text for text, more in zip(texts, differences, strict=True)]

@@ -94,10 +94,11 @@ def read(path):
 def _sentence(path, rows, lines, document):
     _, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
     places = {str(i): i - 1 for i in range(len(rows) + 1)}
-    for number, head in zip(lines, heads, strict=True):
-        if head not in places:
-            raise _bad(path, number, f"head {_short(head)}", f"0 to {len(rows)}", "correct the head")
-    sentence = Sentence(words, tuple(map(str.lower, lemmas)), kinds, features, tuple(places[head] for head in heads),
+    bad = [i for i, head in enumerate(heads) if head not in places]
+    if bad:
+        raise _bad(path, lines[bad[0]], f"head {_short(heads[bad[0]])}", f"0 to {len(rows)}", "correct the head")
+    lemmas = tuple((word if lemma == "_" else lemma).lower() for word, lemma in zip(words, lemmas, strict=True))
+    sentence = Sentence(words, lemmas, kinds, features, tuple(places[head] for head in heads),
                         tuple(name.split(":")[0] for name in relations), document)
     if sentence.heads.count(-1) != 1 or max(depths(sentence)) >= len(rows):
         raise _bad(path, lines[0], f"{sentence.heads.count(-1)} root(s), or words in a circle", "a tree with one root",
@@ -184,6 +185,7 @@ def inverted(sentence):
 
 # ---- The tasks ----
 
+@cache
 class _World:
     """The pooled sentences, and what the tasks know of them all."""
 
@@ -201,9 +203,10 @@ class _World:
                     seen.add(s.words)
                     self.sentences.append(s)
         common = Counter(word for s in self.sentences for word in dict.fromkeys(map(str.lower, s.words))
-                         if len(word) > 3 and word.isalpha())
-        shapes = Counter(map(shape, self.sentences))
-        self.names = {"WordContent": sorted(_top(common, RANK + WORDS)[RANK:]), "TopConstituents": _top(shapes, SHAPES)}
+                         if len(word) > 3 and word.isalpha()).most_common(RANK + WORDS)
+        shapes = Counter(map(shape, self.sentences)).most_common(SHAPES)
+        self.names = {"WordContent": sorted(word for word, _ in common[RANK:]),
+                      "TopConstituents": [name for name, _ in shapes]}
         self.times, self.peers = Counter(form for s in self.sentences for form, _ in _forms(s)), defaultdict(list)
         for form, lemma in ((form, s.lemmas[i]) for s in self.sentences for form, i in _forms(s)):
             if self.times[form] in _ODD:
@@ -244,11 +247,10 @@ class _World:
 
     def _odd(self, s, rng):
         forms, words = [each for each in _forms(s) if self.times[each[0]] in _ODD], list(s.words)
-        if not forms:
-            return None
-        form, i = rng.choice(forms)
+        form, i = rng.choice(forms) if forms else (None, 0)
         # drawn among occurrences, so that a word replaces about as often as it stands on its own
-        others = [each for each in rng.choices(self.peers[self._like(form)], k=9) if each[1] != s.lemmas[i]]
+        drawn = rng.choices(self.peers[self._like(form)], k=9) if forms else []
+        others = [each for each in drawn if each[1] != s.lemmas[i]]
         if not others:
             return None
         label, lemma = rng.choice("CO"), s.lemmas[i]
@@ -257,17 +259,9 @@ class _World:
         return Row(label, lemma, words)
 
 
-def _forms(s):
-    """((word, part of speech, features), place) of the nouns and verbs in lower case."""
+def _forms(s):   # ((word, part of speech, features), place) of the nouns and verbs in lower case
     return [((word, s.kinds[i], s.features[i]), i) for i, word in enumerate(s.words)
             if s.kinds[i] in ("NOUN", "VERB") and word.isalpha() and word.islower()]
-
-
-def _top(counter, most):
-    return [key for key, _ in counter.most_common(most)]
-
-
-_world = cache(_World)
 
 
 def load(task, root):
@@ -281,7 +275,7 @@ def labels(task, root):
     known("treebank task", task, TASKS)
     if task not in ("WordContent", "TopConstituents"):
         return TASKS[task].labels
-    return (*_world(Path(root)).names[task], *["other"][task == "WordContent":])
+    return (*_World(Path(root)).names[task], *["other"][task == "WordContent":])
 
 
 def counts(root):
@@ -293,30 +287,28 @@ def counts(root):
 def about(task, root=None):
     """What a task stands in for, and its rows where the treebank is at hand."""
     known("treebank task", task, TASKS)
-    sizes = "" if root is None else ", here " + "/".join(f"{len(s):,}" for s in load(task, root).values())
-    return (f"Stand-in for SentEval's {ABOUT[task]}. SentEval asks 100,000/10,000/10,000 sentences of fiction with a "
-            f"parser's trees{sizes} with an annotator's.")
+    sizes = "" if root is None else " " + "/".join(f"{len(split):,}" for split in load(task, root).values())
+    return (f"Stand-in for SentEval's {ABOUT[task]}. Here{sizes} sentences of a treebank with an annotator's trees; "
+            "SentEval has 100,000/10,000/10,000 of fiction with a parser's.")
 
 
 @cache
 def _built(task, root):
     known("treebank task", task, TASKS)
-    world, classes, rows = _world(root), TASKS[task].labels, []
+    world, classes, rows = _World(root), TASKS[task].labels, []
     for index, s in enumerate(world.sentences):
         rng = random.Random(f"{task}:{' '.join(s.words)}")
         rows.append((rng.random(), index, world.row(task, s, rng)))
     rows = [each for each in rows if each[2]]
-    parts = _parts([row for _, _, row in rows], task == "WordContent")
-    cells = defaultdict(list)
-    for each in sorted(rows, key=lambda each: each[0]):
-        cells[parts[each[2].key], each[2].stratum, each[2].label].append(each)
-    splits = {}
+    parts, cells, splits = _parts([row for _, _, row in rows], task == "WordContent"), defaultdict(list), {}
+    for _, index, row in sorted(rows, key=lambda each: each[:2]):
+        cells[parts[row.key], row.stratum, row.label].append((index, row))
     for part in ("train", "dev", "test"):
         chosen = []
         for stratum in {stratum for _, stratum, _ in cells}:
             found = [cells.get((part, stratum, label), []) for label in classes]
             few = min(map(len, found))
-            chosen += [(index, code, row) for code, cell in enumerate(found) for _, index, row in cell[:few]]
+            chosen += [(index, code, row) for code, cell in enumerate(found) for index, row in cell[:few]]
         if not chosen:
             raise ValueError(f"{root}: no {part} rows of every class of {task} among {len(rows)} sentences with its "
                              "annotation; fix: use a larger treebank")
@@ -328,13 +320,13 @@ def _built(task, root):
 
 
 def _parts(rows, by_label):
-    """{key: split}. A key with a twentieth of the rows goes to train, lest it be most of a small split."""
+    """{key: split}. A frequent key goes to train, lest it be much of a small split."""
     found = {}
     for label in sorted({row.label for row in rows}) if by_label else [None]:
         sizes, filled = Counter(row.key for row in rows if label in (None, row.label)), 0
         for key in sorted(sizes, key=lambda key: random.Random(key).random()):
             share = filled / sizes.total()
-            large = 1 < sizes[key] > sizes.total() / 20
+            large = 1 < sizes[key] > 0.03 * sizes.total()
             found[key] = "train" if large or share >= 0.3 else "dev" if share >= 0.15 else "test"
             filled += 0 if large else sizes[key]
     return found

@@ -69,7 +69,7 @@ class Page:
     def table(self, frame, caption, name="", marks=None):
         """Write and show a table. `name` tells several tables of one page apart; `marks`: f(frame) -> frame of CSS."""
         stem = f"{self.id}.{name}" if name else self.id
-        flat = frame.copy()
+        flat = frame.apply(lambda column: column.map(lambda v: round(v, 6) if isinstance(v, float) else v))
         if isinstance(flat.columns, pd.MultiIndex):
             flat.columns = [", ".join(filter(None, map(str, c))) for c in flat.columns]
         self._write(f"{stem}.csv", flat.to_csv())

@@ -11,6 +11,8 @@ import html
 import json
 import multiprocessing
 import os
+import shutil
+import tempfile
 import time
 from pathlib import Path
 
@@ -84,10 +86,10 @@ def execute(path, folder, values, runs):
     from jupyter_client.manager import AsyncKernelManager
 
     class LocalKernel(AsyncKernelManager):
-        """Talks over local sockets: no ports to race for, nothing sent over TCP."""
+        """Talks over sockets in a folder of its own: no ports to race for, nothing sent over TCP."""
 
         def __init__(self, **options):
-            super().__init__(**{"transport": "ipc"} | options)
+            super().__init__(**{"transport": "ipc", "ip": f"{sockets}/s"} | options)
 
     began = time.time()
     ledger = folder / f"{path.stem}.json"
@@ -95,6 +97,7 @@ def execute(path, folder, values, runs):
     write_json(folder / f".{path.stem}.state", {"state": "started", "digest": None})
     os.environ |= {artefact.BATCH: "1", "RUNS_ROOT": str(runs), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     output = folder / f"{path.stem}.ipynb"
+    sockets = tempfile.mkdtemp(prefix="kernel-")
     try:
         papermill.execute_notebook(str(path), str(output), parameters=values, kernel_name="python3", cwd=str(paths.ROOT),
                                    progress_bar=False, log_output=False, start_timeout=180,
@@ -103,6 +106,8 @@ def execute(path, folder, values, runs):
         raise RuntimeError(f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; see {paths.shown(output)})") from None
     except Exception as error:  # a dead kernel comes in several shapes
         raise RuntimeError(f"the kernel died ({one_line(error)}); see {paths.shown(output)}; run it again") from None
+    finally:
+        shutil.rmtree(sockets, ignore_errors=True)
     if not ledger.exists():
         raise RuntimeError(f"the kernel died before its last cell; see {paths.shown(output)}; run it again")
     return time.time() - began

@@ -24,16 +24,16 @@ from lib.model import backbone
 from lib.train import loop
 
 GLOVE_WORDS = 100_000  # lines of a GloVe file that are used: the most frequent words
-TOKENS = {"cpu": 2048, "cuda": 65536}  # of one batch
+TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset("""i me my mine myself we us our ours you your yours he him his she her hers it its they them their
 theirs himself herself itself yourself ourselves themselves who whom whose which what that this these those a an the
-some any no none every each either neither both all such same other another own am is are was were be been being do does did
-done have has had having can could may might must shall should will would let not nor never and or but if unless because
-since while although though whether until than as so yet of at by for with without about against between among into onto
-through during before after above below to from up down in out on off over under toward within across along via again
-then once here there when where why how too very just only also even still more most less least few many much s t d m ll
-re ve don doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split())
+some any no none every each either neither both all such same other another own am is are was were be been being do does
+did done have has had having can could may might must shall should will would let not nor never and or but if unless
+because since while although though whether until than as so yet of at by for with without about against between among
+into onto through during before after above below to from up down in out on off over under toward within across along
+via again then once here there when where why how too very just only also even still more most less least few many much
+s t d m ll re ve don doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split())
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,14 @@ def source(folder, glove=None):
         places = np.array([i for i, name in enumerate(names) if LETTERS.fullmatch(name)])
         vectors = embeddings[places]
     else:
-        words, vectors = read_glove(glove)
-        vectors, places = torch.from_numpy(vectors).to(loop.device()), np.arange(len(words)) + len(names)
-        names = names + words
+        words, vectors = read_glove(glove, loop.device())
+        places, names = np.arange(len(words)) + len(names), names + words
     rows = {names[place]: row for row, place in enumerate(places)}
     head = getattr(getattr(model, "cls", None), "predictions", None)
     return Source(model, tokenizer, head, pieces, names, usable, rows, places, functional.normalize(vectors), vector)
 
 
-def read_glove(path, limit=GLOVE_WORDS):
+def read_glove(path, device="cpu", limit=GLOVE_WORDS):
     """(words, float32 vectors [N, D]) of the first `limit` lines. Raises ValueError with file and line."""
     table, size = {}, None
     with open(path, "rb") as file:
@@ -101,22 +100,20 @@ def read_glove(path, limit=GLOVE_WORDS):
             table.setdefault(word, vector)
     if not table:
         raise ValueError(f"{path}:1: the file holds no word vectors")
-    return list(table), np.stack(list(table.values()))
+    return list(table), torch.from_numpy(np.stack(list(table.values()))).to(device)
 
 
 def cut(source, text):
     """(words of a text, places of the eligible ones): BERT's basic tokens, not yet cut into pieces."""
-    backend = source.tokenizer.backend_tokenizer
-    words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
+    rules = source.tokenizer.backend_tokenizer
+    words = [word for word, _ in rules.pre_tokenizer.pre_tokenize_str(rules.normalizer.normalize_str(text))]
     return words, [i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP]
 
 
 def candidates(texts, source, count, numerics, near, tokens=None):
     """Candidates of every eligible word of different texts: {"ids": int32 [words, count], places in `source.names`,
     then -1; "sizes": words of each text; "totals": words, those of one piece, seconds of model and neighbours}.
-
-    near: {word: neighbours} of earlier calls, added to. tokens: of one batch, with padding.
-    """
+    near: {word: neighbours} of earlier calls, added to. tokens: of one batch, with padding."""
     began, sizes, masked, others, one_piece, slot = time.perf_counter(), [], [], {}, 0, 0
     tokens, limit = tokens or TOKENS[loop.device().type], source.model.config.max_position_embeddings
     for text in texts:
@@ -154,7 +151,7 @@ def candidates(texts, source, count, numerics, near, tokens=None):
 def likeliest(source, masked, length, count, numerics):
     """Up to `count` likeliest pieces of each masked place. masked: (_, ids of a sentence, place) of each row; the model
     reads the sentence twice, the first time masked, cut to `length`."""
-    tokenizer = source.tokenizer
+    tokenizer, where = source.tokenizer, loop.device()
     ids = np.full((len(masked), length), tokenizer.pad_token_id, dtype=np.int64)
     segments, attention = np.zeros_like(ids), np.zeros_like(ids)
     for line, (_, row, place) in enumerate(masked):
@@ -164,7 +161,7 @@ def likeliest(source, masked, length, count, numerics):
         ids[line, place] = tokenizer.mask_token_id
     batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
     with loop.autocast(numerics):
-        hidden = backbone.base(source.model)(**{k: torch.from_numpy(v).to(loop.device()) for k, v in batch.items()})[0]
+        hidden = backbone.base(source.model)(**{k: torch.from_numpy(v).to(where) for k, v in batch.items()})[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
     scores = source.head(hidden[range(len(masked)), [place for _, _, place in masked]].float())[:, :len(source.usable)]
     best = scores.topk(min(count, scores.shape[1])).indices.tolist()
