@@ -1,15 +1,15 @@
 """Where everything lies: the only module that knows folder names.
 
-Environment variables move what is large: `DATA_ROOT` (real data and checkpoints, may be read-only) and
-`RUNS_ROOT` (runs, must be writable).
+Environment variables move what is large or made: `DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT`
+(runs), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
 """
 
 import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = ROOT / "notebooks"
-FIGURES = ROOT / "figures"
+NOTEBOOKS = Path(os.environ.get("NOTEBOOKS_ROOT", ROOT / "notebooks")).expanduser()
+FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 RECORDS = DATA / "records"

@@ -110,3 +110,12 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     data.splits.cache_clear()
     with pytest.raises(FileNotFoundError, match="SST-2 is no folder; expected train.tsv, dev.tsv, test.tsv"):
         data.load(data.describe("glue", "SST-2", 100))
+
+
+def test_the_readme_lists_every_notebook_and_environments_agree():
+    readme = (paths.ROOT / "README.md").read_text()
+    assert all(f"`{name}`" in readme for name in IDS)
+    pins = [line for line in (paths.ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    assert all("==" in pin for pin in pins)
+    environment = (paths.ROOT / "environment.yml").read_text()
+    assert "-r requirements.txt" in environment and "==" not in environment

@@ -1,0 +1,118 @@
+"""From notebooks to an index, as a user runs it; also when a kernel is killed."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from lib import paths
+from lib.page import notebook
+
+BOOTSTRAP = """import sys
+sys.path.insert(0, ROOT)
+from lib.page import artefact
+page = artefact.start("NAME", globals())"""
+GRID = """from lib import data
+from lib.options import MaskedLM, Numerics, Targets, Train
+from lib.spec import Spec
+
+train, numerics = Train(epochs=1, batch=16, lr=1e-3, max_length=32), Numerics("float32", 1)
+backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": train, "numerics": numerics,
+                             "objective": MaskedLM(0.15, 0.8, 0.1),
+                             "model": {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.02}},
+                seed=0)
+grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
+    "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"), "numerics": numerics},
+    {"start": backbone}).at(seed)} for seed in (0, 1)]"""
+ARTEFACT = """import matplotlib.pyplot as plt
+figure, axis = plt.subplots()
+axis.plot(runs["seed"], runs["matthews"])
+page.figure(figure, runs[["seed", "matthews"]])"""
+KILL = """import os, pathlib, signal
+if not pathlib.Path(os.environ["MARK"]).exists():
+    pathlib.Path(os.environ["MARK"]).touch()
+    os.kill(os.getpid(), signal.SIGKILL)"""
+PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # training rows'
+
+
+def write(folder, name, *artefact):
+    cells = [("title", f"# Test {name}", "markdown"), ("parameters", PARAMETERS, "code"),
+             ("bootstrap", BOOTSTRAP.replace("ROOT", repr(str(paths.ROOT))).replace("NAME", name), "code"), ("grid", GRID, "code"),
+             ("runs", "runs = page.collect(grid)", "code"), *(("artefact", text, "code") for text in artefact),
+             ("verdicts", "page.finish()", "code")]
+    body = {"cells": [{"cell_type": kind, "metadata": {"tags": [tag]}, "source": text} for tag, text, kind in cells]}
+    (folder / f"{name}.ipynb").write_text(notebook.normalised(json.dumps(body)))
+
+
+@pytest.fixture(scope="module")
+def workbook(tmp_path_factory):
+    """A workbook of two notebooks, one of which kills its kernel once; and the command line in it."""
+    root = tmp_path_factory.mktemp("workbook")
+    (root / "notebooks").mkdir()
+    write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
+    write(root / "notebooks", "ghostbert_t99_killed", KILL, "page.table(runs[['seed', 'matthews']], 'Scores')")
+    env = os.environ | {"NOTEBOOKS_ROOT": str(root / "notebooks"), "FIGURES_ROOT": str(root / "figures"),
+                        "RUNS_ROOT": str(root / "runs"), "MARK": str(root / "mark")}
+
+    def lib(*words):
+        return subprocess.run([sys.executable, "-m", "lib", *words], capture_output=True, text=True, cwd=paths.ROOT, env=env)
+    first, second, third = (lib("run", "--profile", "toy") for _ in range(3))
+    return root, lib, (first, second, third)
+
+
+def test_a_killed_kernel_is_told_and_costs_only_its_own_page(workbook):
+    root, _, (first, _, _) = workbook
+    assert first.returncode == 1 and "3 runs to make" in first.stdout, first.stderr
+    assert re.search(r"failed   ghostbert_t99_killed: RuntimeError: the kernel died", first.stdout)
+    assert "made     " in first.stdout and "ghostbert_t98_fine.html" in first.stdout
+
+
+def test_the_next_command_makes_only_what_is_missing(workbook):
+    _, _, (_, second, third) = workbook
+    assert second.returncode == 0 and "0 runs to make" in second.stdout, second.stdout + second.stderr
+    assert "ghostbert_t99_killed.html" in second.stdout and "t98_fine.html" not in second.stdout
+    assert third.returncode == 0 and "made " not in third.stdout
+
+
+def test_artefacts_are_whole_and_say_where_they_come_from(workbook):
+    folder = workbook[0] / "figures" / "toy"
+    body = json.loads((folder / "ghostbert_t98_fine.json").read_text())
+    assert body["files"] == [f"ghostbert_t98_fine.{kind}" for kind in ("csv", "png", "svg")]
+    assert all((folder / name).stat().st_size for name in body["files"])
+    assert [run["state"] for run in body["runs"]] == ["finished"] * 2 and body["parameters"] == {"profile": "toy", "rows": 32}
+    assert {p.suffix for p in folder.glob("ghostbert_t99_killed.*")} >= {".csv", ".md", ".tex", ".json", ".html"}
+
+
+def test_pages_need_no_network_and_link_to_each_other(workbook):
+    folder = workbook[0] / "figures" / "toy"
+    for page in folder.glob("*.html"):
+        text = page.read_text()
+        assert not re.search(r"""(src|href)=["'](https?:)?//""", text) and "<script" not in text, page.name
+    index = (folder / "index.html").read_text()
+    assert "ghostbert_t98_fine.html" in index and "ghostbert_t99_killed.html" in index and "toy profile" in index
+
+
+def test_parameters_of_a_readers_own_go_to_scratch(workbook):
+    root, _, _ = workbook
+    code = ("import papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], parameters={'rows': 48}, "
+            "progress_bar=False)")
+    env = os.environ | {"NOTEBOOKS_ROOT": str(root / "notebooks"), "FIGURES_ROOT": str(root / "figures"),
+                        "RUNS_ROOT": str(root / "runs")}
+    done = subprocess.run([sys.executable, "-c", code, str(root / "notebooks/ghostbert_t98_fine.ipynb"), str(root / "out.ipynb")],
+                          capture_output=True, text=True, env=env, cwd=root)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (root / "figures/scratch/ghostbert_t98_fine.svg").exists()
+
+
+def test_plan_status_show_diff_and_gc(workbook):
+    root, lib, _ = workbook
+    assert "2 results, 0 runs missing" in lib("plan").stdout
+    assert "finished  2" in lib("status").stdout
+    runs = sorted(p.parent.relative_to(root / "runs") for p in (root / "runs").glob("finetune-*/*/status.json"))
+    one, two = map(str, runs[:2])
+    assert '"matthews"' in lib("show", one).stdout
+    assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
+    assert "0 folders" in lib("gc").stdout
