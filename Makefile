@@ -13,6 +13,9 @@ test: .venv/ready-dev
 	$(bin)/ruff check .
 	$(bin)/python -m pytest -q tests
 
+bench: .venv/ready-dev
+	$(bin)/python -m lib bench
+
 lab: .venv/ready
 	$(bin)/jupyter lab notebooks
 
@@ -28,4 +31,4 @@ offline-models: .venv/ready
 	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
 	touch $@
 
-.PHONY: report test lab offline-models
+.PHONY: report test bench lab offline-models

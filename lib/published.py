@@ -31,3 +31,15 @@ def table(paper, name):
 def claims():
     """The central claims of all papers: id, paper, locator, claim, published, kind, rule_at_mini_scale."""
     return pd.read_csv(PUBLISHED / "central.csv", keep_default_na=False)
+
+
+def rows(paper, name, label, widths, rename=str, m="m"):
+    """A published table as {(m, model): {("published", column): value}}, for the tables of pages: the rows of these
+    widths, their models named by `rename` of the column `label`. A table without a column `m` is all at 1/12."""
+    found = {}
+    for row in table(paper, name).to_dict("records"):
+        width = row.pop(m, "1/12")
+        if int(width.split("/")[0]) in widths:
+            found[width, rename(row.pop(label))] = {
+                ("published", "average" if column.startswith("Avg.") else column): value for column, value in row.items()}
+    return found

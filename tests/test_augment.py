@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from lib import data as sources
 from lib.data import Split
@@ -280,6 +281,17 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch, slip):
     wanted = expand(rows_of(PAIRS, words.source(folder), Augment(**options)), PAIRS.y, PAIRS.index, slip)
     assert (there.a, there.b) == (wanted.a, wanted.b) and np.array_equal(there.y, wanted.y)
     json.dumps(result)
+
+
+@pytest.mark.parametrize("cls", [transformers.BertForMaskedLM, transformers.BertForPreTraining])
+def test_a_head_whose_weights_are_not_there_is_not_drawn(cls, tmp_path):
+    there = saved(tmp_path / "model", cls)
+    assert words.source(there).head is not None
+    weights = load_file(there / "model.safetensors")
+    save_file({k: v for k, v in weights.items() if not k.startswith("cls.")}, there / "model.safetensors", {"format": "pt"})
+    assert words.source(there).head is None
+    found, report = step.candidates(TEXTS, words.source(there), 6, NUMERICS)
+    assert report["masked_lm"] is False and any((ids >= 0).any() for ids in found.values())
 
 
 def test_refusals(folder, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from lib.model import backbone
-from lib.model.ghost import DepthwiseConv, Ghosted, add
+from lib.model.ghost import Convolution, Ghosted, add
 from lib.options import Ghost
 
 
@@ -18,7 +18,7 @@ def options(kernel=3, **changes):
 def module(settings, inputs=8, hidden=6, bias=True, seed=0):
     """A Ghosted linear layer in float64."""
     torch.manual_seed(seed)
-    convolution = DepthwiseConv(hidden, settings, torch.Generator().manual_seed(seed))
+    convolution = Convolution(hidden, settings, torch.Generator().manual_seed(seed))
     return Ghosted(nn.Linear(inputs, hidden, bias=bias), convolution, settings, [None]).double()
 
 
@@ -39,7 +39,7 @@ def convolved(x, taps):
 @pytest.mark.parametrize("kernel", [1, 3, 5, 17])
 @pytest.mark.parametrize("init", ["xavier", "uniform"])
 def test_taps_sum_to_one(kernel, init):
-    taps = DepthwiseConv(10, options(kernel, init=init), torch.Generator().manual_seed(0)).taps()
+    taps = Convolution(10, options(kernel, init=init), torch.Generator().manual_seed(0)).taps()
     assert taps.shape == (10, kernel)
     torch.testing.assert_close(taps.sum(1), torch.ones(10))
     assert (taps > 0).all()
@@ -48,9 +48,9 @@ def test_taps_sum_to_one(kernel, init):
 
 
 def test_taps_without_softmax_are_the_raw_kernel():
-    convolution = DepthwiseConv(10, options(softmax=False), torch.Generator().manual_seed(0))
+    convolution = Convolution(10, options(softmax=False), torch.Generator().manual_seed(0))
     assert convolution.taps() is convolution.weight
-    uniform = DepthwiseConv(10, options(softmax=False, init="uniform"), torch.Generator())
+    uniform = Convolution(10, options(softmax=False, init="uniform"), torch.Generator())
     torch.testing.assert_close(uniform.taps(), torch.full((10, 3), 1 / 3))
 
 
@@ -70,7 +70,7 @@ def test_module_is_the_papers_equation(kernel, softmax, relu):
 
 
 def test_offsets_are_minus_one_zero_one():
-    convolution = DepthwiseConv(1, options(softmax=False), torch.Generator().manual_seed(0))
+    convolution = Convolution(1, options(softmax=False), torch.Generator().manual_seed(0))
     with torch.no_grad():
         convolution.weight.copy_(torch.tensor([[1.0, 10.0, 100.0]]))
         out = convolution(torch.tensor([1.0, 2.0, 3.0])[None, :, None])
@@ -184,11 +184,12 @@ def test_kernels_follow_the_seed(tiny):
 
 
 @pytest.mark.parametrize("settings, message", [
-    (options(kind="conv2d"), "unknown ghost convolution: 'conv2d'"),
-    (options(positions=("v",)), "unknown ghost position: 'v'"),
-    (options(features=4), "Ghost.features is 4"),
+    (options(positions=("qk",)), "'dwconv' has no meaning on attention maps: position 'qk' takes 'conv2d'"),
+    (options(positions=("v",)), "position 'v' generates the pruned heads, and none is pruned"),
+    (options(features=4, positions=("o", "ffn1")), "features is 4; more than one is defined at 'o' and 'ffn2' only"),
+    (options(kind="conv1d_f"), "Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens"),
     (options(positions=("o", "o")), "position 'o' has a ghost already"),
 ])
-def test_what_is_not_built_is_refused(settings, message, tiny):
+def test_what_does_not_go_together_is_refused(settings, message, tiny):
     with pytest.raises(ValueError, match=message):
         add(tiny(), settings, seed=0)

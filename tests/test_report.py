@@ -40,7 +40,8 @@ PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # trai
 
 def write(folder, name, *artefact):
     cells = [("title", f"# Test {name}", "markdown"), ("parameters", PARAMETERS, "code"),
-             ("bootstrap", BOOTSTRAP.replace("ROOT", repr(str(paths.ROOT))).replace("NAME", name), "code"), ("grid", GRID, "code"),
+             ("bootstrap", BOOTSTRAP.replace("ROOT", repr(str(paths.ROOT))).replace("NAME", name), "code"),
+             ("grid", GRID, "code"),
              ("runs", "runs = page.collect(grid)", "code"), *(("artefact", text, "code") for text in artefact),
              ("verdicts", "page.finish()", "code")]
     body = {"cells": [{"cell_type": kind, "metadata": {"tags": [tag]}, "source": text} for tag, text, kind in cells]}

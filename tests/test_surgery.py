@@ -109,7 +109,10 @@ def test_parameters_are_those_of_the_formula(family, heads, ghost, tiny, shape):
     ({"op": "cutt", "heads": 3}, {}, "unknown surgery: 'cutt'; did you mean 'cut'"),
     ({"heads": 3}, {}, "unknown surgery: None"),
     (ADD | {"kind": "dwconf"}, {}, "Ghost.kind is 'dwconf'; allowed: 'dwconv'"),
-    (ADD | {"features": 2}, {}, "Ghost.features is 2"),
+    (ADD | {"features": 2, "positions": ["ffn1"]}, {}, "features is 2; more than one is defined at 'o' and 'ffn2'"),
+    (CUT | {"whole": ["v"]}, {}, r"cut with \"whole\": \['v'\]; what can stay .* \[\], \['o'\], \['v', 'o'\]"),
+    (CUT | {"whole": ["q"]}, {}, r"cut with \"whole\": \['q'\]"),
+    (CUT | {"whole": "o"}, {}, r"cut with \"whole\": o;"),
 ])
 def test_refusals_leave_the_model_alone(op, more, message, tiny, sentences, logits):
     model, batch = tiny("bert"), sentences("bert")

@@ -1,13 +1,15 @@
 """One interface to every task: `describe` names it with its digest, `load` reads it. Free of torch.
 
-A **source** is where rows come from: `toy` (generated here from a seed), `glue` (official files in a local folder,
-or the hub). A descriptor is a small dict that goes into a Spec: `{"source", "task", "digest", "rows", "held_out"}`.
-The digest is of the parsed rows, so that a folder and the hub give the same one.
+A **source** is where rows come from: `toy` is generated here from a seed, the others read files in their official
+layout below DATA_ROOT, or the hub (see FOLDERS and the source's module). A descriptor is a small dict that goes into a
+Spec: `{"source", "task", "digest", "rows", "held_out"}`. The digest is of the parsed rows, so that a folder and the hub
+give the same one. Images lie apart, in `lib.data.digits`.
 """
 
 import hashlib
+import importlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -53,18 +55,26 @@ class Split:
         return Split(pick(self.a), pick(self.b), self.y[rows], self.index[rows], pick(self.answers))
 
 
+# Sources, modules of their own here, and the folder below DATA_ROOT that each reads.
+FOLDERS = {"toy": None, "glue": "glue", "squad": "squad", "senteval": "probing", "treebank": "ud_english_ewt"}
+
+
 def source(name):
-    """The module of a source. Each has `TASKS` and `load(task, ...) -> {split name: Split}`."""
-    from lib.data import glue, toy
+    """The module of a source: `TASKS`, `load(task, root) -> {split name: Split}`, and `labels(task, root)` where the
+    data decide on the classes. `toy` loads without a root."""
     from lib.spec import known
 
-    sources = {"toy": toy, "glue": glue}
-    known("data source", name, sources)
-    return sources[name]
+    known("data source", name, FOLDERS)
+    return importlib.import_module(f"lib.data.{name}")
+
+
+def folder(name):
+    """The arguments that say where a source reads."""
+    return (paths.data_root() / FOLDERS[name],) if FOLDERS[name] else ()
 
 
 def task(name, task_name):
-    """The Task of a source by its name. Raises ValueError naming the nearest task."""
+    """The Task of a source by its name, without a look at its data. Raises ValueError naming the nearest task."""
     from lib.spec import known
 
     tasks = source(name).TASKS
@@ -72,12 +82,18 @@ def task(name, task_name):
     return tasks[task_name]
 
 
+def described(descriptor):
+    """The Task of a descriptor, with the classes of the data at hand where these decide (WordContent's words)."""
+    found = task(descriptor["source"], descriptor["task"])
+    labels = getattr(source(descriptor["source"]), "labels", None)
+    return replace(found, labels=labels(found.name, *folder(descriptor["source"]))) if labels else found
+
+
 @cache
 def splits(name, task_name):
     """Every split of a task. Raises FileNotFoundError where its files are absent, ValueError with file and line
     where a row is malformed."""
-    task(name, task_name)
-    return source(name).load(task_name) if name == "toy" else source(name).load(task_name, paths.data_root() / name)
+    return source(name).load(task(name, task_name).name, *folder(name))
 
 
 def describe(name, task_name, rows=None, held_out=0):
@@ -104,7 +120,8 @@ def digest(splits):
     body = hashlib.sha256()
     for key, split in splits.items():
         if not key.startswith("test"):
-            body.update(json.dumps([key, split.a, split.b, split.y.tolist()]).encode())
+            answers = [] if split.answers is None else [split.answers]
+            body.update(json.dumps([key, split.a, split.b, split.y.tolist(), *answers]).encode())
     return body.hexdigest()[:16]
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.data.glue import _lines
+from lib.data.lines import read_lines
 from lib.spec import stream
 
 
@@ -48,7 +48,7 @@ def documents(paths, most=None):
     not UTF-8."""
     for path in [paths] if isinstance(paths, (str, Path)) else paths:
         document = []
-        for line in [*_lines(Path(path)), ""]:
+        for line in [*read_lines(Path(path)), ""]:
             if line.strip():
                 document.append(line.strip())
             if document and (not line.strip() or len(document) == most):

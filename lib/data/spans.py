@@ -74,14 +74,27 @@ def answers(start_logits, end_logits, features, split, n_best=20, max_answer=30,
 
 
 def best_spans(start_logits, end_logits, features, split, n_best=20, max_answer=30):
-    """(N texts, float64 [N]): each row's best span as if it had an answer, and how much better no answer scores.
+    """(N texts, float64 [N]): each row's best span as if it had an answer, and how much better no answer scores; see
+    `best_places`. Where no span is valid the text is "" and the difference infinite."""
+    places, differences = best_places(start_logits, end_logits, features, split, n_best, max_answer)
+    return texts(split, places), differences
+
+
+def texts(split, places):
+    """N texts: what stands at the characters `places` [N, 2] of the passages, "" for -1 and -1."""
+    return [text[first:end] if first >= 0 else "" for text, (first, end) in zip(split.b, places.tolist(), strict=True)]
+
+
+def best_places(start_logits, end_logits, features, split, n_best=20, max_answer=30):
+    """(int64 [N, 2], float64 [N]): first character of each row's best span as if it had an answer, and the one after
+    its last, -1 and -1 where no span is valid; and how much better no answer scores.
 
     Logits: [W, T] or W arrays, each at least as long as its window. A span has at most `max_answer` tokens, its ends
-    are among a window's `n_best`. Where no span is valid the text is "" and the difference infinite.
+    are among a window's `n_best`.
     """
     if not len(start_logits) == len(end_logits) == len(features):
         raise ValueError(f"logits of {len(start_logits)} starts, {len(end_logits)} ends for {len(features)} windows")
-    texts, best, null = [""] * len(split), np.full(len(split), -np.inf), np.full(len(split), np.inf)
+    places, best, null = np.full((len(split), 2), -1), np.full(len(split), -np.inf), np.full(len(split), np.inf)
     sizes = features.encoded.lengths()
     for w, (row, first, spot) in enumerate(zip(features.row, features.first, features.offsets, strict=True)):
         start, end = (np.asarray(logits[w], np.float64)[:sizes[w]] for logits in (start_logits, end_logits))
@@ -97,8 +110,10 @@ def best_spans(start_logits, end_logits, features, split, n_best=20, max_answer=
             a, b = np.unravel_index(sums.argmax(), sums.shape)
             if sums[a, b] > best[row]:
                 best[row] = sums[a, b]
-                texts[row] = split.b[row][spot[i[a], 0]:spot[j[b], 1]].strip()
-    return texts, null - best
+                begin, end = int(spot[i[a], 0]), int(spot[j[b], 1])
+                text = split.b[row][begin:end]   # its tokens may bring blanks along
+                places[row] = begin + len(text) - len(text.lstrip()), end - len(text) + len(text.rstrip())
+    return places, null - best
 
 
 def _top(logits, n_best, first, allowed):

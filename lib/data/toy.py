@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from lib.data import Split, Task
+from lib.data import Split, Task, glue, senteval, squad
 from lib.data.grammar import (
     ADJECTIVE,
     ANIMATE,
@@ -23,6 +23,7 @@ from lib.data.grammar import (
     PLURAL,
     SINGULAR,
     SYNONYM,
+    TOPS,
     VERB,
     Compound,
     Entity,
@@ -42,12 +43,25 @@ from lib.data.grammar import (
 
 GENERATOR_VERSION = 1
 SEED = 20
-ROWS = {"train": 4000, "dev": 500}
+ROWS = {"train": 4000, "dev": 500}   # of the others see `rows`
 
-TASKS = {
-    "CoLA": Task("CoLA", False, ("unacceptable", "acceptable"), ("matthews",)),
-    "RTE": Task("RTE", True, ("entailment", "not_entailment"), ("accuracy",)),
-}
+# Classes of the probing tasks that are not SentEval's: steps from the root to a word, words, and words to be found.
+DEPTHS = ("7-8", "9-10", "11-12")
+LENGTHS = ("3-4", "5-6", "7-8", "9-10", "11-12", "13-")
+WORDS = ("doctor", "thief", "boy", "woman", "teacher", "dog", "rabbit", "cat", "cake", "apple", "car", "axe", "coat",
+         "letter", "book", "hat")
+_CLASSES = {"Depth": DEPTHS, "Length": LENGTHS, "TopConstituents": TOPS, "WordContent": WORDS}
+PROBING = {name: Task(name, False, _CLASSES.get(name, task.labels), task.metrics)
+           for name, task in senteval.TASKS.items()}
+TASKS = glue.TASKS | squad.TASKS | PROBING
+
+
+def rows(task):
+    """{split: number of rows} of a twin."""
+    if task in PROBING:
+        return {"train": 3000, "dev": 500, "test": 500}
+    special = {"MNLI": {**ROWS, "dev_mm": 500}, "WNLI": {"train": 400, "dev": 71}, "AX": {"test": 480}}
+    return special.get(task, ROWS)
 
 
 # ---- CoLA: a base sentence of the right shape, and the edit that breaks it ----
@@ -348,29 +362,47 @@ def _rte(rng, label):
 
 
 # ---- splits ----
-_MAKERS = {"CoLA": _cola, "RTE": _rte}
-
-
 @cache
 def load(task):
-    """Both splits of a twin. Labels alternate before they are shuffled, so each has exactly half of the rows;
-    no sentence of dev occurs in train."""
-    splits, seen = {}, set()
-    for name in ("dev", "train"):
-        rng = random.Random(f"{SEED} {task} {name}")
-        rows, fresh = [], set()
-        while len(rows) < ROWS[name]:
-            label = len(rows) % 2
-            texts = _MAKERS[task](rng, label)
-            if texts not in fresh and len(set(texts)) == len(texts) and seen.isdisjoint(texts):
-                fresh.add(texts)
-                rows.append((rng.random(), label, texts))
-        rows.sort()
-        seen.update(text for row in rows for text in row[2])
-        columns = [list(column) for column in zip(*(row[2] for row in rows), strict=True)]
-        splits[name] = Split(columns[0], columns[1] if TASKS[task].pair else None,
-                             np.array([row[1] for row in rows], np.int64), np.arange(len(rows)))
-    return {"train": splits["train"], "dev": splits["dev"]}
+    """All splits of a twin. Labels take turns before the rows are shuffled, so that each is as frequent as the others;
+    no text of an evaluation split occurs in train."""
+    from lib.data import toy_tasks  # which is built on this module
+
+    makers = {"CoLA": _cola, "RTE": _rte} | toy_tasks.MAKERS
+    if task == "AX":
+        return {"test": toy_tasks.diagnostics()}
+    seen, splits, labels = set(), {}, toy_tasks.targets(task)
+    for name in sorted(rows(task), key=("dev", "dev_mm", "test", "train").index):
+        make = toy_tasks.MISMATCHED if name == "dev_mm" else makers[task]
+        splits[name] = _split(task, name, make, labels, seen)
+    return {name: splits[name] for name in rows(task)}
+
+
+def _split(task, name, make, labels, seen):
+    """Rows of a maker, none of whose texts is in `seen`, to which theirs are added. `labels`: the target of each label
+    that a maker is asked for; one that gives more than the task's texts gives the target as well."""
+    rng = random.Random(f"{SEED} {task} {name}")
+    found, fresh, pair = [], set(), TASKS[task].pair
+    while len(found) < rows(task)[name]:
+        label = len(found) % len(labels)
+        row = make(rng, label)
+        texts = row[:1 + pair]
+        if texts not in fresh and len(set(texts)) == len(texts) and seen.isdisjoint(texts):
+            fresh.add(texts)
+            found.append((rng.random(), row[1 + pair:] or labels[label], texts))
+    found.sort()
+    seen.update(text for _, _, texts in found for text in texts)
+    return split(task, [texts for _, _, texts in found], [target for _, target, _ in found])
+
+
+def split(task, texts, targets):
+    """A Split of tuples of texts and targets: codes, scores, or first character and one after the last."""
+    columns = [list(column) for column in zip(*texts, strict=True)]
+    b, answers = columns[1] if TASKS[task].pair else None, None
+    if TASKS[task].span:
+        answers = [[text[start:end]] if end > 0 else [] for text, (start, end) in zip(b, targets, strict=True)]
+    y = np.array(targets, np.int64 if TASKS[task].span or TASKS[task].labels else np.float32)
+    return Split(columns[0], b, y, np.arange(len(y)), answers)
 
 
 # ---- corpus ----

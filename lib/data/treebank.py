@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.data import Split, Task, senteval
-from lib.data.glue import _bad, _lines, _short
+from lib.data.lines import malformed, read_lines, short
 from lib.spec import known
 
 LENGTHS = range(5, 41)         # words; SentEval's end at 28, which would cost a small treebank a tenth
@@ -70,7 +70,7 @@ def read(path):
     """Sentences of a CoNLL-U file. Ranges (multiword tokens) and empty nodes are passed over: the words of a range
     have lines of their own. Raises ValueError with file and line where a line or a tree is malformed."""
     path, found, rows, lines, document = Path(path), [], [], [], None
-    for number, line in enumerate([*_lines(path), ""], 1):
+    for number, line in enumerate([*read_lines(path), ""], 1):
         if not line.strip():
             if rows:
                 found.append(_sentence(path, rows, lines, f"{path.name}: {document or len(found)}"))
@@ -80,14 +80,14 @@ def read(path):
         else:
             cells = line.split("\t")
             if len(cells) != 10 or "" in cells:
-                raise _bad(path, number, f"{len(cells)} field(s), {cells.count('')} empty, in {_short(line)}",
-                           "10 between tabs, _ for none", "restore the line from the treebank's release")
+                raise malformed(path, number, f"{len(cells)} field(s), {cells.count('')} empty, in {short(line)}",
+                                "10 between tabs, _ for none", "restore the line from the treebank's release")
             if cells[0] == str(len(rows) + 1):
                 rows.append(cells)
                 lines.append(number)
             elif not re.fullmatch(r"\d+-\d+|\d+\.\d+", cells[0], re.A):
-                raise _bad(path, number, f"number {_short(cells[0])}", f"{len(rows) + 1}, a range or an empty node",
-                           "number the words from 1, with a blank line between sentences")
+                raise malformed(path, number, f"number {short(cells[0])}", f"{len(rows) + 1}, a range or an empty node",
+                                "number the words from 1, with a blank line between sentences")
     return found
 
 
@@ -96,13 +96,13 @@ def _sentence(path, rows, lines, document):
     places = {str(i): i - 1 for i in range(len(rows) + 1)}
     bad = [i for i, head in enumerate(heads) if head not in places]
     if bad:
-        raise _bad(path, lines[bad[0]], f"head {_short(heads[bad[0]])}", f"0 to {len(rows)}", "correct the head")
+        raise malformed(path, lines[bad[0]], f"head {short(heads[bad[0]])}", f"0 to {len(rows)}", "correct the head")
     lemmas = tuple((word if lemma == "_" else lemma).lower() for word, lemma in zip(words, lemmas, strict=True))
     sentence = Sentence(words, lemmas, kinds, features, tuple(places[head] for head in heads),
                         tuple(name.split(":")[0] for name in relations), document)
     if sentence.heads.count(-1) != 1 or max(depths(sentence)) >= len(rows):
-        raise _bad(path, lines[0], f"{sentence.heads.count(-1)} root(s), or words in a circle", "a tree with one root",
-                   "correct the heads of this sentence")
+        raise malformed(path, lines[0], f"{sentence.heads.count(-1)} root(s), or words in a circle",
+                        "a tree with one root", "correct the heads of this sentence")
     return sentence
 
 

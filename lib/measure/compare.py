@@ -3,6 +3,7 @@
 from math import isfinite
 
 import numpy as np
+import pandas as pd
 
 from lib.measure.stats import Pair, summary
 
@@ -42,6 +43,15 @@ def average(frame):
     return by[by["count"] == wanted].rename(columns={"mean": "score"}).drop(columns="count")
 
 
+def table(*parts):
+    """One DataFrame of several {(m, model): {(source, column): value}}, rows in the order in which they first occur."""
+    keys = list(dict.fromkeys(key for part in parts for key in part))
+    frame = pd.DataFrame([{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys],
+                         index=pd.MultiIndex.from_tuples(keys, names=["m", "model"]))
+    frame.columns = pd.MultiIndex.from_tuples(frame.columns)
+    return frame
+
+
 def spread(values):
     """Mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)"."""
     s = summary([v for v in values if v is not None and isfinite(v)])
@@ -54,3 +64,16 @@ def interval(estimate):
     """An Estimate as text: "+0.4 [-0.2, 1.1]"."""
     return "–" if estimate is None or not isfinite(estimate.mean) else (
         f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}]")
+
+
+def by_task(frame, metric_of, source):
+    """{(m, model): {(source, task): text, ..., (source, "average"): text}} of a collected frame; cells that were not
+    run are dashes."""
+    scored = points(frame, metric_of)
+    means = average(scored)
+    table = {}
+    for (m, model), rows in scored.groupby(["m", "model"], sort=False):
+        row = table[f"{m}/12", model] = {(source, task): spread(part["score"]) for task, part in
+                                         rows.groupby("task", sort=False)}
+        row[source, "average"] = spread(means[(means["m"] == m) & (means["model"] == model)]["score"])
+    return table

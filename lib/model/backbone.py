@@ -15,6 +15,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from lib.measure.cost import Shape
 from lib.model import surgery as operations
 
 KINDS = ("bert", "roberta", "electra")
@@ -28,6 +29,13 @@ def base(model):
 def layers(model):
     """The L transformer layers, each with `attention.self`, `attention.output`, `intermediate`, `output`."""
     return base(model).encoder.layer
+
+
+def shape(model):
+    """The widths that the model had before any surgery, as the formulas of `lib.measure.cost` take them."""
+    c = model.config
+    return Shape(c.model_type, c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size,
+                 c.vocab_size, c.max_position_embeddings, c.type_vocab_size, getattr(c, "embedding_size", c.hidden_size))
 
 
 def embedding_output(model):

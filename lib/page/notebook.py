@@ -91,7 +91,7 @@ def grids(path, values):
     """{variable: rows} that the `grid` cell makes: `grid` is what the page runs, any other list of rows with Specs is
     only looked up. Runs the cell in this process: it is free of torch."""
     names = check(path, values)
-    exec(compile(cells(path)["grid"], f"{Path(path).stem}:grid", "exec"), names)
+    exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
     return {name: rows for name, rows in names.items() if isinstance(rows, list) and rows
             and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)}
 

@@ -7,9 +7,9 @@ own, chosen once before their first recorded run; every difference is listed in 
 from dataclasses import replace
 
 from lib import data, published
-from lib.measure import compare, stats, verdict
+from lib.measure import compare, cost, stats, verdict
 from lib.options import Distil, Ghost, Importance, Targets, Train
-from lib.papers.profiles import checkpoint, profile, toy_backbone
+from lib.papers.profiles import checkpoint, profile, shape, toy_backbone
 from lib.spec import Spec, known, plain
 
 HEADS = 12                  # widths are kept heads M of 12: an integer, since floor(12 * 0.0833) is 0
@@ -95,26 +95,80 @@ def teacher(profile_name, task):
                              "targets": Targets("hard"), "numerics": where.numerics}, {"start": backbone(profile_name)})
 
 
-def student(profile_name, task, heads, ghosts=None):
-    """Cut to `heads` of 12, with a Ghost or without (the pruned baseline, by the same procedure), distilled, then
-    fine-tuned on the labels (section 2.3). 12 of 12 skips the cut."""
+def operation(profile_name, task, heads, ghosts):
+    """(surgery, inputs) that turn a teacher into a student of `heads` of 12, with a Ghost or without. 12 of 12 skips the
+    cut; what a ghost stands in for the cut heads of stays whole (section 4.2)."""
     if not 1 <= heads <= HEADS:
         raise ValueError(f"width {heads}/{HEADS} keeps no head or too many: take 1 to {HEADS}")
-    where, rows, start = profile(profile_name), dataset(profile_name, task), teacher(profile_name, task)
-    surgery, inputs = [], {"teacher": start}
+    if ghosts:
+        cost.compatible(shape(profile_name), ghosts, heads)
+    surgery, inputs = [], {"teacher": teacher(profile_name, task)}
     if heads < HEADS:
-        surgery.append({"op": "cut", "heads": heads})
-        inputs["importance"] = Spec("importance", {"data": rows, "importance": IMPORTANCE[profile_name],
-                                                   "numerics": where.numerics}, {"teacher": start})
+        surgery.append({"op": "cut", "heads": heads} | ({"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}))
+        inputs["importance"] = Spec("importance", {
+            "data": dataset(profile_name, task), "importance": IMPORTANCE[profile_name],
+            "numerics": profile(profile_name).numerics}, {"teacher": inputs["teacher"]})
     if ghosts:
         surgery.append({"op": "ghost"} | plain(ghosts))
-    train = DISTIL[profile_name]
+    return surgery, inputs
+
+
+def finetuned(profile_name, task, start, tokens=0):
+    """The last stage: labels alone, from `start`; `tokens` pads every row to one length."""
+    return Spec("finetune", {"data": dataset(profile_name, task), "train": padded(FINETUNE[profile_name], tokens),
+                             "targets": Targets("hard"), "numerics": profile(profile_name).numerics}, {"start": start})
+
+
+def padded(train, tokens):
+    return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
+
+
+def student(profile_name, task, heads, ghosts=None):
+    """Cut to `heads` of 12, with a Ghost or without (the pruned baseline, by the same procedure), distilled, then
+    fine-tuned on the labels (section 2.3)."""
+    surgery, inputs = operation(profile_name, task, heads, ghosts)
+    train, tokens = DISTIL[profile_name], ghosts.tokens if ghosts else 0
     if profile_name == "paper" and task in LONG:
         train = replace(train, epochs=1)
-    distilled = Spec("distil", {"data": rows, "train": train, "surgery": surgery, "numerics": where.numerics,
+    distilled = Spec("distil", {"data": dataset(profile_name, task), "train": padded(train, tokens), "surgery": surgery,
+                                "numerics": profile(profile_name).numerics,
                                 "distil": Distil(mask=profile_name != "paper")}, inputs)
-    return Spec("finetune", {"data": rows, "train": FINETUNE[profile_name], "targets": Targets("hard"),
-                             "numerics": where.numerics}, {"start": distilled})
+    return finetuned(profile_name, task, distilled, tokens)
+
+
+def undistilled(profile_name, task, heads, ghosts):
+    """The ablation without distillation: cut and ghosts, then labels alone."""
+    surgery, inputs = operation(profile_name, task, heads, ghosts)
+    return finetuned(profile_name, task, Spec("operate", {"surgery": surgery}, inputs))
+
+
+def variants(profile_name, options):
+    """{label: Ghost} of a sweep over options: each changes the paper's module in the named fields alone."""
+    return {label: ghost(profile_name, **changes) for label, changes in options.items()}
+
+
+def sweep(profile_name, task_names, widths, seed_numbers, modules):
+    """The grid of a table over ghost modules: one row for each task, width, module and seed."""
+    return [{"task": task, "m": m, "model": label, "seed": seed, "spec": student(profile_name, task, m, module).at(seed)}
+            for task in task_names for m in widths for label, module in modules.items() for seed in seed_numbers]
+
+
+# Tables 4 to 6, Figure 3, B.4: what each row changes. The ablation without distillation is `undistilled`.
+ABLATIONS = {"GhostBERT": {}, "- Softmax": {"softmax": False}, "- ReLU": {"relu": False}}
+KERNELS = {f"k = {k}": {"kernel": k} for k in (1, 3, 5, 9, 17)}
+FEATURES = {f"F = {f}": {"features": f} for f in (1, 2, 4, 8, 12)}
+POSITIONS = {"After QK": {"kind": "conv2d", "positions": ("qk",)}, "After V": {"positions": ("v",)},
+             "After O": {"positions": ("o",)}, "After FFN1": {"positions": ("ffn1",)}, "After FFN2": {"positions": ("ffn2",)},
+             "Ours: After O&FFN2": {}}
+ONE_LENGTH = {"toy": 40, "mini": 128, "paper": 128}  # tokens that Conv1D_F is tied to
+
+
+def convolutions(profile_name):
+    """The rows of Table 5. Where a convolution mixes channels or tokens, all weights that one output sums are normalised
+    together: by the taps alone an output would be a sum over 768 channels. The paper leaves it open."""
+    return {"Conv1D_S": {"kind": "conv1d_s", "softmax_over": "inputs"},
+            "Conv1D_F": {"kind": "conv1d_f", "softmax_over": "inputs", "tokens": ONE_LENGTH[profile_name]},
+            "Conv2D": {"kind": "conv2d"}, "DWConv": {}}
 
 
 def pruned_vs_ghost(profile_name, task_names, widths, seed_numbers):
@@ -164,3 +218,32 @@ def claims_of_table_3(frame, profile_name):
     return [verdict.judge_delta("G1", estimates, shown, profile_name, failed=failed),
             verdict.judge_trend("G3", trend, -1, profile_name, stats.slope(list(gain), list(gain.values())),
                                 unit="points per twelfth of width", failed=failed)]
+
+
+def estimate(frame, profile_name, method, baseline, m=None):
+    """Paired difference of two models of a frame in points, at one width or over all; None where nothing pairs."""
+    rows = frame if m is None else frame[frame["m"] == m]
+    pairs = compare.pairs(rows, method, baseline, metrics(profile_name))
+    return stats.paired_difference(pairs) if pairs else None
+
+
+def claim_delta(name, frame, profile_name, method, baseline, printed):
+    """Verdict on `method` above `baseline` at each printed width: {m: points}."""
+    cells = {f"{m}/12": estimate(frame, profile_name, method, baseline, m) for m in printed}
+    return verdict.judge_delta(name, cells, {f"{m}/12": value for m, value in printed.items()}, profile_name,
+                               failed=compare.lost(frame))
+
+
+def claim_best(name, frame, profile_name, method, printed):
+    """Verdict on `method` above each rival: {(rival, m): points}."""
+    cells = {f"{rival} at {m}/12": estimate(frame, profile_name, method, rival, m) for rival, m in printed}
+    return verdict.judge_ordering(name, cells, {f"{rival} at {m}/12": value for (rival, m), value in printed.items()},
+                                  profile_name, failed=compare.lost(frame))
+
+
+def printed_gaps(table, label, method, widths, rename=lambda text: text):
+    """{(rival, m): points by which `method` is printed above it} of a published table with an average column."""
+    rows = {(rename(row[label]), int(str(row.get("m", "1/12")).split("/")[0])): row.get("Avg.", row.get("Avg. acc"))
+            for row in published.table("ghostbert", table).to_dict("records")}
+    return {(rival, m): round(rows[method, m] - value, 1) for (rival, m), value in rows.items()
+            if rival != method and m in widths}

@@ -26,6 +26,12 @@ PROFILES = {
 
 # The toy encoder: 12 heads as the papers' backbones, so that widths are the same twelfths.
 TOY_MODEL = {"family": "bert", "layers": 2, "hidden": 192, "heads": 12, "ffn": 768, "init": 0.04}
+# The other kinds; four heads and narrow tables as ELECTRA-small has them.
+TOY_MODELS = {"bert": TOY_MODEL, "roberta": TOY_MODEL | {"family": "roberta"},
+              "electra": TOY_MODEL | {"family": "electra", "heads": 4, "embedding": 96}}
+TOY_OBJECTIVES = {"bert": MaskedLM(share=0.3, hidden=0.6, replaced=0.3, next_sentence=True),
+                  "roberta": MaskedLM(share=0.3, hidden=0.6, replaced=0.3),
+                  "electra": MaskedLM(share=0.25, hidden=1.0, replaced=0.0)}
 
 
 def profile(name):
@@ -40,18 +46,26 @@ def checkpoint(name):
     return Spec("checkpoint", {"name": name, "digest": models.digest(name)}, seed=0)
 
 
-def toy_backbone():
-    """Spec of the small encoder pre-trained on generated text."""
-    train = Train(epochs=2, batch=32, lr=2e-3, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
-    objective = MaskedLM(share=0.3, hidden=0.6, replaced=0.3, next_sentence=True)
-    return Spec("pretrain", {"corpus": {"sentences": 40000, "seed": 0}, "model": TOY_MODEL, "objective": objective,
-                             "train": train, "numerics": PROFILES["toy"].numerics}, seed=0)
+def toy_backbone(family="bert"):
+    """Spec of the small encoder of a kind, pre-trained on generated text."""
+    known("kind of small encoder", family, TOY_MODELS)
+    train = Train(epochs=2, batch=32, lr=1e-3 if family == "electra" else 2e-3, max_length=64, clip=1.0, warmup=0.1,
+                  weight_decay=0.01)
+    return Spec("pretrain", {"corpus": {"sentences": 40000, "seed": 0}, "model": TOY_MODELS[family],
+                             "objective": TOY_OBJECTIVES[family], "train": train, "numerics": PROFILES["toy"].numerics},
+                seed=0)
 
 
-def shape(name):
-    """The backbone of a profile as cost formulas see it."""
+def untrained(family="bert"):
+    """The same encoder with random weights."""
+    args = {name: value for name, value in toy_backbone(family).args.items() if name != "train"}
+    return Spec("pretrain", args, seed=0)
+
+
+def shape(name, family="bert"):
+    """The backbone of a profile as cost formulas see it; in the toy world, of a kind."""
     if name == "toy":
-        width = TOY_MODEL["hidden"]
-        return Shape("bert", TOY_MODEL["layers"], width, TOY_MODEL["heads"], TOY_MODEL["ffn"], len(grammar.vocabulary()), 128,
-                     2, width)
+        model, roberta = TOY_MODELS[family], family == "roberta"
+        return Shape(family, model["layers"], model["hidden"], model["heads"], model["ffn"], len(grammar.vocabulary()),
+                     130 if roberta else 128, 1 if roberta else 2, model.get("embedding", model["hidden"]))
     return SHAPES[{"mini": "all-MiniLM-L6-v2", "paper": "bert-base"}[name]]

@@ -9,17 +9,19 @@ import torch
 from lib import data as sources
 from lib.model import backbone
 from lib.options import Importance, Targets
-from lib.train import loop, losses
-from lib.train.batches import collate, encode
+from lib.train import heads, loop, losses
+from lib.train.batches import collate
 
 
-def importance(run, data, importance, numerics):
+def importance(run, data, importance, numerics, span=None):
     numerics, options = loop.options(numerics), Importance(**importance)
-    task, splits = sources.task(data["source"], data["task"]), sources.load(data)
+    splits = sources.load(data)
+    task = sources.described(data)
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
-    rows = encode(tokenizer, splits[options.split], options.max_length)
-    heads, neurons = scores(model, rows, options, numerics, run.progress)
-    run.save_arrays("scores", heads=heads.numpy(), neurons=neurons.numpy())
+    heads.by_name(model, task.labels)
+    rows, _ = heads.rows(tokenizer, splits[options.split], task, options.max_length, span)
+    found = scores(model, rows, options, numerics, run.progress)
+    run.save_arrays("scores", heads=found[0].numpy(), neurons=found[1].numpy())
     return {"examples": len(rows), "outputs": task.outputs}
 
 
@@ -48,7 +50,7 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
             chosen = range(start, min(start + options.batch, len(rows)))
             batch = collate(rows, chosen, device=loop.device())
             with loop.autocast(numerics):
-                logits = model(**batch).logits
+                logits = loop.outputs(model, batch)
             labels = rows.labels[list(chosen)].to(logits.device)
             gradients = torch.autograd.grad(losses.prediction(logits, labels, Targets("hard"))["loss"], factors + watched)
             if options.cumulative:

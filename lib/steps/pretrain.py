@@ -1,38 +1,109 @@
-"""Step: pre-training of a small encoder on the generated corpus, as BERT's: masked words and next sentence.
+"""Step: pre-training of a small encoder on the generated corpus, the toy world's stand-in for a published checkpoint.
 
-The toy world's stand-in for a published checkpoint (Devlin et al. 2019, section 3.1).
+    bert       masked words and next sentence (Devlin et al. 2019, section 3.1)
+    roberta    masked words alone, passages as they are (Liu et al. 2019)
+    electra    which words a small generator replaced (Clark et al. 2020); the discriminator is saved
 """
 
 import numpy as np
+import tokenizers
 import torch
 import transformers
+from tokenizers import models, normalizers, pre_tokenizers, processors
+from torch import nn
 from torch.nn import functional
 
 from lib.data import Split, grammar, toy
 from lib.model import backbone
 from lib.options import MaskedLM
-from lib.spec import stream
+from lib.spec import known, stream
 from lib.train import loop
 from lib.train.batches import encode
 
+POSITIONS = 128            # longest row; RoBERTa's table has two rows more, as its count starts behind the padding's id
+ROBERTA = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>"}   # ids 0 to 4
+GENERATOR = 4              # times narrower than the discriminator, as ELECTRA-small's
+DISCRIMINATOR = 50.0       # weight of its loss beside the generator's; ELECTRA's
 
-def pretrain(run, corpus, model, objective, train, numerics):
-    """corpus: {"sentences", "seed"}; model: {"family", "layers", "hidden", "heads", "ffn"}."""
-    numerics, train = loop.options(numerics, train)
-    options = MaskedLM(**objective)
-    tokenizer = words(run.folder / "vocabulary")
-    first, second, follows = passages(toy.corpus(corpus["sentences"], corpus["seed"]), run.seed)
-    encoded = encode(tokenizer, Split(first, second, follows, None), train.max_length)
 
+def pretrain(run, corpus, model, objective, numerics, train=None):
+    """corpus: {"sentences", "seed"}; model: {"family", "layers", "hidden", "heads", "ffn", "init"}, and "embedding",
+    the width of the tables, for ELECTRA's kind. Without `train` the encoder keeps its random weights: the control that
+    tells what pre-training is worth."""
+    numerics, train = loop.options(numerics, train) if train else (loop.options(numerics), None)
+    options, family = MaskedLM(**objective), model["family"]
+    known("family of small encoders", family, FAMILIES)
+    tokenizer = words(run.folder / "vocabulary", family)
+    encoded, result, dropout = None, {}, 0.0
+    if train:
+        texts, dropout = toy.corpus(corpus["sentences"], corpus["seed"]), train.dropout
+        first, second, follows = passages(texts, run.seed, mixed=family == "bert")
+        encoded = encode(tokenizer, Split(first, second, follows, None), train.max_length)
+        result = {"passages": len(first)}
     torch.manual_seed(stream(run.seed, "init"))
-    network = backbone.build(transformers.BertForPreTraining, transformers.BertConfig(
-        vocab_size=len(tokenizer), hidden_size=model["hidden"], num_hidden_layers=model["layers"],
-        num_attention_heads=model["heads"], intermediate_size=model["ffn"], max_position_embeddings=128,
-        initializer_range=model["init"], hidden_dropout_prob=train.dropout, attention_probs_dropout_prob=train.dropout))
+    sizes = dict(vocab_size=len(tokenizer), hidden_size=model["hidden"], num_hidden_layers=model["layers"],
+                 num_attention_heads=model["heads"], intermediate_size=model["ffn"], initializer_range=model["init"],
+                 max_position_embeddings=POSITIONS, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    if "embedding" in model:
+        sizes["embedding_size"] = model["embedding"]
+    trained, kept, loss = FAMILIES[family](sizes, tokenizer, options, encoded)
+    if train:
+        result |= loop.fit(run, trained, encoded, loss, train, numerics)
+    backbone.save(kept, tokenizer, run.model)
+    return result | backbone.size(kept) | {"vocabulary": len(tokenizer)}
+
+
+def words(folder, family="bert"):
+    """Tokenizer with one token for each word form of the grammar, in the conventions of the family."""
+    folder.mkdir(exist_ok=True)
+    forms = grammar.vocabulary()
+    if family != "roberta":
+        (folder / "vocab.txt").write_text("\n".join(forms) + "\n")
+        return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
+    forms = [*ROBERTA.values(), *(word for word in forms if not word.startswith("["))]
+    rules = tokenizers.Tokenizer(models.WordPiece({word: i for i, word in enumerate(forms)}, unk_token=ROBERTA["unk"]))
+    rules.normalizer, rules.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    ends = [(ROBERTA[end], forms.index(ROBERTA[end])) for end in ("eos", "bos")]
+    rules.post_processor = processors.RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=False)
+    named = {f"{role}_token": token for role, token in ROBERTA.items()}
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=rules, cls_token=ROBERTA["bos"], sep_token=ROBERTA["eos"],
+        model_input_names=["input_ids", "attention_mask"], **named)
+
+
+def passages(texts, seed, mixed=True):
+    """Passages as pairs: first sentence, the rest, and code 0 where the rest follows. Every second pair of a mix gets
+    the rest of another passage, of eight drawn the one that shares most words, so that words alone do not tell."""
+    random = np.random.default_rng(stream(seed, "passages"))
+    pairs = [text.partition(" . ")[::2] for text in texts]
+    first, rest = zip(*((a + " .", b) for a, b in pairs if b), strict=True)
+    second, follows = list(rest), np.zeros(len(rest), np.int64)
+    bags = [set(b.split()) for b in rest]
+    for i in range(0, len(rest) if mixed else 0, 2):
+        own = set(first[i].split())
+        others = random.integers(len(rest), size=8)
+        best = max(others, key=lambda j: len(own & bags[j]) / len(bags[j]))
+        second[i], follows[i] = rest[best], int(rest[best] != rest[i])
+    return list(first), second, follows
+
+
+def mask(ids, special, vocabulary, mask_id, options, lowest=0):
+    """Corrupted ids [B, T] and which of them [B, T] to predict. Draws from the loop's random state, so that a resumed
+    run masks the same tokens; random words have ids from `lowest` on."""
+    draw = torch.rand(ids.shape).to(ids.device) / options.share
+    chosen = (draw < 1) & ~torch.isin(ids, special)
+    other = torch.randint(lowest, vocabulary, ids.shape).to(ids.device)
+    corrupted = torch.where(draw < options.hidden, mask_id, torch.where(draw < options.hidden + options.replaced, other, ids))
+    return torch.where(chosen, corrupted, ids), chosen
+
+
+def bert(sizes, tokenizer, options, encoded):
+    """(what is trained, what is saved, its loss), as the next two."""
+    network = backbone.build(transformers.BertForPreTraining, transformers.BertConfig(**sizes))
     special = torch.tensor(tokenizer.all_special_ids)
 
     def loss(batch, rows):
-        ids, chosen = batch["input_ids"], None
+        ids = batch["input_ids"]
         masked, chosen = mask(ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options)
         out = backbone.base(network)(**batch | {"input_ids": masked})
         words = network.cls.predictions(out.last_hidden_state[chosen])
@@ -42,39 +113,74 @@ def pretrain(run, corpus, model, objective, train, numerics):
             parts["next"] = functional.cross_entropy(which.float(), encoded.labels[rows].to(ids.device))
         return {"loss": sum(parts.values()), **parts}
 
-    result = loop.fit(run, network, encoded, loss, train, numerics)
-    backbone.save(network, tokenizer, run.model)
-    return result | backbone.size(network) | {"vocabulary": len(tokenizer), "passages": len(first)}
+    return network, network, loss
 
 
-def words(folder):
-    """Tokenizer with one token for each word form of the grammar."""
-    folder.mkdir(exist_ok=True)
-    (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
-    return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
+def roberta(sizes, tokenizer, options, encoded):
+    no_next_sentence("roberta", options)
+    padding = tokenizer.pad_token_id
+    places = {"max_position_embeddings": sizes["max_position_embeddings"] + padding + 1, "type_vocab_size": 1}
+    network = backbone.build(transformers.RobertaForMaskedLM, transformers.RobertaConfig(
+        **sizes | places, pad_token_id=padding, bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id))
+    special = torch.tensor(tokenizer.all_special_ids)
+
+    def loss(batch, rows):
+        ids = batch["input_ids"]
+        # No special token as a random word: RoBERTa takes its padding's id for padding wherever it stands.
+        masked, chosen = mask(ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options,
+                              lowest=len(special))
+        hidden = backbone.base(network)(**batch | {"input_ids": masked})[0]
+        return {"loss": functional.cross_entropy(network.lm_head(hidden[chosen]).float(), ids[chosen])}
+
+    return network, network, loss
 
 
-def passages(texts, seed):
-    """Passages as pairs: first sentence, the rest, and code 0 where the rest follows. Every second pair gets the rest
-    of another passage, of eight drawn the one that shares most words, so that words alone do not tell."""
-    random = np.random.default_rng(stream(seed, "passages"))
-    pairs = [text.partition(" . ")[::2] for text in texts]
-    first, rest = zip(*((a + " .", b) for a, b in pairs if b), strict=True)
-    bags = [set(b.split()) for b in rest]
-    second, follows = list(rest), np.zeros(len(rest), np.int64)
-    for i in range(0, len(rest), 2):
-        own = set(first[i].split())
-        others = random.integers(len(rest), size=8)
-        best = max(others, key=lambda j: len(own & bags[j]) / len(bags[j]))
-        second[i], follows[i] = rest[best], int(rest[best] != rest[i])
-    return list(first), second, follows
+class Both(nn.Module):
+    """A generator and a discriminator on one table of embeddings."""
+
+    def __init__(self, generator, discriminator):
+        super().__init__()
+        self.generator, self.discriminator = generator, discriminator
+        generator.electra.embeddings = discriminator.electra.embeddings
+        generator.generator_lm_head.weight = discriminator.electra.embeddings.word_embeddings.weight
+
+    @property
+    def base_model(self):
+        return self.discriminator.base_model
+
+    def get_output_embeddings(self):   # the table is an output layer too: all of it is trained
+        return self.generator.generator_lm_head
 
 
-def mask(ids, special, vocabulary, mask_id, options):
-    """Corrupted ids [B, T] and which of them [B, T] to predict. Draws from the loop's random state, so that a resumed
-    run masks the same tokens."""
-    draw = torch.rand(ids.shape).to(ids.device) / options.share
-    chosen = (draw < 1) & ~torch.isin(ids, special)
-    other = torch.randint(vocabulary, ids.shape).to(ids.device)
-    corrupted = torch.where(draw < options.hidden, mask_id, torch.where(draw < options.hidden + options.replaced, other, ids))
-    return torch.where(chosen, corrupted, ids), chosen
+def electra(sizes, tokenizer, options, encoded):
+    no_next_sentence("electra", options)
+    narrow = ("hidden_size", "num_attention_heads", "intermediate_size")
+    small = {name: max(1, sizes[name] // GENERATOR) for name in narrow}
+    config = transformers.ElectraConfig
+    network = Both(transformers.ElectraForMaskedLM(config(**sizes | small)),
+                   backbone.build(transformers.ElectraForPreTraining, config(**sizes)))
+    generator, discriminator = network.generator, network.discriminator
+    special = torch.tensor(tokenizer.all_special_ids)
+
+    def loss(batch, rows):
+        ids, real = batch["input_ids"], batch["attention_mask"].bool()
+        masked, chosen = mask(ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options)
+        hidden = backbone.base(generator)(**batch | {"input_ids": masked})[0][chosen]
+        scores = generator.generator_lm_head(generator.generator_predictions(hidden)).float()
+        drawn = ids.clone()
+        drawn[chosen] = torch.multinomial(scores.detach().softmax(-1), 1)[:, 0]
+        told = discriminator(**batch | {"input_ids": drawn}).logits.float()
+        parts = {"masked": functional.cross_entropy(scores, ids[chosen]),
+                 "replaced": functional.binary_cross_entropy_with_logits(told[real], (drawn != ids)[real].float())}
+        return {"loss": parts["masked"] + DISCRIMINATOR * parts["replaced"], **parts}
+
+    return network, discriminator, loss
+
+
+def no_next_sentence(family, options):
+    if options.next_sentence:
+        raise ValueError(f"MaskedLM.next_sentence is on, but {family!r} is pre-trained without it: switch it off")
+
+
+FAMILIES = {"bert": bert, "roberta": roberta, "electra": electra}

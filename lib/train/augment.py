@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors import safe_open
 from torch.nn import functional
 
 from lib.data import Split
@@ -79,8 +81,19 @@ def source(folder, glove=None):
         words, vectors = read_glove(glove, loop.device())
         places, names = np.arange(len(words)) + len(names), names + words
     rows = {names[place]: row for row, place in enumerate(places)}
+    return Source(model, tokenizer, masked_lm(model, folder), pieces, names, usable, rows, places,
+                  functional.normalize(vectors), vector)
+
+
+def masked_lm(model, folder):
+    """The model's masked-LM head; None where there is none, also where its class has one that the folder's weights lack
+    and that transformers therefore filled with random numbers."""
     head = getattr(getattr(model, "cls", None), "predictions", None)
-    return Source(model, tokenizer, head, pieces, names, usable, rows, places, functional.normalize(vectors), vector)
+    stored = Path(folder) / "model.safetensors"
+    if head is None or not stored.exists():
+        return head
+    with safe_open(stored, "pt") as file:
+        return head if {"cls.predictions.transform.dense.weight", "cls.predictions.bias"} <= set(file.keys()) else None
 
 
 def read_glove(path, device="cpu", limit=GLOVE_WORDS):

@@ -17,7 +17,10 @@ from lib.options import Numerics, Train
 from lib.spec import stream
 from lib.store import read_json, write_json
 from lib.train.batches import collate, order
+from lib.train.dropout import byte_dropout
 from lib.train.used_rows import used_rows
+
+ABSENT = -1e4   # logit of a token that is none: probability 0, without infinities
 
 
 def device():
@@ -41,7 +44,7 @@ def schedule(step, steps, warmup):
 
 def fit(draft, model, encoded, loss, train, numerics, evaluate=None):
     """Train `model` in place over `encoded` (lib.train.batches.Encoded); see `_fit`."""
-    with used_rows(model.to(device()), encoded, train.weight_decay):
+    with byte_dropout(model, train.byte_dropout), used_rows(model.to(device()), encoded, train.weight_decay):
         return _fit(draft, model, encoded, loss, train, numerics, evaluate)
 
 
@@ -158,19 +161,32 @@ def restore(draft, model, optimiser):
     return note["step"], note["best"], note["sums"]
 
 
+def outputs(model, batch):
+    """Logits of a collated batch: [B, C] of classes, or [B, 2, T] of an answer's first and last token, where padding
+    is as good as impossible."""
+    out = model(**batch)
+    if "logits" in out:
+        return out.logits
+    both = torch.stack([out.start_logits, out.end_logits], 1).float()
+    return both.masked_fill(batch["attention_mask"][:, None] == 0, ABSENT)
+
+
 @torch.inference_mode()
 def predict(model, encoded, numerics, batch=64, pad_to=0):
-    """Logits [N, C] in float32, rows in their own order; batches by length, so that little is padded."""
+    """Logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the longest row's length. Batches by
+    length, so that little is padded."""
     model.to(device()).eval()
-    rows = np.argsort(encoded.lengths(), kind="stable")
+    lengths = encoded.lengths()
+    rows = np.argsort(lengths, kind="stable")
     logits = None
     for start in range(0, len(rows), batch):
         chosen = rows[start:start + batch]
         with autocast(numerics):
-            out = model(**collate(encoded, chosen, pad_to, device())).logits.float().cpu().numpy()
+            out = outputs(model, collate(encoded, chosen, pad_to, device())).float().cpu().numpy()
         if logits is None:
-            logits = np.empty((len(rows), out.shape[1]), dtype=np.float32)
-        logits[chosen] = out
+            shape = out.shape[1:] if out.ndim == 2 else (2, max(pad_to, lengths.max()))
+            logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
+        logits[chosen, ..., :out.shape[-1]] = out
     return logits
 
 

@@ -10,8 +10,14 @@ def prediction(logits, labels, targets, teacher_logits=None):
     """Cross-entropy or squared error to the labels, to the teacher's logits, or both (GhostBERT section 2.3, Table 8).
 
     logits [B, C]; labels [B] codes, or [B] scores where C is 1; teacher_logits [B, C]. A regression's soft part is
-    the squared error to the teacher's score.
+    the squared error to the teacher's score. Spans: logits [B, 2, T], labels [B, 2] tokens, teacher_logits of at least
+    T tokens; first and last token are 2 B choices among T, labels beyond T do not count (as in BERT's script).
     """
+    if logits.dim() == 3:
+        tokens = logits.shape[2]
+        logits, labels = logits.flatten(0, 1), labels.flatten()
+        labels = labels.masked_fill(labels >= tokens, -100)   # cross_entropy passes over these
+        teacher_logits = teacher_logits if teacher_logits is None else teacher_logits[..., :tokens].flatten(0, 1)
     parts = {}
     if targets.kind in ("hard", "both"):
         parts["hard"] = (functional.mse_loss(logits[:, 0].float(), labels) if logits.shape[1] == 1

@@ -1,0 +1,170 @@
+"""Bench: our training loop against transformers.Trainer, on the same rows, epochs, seeds, machine and process.
+
+Opponents: Trainer with the habits of run_glue (padding to 128, float32), and Trainer tuned (dynamic padding, batches
+by length, bfloat16 where ours uses it). Interleaved, several repeats, CPU time beside wall time; the share of the
+machine's best measured square matrix product says how far from the ceiling a loop is.
+"""
+
+import platform
+import resource
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import transformers
+
+from lib import data
+from lib.data import models
+from lib.execute import processor
+from lib.measure import metrics
+from lib.measure.cost import SHAPES, flops
+from lib.model import backbone
+from lib.options import Numerics, Targets, Train
+from lib.train import loop, losses
+from lib.train.batches import encode
+
+MODEL = "all-MiniLM-L6-v2"
+TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
+
+
+class Draft:
+    """What the loop needs of a run, without a store."""
+
+    def __init__(self, folder, seed):
+        self.seed, self.folder, self.resume, self.checkpoint_seconds = seed, folder, folder / "resume", 1e9
+
+    def progress(self, *_, **__):
+        pass
+
+    log = progress
+
+
+def peak(dtype, seconds=1.5):
+    """Best rate of a square matrix product, FLOP/s, over sizes 512 to 4096 in this process and thread count."""
+    best = 0.0
+    for size in (512, 1024, 2048, 4096):
+        a, b = (torch.randn(size, size, device=loop.device()).to(dtype) for _ in range(2))
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            _ = (a @ b)[0, 0].item()
+            best = max(best, 2 * size ** 3 / (time.perf_counter() - began))
+    return best
+
+
+def tasks(rows):
+    """{name: (Task, training rows, development rows)}: CoLA as it is, and RTE's rows of 96 word pieces or more, cut at
+    128, as the task near that length."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(models.locate(MODEL))
+    cola, rte = data.splits("glue", "CoLA"), data.splits("glue", "RTE")
+    long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)
+    return {"CoLA": (data.task("glue", "CoLA"), cola["train"].take(np.arange(rows)), cola["dev"]),
+            "RTE, 96 to 128 tokens": (data.task("glue", "RTE"), rte["train"].take(long[:rows // 2]), rte["dev"])}
+
+
+def fresh(task, seed):
+    return backbone.classifier(models.locate(MODEL), task.outputs, TRAIN.dropout, seed)
+
+
+def ours(task, split, numerics, seed):
+    """(model, tokenizer, f() that trains it)."""
+    model, tokenizer = fresh(task, seed)
+    rows = encode(tokenizer, split, TRAIN.max_length)
+    targets = Targets("hard")
+
+    def loss(batch, chosen):
+        return losses.prediction(model(**batch).logits, rows.labels[chosen].to(loop.device()), targets)
+    return model, tokenizer, lambda: loop.fit(Draft(Path(tempfile.mkdtemp()), seed), model, rows, loss, TRAIN, numerics)
+
+
+def trainer(task, split, numerics, seed, tuned):
+    """The same with transformers.Trainer."""
+    model, tokenizer = fresh(task, seed)
+    texts = (split.a,) if split.b is None else (split.a, split.b)
+    padding = {} if tuned else {"padding": "max_length"}
+    encoded = tokenizer(*texts, truncation=True, max_length=TRAIN.max_length, **padding)
+    rows = [{k: v[i] for k, v in encoded.items()} | {"labels": int(split.y[i])} for i in range(len(split))]
+    how = {"train_sampling_strategy": "group_by_length", "bf16": numerics.dtype == "bfloat16"} if tuned else {}
+    arguments = transformers.TrainingArguments(
+        tempfile.mkdtemp(), per_device_train_batch_size=TRAIN.batch, num_train_epochs=TRAIN.epochs, learning_rate=TRAIN.lr,
+        max_grad_norm=TRAIN.clip, seed=seed, use_cpu=loop.device().type == "cpu", report_to="none", save_strategy="no",
+        disable_tqdm=True, logging_strategy="no", **how)
+    run = transformers.Trainer(model, arguments, train_dataset=rows,
+                               data_collator=transformers.DataCollatorWithPadding(tokenizer))
+    return model, tokenizer, run.train
+
+
+def contenders(numerics):
+    return {"ours": lambda *a: ours(*a[:2], numerics, a[2]),
+            "Trainer, tuned": lambda *a: trainer(*a[:2], numerics, a[2], True),
+            "Trainer, run_glue habits": lambda *a: trainer(*a[:2], replace(numerics, dtype="float32"), a[2], False)}
+
+
+def training(repeats=3, rows=1024, threads=1, dtype="bfloat16"):
+    """One line for each task, contender and repeat: examples per second, seconds of wall and CPU, share of the peak,
+    development score. The slow habits get a quarter of the rows."""
+    torch.set_num_threads(threads)
+    numerics, lines = Numerics(dtype, threads), []
+    ceiling = {name: peak(getattr(torch, name)) for name in ("float32", dtype)}
+    for name, (task, split, dev) in tasks(rows).items():
+        for repeat in range(repeats):
+            for contender, make in contenders(numerics).items():
+                slow = contender.endswith("habits")
+                part = split.take(np.arange(len(split) // 4)) if slow else split
+                with backbone.quiet():
+                    model, tokenizer, fit = make(task, part, repeat)
+                lengths = encode(tokenizer, part, TRAIN.max_length).lengths()
+                wall, cpu = time.perf_counter(), cpu_seconds()
+                fit()
+                wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+                work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
+                kind = "float32" if slow else dtype
+                logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), numerics)
+                lines.append({"task": name, "contender": contender, "repeat": repeat, "rows": len(part),
+                              "mean_tokens": round(float(lengths.mean()), 1), "dtype": kind, "threads": threads,
+                              "examples_per_second": len(part) / wall, "wall_seconds": wall, "cpu_seconds": cpu,
+                              "peak_gflops": ceiling[kind] / 1e9, "share_of_peak": work / wall / ceiling[kind],
+                              "dev_score": metrics.score(task.metrics[0], logits, dev.y)})
+                print(f"  {name}: {contender} {lines[-1]['examples_per_second']:.1f} examples/s", flush=True)
+    return pd.DataFrame(lines)
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def machine():
+    """Where and when a bench ran, for its table."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else processor()
+    return {"date": time.strftime("%Y-%m-%d"), "device": device, "torch": torch.__version__,
+            "transformers": transformers.__version__, "python": platform.python_version()}
+
+
+def profile(rows=256, threads=1, dtype="bfloat16", most=10):
+    """One line for each task and operation: its share of our loop's own CPU time, the `most` largest."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as record
+
+    lines = []
+    for name, (task, split, _) in tasks(rows).items():
+        _, _, fit = ours(task, split, Numerics(dtype, threads), 0)
+        with record(activities=[ProfilerActivity.CPU]) as recorded:
+            fit()
+        found = sorted(recorded.key_averages(), key=lambda event: -event.self_cpu_time_total)
+        total = sum(event.self_cpu_time_total for event in found)
+        lines += [{"task": name, "operation": event.key, "share": round(event.self_cpu_time_total / total, 3)}
+                  for event in found[:most]]
+    return pd.DataFrame(lines)
+
+
+def write(folder, repeats=3):
+    """Run the bench and write `<folder>/training.csv` and `profile.csv`. Returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    training(repeats).assign(**machine()).round(4).to_csv(folder / "training.csv", index=False)
+    profile().to_csv(folder / "profile.csv", index=False)
+    return folder

@@ -1,0 +1,13 @@
+"""Step: cut a teacher and add ghosts without any training; the ablation without distillation starts from it."""
+
+from lib.model import backbone
+from lib.steps.distil import perform
+from lib.store import write_json
+
+
+def operate(run, surgery):
+    """Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts."""
+    model, tokenizer = backbone.load(run.inputs["teacher"].model)
+    write_json(run.folder / "surgery.json", perform(run, model, surgery))
+    backbone.save(model, tokenizer, run.model)
+    return backbone.size(model)

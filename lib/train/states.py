@@ -1,0 +1,62 @@
+"""A teacher's hidden states on disk, computed once for all students of that teacher.
+
+Shapes: N rows, T tokens of a row, S = 2 L + 1 states (embedding, then attention and layer output of each layer),
+H hidden. Rows lie one after another: one array [sum of T, S * H] and N + 1 offsets.
+"""
+
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from lib.model import backbone
+from lib.model.taps import taps
+from lib.train import loop
+from lib.train.batches import collate
+
+IN_MEMORY = 4 << 30  # bytes of states that are read whole; more is read row by row from the disk
+
+
+def order_of(seen):
+    """The S states of a taps dict in the order of the file."""
+    return [seen["embedding"], *(state for pair in zip(seen["attention"], seen["ffn"], strict=True) for state in pair)]
+
+
+@torch.no_grad()
+def compute(model, encoded, norm, numerics, path, batch=32, progress=lambda fraction: None):
+    """Write the states of every row of `encoded` to `path`, in the run's dtype. Returns {"bytes", "tokens"}."""
+    model.to(loop.device()).eval()
+    lengths = encoded.lengths()
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows, table = np.argsort(lengths, kind="stable"), None
+    with taps(model, norm) as seen:
+        for start in range(0, len(rows), batch):
+            chosen = rows[start:start + batch]
+            with loop.autocast(numerics):
+                backbone.base(model)(**collate(encoded, chosen, device=loop.device()))
+            states = torch.cat(order_of(seen), -1).to(getattr(torch, numerics.dtype)).cpu()
+            if table is None:
+                table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)
+            for line, row in enumerate(chosen):
+                table[offsets[row]:offsets[row + 1]] = states[line, :lengths[row]]
+            progress((start + batch) / len(rows))
+    save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
+    return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
+
+
+class Cache:
+    """States by row numbers: `cache(rows, tokens)` gives a taps dict, padded with zeros to `tokens`."""
+
+    def __init__(self, path, layers):
+        self.layers = layers
+        self.file = safe_open(path, "pt")
+        self.offsets = self.file.get_tensor("offsets").tolist()
+        size = path.stat().st_size
+        self.states = load_file(path)["states"] if size <= IN_MEMORY else self.file.get_slice("states")
+
+    def __call__(self, rows, tokens, device):
+        pieces = [self.states[self.offsets[i]:self.offsets[i + 1]] for i in rows]
+        table = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
+        table = torch.nn.functional.pad(table, (0, 0, 0, tokens - table.shape[1])).to(device)
+        parts = table.chunk(2 * self.layers + 1, -1)
+        return {"embedding": parts[0], "attention": parts[1::2], "ffn": parts[2::2]}

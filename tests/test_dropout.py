@@ -1,0 +1,56 @@
+"""Dropout from bytes: its rate, its mean, and that attention without it is the framework's own."""
+
+import pytest
+import torch
+
+from lib.model.backbone import set_dropout
+from lib.train.dropout import attention, byte_dropout, keep
+
+
+def test_rate_and_mean():
+    torch.manual_seed(0)
+    mask = keep(torch.ones(1000, 1003), 0.1)
+    kept = (mask > 0).double().mean().item()
+    assert abs(kept - (1 - 26 / 256)) < 1e-3 and abs(mask.double().mean().item() - 1) < 2e-3
+    assert mask.unique().tolist() == pytest.approx([0.0, 256 / 230])
+
+
+def test_masks_of_neighbours_do_not_go_together():
+    torch.manual_seed(0)
+    mask = (keep(torch.ones(8, 125_000).t().contiguous(), 0.5) > 0).double()  # the eight bytes of each draw
+    correlation = torch.corrcoef(mask.t()) - torch.eye(8, dtype=torch.float64)
+    assert correlation.abs().max() < 0.015
+
+
+def test_attention_is_the_reference_in_float64():
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
+    mask = torch.zeros(2, 1, 5, 5, dtype=torch.float64)
+    mask[1, :, :, 3:] = torch.finfo(torch.float64).min
+    out, _ = attention(None, q, k, v, mask, scaling=0.5)
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.5)
+    assert torch.allclose(out, wanted.transpose(1, 2), atol=1e-12)
+
+
+def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_outside(tiny, family):
+    model = tiny(family)
+    set_dropout(model, 0.3)
+    ids, mask = torch.randint(5, 50, (3, 7)), torch.ones(3, 7, dtype=torch.long)
+    mask[1, 4:] = 0
+    before, names = model(input_ids=ids, attention_mask=mask).logits, [type(m) for m in model.modules()]
+    with byte_dropout(model):
+        assert torch.allclose(model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-5)
+        assert [type(m) for m in model.modules()] != names
+        model.train()
+        assert not torch.allclose(model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-3)
+    model.eval()
+    assert [type(m) for m in model.modules()] == names
+    assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, before)
+
+
+def test_gradients_are_those_of_the_kept_elements():
+    torch.manual_seed(0)
+    x = torch.randn(50, 50, requires_grad=True)
+    mask = keep(x, 0.25)
+    (x * mask).sum().backward()
+    assert torch.equal(x.grad, mask) and keep(x, 0.0).eq(1).all()

@@ -1,0 +1,139 @@
+"""Checkpoints: converted from a pickle once, safely, and found as safetensors ever after."""
+
+import json
+import os
+import pickle
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from lib import paths
+from lib.__main__ import main
+from lib.data import models
+from lib.model import backbone
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "models_root", lambda: tmp_path / "models")
+    monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path / "data"))
+    models.digest.cache_clear()
+    yield tmp_path
+    models.digest.cache_clear()
+
+
+def pickled(folder, tiny, tokenizer, weights=None):
+    """A checkpoint folder with pytorch_model.bin alone; returns the model."""
+    model = tiny(masked_lm=True)
+    model.config.architectures = [type(model).__name__]
+    folder.mkdir(parents=True)
+    model.config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    torch.save(model.state_dict() if weights is None else weights, folder / models.PICKLE)
+    return model
+
+
+@pytest.mark.parametrize("where", ["models", "data/models"])
+def test_a_pickle_becomes_safetensors_once(where, root, tiny, tokenizer, capsys):
+    model = pickled(root / where / "mine", tiny, tokenizer)
+    with pytest.raises(FileNotFoundError, match="python -m lib fetch mine"):
+        models.locate("mine")
+    assert not main(["fetch", "mine"])
+    assert capsys.readouterr().out.strip().endswith("models/mine")
+    assert models.locate("mine") == root / "models" / "mine"
+    found, words = backbone.load(models.locate("mine"))
+    assert isinstance(found, transformers.BertForMaskedLM) and len(words) == len(tokenizer)
+    assert all(torch.equal(v, found.state_dict()[k]) for k, v in model.state_dict().items())
+    assert (root / where / "mine" / models.PICKLE).exists()
+    assert (root / "models" / "mine" / models.PICKLE).exists() == (where == "models")
+    first = models.digest("mine")
+    (root / "models" / "mine" / "model.safetensors").unlink()
+    if where == "data/models":
+        for path in (root / "models" / "mine").iterdir():
+            path.unlink()
+        (root / "models" / "mine").rmdir()
+    models.digest.cache_clear()
+    models.fetch("mine")
+    assert models.digest("mine") == first, "the same pickle gives the same bytes"
+    models.copy("mine", first, root / "run")
+    assert not (root / "run" / models.PICKLE).exists() and (root / "run" / "model.safetensors").exists()
+
+
+def test_a_known_digest_is_checked(root, tiny, tokenizer):
+    pickled(root / "models" / "mine", tiny, tokenizer)
+    paths.DIGESTS.write_text(json.dumps({"models/mine/pytorch_model.bin": "0" * 64}))
+    with pytest.raises(ValueError, match="pytorch_model.bin has sha256 .*expected 0000000000000000.*nothing was stored"):
+        models.fetch("mine")
+    assert not (root / "models" / "mine" / "model.safetensors").exists()
+    right = models.sha256(root / "models" / "mine" / models.PICKLE)
+    paths.DIGESTS.write_text(json.dumps({"models/mine/pytorch_model.bin": right}))
+    assert (models.fetch("mine") / "model.safetensors").exists()
+
+
+class Harm:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickle_that_runs_code_is_refused_and_not_run(zipped, root, tiny, tokenizer, capsys):
+    folder, harm = root / "models" / "mine", Harm(root / "harm")
+    pickled(folder, tiny, tokenizer, {"weight": harm})
+    if not zipped:
+        (folder / models.PICKLE).write_bytes(pickle.dumps({"weight": harm}))
+    assert main(["fetch", "mine"]) == 2
+    told = capsys.readouterr().err.strip()
+    assert "is no plain table of tensors" in told and "\n" not in told
+    assert not (root / "harm").exists() and not (folder / "model.safetensors").exists()
+    assert sorted(p.name for p in (root / "models").iterdir()) == ["mine"]
+
+
+@pytest.mark.parametrize("weights, message", [({"epoch": 3, "w": torch.zeros(1)}, "holds epoch, expected tensors"),
+                                              ([torch.zeros(1)], "holds list, expected"), ({}, "holds nothing")])
+def test_other_contents_are_refused(weights, message, root, tiny, tokenizer):
+    pickled(root / "models" / "mine", tiny, tokenizer, weights)
+    with pytest.raises(ValueError, match=message):
+        models.fetch("mine")
+
+
+def test_a_damaged_pickle(root, tiny, tokenizer):
+    pickled(root / "models" / "mine", tiny, tokenizer)
+    path = root / "models" / "mine" / models.PICKLE
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ValueError, match="it may be damaged"):
+        models.fetch("mine")
+
+
+def test_tied_weights_are_stored_apart(root, tmp_path):
+    table = torch.arange(6.0).reshape(2, 3)
+    (tmp_path / "in").mkdir()
+    torch.save({"b": table, "a": table.T}, tmp_path / "in" / models.PICKLE)
+    found = load_file(models.convert(tmp_path / "in", tmp_path / "out") / "model.safetensors")
+    assert torch.equal(found["b"], table) and torch.equal(found["a"], table.T)
+
+
+def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(root, tiny, tokenizer, monkeypatch):
+    import huggingface_hub
+    pickled(root / "hub", tiny, tokenizer)
+    asked = []
+
+    def snapshot_download(name, local_dir, allow_patterns):
+        asked.append((name, allow_patterns))
+        local_dir.mkdir(parents=True, exist_ok=True)
+        for pattern in allow_patterns:
+            for path in (root / "hub").glob(pattern):
+                (local_dir / path.name).write_bytes(path.read_bytes())
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
+    folder = models.fetch("someone/mine")
+    assert folder == root / "models" / "someone/mine" and (folder / "config.json").exists()
+    assert not (folder / models.PICKLE).exists()
+    assert asked == [("someone/mine", list(models.PATTERNS)), ("someone/mine", [models.PICKLE])]
+    (root / "hub" / models.PICKLE).unlink()
+    with pytest.raises(OSError, match="neither model.safetensors nor pytorch_model.bin"):
+        models.fetch("someone/other")

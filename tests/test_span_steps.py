@@ -1,0 +1,158 @@
+"""Steps on tasks with spans, and distillation on augmented rows, through the real store at the smallest size."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from lib import data
+from lib.data import spans
+from lib.execute import execute
+from lib.measure import squad
+from lib.model import backbone
+from lib.options import Augment, Distil, Importance, Numerics, Span, Targets, Train
+from lib.papers.profiles import toy_backbone
+from lib.spec import Spec, plain
+from lib.store import Store
+from lib.train import augment, heads, loop
+
+NUMERICS = Numerics("float32", 1)
+TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
+SPAN = Span(stride=12, max_query=10, max_answer=8)
+DATA = {name: data.describe("toy", name, 48, 16) for name in ("SQuAD1", "SQuAD2", "RTE")}
+TOY = toy_backbone()
+BACKBONE = Spec("pretrain", TOY.args | {"corpus": {"sentences": 80, "seed": 0}, "train": replace(TRAIN, weight_decay=0.01),
+                                        "model": TOY.args["model"] | {"layers": 1, "hidden": 48, "ffn": 96}}, seed=0)
+CUT = [{"op": "cut", "heads": 3}]
+AUGMENT = Augment(tries=3, p=0.4, candidates=5, neighbours="embeddings")
+
+
+def finetuned(inputs, task="SQuAD2", kind="hard", **more):
+    return Spec("finetune", {"data": DATA[task], "train": replace(TRAIN, **more), "targets": Targets(kind),
+                             "numerics": NUMERICS, "span": SPAN if task.startswith("SQuAD") else None}, inputs).at(1)
+
+
+def ranked(teacher, task):
+    return Spec("importance", {"data": DATA[task], "importance": Importance("held_out", 8, 40), "numerics": NUMERICS,
+                               "span": SPAN if task.startswith("SQuAD") else None}, {"teacher": teacher}).at(1)
+
+
+def distilled(teacher, task, **inputs):
+    return Spec("distil", {"data": DATA[task], "train": TRAIN, "surgery": CUT, "distil": Distil(), "numerics": NUMERICS,
+                           "span": SPAN if task.startswith("SQuAD") else None},
+                {"teacher": teacher, "importance": ranked(teacher, task), **inputs}).at(1)
+
+
+ONE = finetuned({"start": BACKBONE}, "SQuAD1")
+TWO = finetuned({"start": BACKBONE}, "SQuAD2", select="best")
+SMALL = distilled(TWO, "SQuAD2")
+PLAIN = finetuned({"start": BACKBONE}, "RTE")
+MORE = Spec("augment", {"data": DATA["RTE"], "augment": AUGMENT, "numerics": NUMERICS}, {"language_model": BACKBONE}).at(1)
+CHAIN = {"backbone": BACKBONE, "one": ONE, "two": TWO, "two ranks": ranked(TWO, "SQuAD2"), "small": SMALL,
+         "student": finetuned({"start": SMALL}, "SQuAD2"),
+         "soft": finetuned({"start": SMALL, "teacher": TWO}, "SQuAD2", "both"),
+         "plain": PLAIN, "ranks": ranked(PLAIN, "RTE"), "more": MORE, "without": distilled(PLAIN, "RTE"),
+         "with": distilled(PLAIN, "RTE", augmented=MORE)}
+
+
+def made(folder):
+    store = Store(folder, folder / "none")
+    return {name: execute(spec, store, keep=True) for name, spec in CHAIN.items()}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    torch.set_num_threads(1)
+    return made(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.mark.parametrize("name, task", [("one", "SQuAD1"), ("two", "SQuAD2"), ("student", "SQuAD2"), ("soft", "SQuAD2")])
+def test_what_is_kept_of_answers(name, task, runs):
+    run, dev = runs[name], data.load(DATA[task])["dev"]
+    found = run.arrays("predictions")
+    assert set(found) == {"spans", "null", "exact", "span_f1", "labels", "index"}
+    assert found["spans"].shape == (len(dev), 2) and np.array_equal(found["index"], dev.index)
+    assert np.array_equal(found["labels"], dev.y)
+    texts, version = spans.texts(dev, found["spans"]), int(task[-1])
+    said = ["" if version == 2 and more > 0 else text for text, more in zip(texts, found["null"], strict=True)]
+    for metric, value in squad.score(said, dev.answers, version).items():
+        assert run.metrics[metric] == value
+    for metric in ("exact", "span_f1"):
+        assert found[metric].mean() == pytest.approx(run.metrics[metric], abs=1e-12)
+    assert (f"best_{metric}" in run.metrics) == (version == 2)
+    model, tokenizer = backbone.load(run.model)
+    rows, marks = heads.rows(tokenizer, dev, data.described(DATA[task]), TRAIN.max_length, plain(SPAN))
+    assert np.array_equal(marks(loop.predict(model, rows, NUMERICS))[1]["spans"], found["spans"])
+
+
+def test_no_text_lies_beside_the_weights(runs):
+    """What `record` would commit: every file but the model's."""
+    passages = {text for name in ("SQuAD1", "SQuAD2") for text in data.load(DATA[name])["dev"].b[:50]}
+    passages |= set(data.load(DATA["RTE"])["train"].a)
+    for run in runs.values():
+        for path in run.folder.iterdir():
+            body = path.read_bytes().decode("latin1") if path.is_file() else ""
+            assert not any(text in body for text in passages), path
+
+
+def test_a_distilled_reader_starts_the_next_stage(runs):
+    teacher, small, student = (backbone.load(runs[name].model)[0] for name in ("two", "small", "student"))
+    assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
+    assert [op["op"] for op in student.surgery] == ["cut"]
+    assert torch.equal(teacher.qa_outputs.weight, small.qa_outputs.weight)
+    moved = (student.qa_outputs.weight - small.qa_outputs.weight).norm()
+    assert 0 < moved < 0.5 * small.qa_outputs.weight.norm()
+    scores = runs["two ranks"].arrays("scores")
+    assert scores["heads"].shape == (1, 12) and (scores["heads"] > 0).all()
+    assert "best_step" in runs["two"].metrics and {"hard", "soft"} <= set(
+        next(line for line in runs["soft"].events() if "epoch" in line))
+
+
+def test_long_passages_are_read_in_windows(runs):
+    spec = replace(SMALL, args=SMALL.args | {"train": plain(replace(TRAIN, max_length=24))})
+    store = Store(runs["two"].folder.parents[1], runs["two"].folder / "none")
+    found = execute(spec, store)
+    _, tokenizer = backbone.load(runs["two"].model)
+    train = data.load(DATA["SQuAD2"])["train"]
+    windows = len(spans.features(tokenizer, train, 24, SPAN.stride, SPAN.max_query))
+    assert windows > len(train) and found.metrics["steps"] == -(-windows // TRAIN.batch)
+
+
+def test_distillation_on_augmented_rows(runs):
+    rows, plain_rows = augment.read(runs["more"]), data.load(DATA["RTE"])["train"]
+    assert len(rows) == runs["more"].metrics["rows_out"] > len(plain_rows) == runs["more"].metrics["rows_in"]
+    assert runs["more"].metrics["masked_lm"] is True
+    assert runs["with"].metrics["steps"] == -(-len(rows) // TRAIN.batch) > runs["without"].metrics["steps"] == 3
+    first = [i for i, index in enumerate(rows.index.tolist()) if i == 0 or rows.index[i - 1] != index]
+    assert [rows.a[i] for i in first] == plain_rows.a and [rows.b[i] for i in first] == plain_rows.b
+
+
+def test_augmented_rows_of_other_data_are_refused(runs):
+    store = Store(runs["two"].folder.parents[1], runs["two"].folder / "none")
+    other = data.describe("toy", "RTE", 47, 16)
+    spec = CHAIN["with"]
+    with pytest.raises(ValueError, match="augment the same rows"):
+        execute(replace(spec, args=spec.args | {"data": other}), store)
+
+
+def test_a_span_task_without_its_options(runs):
+    store = Store(runs["two"].folder.parents[1], runs["two"].folder / "none")
+    for task, change in (("SQuAD1", {"span": None}), ("RTE", {"span": plain(SPAN)})):
+        spec = finetuned({"start": BACKBONE}, task)
+        with pytest.raises(ValueError, match="give lib.options.Span to tasks such as SQuAD"):
+            execute(replace(spec, args=spec.args | change), store)
+    with pytest.raises(ValueError, match="SQuAD1 cannot be augmented"):
+        execute(replace(MORE, args=MORE.args | {"data": DATA["SQuAD1"]}), store)
+
+
+def test_the_same_again_is_bit_equal(runs, tmp_path):
+    again = made(tmp_path)
+    for name in ("one", "soft", "with", "more"):
+        files = sorted(p.relative_to(runs[name].folder) for p in runs[name].folder.rglob("*.safetensors"))
+        for file in files:
+            one, two = load_file(runs[name].folder / file), load_file(again[name].folder / file)
+            assert all(np.array_equal(one[k], two[k]) for k in one), (name, file)
+    assert json.dumps(runs["two"].metrics["span_f1"]) == json.dumps(again["two"].metrics["span_f1"])

@@ -1,0 +1,45 @@
+"""A teacher's states from disk are those that it computes."""
+
+import numpy as np
+import pytest
+import torch
+
+from lib.model import backbone
+from lib.model.taps import taps
+from lib.options import Numerics
+from lib.train import states
+from lib.train.batches import Encoded, collate
+
+
+@pytest.fixture
+def rows():
+    generator = np.random.default_rng(0)
+    ids = [generator.integers(5, 50, size=n) for n in (3, 9, 5, 1, 7)]
+    return Encoded({"input_ids": ids}, None, 0)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("whole", [True, False], ids=["memory", "disk"])
+def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, norm, whole):
+    model = tiny("bert")
+    told = states.compute(model, rows, norm, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2)
+    assert told["tokens"] == 25
+    monkeypatch.setattr(states, "IN_MEMORY", 1 << 30 if whole else 0)
+    cache = states.Cache(tmp_path / "states.safetensors", len(backbone.layers(model)))
+    chosen = [4, 0, 1]
+    batch = collate(rows, chosen)
+    with taps(model, norm) as seen, torch.no_grad():
+        backbone.base(model)(**batch)
+    found = cache(chosen, batch["input_ids"].shape[1], "cpu")
+    real = batch["attention_mask"].bool()
+    assert torch.allclose(found["embedding"][real], seen["embedding"][real], atol=1e-5)
+    for name in ("attention", "ffn"):
+        assert len(found[name]) == len(seen[name]) == 2
+        for mine, theirs in zip(found[name], seen[name], strict=True):
+            assert torch.allclose(mine[real], theirs[real], atol=1e-5) and not mine[~real].any()
+
+
+def test_half_precision_is_kept(tiny, rows, tmp_path):
+    told = states.compute(tiny("bert"), rows, "post", Numerics("bfloat16", 1), tmp_path / "s.safetensors")
+    assert told["bytes"] == 25 * 5 * 48 * 2
+    assert states.Cache(tmp_path / "s.safetensors", 2)([0], 3, "cpu")["embedding"].dtype == torch.bfloat16
