@@ -38,8 +38,8 @@ def rows(paper, name, label, widths, rename=str, m="m"):
     widths, their models named by `rename` of the column `label`. A table without a column `m` is all at 1/12."""
     found = {}
     for row in table(paper, name).to_dict("records"):
-        width = row.pop(m, "1/12")
+        width, model = row.pop(m, "1/12"), rename(row.pop(label))
         if int(width.split("/")[0]) in widths:
-            found[width, rename(row.pop(label))] = {
+            found[width, model] = {
                 ("published", "average" if column.startswith("Avg.") else column): value for column, value in row.items()}
     return found

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import statistics
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -147,7 +148,8 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
     waiting, running, failed = dict(todo), {}, {}
     bar = tqdm(total=sum(map(clock, todo)), disable=not progress, leave=False, dynamic_ncols=True,
                bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed, {remaining} to go{postfix}")
-    spent = 0.0
+    spent, told = 0.0, 0.0
+    interval = 0.0 if sys.stderr.isatty() or type(bar).__name__ == "tqdm_notebook" else 20.0  # a log file wants few lines
     try:
         while waiting or running:
             for spec in list(waiting):
@@ -175,7 +177,9 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
             bar.total = max(spent + sum(map(clock, waiting)) + sum(map(clock, running.values())), 1e-9)
             bar.n = min(spent + half, bar.total)
             bar.set_description_str(f"{len(todo) - len(waiting) - len(running)}/{len(todo)} runs", refresh=False)
-            bar.refresh()
+            if time.time() - told >= interval:
+                told = time.time()
+                bar.refresh()
     finally:
         executor.close()
         bar.close()

@@ -26,3 +26,10 @@ def test_every_claim_has_an_id_of_its_own():
     assert claims["id"].is_unique
     assert set(claims["paper"]) == {"ghostbert", "efficientbert", "bermo", "nas"}
     assert not (claims == "").any(axis=None)
+
+
+def test_rows_for_a_page_hold_the_printed_columns_alone():
+    found = published.rows("ghostbert", "table4", "Model", [1])
+    assert list(found) == [("1/12", name) for name in ("GhostBERT", "- DA & KD", "- Softmax", "- ReLU")]
+    assert found["1/12", "- ReLU"]["published", "average"] == 78.1
+    assert ("published", "Model") not in found["1/12", "- ReLU"] and ("published", "m") not in found["1/12", "- ReLU"]

@@ -201,5 +201,6 @@ def preview(folder, body):
         return ""
     import pandas as pd
 
-    frame = pd.read_csv(folder / tables[0]).iloc[:7, :6].fillna("")
+    main = f"{body['id']}.csv"
+    frame = pd.read_csv(folder / (main if main in tables else tables[0])).iloc[:7, :6].fillna("")
     return f'<div class="rows">{frame.to_html(index=False, border=0)}</div>'

@@ -6,25 +6,29 @@ import numpy as np
 import pandas as pd
 
 from lib import data
+from lib.measure import compare
 from lib.options import Span, Targets
-from lib.papers.ghostbert import TEACHER
+from lib.papers.ghostbert import TEACHER, backbone
 from lib.papers.profiles import profile, toy_backbone, untrained
 from lib.spec import Spec
 
 ROWS = 1500      # training rows of a generated task; real tasks take at most as many
-MODELS = ("words", "scratch", "pre-trained")
 
 
 def names(profile_name, wanted=()):
-    """Tasks of the profile's source that can be learned: with rows to train on, at hand."""
+    """{name: Task} of the profile's source that can be learned: with rows to train on, at hand or known by their
+    digest, so that records are found."""
     source = profile(profile_name).source
     there = {}
     for name in wanted or data.source(source).TASKS:
+        task = data.task(source, name)
         try:
             if {"train", "dev"} <= data.splits(source, name).keys():
-                there[name] = data.task(source, name)
+                there[name] = task
         except FileNotFoundError:
-            if wanted:
+            if name in data.known(source):
+                there[name] = task
+            elif wanted:
                 raise
     return there
 
@@ -32,19 +36,40 @@ def names(profile_name, wanted=()):
 def grid(profile_name, wanted=(), seeds=(0,)):
     """One row for each task, model and seed: majority and bag of words, an encoder without and with pre-training."""
     where, rows = profile(profile_name), []
+    scratch, trained = ((untrained(), toy_backbone()) if profile_name == "toy" else
+                        (random_checkpoint(profile_name), backbone(profile_name)))
     for name, task in names(profile_name, wanted).items():
-        count = min(ROWS, len(data.splits(where.source, name)["train"]))
-        described = data.describe(where.source, name, count)
-        common = {"data": described, "train": TEACHER["toy"], "targets": Targets("hard"), "numerics": where.numerics}
+        described = data.describe(where.source, name, None if name == "WNLI" else ROWS)  # WNLI has fewer, it is all taken
+        common = {"data": described, "train": TEACHER[profile_name], "targets": Targets("hard"), "numerics": where.numerics}
         if task.span:
-            common |= {"train": replace(TEACHER["toy"], max_length=96), "span": Span(stride=64, max_query=32, max_answer=12)}
-        specs = {"scratch": Spec("finetune", common, {"start": untrained()}),
-                 "pre-trained": Spec("finetune", common, {"start": toy_backbone()})}
+            common |= {"train": replace(TEACHER[profile_name], max_length=96),
+                       "span": Span(stride=64, max_query=32, max_answer=12)}
+        specs = {"scratch": Spec("finetune", common, {"start": scratch}),
+                 "pre-trained": Spec("finetune", common, {"start": trained})}
         if not task.span:
             specs["words"] = Spec("bag_of_words", {"data": described})
         rows += [{"task": name, "model": model, "seed": seed, "spec": spec.at(seed)}
                  for model, spec in specs.items() for seed in (seeds if model != "words" else seeds[:1])]
     return rows
+
+
+def random_checkpoint(profile_name):
+    """The profile's checkpoint with random weights: what its pre-training is worth."""
+    return Spec("checkpoint", backbone(profile_name).args | {"random": True}, seed=0)
+
+
+def scores(frame, source):
+    """The table of a collected grid: one row a task, its four scores in points."""
+    table = {}
+    for name, rows in frame.groupby("task", sort=False):
+        metric = data.task(source, name).metrics[0]
+        row = table[name] = {"metric": metric}
+        for column in ("majority", "bag_of_words"):
+            row[column.replace("_", " ")] = compare.spread(100 * rows.get(column, pd.Series(dtype=float)).dropna())
+        for model in ("scratch", "pre-trained"):
+            found = rows[rows["model"] == model].get(metric, pd.Series(dtype=float))
+            row[model] = compare.spread(100 * found.dropna())
+    return pd.DataFrame(table).T.rename_axis("task")
 
 
 def census(source, wanted=()):

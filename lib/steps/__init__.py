@@ -19,7 +19,7 @@ class Step:
 STEPS = {
     "pretrain": Step(1, (), ("corpus", "model", "objective", "train", "numerics"), True,
                      "pre-training of a small encoder on the generated corpus: masked words, next sentence"),
-    "checkpoint": Step(1, (), ("name", "digest"), True,
+    "checkpoint": Step(1, (), ("name", "digest", "random"), True,
                        "a published checkpoint, copied into the store and checked against its digest"),
     "finetune": Step(1, ("start", "teacher"), ("data", "train", "targets", "numerics", "span"), True,
                      "training on a task's labels, on a teacher's logits, or on both"),
