@@ -19,12 +19,14 @@ import transformers
 
 from lib import data
 from lib.data import models
-from lib.execute import processor
+from lib.execute import execute, processor
 from lib.measure import metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
-from lib.options import Numerics, Targets, Train
-from lib.train import loop, losses
+from lib.options import Distil, Importance, Numerics, Targets, Train
+from lib.spec import Spec
+from lib.store import Store
+from lib.train import augment, loop, losses
 from lib.train.batches import encode
 
 MODEL = "all-MiniLM-L6-v2"
@@ -162,9 +164,82 @@ def profile(rows=256, threads=1, dtype="bfloat16", most=10):
     return pd.DataFrame(lines)
 
 
+def distilling(repeats=3, rows=512, threads=1, dtype="bfloat16"):
+    """One line for each student and repeat: examples per second of the distil step with the teacher's states from disk
+    and with the teacher run beside it, both by the real steps in a store of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        store, numerics = Store(Path(folder) / "runs", Path(folder) / "records"), Numerics(dtype, threads)
+        described = data.describe("glue", "CoLA", rows, 64)
+        common = {"data": described, "train": TRAIN, "numerics": numerics}
+        start = Spec("checkpoint", {"name": MODEL, "digest": models.digest(MODEL)}, seed=0)
+        teacher = Spec("finetune", common | {"targets": Targets("hard")}, {"start": start}, seed=0)
+        ranks = Spec("importance", {"data": described, "numerics": numerics,
+                                    "importance": Importance("held_out", batch=8, max_length=128)}, {"teacher": teacher}, seed=0)
+        cached = Spec("states", common | {"distil": Distil(mask=True)}, {"teacher": teacher}, seed=0)
+        for spec in (start, teacher, ranks, cached):
+            execute(spec, store, keep=True)
+        lines = []
+        for repeat in range(repeats):
+            for heads in (12, 3):
+                for name, more in (("from disk", {"states": cached}), ("recomputed", {})):
+                    args = common | {"distil": Distil(mask=True), "surgery": [{"op": "cut", "heads": heads}]}
+                    spec = Spec("distil", args, {"teacher": teacher, "importance": ranks} | more).at(repeat)
+                    speed = execute(spec, store).metrics["examples_per_second"]
+                    lines.append({"student": f"{heads}/12", "teacher": name, "repeat": repeat, "examples_per_second": speed})
+    return pd.DataFrame(lines)
+
+
+def augmenting(repeats=3, rows=100, count=15):
+    """One line for each model and repeat: CPU seconds to find candidates for every eligible word of real sentences,
+    batched and one sentence and word at a time, with the same models."""
+    texts = [*data.splits("glue", "CoLA")["train"].a[:rows // 2], *data.splits("glue", "SST-2")["train"].a[:rows // 2]]
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        masked = Path(folder) / "masked"
+        torch.manual_seed(0)
+        config = transformers.BertConfig(hidden_size=192, num_hidden_layers=2, intermediate_size=768)
+        with backbone.quiet():
+            transformers.BertForMaskedLM(config).save_pretrained(masked)
+        transformers.AutoTokenizer.from_pretrained(models.locate(MODEL)).save_pretrained(masked)
+        for name, place in (("neighbours, all-MiniLM-L6-v2", models.locate(MODEL)), ("masked LM, 2 layers of 192", masked)):
+            source = augment.source(place)
+            for repeat in range(repeats):
+                began = time.process_time()
+                augment.candidates(texts, source, count, Numerics("float32", 1), {})
+                batched = time.process_time() - began
+                began = time.process_time()
+                one_at_a_time(texts, source, count)
+                lines.append({"model": name, "repeat": repeat, "sentences": len(texts), "batched_seconds": batched,
+                              "single_seconds": time.process_time() - began})
+    return pd.DataFrame(lines)
+
+
+def one_at_a_time(texts, source, count):
+    """The opponent: each sentence tokenised anew for each word, one forward or one row of cosines at a time."""
+    tokenizer, table = source.tokenizer, source.vectors.numpy()
+    for text in texts:
+        words, places = augment.cut(source, text)
+        for i in places:
+            pieces = [tokenizer.tokenize(word) for word in words]
+            if source.head is not None and len(pieces[i]) == 1:
+                flat = [piece for word in pieces for piece in word]
+                hidden = ["[CLS]", *flat, "[SEP]", *flat, "[SEP]"]
+                place = 1 + sum(map(len, pieces[:i]))
+                hidden[place] = "[MASK]"
+                ids = torch.tensor([tokenizer.convert_tokens_to_ids(hidden)])
+                types = torch.tensor([[0] * (len(flat) + 2) + [1] * (len(flat) + 1)])
+                with torch.inference_mode():
+                    logits = source.model(input_ids=ids, token_type_ids=types).logits
+                torch.argsort(logits[0, place], descending=True)[:count].tolist()
+            elif (vector := source.vector(words[i])) is not None:
+                np.argsort(-(table @ (vector.numpy() / np.linalg.norm(vector))))[:count]
+
+
 def write(folder, repeats=3):
-    """Run the bench and write `<folder>/training.csv` and `profile.csv`. Returns the folder."""
+    """Run the bench and write `<folder>/{training,distilling,augmenting,profile}.csv`. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    for part in (distilling, augmenting):
+        part(repeats).assign(**machine()).round(4).to_csv(folder / f"{part.__name__}.csv", index=False)
     training(repeats).assign(**machine()).round(4).to_csv(folder / "training.csv", index=False)
     profile().to_csv(folder / "profile.csv", index=False)
     return folder
