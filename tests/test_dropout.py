@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lib.model.backbone import set_dropout
+from lib.model.surgery import operate
 from lib.train.dropout import attention, byte_dropout, keep
 
 
@@ -54,3 +55,15 @@ def test_gradients_are_those_of_the_kept_elements():
     mask = keep(x, 0.25)
     (x * mask).sum().backward()
     assert torch.equal(x.grad, mask) and keep(x, 0.0).eq(1).all()
+
+
+def test_attention_with_ghost_maps_stays(tiny):
+    model = tiny("bert")
+    operate(model, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
+    operate(model, {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3, "mask": True}, seed=0)
+    before = model.config._attn_implementation
+    ids, mask = torch.randint(5, 50, (2, 6)), torch.ones(2, 6, dtype=torch.long)
+    wanted = model(input_ids=ids, attention_mask=mask).logits
+    with byte_dropout(model):
+        assert model.config._attn_implementation == before
+        assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, wanted)

@@ -47,19 +47,18 @@ AttentionMaskInterface.register(NAME, ALL_MASK_ATTENTION_FUNCTIONS["eager"])
 
 @contextmanager
 def byte_dropout(model, wanted=True):
-    """Within, a model's dropout layers and its attention draw their masks from bytes; does nothing unless `wanted`.
-    Raises ValueError where another attention was put in by surgery."""
+    """Within, a model's dropout layers and its attention draw their masks from bytes; does nothing unless `wanted`. An
+    attention that surgery put in stays, with the dropout of its own."""
     if not wanted:
         yield
         return
     before = model.config._attn_implementation
-    if before not in ("sdpa", "eager"):
-        raise ValueError(f"this model's attention is {before!r}, put in by its surgery: train it without byte_dropout")
     layers = [(parent, name, child) for parent in model.modules() for name, child in parent.named_children()
               if type(child) is nn.Dropout]
     for parent, name, child in layers:
         setattr(parent, name, ByteDropout(child.p).train(child.training))
-    model.set_attn_implementation(NAME)
+    if before in ("sdpa", "eager"):
+        model.set_attn_implementation(NAME)
     try:
         yield
     finally:
