@@ -131,7 +131,7 @@ def digest_of(name, task_name):
     return digest(splits(name, task_name))
 
 
-def known(name):
+def official(name):
     """Tasks of a source whose official rows are known by their digest."""
     digests = json.loads(paths.DIGESTS.read_text()) if paths.DIGESTS.exists() else {}
     return [key.partition("/")[2] for key in digests if key.startswith(f"{name}/")]

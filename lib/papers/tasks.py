@@ -26,7 +26,7 @@ def names(profile_name, wanted=()):
             if {"train", "dev"} <= data.splits(source, name).keys():
                 there[name] = task
         except FileNotFoundError:
-            if name in data.known(source):
+            if name in data.official(source):
                 there[name] = task
             elif wanted:
                 raise
