@@ -91,7 +91,7 @@ def census(source, wanted=()):
         line["words 5, 50, 95 %"] = ", ".join(f"{q:.0f}" for q in np.percentile(lengths, (5, 50, 95)))
         line["lengths"] = bars(lengths)
         lines.append(line | {"source": stand_ins(source, name)})
-    return pd.DataFrame(lines)
+    return pd.DataFrame(lines).convert_dtypes()  # counts stay whole numbers beside empty cells
 
 
 def words(split):
