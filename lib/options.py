@@ -53,6 +53,7 @@ class Train:
     pad_to: int = 0            # tokens every batch is padded to; 0 pads to its longest row
     select: str = "last"       # "best": keep the best development score (the papers' habit, optimistic)
     eval_every: int = 0        # steps between evaluations when selecting; 0 is once an epoch
+    spare_norms: bool = False  # no weight decay on biases and LayerNorms
     byte_dropout: bool = False  # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.dropout
 
     def __post_init__(self):

@@ -422,3 +422,80 @@ def test_bfloat16_predictions_are_near(tiny):
     exact, near = (loop.predict(model, data, Numerics(dtype, 1)) for dtype in ("float32", "bfloat16"))
     assert near.dtype == np.float32 and not np.array_equal(exact, near)
     np.testing.assert_allclose(near, exact, atol=0.3)
+
+
+# ---- hooks ----
+def hooked(tiny, draft, settings, make, stop=None):
+    """As `fitted`, with the hooks that `make(model, calls)` gives."""
+    model, data, calls = tiny("bert"), encoded(), []
+    backbone.set_dropout(model, settings.dropout)
+
+    def loss(batch, rows):
+        calls.append("loss")
+        if stop and calls.count("loss") == stop:
+            raise Interrupted
+        return losses.prediction(model(**batch).logits, data.labels[rows], Targets("hard"))
+
+    loop.fit(draft, model, data, loss, settings, NUMERICS, hooks=make(model, calls))
+    return model, calls
+
+
+def test_hooks_come_in_order_and_know_the_step(tiny, tmp_path):
+    _, calls = hooked(tiny, Draft(tmp_path), train(epochs=1), lambda _, calls: loop.Hooks(
+        before=lambda *at: calls.append(("before", *at)), gradients=lambda *at: calls.append(("gradients", *at))))
+    assert calls == [each for i in range(6) for each in (("before", i, 6), "loss", ("gradients", i, 6))]
+
+
+def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(tiny, tmp_path, monkeypatch):
+    seen = []
+
+    class Spy(torch.optim.AdamW):
+        def step(self, *args, **kwargs):
+            seen.append([(group["lr"], group["weight_decay"], len(group["params"])) for group in self.param_groups])
+            return super().step(*args, **kwargs)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Spy)
+    before = tiny("bert").bert.pooler.dense.weight.detach().clone()
+    model, _ = hooked(tiny, Draft(tmp_path), train(weight_decay=0.01, spare_norms=True), lambda model, _: loop.Hooks(
+        groups=({"params": [model.classifier.weight], "lr": 0.5},), apart=(model.bert.pooler.dense.weight,)))
+    names = [name for name, _ in model.named_parameters()]
+    spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
+    for step, groups in enumerate(seen):
+        factor = loop.schedule(step, len(seen), 0.1)
+        assert groups == [(1e-3 * factor, 0.01, len(names) - spared - 2), (1e-3 * factor, 0.0, spared), (0.5 * factor, 0.0, 1)]
+    assert torch.equal(model.bert.pooler.dense.weight, before)
+
+
+def test_batches_of_a_method(tiny, tmp_path):
+    rows = []
+
+    def make(model, _):
+        return loop.Hooks(batches=lambda epoch: [np.array([epoch, 3]), np.array([5])])
+
+    model, data = tiny("bert"), encoded()
+
+    def loss(batch, chosen):
+        rows.append(chosen.tolist())
+        return losses.prediction(model(**batch).logits, data.labels[chosen], Targets("hard"))
+
+    result = loop.fit(Draft(tmp_path), model, data, loss, train(epochs=2), NUMERICS, hooks=make(model, None))
+    assert rows == [[0, 3], [5], [1, 3], [5]] and result["steps"] == 4
+
+
+def test_a_resumed_run_repeats_what_hooks_do(tiny, tmp_path):
+    """A parameter apart that only the gradients hook moves, by the sign of its gradient."""
+    def make(model, _):
+        apart = model.bert.pooler.dense.bias
+
+        def move(step, steps):
+            with torch.no_grad():
+                apart.sub_(0.01 * apart.grad.sign() * (steps - step) / steps)
+
+        return loop.Hooks(apart=(apart,), gradients=move)
+
+    whole, _ = hooked(tiny, Draft(tmp_path / "whole"), train(), make)
+    draft = Draft(tmp_path / "parts", checkpoint_seconds=EVERY_STEP)
+    with pytest.raises(Interrupted):
+        hooked(tiny, draft, train(), make, stop=8)
+    resumed, _ = hooked(tiny, Draft(tmp_path / "parts"), train(), make)
+    assert same(whole, resumed)

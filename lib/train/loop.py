@@ -7,7 +7,9 @@ random states are saved whole between two steps, and everything else is computed
 import os
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -42,13 +44,24 @@ def schedule(step, steps, warmup):
     return (steps - step) / max(1, steps - first)
 
 
-def fit(draft, model, encoded, loss, train, numerics, evaluate=None):
+@dataclass(frozen=True)
+class Hooks:
+    """What a method adds to the loop. Its parameters are the model's own, and what it does follows from the step and
+    from the model's state alone, so that a resumed run repeats it."""
+    groups: tuple = ()    # {"params", "lr", "weight_decay"}: parameters with a rate of their own, on the run's schedule
+    apart: tuple = ()     # parameters that neither the optimiser nor the clipping touches: `gradients` may move them
+    before: Callable | None = None     # f(step, steps), before each forward pass
+    gradients: Callable | None = None  # f(step, steps), when the gradients are there, before they are clipped
+    batches: Callable | None = None    # f(epoch) -> index arrays in place of the bucketed order, equally many each epoch
+
+
+def fit(draft, model, encoded, loss, train, numerics, evaluate=None, hooks=Hooks()):
     """Train `model` in place over `encoded` (lib.train.batches.Encoded); see `_fit`."""
     with byte_dropout(model, train.byte_dropout), used_rows(model.to(device()), encoded, train.weight_decay):
-        return _fit(draft, model, encoded, loss, train, numerics, evaluate)
+        return _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks)
 
 
-def _fit(draft, model, encoded, loss, train, numerics, evaluate):
+def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
     """The loop itself.
 
     loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers. evaluate: f() ->
@@ -57,10 +70,13 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate):
     """
     where = device()
     model.train()
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimiser = torch.optim.AdamW(parameters, lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    groups = parameter_groups(model, train, hooks)
+    rates = [group["lr"] for group in groups]
+    parameters = [p for group in groups for p in group["params"]]
+    optimiser = torch.optim.AdamW(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)
     lengths = encoded.lengths()
-    per_epoch = -(-len(encoded) // train.batch)
+    batches_of = hooks.batches or (lambda epoch: order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to))
+    per_epoch = len(hooks.batches(0)) if hooks.batches else -(-len(encoded) // train.batch)
     steps = per_epoch * train.epochs
     torch.manual_seed(stream(draft.seed, "dropout"))
     step, best, sums = restore(draft, model, optimiser)
@@ -69,21 +85,24 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate):
     while step < steps:
         epoch, offset = divmod(step, per_epoch)
         sums = sums if offset else {}  # a checkpoint of an epoch's last step holds those of the epoch before
-        batches = order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to)
-        for rows in batches[offset:]:
+        for rows in batches_of(epoch)[offset:]:
             batch = collate(encoded, rows, train.pad_to, where)
-            for group in optimiser.param_groups:
-                group["lr"] = train.lr * schedule(step, steps, train.warmup)
+            for group, rate in zip(optimiser.param_groups, rates, strict=True):
+                group["lr"] = rate * schedule(step, steps, train.warmup)
+            if hooks.before:
+                hooks.before(step, steps)
             with autocast(numerics):
                 parts = loss(batch, rows)
             if not torch.isfinite(parts["loss"]):
                 raise FloatingPointError(f"loss {parts['loss'].item()} at step {step} of {steps}: lower Train.lr "
                                          f"({train.lr}) or clip the gradient")
             parts["loss"].backward()
+            if hooks.gradients:
+                hooks.gradients(step, steps)
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+            model.zero_grad(set_to_none=True)
             step += 1
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0.0) + value.detach().double()
@@ -103,6 +122,18 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate):
     done = (step - first) * train.batch
     return {"steps": steps, "examples_per_second": round(done / seconds, 1) if done else None,
             "train_loss": means.get("loss")} | ({"best_step": best["step"]} if best else {})
+
+
+def parameter_groups(model, train, hooks):
+    """The optimiser's groups: what trains, then, where asked for, what is spared weight decay, then the hooks' own."""
+    taken = {id(p) for p in hooks.apart} | {id(p) for group in hooks.groups for p in group["params"]}
+    rest = [(name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken]
+    spared = [p for name, p in rest if train.spare_norms and (name.endswith("bias") or "LayerNorm" in name)]
+    ids = {id(p) for p in spared}
+    groups = [{"params": [p for _, p in rest if id(p) not in ids], "lr": train.lr}]
+    if spared:
+        groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
+    return groups + [{"weight_decay": 0.0, **group} for group in hooks.groups]
 
 
 def keep_best(draft, model, score, step, best):
