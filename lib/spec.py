@@ -39,7 +39,7 @@ class Spec:
         for name in self.args:
             known(f"argument of step {self.step}", name, step.args)
         for name, spec in self.inputs.items():
-            known(f"input of step {self.step}", name, step.inputs)
+            known(f"input of step {self.step}", name[:name.find(":") + 1] or name, step.inputs)
             if not isinstance(spec, Spec):
                 raise TypeError(f"input {name!r} of step {self.step} is a {type(spec).__name__}; it must be a Spec")
         object.__setattr__(self, "args", {k: plain(v) for k, v in sorted(self.args.items()) if v is not None})

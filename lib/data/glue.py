@@ -161,11 +161,12 @@ def fetch(task, root, loader=None):
     return folder
 
 
-def write_submission(predictions, folder, task_of=TASK_OF, partial=False):
+def write_submission(predictions, folder, task_of=TASK_OF, partial=False, rows=TEST_ROWS):
     """Write what the GLUE server takes: `<name>.tsv` each, and submission.zip of all; returns the zip's path.
 
     `predictions` maps the names of TEST_ROWS to class codes [N] or logits [N, C], or scores [N] for STS-B,
-    in the order of the test files; `task_of` tells the task of each name. All is checked before writing.
+    in the order of the test files; `task_of` tells the task of each name, `rows` its number of rows (another one for a
+    generated twin). All is checked before writing.
     """
     for name in predictions:
         known("file of a GLUE submission", name, TEST_ROWS)
@@ -175,9 +176,9 @@ def write_submission(predictions, folder, task_of=TASK_OF, partial=False):
                          f"{len(TEST_ROWS)}; fix: predict these too, or write the others with partial=True")
     contents = {}
     for name in filter(predictions.__contains__, TEST_ROWS):
-        cells = _cells(name, TASKS[task_of[name]], predictions[name])
-        rows = "".join(f"{i}\t{cell}\n" for i, cell in enumerate(cells))
-        contents[f"{name}.tsv"] = f"index\tprediction\n{rows}".encode()
+        cells = _cells(name, TASKS[task_of[name]], predictions[name], rows[name])
+        lines = "".join(f"{i}\t{cell}\n" for i, cell in enumerate(cells))
+        contents[f"{name}.tsv"] = f"index\tprediction\n{lines}".encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, data in contents.items():   # a fixed date, so that equal predictions give equal bytes
@@ -289,13 +290,13 @@ def _as_tsv(task, rows):
     return "\n".join(lines if header[0] == "source" else ["\t".join(header), *lines]) + "\n"
 
 
-def _cells(name, task, predictions):
+def _cells(name, task, predictions, rows):
     """The column of one submission file."""
-    values, rows = np.asarray(predictions, np.float64), TEST_ROWS[name]
+    values = np.asarray(predictions, np.float64)
     shapes = [(rows,), (rows, task.outputs)]
     if values.shape not in shapes:
         raise ValueError(f"{name}: predictions of shape {list(values.shape)}; expected {rows} rows as in the "
-                         f"official test set, {' or '.join(str(list(shape)) for shape in shapes)}")
+                         f"test set, {' or '.join(str(list(shape)) for shape in shapes)}")
     bad = np.flatnonzero(~np.isfinite(values).reshape(rows, -1).all(axis=1))
     if len(bad):
         raise ValueError(f"{name}: {len(bad)} of {rows} rows are not finite, the first is row {bad[0]}")

@@ -36,18 +36,25 @@ def points(frame, metric_of):
     return frame
 
 
+def rows_of(frame):
+    """The columns that name a row of a table: kept heads, where there are any, and model."""
+    return [name for name in ("m", "model") if name in frame]
+
+
 def average(frame):
-    """Replicates of the task average: one line for each (m, model, seed) whose tasks are all there."""
+    """Replicates of the task average: one line for each row of the table and seed whose tasks are all there."""
     wanted = frame["task"].nunique()
-    by = frame.groupby(["m", "model", "seed"])["score"].agg(["mean", "count"]).reset_index()
+    by = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"].agg(["mean", "count"]).reset_index()
     return by[by["count"] == wanted].rename(columns={"mean": "score"}).drop(columns="count")
 
 
 def table(*parts):
-    """One DataFrame of several {(m, model): {(source, column): value}}, rows in the order in which they first occur."""
+    """One DataFrame of several {(m, model) or model: {(source, column): value}}, rows in the order in which they first
+    occur."""
     keys = list(dict.fromkeys(key for part in parts for key in part))
-    frame = pd.DataFrame([{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys],
-                         index=pd.MultiIndex.from_tuples(keys, names=["m", "model"]))
+    index = (pd.MultiIndex.from_tuples(keys, names=["m", "model"]) if isinstance(keys[0], tuple)
+             else pd.Index(keys, name="model"))
+    frame = pd.DataFrame([{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys], index=index)
     frame.columns = pd.MultiIndex.from_tuples(frame.columns)
     return frame
 
@@ -67,13 +74,13 @@ def interval(estimate):
 
 
 def by_task(frame, metric_of, source):
-    """{(m, model): {(source, task): text, ..., (source, "average"): text}} of a collected frame; cells that were not
-    run are dashes."""
+    """{(m, model) or model: {(source, task): text, ..., (source, "average"): text}} of a collected frame; cells that were
+    not run are dashes."""
     scored = points(frame, metric_of)
-    means = average(scored)
-    table = {}
-    for (m, model), rows in scored.groupby(["m", "model"], sort=False):
-        row = table[f"{m}/12", model] = {(source, task): spread(part["score"]) for task, part in
-                                         rows.groupby("task", sort=False)}
-        row[source, "average"] = spread(means[(means["m"] == m) & (means["model"] == model)]["score"])
+    by, table = rows_of(scored), {}
+    means = dict(list(average(scored).groupby(by, sort=False)["score"]))
+    for key, rows in scored.groupby(by, sort=False):
+        name = (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
+        row = table[name] = {(source, task): spread(part["score"]) for task, part in rows.groupby("task", sort=False)}
+        row[source, "average"] = spread(means.get(key, ()))
     return table

@@ -6,6 +6,7 @@ A model that was operated on (`lib.model.surgery`) is saved as `surgery.json` an
 `config.json`: a plain `from_pretrained` refuses such a folder instead of filling cut matrices with random numbers.
 """
 
+import copy
 import json
 import warnings
 from pathlib import Path
@@ -50,7 +51,9 @@ def classifier(folder, outputs, dropout, seed):
     value a regression. Raises ValueError where the folder's head has another size.
     """
     folder = Path(folder)
-    if (folder / "surgery.json").exists() or "SequenceClassification" in architecture(folder):
+    if bare(folder):
+        model, tokenizer = headed(folder, transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, outputs, seed)
+    elif (folder / "surgery.json").exists() or "SequenceClassification" in architecture(folder):
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
             raise ValueError(f"the model in {folder.name} has {model.config.num_labels} outputs; the task needs {outputs}")
@@ -62,6 +65,24 @@ def classifier(folder, outputs, dropout, seed):
         model.surgery = []
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     set_dropout(model, dropout)
+    return model, tokenizer
+
+
+def bare(folder):
+    """Whether a folder holds an operated encoder without any head."""
+    path = Path(folder) / "surgery.json"
+    return path.exists() and json.loads(path.read_text())["class"].endswith("Model")
+
+
+def headed(folder, classes, outputs, seed):
+    """(model, tokenizer): a bare encoder under a head drawn from `seed`. classes: transformers' mapping from configurations
+    to models with such a head."""
+    encoder, tokenizer = load(folder)
+    config = copy.deepcopy(encoder.config)
+    config.num_labels = outputs
+    torch.manual_seed(seed)
+    model = build(classes[type(config)], config, encoder.surgery)
+    base(model).load_state_dict(encoder.state_dict(), strict=False)   # a head may need no pooler
     return model, tokenizer
 
 

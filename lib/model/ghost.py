@@ -27,10 +27,9 @@ import math
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.masking_utils import eager_mask
 
 from lib.measure.cost import compatible
+from lib.model import scores
 from lib.spec import stream
 
 
@@ -182,16 +181,13 @@ def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0,
     query, key: [B, M, T, D]; value: [B, A, T, D]; attention_mask: added to the scores, or None. Returns context
     [B, T, A, D] and maps [B, A, T, T] after dropout, which acts on kept and ghost maps alike.
     """
-    scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    maps = functional.dropout(module.ghost(scores.softmax(-1)), dropout, module.training)
+    maps = module.ghost(scores.raw(module, query, key, attention_mask, scaling).softmax(-1))
+    maps = functional.dropout(maps, dropout, module.training)
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
 ATTENTION = "ghost_maps"
-AttentionInterface.register(ATTENTION, attend)
-AttentionMaskInterface.register(ATTENTION, eager_mask)
+scores.register(ATTENTION, attend)
 
 
 def _complete(attention, _, output):
@@ -229,6 +225,8 @@ def check(model, options):
     from lib.model.backbone import layers, shape
 
     first = layers(model)[0]
+    if hasattr(first.output, "networks"):
+        raise ValueError("ghost after stack: ghosts have no place in stacked networks")
     heads, there = first.attention.self.num_attention_heads, present(first)
     compatible(shape(model), options, heads)
     for position in options.positions:

@@ -10,6 +10,7 @@ shown, the json says which runs, which code and when. With parameters of the rea
 """
 
 import html
+import io
 import json
 import os
 import time
@@ -82,18 +83,23 @@ class Page:
         """Show remarks below a table or figure."""
         display(HTML("".join(f'<p class="provenance">{mark}{html.escape(line)}</p>' for line in lines)))
 
-    def figure(self, figure, data, name=""):
-        """Write and show a figure with the data it draws; toy figures carry a watermark."""
+    def figure(self, figure, data, name="", exact=False):
+        """Write and show a figure with the data it draws; toy figures carry a watermark, unless what they show is exact
+        at any scale."""
         stem = f"{self.id}.{name}" if name else self.id
-        if self.profile.name == "toy":
+        if self.profile.name == "toy" and not exact:
             figure.text(0.5, 0.5, "toy scale", fontsize=44, color="grey", alpha=0.13, rotation=24, ha="center", va="center")
         figure.savefig(self.folder / f"{stem}.svg", metadata={"Date": None})
         figure.savefig(self.folder / f"{stem}.png", dpi=144, metadata={"Software": None})
         self.files += [f"{stem}.svg", f"{stem}.png"]
         self._write(f"{stem}.csv", data.to_csv(index=False))
-        svg = (self.folder / f"{stem}.svg").read_text()
-        display(HTML(f"<figure>{svg[svg.index('<svg'):]}</figure>"))
-        plt.close(figure)
+        show(figure, (self.folder / f"{stem}.svg").read_text())
+
+    def file(self, path, about):
+        """List a file that was written below the page's folder, and show a link to it."""
+        name = Path(path).relative_to(self.folder).as_posix()
+        self.files.append(name)
+        display(HTML(f'<p class="provenance"><a href="{html.escape(name)}">{html.escape(name)}</a>: {html.escape(about)}</p>'))
 
     def _write(self, name, text):
         temporary = self.folder / f".{name}.{os.getpid()}"
@@ -135,6 +141,16 @@ def start(name, namespace):
     values = notebook.check(path, notebook.injected(namespace.get("In", [])) | given)
     changed = {k for k, v in values.items() if k != "profile" and v != declared[k].default}
     return Page(name, values, not changed)
+
+
+def show(figure, svg=""):
+    """Show a figure, which may belong to no artefact, such as one that a reader's knobs drive."""
+    if not svg:
+        with io.StringIO() as buffer:
+            figure.savefig(buffer, format="svg", metadata={"Date": None})
+            svg = buffer.getvalue()
+    display(HTML(f"<figure>{svg[svg.index('<svg'):]}</figure>"))
+    plt.close(figure)
 
 
 def verdict_table(verdicts):

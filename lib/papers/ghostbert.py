@@ -7,26 +7,27 @@ own, chosen once before their first recorded run; every difference is listed in 
 from dataclasses import replace
 
 from lib import data, published
+from lib.data import glue, unlabelled
 from lib.measure import compare, cost, stats, verdict
-from lib.options import Distil, Ghost, Importance, Targets, Train
-from lib.papers.profiles import checkpoint, profile, shape, toy_backbone
+from lib.options import Augment, Distil, Ghost, Importance, Train
+from lib.papers import claims, grids
+from lib.papers.grids import LABELS, dataset, metrics, teacher
+from lib.papers.profiles import backbone, families, profile, shape
 from lib.spec import Spec, known, plain
 
-HEADS = 12                  # widths are kept heads M of 12: an integer, since floor(12 * 0.0833) is 0
+HEADS = 12                  # widths are kept heads M of 12 (ELECTRA-small has 4): an integer, floor(12 * 0.0833) is 0
 WIDTHS = (9, 6, 3, 1)       # of Tables 3 and 10
 MODELS = ("Prune", "Ghost")
 LONG = ("MNLI", "QQP")      # distilled for one epoch instead of three (Table 8)
+NAMES = {"bert": ("BERT-base", "GhostBERT"), "roberta": ("RoBERTa-base", "GhostRoBERTa"),
+         "electra": ("ELECTRA-small", "GhostELECTRA-small")}   # rows of Table 1, without and with ghosts
+PRUNED = ("bert", "roberta")  # kinds that Table 1 cuts as well
+MARGIN = 0.5                # points within which two scores count as alike (G8)
 
 TASKS = {"toy": ("CoLA", "RTE"), "mini": ("SST-2",),
          "paper": ("MNLI", "QNLI", "QQP", "RTE", "SST-2", "MRPC", "CoLA", "STS-B")}
 SEEDS = {"toy": (0, 1), "mini": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
 
-ROWS = {"toy": {"CoLA": 1500, "RTE": 1500}, "mini": {"SST-2": 8000}, "paper": {}}   # training rows; all where a task is not named
-HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}           # further training rows, for importance
-
-TEACHER = {"toy": Train(epochs=4, batch=32, lr=5e-4, max_length=64, clip=1.0, warmup=0.1, dropout=0.1, byte_dropout=True),
-           "mini": Train(epochs=3, batch=32, lr=1e-4, max_length=128, clip=1.0, warmup=0.1, dropout=0.1),
-           "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1, select="best")}
 DISTIL = {"toy": Train(epochs=2, batch=32, lr=1e-3, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True),
           "mini": Train(epochs=3, batch=32, lr=2e-4, max_length=128, clip=1.0, dropout=0.1),
           "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1)}
@@ -36,32 +37,33 @@ FINETUNE = {"toy": Train(epochs=2, batch=32, lr=5e-4, max_length=64, clip=1.0, d
 IMPORTANCE = {"toy": Importance("held_out", batch=8, max_length=64), "mini": Importance("held_out", batch=8, max_length=128),
               "paper": Importance("dev", batch=8, max_length=128, cumulative=True)}
 
+AUGMENTED = {"toy": False, "mini": False, "paper": True}   # rows of the distillation stage; Table 4 has both
+TRIES = {"CoLA": 30, "MRPC": 30, "STS-B": 30, "RTE": 30, "SST-2": 20, "QNLI": 20, "MNLI": 10, "QQP": 10}  # TinyBERT's code
+
+# Teacher and last stage learn from labels, as the text says; Table 8 says distillation there too.
+LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}   # rows of Table 8 that every run has
+
 CACHED = {"toy": True, "mini": False, "paper": False}      # the teacher's states from disk; mini was recorded without
 
 DEVIATIONS = {
-    "toy": ("generated tasks and a 2-layer encoder instead of GLUE and BERT-base",
-            "no data augmentation in the distillation stage",
+    "toy": ("generated tasks and 2-layer encoders made here instead of GLUE and published checkpoints",
+            "no data augmentation in the distillation stage, but in the rows + DA of Table 4",
             "importance on 300 held-out training rows; the paper's ancestor uses the development set",
             "padding is masked in ghosts and losses, batches are padded to their longest row",
             "learning rates and epochs of their own; the last model counts, not the best on the development set",
             "dropout rates in 256ths; the teacher's hidden states are computed once, for real tokens"),
     "mini": ("all-MiniLM-L6-v2 (6 layers, 384 hidden, tuned on sentence pairs) instead of BERT-base",
              "SST-2 with 8,000 of 67,349 training rows",
-             "no data augmentation in the distillation stage",
+             "no data augmentation in the distillation stage, but in the rows + DA of Table 4",
              "importance on 300 held-out training rows; the paper's ancestor uses the development set",
              "padding is masked in ghosts and losses, batches are padded to their longest row",
              "learning rates of their own: the printed 2e-5 leaves a cut MiniLM at chance; the last model counts, not "
              "the best on the development set"),
-    "paper": ("no data augmentation in the distillation stage yet",
-              "teacher settings are not printed: those of the fine-tuning stage are taken"),
+    "paper": ("teacher settings are not printed: those of the fine-tuning stage are taken",
+              "no setting of the augmentation is printed: tries by task, chance and candidates are those of TinyBERT's code; "
+              "words of several pieces take their neighbours from BERT's own embeddings, where that code reads a file of "
+              "word vectors that it does not name; made once for all seeds, and lower-cased, for RoBERTa too"),
 }
-
-
-def pick(what, wanted, there):
-    """The wanted values, or the profile's own where none are named. Raises ValueError for one that is not there."""
-    for value in wanted:
-        known(what, value, there)
-    return tuple(wanted) or there
 
 
 def tasks(profile_name, wanted=()):
@@ -75,15 +77,6 @@ def seeds(profile_name, wanted=()):
     return tuple(wanted) or SEEDS[profile_name]
 
 
-def backbone(profile_name):
-    return {"toy": toy_backbone, "mini": lambda: checkpoint("all-MiniLM-L6-v2"),
-            "paper": lambda: checkpoint("bert-base-uncased")}[profile_name]()
-
-
-def dataset(profile_name, task):
-    return data.describe(profile(profile_name).source, task, ROWS[profile_name].get(task), HELD_OUT[profile_name])
-
-
 def ghost(profile_name, **changes):
     """The paper's ghost module: depthwise, after O and FFN2, three taps, softmax and ReLU, one ghost feature."""
     options = dict(kind="dwconv", positions=("o", "ffn2"), kernel=3, features=1, softmax=True, relu=True,
@@ -91,22 +84,27 @@ def ghost(profile_name, **changes):
     return Ghost(**options | changes)
 
 
-def teacher(profile_name, task):
-    """The fine-tuned full model: teacher, initialisation of every student, and the plain 12/12 row."""
-    where = profile(profile_name)
-    return Spec("finetune", {"data": dataset(profile_name, task), "train": TEACHER[profile_name],
-                             "targets": Targets("hard"), "numerics": where.numerics}, {"start": backbone(profile_name)})
+def check(profile_name, heads, ghosts, family="bert"):
+    """Raises ValueError, before anything runs, where an encoder cannot be cut to `heads` or cannot have these ghosts."""
+    encoder = shape(profile_name, family)
+    if type(heads) is not int or not 1 <= heads <= encoder.heads:
+        raise ValueError(f"width {heads}/{encoder.heads} keeps no head or too many: take a whole number from 1 to "
+                         f"{encoder.heads}")
+    if not ghosts:
+        return
+    cost.compatible(encoder, ghosts, heads)
+    if not ghosts.positions or len(set(ghosts.positions)) < len(ghosts.positions):
+        raise ValueError(f"Ghost.positions is {ghosts.positions}: name at least one, and each once")
+    if ghosts.kind == "conv1d_f" and not ghosts.tokens:
+        raise ValueError("Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens that it will take")
 
 
-def operation(profile_name, task, heads, ghosts):
-    """(surgery, inputs) that turn a teacher into a student of `heads` of 12, with a Ghost or without. 12 of 12 skips the
-    cut; what a ghost stands in for the cut heads of stays whole (section 4.2)."""
-    if not 1 <= heads <= HEADS:
-        raise ValueError(f"width {heads}/{HEADS} keeps no head or too many: take 1 to {HEADS}")
-    if ghosts:
-        cost.compatible(shape(profile_name), ghosts, heads)
-    surgery, inputs = [], {"teacher": teacher(profile_name, task)}
-    if heads < HEADS:
+def operation(profile_name, task, heads, ghosts, family="bert"):
+    """(surgery, inputs) that turn a teacher into a student of `heads`, with a Ghost or without. All heads skip the cut;
+    what a ghost stands in for the cut heads of stays whole (section 4.2)."""
+    check(profile_name, heads, ghosts, family)
+    surgery, inputs = [], {"teacher": teacher(profile_name, task, family)}
+    if heads < shape(profile_name, family).heads:
         surgery.append({"op": "cut", "heads": heads} | ({"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}))
         inputs["importance"] = Spec("importance", {
             "data": dataset(profile_name, task), "importance": IMPORTANCE[profile_name],
@@ -119,21 +117,36 @@ def operation(profile_name, task, heads, ghosts):
 def finetuned(profile_name, task, start, tokens=0):
     """The last stage: labels alone, from `start`; `tokens` pads every row to one length."""
     return Spec("finetune", {"data": dataset(profile_name, task), "train": padded(FINETUNE[profile_name], tokens),
-                             "targets": Targets("hard"), "numerics": profile(profile_name).numerics}, {"start": start})
+                             "targets": LABELS, "numerics": profile(profile_name).numerics}, {"start": start})
 
 
 def padded(train, tokens):
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
-def student(profile_name, task, heads, ghosts=None):
-    """Cut to `heads` of 12, with a Ghost or without (the pruned baseline, by the same procedure), distilled, then
-    fine-tuned on the labels (section 2.3)."""
-    surgery, inputs = operation(profile_name, task, heads, ghosts)
-    train, tokens = DISTIL[profile_name], ghosts.tokens if ghosts else 0
-    if profile_name == "paper" and task in LONG:
-        train = replace(train, epochs=1)
-    if CACHED[profile_name] and not tokens:
+def distillation(profile_name, task):
+    """Settings of the distillation stage of a task."""
+    epochs = {"epochs": 1} if profile_name == "paper" and task in LONG else {}
+    return replace(DISTIL[profile_name], **epochs)
+
+
+def augmentation(profile_name, task):
+    """The training rows with others beside them in which words are replaced, by a BERT and as TinyBERT does it; one try
+    a sentence at the small scales. Data: made once for all seeds."""
+    options = Augment(tries=TRIES.get(task, 30) if profile_name == "paper" else 1, p=0.4, candidates=15,
+                      neighbours="embeddings")
+    return Spec("augment", {"data": dataset(profile_name, task), "augment": options,
+                            "numerics": profile(profile_name).numerics}, {"language_model": backbone(profile_name)}, seed=0)
+
+
+def student(profile_name, task, heads, ghosts=None, family="bert", augmented=None):
+    """Cut to `heads`, with a Ghost or without (the pruned baseline, by the same procedure), distilled, then fine-tuned
+    on the labels (section 2.3). augmented: whether distilled on augmented rows; None is the profile's habit."""
+    surgery, inputs = operation(profile_name, task, heads, ghosts, family)
+    train, tokens = distillation(profile_name, task), ghosts.tokens if ghosts else 0
+    if AUGMENTED[profile_name] if augmented is None else augmented:
+        inputs["augmented"] = augmentation(profile_name, task)
+    elif CACHED[profile_name] and not tokens:
         inputs["states"] = Spec("states", {"data": dataset(profile_name, task), "train": train, "distil": Distil(mask=True),
                                            "numerics": profile(profile_name).numerics}, {"teacher": inputs["teacher"]})
     distilled = Spec("distil", {"data": dataset(profile_name, task), "train": padded(train, tokens), "surgery": surgery,
@@ -153,10 +166,15 @@ def variants(profile_name, options):
     return {label: ghost(profile_name, **changes) for label, changes in options.items()}
 
 
+def crossed(task_names, widths, seed_numbers, models):
+    """One row for each task, width, model and seed. models: {label: f(task, heads) -> Spec}."""
+    return grids.crossed(seed_numbers, lambda task, m, model: models[model](task, m), task=task_names, m=widths, model=models)
+
+
 def sweep(profile_name, task_names, widths, seed_numbers, modules):
-    """The grid of a table over ghost modules: one row for each task, width, module and seed."""
-    return [{"task": task, "m": m, "model": label, "seed": seed, "spec": student(profile_name, task, m, module).at(seed)}
-            for task in task_names for m in widths for label, module in modules.items() for seed in seed_numbers]
+    """The grid of a table over ghost modules, {label: Ghost or None}."""
+    return crossed(task_names, widths, seed_numbers, {
+        label: lambda task, m, module=module: student(profile_name, task, m, module) for label, module in modules.items()})
 
 
 # Tables 4 to 6, Figure 3, B.4: what each row changes. The ablation without distillation is `undistilled`.
@@ -178,25 +196,62 @@ def convolutions(profile_name):
 
 
 def pruned_vs_ghost(profile_name, task_names, widths, seed_numbers):
-    """The grid of Tables 3 and 10: one row for each task, width, model and seed."""
-    return [{"task": task, "m": m, "model": model, "seed": seed,
-             "spec": student(profile_name, task, m, ghost(profile_name) if model == "Ghost" else None).at(seed)}
-            for task in task_names for m in widths for model in MODELS for seed in seed_numbers]
+    """The grid of Tables 3 and 10."""
+    return sweep(profile_name, task_names, widths, seed_numbers, dict(zip(MODELS, (None, ghost(profile_name)), strict=True)))
 
 
-def unpruned(profile_name, task_names, seed_numbers):
+def unpruned(profile_name, task_names, seed_numbers, family="bert"):
     """The 12/12 rows of Figure 1: plain fine-tuning, with ghosts, and distilled without ghosts, the control that the
     paper does not report."""
-    models = {"Plain": teacher, "Ghost": lambda p, t: student(p, t, HEADS, ghost(p)),
-              "Distilled": lambda p, t: student(p, t, HEADS)}
-    return [{"task": task, "m": HEADS, "model": model, "seed": seed, "spec": spec(profile_name, task).at(seed)}
-            for task in task_names for model, spec in models.items() for seed in seed_numbers]
+    return crossed(task_names, [shape(profile_name, family).heads], seed_numbers, {
+        "Plain": lambda task, m: teacher(profile_name, task, family),
+        "Ghost": lambda task, m: student(profile_name, task, m, ghost(profile_name), family),
+        "Distilled": lambda task, m: student(profile_name, task, m, None, family)})
 
 
-def metrics(profile_name):
-    """{task: metric that the paper's tables show}."""
-    source = profile(profile_name).source
-    return {name: data.task(source, name).metrics[0] for name in TASKS[profile_name] + tuple(data.source(source).TASKS)}
+def extent(profile_name, complete=False):
+    """(tasks, widths, seeds) of Table 1's page: a sample at toy, unless it is to be complete."""
+    if profile_name == "toy":
+        return (TASKS["paper"], WIDTHS, SEEDS["toy"]) if complete else (("CoLA",), (3, 1), (0,))
+    return TASKS[profile_name], WIDTHS, SEEDS[profile_name]
+
+
+def backbones(profile_name, task_names, widths, seed_numbers, kinds=()):
+    """The grid of Table 1, with a column `family`: whole models of every kind as `unpruned`, and ghosts on cut ones."""
+    rows = {family: unpruned(profile_name, task_names, seed_numbers, family) for family in kinds or families(profile_name)}
+    for family in rows.keys() & set(PRUNED):
+        rows[family] += crossed(task_names, widths, seed_numbers, {
+            "Ghost": lambda task, m, family=family: student(profile_name, task, m, ghost(profile_name), family)})
+    return [row | {"family": family} for family in rows for row in rows[family]]
+
+
+def line(family, model, m):
+    """Name of a row of Table 1: of a kind, a model of `backbones` and its kept heads. All profiles have as many heads."""
+    plain, ghosted = NAMES[family]
+    return {"Plain": plain, "Distilled": f"{plain}, distilled"}.get(
+        model, f"{ghosted} (m = {m}/{shape('paper', family).heads})")
+
+
+def lines_of_table_1(widths):
+    """{name: (family, model, heads)} of its rows and of the control's, in their order."""
+    whole = [(family, model, shape("paper", family).heads) for family in NAMES for model in ("Plain", "Distilled", "Ghost")]
+    cut = [(family, "Ghost", m) for family in PRUNED for m in widths]
+    return {line(*row): row for row in sorted(whole + cut, key=lambda row: list(NAMES).index(row[0]))}
+
+
+def ablated(profile_name, task_names, widths, seed_numbers):
+    """The grid of Table 4, each row one change from the paper's module, augmentation among them; and what distillation
+    and augmentation do to the whole model without ghosts, the control that the paper lacks."""
+    module, other = ghost(profile_name), not AUGMENTED[profile_name]
+    switch = "+ DA" if other else "- DA"
+    return (sweep(profile_name, task_names, widths, seed_numbers, variants(profile_name, ABLATIONS))
+            + crossed(task_names, widths, seed_numbers, {
+                "- DA & KD": lambda task, m: undistilled(profile_name, task, m, module),
+                switch: lambda task, m: student(profile_name, task, m, module, augmented=other)})
+            + unpruned(profile_name, task_names, seed_numbers)
+            + crossed(task_names, [HEADS], seed_numbers, {
+                f"{label} {switch}": lambda task, m, ghosts=ghosts: student(profile_name, task, m, ghosts, augmented=other)
+                for label, ghosts in {"Ghost": module, "Distilled": None}.items()}))
 
 
 def paired(frame, profile_name):
@@ -226,25 +281,27 @@ def claims_of_table_3(frame, profile_name):
                                 unit="points per twelfth of width", failed=failed)]
 
 
-def estimate(frame, profile_name, method, baseline, m=None):
-    """Paired difference of two models of a frame in points, at one width or over all; None where nothing pairs."""
-    rows = frame if m is None else frame[frame["m"] == m]
-    pairs = compare.pairs(rows, method, baseline, metrics(profile_name))
-    return stats.paired_difference(pairs) if pairs else None
+def claim_unpruned(frame, profile_name):
+    """Verdict on G2 for each kind in a frame of `backbones`: ghosts on the whole model above plain fine-tuning, and above
+    the same distillation without ghosts, of which the paper prints nothing."""
+    said = published.table("ghostbert", "claims").set_index("claim")["value"]
+    cells, printed = {}, {}
+    for family, rows in frame.groupby("family", sort=False):
+        plain = NAMES[family][0]
+        for rival, name in (("Plain", f"{plain}, over fine-tuning"), ("Distilled", f"{plain}, over distillation alone")):
+            cells[name] = claims.estimate(rows, profile_name, "Ghost", rival, shape(profile_name, family).heads)
+        printed[f"{plain}, over fine-tuning"] = float(said[f"dev average gain {plain}"])
+    return verdict.judge_delta("G2", cells, printed, profile_name, failed=compare.lost(frame), word="for")
 
 
-def claim_delta(name, frame, profile_name, method, baseline, printed):
-    """Verdict on `method` above `baseline` at each printed width: {m: points}."""
-    cells = {f"{m}/12": estimate(frame, profile_name, method, baseline, m) for m in printed}
-    return verdict.judge_delta(name, cells, {f"{m}/12": value for m, value in printed.items()}, profile_name,
-                               failed=compare.lost(frame))
-
-
-def claim_best(name, frame, profile_name, method, printed):
-    """Verdict on `method` above each rival: {(rival, m): points}."""
-    cells = {f"{rival} at {m}/12": estimate(frame, profile_name, method, rival, m) for rival, m in printed}
-    return verdict.judge_ordering(name, cells, {f"{rival} at {m}/12": value for (rival, m), value in printed.items()},
-                                  profile_name, failed=compare.lost(frame))
+def claim_convolution(frame, profile_name, widths):
+    """Verdict on G8 at the printed ones of these widths: DWConv not below Conv1D_S by MARGIN, and above the other two."""
+    gaps = printed_gaps("table5", "Convolution Type", "DWConv", widths, lambda text: text.replace("ours: ", ""))
+    others = claims.best("G8", frame, profile_name, "DWConv", {k: gap for k, gap in gaps.items() if k[0] != "Conv1D_S"})
+    alike = {m: verdict.judge_within("G8", claims.estimate(frame, profile_name, "DWConv", "Conv1D_S", m), -MARGIN, float("inf"),
+                                     profile_name) for rival, m in gaps if rival == "Conv1D_S"}
+    return claims.together([others, *(replace(part, measured=f"over Conv1D_S at {m}/12: {part.measured}")
+                               for m, part in alike.items())])
 
 
 def printed_gaps(table, label, method, widths, rename=lambda text: text):
@@ -253,3 +310,42 @@ def printed_gaps(table, label, method, widths, rename=lambda text: text):
             for row in published.table("ghostbert", table).to_dict("records")}
     return {(rival, m): round(rows[method, m] - value, 1) for (rival, m), value in rows.items()
             if rival != method and m in widths}
+
+
+# Table 2: the test sets, whose labels the GLUE server has.
+def file_rows(profile_name, file):
+    """Descriptor of the rows that a file of a submission is of; None where they are not at hand. The generated twins
+    have test rows for AX alone: their development rows stand in."""
+    source, task, split = profile(profile_name).source, glue.TASK_OF[file], "test_mm" if file == "MNLI-mm" else "test"
+    try:
+        if source == "toy" and task != "AX":
+            split = split.replace("test", "dev")
+        return unlabelled.describe(source, task, split)
+    except FileNotFoundError:
+        return None
+
+
+def prediction(model, rows):
+    """Spec of a fine-tuned model's logits on these rows, cut and padded as those that it learned from."""
+    told = {name: model.args[name] for name in ("train", "numerics", "span") if name in model.args}
+    return Spec("predict", {"data": rows} | told, {"model": model})
+
+
+def submitted(profile_name, task_names, widths, seed_numbers, family="bert"):
+    """The grid of Table 2: one row for each file of a submission, width and seed; AX by the model of MNLI."""
+    files = {file: (unlabelled.LEARNED.get(task, task), file_rows(profile_name, file)) for file, task in glue.TASK_OF.items()}
+    return [{"file": file, "task": glue.TASK_OF[file], "m": m, "seed": seed,
+             "spec": prediction(student(profile_name, task, m, ghost(profile_name), family), rows).at(seed)}
+            for file, (task, rows) in files.items() if task in task_names and rows for m in widths for seed in seed_numbers]
+
+
+def inspected(profile_name, task, heads, module, rows, seed_numbers, family="bert"):
+    """The grid of the mechanism: one student's ghosts at the start, distilled, and fine-tuned, on `rows` development
+    rows. At the start the kernels are the ones that the same seed's distillation begins with."""
+    surgery, inputs = operation(profile_name, task, heads, module, family)
+    tuned = student(profile_name, task, heads, module, family)
+    stages = {"start": Spec("operate", {"surgery": surgery}, inputs), "distilled": tuned.inputs["start"], "fine-tuned": tuned}
+    told = {name: tuned.args[name] for name in ("data", "train", "numerics")}
+    return [{"task": task, "m": heads, "stage": stage, "seed": seed,
+             "spec": Spec("inspect_ghosts", told | {"rows": rows}, {"model": model}).at(seed)}
+            for stage, model in stages.items() for seed in seed_numbers]

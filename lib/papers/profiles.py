@@ -24,6 +24,10 @@ PROFILES = {
     "paper": Profile("paper", "glue", Numerics("float32", 1), "the paper's own tasks, backbones and settings"),
 }
 
+# Published checkpoints that the profiles start from, by kind.
+CHECKPOINTS = {"mini": {"bert": "all-MiniLM-L6-v2"},
+               "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"}}
+
 # The toy encoder: 12 heads as the papers' backbones, so that widths are the same twelfths.
 TOY_MODEL = {"family": "bert", "layers": 2, "hidden": 192, "heads": 12, "ffn": 768, "init": 0.04}
 # The other kinds; four heads and narrow tables as ELECTRA-small has them.
@@ -46,6 +50,17 @@ def checkpoint(name):
     return Spec("checkpoint", {"name": name, "digest": models.digest(name)}, seed=0)
 
 
+def families(name):
+    """The kinds of encoder that a profile has."""
+    return tuple(TOY_MODELS if profile(name).name == "toy" else CHECKPOINTS[name])
+
+
+def backbone(name, family="bert"):
+    """Spec of the encoder of a kind that a profile's models start from. Raises ValueError for a kind it has not."""
+    known(f"kind of encoder in profile {name!r}", family, families(name))
+    return toy_backbone(family) if name == "toy" else checkpoint(CHECKPOINTS[name][family])
+
+
 def toy_backbone(family="bert"):
     """Spec of the small encoder of a kind, pre-trained on generated text."""
     known("kind of small encoder", family, TOY_MODELS)
@@ -63,9 +78,10 @@ def untrained(family="bert"):
 
 
 def shape(name, family="bert"):
-    """The backbone of a profile as cost formulas see it; in the toy world, of a kind."""
+    """The encoder of a profile and a kind as cost formulas see it."""
+    known(f"kind of encoder in profile {name!r}", family, families(name))
     if name == "toy":
         model, roberta = TOY_MODELS[family], family == "roberta"
         return Shape(family, model["layers"], model["hidden"], model["heads"], model["ffn"], len(grammar.vocabulary()),
                      130 if roberta else 128, 1 if roberta else 2, model.get("embedding", model["hidden"]))
-    return SHAPES[{"mini": "all-MiniLM-L6-v2", "paper": "bert-base"}[name]]
+    return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]

@@ -8,8 +8,8 @@ import pandas as pd
 from lib import data
 from lib.measure import compare
 from lib.options import Span, Targets
-from lib.papers.ghostbert import TEACHER, backbone
-from lib.papers.profiles import profile, toy_backbone, untrained
+from lib.papers.grids import TEACHER
+from lib.papers.profiles import backbone, profile, toy_backbone, untrained
 from lib.spec import Spec
 
 ROWS = 1500      # training rows of a generated task; real tasks take at most as many

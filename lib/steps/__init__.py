@@ -10,7 +10,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Step:
     version: int
-    inputs: tuple    # names of the Specs it may take
+    inputs: tuple    # names of the Specs it may take; "teacher:" is any name that begins so
     args: tuple      # names of its arguments
     weights: bool    # it makes a model that other steps may need
     about: str
@@ -35,4 +35,32 @@ STEPS = {
     "distil": Step(1, ("teacher", "importance", "augmented", "states"),
                    ("data", "train", "surgery", "distil", "numerics", "span"), True,
                    "cut a teacher, add ghosts, match the teacher's hidden states"),
+    "fineprune": Step(1, ("start", "teacher"),
+                      ("data", "train", "numerics", "targets", "alpha", "prune", "mix", "frozen", "margin", "span"), True,
+                      "fine-tuning with masks on the encoder's projections, a mix of its layers, or both"),
+    "predict": Step(1, ("model",), ("data", "train", "numerics", "span"), False,
+                    "a model's logits on rows whose labels are not public, such as GLUE's test rows"),
+    "count": Step(1, (), ("config", "tokens", "labels"), False, "parameters and FLOPs of a published configuration"),
+    "inspect_ghosts": Step(1, ("model",), ("data", "train", "numerics", "rows"), False,
+                           "kernels of a model's ghosts, and their features beside the original ones"),
+    "predistil": Step(1, ("teacher", "start"), ("corpus", "net", "warmup", "train", "numerics", "shared"), True,
+                      "warm-up distillation on text, of a network or of parts of a supernet"),
+    "warmup": Step(1, ("teacher", "start"), ("data", "net", "warmup", "train", "numerics", "classifier", "span"), True,
+                   "fine-tuning by warm-up distillation: attention, states and predictions of a teacher"),
+    "multitask": Step(1, ("teacher:", "start"), ("data", "net", "warmup", "train", "numerics", "shared"), True,
+                      "fine-tuning by warm-up distillation on several tasks at once, a head and a teacher each"),
+    "latency": Step(1, (), ("models", "reference", "batch", "length", "runs", "numerics", "attention"), False,
+                    "seconds of a forward pass of models with random weights at true size, side by side"),
+    "maps": Step(1, ("reference", "model", "model:"), ("data", "rows", "examples", "max_length", "numerics"), False,
+                 "attention maps and outputs of models' last layers, and how like a reference's they are"),
+    "search": Step(1, ("start", "teacher", "general", "before"),
+                   ("space", "net", "search", "data", "train", "numerics", "warmup", "corpus", "pretrain", "classifier", "span"),
+                   False, "search for feed-forward networks: formulas, stacks and ratios, by inheritance from a supernet"),
+    "nas_search": Step(1, ("start", "teacher"), ("data", "train", "numerics", "gates", "objective"), True,
+                       "search by gates over heads and neurons for the best architecture of a given cost"),
+    "random_architecture": Step(1, ("start",), ("gates", "spread"), False, "a random architecture of a given cost"),
+    "retrain": Step(1, ("start", "teacher", "search", "augmented"), ("data", "train", "numerics", "objective", "architecture"),
+                    True, "cut an architecture out of a model and train it on a teacher or on labels"),
+    "digits": Step(1, (), ("images", "perceptron", "gates", "numerics"), False,
+                   "search over inputs of a small network on digits: pixels, and noise beside them"),
 }

@@ -21,29 +21,42 @@ def finetune(run, data, train, numerics, targets, span=None):
     task = sources.described(data)
     model, tokenizer = heads.network(run.inputs["start"].model, task, train.dropout, stream(run.seed, "head"))
     rows, _ = heads.rows(tokenizer, splits["train"], task, train.max_length, span)
-    teacher = None
-    if targets.kind != "hard":
-        network, _ = backbone.load(run.inputs["teacher"].model)
-        heads.by_name(network, task.labels)
-        teacher = torch.from_numpy(loop.predict(network, rows, numerics, pad_to=train.pad_to))
+    teacher = teacher_logits(run, targets, task, rows, train, numerics)
 
     def loss(batch, chosen):
         logits = loop.outputs(model, batch)
         labels = rows.labels[chosen].to(logits.device)
         return losses.prediction(logits, labels, targets, None if teacher is None else teacher[chosen].to(logits.device))
 
-    sets = {name: heads.rows(tokenizer, split, task, train.max_length, span) for name, split in splits.items()
-            if name.startswith("dev")}
-
-    def judge(name):
-        """(metrics, arrays) of an evaluation split."""
-        encoded, marks = sets[name]
-        return marks(loop.predict(model, encoded, numerics, pad_to=train.pad_to))
-
-    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judge("dev")[0][task.metrics[0]])
+    judges = evaluation(model, tokenizer, splits, task, train, numerics, span)
+    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judges["dev"]()[0][task.metrics[0]])
     backbone.save(model, tokenizer, run.model)
-    for name in sets:
-        values, arrays = judge(name)
+    return result | predictions(run, judges) | backbone.size(model)
+
+
+def teacher_logits(run, targets, task, rows, train, numerics):
+    """Logits of the input `teacher` on the training rows, [N, C] or [N, 2, T]; None where the targets need none."""
+    if targets.kind == "hard":
+        return None
+    network, _ = backbone.load(run.inputs["teacher"].model)
+    heads.by_name(network, task.labels)
+    return torch.from_numpy(loop.predict(network, rows, numerics, pad_to=train.pad_to))
+
+
+def evaluation(model, tokenizer, splits, task, train, numerics, span=None):
+    """{name: f() -> (metrics, arrays to keep)} of every labelled evaluation split, for the model as it then is."""
+    def judge(split):
+        encoded, marks = heads.rows(tokenizer, split, task, train.max_length, span)
+        return lambda: marks(loop.predict(model, encoded, numerics, pad_to=train.pad_to))
+
+    return {name: judge(split) for name, split in splits.items() if name.startswith("dev")}
+
+
+def predictions(run, judges):
+    """Save what the judges of `evaluation` keep. Returns their metrics, those of "dev" under their own names."""
+    result = {}
+    for name, judge in judges.items():
+        values, arrays = judge()
         run.save_arrays("predictions" if name == "dev" else f"predictions_{name}", **arrays)
         result |= values if name == "dev" else {f"{name}.{metric}": value for metric, value in values.items()}
-    return result | backbone.size(model)
+    return result

@@ -28,7 +28,9 @@ def network(folder, task, dropout, seed):
     if not task.span:
         model, tokenizer = backbone.classifier(folder, task.outputs, dropout, seed)
         return by_name(model, task.labels) if there else model, tokenizer
-    if there:
+    if backbone.bare(folder):
+        model, tokenizer = backbone.headed(folder, transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING, 2, seed)
+    elif there:
         model, tokenizer = backbone.load(folder)
         if not hasattr(model, "qa_outputs"):
             raise ValueError(f"the model in {folder.name} is a {type(model).__name__}, which marks no spans: start "

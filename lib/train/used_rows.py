@@ -51,10 +51,12 @@ def used_rows(model, encoded, weight_decay):
     if weight_decay or head is not None:
         yield
         return
-    table = embeddings.word_embeddings
+    owner = getattr(embeddings, "word_embeddings", None)   # of the table: itself one, or a module around one
+    owner = owner if hasattr(owner, "word_embeddings") else embeddings
+    table = owner.word_embeddings
     used = torch.from_numpy(np.unique(np.concatenate([*encoded.columns["input_ids"], [encoded.pad]])))
-    embeddings.word_embeddings = UsedRows(table, used.to(table.weight.device))
+    owner.word_embeddings = UsedRows(table, used.to(table.weight.device))
     try:
         yield
     finally:
-        embeddings.word_embeddings = embeddings.word_embeddings.whole()
+        owner.word_embeddings = owner.word_embeddings.whole()

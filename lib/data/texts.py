@@ -1,0 +1,87 @@
+"""Plain text for pre-training below DATA_ROOT: which corpora there are, their digests, their documents. Free of torch.
+
+    DATA_ROOT/<name>/train*    UTF-8, one paragraph a line, a blank line between documents (lib.data.corpus)
+
+Where a corpus has no training file, the others in its folder are taken. A descriptor for a Spec is {"text", "digest",
+"documents"}; "wikipedia+books" takes documents of the two in turn. No text of them is kept in a run.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice, zip_longest
+
+from lib import paths
+from lib.data import corpus
+from lib.spec import known
+
+SUFFIXES = (".txt", ".raw", ".tokens")
+
+
+@dataclass(frozen=True)
+class Text:
+    most: int | None = None   # paragraphs of a document
+    titled: bool = False      # its first paragraph is a title, which is dropped
+
+
+TEXTS = {"wikipedia": Text(titled=True), "books": Text(most=20), "wikitext-2": Text()}   # 20 as in EfficientBERT's code
+
+
+def files(name):
+    """The files of a corpus, by name. Raises FileNotFoundError where there is none."""
+    known("text corpus", name, TEXTS)
+    folder = paths.data_root() / name
+    there = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
+    chosen = [path for path in there if "train" in path.name] or there
+    if not chosen:
+        raise FileNotFoundError(f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, one paragraph "
+                                "a line and a blank line between documents")
+    return chosen
+
+
+def documents(name):
+    """The documents of a corpus, lists of paragraphs, one after another; those of several joined by "+" in turn."""
+    if "+" in name:
+        turns = zip_longest(*map(documents, name.split("+")))
+        yield from (document for turn in turns for document in turn if document)
+        return
+    rule = TEXTS.get(name, Text())
+    for document in corpus.documents(files(name), rule.most):
+        body = [text for text in document[rule.titled:] if not text.startswith("= ")]   # headings of WikiText
+        if body:
+            yield body
+
+
+@cache
+def first(name, count=None):
+    """(the first `count` documents, all for None, and the digest of their text)."""
+    found = tuple(islice(documents(name), count))
+    body = hashlib.sha256()
+    for text in chain.from_iterable([*document, ""] for document in found):
+        body.update(json.dumps(text).encode())
+    return found, body.hexdigest()[:16]
+
+
+def describe(name, count=None):
+    """Descriptor of a corpus for a Spec. Where it is not at hand, the digest is the official one of
+    `data/digests.json`, key texts/<name>/<documents>, so that records are found."""
+    for each in name.split("+"):
+        known("text corpus", each, TEXTS)
+    try:
+        digest = first(name, count)[1]
+    except FileNotFoundError:
+        digest = json.loads(paths.DIGESTS.read_text()).get(f"texts/{name}/{count or 'all'}") if paths.DIGESTS.exists() else None
+        if digest is None:
+            raise
+    return {"text": name, "digest": digest} | ({"documents": count} if count else {})
+
+
+def load(descriptor):
+    """The documents of a descriptor. Raises ValueError where they are not those that were described, or too few."""
+    name, count = descriptor["text"], descriptor.get("documents")
+    found, digest = first(name, count)
+    if digest != descriptor["digest"] or len(found) < (count or 0):
+        raise ValueError(f"{len(found)} documents of {name} with digest {digest}; this run is of {count or 'all'} with "
+                         f"{descriptor['digest']}: put the same files back, or ask for a new run")
+    return found

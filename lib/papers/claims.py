@@ -1,0 +1,40 @@
+"""Verdicts out of collected frames (columns task, model, seed, perhaps m): what the claims of several papers share."""
+
+from dataclasses import replace
+
+from lib.measure import compare, stats, verdict
+from lib.papers.grids import metrics
+
+
+def estimate(frame, profile_name, method, baseline, m=None):
+    """Paired difference of two models in points, at one width or over all; None where nothing pairs."""
+    rows = frame if m is None else frame[frame["m"] == m]
+    pairs = compare.pairs(rows, method, baseline, metrics(profile_name))
+    return stats.paired_difference(pairs) if pairs else None
+
+
+def delta(name, frame, profile_name, method, baseline, printed):
+    """Verdict on `method` above `baseline`. printed: points, or {m: points} for a claim on each width."""
+    widths = {f"{m}/12": (m, value) for m, value in printed.items()} if isinstance(printed, dict) else {"": (None, printed)}
+    cells = {cell: estimate(frame, profile_name, method, baseline, m) for cell, (m, _) in widths.items()}
+    return verdict.judge_delta(name, cells, {cell: value for cell, (_, value) in widths.items()}, profile_name,
+                               failed=compare.lost(frame))
+
+
+def best(name, frame, profile_name, method, printed):
+    """Verdict on `method` above each rival. printed: {rival or (rival, m): points}."""
+    rivals = {key if isinstance(key, str) else f"{key[0]} at {key[1]}/12": (key, value) for key, value in printed.items()}
+    cells = {cell: estimate(frame, profile_name, method, *([key] if isinstance(key, str) else key))
+             for cell, (key, _) in rivals.items()}
+    return verdict.judge_ordering(name, cells, {cell: value for cell, (_, value) in rivals.items()}, profile_name,
+                                  failed=compare.lost(frame))
+
+
+def together(parts):
+    """One verdict of a claim that asks for all its parts: theirs where they agree, contradicted where one is."""
+    words, ends = {part.verdict for part in parts}, [end for part in parts for end in part.interval or ()]
+    word = ("CONTRADICTED" if "CONTRADICTED" in words else words.pop() if len(words) == 1 else
+            "PARTIAL" if words & {"CONFIRMED", "PARTIAL"} else "INCONCLUSIVE")
+    return replace(parts[0], verdict=word, measured="; ".join(part.measured for part in parts),
+                   interval=(min(ends), max(ends)) if ends else None, runs=sum(part.runs for part in parts),
+                   note="; ".join(dict.fromkeys(part.note for part in parts if part.note)))

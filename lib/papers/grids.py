@@ -1,0 +1,53 @@
+"""What the grids of several papers share: the data of a profile, its fine-tuned teachers, and how rows are crossed. Free
+of torch."""
+
+from itertools import product
+
+from lib import data
+from lib.data import glue, squad
+from lib.options import Targets, Train
+from lib.papers.profiles import backbone, profile
+from lib.spec import Spec
+
+ROWS = {"toy": {"CoLA": 1500, "RTE": 1500}, "mini": {"SST-2": 8000}, "paper": {}}   # training rows; all where a task is not named
+HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}           # further training rows, for importance and selection
+
+TEACHER = {"toy": Train(epochs=4, batch=32, lr=5e-4, max_length=64, clip=1.0, warmup=0.1, dropout=0.1, byte_dropout=True),
+           "mini": Train(epochs=3, batch=32, lr=1e-4, max_length=128, clip=1.0, warmup=0.1, dropout=0.1),
+           "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1, select="best")}
+LABELS = Targets("hard")
+
+
+def source(profile_name, task):
+    """Where a task's rows come from: generated, GLUE, SQuAD, or for probing SentEval; the treebank stands in at mini."""
+    own = profile(profile_name).source
+    if own == "toy" or task in glue.TASKS:
+        return own
+    return "squad" if task in squad.TASKS else "treebank" if profile_name == "mini" else "senteval"
+
+
+def dataset(profile_name, task):
+    """Descriptor of a task's rows at a profile."""
+    return data.describe(source(profile_name, task), task, ROWS[profile_name].get(task), HELD_OUT[profile_name])
+
+
+def teacher(profile_name, task, family="bert", train=None, span=None):
+    """The fine-tuned full model: teacher, initialisation of many students, and the plain row of most tables. train: a
+    paper's own settings; span: how a task such as SQuAD is cut."""
+    return Spec("finetune", {"data": dataset(profile_name, task), "train": train or TEACHER[profile_name], "span": span,
+                             "targets": LABELS, "numerics": profile(profile_name).numerics},
+                {"start": backbone(profile_name, family)})
+
+
+def crossed(seeds, make, **axes):
+    """One row for each combination of the axes' values and each seed: {axis: value, ..., "seed", "spec"}. make: f(**cell)
+    -> Spec."""
+    cells = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return [cell | {"seed": seed, "spec": spec.at(seed)} for cell in cells for spec in [make(**cell)] for seed in seeds]
+
+
+def metrics(profile_name):
+    """{task: metric that the papers' tables show}."""
+    own = profile(profile_name).source
+    found = data.source(own).TASKS if own == "toy" else glue.TASKS | squad.TASKS | data.source("treebank").TASKS
+    return {name: task.metrics[0] for name, task in found.items()}

@@ -1,0 +1,1 @@
+"""EfficientBERT's search: formulas, networks, their space and samplers. Free of torch."""

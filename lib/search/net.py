@@ -1,0 +1,120 @@
+"""A searched network, and what it costs: pure arithmetic, free of torch (EfficientBERT sections 3.1 and 4.2).
+
+Letters: d hidden channels, D the width that ratios refer to, e = int(D / q) inner channels of a layer with ratio 1/q,
+k stacked feed-forward networks of a layer, T tokens, V rows of the token table.
+"""
+
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+
+from lib.options import at_least, one_of
+from lib.search import formula as language
+
+BERT = "W2 gelu(W1 x)"
+STACKS = QS = (1, 2, 3, 4)                  # of the search space: 16 ids (k, q) for each layer
+TEACHER = 768                               # channels of the teacher that the training-only projection maps to
+FACTOR = 128                                # channels of the factorised token table (MobileBERT)
+CONVENTIONS = ("deployable", "with pooler", "with projection")
+
+_checked = lru_cache(maxsize=4096)(language.check)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """k networks of one formula, each `LayerNorm(x + f(x))`, after the attention. Raises ValueError for a bad formula."""
+    formula: str      # text or tree; kept as text in the printer's spelling
+    stack: int = 1    # k
+    q: int = 1        # ratio 1 / q
+
+    def __post_init__(self):
+        at_least("Layer", "stack", self.stack, 1)
+        at_least("Layer", "q", self.q, 1)
+        object.__setattr__(self, "formula", str(_checked(str(self.formula))))
+
+    @property
+    def tree(self):
+        return _checked(self.formula)
+
+    @property
+    def ratio(self):
+        """The ratio as text: "1", "1/2"."""
+        return "1" if self.q == 1 else f"1/{self.q}"
+
+
+@dataclass(frozen=True)
+class Net:
+    """A Transformer encoder of such layers. Raises ValueError for impossible widths and formulas that do not fit them."""
+    hidden: int                  # d
+    width: int                   # D
+    heads: int
+    embedding: str               # "trigram": three neighbours' rows of 128, projected to d; "plain": BERT's
+    mismatch: str                # where operands differ in width: "truncate" or "pad"
+    layers: tuple[Layer, ...]
+
+    def __post_init__(self):
+        one_of("Net", "embedding", self.embedding, ("trigram", "plain"))
+        one_of("Net", "mismatch", self.mismatch, language.MISMATCH)
+        object.__setattr__(self, "layers", tuple(self.layers))
+        at_least("Net", "number of layers", len(self.layers), 1)
+        if self.hidden % self.heads:
+            raise ValueError(f"Net.hidden is {self.hidden}, not a multiple of its {self.heads} heads")
+        for layer in self.layers:
+            at_least("Net", f"inner width for q = {layer.q}", self.inner(layer), 1)
+            _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
+
+    def inner(self, layer):
+        """e of a layer."""
+        return self.width // layer.q
+
+    def to_json(self):
+        return asdict(self) | {"layers": [[l.formula, l.stack, l.q] for l in self.layers]}
+
+
+def from_json(body):
+    """The Net that `to_json` wrote."""
+    return Net(**body | {"layers": tuple(Layer(*layer) for layer in body["layers"])})
+
+
+def bert(layers, hidden, width, heads=12):
+    """A plain BERT encoder as a Net."""
+    return Net(hidden, width, heads, "plain", "truncate", (Layer(BERT),) * layers)
+
+
+def ffn_parameters(hidden, inner):
+    """One feed-forward network with its LayerNorm: 2de + e + 3d."""
+    return 2 * hidden * inner + inner + 3 * hidden
+
+
+def attention_parameters(hidden):
+    """Queries, keys, values and output with biases, and the LayerNorm: 4dd + 6d."""
+    return 4 * hidden ** 2 + 6 * hidden
+
+
+def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR):
+    """Token, position and segment tables and the LayerNorm; with "trigram" the token table is `factor` wide and a dense
+    layer goes from 3 * factor to d."""
+    d = net.hidden
+    tokens = vocab * factor + 3 * factor * d + d if net.embedding == "trigram" else vocab * d
+    return tokens + (positions + types + 2) * d
+
+
+def parameters(net, convention="deployable", teacher=TEACHER, **tables):
+    """All parameters but a task's head, active slices alone; `tables` as `embedding_parameters` takes them.
+
+    "deployable": embeddings and layers. "with pooler": and the d x d pooler, as BERT's are usually counted. "with
+    projection": not the pooler, but the d x `teacher` layer that serves distillation alone, as EfficientBERT counts.
+    Raises ValueError for another convention.
+    """
+    one_of("parameters", "convention", convention, CONVENTIONS)
+    d = net.hidden
+    encoder = sum(attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l)) for l in net.layers)
+    extra = {"deployable": 0, "with pooler": d * d + d, "with projection": d * teacher + teacher}[convention]
+    return embedding_parameters(net, **tables) + encoder + extra
+
+
+def macs(net, tokens=128, factor=FACTOR):
+    """Multiply-accumulates for each of T tokens in all matrix products: embedding, attention at length T, networks; no
+    pooler, no head. What a formula adds element by element is not counted."""
+    d = net.hidden
+    layers = sum(4 * d * d + 2 * tokens * d + l.stack * 2 * d * net.inner(l) for l in net.layers)
+    return layers + (3 * factor * d if net.embedding == "trigram" else 0)

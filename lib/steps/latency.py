@@ -1,0 +1,92 @@
+"""Step: how long models take for a forward pass, side by side: random weights at true size, no training.
+
+The models take turns in one process, so that what slows the machine down slows all of them; each turn's time over the
+reference's of the same turn is what can be compared. Other processes on the machine disturb wall time, less CPU time.
+"""
+
+import time
+
+import numpy as np
+import torch
+import transformers
+
+from lib.measure.cost import SHAPES
+from lib.model import backbone, stack
+from lib.model.surgery import operate
+from lib.options import at_least
+from lib.spec import known
+from lib.train import loop
+
+WARM = 5        # turns before any is counted
+LEAST = 50      # counted turns
+FAMILIES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
+
+
+def latency(run, models, reference, batch, length, numerics, runs=100, attention="sdpa"):
+    """models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}}, encoders without a head,
+    "surgery" beside it for more; reference: one of the names. batch sequences of `length` real tokens. attention: "sdpa"
+    or "eager".
+
+    Metrics by name: milliseconds of a pass, median, 5th and 95th percentile of `runs` turns, wall and CPU; of each, the
+    median over turns of the reference's time over the model's; parameters. Every time is kept, [models, runs] in seconds.
+    """
+    numerics = loop.options(numerics)
+    at_least("latency", "runs", runs, LEAST)
+    known("reference among the models", reference, models)
+    known("attention", attention, ("sdpa", "eager"))
+    torch.manual_seed(run.seed)
+    made = {name: encoder(told).to(loop.device()).eval() for name, told in models.items()}
+    for model in made.values():
+        model.set_attn_implementation(attention)
+    words = min(model.config.vocab_size for model in made.values())
+    ids = torch.randint(min(10, words - 1), words, (batch, length), device=loop.device())
+    wall, cpu = np.zeros((2, len(made), runs))
+    with torch.inference_mode(), loop.autocast(numerics):
+        for turn in range(-WARM, runs):
+            for line, model in enumerate(made.values()):
+                seconds = timed(model, ids)
+                if turn >= 0:
+                    wall[line, turn], cpu[line, turn] = seconds
+            run.progress((turn + WARM) / (runs + WARM))
+    run.save_arrays("times", wall=wall, cpu=cpu)
+    base, result = list(made).index(reference), {}
+    for line, (name, model) in enumerate(made.items()):
+        for kind, times in (("wall", wall), ("cpu", cpu)):
+            low, middle, high = np.percentile(1e3 * times[line], (5, 50, 95))
+            result |= {f"{name}.{kind}_ms": middle, f"{name}.{kind}_ms_p5": low, f"{name}.{kind}_ms_p95": high,
+                       f"{name}.{kind}_speedup": np.median(times[base] / times[line])}
+        result[f"{name}.parameters"] = backbone.size(model)["parameters"]
+    return {name: float(value) for name, value in result.items()}
+
+
+def timed(model, ids):
+    """(wall, CPU) seconds of one forward pass."""
+    settle()
+    wall, cpu = time.perf_counter(), time.process_time()
+    model(input_ids=ids)
+    settle()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def settle():
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def encoder(told):
+    """The encoder of a description, random weights. Raises ValueError where it names neither a net nor a shape."""
+    if ("net" in told) == ("shape" in told):
+        raise ValueError(f"a model described as {told}: give \"net\" or \"shape\", one of them")
+    if "net" in told:
+        model = stack.build(told["net"])
+    else:
+        known("published shape", told["shape"], SHAPES)
+        shape = SHAPES[told["shape"]]
+        config, cls = (getattr(transformers, FAMILIES[shape.family] + kind) for kind in ("Config", "Model"))
+        more = {"embedding_size": shape.embedding} if shape.family == "electra" else {}
+        model = backbone.build(cls, config(
+            vocab_size=shape.vocab, hidden_size=shape.hidden, num_hidden_layers=shape.layers, intermediate_size=shape.ffn,
+            num_attention_heads=shape.heads, max_position_embeddings=shape.positions, type_vocab_size=shape.types, **more))
+    for op in told.get("surgery", ()):
+        operate(model, op)
+    return model

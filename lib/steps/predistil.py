@@ -1,0 +1,77 @@
+"""Step: warm-up distillation on plain text, from a teacher's states alone (EfficientBERT section 3.2), of a network or a
+supernet; with `shared`, of one part of a supernet in each step (stage 3 of its search).
+
+Text is shown whole: nothing is masked, and no word is predicted.
+"""
+
+from functools import partial
+
+import numpy as np
+import transformers
+
+from lib.data import Split, texts, toy
+from lib.data.corpus import Pairs, pairs, tokenized
+from lib.model import backbone, stack
+from lib.options import Shared, Warmup
+from lib.steps.pretrain import passages
+from lib.train import loop
+from lib.train import warmup as matching
+from lib.train.batches import Encoded, encode, order
+
+
+def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
+    """Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from. corpus: see `rows`. net: what to train
+    (lib.search.net as JSON), by default that of `start`."""
+    numerics, train = loop.options(numerics, train)
+    options, shared = Warmup(**warmup), shared and Shared(**shared)
+    if options.prediction or train.select == "best":
+        raise ValueError(f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has nothing to "
+                         "predict or to select by; take 0 and \"last\"")
+    teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
+    teacher.to(loop.device())
+    encoded, batches = rows(corpus, tokenizer, train, run.seed)
+    student = matching.student(run, net, transformers.BertModel, teacher, options, train.dropout)
+    curve, sample = matching.Curve(run), matching.sampler(student, shared, run.seed)
+
+    def before(step, steps):
+        curve.before(step, steps)
+        sample(step)
+
+    with matching.matching(student, {"teacher": teacher}, options) as match:
+        def loss(batch, _):
+            run_teacher, run_student = (partial(backbone.base(model), **batch) for model in (teacher, student))
+            return curve.note(match("teacher", batch, run_student, run_teacher))
+
+        result = loop.fit(run, student, encoded, loss, train, numerics, hooks=loop.Hooks(before=before, batches=batches))
+    curve.save()
+    stack.choose(student)
+    matching.save(student, tokenizer, run.model)
+    return result | backbone.size(student) | {"rows": len(encoded)}
+
+
+def rows(corpus, tokenizer, train, seed):
+    """(Encoded rows, f(epoch) -> batches or None for the usual order) of a corpus: {"sentences", "seed"}, generated, as
+    pre-training pairs them, or a descriptor of lib.data.texts, with what differs from its `Pairs` under "pairs". Some
+    data epochs are made of a text and used in turn, as the code does."""
+    if "text" not in corpus:
+        first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
+        return encode(tokenizer, Split(first, second, np.zeros(len(first), np.int64), None), train.max_length), None
+    options = Pairs(max_length=train.max_length, **corpus.get("pairs", {}))
+    special = tokenizer.cls_token_id, tokenizer.sep_token_id
+    plain = partial(tokenizer, add_special_tokens=False, verbose=False)
+    documents = tokenized(texts.load(corpus), lambda text: plain(text)["input_ids"], options)
+    count = min(train.epochs, options.recycle or train.epochs)
+    epochs = [pairs(documents, special, seed, epoch, options) for epoch in range(count)]
+    least = min(map(len, epochs))   # as many in each, so that every epoch has the same steps
+    every = [row for epoch in epochs for row in epoch[:least]]
+    columns = {"input_ids": [np.array(row.ids) for row in every], "token_type_ids": [np.array(row.segments) for row in every]}
+    encoded = Encoded({name: values for name, values in columns.items() if name in tokenizer.model_input_names},
+                      None, tokenizer.pad_token_id)
+    lengths = encoded.lengths()
+
+    def batches(epoch):
+        start = epoch % len(epochs) * least
+        found = order(lengths[start:start + least], train.batch, seed, epoch, bucket=not train.pad_to)
+        return [start + chosen for chosen in found]
+
+    return encoded, batches

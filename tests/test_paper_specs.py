@@ -1,0 +1,370 @@
+"""GhostBERT's Specs: the paper's at their true size without data and weights, the small ones unchanged, its claims."""
+
+import copy
+import json
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from lib import data, paths, published
+from lib.data import models
+from lib.execute import execute
+from lib.measure import cost
+from lib.model import backbone
+from lib.model.surgery import operate
+from lib.model.taps import taps
+from lib.options import Ghost, Importance
+from lib.page import notebook
+from lib.papers import ghostbert, grids, profiles
+from lib.papers.profiles import shape
+from lib.spec import Spec, plain
+from lib.store import Store
+from lib.train import loop, losses
+from lib.train.batches import Encoded, encode
+
+FAMILIES = ("bert", "roberta", "electra")
+CLASSES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
+T01 = paths.NOTEBOOKS / "ghostbert_t01_glue_dev.ipynb"
+
+
+@pytest.fixture
+def anywhere(monkeypatch):
+    """The paper's Specs where neither GLUE nor its checkpoints are: a clone knows some of their digests at most, and
+    which bytes they have does not matter to shapes."""
+    def described(source, task, rows=None, held_out=0):
+        data.task(source, task)
+        return {"source": source, "task": task, "digest": "0" * 16}
+    monkeypatch.setattr(data, "describe", described)
+    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
+
+
+def of_paper():
+    """Every Spec, inputs included, that a notebook of GhostBERT would run at the profile `paper`."""
+    found = {}
+
+    def walk(spec):
+        if spec not in found:
+            found[spec] = None
+            for parent in spec.parents.values():
+                walk(parent)
+    for path in notebook.find(["ghostbert_*"]):
+        for row in notebook.grids(path, {"profile": "paper"}).get("grid", []):
+            walk(row["spec"])
+    return list(found)
+
+
+def family_of(spec):
+    """The kind of the checkpoint that a Spec's model came from."""
+    while spec.step != "checkpoint":
+        spec = spec.inputs.get("teacher") or spec.inputs["start"]
+    return next(f for f, name in profiles.CHECKPOINTS["paper"].items() if name == spec.args["name"])
+
+
+def classifier(sizes, labels=2, layers=None, surgery=()):
+    """A classifier of a Shape with random weights, operated on."""
+    name = CLASSES[sizes.family]
+    more = {"embedding_size": sizes.embedding} if sizes.family == "electra" else {}
+    if sizes.family == "roberta":
+        more |= {"pad_token_id": 1}
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=sizes.vocab, hidden_size=sizes.hidden, num_hidden_layers=layers or sizes.layers,
+        num_attention_heads=sizes.heads, intermediate_size=sizes.ffn, max_position_embeddings=sizes.positions,
+        type_vocab_size=sizes.types, num_labels=labels, **more)
+    return backbone.build(getattr(transformers, f"{name}ForSequenceClassification"), config, surgery)
+
+
+def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
+    surgeries = {(family_of(spec), json.dumps(spec.args["surgery"])) for spec in of_paper() if "surgery" in spec.args}
+    widths = {family: set() for family in FAMILIES}
+    for family, text in sorted(surgeries):
+        surgery, sizes = json.loads(text), shape("paper", family)
+        options = {op["op"]: {k: v for k, v in op.items() if k != "op"} for op in surgery}
+        heads, ghosts = options.get("cut", {}).get("heads"), Ghost(**options["ghost"]) if "ghost" in options else None
+        widths[family].add(heads or sizes.heads)
+        with torch.device("meta"):
+            model = classifier(sizes, surgery=surgery)
+        assert backbone.size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (family, surgery)
+        assert len(backbone.layers(model)) == sizes.layers == 12
+    assert widths == {"bert": {12, 9, 6, 3, 1}, "roberta": {12, 9, 6, 3, 1}, "electra": {4}}
+
+
+def test_what_the_paper_s_specs_hold_together(anywhere):
+    specs = of_paper()
+    assert {s.args["data"]["task"] for s in specs if "data" in s.args} == set(ghostbert.TASKS["paper"])
+    for spec in specs:
+        if spec.step == "distil":
+            assert any(op["op"] == "cut" for op in spec.args["surgery"]) == ("importance" in spec.inputs)
+            assert spec.args["train"]["epochs"] == (1 if spec.args["data"]["task"] in ("MNLI", "QQP") else 3)
+            assert all(spec.inputs[name].args["data"] == spec.args["data"] for name in spec.inputs)
+        if spec.step == "importance":
+            assert spec.args["importance"] == plain(Importance("dev", 8, 128, cumulative=True))
+        if "train" in spec.args:
+            assert spec.args["train"]["pad_to"] == spec.args["train"]["max_length"] == 128
+    bare = [s for s in specs if s.step == "distil" and "augmented" not in s.inputs]
+    assert bare and {s.name for s in bare} == {
+        row["spec"].parents["start"].name for row in notebook.grids(
+            paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb", {"profile": "paper"})["grid"] if row["model"].endswith("- DA")}
+
+
+def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
+    tries = {"CoLA": 30, "MRPC": 30, "STS-B": 30, "RTE": 30, "SST-2": 20, "QNLI": 20, "MNLI": 10, "QQP": 10}
+    for task, number in tries.items():
+        made = ghostbert.student("paper", task, 3, ghostbert.ghost("paper"), "roberta").inputs["start"].inputs["augmented"]
+        assert made.args["augment"] == {"tries": number, "p": 0.4, "candidates": 15, "neighbours": "embeddings"}
+        assert made.inputs["language_model"].args["name"] == "bert-base-uncased" and made.seed == 0
+        assert made == ghostbert.student("paper", task, 1).inputs["start"].inputs["augmented"]
+
+
+@pytest.mark.parametrize("kind, outputs", [("MNLI", 3), ("STS-B", 1)])
+def test_heads_of_other_tasks(kind, outputs):
+    assert data.task("glue", kind).outputs == outputs
+    with torch.device("meta"):
+        model = classifier(shape("paper", "roberta"), outputs)
+    assert backbone.size(model)["parameters"] == cost.parameters(shape("paper", "roberta"), labels=outputs)
+
+
+class Draft:
+    """What the loop asks of a lib.store.Draft."""
+
+    def __init__(self, folder):
+        self.folder, self.resume, self.seed, self.checkpoint_seconds = folder, folder / "resume", 0, 1e9
+
+    def log(self, **values):
+        pass
+
+    def progress(self, fraction):
+        pass
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_steps_at_true_width(family, tmp_path, monkeypatch):
+    """Two of the 12 layers, the paper's settings but for the batch: both stages move kernels, embeddings and head."""
+    sizes, made, rates = shape("paper", family), [], []
+
+    class Watched(torch.optim.AdamW):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            made.append(self)
+
+        def step(self, *args):
+            rates.append(self.param_groups[0]["lr"])
+            return super().step(*args)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Watched)
+    teacher = classifier(sizes, layers=2).eval()
+    student = copy.deepcopy(teacher)
+    backbone.set_dropout(student, ghostbert.DISTIL["paper"].dropout)
+    for op in ([{"op": "cut", "heads": 3}] if family in ghostbert.PRUNED else []) + [
+            {"op": "ghost"} | plain(ghostbert.ghost("paper"))]:
+        operate(student, op)
+    draw = np.random.default_rng(0)
+    encoded = Encoded({"input_ids": [draw.integers(5, sizes.vocab, n) for n in (128, 90, 17, 60)]},
+                      torch.tensor([0, 1, 1, 0]), 1 if family == "roberta" else 0)
+    before = {name: value.detach().clone() for name, value in student.named_parameters()}
+    head = [name for name in before if name.startswith("classifier")]
+
+    def moved():
+        return {name for name, value in student.named_parameters() if not torch.equal(value, before[name])}
+
+    small = {"batch": 2, "epochs": 1, "select": "last"}
+    numerics = profiles.profile("paper").numerics
+    with taps(student) as mine, taps(teacher) as theirs:
+        def distilled(batch, rows):
+            with torch.no_grad():
+                backbone.base(teacher)(**batch)
+            backbone.base(student)(**batch)
+            assert batch["input_ids"].shape == (2, 128)
+            return losses.states(mine, theirs)
+        first = loop.fit(Draft(tmp_path), student, encoded, distilled, replace(ghostbert.DISTIL["paper"], **small), numerics)
+    kernels = {name for name in before if "convolution" in name}
+    assert len(kernels) == 4 and kernels <= moved() and moved().isdisjoint(head)
+    assert any("word_embeddings" in name for name in moved())
+    second = loop.fit(Draft(tmp_path), student, encoded, lambda batch, rows: losses.prediction(
+        student(**batch).logits, encoded.labels[rows], grids.LABELS), replace(ghostbert.FINETUNE["paper"], **small), numerics)
+    assert set(head) <= moved()
+    assert all(r["steps"] == 2 and np.isfinite(r["train_loss"]) for r in (first, second))
+    betas = (ghostbert.LOOP["Adam beta1"], ghostbert.LOOP["Adam beta2"])
+    assert all(group["betas"] == betas for optimiser in made for group in optimiser.param_groups)
+    assert rates == pytest.approx([2e-5, 1e-5] * 2)  # linear, no warm-up
+
+
+# --- the small scales -----------------------------------------------------------------------------------------------
+
+def test_identities_of_the_small_scales_do_not_change():
+    """Recorded runs are found by these."""
+    module = ghostbert.ghost("mini")
+    assert ghostbert.teacher("mini", "SST-2").id == "40ed31ef8a06"
+    assert ghostbert.student("mini", "SST-2", 3, module).id == "ece3a70f9dc2"
+    assert ghostbert.student("toy", "CoLA", 3, ghostbert.ghost("toy")).id == "269b7b861b34"
+    assert ghostbert.undistilled("mini", "SST-2", 1, module).id == "e43d2c3a78f8"
+
+
+@pytest.mark.parametrize("scale", ["toy", "mini"])
+def test_augmentation_is_one_switch_at_the_small_scales(scale):
+    task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
+    rows = {(row["m"], row["model"]): row["spec"] for row in ghostbert.ablated(scale, [task], [3], [0])}
+    assert set(rows) == {(3, "GhostBERT"), (3, "- Softmax"), (3, "- ReLU"), (3, "- DA & KD"), (3, "+ DA"), (12, "Plain"),
+                         (12, "Ghost"), (12, "Distilled"), (12, "Ghost + DA"), (12, "Distilled + DA")}
+    for m, without, augmented in ((3, "GhostBERT", "+ DA"), (12, "Ghost", "Ghost + DA"), (12, "Distilled", "Distilled + DA")):
+        one, two = (rows[m, label].inputs["start"] for label in (without, augmented))
+        assert one.args == two.args and "augmented" not in one.inputs and "states" not in two.inputs
+        assert two.inputs["augmented"].args["augment"]["tries"] == 1
+        assert {k: v for k, v in one.inputs.items() if k != "states"} == {k: v for k, v in two.inputs.items() if k != "augmented"}
+    assert rows[12, "Distilled + DA"].inputs["start"].args["surgery"] == []
+    assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).at(0)
+
+
+def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
+    rows = notebook.grids(T01, {"profile": "toy"})
+    students = [row for row in rows["grid"] if row["model"] != "Plain"]
+    assert len(students) == 10 and {row["task"] for row in students} == {"CoLA"}
+    assert {(r["family"], r["m"]) for r in students} == {("bert", 12), ("bert", 3), ("bert", 1), ("roberta", 12), ("roberta", 3),
+                                                        ("roberta", 1), ("electra", 4)}
+    whole = notebook.grids(T01, {"profile": "toy", "complete": True})["grid"]
+    assert len(whole) == 8 * 2 * (2 * (3 + 4) + 3) and {row["task"] for row in whole} == set(ghostbert.TASKS["paper"])
+    assert {row["family"] for row in rows["recorded"]} == {"bert"}
+    shared = notebook.grids(paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb", {})["recorded"]
+    assert {row["spec"] for row in rows["recorded"]} <= {row["spec"] for row in shared}  # nothing of its own to record
+
+
+def test_lines_of_table_1_are_the_printed_ones_and_the_control():
+    printed = [name.partition(" (")[0] if "et al." in name else name for name in published.table("ghostbert", "table1")["Model"]]
+    lines = list(ghostbert.lines_of_table_1(ghostbert.WIDTHS))
+    assert [name for name in lines if not name.endswith(", distilled")] == printed
+    assert len(lines) == len(printed) + 3
+
+
+SIZES = {"layers": 2, "hidden": 48, "ffn": 96}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monkeypatch):
+    """The small scale's own Specs, shrunk, through the store: with the kind's own head, and the same logits again."""
+    short = {"epochs": 1, "batch": 16, "max_length": 32}
+    small = {"embedding": 24} if family == "electra" else {}
+    first = profiles.untrained(family)
+    first = Spec("pretrain", first.args | {"model": first.args["model"] | SIZES | small}, seed=0)
+    for module in (ghostbert, grids):
+        monkeypatch.setattr(module, "backbone", lambda scale, kind="bert": first)
+    monkeypatch.setitem(grids.ROWS["toy"], "CoLA", 48)
+    monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
+    for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):
+        monkeypatch.setitem(stage, "toy", replace(stage["toy"], **short))
+    heads = 2 if family == "electra" else 3
+    last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), family).at(1)
+    store, runs = Store(tmp_path, tmp_path / "none"), {}
+
+    def make(spec):
+        for parent in spec.parents.values():
+            make(parent)
+        runs[spec.step, spec] = execute(spec, store, keep=True)
+    make(last)
+    run = runs["finetune", last]
+    model, tokenizer = backbone.load(run.model)
+    total = shape("toy", family).heads
+    assert type(model).__name__ == f"{CLASSES[family]}ForSequenceClassification"
+    assert [op["op"] for op in model.surgery] == ["cut", "ghost"]
+    assert {layer.attention.self.num_attention_heads for layer in backbone.layers(model)} == {heads}
+    sizes = replace(shape("toy", family), **SIZES, embedding=small.get("embedding", 48))
+    assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy")) and heads < total
+    again = loop.predict(model, encode(tokenizer, data.load(last.args["data"])["dev"], 32), profiles.profile("toy").numerics)
+    assert np.array_equal(again, run.arrays("predictions")["logits"])
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("scale, family, heads, changes, message", [
+    ("toy", "bert", 0, {}, "width 0/12 keeps no head or too many: take a whole number from 1 to 12"),
+    ("toy", "bert", 13, {}, "width 13/12 keeps"),
+    ("mini", "bert", 0.5, {}, "width 0.5/12 keeps"),
+    ("toy", "bert", "3/12", {}, "width 3/12/12 keeps"),
+    ("toy", "bert", True, {}, "width True/12 keeps"),
+    ("toy", "electra", 9, {}, "width 9/4 keeps no head or too many: take a whole number from 1 to 4"),
+    ("toy", "electra", 12, {}, "width 12/4"),
+    ("mini", "roberta", 3, {}, "unknown kind of encoder in profile 'mini': 'roberta'; did you mean 'bert'. .allowed: bert."),
+    ("toy", "elektra", 3, {}, "'elektra'; did you mean 'electra'"),
+    ("toy", "bert", 3, {"positions": ("qk",)}, "'dwconv' has no meaning on attention maps: position 'qk' takes 'conv2d'"),
+    ("toy", "bert", 3, {"kind": "conv2d", "positions": ("qk", "v")}, "'qk' and 'v' both stand in for the pruned heads"),
+    ("toy", "bert", 12, {"positions": ("v",)}, "position 'v' generates the pruned heads, and none is pruned"),
+    ("toy", "electra", 4, {"kind": "conv2d", "positions": ("qk",)}, "'qk' generates the pruned heads, and none is pruned"),
+    ("toy", "bert", 3, {"features": 4, "positions": ("ffn1",)}, "features is 4; more than one is defined at 'o' and 'ffn2'"),
+    ("toy", "bert", 3, {"features": 2, "positions": ("v",)}, "features is 2; more than one is defined"),
+    ("toy", "bert", 3, {"positions": ()}, "Ghost.positions is .*: name at least one, and each once"),
+    ("toy", "bert", 3, {"positions": ("o", "o")}, "Ghost.positions is .*: name at least one, and each once"),
+    ("toy", "bert", 3, {"kind": "conv1d_f"}, "Ghost.tokens is 0: 'conv1d_f' needs"),
+    ("toy", "bert", 3, {"features": 0}, "Ghost.features is 0"),
+    ("toy", "bert", 3, {"kernel": 2}, "even kernel"),
+    ("toy", "bert", 3, {"positions": ("ffn3",)}, "'ffn3'; allowed"),
+])
+def test_what_does_not_go_together_stops_before_anything_runs(scale, family, heads, changes, message):
+    task = ghostbert.TASKS[scale][0]
+    with pytest.raises(ValueError, match=message) as error:
+        ghostbert.student(scale, task, heads, ghostbert.ghost(scale, **changes), family)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("values, message", [
+    ({"widths": [0]}, "width 0/12 keeps no head"),
+    ({"families": ["bart"]}, "unknown kind of encoder .* 'bart'; did you mean 'bert'"),
+    ({"profile": "mini", "families": ["electra"]}, "unknown kind of encoder in profile 'mini'"),
+    ({"tasks": ["colla"]}, "did you mean 'CoLA'"),
+])
+def test_wrong_parameters_of_table_1(values, message):
+    with pytest.raises(ValueError, match=message):
+        notebook.grids(T01, values)
+
+
+def test_a_model_refuses_a_cut_of_another_kind():
+    with torch.device("meta"):
+        model = classifier(shape("paper", "electra"), layers=1)
+        with pytest.raises(ValueError, match="cut to 9 heads: a layer of this model has 4; keep 1 to 4"):
+            operate(model, {"op": "cut", "heads": 9})
+
+
+# --- claims ---------------------------------------------------------------------------------------------------------
+
+def frame(scores, m, family="bert", seeds=5, rows=600):
+    """A collected frame of SST-2 runs: {model: share of right predictions}, a different few wrong in each seed."""
+    import pandas as pd
+    labels, lines = np.arange(rows) % 2, []
+    for model, share in scores.items():
+        for seed in range(seeds):
+            wrong = np.random.default_rng(seed).permutation(rows)[round(share * rows):]
+            guess = labels.copy()
+            guess[wrong] = 1 - guess[wrong]
+            arrays = {"labels": labels, "index": np.arange(rows), "logits": np.eye(2, dtype=np.float32)[guess]}
+            run = SimpleNamespace(name=f"{model}/{seed}", arrays=lambda name, arrays=arrays: arrays)
+            lines.append({"task": "SST-2", "m": m, "model": model, "seed": seed, "family": family, "state": "finished",
+                          "run": run})
+    return pd.DataFrame(lines)
+
+
+@pytest.mark.parametrize("plain_score, control, word", [
+    (0.80, 0.82, "CONFIRMED"), (0.80, 0.90, "PARTIAL"), (0.80, 0.99, "PARTIAL"), (0.99, 0.99, "CONTRADICTED"),
+])
+def test_ghosts_on_the_whole_model_are_judged_against_both(plain_score, control, word):
+    found = ghostbert.claim_unpruned(frame({"Ghost": 0.90, "Plain": plain_score, "Distilled": control}, 12), "mini")
+    assert (found.claim, found.verdict) == ("G2", word)
+    assert "for BERT-base, over fine-tuning" in found.measured and "for BERT-base, over distillation alone" in found.measured
+    assert "RoBERTa" not in found.measured  # not run at this scale
+
+
+def test_the_whole_model_of_electra_has_four_heads():
+    found = ghostbert.claim_unpruned(frame({"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}, 4, "electra"), "paper")
+    assert found.verdict == "CONFIRMED" and "ELECTRA-small" in found.measured
+
+
+@pytest.mark.parametrize("same, worse, word", [
+    (0.90, 0.80, "CONFIRMED"), (0.86, 0.80, "CONFIRMED"), (0.95, 0.80, "CONTRADICTED"), (0.90, 0.95, "CONTRADICTED"),
+    (0.90, 0.90, "PARTIAL"),
+])
+def test_convolutions_are_judged_with_a_margin(same, worse, word):
+    scores = {"DWConv": 0.90, "Conv1D_S": same, "Conv1D_F": worse, "Conv2D": worse}
+    found = ghostbert.claim_convolution(frame(scores, 3), "mini", [3])
+    assert (found.claim, found.verdict) == ("G8", word)
+    assert "over Conv1D_S at 3/12" in found.measured and f"margin [-{ghostbert.MARGIN}, inf]" in found.note
+    assert json.dumps(asdict(found))

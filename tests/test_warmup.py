@@ -1,0 +1,506 @@
+"""Warm-up distillation: losses against closed forms, parts of a supernet, and every step of it at the smallest size."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file
+
+from lib import data, paths
+from lib.data import texts
+from lib.execute import execute
+from lib.measure import metrics
+from lib.model import backbone, stack
+from lib.options import Numerics, Shared, Span, Targets, Train, Warmup
+from lib.papers.profiles import toy_backbone
+from lib.search.net import BERT, Layer, Net, parameters
+from lib.spec import Spec, plain
+from lib.steps import latency as timing
+from lib.steps import maps as views
+from lib.steps import predistil as text
+from lib.store import Draft, Store
+from lib.train import heads, loop
+from lib.train import warmup as matching
+from lib.train.batches import collate, encode
+
+PAPER = Warmup(attention="scores", projection="shared", zero=True)
+TOY = Warmup(attention="scores", projection="separate", mask=True)
+B, T, A = 3, 5, 2
+
+
+def rand(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def padding():
+    mask = torch.ones(B, T, dtype=torch.long)
+    mask[0, 3:], mask[2, 1:] = 0, 0
+    return mask
+
+
+def net(*layers, hidden=24, **changes):
+    layers = layers or (("tanh(W2 gelu(W1 x))", 2, 2), ("W2 relu(W1 x * x)", 1, 3))
+    return Net(**{"hidden": hidden, "width": hidden, "heads": 12, "embedding": "trigram", "mismatch": "truncate",
+                  "layers": tuple(Layer(*layer) for layer in layers)} | changes)
+
+
+# ---- layers, attention, states, predictions ----
+@pytest.mark.parametrize("student, teacher, pairs", [
+    (6, 12, [(0, 1), (1, 3), (2, 5), (3, 7), (4, 9), (5, 11)]), (4, 12, [(0, 2), (1, 5), (2, 8), (3, 11)]),
+    (12, 12, [(i, i) for i in range(12)]), (2, 2, [(0, 0), (1, 1)]), (4, 2, [(1, 0), (3, 1)]), (1, 2, [(0, 1)])])
+def test_layer_map(student, teacher, pairs):
+    assert matching.layer_map(student, teacher) == pairs
+
+
+def test_depths_that_do_not_divide_are_refused():
+    with pytest.raises(ValueError, match="4 layers and a teacher of 6"):
+        matching.layer_map(4, 6)
+
+
+@pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_is_the_mean_square_of_raw_scores(zero, masked):
+    mine, theirs, mask = rand(B, A, T, T), rand(B, A, T, T, seed=1), padding()
+    mine[1, 0, 2, 3] = -100.0                       # as good as masked; -99.9 is not
+    mine[1, 1, 2, 3], theirs[1, 1, 0, 0] = -99.9, -250.0
+    total, count = 0.0, 0
+    for b in range(B):
+        for a in range(A):
+            for i in range(T):
+                for j in range(T):
+                    if masked and not (mask[b, i] and mask[b, j]):
+                        continue
+                    x, y = mine[b, a, i, j].item(), theirs[b, a, i, j].item()
+                    if zero:
+                        x, y = (0.0 if v <= -100 or not mask[b, j] else v for v in (x, y))
+                    total, count = total + (x - y) ** 2, count + 1
+    options = Warmup("scores", "shared", zero=zero, mask=masked)
+    found = matching.attention_distance(mine, theirs, mask, options)
+    assert found.item() == pytest.approx(total / count, rel=1e-6)
+
+
+def test_attention_as_probabilities_ignores_padded_keys():
+    mine, theirs, mask = rand(B, A, T, T), rand(B, A, T, T, seed=1), padding()
+    options = Warmup("probabilities", "shared", mask=True)
+    wanted, count = 0.0, 0
+    for b in range(B):
+        n = int(mask[b].sum())
+        p, q = (x[b, :, :n, :n].softmax(-1) for x in (mine, theirs))
+        wanted, count = wanted + (p - q).square().sum(), count + A * n * n
+    assert matching.attention_distance(mine, theirs, mask, options).item() == pytest.approx((wanted / count).item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("kind, maps", [("shared", [0, 0, 0]), ("separate", [0, 1, 1]), ("layers", [0, 1, 2])])
+@pytest.mark.parametrize("masked", [True, False])
+def test_states_go_through_their_projection(kind, maps, masked):
+    """Two layers of 4 channels against four of 6: student layers 1, 2 with teacher layers 2, 4."""
+    options, mask = Warmup("scores", kind, mask=masked), padding()
+    projection = matching.Projection(kind, 4, 6, 2).double()
+    student = {"embedding": rand(B, T, 4), "ffn": [rand(B, T, 4, seed=i) for i in (1, 2)],
+               "scores": [rand(B, A, T, T, seed=i) for i in (3, 4)]}
+    teacher = {"embedding": rand(B, T, 6, seed=5), "ffn": [rand(B, T, 6, seed=i) for i in (6, 7, 8, 9)],
+               "scores": [rand(B, A, T, T, seed=i) for i in (10, 11, 12, 13)]}
+    weight = mask.double() if masked else torch.ones(B, T, dtype=torch.float64)
+
+    def distance(x, y, which):
+        each = (x @ projection.maps[which].weight.T + projection.maps[which].bias - y).square().mean(-1)
+        return (each * weight).sum() / weight.sum()
+
+    parts = matching.states(student, teacher, projection, mask, options)
+    assert len(projection.maps) == max(maps) + 1
+    expected = {"embedding": distance(student["embedding"], teacher["embedding"], maps[0]),
+                "hidden": sum(distance(student["ffn"][m], teacher["ffn"][n], maps[m + 1]) for m, n in ((0, 1), (1, 3))),
+                "attention": sum(matching.attention_distance(student["scores"][m], teacher["scores"][n], mask, options)
+                                 for m, n in ((0, 1), (1, 3)))}
+    assert parts.keys() == expected.keys()
+    for name, value in expected.items():
+        assert parts[name].item() == pytest.approx(value.item(), rel=1e-6), name
+    assert "attention" not in matching.states(student, teacher, projection, mask, replace(options, attention="none"))
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_prediction_is_soft_cross_entropy_over_batch_and_classes(summed):
+    mine, theirs = rand(B, 3), rand(B, 3, seed=1)
+    each = -(theirs.softmax(1) * mine.log_softmax(1)).sum()
+    found = matching.prediction(mine, theirs, None, replace(PAPER, sum_classes=summed))
+    assert found.item() == pytest.approx((each / B / (1 if summed else 3)).item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("gold", [True, False])
+def test_a_regression_has_the_label_or_the_teachers_score(gold):
+    mine, theirs, labels = rand(B, 1), rand(B, 1, seed=1), rand(B, seed=2).float()
+    target = labels.double() if gold else theirs[:, 0]
+    found = matching.prediction(mine, theirs, labels, replace(PAPER, gold=gold))
+    assert found.item() == pytest.approx((mine[:, 0] - target).square().mean().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("hide", [True, False])
+def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
+    mine, theirs = rand(B, 2, T), rand(B, 2, T, seed=1)
+    x, y = (mine[..., 1:], theirs[..., 1:]) if hide else (mine, theirs)
+    ends = [-(y[:, e].softmax(1) * x[:, e].log_softmax(1)).sum() / B / T for e in (0, 1)]
+    found = matching.prediction(mine, theirs, torch.zeros(B, 2, dtype=torch.long), replace(PAPER, hide_first=hide))
+    assert found.item() == pytest.approx(sum(ends).item(), rel=1e-6)
+
+
+def test_the_whole_loss_on_models(tiny, sentences):
+    """Parts sum up with unit weights, the prediction with gamma; the teacher gets no gradient."""
+    torch.manual_seed(0)
+    student = stack.build(net(), transformers.BertForSequenceClassification, tiny().config)
+    student.projection = matching.Projection("separate", 24, 48, 2)
+    teacher, batch = tiny(), sentences()
+    with matching.matching(student, {"a": teacher, "b": tiny(seed=1)}, replace(TOY, prediction=0.5)) as match:
+        parts = match("a", batch, lambda: loop.outputs(student, batch), lambda: loop.outputs(teacher, batch))
+        parts["loss"].backward()
+    assert parts["loss"].item() == pytest.approx(sum(v.item() * (0.5 if k == "prediction" else 1)
+                                                     for k, v in parts.items() if k != "loss"))
+    assert all(p.grad is None for p in teacher.parameters())
+    for name in ("projection.maps.1.weight", "bert.encoder.layer.1.output.networks.0.W2.weight",
+                 "bert.embeddings.word_embeddings.word_embeddings.weight", "bert.encoder.layer.0.attention.self.key.weight"):
+        assert (student.get_parameter(name).grad != 0).any(), name
+
+
+def test_heads_must_be_as_many(tiny, sentences):
+    student, teacher, batch = tiny(heads=6), tiny(), sentences()
+    student.projection = matching.Projection("shared", 48, 48, 2)
+    with matching.matching(student, {"": teacher}, PAPER) as match, pytest.raises(ValueError, match="6 heads .* 12 in the t"):
+        match("", batch, lambda: student(**batch), lambda: teacher(**batch))
+
+
+# ---- parts of a supernet ----
+CHOICES = ((((1, 1), (1, 2), (2, 1), (4, 4)),) * 2)
+
+
+def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
+    whole = net(*[(BERT, 4, 1)] * 2)
+    tables = {"teacher": 48, "vocab": 60, "positions": 40}
+    low = parameters(net((BERT, 1, 1), (BERT, 1, 2)), "with projection", **tables)
+    high = parameters(net((BERT, 2, 1), (BERT, 2, 1)), "with projection", **tables)
+    shared = Shared((low, high), CHOICES)
+    drawn = [matching.part(whole, shared, 0, step, **tables) for step in range(300)]
+    assert drawn == [matching.part(whole, shared, 0, step, **tables) for step in range(300)]
+    assert drawn != [matching.part(whole, shared, 1, step, **tables) for step in range(300)]
+    assert all(low <= parameters(part, "with projection", **tables) <= high for part in drawn)
+    seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
+    assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
+    with pytest.raises(ValueError, match="none of 10000 draws has 1 to 2 parameters; found"):
+        matching.part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
+    with pytest.raises(ValueError, match="has 2 layers, the supernet 3"):
+        matching.part(net(*[(BERT, 4, 1)] * 3), shared, 0, 0, **tables)
+
+
+@pytest.mark.parametrize("make, message", [
+    (lambda: Warmup("score", "shared"), "'score'; allowed"), (lambda: Warmup("scores", "share"), "'share'; allowed"),
+    (lambda: Warmup("probabilities", "shared", zero=True), "Warmup.zero is on"),
+    (lambda: Warmup("scores", "shared", prediction=-1), "must be at least 0"),
+    (lambda: Shared((2, 1), CHOICES), "least and the most"), (lambda: Shared((1, 2), ((),)), "layer without any"),
+    (lambda: Spec("multitask", {}, {"teachers:CoLA": TEACHER}), "did you mean 'teacher:'"),
+    (lambda: Spec("warmup", {}, {"teacher:CoLA": TEACHER}), "unknown input of step warmup"),
+])
+def test_mistakes_name_value_and_fix(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# ---- text ----
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    texts.first.cache_clear()
+    (tmp_path / "wikipedia").mkdir()
+    (tmp_path / "books").mkdir()
+    pages = "\n\n".join(f"Title {d}\nword{d} word1 word2 .\nword3 word{d} ." for d in range(6))
+    (tmp_path / "wikipedia" / "train-00.txt").write_text(pages)
+    (tmp_path / "wikipedia" / "valid.txt").write_text("never read")
+    (tmp_path / "books" / "train-00.txt").write_text("\n".join(f"word{i} ." for i in range(30)))
+    yield tmp_path
+    texts.first.cache_clear()
+
+
+def test_documents_and_digests_of_text(library):
+    told = texts.describe("wikipedia", 2)
+    assert texts.load(told) == (["word0 word1 word2 .", "word3 word0 ."], ["word1 word1 word2 .", "word3 word1 ."])
+    assert [len(document) for document in texts.load(texts.describe("books"))] == [20, 10]
+    mixed = texts.load(texts.describe("wikipedia+books"))
+    assert len(mixed) == 8 and [len(document) for document in mixed[:5]] == [2, 20, 2, 10, 2]
+    texts.first.cache_clear()
+    (library / "wikipedia" / "train-01.txt").write_text("Title\nmore words .")
+    assert texts.describe("wikipedia", 2) == told                    # more text behind does not matter
+    (library / "wikipedia" / "train-00.txt").write_text("Title\nother words .")
+    texts.first.cache_clear()
+    with pytest.raises(ValueError, match="put the same files back"):
+        texts.load(told)
+    with pytest.raises(ValueError, match="did you mean 'wikipedia'"):
+        texts.describe("wikpedia")
+
+
+def test_absent_text_is_told_and_known_by_its_digest(library, monkeypatch):
+    (library / "books" / "train-00.txt").unlink()
+    monkeypatch.setattr(paths, "DIGESTS", library / "digests.json")
+    with pytest.raises(FileNotFoundError, match="no text under .*put UTF-8 files"):
+        texts.describe("books", 7)
+    (library / "digests.json").write_text(json.dumps({"texts/books/7": "0123"}))
+    assert texts.describe("books", 7) == {"text": "books", "digest": "0123", "documents": 7}
+
+
+def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
+    train = Train(epochs=3, batch=2, lr=1e-3, max_length=12)
+    corpus = texts.describe("wikipedia") | {"pairs": {"recycle": 2}}
+    encoded, batches = text.rows(corpus, tokenizer, train, seed=0)
+    assert len(encoded) == 12 and encoded.labels is None and max(encoded.lengths()) <= 12
+    for ids, segments in zip(encoded.columns["input_ids"], encoded.columns["token_type_ids"], strict=True):
+        assert ids[0] == tokenizer.cls_token_id and (ids == tokenizer.sep_token_id).sum() == 2
+        assert segments.tolist() == sorted(segments)
+    for epoch in range(4):
+        rows = np.concatenate(batches(epoch))
+        assert sorted(rows) == list(range(6 * (epoch % 2), 6 * (epoch % 2) + 6)) and len(batches(epoch)) == 3
+    assert any((a != b).any() for a, b in zip(encoded.columns["input_ids"][:6], encoded.columns["input_ids"][6:], strict=True)
+               if len(a) == len(b))
+
+
+# ---- the steps ----
+NUMERICS = Numerics("float32", 1)
+TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
+CORPUS = {"sentences": 90, "seed": 0}
+DATA = {name: data.describe("toy", name, 48, 8) for name in ("CoLA", "STS-B")}
+SPAN = Span(stride=12, max_query=10, max_answer=8)
+BACKBONE = Spec("pretrain", toy_backbone().args | {"corpus": CORPUS, "train": replace(TRAIN, weight_decay=0.01),
+                                                   "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96}}, seed=0)
+SUPER = net(*[(BERT, 3, 1)] * 2)
+WINDOW = Shared((0, 10 ** 9), (((1, 1), (2, 2), (3, 1)),) * 2)
+FINE = replace(TOY, prediction=1.0)
+
+
+def finetuned(described, span=None):
+    return Spec("finetune", {"data": described, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS, "span": span},
+                {"start": BACKBONE}).at(1)
+
+
+def predistilled(inputs=None, **more):
+    return Spec("predistil", {"corpus": CORPUS, "warmup": TOY, "train": replace(TRAIN, lr=3e-3), "numerics": NUMERICS} | more,
+                {"teacher": BACKBONE} | (inputs or {})).at(1)
+
+
+def warmed(teacher, start=None, described=DATA["CoLA"], **more):
+    return Spec("warmup", {"data": described, "warmup": FINE, "train": TRAIN, "numerics": NUMERICS} | more,
+                {"teacher": teacher} | ({"start": start} if start else {})).at(1)
+
+
+TEACHER, SCORER = finetuned(DATA["CoLA"]), finetuned(DATA["STS-B"])
+QUESTIONS = data.describe("toy", "SQuAD2", 48, 8)
+READER = finetuned(QUESTIONS, SPAN)
+WHOLE = predistilled(net=SUPER.to_json())
+SHARED = predistilled({"start": WHOLE}, shared=WINDOW)
+STUDENT = predistilled({"start": WHOLE}, net=net().to_json())
+MANY = Spec("multitask", {"data": DATA, "warmup": replace(FINE, gold=True), "train": TRAIN, "numerics": NUMERICS,
+                          "shared": WINDOW}, {"teacher:CoLA": TEACHER, "teacher:STS-B": SCORER, "start": SHARED}).at(1)
+FINAL = warmed(TEACHER, STUDENT)
+CHAIN = {"backbone": BACKBONE, "teacher": TEACHER, "scorer": SCORER, "reader": READER, "whole": WHOLE, "shared": SHARED,
+         "student": STUDENT, "many": MANY, "final": FINAL,
+         "cold": warmed(TEACHER, net=net().to_json()),
+         "plus": warmed(TEACHER, MANY, net=net().to_json(), classifier="CoLA", train=replace(TRAIN, lr=1e-9, dropout=0.0)),
+         "deep": warmed(TEACHER, WHOLE, net=net(*[(BERT, 1, 1)] * 4, hidden=12).to_json()),
+         "answers": warmed(READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)),
+         "best": warmed(TEACHER, STUDENT, train=replace(TRAIN, select="best", eval_every=2)),
+         "maps": Spec("maps", {"data": DATA["CoLA"], "rows": [0, 3], "examples": 6, "max_length": 32, "numerics": NUMERICS},
+                      {"reference": TEACHER, "model:final": FINAL, "model": TEACHER}).at(1)}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    store = Store(folder, folder / "none")
+    return {name: execute(spec, store, keep=True) for name, spec in CHAIN.items()}
+
+
+def test_metrics_are_finite_and_losses_fall(runs):
+    for name in ("whole", "shared", "student", "many", "final", "cold", "deep", "answers"):
+        run = runs[name]
+        assert all(np.isfinite(v) for v in run.metrics.values() if isinstance(v, float)), name
+        curve, epochs = run.arrays("curve"), [line for line in run.events() if "epoch" in line]
+        steps = run.metrics["steps"]
+        assert curve["step"].tolist() == list(range(steps)) and len(curve["loss"]) == steps
+        assert np.mean(curve["loss"][steps // 2:]) == pytest.approx(epochs[-1]["loss"], rel=1e-5)
+        assert name == "shared" or epochs[1]["loss"] < epochs[0]["loss"]
+        total = curve["hidden"] + curve["embedding"] + curve["attention"] + curve.get("prediction", 0)
+        np.testing.assert_allclose(curve["loss"], total, rtol=1e-5)
+
+
+def test_students_are_their_nets_and_really_small(runs):
+    vocab = runs["backbone"].metrics["vocabulary"]
+    for name, wanted in (("whole", SUPER), ("shared", SUPER), ("student", net()), ("many", SUPER)):
+        assert runs[name].metrics["parameters"] == parameters(wanted, "with pooler", vocab=vocab, positions=128)
+        model, _ = backbone.load(runs[name].model)
+        assert stack.of(model) == wanted and not hasattr(model, "projection")
+    for name, wanted in (("final", net()), ("plus", net())):
+        assert runs[name].metrics["parameters"] == parameters(wanted, "with pooler", vocab=vocab, positions=128) + 2 * 24 + 2
+    assert load_file(runs["student"].model / matching.PROJECTION)["maps.1.weight"].shape == (48, 24)
+    assert load_file(runs["deep"].model / matching.PROJECTION)["maps.1.weight"].shape == (48, 12)
+
+
+def test_a_student_starts_with_what_it_inherits(runs):
+    """At a rate of next to nothing, "plus" stays what was cut out of its start, head included; and a student of a trained
+    supernet begins lower than that began."""
+    start, _ = matching.classifier(runs["many"].model, "CoLA")
+    found, tokenizer = backbone.load(runs["plus"].model)
+    rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
+    stack.choose(start, net())
+    np.testing.assert_allclose(loop.predict(found, rows, NUMERICS), loop.predict(start, rows, NUMERICS), atol=1e-4)
+    assert runs["student"].arrays("curve")["loss"][0] < 0.9 * runs["whole"].arrays("curve")["loss"][0]
+
+
+def test_predictions_are_those_of_the_saved_model(runs):
+    dev, found = data.load(DATA["CoLA"])["dev"], runs["final"].arrays("predictions")
+    model, tokenizer = backbone.load(runs["final"].model)
+    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
+    assert runs["final"].metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
+    held = runs["final"].arrays("predictions_held_out")
+    assert np.array_equal(held["labels"], data.load(DATA["CoLA"])["held_out"].y)
+    assert runs["final"].metrics["held_out.matthews"] == metrics.matthews(held["logits"], held["labels"])
+    again, _ = heads.network(runs["final"].model, data.described(DATA["CoLA"]), 0.1, 0)
+    assert type(again) is type(model) and "exact" in runs["answers"].metrics
+
+
+def test_held_out_rows_select(runs):
+    scored = {line["step"]: line["score"] for line in runs["best"].events() if "score" in line}
+    assert sorted(scored) == [2, 4, 6]
+    assert scored[runs["best"].metrics["best_step"]] == max(scored.values()) == runs["best"].metrics["held_out.matthews"]
+    assert len(runs["best"].arrays("curve")["loss"]) == 6
+
+
+@pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("STS-B", "pearson")])
+def test_each_task_of_many_has_its_head(name, metric, runs):
+    model, tokenizer = matching.classifier(runs["many"].model, name)
+    dev, found = data.load(DATA[name])["dev"], runs["many"].arrays(f"predictions_{name}")
+    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
+    assert runs["many"].metrics[f"{name}.{metric}"] == metrics.score(metric, found["logits"], dev.y)
+    with pytest.raises(ValueError, match="unknown task with a head in this model: 'MNLI'"):
+        matching.head(runs["many"].model, "MNLI")
+
+
+def test_a_shared_step_trains_the_part_that_it_draws(runs, tmp_path):
+    """One step, computed again by hand; networks out of its part stay where they were."""
+    store = Store(runs["whole"].folder.parents[1], tmp_path)
+    spec = replace(SHARED, args=SHARED.args | {"train": plain(replace(TRAIN, epochs=1, batch=500, dropout=0.0))})
+    run = execute(spec, store, keep=True)
+    assert run.metrics["steps"] == 1
+    start, tokenizer = backbone.load(runs["whole"].model)
+    teacher, _ = backbone.load(runs["backbone"].model)
+    start.projection = matching.Projection("separate", 24, 48, 2)
+    start.projection.load_state_dict({k: torch.from_numpy(v) for k, v in load_file(
+        runs["whole"].model / matching.PROJECTION).items()})
+    matching.sampler(start, WINDOW, 1)(0)
+    encoded, _ = text.rows(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
+    batch = collate(encoded, range(len(encoded)))
+    with torch.no_grad(), matching.matching(start, {"": teacher}, TOY) as match:
+        found = match("", batch, lambda: start(**batch), lambda: backbone.base(teacher)(**batch))
+    assert run.metrics["train_loss"] == pytest.approx(found["loss"].item(), rel=1e-5)
+    before, after = start.state_dict(), backbone.load(run.model)[0].state_dict()
+    moved = {name for name in after if not torch.equal(before[name], after[name])}
+    for number, layer in enumerate(backbone.layers(start)):
+        for k in range(3):
+            key = f"encoder.layer.{number}.output.networks.{k}.W1.weight"
+            assert (key in moved) == (k < layer.output.active)
+    assert min(layer.output.active for layer in backbone.layers(start)) < 3
+
+
+def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
+    """Shared training and its curve, stopped after the third of its steps and resumed."""
+    store, calls, each = Store(tmp_path / "runs", tmp_path / "none"), [0], matching.Curve.note
+    for name in ("backbone", "whole"):
+        (tmp_path / "runs" / runs[name].folder.parent.name).mkdir(parents=True)
+        (tmp_path / "runs" / runs[name].name).symlink_to(runs[name].folder)
+
+    def note(self, parts):
+        calls[0] += 1
+        each(self, parts)
+        if calls[0] == 4:      # written down, but behind the last checkpoint
+            raise KeyboardInterrupt
+        return parts
+
+    monkeypatch.setattr(matching.Curve, "note", note)
+    with pytest.raises(KeyboardInterrupt):
+        execute(SHARED, store, keep=True, checkpoint_seconds=0.0)
+    found = execute(SHARED, store, keep=True, checkpoint_seconds=0.0)
+    assert found.status["attempts"] == 2
+    for file in ("model/weights.safetensors", "model/projection.safetensors", "curve.safetensors"):
+        one, two = load_file(found.folder / file), load_file(runs["shared"].folder / file)
+        assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), file
+
+
+def test_maps_of_the_reference_are_its_own(runs):
+    run = runs["maps"]
+    found = run.arrays("maps")
+    lengths = found["lengths"]
+    assert found["attention.model:final"].shape == (2, 12, lengths.max(), lengths.max())
+    assert found["output.model:final"].shape == found["output.reference"].shape == (2, lengths.max(), 48)
+    for line, length in enumerate(lengths):
+        np.testing.assert_allclose(found["attention.reference"][line, :, :length, :length].sum(-1), 1, rtol=1e-5)
+        assert (found["attention.reference"][line, :, length:] == 0).all()
+    assert run.metrics["model.kl"] == 0 == run.metrics["model.kl_mean_map"] and run.metrics["model.cka"] == pytest.approx(1)
+    assert run.metrics["model:final.kl"] > 0 and 0 < run.metrics["model:final.cka"] < 1
+    model, tokenizer = backbone.load(runs["teacher"].model)
+    model.set_attn_implementation("eager")
+    batch = collate(encode(tokenizer, data.load(DATA["CoLA"])["dev"].take([3]), 32), [0])
+    with torch.no_grad():
+        wanted = model(**batch, output_attentions=True).attentions[-1][0].numpy()
+    np.testing.assert_allclose(found["attention.reference"][1, :, :lengths[1], :lengths[1]], wanted, atol=1e-6)
+
+
+def test_similarity_figures():
+    x, y = (rand(40, 6, seed=i).numpy() for i in (0, 1))
+    rotation = np.linalg.qr(rand(6, 6, seed=2).numpy())[0]
+    assert views.cka(x, 3 * x @ rotation + 5) == pytest.approx(1) and views.cka(x, y) < 0.6
+    centred = [each - each.mean(0) for each in (x, y)]
+    kernels = [each @ each.T for each in centred]
+    wanted = (kernels[0] * kernels[1]).sum() / (np.linalg.norm(kernels[0]) * np.linalg.norm(kernels[1]))
+    assert views.cka(x, y) == pytest.approx(wanted)
+    p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[0.25, 0.75], [1.0, 0.0]])
+    assert views.divergence(p, q) == pytest.approx(0.5 * (0.5 * np.log(2) + 0.5 * np.log(2 / 3)))
+
+
+def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
+    small = net((BERT, 1, 1), hidden=24)
+    tiny = replace(timing.SHAPES["bert-base"], layers=1, hidden=48, ffn=96, embedding=48, vocab=500)
+    monkeypatch.setitem(timing.SHAPES, "small", tiny)
+    args = {"models": {"A": {"shape": "small"}, "B": {"net": small.to_json()},
+                       "C": {"shape": "small", "surgery": [{"op": "cut", "heads": 3}]}},
+            "reference": "A", "batch": 2, "length": 16, "runs": 50, "numerics": NUMERICS}
+    run = execute(Spec("latency", args, seed=0), Store(tmp_path / "runs", tmp_path / "none"))
+    times = run.arrays("times")
+    assert times["wall"].shape == times["cpu"].shape == (3, 50) and (times["wall"] > 0).all()
+    assert run.metrics["A.wall_speedup"] == run.metrics["A.cpu_speedup"] == 1.0
+    assert run.metrics["C.parameters"] < run.metrics["A.parameters"]
+    assert run.metrics["B.parameters"] == parameters(small, "with pooler")
+    assert run.metrics["B.wall_ms"] == pytest.approx(1e3 * np.median(times["wall"][1]))
+    assert run.metrics["B.wall_ms_p5"] <= run.metrics["B.wall_ms"] <= run.metrics["B.wall_ms_p95"]
+
+
+@pytest.mark.parametrize("spec, message", [
+    (predistilled(), "neither a net nor the input start"),
+    (predistilled(net=net().to_json(), warmup=FINE), "Warmup.prediction is 1.0"),
+    (warmed(TEACHER, TEACHER), "has no stacks of feed-forward networks"),
+    (warmed(TEACHER, net=net().to_json(), classifier="CoLA"), "without the input start"),
+    (warmed(BACKBONE, STUDENT), "a BertForPreTraining of 2 outputs; CoLA needs one for SequenceClassification of 2"),
+    (warmed(SCORER, STUDENT), "BertForSequenceClassification of 1 outputs"),
+    (replace(MANY, inputs={"teacher:CoLA": TEACHER, "start": WHOLE}), r"teachers \['CoLA'\]"),
+    (replace(CHAIN["maps"], args=CHAIN["maps"].args | {"rows": [500]}), "none beyond"),
+    (Spec("latency", {"models": {"A": {"shape": "bert-bass"}}, "reference": "A", "batch": 1, "length": 4,
+                      "numerics": NUMERICS}, seed=0), "did you mean 'bert-base'"),
+    (Spec("latency", {"models": {"A": {}}, "reference": "A", "batch": 1, "length": 4, "numerics": NUMERICS}, seed=0),
+     'give "net" or "shape"'),
+])
+def test_runs_that_cannot_be_say_why(spec, message, runs, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        execute(spec, Store(runs["whole"].folder.parents[1], tmp_path))
+
+
+def test_a_draft_without_weights_saves_none(runs, tmp_path):
+    store = Store(runs["whole"].folder.parents[1], tmp_path)
+    assert Draft(store, STUDENT.at(7), {}, False).model is None
+    run = execute(replace(STUDENT.at(3), inputs=STUDENT.inputs), store)
+    assert not run.model.exists() and run.metrics["rows"] == runs["student"].metrics["rows"]
