@@ -10,6 +10,7 @@ import torch
 import transformers
 from torch.nn import functional
 
+from lib import data
 from lib.model import backbone, scores, stack
 from lib.model.surgery import operate
 from lib.model.taps import taps
@@ -18,7 +19,7 @@ from lib.papers.efficientbert import NETS
 from lib.search import formula
 from lib.search.net import BERT, Layer, Net, attention_parameters, ffn_parameters, parameters
 from lib.spec import plain
-from lib.train import loop, losses
+from lib.train import heads, loop, losses
 from lib.train.batches import Encoded
 
 FORMULAS = ("W2 gelu(W1 x)", "tanh(W2 gelu(W1 x))", "W2 gelu(W1 max(x, tanh(x)))", "W2 relu(W1 x * x)", "elu(W2 swish(W1 x + x))")
@@ -341,3 +342,16 @@ def test_a_refused_choice_of_ghosts_changes_nothing(logits, sentences):
         operate(made, {"op": "stack", "net": net(embedding="plain").to_json()})
     assert torch.equal(logits(made, sentences()), before) and len(made.surgery) == 1
     assert replace(net(), embedding="plain") == net(embedding="plain")
+
+
+def test_a_saved_encoder_without_a_head_gets_one(tokenizer, tmp_path):
+    """Both kinds of head, drawn from the seed, over the encoder's own weights."""
+    encoder = stack.build(net((FORMULAS[1], 2, 2)), like=LIKE)
+    backbone.save(encoder, tokenizer, tmp_path / "model")
+    first, again = (backbone.classifier(tmp_path / "model", 3, 0.2, 5)[0] for _ in range(2))
+    assert first.classifier.out_features == 3 and stack.of(first) == stack.of(encoder)
+    assert all(torch.equal(value, first.bert.state_dict()[name]) for name, value in encoder.state_dict().items())
+    assert torch.equal(first.classifier.weight, again.classifier.weight)
+    reader, _ = heads.network(tmp_path / "model", data.task("toy", "SQuAD1"), 0.1, 0)
+    assert reader.qa_outputs.out_features == 2
+    assert all(torch.equal(value, encoder.state_dict()[name]) for name, value in reader.bert.state_dict().items())
