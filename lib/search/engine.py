@@ -1,0 +1,113 @@
+"""The loop of a search: propose, evaluate, write down. Free of torch.
+
+The history is a file of JSON lines, a head and one line for each evaluation; what the search does next is a function of
+it and the seed, so that a killed search goes on where it stood.
+"""
+
+import json
+import math
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lib import paths
+from lib.options import settled
+from lib.search import samplers
+from lib.search.formula import FormulaError
+from lib.spec import canonical, stream
+
+LIMITS = ("budget", "seconds")     # may be raised later: they do not decide what is proposed
+
+
+@dataclass(frozen=True)
+class Evaluated(samplers.Evaluation):
+    """A line of the history."""
+    seconds: float               # of proposal and evaluation
+    failed: str = ""             # why the score is 0
+
+
+def search(space, evaluate, options, seed, path, after=None):
+    """The evaluations, oldest first: those that the history at `path` holds, and new ones up to the budget.
+
+    space: lib.search.space.Space, or anything that offers identity, first, pack, unpack and what samplers ask for.
+    evaluate: f(candidate) -> score, higher is better, above 0; a candidate for which it raises FloatingPointError or
+    FormulaError, or gives no finite number, scores 0. options: lib.options.Search. after: f(history), called after each
+    evaluation. Ends early where no candidate is new. Raises ValueError for the history of another search.
+    """
+    history, first = resume(space, options, seed, Path(path)), space.first()
+    while len(history) < options.budget and not 0 < options.seconds <= sum(e.seconds for e in history):
+        began, n = time.perf_counter(), len(history)
+        rng = np.random.default_rng(stream(seed, f"proposal {n}"))
+        candidate = first[n] if n < len(first) else samplers.propose(space, history, options, rng)
+        if candidate is None:
+            break
+        score, failed = judged(evaluate, candidate)
+        entry = Evaluated(candidate, space.key(candidate), score, round(time.perf_counter() - began, 3), failed)
+        append(Path(path), line(space, entry))
+        history.append(entry)
+        if after:
+            after(history)
+    return history
+
+
+def judged(evaluate, candidate):
+    """(score, why it failed)."""
+    try:
+        score = float(evaluate(candidate))
+    except (FloatingPointError, FormulaError) as error:
+        return 0.0, str(error) or type(error).__name__
+    return (score, "") if math.isfinite(score) else (0.0, f"the score is {score}")
+
+
+def best(history):
+    """The evaluation of the highest score, the first of equals. Raises ValueError where every candidate failed."""
+    worked = [e for e in history if not e.failed]
+    if not worked:
+        raise ValueError(f"none of {len(history)} candidates could be evaluated"
+                         + (f"; the first: {history[0].failed}" if history else ""))
+    return max(worked, key=lambda e: e.score)
+
+
+def line(space, entry):
+    return {"candidate": space.pack(entry.candidate), "key": entry.key, "score": entry.score, "seconds": entry.seconds,
+            "failed": entry.failed}
+
+
+def append(path, value):
+    """One more line, which a kill of this process leaves whole or torn, never lost once this returned."""
+    with open(path, "a") as file:
+        file.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def resume(space, options, seed, path):
+    """The history so far; a last line that a kill tore is dropped. Raises ValueError where the file is of another space,
+    sampler or seed, or damaged elsewhere."""
+    told = {"space": space.identity(), "seed": seed,
+            "search": {k: v for k, v in settled(options).items() if k not in LIMITS}}
+    whole = 0
+    if path.exists():
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            os.truncate(path, whole)
+    if not whole:
+        append(path, told)
+        return []
+    head, entries = read(path)
+    for name, mine in told.items():
+        if canonical(head.get(name)) != canonical(mine):
+            raise ValueError(f"{paths.shown(path)} is the history of another search: its {name} is "
+                             f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a folder of its own")
+    return [Evaluated(**entry | {"candidate": space.unpack(entry["candidate"])}) for entry in entries]
+
+
+def read(path):
+    """(head, evaluations) of a history, as plain JSON. Raises ValueError where it is damaged."""
+    try:
+        head, *entries = map(json.loads, Path(path).read_text().splitlines())
+    except ValueError as error:
+        raise ValueError(f"{paths.shown(path)} is damaged ({error}): delete it, the search begins anew") from None
+    return head, entries

@@ -1,0 +1,175 @@
+"""Which candidate a search evaluates next. Free of torch.
+
+    random      an unguided draw
+    cascade     what EfficientBERT's code does under the name of LaNAS
+    lanas       LaNAS itself, which the paper names (Wang et al. 2019)
+    evolution   regularised evolution (Real et al. 2019)
+
+`propose` is a pure function of the space, the evaluations so far and a random generator, so that a search goes on from
+its history alone. A space offers draw(rng), mutate(candidate, rng), features(candidates, encoding) -> [N, F] and
+key(candidate).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+BATCH = 8                              # candidates whose features are compared at once
+GROWTH = (400, 800, 1600, 3200)        # evaluations above which the cascade gets another classifier
+RIDGE = 10.0                           # on standardised columns; LaNAS's own regression is stopped early instead
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known of a candidate."""
+    candidate: object
+    key: str
+    score: float             # higher is better; 0 where it failed
+
+
+def propose(space, history, options, rng):
+    """The next candidate, one not evaluated before; None where `options.draws` unguided draws are all known."""
+    seen = {e.key for e in history}
+    if options.method == "evolution" and len(history) >= options.population:
+        return evolution(space, history, seen, options, rng)
+    return follow(space, seen, path(space, history, options), options, rng)
+
+
+def path(space, history, options):
+    """The wanted region: functions features [N, F] -> bool [N] which all have to hold. None of them in random search and
+    among the first evaluations. A fit is made once `options.refit` evaluations are new."""
+    learned = len(history) - options.initial
+    if options.method not in ("cascade", "lanas") or learned < 0:
+        return []
+    learned = options.initial + learned // options.refit * options.refit
+    features = space.features([e.candidate for e in history], options.encoding)
+    scores = np.array([e.score for e in history])
+    known = (features[:learned].tobytes(), features.shape[1], tuple(scores[:learned].tolist()))
+    if options.method == "cascade":
+        return [fitted.predict for fitted in cascade(*known)]
+    return select(tree(*known, options.height - 1), features, scores, options.cp)
+
+
+def follow(space, seen, wanted, options, rng):
+    """The first unguided draw that is new and in the wanted region; else of all new ones the first that follows the path
+    farthest; None where all draws are known."""
+    best, reached, draws = None, -1, options.draws
+    while draws > 0:
+        size = min(BATCH if wanted else 1, draws)
+        draws -= size
+        new = [candidate for candidate in (space.draw(rng) for _ in range(size)) if space.key(candidate) not in seen]
+        if not new:
+            continue
+        steps = followed(space, new, wanted, options.encoding)
+        if steps.max() > reached:
+            best, reached = new[steps.argmax()], steps.max()
+        if reached == len(wanted):
+            break
+    return best
+
+
+def followed(space, candidates, wanted, encoding):
+    """How many functions of a path hold one after the other, from its start [N]."""
+    on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
+    features = space.features(candidates, encoding) if wanted else None
+    for goes in wanted:
+        on &= goes(features).astype(bool)
+        steps += on
+    return steps
+
+
+# The cascade of the public code
+
+@lru_cache(maxsize=2)
+def cascade(features, columns, scores):
+    """Classifiers of ever better halves: each learns which of its samples score at least their median and hands these
+    on, so that there is no exploration. `features` are the bytes of float [N, columns].
+
+    One classifier, and one more above 400, 800, 1600 and 3200 samples. Gradient boosting of scikit-learn, 100 rounds;
+    the code has LightGBM with settings from 10 trials of TPE. Where the median is the lowest score only what is above
+    it is good, and samples that all score alike end the cascade (the code fails there).
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    features, scores = np.frombuffer(features).reshape(-1, columns), np.array(scores)
+    fitted = []
+    for _ in range(1 + sum(len(scores) > size for size in GROWTH)):
+        middle = np.median(scores)
+        good = scores >= middle if middle > scores.min() else scores > middle
+        if not good.any():
+            break
+        leaf = max(1, min(20, len(scores) // 10))
+        fitted.append(HistGradientBoostingClassifier(max_iter=100, early_stopping=False, min_samples_leaf=leaf,
+                                                     random_state=0).fit(features, good))
+        features, scores = features[good], scores[good]
+    return tuple(fitted)
+
+
+# LaNAS
+
+@dataclass(frozen=True)
+class Split:
+    """A node of LaNAS's tree: what a linear regression predicts to be at least the node's mean score is good. `good` and
+    `bad` are None where the tree ends."""
+    weights: np.ndarray      # [F]
+    threshold: float
+    good: "Split | None"
+    bad: "Split | None"
+
+    def goes(self, features):
+        return features @ self.weights >= self.threshold
+
+
+@lru_cache(maxsize=2)
+def tree(features, columns, scores, splits):
+    """The root of a tree with so many splits on each way down, or None; `features` are the bytes of float [N, columns]."""
+    return grown(np.frombuffer(features).reshape(-1, columns), np.array(scores), splits)
+
+
+def grown(features, scores, splits):
+    """A node and those below it. None, a leaf, at the tree's full height and where samples are too few or too much alike
+    to be told apart. LaNAS splits its samples by score and others by prediction; here both go by prediction."""
+    if not splits or len(scores) < 2 or np.ptp(scores) == 0:
+        return None
+    middle, spread = features.mean(0), features.std(0)
+    scale = np.where(spread > 0, spread, np.inf)     # a constant column tells nothing
+    z = (features - middle) / scale
+    weights = np.linalg.solve(z.T @ z + RIDGE * np.eye(len(middle)), z.T @ (scores - scores.mean())) / scale
+    threshold = float(middle @ weights)
+    good = features @ weights >= threshold
+    if good.all() or not good.any():
+        return None
+    return Split(weights, threshold, grown(features[good], scores[good], splits - 1),
+                 grown(features[~good], scores[~good], splits - 1))
+
+
+def select(node, features, scores, cp):
+    """The path to a leaf: at each split the side of higher mean + 2 cp sqrt(2 ln N / n), where n of the node's N samples
+    are on it; a side without any comes first. features [N, F], scores [N] of all samples."""
+    wanted = []
+    while node:
+        good = node.goes(features)
+        values = {}
+        for side in (True, False):
+            there = scores[good == side]
+            values[side] = there.mean() + 2 * cp * np.sqrt(2 * np.log(len(scores)) / len(there)) if len(there) else np.inf
+        side = values[True] >= values[False]
+        wanted.append(lambda f, node=node, side=side: node.goes(f) == side)
+        features, scores = features[good == side], scores[good == side]
+        node = node.good if side else node.bad
+    return wanted
+
+
+# Evolution
+
+def evolution(space, history, seen, options, rng):
+    """A changed copy of the best of `options.tournament` drawn, with replacement, from the youngest
+    `options.population`: who is older has died."""
+    alive = history[-options.population:]
+    drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
+    parent = max(drawn, key=lambda e: e.score).candidate
+    for _ in range(options.draws):
+        child = space.mutate(parent, rng)
+        if space.key(child) not in seen:
+            return child
+    return follow(space, seen, [], options, rng)
