@@ -1,5 +1,5 @@
 # make report    set up, make the missing runs, write figures/toy/index.html
-# make test      set up, lint, run the tests
+# make test      set up, lint, run the tests (make test-slow: those of minutes too)
 # Variables: PROFILE=toy|mini|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
 PROFILE ?= toy
 PYTHON ?= python3
@@ -11,6 +11,9 @@ report: .venv/ready
 
 test: .venv/ready-dev
 	$(bin)/ruff check .
+	$(bin)/python -m pytest -q -m "not slow" tests
+
+test-slow: .venv/ready-dev
 	$(bin)/python -m pytest -q tests
 
 bench: .venv/ready-dev
@@ -31,4 +34,4 @@ offline-models: .venv/ready
 	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
 	touch $@
 
-.PHONY: report test bench lab offline-models
+.PHONY: report test test-slow bench lab offline-models
