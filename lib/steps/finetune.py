@@ -3,6 +3,7 @@
 import torch
 
 from lib import data as sources
+from lib.data import unlabelled
 from lib.model import backbone
 from lib.options import Targets
 from lib.spec import stream
@@ -43,13 +44,15 @@ def teacher_logits(run, targets, task, rows, train, numerics):
     return torch.from_numpy(loop.predict(network, rows, numerics, pad_to=train.pad_to))
 
 
-def evaluation(model, tokenizer, splits, task, train, numerics, span=None):
-    """{name: f() -> (metrics, arrays to keep)} of every labelled evaluation split, for the model as it then is."""
+def evaluation(model, tokenizer, splits, task, train, numerics, span=None, names=("dev",)):
+    """{name: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with one of `names`, for the model
+    as it then is."""
     def judge(split):
         encoded, marks = heads.rows(tokenizer, split, task, train.max_length, span)
         return lambda: marks(loop.predict(model, encoded, numerics, pad_to=train.pad_to))
 
-    return {name: judge(split) for name, split in splits.items() if name.startswith("dev")}
+    return {name: judge(split) for name, split in splits.items()
+            if name.startswith(names) and unlabelled.labelled(split)}
 
 
 def predictions(run, judges):

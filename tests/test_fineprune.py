@@ -1,0 +1,330 @@
+"""The step end to end through the real store, at the smallest size: four methods, mix, distillation, divergence, resume."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from lib import data
+from lib.execute import execute
+from lib.measure import metrics
+from lib.model import backbone, masks, mix
+from lib.options import Mix, Numerics, Prune, Span, Targets, Train
+from lib.papers.profiles import toy_backbone
+from lib.spec import Spec, plain, stream
+from lib.steps.fineprune import majority
+from lib.store import Store
+from lib.train import heads, loop, losses
+from lib.train.batches import collate, encode, order
+
+NUMERICS = Numerics("float32", 1)
+TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
+DATA, SQUAD = data.describe("toy", "CoLA", 64), data.describe("toy", "SQuAD2", 48)
+SPAN = Span(stride=12, max_query=10, max_answer=8)
+STEPS = 8
+TOY = toy_backbone()
+BACKBONE = Spec("pretrain", TOY.args | {"corpus": {"sentences": 80, "seed": 0}, "train": replace(TRAIN, weight_decay=0.01),
+                                        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96}}, seed=0)
+MAGNITUDE = Prune("magnitude", 1.0, 0.1, 2, 1, 1)
+MOVEMENT = replace(MAGNITUDE, method="movement", lr=1e-2)
+SOFT = Prune("soft", 0.0, 0.1, 2, 1, 1, lr=1.0, final_lambda=200.0)
+L0 = Prune("l0", 1.0, 1.0, 2, 1, 1, lr=1.2, init=2.197, final_lambda=0.5)
+MIX = Mix("channels", "xavier_uniform", 1e-2, 0.1)
+
+
+def spec(prune=None, inputs=None, seed=1, **more):
+    args = {"data": DATA, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS, "prune": prune, "margin": 0.02}
+    return Spec("fineprune", args | more, inputs or {"start": BACKBONE}).at(seed)
+
+
+TEACHER = spec()
+CHAIN = {
+    "backbone": BACKBONE, "dense": TEACHER, "mix": spec(mix=MIX),
+    "magnitude": spec(MAGNITUDE), "movement": spec(MOVEMENT), "soft": spec(SOFT), "l0": spec(L0),
+    "global": spec(replace(MAGNITUDE, scope="global", refresh=3)), "blocks": spec(replace(MOVEMENT, block=(4, 48))),
+    "steered": spec(replace(L0, target=0.3), mix=MIX), "frozen": spec(MOVEMENT, frozen="embeddings", mix=MIX),
+    "probe": spec(frozen="encoder", mix=MIX),
+    "best": spec(MOVEMENT, train=replace(TRAIN, select="best", eval_every=3)),
+    "rescaled": spec(replace(MOVEMENT, warmup_steps=100, overlong="rescale")),
+    "distilled": spec(MOVEMENT, {"start": BACKBONE, "teacher": TEACHER}, alpha=0.9,
+                      targets=Targets("both", sum_classes=True, temperature=2.0)),
+    "spans": spec(replace(MOVEMENT, overlong="jump"), data=SQUAD, train=replace(TRAIN, epochs=1, max_length=40), span=SPAN,
+                  mix=MIX),
+}
+MASKED = [name for name, s in CHAIN.items() if "prune" in s.args]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    return Store(folder, folder / "none")
+
+
+@pytest.fixture(scope="module")
+def runs(store):
+    return {name: execute(each, store, keep=True) for name, each in CHAIN.items()}
+
+
+def same(a, b):
+    """Metrics but for the clock, and every array, bit by bit."""
+    ignored = {"examples_per_second"}
+    assert json.dumps({k: v for k, v in a.metrics.items() if k not in ignored}) == json.dumps(
+        {k: v for k, v in b.metrics.items() if k not in ignored})
+    files = sorted(p.relative_to(a.folder) for p in a.folder.rglob("*.safetensors"))
+    assert files and files == sorted(p.relative_to(b.folder) for p in b.folder.rglob("*.safetensors"))
+    for file in files:
+        one, two = load_file(a.folder / file), load_file(b.folder / file)
+        assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k], equal_nan=True) for k in one), file
+
+
+# ---- what every run leaves ----
+@pytest.mark.parametrize("name", set(CHAIN) - {"backbone", "spans"})
+def test_predictions_are_those_of_the_saved_model(name, runs):
+    run, dev = runs[name], data.load(DATA)["dev"]
+    found = run.arrays("predictions")
+    assert np.array_equal(found["labels"], dev.y) and np.array_equal(found["index"], dev.index)
+    assert run.metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
+    model, tokenizer = backbone.load(run.model)
+    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
+
+
+def test_spans_are_saved_and_found_again(runs):
+    dev, run = data.load(SQUAD)["dev"], runs["spans"]
+    model, tokenizer = backbone.load(run.model)
+    rows, marks = heads.rows(tokenizer, dev, data.described(SQUAD), 40, plain(SPAN))
+    found, arrays = marks(loop.predict(model, rows, NUMERICS))
+    assert np.array_equal(arrays["spans"], run.arrays("predictions")["spans"])
+    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in model.surgery] == ["mix", "keep", "sparse"]
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_counts_are_those_of_the_saved_weights(name, runs):
+    run = runs[name]
+    found, model = run.metrics, backbone.load(run.model)[0]
+    kept = [(number, int((linear.weight != 0).sum())) for number, _, linear in masks.projections(model)]
+    shares = [2 * sum(count for number, count in kept if number == layer) / found["masked_weights"] for layer in (0, 1)]
+    told = run.arrays("shares")["layers"]
+    if found["kept_neurons"] == 192 and found["kept_heads"] == 24:
+        assert sum(count for _, count in kept) == found["kept_weights"] and told == pytest.approx(shares, abs=1e-12)
+    else:  # a neuron without incoming weights goes, and its outgoing ones, which the masks had kept, with it
+        assert sum(count for _, count in kept) < found["kept_weights"] and (told >= shares).all()
+    assert told.mean() == pytest.approx(found["kept_share"], abs=1e-12)
+    assert found["masked_weights"] == 2 * (4 * 48 ** 2 + 2 * 48 * 96)
+    assert found["encoder_parameters"] == found["masked_weights"] + 2 * (4 * 48 + 96 + 48 + 4 * 48)
+    assert found["kept_share"] == found["kept_weights"] / found["masked_weights"]
+    biases = found["encoder_parameters"] - found["masked_weights"]
+    assert found["remaining"] == (found["kept_weights"] + biases) / found["encoder_parameters"]
+    assert found["bytes_sparse"] <= found["bytes_dense"]
+    on_disk = (run.model / "weights.safetensors").stat().st_size
+    assert 0 < on_disk - found["bytes_sparse"] < 20000
+
+
+def test_the_methods_keep_what_they_should(runs):
+    sizes = [48 * 48] * 4 + [48 * 96] * 2
+    for name in ("magnitude", "movement", "frozen", "best", "rescaled", "distilled"):
+        assert runs[name].metrics["kept_weights"] == 2 * sum(int(0.1 * size) for size in sizes), name
+    assert runs["global"].metrics["kept_weights"] == int(0.1 * 2 * sum(sizes))
+    assert len(set(runs["global"].arrays("shares")["layers"].tolist())) == 2
+    for name in ("soft", "l0", "steered"):
+        assert 0.005 < runs[name].metrics["kept_share"] < 0.99, name
+    assert runs["steered"].metrics["target"] == 0.3 and runs["steered"].metrics["penalty_weight"] != 50.0
+
+
+def test_empty_heads_make_a_smaller_model(runs):
+    found, model = runs["blocks"].metrics, backbone.load(runs["blocks"].model)[0]
+    assert found["kept_heads"] < 24 and "keep" in [op["op"] for op in model.surgery]
+    assert sum(layer.attention.self.num_attention_heads for layer in backbone.layers(model)) == found["kept_heads"]
+    assert found["parameters"] < runs["movement"].metrics["parameters"]
+
+
+def test_the_dense_run_is_plain_fine_tuning(runs, store):
+    """The same bits as the step `finetune`, so that both kinds of run can stand in one table."""
+    args = {name: value for name, value in TEACHER.args.items() if name != "margin"}
+    other = execute(Spec("finetune", args, {"start": BACKBONE}).at(1), store, keep=True)
+    assert np.array_equal(other.arrays("predictions")["logits"], runs["dense"].arrays("predictions")["logits"])
+    assert other.metrics.items() <= runs["dense"].metrics.items() | {"examples_per_second": other.metrics[
+        "examples_per_second"]}.items()
+
+
+# ---- the course of a run ----
+@pytest.mark.parametrize("name", set(CHAIN) - {"backbone", "spans"})
+def test_the_course_has_a_line_for_each_bin(name, runs):
+    found = runs[name].arrays("course")
+    assert found["gradient_norm"].shape == (STEPS, 2) and (found["gradient_norm"] > 0).all() == (name != "probe")
+    assert found["last_step"].tolist() == list(range(1, STEPS + 1))
+    if name in ("movement", "frozen"):
+        ramp = [1.0, 1.0, 1.0] + [0.1 + 0.9 * (1 - (s - 2) / 4) ** 3 for s in (3, 4, 5, 6)] + [0.1]
+        assert found["threshold"] == pytest.approx(ramp, abs=1e-6)
+        sizes = np.array([48 * 48] * 4 + [48 * 96] * 2)
+        assert found["kept_share"] == pytest.approx([(t * sizes).astype(int).sum() / sizes.sum() for t in ramp], abs=1e-3)
+    if name in ("dense", "mix"):
+        assert set(found["threshold"]) == set(found["kept_share"]) == {1.0} and set(found["penalty_weight"]) == {0.0}
+    if name == "soft":
+        assert found["penalty_weight"][-1] == 200 and set(found["penalty_weight"][:3]) == {0.0}
+
+
+def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
+    """The first step of a run without dropout, computed again by hand."""
+    found = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store).arrays("course")["gradient_norm"][0]
+    model, tokenizer = heads.network(runs["backbone"].model, data.described(DATA), 0.0, stream(1, "head"))
+    rows = encode(tokenizer, data.load(DATA)["train"], 32)
+    chosen = order(rows.lengths(), 16, 1, 0)[0]
+    losses.prediction(model(**collate(rows, chosen)).logits, rows.labels[chosen], Targets("hard"))["loss"].backward()
+    expected = [torch.cat([p.grad.flatten() for p in layer.parameters()]).norm().item() for layer in backbone.layers(model)]
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_mix_learns_and_is_told(runs):
+    for name in ("mix", "steered", "frozen", "probe", "spans"):
+        found = runs[name].arrays("mix")
+        assert found["before"].shape == found["after"].shape == (3,) and found["after"].sum() == pytest.approx(1)
+        assert not np.array_equal(found["before"], found["after"]) and found["gamma"] != 1
+        model = backbone.load(runs[name].model)[0]
+        assert np.array_equal(mix.present(model).weights().detach().numpy(), found["after"])
+        assert runs[name].metrics["mix_bytes_per_token"] == 3 * 48 * 4
+    assert not (runs["dense"].folder / "mix.safetensors").exists()
+
+
+def test_a_mixed_start_keeps_its_mix(runs, store):
+    run = execute(spec(MOVEMENT, {"start": CHAIN["mix"]}), store, keep=True)
+    assert np.array_equal(run.arrays("mix")["before"], runs["mix"].arrays("mix")["after"])
+    assert [op["op"] for op in backbone.load(run.model)[0].surgery] == ["mix", "keep", "sparse"]
+
+
+def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
+    start = {"start": CHAIN["soft"]}
+    further, kept = execute(spec(MAGNITUDE, start), store, keep=True), execute(spec(inputs=start), store, keep=True)
+    assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
+    assert [op["op"] for op in backbone.load(further.model)[0].surgery].count("sparse") == 1
+    before, after = (masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept))
+    for (*_, one), (*_, two) in zip(before, after, strict=True):
+        assert (two.weight[one.weight == 0] == 0).all() and not torch.equal(one.weight, two.weight)
+
+
+# ---- options ----
+def test_frozen_embeddings_stay(runs):
+    start = backbone.load(runs["backbone"].model)[0]
+    moved = {}
+    for name in ("movement", "frozen"):
+        model = backbone.load(runs[name].model)[0]
+        pairs = zip(backbone.base(start).embeddings.parameters(), backbone.base(model).embeddings.parameters(), strict=True)
+        moved[name] = [not torch.equal(a, b) for a, b in pairs]
+    assert moved == {"movement": [True] * 5, "frozen": [False] * 5}
+
+
+def test_a_probe_leaves_the_encoder_alone(runs, store):
+    start, model = (backbone.base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe"))
+    before = dict(start.named_parameters())
+    moved = {name for name, value in model.named_parameters() if name not in before or not torch.equal(before[name], value)}
+    assert moved == {"pooler.dense.weight", "pooler.dense.bias", "mix.alpha", "mix.gamma"}
+    assert set(runs["probe"].arrays("course")["gradient_norm"].flatten()) == {0.0}
+    with pytest.raises(ValueError, match="fineprune.frozen is 'all'; allowed: None, 'embeddings', 'encoder'"):
+        execute(spec(frozen="all"), store)
+
+
+def test_scores_and_mix_have_rates_of_their_own_and_no_decay(runs, store, monkeypatch):
+    seen = []
+
+    class Spy(torch.optim.AdamW):
+        def __init__(self, groups, **options):
+            super().__init__(groups, **options)
+            seen.extend((len(g["params"]), g["lr"], g["weight_decay"]) for g in self.param_groups)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Spy)
+    execute(spec(MOVEMENT, mix=MIX, train=replace(TRAIN, weight_decay=0.1), seed=2), store)
+    assert seen[0][1:] == (1e-3, 0.1) and sorted(seen[1:]) == [(2, 1e-2, 0.0), (12, 1e-2, 0.0)]
+
+
+def test_distillation_weighs_its_two_parts(runs):
+    for line in (line for line in runs["distilled"].events() if "epoch" in line):
+        assert line["loss"] == pytest.approx(0.1 * line["hard"] + 0.9 * line["soft"], rel=1e-6)
+    soft = next(line for line in runs["soft"].events() if line.get("epoch") == 2)
+    assert soft["penalty"] > 0 and soft["loss"] == pytest.approx(soft["hard"] + soft["penalty"], rel=1e-6)
+
+
+def test_the_best_model_is_judged_under_the_final_masks(runs):
+    scored = {line["step"]: line["score"] for line in runs["best"].events() if "score" in line}
+    assert sorted(scored) == [3, 6, 8] and runs["best"].metrics["matthews"] == max(scored.values())
+    assert runs["best"].metrics["kept_share"] < 0.11
+
+
+def test_a_rescaled_warm_up_is_told(runs, store):
+    assert runs["rescaled"].metrics["warmup_steps"] == STEPS // 3 == 2
+    assert {"warmup_steps": 2, "rescaled_from": 100} in runs["rescaled"].events()
+    with pytest.raises(ValueError, match="that is 200 steps of warm-up in a run of 8; take more epochs"):
+        execute(spec(replace(MOVEMENT, warmup_steps=100)), store)
+
+
+@pytest.mark.parametrize("change", [{"alpha": 0.9}, {"targets": Targets("both")},
+                                    {"alpha": 1.5, "targets": Targets("both")}])
+def test_a_weight_that_does_not_go_with_its_targets_is_refused(change, store, runs):
+    with pytest.raises(ValueError, match="\"both\" takes a weight of the teacher's part from 0 to 1, the others none"):
+        execute(spec(inputs={"start": BACKBONE, "teacher": TEACHER}, **change), store)
+
+
+def test_probing_tasks_are_told_on_both_their_splits(runs, store):
+    probing = data.describe("toy", "Tense", 64)
+    run, splits = execute(spec(mix=MIX, data=probing), store, keep=True), data.load(probing)
+    for name, prefix, key in (("predictions", "dev", ""), ("predictions_test", "test", "test.")):
+        found = run.arrays(name)
+        assert np.array_equal(found["index"], splits[prefix].index)
+        assert run.metrics[f"{key}accuracy"] == np.mean(found["logits"].argmax(1) == splits[prefix].y)
+
+
+# ---- divergence ----
+def test_a_loss_that_is_not_finite_is_a_result_where_the_rule_is_asked_for(store, runs):
+    wild = {"train": replace(TRAIN, lr=1e30, clip=0.0, warmup=0.0), "mix": MIX}
+    run = execute(spec(MOVEMENT, **wild), store, keep=True)
+    found, course = run.metrics, run.arrays("course")
+    assert run.status["state"] == "finished" and found["diverged"] is True and 1 <= found["diverged_at"] < STEPS
+    assert "matthews" not in found and not (run.folder / "predictions.safetensors").exists() and run.model.exists()
+    assert np.isfinite(course["gradient_norm"][0]).all() and np.isnan(course["gradient_norm"][found["diverged_at"]:]).all()
+    with pytest.raises(FloatingPointError, match="lower Train.lr"):
+        execute(spec(MOVEMENT, margin=None, **wild), store)
+
+
+def test_a_score_near_the_majority_class_is_divergence(runs, store):
+    dense = runs["dense"].metrics
+    assert dense["majority"] == 0.0 and dense["diverged"] is bool(dense["matthews"] <= 0.02)
+    assert execute(spec(margin=1.0), store).metrics["diverged"] is True
+    assert "diverged" not in execute(spec(margin=None), store).metrics
+
+
+def test_what_needs_no_reading():
+    splits = data.load(data.describe("toy", "SST-2", 64))
+    frequent = np.bincount(splits["train"].y).argmax()
+    assert majority(data.task("toy", "SST-2"), splits) == np.mean(splits["dev"].y == frequent)
+    assert majority(data.task("toy", "STS-B"), data.load(data.describe("toy", "STS-B", 64))) == 0.0
+    spans = data.load(SQUAD)
+    assert majority(data.task("toy", "SQuAD2"), spans) == np.mean([not a for a in spans["dev"].answers])
+
+
+# ---- killed and resumed ----
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ["steered", "global", "soft"])
+def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch):
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / runs["backbone"].folder.parent.name).symlink_to(runs["backbone"].folder.parent)
+    other, plain_loss, calls = Store(folder, folder / "none"), losses.prediction, []
+
+    def prediction(*args):
+        calls.append(1)
+        if len(calls) == 6:
+            raise Killed
+        return plain_loss(*args)
+
+    monkeypatch.setattr(losses, "prediction", prediction)
+    with pytest.raises(Killed):
+        execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
+    assert other.state(CHAIN[name])["state"] == "failed"
+    run = execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
+    assert len(calls) == 6 + 3 and any(line.get("resumed") for line in run.events())
+    same(run, runs[name])
