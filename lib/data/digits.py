@@ -5,6 +5,7 @@ own 8x8 digits with a fixed split. `source` says which; a run that must not depe
 """
 
 import gzip
+import hashlib
 import math
 import zlib
 from functools import cache
@@ -30,6 +31,24 @@ def load(root, kinds=KINDS, loader=None):
 def source(root, kinds=KINDS, loader=None):
     """The kind that `load` takes: "files", "hub" or "bundled"."""
     return _load(Path(root), tuple(kinds), loader)[0]
+
+
+def describe(root, kinds=KINDS):
+    """Descriptor for a Spec: {"kind", "digest"}, the digest being of the images and labels themselves."""
+    kind, found = _load(Path(root), tuple(kinds), None)
+    body = hashlib.sha256()
+    for images, labels in found.values():
+        body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
+    return {"kind": kind, "digest": body.hexdigest()[:16]}
+
+
+def described(root, descriptor):
+    """What `load` gives, of a descriptor. Raises ValueError where the digits at hand are others."""
+    found = describe(root, (descriptor["kind"],))
+    if found != descriptor:
+        raise ValueError(f"the digits in {root} have digest {found['digest']}; this run is of {descriptor['digest']}: put the "
+                         "same files back, or ask for a new run")
+    return load(root, (descriptor["kind"],))
 
 
 @cache

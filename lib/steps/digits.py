@@ -1,0 +1,94 @@
+"""Step: the report's check on handwritten digits: does a search keep pixels and drop inputs of noise (section 7.1)?
+
+P pixels, P noise inputs beside them, N = 2 P gates. A run is short and starts anew when it was killed.
+"""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lib import paths
+from lib.data import digits as images_of
+from lib.options import Gates, Perceptron
+from lib.search.gates import LIMIT, Control
+from lib.spec import stream
+from lib.train import loop
+
+
+def digits(run, images, perceptron, gates, numerics):
+    """images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from random weights; the cost
+    is the number of inputs. There is no retraining.
+
+    Metrics: `accuracy` of the network whose inputs are cut to those kept, on the test images, `soft_accuracy` with the
+    masks as they stand, `pixels` and `noise` kept, `ratio`, and those of a final trim as in `nas_search`. Saved arrays
+    "inputs": `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4].
+    """
+    loop.options(numerics)
+    options, gates = Perceptron(**perceptron), Gates(**gates)
+    splits = {name: (torch.from_numpy(pixels).to(loop.device()), torch.from_numpy(labels).to(loop.device()))
+              for name, (pixels, labels) in images_of.described(paths.data_root() / "mnist", images).items()}
+    shape = splits["train"][0].shape[1:]
+    pixels = shape.numel()
+    control = Control(gates, {"inputs": 2 * pixels}, lambda sums: sums["inputs"], run.seed)
+    torch.manual_seed(stream(run.seed, "init"))
+    network = mlp(2 * pixels, options.widths).to(loop.device())
+    alphas, average, curve = train(run, network, splits["train"], control, options)
+    before, trimmed = control.ratio(alphas), []
+    if gates.landing:
+        alphas, trimmed = control.trim(alphas, average)
+    kept = control.on(alphas)
+    run.save_arrays("inputs", kept=kept.reshape(2, *shape), alphas=alphas.astype(np.float32), curve=curve.astype(np.float32))
+    ratio = control.ratio(alphas)
+    return {"accuracy": accuracy(network, splits["test"], np.where(kept, 1.0, 0.0), options, run.seed),
+            "soft_accuracy": accuracy(network, splits["test"], 1 / (1 + np.exp(-alphas)), options, run.seed),
+            "pixels": int(kept[:pixels].sum()), "noise": int(kept[pixels:].sum()), "inputs": 2 * pixels, "target": gates.ratio,
+            "ratio": ratio, "miss": ratio / gates.ratio - 1, "before_trim": before, "trimmed": len(trimmed), "steps": len(curve),
+            "switched_off": int(curve[:, 2].sum()), "switched_on": int(curve[:, 3].sum())}
+
+
+def mlp(inputs, widths):
+    """Dense layers with ReLU between them."""
+    layers = [each for a, b in zip((inputs, *widths), widths, strict=False) for each in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def inputs_of(pixels, options, generator=None, seed=None):
+    """[B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise; from `seed` for the first rows always the same."""
+    pixels = pixels.flatten(1).float() / 255
+    if seed is not None:
+        generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
+    return torch.cat([pixels, options.noise * noise], 1)
+
+
+def train(run, network, split, control, options):
+    """Returns (alphas [N], the average of their gradients [N], curve [steps, 4])."""
+    pixels, labels = split
+    optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
+    generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
+    whole = inputs_of(pixels, options, generator) if options.fixed_noise else None
+    steps, step, curve = -(-len(labels) // options.batch) * options.epochs, 0, []
+    alphas, average = np.full(len(control.region), LIMIT), np.zeros(len(control.region))
+    for epoch in range(options.epochs):
+        order = np.random.default_rng(stream(run.seed, f"order:{epoch}")).permutation(len(labels))
+        for rows in np.array_split(order, steps // options.epochs):
+            rows = torch.from_numpy(rows).to(labels.device)
+            batch = inputs_of(pixels[rows], options, generator) if whole is None else whole[rows]
+            gates = torch.from_numpy(alphas).float().to(labels.device).requires_grad_()
+            functional.cross_entropy(network(batch * gates.sigmoid()), labels[rows]).backward()
+            alphas, average, note = control.move(alphas, average, gates.grad.double().cpu().numpy(), step, steps)
+            optimiser.step()
+            optimiser.zero_grad()
+            curve.append(note)
+            step += 1
+            run.progress(step / steps)
+    return alphas, average, np.array(curve)
+
+
+@torch.inference_mode()
+def accuracy(network, split, masks, options, seed):
+    """Share of the images that are told right with these masks [N] on the inputs."""
+    pixels, labels = split
+    batch = inputs_of(pixels, options, seed=stream(seed, "test noise")) * torch.from_numpy(masks).float().to(labels.device)
+    return (network(batch).argmax(1) == labels).double().mean().item()

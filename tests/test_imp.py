@@ -1,0 +1,88 @@
+"""Iterative magnitude pruning: global masks, rewinding, zeros that stay."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lib import data
+from lib.execute import execute
+from lib.model import backbone
+from lib.options import Numerics, Targets, Train
+from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES
+from lib.spec import Spec
+from lib.steps import imp
+from lib.store import Store
+
+NUMERICS, DATA = Numerics("float32", 1), data.describe("toy", "SST-2", 48)
+TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=24, weight_decay=0.01, clip=1.0)
+
+
+def chain(family="bert"):
+    """(pre-trained, dense, first round, second round)."""
+    model = TOY_MODELS[family] | {"layers": 2, "hidden": 48, "heads": 12, "ffn": 96} | (
+        {"embedding": 24} if family == "electra" else {})
+    origin = Spec("pretrain", {"corpus": {"sentences": 1, "seed": 0}, "numerics": NUMERICS, "objective": TOY_OBJECTIVES[family],
+                               "model": model}, seed=0)
+    dense = Spec("finetune", {"data": DATA, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS}, {"start": origin})
+    rounds = [dense]
+    for kept in (0.9, 0.8):
+        rounds.append(Spec("imp", {"data": DATA, "train": TRAIN, "numerics": NUMERICS, "kept": kept},
+                           {"start": rounds[-1], "origin": origin}))
+    return origin, *rounds
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    return Store(runs=folder, records=folder / "none")
+
+
+def test_rounds(family, store):
+    runs = [execute(spec if spec.seed is not None else spec.at(0), store, keep=True) for spec in chain(family)]
+    models = [backbone.load(run.model)[0] for run in runs]
+    zeros = []
+    for before, model, run, kept in zip(models[1:], models[2:], runs[2:], (0.9, 0.8), strict=False):
+        weights = [w.detach() for w in imp.prunable(model)]
+        assert len(weights) == 12 + (family == "bert")
+        total = sum(w.numel() for w in weights)
+        gone = torch.cat([(w == 0).flatten() for w in weights])
+        assert int(gone.sum()) == run.metrics["pruned"] == total - round(kept * total)
+        assert run.metrics["kept_share"] == pytest.approx(kept, abs=1e-4)
+        sizes = torch.cat([w.detach().abs().flatten() for w in imp.prunable(before)])
+        assert sizes[gone].max() <= sizes[~gone].min()   # the smallest of the round before, over all matrices
+        zeros.append(gone)
+    assert (zeros[1] >= zeros[0]).all()
+    assert all(0 <= run.metrics["accuracy"] <= 1 for run in runs[1:])
+
+
+def test_weights_are_rewound_and_the_classifier_is_not(store):
+    origin, dense, first, _ = chain()
+    still = replace(first, args=first.args | {"train": first.args["train"] | {"lr": 1e-12, "weight_decay": 0.0}})
+    models = [backbone.load(execute(spec if spec.seed is not None else spec.at(0), store, keep=True).model)[0]
+              for spec in (origin, dense, still)]
+    began, trained, ended = models
+    for a, b in zip(imp.prunable(began), imp.prunable(ended), strict=True):
+        torch.testing.assert_close(b, a * (b != 0), atol=1e-6, rtol=0)
+    assert not torch.equal(trained.classifier.weight, torch.zeros_like(trained.classifier.weight))
+    torch.testing.assert_close(ended.classifier.weight, trained.classifier.weight, atol=1e-6, rtol=0)
+
+
+def test_exactly_as_many_stay_also_where_values_are_equal():
+    sizes = [torch.ones(4, 5), torch.full((3, 4), 2.0), torch.ones(2)]
+    chosen = imp.largest(sizes, 0.5)
+    assert [int(mask.sum()) for mask in chosen] == [5, 12, 0] and chosen[0].flatten()[:5].all()
+
+
+@pytest.mark.parametrize("kept", [0.0, 1.0, 0.9])
+def test_a_round_keeps_fewer_than_the_one_before(kept):
+    pruned = torch.rand(10, 10)
+    pruned[0] = 0
+    with pytest.raises(ValueError, match=f"kept is {kept}, that is {round(100 * kept)} of 100 weights; the round before kept 90"):
+        imp.largest([pruned], kept)
+
+
+def test_another_origin_is_refused(tiny):
+    with pytest.raises(ValueError, match="the origin has no embeddings.word_embeddings.weight of the model's shape"):
+        imp.rewind(tiny("bert"), tiny("electra"))

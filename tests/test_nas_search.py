@@ -1,0 +1,311 @@
+"""Search, random architectures and retraining end to end, on tiny models of three families."""
+
+import copy
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from lib import data
+from lib.execute import execute
+from lib.measure import gated
+from lib.model import backbone, gates, scores
+from lib.model.surgery import operate
+from lib.model.taps import taps
+from lib.options import Gates, Numerics, Objective, Targets, Train
+from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES
+from lib.search.gates import Control
+from lib.spec import Output, Spec
+from lib.store import Store
+from lib.train import loop, losses, objectives
+from lib.train.batches import collate, encode, order
+
+NUMERICS = Numerics("float32", 1)
+DATA = data.describe("toy", "SST-2", 48)
+TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
+SIZES = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 384}
+GATES = Gates(("heads", "ffn"), ratio=0.3, share=0.2, quota="layer", update="jump", weight=1.0, tolerance=0.01,
+              schedule="additive", landing=True, memory=0.5)
+PREDICTION, BOTH = Objective("prediction"), Objective("two_stage", attention=True, mask=True)
+
+
+def encoder(family="bert", **sizes):
+    """Random weights, never trained: the search does not mind."""
+    small = {"embedding": 24, "heads": 12} if family == "electra" else {}
+    model = TOY_MODELS[family] | SIZES | small | sizes
+    return Spec("pretrain", {"corpus": {"sentences": 1, "seed": 0}, "numerics": NUMERICS, "objective": TOY_OBJECTIVES[family],
+                             "model": model}, seed=0)
+
+
+def teacher(family="bert", **sizes):
+    return Spec("finetune", {"data": DATA, "train": replace(TRAIN, epochs=1), "targets": Targets("hard"), "numerics": NUMERICS},
+                {"start": encoder(family, **sizes)}, seed=0)
+
+
+def search(family="bert", objective=PREDICTION, start=None, guide=None, **changes):
+    return Spec("nas_search", {"data": DATA, "train": TRAIN, "numerics": NUMERICS, "gates": replace(GATES, **changes),
+                               "objective": objective},
+                {"start": start or teacher(family), "teacher": guide or teacher(family)})
+
+
+def retrain(inputs, objective, **args):
+    return Spec("retrain", {"data": DATA, "train": replace(TRAIN, epochs=1), "numerics": NUMERICS, "objective": objective} | args,
+                inputs)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    return Store(runs=folder, records=folder / "none")
+
+
+def made(store, spec, **more):
+    for parent in spec.parents.values():
+        made(store, parent)
+    return execute(spec, store, keep=True, **more)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.3, 0.5, 0.7])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_it_lands(family, ratio, seed, store):
+    run = made(store, search(family, ratio=ratio).at(seed))
+    found, whole = run.metrics, gated.masked(backbone.shape(backbone.load(run.model)[0]))
+    assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
+    assert found["miss"] == pytest.approx(found["ratio"] / ratio - 1) and found["target"] == ratio
+    widths = gated.counts(found["architecture"])
+    assert found["flops"] == pytest.approx(gated.flops(48, 4, widths)) == pytest.approx(found["ratio"] * whole)
+    assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
+    assert (found["trimmed"] == 0) == (found["before_trim"] == found["ratio"]) and found["trimmed"] <= 40
+
+
+def test_what_a_search_leaves_behind(store):
+    run = made(store, search().at(0))
+    arrays, found = run.arrays("search"), run.metrics
+    assert arrays["curve"].shape == (12, 4) and found["steps"] == 12
+    assert arrays["curve"][:, 0] == pytest.approx(np.linspace(1, 0.3, 12), rel=1e-6)
+    assert arrays["curve"][-1, 1] == pytest.approx(found["before_trim"])
+    assert arrays["curve"][:, 2:].sum(0).tolist() == [found["switched_off"], found["switched_on"]]
+    kept = {name: (arrays[f"{layer}.{kind}"] > 4.6).nonzero()[0].tolist() for layer in (0, 1)
+            for name, kind in ((f"heads{layer}", "heads"), (f"neurons{layer}", "ffn"))}
+    assert kept == {f"{name}{layer}": found["architecture"][name][layer] for layer in (0, 1) for name in ("heads", "neurons")}
+    assert {abs(a) for name in ("0.heads", "1.ffn") for a in arrays[name].tolist()} == {5.0}
+    model, tokenizer = backbone.load(run.model)
+    assert model.surgery == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(model, "curve")
+    dev = data.load(DATA)["dev"]
+    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 24), NUMERICS), run.arrays("predictions")["logits"])
+    weights, before = model.state_dict(), backbone.load(made(store, teacher()).model)[0].state_dict()
+    assert any(not torch.equal(before[name], weights[name]) for name in before)   # they learn beside the gates
+
+
+@pytest.mark.parametrize("spec", [search(memory=0.9), search(objective=BOTH)], ids=["prediction", "two stages"])
+def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, monkeypatch):
+    expected = made(store, spec.at(0))
+    other = Store(runs=tmp_path, records=tmp_path / "none")
+    move, calls = Control.move, [0]
+
+    def killed(*args):
+        calls[0] += 1
+        if calls[0] == 8:
+            raise KeyboardInterrupt
+        return move(*args)
+
+    monkeypatch.setattr(Control, "move", killed)
+    with pytest.raises(KeyboardInterrupt):
+        made(other, spec.at(0), checkpoint_seconds=-1)
+    run = made(other, spec.at(0))
+    assert calls[0] == 8 + 5 and run.status["attempts"] == 2     # seven steps before, five after
+    ignored = {"examples_per_second"}
+    assert {k: v for k, v in run.metrics.items() if k not in ignored} == {
+        k: v for k, v in expected.metrics.items() if k not in ignored}
+    for name in ("search", "predictions"):
+        one, two = run.arrays(name), expected.arrays(name)
+        assert all(np.array_equal(one[k], two[k]) for k in one.keys() | two.keys())
+    one, two = (load_file(r.model / "weights.safetensors") for r in (run, expected))
+    assert all(np.array_equal(one[k], two[k]) for k in one.keys() | two.keys())
+
+
+@pytest.mark.parametrize("objective", [Objective("cross_entropy"), Objective("intermediate"), BOTH], ids=lambda o: o.kind)
+def test_other_objectives(objective, store):
+    run = made(store, search(objective=objective).at(0))
+    assert abs(run.metrics["miss"]) <= 0.01
+    parts = [set(line) - {"step", "epoch"} for line in run.events() if "epoch" in line]
+    told = {"cross_entropy": {"loss", "hard"}, "intermediate": {"loss", "layers"}}.get(objective.kind)
+    assert parts == ([told] * 4 if told else [{"loss", "layers", "attention"}] * 2 + [{"loss"}] * 2)
+
+
+@pytest.mark.parametrize("changes", [{"memory": 0.0}, {"update": "mean"}, {"quota": "all", "share": 1.0, "schedule": "none"}],
+                         ids=["as reported", "rescaled", "no control"])
+def test_without_landing_it_ends_where_it_ends_and_trims_nothing(changes, store):
+    found = made(store, search(landing=False, **changes).at(0)).metrics
+    assert found["trimmed"] == 0 and found["before_trim"] == found["ratio"] and abs(found["miss"]) > 0.01
+    assert all(kept for lists in found["architecture"].values() for kept in lists)   # still one of each, so that it can be cut
+
+
+@pytest.mark.parametrize("regions", [("embedding", "qkv", "ffn"), ("heads", "ffn", "embedding"), ("qkv", "ffn")], ids="+".join)
+def test_other_regions_are_searched_and_cut(regions, store):
+    spec = search(regions=regions, ratio=0.5)
+    run = made(store, spec.at(0))
+    assert abs(run.metrics["miss"]) <= 0.01
+    cut = made(store, retrain({"start": teacher(), "search": spec, "teacher": teacher()}, PREDICTION,
+                              architecture=Output("search", "architecture")).at(0))
+    assert cut.metrics["flops"] == pytest.approx(run.metrics["flops"])
+    model, _ = backbone.load(cut.model)
+    assert model.surgery == [{"op": "keep"} | run.metrics["architecture"]] and gates.flops(model) == cut.metrics["flops"]
+
+
+def test_cut_and_retrained_in_two_stages(store):
+    spec = search()
+    first = retrain({"start": teacher(), "search": spec, "teacher": teacher()}, replace(BOTH, kind="intermediate"),
+                    architecture=Output("search", "architecture"))
+    last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).at(0))
+    run, stage = made(store, spec.at(0)), made(store, first.at(0))
+    model, tokenizer = backbone.load(last.model)
+    assert model.surgery == [{"op": "keep"} | run.metrics["architecture"]]
+    assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
+    assert last.metrics["parameters"] == backbone.size(model)["parameters"] < 0.75 * backbone.size(
+        backbone.load(made(store, teacher()).model)[0])["parameters"]
+    assert np.array_equal(loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS),
+                          last.arrays("predictions")["logits"])
+    assert {"layers", "attention"} < set(stage.events()[0])
+
+
+def test_original_and_searched_weights(store):
+    """Section 7.8: retraining starts from the model that was searched in, or from the search."""
+    spec, still = search(), replace(TRAIN, epochs=1, lr=1e-9)
+    for start, origin in ((teacher(), teacher()), (spec, spec)):
+        run = made(store, retrain({"start": start, "search": spec, "teacher": teacher()}, PREDICTION, train=still,
+                                  architecture=Output("search", "architecture")).at(0))
+        model, _ = backbone.load(run.model)
+        whole, _ = backbone.load(made(store, origin.at(0)).model)
+        if gates.present(whole):
+            gates.detach(whole)
+        operate(whole, {"op": "keep"} | made(store, spec.at(0)).metrics["architecture"])
+        for name, value in whole.state_dict().items():
+            torch.testing.assert_close(model.state_dict()[name], value, atol=1e-6, rtol=0)
+
+
+def test_random_architectures_of_the_same_cost(store):
+    runs = [made(store, Spec("random_architecture", {"gates": GATES, "spread": spread}, {"start": teacher()}).at(seed))
+            for spread, seed in (("units", 0), ("units", 1), ("regions", 0))]
+    assert all(abs(run.metrics["miss"]) <= 0.01 for run in runs)
+    assert len({json.dumps(run.metrics["architecture"]) for run in runs}) == 3
+    drawn = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
+    cut = made(store, retrain({"start": teacher(), "search": drawn, "teacher": teacher()}, PREDICTION,
+                              architecture=Output("search", "architecture")).at(0))
+    assert cut.metrics["flops"] == pytest.approx(runs[0].metrics["flops"])
+
+
+def test_from_a_larger_teacher(store):
+    """Procedure A: a general student, a deeper and wider teacher, two stages of search; its projection is not kept."""
+    big = teacher(layers=4, hidden=96)
+    run = made(store, search(objective=replace(BOTH, attention=True), start=encoder(), guide=big).at(0))
+    model, _ = backbone.load(run.model)
+    assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
+    assert run.metrics["whole_flops"] == gated.masked(backbone.shape(model))
+
+
+def test_an_earlier_search_goes_on(store):
+    """Procedure A in two runs: gates and weights of the first are taken up by the second."""
+    first = search(ratio=0.6)
+    run = made(store, search(start=first, ratio=0.3, schedule="none").at(0))
+    before = made(store, first.at(0))
+    assert abs(run.metrics["miss"]) <= 0.01 and run.arrays("search")["curve"][0, 1] < before.metrics["ratio"]
+    with pytest.raises(ValueError, match="the checkpoint has gates on heads, ffn, the search is over ffn"):
+        made(store, search(start=first, regions=("ffn",), ratio=0.6).at(0))
+
+
+# ---- losses ----
+def parts_of(objective, student, other, batch):
+    """The loss of a batch as `objectives` has it, without a run."""
+    with objectives.ExitStack() as stack:
+        return objectives.intermediate(stack, objective, student, other)(batch)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
+    student, other, batch = tiny(family, seed=1).double(), tiny(family).double(), sentences(family)
+    operate(student, {"op": "keep", "heads": [[3, 7], [0]], "neurons": [[1, 2], [3]]})
+    found = parts_of(Objective("intermediate", attention=True, mask=mask), student, other, batch)
+    real = batch["attention_mask"].bool()
+    with torch.no_grad(), taps(student) as mine, taps(other) as theirs, scores.watch(student) as s, scores.watch(other) as t:
+        student(**batch), other(**batch)
+        layers = attention = 0.0
+        for a, b in zip([mine["embedding"], *mine["ffn"]], [theirs["embedding"], *theirs["ffn"]], strict=True):
+            layers += (a - b)[real].square().mean() if mask else (a - b).square().mean()
+        for a, b, kept in zip(s, t, [[3, 7], [0]], strict=True):
+            square = (a - b[:, kept]).square()
+            if mask:
+                rows = [square[i, :, :n, :n].flatten() for i, n in enumerate(real.sum(1).tolist())]
+                attention += torch.cat(rows).mean()
+            else:
+                attention += (square * real[:, None, None, :]).mean()
+    assert found["layers"].item() == pytest.approx(layers.item(), rel=1e-5)
+    assert found["attention"].item() == pytest.approx(attention.item(), rel=1e-5)
+    assert found["loss"].item() == pytest.approx(layers.item() + attention.item(), rel=1e-5)
+
+
+def test_equal_models_have_no_intermediate_loss(tiny, sentences):
+    found = parts_of(Objective("intermediate", attention=True), tiny("bert"), tiny("bert"), sentences())
+    assert found["loss"].item() == pytest.approx(0, abs=1e-10)
+
+
+@pytest.mark.parametrize("count, deep, expected", [(4, 12, [2, 5, 8, 11]), (6, 12, [1, 3, 5, 7, 9, 11]), (4, 4, [0, 1, 2, 3]),
+                                                   (4, 6, [0, 2, 3, 5])])
+def test_teacher_layers_are_evenly_spaced(count, deep, expected):
+    assert [objectives.teacher_layer(i, count, deep) for i in range(count)] == expected
+
+
+def test_prediction_is_the_squared_error_of_logits(store):
+    """The loss of a run that does not move, from its parts."""
+    still = replace(TRAIN, epochs=1, lr=1e-12)
+    spec = replace(retrain({"start": teacher(), "teacher": teacher("bert", ffn=96)}, PREDICTION),
+                   args=retrain({"start": teacher()}, PREDICTION, train=still).args)
+    run = made(store, spec.at(3))
+    networks = [backbone.load(made(store, spec.inputs[name]).model) for name in ("start", "teacher")]
+    rows, values = encode(networks[0][1], data.load(DATA)["train"], 24), []
+    for chosen in order(rows.lengths(), 16, 3, 0):
+        with torch.no_grad():
+            a, b = (network(**collate(rows, chosen)).logits for network, _ in networks)
+        values.append(losses.mean_square(a, b).item())
+    assert run.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
+
+
+@pytest.mark.parametrize("ops, other, message", [
+    ([{"op": "cut", "heads": 3}], {}, "a cut by importance does not keep it: switch it off"),
+    ([], {"heads": 4}, "the student's whole model has 12, the teacher 4; switch it off"),
+])
+def test_attention_needs_heads_that_pair(ops, other, message, tiny):
+    student = tiny("bert")
+    for op in ops:
+        operate(student, op)
+    with pytest.raises(ValueError, match=message):
+        objectives.kept_heads(student, tiny("bert", **other))
+
+
+# ---- mistakes ----
+@pytest.mark.parametrize("changes, message", [
+    ({"ratio": 0.02}, "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, leaves 0.0"),
+    ({"regions": ("ffn",), "ratio": 0.2}, "Gates.ratio is 0.2, .* leaves 0.3.* ask for at least that, or search more regions"),
+])
+def test_a_target_out_of_reach_fails_at_once(changes, message, store):
+    with pytest.raises(ValueError, match=message):
+        made(store, search(**changes).at(0))
+
+
+def test_a_search_does_not_select(store):
+    spec = search()
+    with pytest.raises(ValueError, match="Train.select is 'best'; a search ends at its target in the last step: take \"last\""):
+        made(store, replace(spec, args=spec.args | {"train": spec.args["train"] | {"select": "best"}}).at(0))
+
+
+def test_a_copy_of_a_gated_model_steers_apart(tiny):
+    model = tiny("bert")
+    operate(model, {"op": "gates", "regions": ["ffn"]})
+    other = copy.deepcopy(model)
+    sizes, cost = gates.costs(model, ("ffn",))
+    assert gates.costs(other, ("ffn",))[0] == sizes == {(0, "ffn"): 96, (1, "ffn"): 96}
+    assert cost(sizes) == gated.masked(backbone.shape(model)) == gates.flops(model)
