@@ -16,7 +16,7 @@ from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.options import Ghost, Numerics, Targets, Train
 from lib.page import artefact
-from lib.papers import baselines, ghostbert
+from lib.papers import baselines, ghostbert, grids
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
 from lib.steps import count, inspect_ghosts
@@ -79,7 +79,7 @@ def real(tmp_path, monkeypatch):
 # ---- predictions ----
 @pytest.mark.parametrize("model", [PLAIN, TUNED], ids=["whole", "ghosts"])
 def test_it_predicts_as_the_run_itself_did(model, make):
-    run, before = make(ghostbert.prediction(model, rows("CoLA"))), make(model).arrays("predictions")
+    run, before = make(grids.prediction(model, rows("CoLA"))), make(model).arrays("predictions")
     found = run.arrays("test")
     assert found.keys() == before.keys() and all(np.array_equal(found[name], before[name]) for name in found)
     assert run.metrics == {"matthews": make(model).metrics["matthews"], "test_rows": 500, "scored": True}
@@ -87,18 +87,18 @@ def test_it_predicts_as_the_run_itself_did(model, make):
 
 def test_the_model_of_mnli_predicts_ax_and_the_mismatched_rows(make):
     labels = data.splits("toy", "AX")["test"].y
-    run = make(ghostbert.prediction(NLI, rows("AX", "test")))
+    run = make(grids.prediction(NLI, rows("AX", "test")))
     found = run.arrays("test")
     assert found["logits"].shape == (480, 3) and np.array_equal(found["labels"], labels)
     assert run.metrics["matthews"] == metrics.matthews(found["logits"], labels)
-    second = make(ghostbert.prediction(NLI, rows("MNLI", "dev_mm"))).arrays("test")["logits"]
+    second = make(grids.prediction(NLI, rows("MNLI", "dev_mm"))).arrays("test")["logits"]
     assert np.array_equal(second, make(NLI).arrays("predictions_dev_mm")["logits"])
 
 
 def test_rows_without_labels_have_logits_alone(make, real):
     texts = data.splits("toy", "CoLA")["dev"].a[:5]
     real("index\tsentence\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
-    run = make(ghostbert.prediction(PLAIN, unlabelled.describe("glue", "CoLA", "test")))
+    run = make(grids.prediction(PLAIN, unlabelled.describe("glue", "CoLA", "test")))
     found = run.arrays("test")
     assert run.metrics == {"test_rows": 5, "scored": False} and found.keys() == {"logits", "index"}
     assert np.allclose(found["logits"], make(PLAIN).arrays("predictions")["logits"][:5], atol=1e-5)
@@ -108,7 +108,7 @@ def test_rows_without_labels_have_logits_alone(make, real):
 def test_a_model_of_another_task_is_refused(make):
     make(PLAIN)
     with pytest.raises(ValueError, match="learned CoLA; AX takes one that learned MNLI"):
-        make(ghostbert.prediction(PLAIN, rows("AX", "test")))
+        make(grids.prediction(PLAIN, rows("AX", "test")))
 
 
 def test_hidden_rows_are_known_by_their_texts(real):
@@ -132,8 +132,8 @@ def test_a_regression_without_a_score_is_not_labelled():
 
 # ---- the submission ----
 def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
-    logits = {"CoLA": make(ghostbert.prediction(PLAIN, rows("CoLA"))).arrays("test")["logits"],
-              "AX": make(ghostbert.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"]}
+    logits = {"CoLA": make(grids.prediction(PLAIN, rows("CoLA"))).arrays("test")["logits"],
+              "AX": make(grids.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"]}
     lengths = {file: len(found) for file, found in logits.items()}
     path = glue.write_submission(logits, tmp_path, partial=True, rows=lengths)
     with zipfile.ZipFile(path) as archive:
@@ -160,15 +160,15 @@ def test_the_grid_of_table_2():
 def test_test_rows_that_are_not_at_hand_are_left_out(real):
     assert ghostbert.submitted("paper", ("QNLI",), [3], [0]) == []
     real("index\tsentence\n0\tthe dog slept\n")
-    assert ghostbert.file_rows("paper", "CoLA")["split"] == "test"
+    assert grids.file_rows("paper", "CoLA")["split"] == "test"
 
 
 def test_official_test_files_have_the_server_s_rows():
-    there = [file for file in glue.TEST_ROWS if ghostbert.file_rows("mini", file)]
+    there = [file for file in glue.TEST_ROWS if grids.file_rows("mini", file)]
     if not there:
         pytest.skip("no test.tsv of GLUE under DATA_ROOT")
     for file in there:
-        assert len(unlabelled.load(ghostbert.file_rows("mini", file))) == glue.TEST_ROWS[file]
+        assert len(unlabelled.load(grids.file_rows("mini", file))) == glue.TEST_ROWS[file]
 
 
 def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):

@@ -211,6 +211,30 @@ def paired_difference(pairs: Sequence[Pair], draws: int = 2000, seed: int = 0,
     return _contrast([pairs], np.ones(1), draws, seed, score)
 
 
+def replicates(values: Sequence[float]) -> Estimate:
+    """Mean over seeds of what is no score of examples, such as a share of steps, with Student's interval; one seed has
+    none but the value itself."""
+    s = summary(values)
+    if not s.n or not np.isfinite(s.mean):
+        raise ValueError(f"replicates {list(values)}: at least one, all finite")
+    half = s.sd / np.sqrt(s.n) * stats.t.ppf(0.975, s.n - 1) if s.n > 1 else 0.0
+    p = float(2 * stats.t.sf(abs(s.mean) / (s.sd / np.sqrt(s.n)), s.n - 1)) if s.n > 1 and s.sd > 0 else 1.0
+    return Estimate(s.mean, s.mean - half, s.mean + half, tuple(map(float, values)), s.n, 1, s.sd, p, s.n)
+
+
+def ratio(above: Sequence[float], below: Sequence[float], block: int = 10, draws: int = 2000, seed: int = 0) -> Estimate:
+    """Median of above / below over turns in which both were timed, [N] seconds each. Interval: bootstrap over blocks of
+    successive turns, for what slows a machine lasts longer than one. It speaks of these turns, not of other machines."""
+    x = np.asarray(above, float) / np.asarray(below, float)
+    if x.ndim != 1 or len(x) < 2 * block or not np.isfinite(x).all():
+        raise ValueError(f"ratios of shape {x.shape}: two series of as many finite times, at least {2 * block}")
+    count = -(-len(x) // block)
+    starts = np.random.default_rng(seed).integers(len(x) - block + 1, size=(draws, count, 1))
+    drawn = np.median(x[(starts + np.arange(block)).reshape(draws, -1)[:, :len(x)]], axis=1)
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return Estimate(float(np.median(x)), float(low), float(high), (), 1, 1, np.nan, 1.0, len(x))
+
+
 def slope_weights(x: Sequence[float]) -> np.ndarray:
     """Weights w with w @ y = least-squares slope of y over x."""
     centred = np.asarray(x, float) - np.mean(x)
@@ -246,6 +270,33 @@ def permutation_test(differences: Sequence[float], draws: int = 100_000, seed: i
             for side in ("greater", "less")]
     least = 0.5 ** int(np.count_nonzero(x)) if exact else 1 / (draws + 1)  # flipping a zero changes nothing
     return Permutation(min(1.0, 2 * min(p)), p[0], p[1], min(1.0, 2 * least), x.size, exact)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Kendall's tau-b with its 95 % interval and two-sided p."""
+    tau: float
+    low: float
+    high: float
+    p: float
+    n: int
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float], draws: int = 2000, seed: int = 0) -> Rank:
+    """How alike two scores of the same n things rank them. The interval is that of a bootstrap over the things, a thing
+    drawn twice being no pair; simulated for 8 and 12 things it covers 93 to 98 %."""
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    if len(x) != len(y) or len(x) < 3 or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError(f"a rank correlation needs two finite scores of at least 3 things; given are {len(x)} and {len(y)}")
+    a, b = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
+    weights = draw_weights(np.random.default_rng(seed), draws, len(x))
+
+    def pairs(signs):
+        return ((weights @ signs) * weights).sum(1)
+    drawn = _ratio(pairs(a * b), np.sqrt(pairs(a * a) * pairs(b * b)))
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    tau, p = stats.kendalltau(x, y)
+    return Rank(float(np.nan_to_num(tau)), float(low), float(high), float(np.nan_to_num(p, nan=1.0)), len(x))
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:

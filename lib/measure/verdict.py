@@ -181,6 +181,30 @@ def judge_within(claim_id: str, estimate: Estimate | None, low: float, high: flo
     return _verdict(claim_id, word, {"": estimate}, notes, profile, failed, runs, unit)
 
 
+def judge_reached(claim_id: str, estimates: Mapping[str, Estimate], printed: Mapping[str, str], scale: str,
+                  unit: str = "times", runs: int = 1) -> Verdict:
+    """Something measured at full size, such as a speed-up, against the printed digits: reached where the interval holds
+    what rounds to them, or lies above. It does not depend on a profile; `scale` says where it was measured.
+
+    | cells | verdict |
+    |---|---|
+    | none measured | NOT_RUN |
+    | all reached | CONFIRMED |
+    | some reached, others not or not measured | PARTIAL |
+    | none reached | CONTRADICTED |
+    """
+    there = {name: estimates[name] for name in printed if _usable(estimates.get(name))}
+    reached = [name for name, e in there.items() if e.high >= float(_rounding_range(printed[name])[0])]
+    word = ("NOT_RUN" if not there else "CONFIRMED" if len(reached) == len(printed) else
+            "PARTIAL" if reached else "CONTRADICTED")
+    measured = "; ".join(f"{name} {e.mean:.2f} {unit} [{e.low:.2f}, {e.high:.2f}], {printed[name]} printed"
+                         for name, e in there.items()) or "not measured"
+    notes = {"below the printed value": [name for name in there if name not in reached],
+             "missing": [name for name in printed if name not in there]}
+    return Verdict(claim_id, word, measured, (min(e.low for e in there.values()), max(e.high for e in there.values()))
+                   if there else None, "; ".join(f"{k}: {', '.join(names)}" for k, names in notes.items() if names), runs, scale)
+
+
 def _rounding_range(printed):
     """What a printed number stands for: half a unit of its last digit either way, "14.5": 14.45 to 14.55."""
     value = Decimal(str(printed).replace(",", ""))

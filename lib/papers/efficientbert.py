@@ -1,10 +1,15 @@
-"""EfficientBERT (Dong et al., Findings of EMNLP 2021): its networks, its settings by profile, its Specs. Free of torch."""
+"""EfficientBERT (Dong et al., Findings of EMNLP 2021): its networks, its settings by profile, its Specs, its claims. Free of
+torch."""
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+
 from lib import data, published
 from lib.data import squad, texts
+from lib.measure import compare, stats, verdict
 from lib.options import Shared, Span, Train, Warmup
 from lib.papers import grids
 from lib.papers.profiles import backbone, profile, shape
@@ -43,7 +48,7 @@ NETS = _architectures() | {
 # ---- SETTINGS: `paper` as printed (section 4.3) and, where the paper is silent, as coded; `toy` and `mini` have values of
 # their own, chosen once before their first recorded run
 
-TASKS = {"toy": ("CoLA", "RTE"), "mini": ("SST-2",),
+TASKS = {"toy": ("CoLA",), "mini": ("SST-2",),
          "paper": ("MNLI", "QQP", "QNLI", "SST-2", "CoLA", "STS-B", "MRPC", "RTE")}
 SQUAD = {"toy": ("SQuAD1", "SQuAD2"), "mini": ("SQuAD1",), "paper": ("SQuAD1", "SQuAD2")}
 SEEDS = {"toy": (0,), "mini": (0, 1, 2), "paper": (0, 1, 2)}
@@ -82,7 +87,7 @@ DEVIATIONS = {
     "toy": ("generated text and tasks, a teacher of 2 layers of 192 made here, networks of 2 layers of 96 (60 for TINY and ++) "
             "with the formulas of layers 1 and 4",
             "padding is masked in losses, batches are padded to their longest row; the last model counts",
-            "pre-training for 2 epochs of 8,000 generated passages, one for all seeds"),
+            "pre-training for 2 epochs of 4,000 generated sentences, one for all seeds"),
     "mini": ("teacher all-MiniLM-L6-v2 (6 layers of 384), networks of 288 (192 for TINY and ++) in place of 540 and 360",
              "pre-training for 2 epochs of 8,000 pairs out of as many documents of Wikipedia and books, one for all seeds",
              "SST-2 with 8,000 of 67,349 training rows; SQuAD 1.1 with 7,768 of 87,599 questions, 300 of them held out, in "
@@ -94,9 +99,16 @@ DEVIATIONS = {
 }
 
 
+def network(name):
+    """The published network of a row of the paper's tables; of "EfficientBERT++" the one that the code configures."""
+    name = NAMED.get(name, name)
+    known("published network", name, NETS)
+    return NETS[name]
+
+
 def scaled(name, profile_name):
     """A published network at the widths and depth of a profile; at `paper` itself."""
-    net, sizes, layers = NETS[name], SIZES[profile_name], LAYERS[profile_name]
+    net, sizes, layers = network(name), SIZES[profile_name], LAYERS[profile_name]
     depth = layers * (len(net.layers) // 6 or 1)
     hidden = sizes[net.hidden]
     return replace(net, hidden=hidden, width=hidden * net.width // net.hidden,
@@ -125,7 +137,7 @@ def window(profile_name):
 def corpus(profile_name, count=None, name="wikipedia+books"):
     """Text that networks are pre-trained on; count: fewer documents."""
     if profile_name == "toy":
-        return {"sentences": count or 8000, "seed": 1}
+        return {"sentences": count or 4000, "seed": 1}
     return texts.describe(name, count or (8000 if profile_name == "mini" else None))
 
 
@@ -199,7 +211,6 @@ def student(profile_name, task, name):
     if name == TEACHER_ROW:
         return teacher(profile_name, task)
     if name != PLUS:
-        name = NAMED.get(name, name)
         return tuned(profile_name, task, scaled(name, profile_name), prepared(profile_name, name))
     head = {"WNLI": "QNLI"}.get(task, task)   # as coded: WNLI is not among the tasks learned together
     return tuned(profile_name, task, scaled(name, profile_name), several(profile_name),
@@ -241,3 +252,155 @@ def candidate(profile_name, net, warm=True):
                            replace(PRETRAIN[profile_name], epochs=1))
     rows = data.describe(grids.source(profile_name, task), task, *PART) if profile_name == "paper" else None
     return tuned(profile_name, task, net, start, train=CANDIDATE[profile_name], rows=rows)
+
+
+# ---- TABLES: rows that have runs, and what stands beside them
+
+OWN = (TEACHER_ROW, "EfficientBERT_TINY", COLD, "EfficientBERT", PLUS, "EfficientBERT++")       # of Table 2
+SPANS = {"toy": (TEACHER_ROW, "EfficientBERT_TINY", "EfficientBERT"),                           # of Table 4
+         "mini": (TEACHER_ROW, "Base Model", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++"),
+         "paper": (TEACHER_ROW, "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")}
+OTHER_BASE = ("TinyBERT_6", "EfficientBERT (TinyBERT_6)")                                       # of Table 7
+TIMED = ("BERT_BASE", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")                 # of Figure 1
+TURNS = {"toy": {1: 50}, "mini": {1: 100, 8: 50}, "paper": {1: 100, 128: 100}}                  # of it: {batch: runs}
+FIFTH = 0.2                                 # of the steps, in claim E2
+
+
+def compared(profile_name, task_names, seed_numbers, names):
+    """One row for each task, published row and seed."""
+    return grids.crossed(seed_numbers, lambda task, model: student(profile_name, task, model), task=task_names, model=names)
+
+
+def printed(table):
+    """A published table as {row: {("published", column): value}}, citations left out."""
+    found = {}
+    for row in published.table("efficientbert", table).to_dict("records"):
+        name = re.sub(r" \([^)]*\d{4}\w?\)", "", row.pop("Model"))
+        found[name] = {("published", "average" if column == "Avg" else column): value for column, value in row.items()}
+    return found
+
+
+def conventions():
+    """{row of the paper's tables: how its #Params are counted}, one of lib.search.net.CONVENTIONS: what reproduces it."""
+    table = published.table("efficientbert", "parameter_counts").dropna(subset="printed equals").set_index("row")
+    return {name: text.split("; ")[-1] for name, text in table["printed equals"].items()}
+
+
+def sizes(names):
+    """{row: {("M parameters", "counted"): text}}: networks at the paper's size, counted as its #Params are."""
+    by, cells = conventions(), {}
+    for name in names:
+        key = "BERT_BASE" if name.startswith("BERT_BASE") else NAMED.get(name, name)
+        if key in NETS:
+            cells[name] = {("M parameters", "counted"): f"{parameters(NETS[key], by.get(key, 'with projection')) / 1e6:.1f}"}
+    return cells
+
+
+def made(frame, source):
+    """{model: {("M parameters", source): text}} of a collected frame: what its runs have, head and all."""
+    return {row["model"]: {("M parameters", source): f"{row['parameters'] / 1e6:.2f}"}
+            for row in frame.to_dict("records") if row["run"] is not None}
+
+
+def averages(table):
+    """({row: mean of the columns between}, {row: text of the printed average}) of a published table."""
+    shown = published.table("efficientbert", table).dropna(subset="Avg").set_index("Model")
+    first = list(shown.columns).index("MNLI-m")
+    means = shown.iloc[:, first:list(shown.columns).index("Avg")].mean(axis=1).round(6)
+    return means.to_dict(), {name: f"{value:.1f}" for name, value in shown["Avg"].items()}
+
+
+def remarks(table):
+    """Lines on cells of a published table that are not what they seem (corrections.csv)."""
+    found = published.table("efficientbert", "corrections")
+    found = found[found["table"].str.contains(table)]
+    return [f"{row['row']}, {row['column']}, printed {row['printed']}: {row['read_as']}. {row['reason']}."
+            for row in found.to_dict("records")]
+
+
+def marks_of_spans(frame, source):
+    """{model: {(source, "SQuAD v1.1 EM"): text, ...}} of a collected frame, in points."""
+    table = {}
+    for metric, mark in (("exact", "EM"), ("span_f1", "F1")):
+        for model, row in compare.by_task(frame, dict.fromkeys(squad.TASKS, metric), source).items():
+            table[model] = table.get(model, {}) | {
+                (source, f"SQuAD v{'1.1' if task == 'SQuAD1' else '2.0'} {mark}"): text
+                for (_, task), text in row.items() if task in squad.TASKS}
+    return {model: dict(sorted(row.items())) for model, row in table.items()}
+
+
+def steepness(profile_name, seed_numbers):
+    """The grid of Figure 4: the base network as a candidate, with and without weights from the supernet."""
+    net, task = scaled("Base Model", profile_name), PROXY[profile_name]
+    return [{"task": task, "model": model, "seed": seed, "spec": candidate(profile_name, net, warm).at(seed)}
+            for model, warm in (("inherits", True), ("from scratch", False)) for seed in seed_numbers]
+
+
+def latency(batch, runs, length=128, seed=0):
+    """Spec of the passes of Figure 1: the published networks at full size, random weights, beside BERT-base."""
+    models = {name: {"shape": "bert-base"} if name == "BERT_BASE" else {"net": network(name).to_json()}
+              for name in TIMED}
+    return Spec("latency", {"models": models, "reference": TIMED[0], "batch": batch, "length": length, "runs": runs,
+                            "numerics": profile("toy").numerics}, seed=seed)
+
+
+def mapped(profile_name, task, rows, examples, seed=0):
+    """Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher."""
+    names = ("EfficientBERT", *OTHER_BASE)
+    return Spec("maps", {"data": grids.dataset(profile_name, task), "rows": list(rows), "examples": examples,
+                         "max_length": FINETUNE[profile_name].max_length, "numerics": profile(profile_name).numerics},
+                {"reference": teacher(profile_name, task)}
+                | {f"model:{name}": student(profile_name, task, name) for name in names}, seed=seed)
+
+
+# ---- CLAIMS
+
+def smoothed(loss, share=0.05):
+    """Trailing mean of a loss [N] over that share of its points; over those that are there at the start."""
+    wide, sums = max(1, round(share * len(loss))), np.concatenate([[0.0], np.cumsum(np.asarray(loss, float))])
+    ends = np.arange(1, len(loss) + 1)
+    starts = np.maximum(0, ends - wide)
+    return (sums[ends] - sums[starts]) / (ends - starts)
+
+
+def share_of_steps(inherits, scratch, part="loss"):
+    """Steps after which the smoothed loss of one run is no higher than that of the other at its end, as a share of that
+    one's steps; 1 where it never is. Each is what step warmup keeps as `curve`."""
+    there = np.flatnonzero(smoothed(inherits[part]) <= smoothed(scratch[part])[-1])
+    return min(1.0, float((inherits["step"][there[0]] + 1) / (scratch["step"][-1] + 1))) if len(there) else 1.0
+
+
+def shares(frame, part="loss"):
+    """{seed: share of steps} of a collected frame of `steepness`, where both runs are there."""
+    runs = {(row.model, row.seed): row.run for row in frame.itertuples() if row.run is not None}
+    return {seed: share_of_steps(run.arrays("curve"), runs["from scratch", seed].arrays("curve"), part)
+            for (model, seed), run in runs.items() if model == "inherits" and ("from scratch", seed) in runs}
+
+
+def claim_steps(frame, profile_name):
+    """Verdict on the second half of E2: at most a fifth of the steps."""
+    found = shares(frame)
+    return verdict.judge_within("E2", stats.replicates(list(found.values())) if found else None, 0.0, FIFTH, profile_name,
+                                failed=compare.lost(frame), unit="of the steps to the loss that training from scratch ends on")
+
+
+def speedups(run, kind="wall"):
+    """{model: Estimate} of BERT-base's time over a model's, turn by turn, of a run of `latency`."""
+    times = dict(zip(run.spec["args"]["models"], run.arrays("times")[kind], strict=True))   # a Spec sorts names
+    return {name: stats.ratio(times[TIMED[0]], times[name]) for name in TIMED[1:]}
+
+
+def printed_speedups():
+    """{model: printed latency of BERT-base over the model's, one digit as the paper tells its own}."""
+    told = published.table("efficientbert", "table02_glue_test").set_index("Model")["Latency (ms)"]
+    return {name: f"{told[TEACHER_ROW] / told[name]:.1f}" for name in TIMED[1:]}
+
+
+def divergences(arrays, name):
+    """Mean KL divergence in nats [A] of each head's maps from the reference's, over the rows and real tokens that a run of
+    `mapped` keeps."""
+    total = 0.0
+    for theirs, mine, length in zip(arrays["attention.reference"], arrays[f"attention.{name}"], arrays["lengths"], strict=True):
+        p, q = (np.maximum(x[:, :length, :length].astype(float), 1e-12) for x in (theirs, mine))
+        total = total + (p * np.log(p / q)).sum(-1).mean(-1)
+    return total / len(arrays["lengths"])

@@ -7,7 +7,6 @@ own, chosen once before their first recorded run; every difference is listed in 
 from dataclasses import replace
 
 from lib import data, published
-from lib.data import glue, unlabelled
 from lib.measure import compare, cost, stats, verdict
 from lib.options import Augment, Distil, Ghost, Importance, Train
 from lib.papers import claims, grids
@@ -312,31 +311,10 @@ def printed_gaps(table, label, method, widths, rename=lambda text: text):
             if rival != method and m in widths}
 
 
-# Table 2: the test sets, whose labels the GLUE server has.
-def file_rows(profile_name, file):
-    """Descriptor of the rows that a file of a submission is of; None where they are not at hand. The generated twins
-    have test rows for AX alone: their development rows stand in."""
-    source, task, split = profile(profile_name).source, glue.TASK_OF[file], "test_mm" if file == "MNLI-mm" else "test"
-    try:
-        if source == "toy" and task != "AX":
-            split = split.replace("test", "dev")
-        return unlabelled.describe(source, task, split)
-    except FileNotFoundError:
-        return None
-
-
-def prediction(model, rows):
-    """Spec of a fine-tuned model's logits on these rows, cut and padded as those that it learned from."""
-    told = {name: model.args[name] for name in ("train", "numerics", "span") if name in model.args}
-    return Spec("predict", {"data": rows} | told, {"model": model})
-
-
 def submitted(profile_name, task_names, widths, seed_numbers, family="bert"):
-    """The grid of Table 2: one row for each file of a submission, width and seed; AX by the model of MNLI."""
-    files = {file: (unlabelled.LEARNED.get(task, task), file_rows(profile_name, file)) for file, task in glue.TASK_OF.items()}
-    return [{"file": file, "task": glue.TASK_OF[file], "m": m, "seed": seed,
-             "spec": prediction(student(profile_name, task, m, ghost(profile_name), family), rows).at(seed)}
-            for file, (task, rows) in files.items() if task in task_names and rows for m in widths for seed in seed_numbers]
+    """The grid of Table 2: one row for each file of a submission, width and seed."""
+    return grids.submitted(profile_name, task_names, seed_numbers,
+                           lambda task, m: student(profile_name, task, m, ghost(profile_name), family), m=widths)
 
 
 def inspected(profile_name, task, heads, module, rows, seed_numbers, family="bert"):

@@ -4,12 +4,13 @@ of torch."""
 from itertools import product
 
 from lib import data
-from lib.data import glue, squad
+from lib.data import glue, squad, unlabelled
 from lib.options import Targets, Train
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec
 
-ROWS = {"toy": {"CoLA": 1500, "RTE": 1500}, "mini": {"SST-2": 8000}, "paper": {}}   # training rows; all where a task is not named
+ROWS = {"toy": {"CoLA": 1500, "RTE": 1500, "SQuAD1": 600, "SQuAD2": 600}, "mini": {"SST-2": 8000},
+        "paper": {}}                                       # training rows; all where a task is not named
 HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}           # further training rows, for importance and selection
 
 TEACHER = {"toy": Train(epochs=4, batch=32, lr=5e-4, max_length=64, clip=1.0, warmup=0.1, dropout=0.1, byte_dropout=True),
@@ -44,6 +45,45 @@ def crossed(seeds, make, **axes):
     -> Spec."""
     cells = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     return [cell | {"seed": seed, "spec": spec.at(seed)} for cell in cells for spec in [make(**cell)] for seed in seeds]
+
+
+# Submissions: the test sets, whose labels the GLUE server has.
+def file_rows(profile_name, file):
+    """Descriptor of the rows that a file of a submission is of; None where they are not at hand. The generated twins
+    have test rows for AX alone: their development rows stand in."""
+    own, task, split = profile(profile_name).source, glue.TASK_OF[file], "test_mm" if file == "MNLI-mm" else "test"
+    try:
+        if own == "toy" and task != "AX":
+            split = split.replace("test", "dev")
+        return unlabelled.describe(own, task, split)
+    except FileNotFoundError:
+        return None
+
+
+def prediction(model, rows):
+    """Spec of a fine-tuned model's logits on these rows, cut and padded as those that it learned from."""
+    told = {name: model.args[name] for name in ("train", "numerics", "span") if name in model.args}
+    return Spec("predict", {"data": rows} | told, {"model": model})
+
+
+def submitted(profile_name, task_names, seeds, make, **axes):
+    """One row for each file of a submission whose rows are at hand, combination of the axes' values and seed: {"file",
+    "task", axis: value, ..., "seed", "spec"}; AX by the model of MNLI. make: f(task, **cell) -> Spec of the model."""
+    learned = {file: unlabelled.LEARNED.get(task, task) for file, task in glue.TASK_OF.items()}
+    there = {file: rows for file, task in learned.items() if task in task_names and (rows := file_rows(profile_name, file))}
+    cells = crossed(seeds, lambda file, **cell: prediction(make(learned[file], **cell), there[file]), file=there, **axes)
+    return [{"file": cell["file"], "task": glue.TASK_OF[cell["file"]]} | cell for cell in cells]
+
+
+def archive(rows, folder, own):
+    """Write the archive of one model's predictions, collected rows of `submitted` that have runs, of a source `own`.
+    Returns (its path, a line about it)."""
+    logits = {row["file"]: row["run"].arrays("test")["logits"] for row in rows}
+    lengths = {file: len(found) for file, found in logits.items()} if own == "toy" else glue.TEST_ROWS
+    path = glue.write_submission(logits, folder, partial=True, rows=lengths)
+    lacking = [file for file in glue.TEST_ROWS if file not in logits]
+    return path, ", ".join(logits) + (f"; the server wants {', '.join(lacking)} as well" if lacking else "; complete") + (
+        "; of generated sentences: its format alone is real" if own == "toy" else "")
 
 
 def metrics(profile_name):

@@ -10,6 +10,7 @@ its history alone. A space offers draw(rng), mutate(candidate, rng), features(ca
 key(candidate).
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,7 +34,17 @@ def propose(space, history, options, rng):
     seen = {e.key for e in history}
     if options.method == "evolution" and len(history) >= options.population:
         return evolution(space, history, seen, options, rng)
-    return follow(space, seen, path(space, history, options), options, rng)
+    with threads().limit(limits=1) if options.method == "cascade" else nullcontext():
+        return follow(space, seen, path(space, history, options), options, rng)
+
+
+@lru_cache
+def threads():
+    """The control over threads of what is loaded: the cascade's classifiers run on one, as more of them wait for each other,
+    up to 20 times as long."""
+    import sklearn.ensemble  # noqa: F401
+    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
+    return ThreadpoolController()
 
 
 def path(space, history, options):

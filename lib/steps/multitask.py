@@ -20,7 +20,8 @@ from lib.train.batches import Encoded, order
 
 def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     """Inputs: `teacher:<name>`, fine-tuned, for each task of data: {name: descriptor}; `start`, a student or supernet to
-    inherit from. net: what to train (lib.search.net as JSON), by default that of `start`.
+    inherit from; `search`, whose Outputs net and shared may be. net: what to train (lib.search.net as JSON), by default
+    that of `start`.
 
     A batch is of one task, batches of all tasks come mixed in proportion to their rows. The run keeps the encoder with
     its pooler, one head for each task (`lib.train.warmup.classifier` puts them together), and of each task, whole net

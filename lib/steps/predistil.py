@@ -20,8 +20,8 @@ from lib.train.batches import Encoded, encode, order
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
-    """Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from. corpus: see `rows`. net: what to train
-    (lib.search.net as JSON), by default that of `start`."""
+    """Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from; `search`, whose Outputs net and shared may
+    be. corpus: see `rows`. net: what to train (lib.search.net as JSON), by default that of `start`."""
     numerics, train = loop.options(numerics, train)
     options, shared = Warmup(**warmup), shared and Shared(**shared)
     if options.prediction or train.select == "best":

@@ -18,8 +18,8 @@ from lib import data as sources
 from lib.model import backbone, stack
 from lib.options import Search, Train, Warmup
 from lib.search import engine
-from lib.search.net import Net, from_json
-from lib.search.space import Space
+from lib.search.net import QS, STACKS, Net, from_json
+from lib.search.space import ENDLESS, IDS, Space
 from lib.spec import canonical
 from lib.steps import predistil
 from lib.store import Draft
@@ -36,7 +36,8 @@ def search(run, space, net, search, data, train, numerics, warmup=None, corpus=N
     the supernet, under its own head or that for the task `classifier`. The score is the task's first metric on the
     held-out rows: after training or, with select "best", its highest.
 
-    Each evaluation is a line of `history.jsonl` (lib.search.engine); the metrics are those of the winner, with its `net`.
+    Each evaluation is a line of `history.jsonl` (lib.search.engine); the metrics are those of the winner, with its `net`,
+    and what stage 3 trains of it (`handed`).
     Every candidate gets the same fresh head; in the code a head goes on from one candidate to the next.
     """
     numerics, train = loop.options(numerics, train)
@@ -56,9 +57,21 @@ def search(run, space, net, search, data, train, numerics, warmup=None, corpus=N
 
     history = engine.search(where, evaluate, options, run.seed, run.folder / "history.jsonl", after)
     best = engine.best(history)
-    return {"net": best.candidate.to_json(), "score": best.score, "parameters": where.size(best.candidate),
-            "first_score": history[0].score, "evaluations": len(history), "failed": sum(bool(e.failed) for e in history),
-            "evaluation_seconds": round(sum(e.seconds for e in history), 2)}
+    return handed(where, best.candidate) | {
+        "score": best.score, "parameters": where.size(best.candidate), "first_score": history[0].score,
+        "evaluations": len(history), "failed": sum(bool(e.failed) for e in history),
+        "evaluation_seconds": round(sum(e.seconds for e in history), 2)}
+
+
+def handed(where, net):
+    """What later steps take from a search as Outputs, all as JSON: the network found, as `net`; its formulas with every
+    stack and width, as `supernet`; and what lib.options.Shared takes to train that in parts: the window, and of each layer
+    the ids that its formula fits and, once more, the one found."""
+    whole = replace(net, layers=tuple(replace(layer, stack=max(STACKS), q=min(QS)) for layer in net.layers))
+    fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
+    choices = [[*(list(IDS[i]) for i in own), [layer.stack, layer.q]] for own, layer in zip(fitting, net.layers, strict=True)]
+    return {"net": net.to_json(), "supernet": whole.to_json(),
+            "shared": {"window": [where.low, where.high or ENDLESS], "choices": choices}}
 
 
 def tables(folder):

@@ -14,9 +14,9 @@ from lib.train import warmup as matching
 
 
 def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
-    """Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from. net: what to train, or to
-    cut out of `start` (lib.search.net as JSON), by default that of `start`. classifier: the task whose head a `start`
-    of step multitask hands down as well.
+    """Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from; `search`, whose Output net may
+    be. net: what to train, or to cut out of `start` (lib.search.net as JSON), by default that of `start`. classifier: the
+    task whose head a `start` of step multitask hands down as well.
 
     Metrics and predictions are kept as by step finetune, also of the held-out rows where the data have some; these select,
     where the training asks for the best. The loss over the steps is kept as `curve`.
