@@ -18,12 +18,13 @@ import torch
 import transformers
 
 from lib import data
-from lib.data import models
+from lib.data import models, texts
 from lib.execute import execute, processor
 from lib.measure import metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
 from lib.options import Distil, Importance, Numerics, Targets, Train
+from lib.papers import efficientbert, efficientbert_search
 from lib.spec import Spec
 from lib.store import Store
 from lib.train import augment, loop, losses
@@ -235,11 +236,48 @@ def one_at_a_time(texts, source, count):
                 np.argsort(-(table @ (vector.numpy() / np.linalg.norm(vector))))[:count]
 
 
+def searching(repeats=3, rows=1024, documents=2000, threads=1, dtype="bfloat16"):
+    """One line for each repeat: a candidate of EfficientBERT's search, the base shape at mini size on CoLA, trained with
+    weights from a supernet and from scratch by the real steps in a store of their own. Steps of the first until its
+    smoothed loss is what the second's is at its end, and candidates per minute of training up to that loss.
+
+    The supernet is pre-trained for one epoch on so many documents of Wikipedia and books, which must be at hand.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        store, numerics = Store(Path(folder) / "runs", Path(folder) / "records"), Numerics(dtype, threads)
+        described, warm = data.describe("glue", "CoLA", rows, 64), efficientbert.WARM["mini"]
+        start = Spec("checkpoint", {"name": MODEL, "digest": models.digest(MODEL)}, seed=0)
+        teacher = Spec("finetune", {"data": described, "train": TRAIN, "targets": Targets("hard"), "numerics": numerics},
+                       {"start": start}, seed=0)
+        supernet = Spec("predistil", {"corpus": texts.describe("wikipedia+books", documents), "numerics": numerics,
+                                      "net": efficientbert.scaled("Supernet", "mini").to_json(), "warmup": warm,
+                                      "train": replace(efficientbert.PRETRAIN["mini"], epochs=1)}, {"teacher": start}, seed=0)
+        for spec in (start, teacher, supernet):
+            execute(spec, store, keep=True)
+        lines = []
+        for repeat in range(repeats):
+            runs = {}
+            for name, inherits in (("inherits", {"start": supernet}), ("scratch", {})):
+                args = {"data": described, "net": efficientbert.scaled("Base Model", "mini").to_json(), "numerics": numerics,
+                        "train": efficientbert_search.BRIEFLY["mini"], "warmup": replace(warm, prediction=1.0)}
+                runs[name] = execute(Spec("warmup", args, {"teacher": teacher} | inherits).at(repeat), store)
+            share = efficientbert.share_of_steps(*(runs[name].arrays("curve") for name in ("inherits", "scratch")))
+            whole = {name: run.metrics["steps"] * args["train"].batch / run.metrics["examples_per_second"]
+                     for name, run in runs.items()}
+            lines.append({"repeat": repeat, "rows": rows, "documents": documents, "steps": runs["scratch"].metrics["steps"],
+                          "share_of_steps": share, "supernet_seconds": store.find(supernet).status["seconds"],
+                          "inherits_per_minute": 60 / (share * whole["inherits"]), "scratch_per_minute": 60 / whole["scratch"],
+                          "inherits_score": runs["inherits"].metrics["matthews"],
+                          "scratch_score": runs["scratch"].metrics["matthews"]})
+    return pd.DataFrame(lines)
+
+
 def write(folder, repeats=3):
-    """Run the bench and write `<folder>/{training,distilling,augmenting,profile}.csv`. Returns the folder."""
+    """Run the bench and write `<folder>/{training,distilling,augmenting,profile,searching}.csv`. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for part in (distilling, augmenting):
         part(repeats).assign(**machine()).round(4).to_csv(folder / f"{part.__name__}.csv", index=False)
     training(repeats).assign(**machine()).round(4).to_csv(folder / "training.csv", index=False)
     profile().to_csv(folder / "profile.csv", index=False)
+    searching(repeats).assign(**machine()).round(4).to_csv(folder / "searching.csv", index=False)
     return folder

@@ -1,0 +1,384 @@
+"""EfficientBERT's searches: their Specs at every scale, the chain of three stages at the smallest size, killed in each, and
+what the pages make of them."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+from threadpoolctl import threadpool_info
+
+from lib import data, paths, sweep
+from lib.data import models, texts
+from lib.execute import execute
+from lib.measure import stats
+from lib.model import backbone, stack
+from lib.options import Shared
+from lib.page import notebook
+from lib.papers import efficientbert, grids, profiles
+from lib.papers import efficientbert_search as search
+from lib.search import samplers
+from lib.search.formula import parse, valid
+from lib.search.net import from_json, parameters
+from lib.search.space import Space
+from lib.spec import Spec
+from lib.steps.search import handed
+from lib.store import Store
+from lib.train import loop
+from lib.train.warmup import part
+
+PAGES = ("efficientbert_t05_search_stages", "efficientbert_t06_search_cost", "efficientbert_f03_rank_correlation")
+
+
+@pytest.fixture
+def anywhere(monkeypatch):
+    """Specs where no data are: which bytes they have does not matter here."""
+    def described(source, task, rows=None, held_out=0):
+        data.task(source, task)
+        body = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out or None}
+        return {key: value for key, value in body.items() if value is not None}
+    monkeypatch.setattr(data, "describe", described)
+    monkeypatch.setattr(texts, "describe", lambda name, count=None: {"text": name, "digest": "0" * 16, "documents": count})
+    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
+
+
+def every(spec, found=None):
+    """A Spec and all its inputs."""
+    found = {} if found is None else found
+    if spec not in found:
+        found[spec] = None
+        for parent in spec.parents.values():
+            every(parent, found)
+    return list(found)
+
+
+# ---- grids ----
+@pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
+@pytest.mark.parametrize("page", PAGES)
+def test_grids_build_anywhere(page, profile, anywhere):
+    rows = notebook.grids(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
+    assert rows["grid"] and rows["recorded"] and len({row["spec"] for row in rows["grid"]}) == len(rows["grid"])
+    assert {row["kind"] for row in rows["grid"]} <= {"student", "search", "supernet"}
+    for row in rows["grid"]:
+        every(row["spec"])
+
+
+def test_the_paper_s_searches_are_as_printed(anywhere):
+    found = {stage: search.searched("paper", stage) for stage in search.BUDGET["paper"]}
+    assert {stage: spec.args["search"]["budget"] for stage, spec in found.items()} == {
+        "stage1": 1900, "stage2": 100, "stage3": 3000, "single": 2700}
+    for stage, spec in found.items():
+        assert spec.args["search"] | {"budget": 0} == {"method": "cascade", "budget": 0, "draws": 20_000, "initial": 80,
+                                                       "refit": 10, "encoding": "index"}
+        assert spec.args["space"] == {"stage": stage, "low": 15_000_000, "high": 16_000_000}
+    one, two, three = (found[stage] for stage in search.STAGES)
+    assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (39270, 3927)
+    assert one.args["pretrain"]["epochs"] == 1 and one.args["train"]["epochs"] == 3 and one.args["train"]["select"] == "best"
+    assert one.args["net"]["layers"] == [["W2 gelu(W1 x)", 1, 1]] * 6 and found["single"].args["net"] == one.args["net"]
+    assert two.inputs["before"] == one and three.inputs["before"] == two and "warmup" not in three.args
+    assert two.args["net"] == three.args["net"] == {"$output": ["before", "net"]}
+    assert three.args["data"]["held_out"] == three.inputs["start"].args["data"]["MNLI"]["held_out"]   # rows it never saw
+    for step in (three.inputs["start"], three.inputs["start"].inputs["start"]):
+        assert step.inputs["search"] == two and step.args["shared"] == {"$output": ["search", "shared"]}
+        assert step.args["net"] == {"$output": ["search", "supernet"]}
+
+
+def test_a_search_for_each_seed_has_supernets_and_students_of_its_own(anywhere):
+    last = search.searched("paper", "stage3")
+    for spec in (search.retrained("paper", "RTE", last), last):
+        for step in (spec, spec.inputs["start"]):
+            assert step.seed is None
+    assert efficientbert.supernet("paper").seed == 0     # but all inherit from one
+
+
+@pytest.mark.parametrize("method, options", [("lanas", {"encoding": "onehot", "height": 5, "cp": 0.1, "initial": 80}),
+                                             ("random", {}), ("evolution", {"population": 20})])
+def test_other_ways_of_proposing(method, options, anywhere):
+    grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", {"profile": "paper", "method": method})["grid"]
+    told = [spec.args["search"] for row in grid for spec in every(row["spec"]) if spec.step == "search"]
+    assert all(each["method"] == method and options.items() <= each.items() for each in told)
+
+
+def test_an_unknown_method_stops_before_anything_runs():
+    with pytest.raises(ValueError, match="unknown search method: 'lannas'; did you mean 'lanas'"):
+        notebook.grids(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", {"profile": "toy", "method": "lannas"})
+
+
+def test_identities_of_the_small_scale_do_not_change():
+    """Recorded runs are found by these."""
+    last = search.searched("mini", "stage3")
+    assert (last.id, search.retrained("mini", "SST-2", last).id) == ("e844bf354a0f", "a8beba8f4439")
+    assert search.searched("mini", "single").id == "ded6d4b2f372"
+    assert search.brief("mini", search.candidates("mini")[0]).id == "1e93b7c28f0f"
+    assert "before" not in last.inputs and last.inputs["start"] == efficientbert.several("mini")
+
+
+@pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
+def test_candidates_are_different_networks_of_the_window(profile):
+    low, high = efficientbert.window(profile)
+    nets = search.candidates(profile)
+    assert nets[:3] == search.candidates(profile, 3)
+    assert len({json.dumps(net.to_json()) for net in nets}) == len(nets) == search.CANDIDATES[profile]
+    assert all(low <= parameters(net, "with projection", **efficientbert.tables(profile)) <= high for net in nets)
+    assert any(layer.formula != "W2 gelu(W1 x)" for net in nets for layer in net.layers)
+
+
+def test_equal_evaluations_at_the_small_scales():
+    for profile in ("toy", "mini"):
+        budget = search.BUDGET[profile]
+        assert budget["single"] == budget["stage1"] + budget["stage2"]
+
+
+# ---- what a search hands on ----
+def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
+    net = replace(efficientbert.scaled("EfficientBERT", "toy"), layers=tuple(
+        replace(layer, formula=text, stack=2, q=1) for layer, text in zip(
+            efficientbert.scaled("EfficientBERT", "toy").layers, ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)"), strict=True)))
+    made = handed(Space("stage2", net, 7, 9 ** 9), net)
+    assert made["shared"]["window"] == [7, 9 ** 9] and made["net"] == net.to_json()
+    assert [layer[1:] for layer in made["supernet"]["layers"]] == [[4, 1]] * 2
+    first, second = made["shared"]["choices"]
+    assert first == [[k, 1] for k in (1, 2, 3, 4)] + [[2, 1]]       # its two sides have one width at ratio 1 alone
+    assert len(second) == 17 and second[-1] == [2, 1] and second.count([2, 1]) == 2
+    shared = Shared(**made["shared"])
+    drawn = [part(from_json(made["supernet"]), shared, 0, step, **efficientbert.tables("toy")) for step in range(40)]
+    assert all(valid(parse(layer.formula), 96, each.inner(layer), "truncate") for each in drawn for layer in each.layers)
+
+
+SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(f(spec) -> its run at seed 1, store, the last stage): toy's own chain, shrunk, with one retrained winner."""
+    folder, change = tmp_path_factory.mktemp("runs"), pytest.MonkeyPatch()
+    first = profiles.untrained("bert")
+    first = Spec("pretrain", first.args | {"model": first.args["model"] | {"hidden": 48, "ffn": 96}}, seed=0)
+    for module in (efficientbert, grids, search):
+        change.setattr(module, "backbone", lambda scale, kind="bert": first)
+    change.setattr(efficientbert, "corpus", lambda scale, count=None, name="": {"sentences": 60, "seed": 1})
+    change.setitem(efficientbert.SIZES, "toy", {540: 24, 360: 12, 768: 48})
+    change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
+    change.setattr(efficientbert, "window", lambda scale: (1, 10 ** 9))
+    change.setitem(grids.ROWS["toy"], "CoLA", 64)
+    change.setitem(grids.HELD_OUT, "toy", 40)
+    for stage in (grids.TEACHER, efficientbert.PRETRAIN, efficientbert.FINETUNE, efficientbert.TOGETHER, search.BRIEFLY):
+        change.setitem(stage, "toy", replace(stage["toy"], **SMALL))
+    change.setitem(search.PARTS, "toy", (efficientbert.PRETRAIN["toy"], efficientbert.TOGETHER["toy"]))
+    change.setitem(search.FINAL, "toy", efficientbert.FINETUNE["toy"])
+    change.setitem(search.PART, "toy", (48, 40))
+    change.setitem(search.HELD_OUT, "toy", 40)
+    change.setitem(search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5})
+    store = Store(folder, folder / "none")
+
+    def run(spec):
+        spec = spec if spec.seed is not None else spec.at(1)
+        for parent in spec.parents.values():
+            run(parent)
+        return execute(spec, store, keep=spec.step != "search")
+    last = search.searched("toy", "stage3")
+    run(search.retrained("toy", "CoLA", last))
+    run(search.searched("toy", "single"))
+    yield run, store, last
+    change.undo()
+
+
+def lines(run):
+    head, *entries = map(json.loads, (run.folder / "history.jsonl").read_text().splitlines())
+    return head, [entry | {"seconds": 0} for entry in entries]
+
+
+def test_winners_are_handed_from_stage_to_stage_and_to_their_training(made):
+    run, _, last = made
+    two, one = last.inputs["before"], last.inputs["before"].inputs["before"]
+    for spec, start in ((two, run(one)), (last, run(two))):
+        assert lines(run(spec))[0]["space"]["start"] == start.metrics["net"]
+    tasks, on_text = last.inputs["start"], last.inputs["start"].inputs["start"]
+    for spec in (tasks, on_text):
+        assert stack.of(backbone.load(run(spec).model)[0]).to_json() == run(two).metrics["supernet"]
+    tuned = search.retrained("toy", "CoLA", last)
+    for spec in (tuned, tuned.inputs["start"]):
+        assert spec.inputs["search"] == last
+        assert stack.of(backbone.load(run(spec).model)[0]).to_json() == run(last).metrics["net"]
+    assert run(search.final("toy", "CoLA", found=two)).spec["args"]["net"] == {"$output": ["search", "net"]}
+
+
+def test_the_single_stage_begins_as_stage_1_does(made):
+    run, _, last = made
+    single, one = (lines(run(spec))[1] for spec in (search.searched("toy", "single"), last.inputs["before"].inputs["before"]))
+    assert single[:4] == one and len(single) == 5
+
+
+@pytest.mark.parametrize("stage", ["stage1", "stage2", "stage3", "single"])
+@pytest.mark.parametrize("calls", [2, 7])
+def test_killed_in_any_stage_a_search_finds_the_same_winner(stage, calls, made, tmp_path, monkeypatch):
+    run, _, _ = made
+    spec, left, each = search.searched("toy", stage), [calls], loop.collate
+    whole, other = run(spec), Store(tmp_path / "runs", tmp_path / "none")
+    for parent in spec.at(1).parents.values():
+        target = tmp_path / "runs" / parent.name
+        target.parent.mkdir(parents=True)
+        target.symlink_to(run(parent).folder)
+
+    def collate(*args):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return each(*args)
+
+    monkeypatch.setattr(loop, "collate", collate)
+    with pytest.raises(KeyboardInterrupt):
+        execute(spec.at(1), other, checkpoint_seconds=0.0)
+    assert not other.find(spec.at(1))
+    resumed = execute(spec.at(1), other, checkpoint_seconds=0.0)
+    assert lines(resumed) == lines(whole) and resumed.status["attempts"] == 2
+    for name in ("net", "supernet", "shared", "score"):
+        assert resumed.metrics[name] == whole.metrics[name]
+
+
+def test_pages_read_chains_from_their_runs(made):
+    _, store, _ = made
+    frame = sweep.collect(search.costed("toy", ("CoLA",), (1,)), store, on_missing="skip")
+    table = search.costs(frame, "toy", "here")
+    cells = {name: (row.get(("here", "evaluations")), row.get(("here", "of them trained"))) for name, row in table.items()}
+    assert cells == {"Single stage": ("5", "5"), "Search stage 1": ("4", "4"), "Search stage 1, 2": ("7", "7"),
+                     "Coarse-to-Fine NAS": ("15", "7"), "Supernet": (None, None), "Supernet of stage 3, text": (None, None),
+                     "Supernet of stage 3, tasks": (None, None)}
+    assert all(float(row["here", "seconds"].split()[0]) > 0 for row in table.values())
+    told = search.histories({"here": frame})
+    assert told.groupby("arm")["evaluation"].max().to_dict() == {"single stage": 5, "stage 3": 8, "stages 1, 2": 7}
+    for _, rows in told.groupby("arm"):
+        assert (rows["best"] == np.maximum.accumulate(rows["score"])).all()
+    nets = search.networks(frame[frame["model"].isin(search.STAGES)])
+    assert list(nets) == ["start", "found in stage 1", "found in stage 2", "found in stage 3"]
+    assert [layer.formula for layer in nets["found in stage 3"].layers] == [l.formula for l in nets["found in stage 2"].layers]
+
+
+def test_pages_of_nothing_are_empty(made):
+    _, store, _ = made
+    frame = sweep.collect(search.costed("toy", ("CoLA",), (7,)), store, on_missing="skip")
+    assert list(search.costs(frame, "toy", "here")) == ["Supernet"] and search.histories({"here": frame}).empty
+    ranked = sweep.collect(search.ranked("toy", ("CoLA",)), store, on_missing="skip")
+    assert all(points.empty for points in search.scores(ranked, "toy").values())
+    assert search.claim_ranking(search.scores(ranked, "toy"), "mini").verdict == "NOT_RUN"
+
+
+# ---- claims ----
+def students(shares, seeds=5, rows=600, task="SST-2"):
+    """A collected frame of runs: {model: share of right predictions}, a different few wrong in each seed."""
+    labels, found = np.arange(rows) % 2, []
+    for model, share in shares.items():
+        for seed in range(seeds):
+            wrong = np.random.default_rng(seed).permutation(rows)[round(share * rows):]
+            guess = labels.copy()
+            guess[wrong] = 1 - guess[wrong]
+            arrays = {"labels": labels, "index": np.arange(rows), "logits": np.eye(2, dtype=np.float32)[guess]}
+            run = SimpleNamespace(name=f"{model}/{seed}", arrays=lambda name, arrays=arrays: arrays)
+            found.append({"kind": "student", "task": task, "model": model, "seed": seed, "state": "finished", "run": run})
+    return pd.DataFrame([*found, {"kind": "search", "task": None, "model": "stage3", "seed": 0, "state": "missing", "run": None}])
+
+
+@pytest.mark.parametrize("found, word", [(0.90, "CONFIRMED"), (0.80, "CONTRADICTED")])
+def test_the_searched_network_is_judged_against_the_base_shape(found, word):
+    verdict = search.claim_searched(students({"EfficientBERT": found, "Base Model": 0.85}), "mini")
+    assert (verdict.claim, verdict.verdict) == ("E1", word) and verdict.runs == 10
+
+
+def test_printed_gaps_are_those_of_the_tables():
+    assert search.printed_gaps("table06_search_cost", "Method", "Best Score", "Single stage") == {
+        "Search stage 1": 0.0, "Search stage 1, 2": 0.3, "Coarse-to-Fine NAS": 1.0}
+    assert search.printed_stages()["EfficientBERT"]["published", "average"] == 77.7
+    assert search.printed_stages()["Search Stage 2, Wiki+Books"]["published", "average"] == 77.4
+
+
+@pytest.mark.parametrize("two, three, profile, word", [
+    (0.90, 0.95, "paper", "CONFIRMED"), (0.90, 0.80, "paper", "PARTIAL"), (0.80, 0.80, "paper", "CONTRADICTED"),
+    (0.90, 0.80, "mini", "PARTIAL"), (0.90, 0.95, "toy", "NOT_RUN")])
+def test_coarse_to_fine_is_judged_against_the_single_stage(two, three, profile, word):
+    task = {"toy": "CoLA"}.get(profile, "SST-2")
+    frame = students({"Single stage": 0.85, "Search stage 1, 2": two, "Coarse-to-Fine NAS": three}, task=task)
+    found = search.claim_coarse_to_fine(frame, profile)
+    assert (found.claim, found.verdict) == ("E3", word)
+    if profile == "mini":   # a stage 3 from the published network says nothing of our chain
+        assert "missing: Coarse-to-Fine NAS" in found.note
+
+
+def points(order, task="SST-2"):
+    return {task: pd.DataFrame({"search": np.arange(len(order)), "final": np.asarray(order, float)})}
+
+
+UP, DOWN, MIXED = range(12), range(12)[::-1], [5, 8, 1, 10, 3, 0, 7, 11, 2, 9, 4, 6]
+
+
+@pytest.mark.parametrize("cells, profile, word", [
+    (points(UP), "mini", "CONFIRMED"), (points(DOWN), "mini", "CONTRADICTED"), (points(MIXED), "mini", "INCONCLUSIVE"),
+    (points(range(8)), "mini", "INCONCLUSIVE"), (points(UP), "toy", "NOT_RUN"), ({}, "mini", "NOT_RUN"),
+    (points(UP) | points(MIXED, "RTE") | points(MIXED, "CoLA"), "paper", "PARTIAL"),
+    (points(UP) | points(UP, "RTE") | points(MIXED, "CoLA"), "paper", "CONFIRMED"),
+    (points(UP) | points(UP, "RTE") | points(DOWN, "CoLA"), "paper", "PARTIAL")])
+def test_ranks_are_judged_by_their_intervals(cells, profile, word):
+    found = search.claim_ranking(cells, profile)
+    assert (found.claim, found.verdict) == ("E4", word)
+    assert ("fewer than 12 candidates" in found.note) == (8 in map(len, cells.values()))
+    if cells:
+        assert f"tau {stats.rank_correlation(*cells['SST-2'].to_numpy().T).tau:+.2f} on SST-2" in found.measured
+
+
+def test_scores_of_candidates_pair_by_name():
+    rows = [("search", "SST-2", "1", 0.8, None), ("search", "SST-2", "2", 0.7, None), ("search", "SST-2", "3", None, None),
+            *(("student", "SST-2", name, None, value) for name, value in (("1", 0.9), ("2", 0.85), ("3", 0.95)))]
+    frame = pd.DataFrame([{"kind": kind, "task": task, "model": model, "seed": 0, "held_out.accuracy": held, "accuracy": value}
+                          for kind, task, model, held, value in rows])
+    found = search.scores(frame, "mini")["SST-2"]
+    assert found.to_dict("index") == {"1": {"search": 80.0, "final": 90.0}, "2": {"search": 70.0, "final": 85.0}}
+
+
+# ---- rank correlation ----
+def test_tau_is_that_of_scipy_and_ties_are_allowed():
+    rng = np.random.default_rng(0)
+    for n in (5, 12, 30):
+        x, y = rng.integers(0, 8, n), rng.integers(0, 8, n)
+        found = stats.rank_correlation(x, y)
+        tau, p = scipy_stats.kendalltau(x, y)
+        assert (found.tau, found.p, found.n) == (pytest.approx(tau), pytest.approx(p), n)
+        assert -1 <= found.low <= found.tau <= found.high <= 1
+    alike = stats.rank_correlation(range(12), range(12))
+    assert (alike.tau, alike.low, alike.high) == pytest.approx((1, 1, 1))
+    flat = stats.rank_correlation([1, 1, 1, 1], [1, 2, 3, 4])
+    assert (flat.tau, flat.low, flat.high, flat.p) == (0, 0, 0, 1)
+
+
+def test_the_interval_of_tau_covers():
+    rng, truth, hits = np.random.default_rng(1), 2 / np.pi * np.arcsin(0.6), 0
+    for draw in range(200):
+        x = rng.normal(size=12)
+        found = stats.rank_correlation(x, 0.6 * x + 0.8 * rng.normal(size=12), draws=400, seed=draw)
+        hits += found.low <= truth <= found.high
+    assert 0.9 <= hits / 200 <= 1.0
+
+
+@pytest.mark.parametrize("x, y", [([1, 2], [1, 2]), ([1, 2, 3], [1, 2]), ([1, 2, np.nan], [1, 2, 3])])
+def test_tau_of_what_does_not_pair_is_refused(x, y):
+    with pytest.raises(ValueError, match="two finite scores of at least 3 things"):
+        stats.rank_correlation(x, y)
+
+
+# ---- a search with a known answer ----
+def test_made_up_searches_share_their_start_and_stay_below_the_optimum():
+    found = search.made_up([5], budget=44)
+    assert set(found["method"]) == set(search.MADE_UP) and (found.groupby("method")["evaluation"].max() == 44).all()
+    assert (found["best"] <= found["optimum"] + 1e-9).all()
+    early = found[found["evaluation"] == 20].set_index("method")["best"]
+    assert early.nunique() == 1                       # drawn without guidance, by one seed
+    assert found.equals(search.made_up([5], budget=44))
+
+
+def test_the_cascade_learns_on_one_thread(monkeypatch):
+    seen = []
+    monkeypatch.setattr(samplers, "path", lambda *args: [])
+    monkeypatch.setattr(samplers, "follow", lambda *args: seen.extend(each["num_threads"] for each in threadpool_info()))
+    samplers.propose(None, [], search.sampler("toy", "stage1"), None)
+    assert set(seen) == {1}
