@@ -157,7 +157,7 @@ def flat(value, prefix=""):
 @command("copy finished results of these notebooks to the records, to be committed", PATTERN, PROFILE)
 def record(args):
     _, _, grids, store = chosen(args)
-    for spec in wanted(grids):
+    for spec in dict.fromkeys(row["spec"] for found in grids.values() for rows in found.values() for row in rows):
         found = store.find(spec)
         if found and found.origin == "run":
             print(f"  recorded {paths.shown(store.record(found))}")
