@@ -121,7 +121,7 @@ def test_any_line_is_read_or_refused(tmp_path, line):
 
 @pytest.mark.parametrize("task", senteval.TASKS)
 def test_official_files(task):
-    root = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")) / "senteval"
+    root = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")) / "probing"
     if not (root / senteval.FILES[task]).is_file():
         pytest.skip(f"SentEval's {senteval.FILES[task]} is not under DATA_ROOT")
     splits = senteval.load(task, root)

@@ -4,6 +4,8 @@ import hashlib
 import random
 import warnings
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,16 +18,16 @@ from lib.data.grammar import Entity, Proposition, realise
 
 VOCABULARY = grammar.vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
-# Pinned for GENERATOR_VERSION 1. Rows that differ need a new version.
+# Pinned for GENERATOR_VERSION 2. Rows that differ need a new version.
 DIGESTS = {
-    "CoLA": "c46f2c5377a3bc5a", "SST-2": "eba483ececcb6a85", "MRPC": "86dd69c25a7de111",
-    "QQP": "cd03164ce025234c", "STS-B": "74adb16370c21936", "MNLI": "032010cd19ac21a0",
-    "QNLI": "0ca40c2437c48913", "RTE": "81f83b6e739ccb06", "WNLI": "6693e1e77c5a17ef",
-    "AX": "404f7ff72de3737f", "SQuAD1": "298b5f23a0b5b0a1", "SQuAD2": "f859ea264ed26285",
+    "CoLA": "c46f2c5377a3bc5a", "SST-2": "eba483ececcb6a85", "MRPC": "c186b408e96b10e3",
+    "QQP": "44845b68e6a42fdb", "STS-B": "58423fd28a3f4b54", "MNLI": "82197ff8cc604882",
+    "QNLI": "64d38d6e1a358a0a", "RTE": "81f83b6e739ccb06", "WNLI": "d19357cf8c0f120d",
+    "AX": "b48d359b2e75449f", "SQuAD1": "86a27b792534459f", "SQuAD2": "b87e9f9e43a05517",
     "Length": "e5930d5912174bbd", "WordContent": "c769ed536169271f", "Depth": "40bb96faff692ca8",
     "TopConstituents": "2b1432eb198b52ca", "BigramShift": "2e5ef0248c54dfe5", "Tense": "9d5e0b7f7b55e174",
-    "SubjNumber": "37ea8012b256ae3b", "ObjNumber": "2ee653bc4a1b3bd3", "OddManOut": "fed2f8a14df80787",
-    "CoordinationInversion": "ab112b98025e3b3c", "corpus": "5d0bce613c2bdc8d"}
+    "SubjNumber": "89df32c8397f9dda", "ObjNumber": "c141a70380cded53", "OddManOut": "b41ceb9eea064bbf",
+    "CoordinationInversion": "742efb843312ef9a", "corpus": "5d0bce613c2bdc8d"}
 
 
 SPANS = tuple(squad.TASKS)
@@ -64,7 +66,7 @@ def test_rows_are_pinned(task):
     splits = toy.load(task)
     parts = [f"{name} {i} {y} {a} | {split.b[i] if split.b else ''}" for name, split in splits.items()
              for i, (a, y) in enumerate(zip(split.a, split.y.tolist(), strict=True))]
-    assert toy.GENERATOR_VERSION == 1
+    assert toy.GENERATOR_VERSION == 2
     assert digest(parts) == DIGESTS[task]
 
 
@@ -140,7 +142,7 @@ def test_no_single_word_gives_the_label_away(task):
     x = x[:, (0.002 < x.mean(0)) & (x.mean(0) < 1)].astype(np.float32)
     x = (x - x.mean(0)) / x.std(0)
     y = np.concatenate([split.y for split in splits])
-    # Matthews of two binary variables: each word and each class; with 471 rows chance alone gives more
+    # Matthews of two binary variables: each word and each class; with 600 rows chance alone gives more
     for wanted in [y] if task == "STS-B" else [y == c for c in range(len(toy.TASKS[task].labels))]:
         best = abs((x * (wanted - wanted.mean())[:, None]).mean(0) / wanted.std()).max()
         assert best < (0.15 if task == "WNLI" else 0.1)
@@ -178,26 +180,92 @@ def test_questions_ask_for_roles():
                     "who did the dog not chase .", "who was not chased by the dog ."]
 
 
+# ---- What a tree says, read off its nodes: what the makers of the probing twins mean by their labels ----
+
+def constituents(tree):
+    """What stands immediately below the sentence."""
+    return tree.children[0].children
+
+
+def tense(tree):
+    """Of the main clause."""
+    return {"past": "PAST", "present": "PRES"}[tree.children[0].features["tense"]]
+
+
+def number(nodes):
+    """Of the first noun phrase among nodes."""
+    return {"sg": "NN", "pl": "NNS"}[next(node for node in nodes if node.label == "NP").features["number"]]
+
+
+def subject_number(tree):
+    return number(constituents(tree))
+
+
+def object_number(tree):
+    return number(next(node for node in constituents(tree) if node.label == "VP").children)
+
+
+def tops(tree):
+    return "_".join([*(node.label for node in constituents(tree)), "."])
+
+
 def test_probing_labels_follow_from_trees():
     dog, cats, boy = Entity("dog"), Entity("cat", plural=True), Entity("boy")
     chase = Proposition("chase", dog, cats)
     tree = realise(chase)
-    asked = toy_tasks.tense, toy_tasks.subject_number, toy_tasks.object_number
+    asked = tense, subject_number, object_number
     assert [of(tree) for of in asked] == ["PAST", "NN", "NNS"]
-    assert toy_tasks.depth(tree) == 4 and toy_tasks.length(tree) == 5      # root, S, VP, NP, word
-    assert toy_tasks.top_constituents(tree) == "NP_VP_."
+    assert toy_tasks.depth(tree) == 4      # root, S, VP, NP, word
+    assert tops(tree) == "NP_VP_."
     inner = Entity("dog", clause=Proposition("see", boy, None, past=True))
     tree = realise(Proposition("love", cats, inner, past=False))           # "the cats love the dog that the boy saw"
     assert [of(tree) for of in asked] == ["PRES", "NNS", "NN"]
-    assert toy_tasks.depth(tree) == 7 and toy_tasks.length(tree) == 9
-    assert toy_tasks.subject_number(realise(chase, passive=True)) == "NNS"
+    assert toy_tasks.depth(tree) == 7
+    assert subject_number(realise(chase, passive=True)) == "NNS"
     rests = Proposition("sleep", cats, adverb="often", place=("in", Entity("park")))
     said = {top: grammar.arranged(rests, top) for top in grammar.TOPS}
-    assert {top: toy_tasks.top_constituents(tree) for top, tree in said.items()} == {top: top for top in grammar.TOPS}
+    assert {top: tops(tree) for top, tree in said.items()} == {top: top for top in grammar.TOPS}
     assert said["NP_ADVP_VP_."].text() == "the cats often slept in the park ."
     assert said["PP_NP_VP_."].text() == "in the park the cats slept often ."
-    assert toy_tasks.subject_number(said["PP_NP_VP_."]) == "NNS"
+    assert subject_number(said["PP_NP_VP_."]) == "NNS"
     assert grammar.both(realise(chase), realise(rests), "but").leaves()[5].word == "but"
+
+
+@pytest.mark.parametrize("task, make, reader", [
+    ("Tense", toy_tasks._with_tense, tense), ("TopConstituents", toy_tasks._with_top, tops),
+    ("SubjNumber", partial(toy_tasks._with_number, slot="agent"), subject_number),
+    ("ObjNumber", partial(toy_tasks._with_number, slot="patient"), object_number),
+    ("Depth", toy_tasks._with_depth, lambda tree: toy_tasks.bin_of(toy_tasks.depth(tree), toy.DEPTHS)),
+    ("Length", toy_tasks._with_length, lambda tree: toy_tasks.bin_of(len(tree.leaves()) - 1, toy.LENGTHS))])
+def test_makers_give_the_label_asked_for(task, make, reader):
+    rng = random.Random(7)
+    for label in toy.TASKS[task].labels * 40:
+        assert reader(make(rng, label)) == label
+
+
+def test_pairs_differ_where_their_label_says():
+    rng = random.Random(8)
+    for _ in range(100):
+        for same in (True, False):
+            pair, again = toy_tasks._contrasted(rng, same)
+            assert [p.positive for p in pair] in ([True, False], [False, True])
+            assert [p.positive for p in again] == [p.positive == same for p in pair]
+            for p, q in zip(pair, again, strict=True):
+                assert all(grammar.is_a(x, y) for x, y in ((p.agent.noun, q.agent.noun), (p.patient.noun, q.patient.noun),
+                                                           (p.predicate, q.predicate)))
+        for label in range(3):
+            p, q = toy_tasks._attached(rng, label)
+            assert (p.positive == q.positive) == (label != 2)
+            assert bool(p.agent.clause) != bool(p.patient.clause)
+            assert (bool(p.agent.clause) == bool(q.agent.clause)) == (label != 1)
+            assert realise(p).text().count(" who ") == realise(q).text().count(" who ")
+
+
+@pytest.mark.parametrize("positive, said", [(True, "the cats did ."), (False, "the cats did not .")])
+def test_what_is_left_out(positive, said):
+    chase = Proposition("chase", Entity("cat", plural=True), Entity("dog"), positive=positive)
+    assert grammar.elliptic(chase).text() == said
+    assert grammar.elliptic(replace(chase, past=False)).text() == said.replace("did", "do")
 
 
 def test_probing_rows_hold_what_their_label_says():

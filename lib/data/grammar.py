@@ -406,6 +406,12 @@ def arranged(p, top):
     return Node("ROOT", (replace(s, children=inner), _leaf(".", ".")))
 
 
+def elliptic(p):
+    """The tree of "the cat did not": what was done is left to another sentence."""
+    words = verb_group(VERB[p.predicate], "pl" if is_plural(p.agent) else "sg", p.past, False)[:1 if p.positive else 2]
+    return Node("ROOT", (Node("S", (noun_phrase(p.agent), Node("VP", words))), _leaf(".", ".")))
+
+
 def both(first, second, link):
     """The tree of two sentences' clauses, joined."""
     parts = first.children[0], _leaf("CC", link), second.children[0]

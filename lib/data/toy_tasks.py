@@ -1,9 +1,10 @@
 """Toy twins of the other tasks: the rest of GLUE, SQuAD and the ten probing tasks. See lib.data.toy, which loads them.
 
 A maker gives one row with the label asked for. What decides a label is drawn so that each word, and the number of
-words that two texts share, is as frequent under one label as under another: a synonym against another word that has
-one, one voice and the other against swapped roles, a polarity that is the other text's or not. The easy kinds are the
-most frequent ones. Probing labels are read off the trees; there words may tell (length, word content).
+words that two texts share, is as frequent under one label as under another. Two ways of asking make up most pairs: is
+something denied in one text alone, which an encoder with random weights learns from some hundred rows, and does "not"
+or "who" stand with the same words in both, which it does not. Probing labels are what the trees say; there words may
+tell (length, word content).
 """
 
 import random
@@ -18,6 +19,7 @@ from lib.data.grammar import (
     FRAMES,
     NOUNS,
     PLAIN,
+    PREPOSITIONS,
     SYNONYM,
     VERB,
     Compound,
@@ -25,6 +27,7 @@ from lib.data.grammar import (
     Proposition,
     arranged,
     both,
+    elliptic,
     is_a,
     kind_of,
     noun_phrase,
@@ -36,6 +39,10 @@ from lib.data.grammar import (
     sample_proposition,
 )
 from lib.data.toy import DEPTHS, LENGTHS, SEED, TASKS, WORDS, _said, _words, rows, split
+
+_ADVERBS = ADVERBS.replace("=", " ").split()
+_NAMED = tuple((kind, noun) for kind in ANIMATE for noun in NOUNS[kind] if noun in SYNONYM)
+_NAMED_VERBS = tuple(v.lemma for v in FRAMES["mutual"] if v.lemma in SYNONYM)
 
 
 # ---- meanings about definite persons, animals and things, so that a denial contradicts ----
@@ -55,8 +62,7 @@ def _entities(rng, n, adjective=0.25):
     return found
 
 
-def _scene(rng, frame=None, agent=None):
-    frame = frame or pick(rng, ("intransitive", "intransitive", "object", "mutual", "mutual"))
+def _scene(rng, frame, agent=None):
     verb = pick(rng, FRAMES[frame] if agent is None else [v for v in FRAMES[frame] if set(ANIMATE) <= set(v.agents)])
     agent = agent or _entity(rng, verb.agents)
     p = Proposition(verb.lemma, agent, past=rng.random() < 0.5, positive=rng.random() < 0.5)
@@ -79,81 +85,40 @@ def _swapped(p):
     return replace(p, agent=p.patient, patient=p.agent)
 
 
-# ---- words in the slots of a proposition ----
-def _with(p, slot, word):
-    if slot == "verb":
-        return replace(p, predicate=word)
-    if slot == "adjective":
-        return replace(p, agent=replace(p.agent, adjective=word))
-    return replace(p, **{slot: replace(getattr(p, slot), noun=word)})
+def _on(p, slot, clause):
+    """The proposition with a relative clause about its agent or patient."""
+    return replace(p, **{slot: replace(getattr(p, slot), clause=clause)})
 
 
-def _word(p, slot):
-    if slot == "verb":
-        return p.predicate
-    e = p.agent if slot in ("agent", "adjective") else p.patient
-    return e and (e.adjective if slot == "adjective" else e.noun)
-
-
-def _peers(p, slot):
-    """Words with a synonym that fit the slot, all other words being kept."""
-    verb = VERB[p.predicate]
-    if slot == "verb":
-        words = [v.lemma for v in FRAMES[verb.frame] if (v.agents, v.patients) == (verb.agents, verb.patients)]
-    elif slot == "adjective":
-        words = ADJECTIVE[kind_of(p.agent.noun)] if p.agent.adjective else ()
-    else:
-        classes = {"agent": verb.agents, "patient": verb.patients}[slot]
-        taken = [e.noun for name, e in (("agent", p.agent), ("patient", p.patient)) if e and name != slot]
-        if slot == "agent" and p.agent.adjective:
-            classes = [kind for kind in classes if p.agent.adjective in ADJECTIVE[kind]]
-        words = [n for kind in classes for n in NOUNS[kind] if not any(is_a(n, other) for other in taken)]
-    return [w for w in words if w in SYNONYM]
-
-
-def _reworded(rng, p, same, slots=("agent", "patient", "verb", "verb", "adjective")):
-    """The proposition with a word that has synonyms in one of its slots, and with a synonym of it there, or with
-    another such word. None where there is no choice of words."""
-    slot = pick(rng, slots)
-    words = _peers(p, slot) if _word(p, slot) else ()
-    if len(words) < 4:
-        return None
-    word = pick(rng, words)
-    return _with(p, slot, word), _with(p, slot, _renamed(rng, word, same, words))
-
-
-def _renamed(rng, word, same, words):
-    return pick(rng, SYNONYM[word] if same else [w for w in words if not is_a(w, word)])
-
-
-def _until(make, *args, **options):
-    """The first result that is not None."""
-    while (found := make(*args, **options)) is None:
-        pass
-    return found
-
-
-_ADVERBS = ADVERBS.replace("=", " ").split()
-_NAMED = tuple((kind, noun) for kind in ANIMATE for noun in NOUNS[kind] if noun in SYNONYM)
-_NAMED_VERBS = tuple(v.lemma for v in FRAMES["mutual"] if v.lemma in SYNONYM)
-
-
-def _named(rng):
-    """An event all of whose nouns and verb have synonyms."""
-    kind, noun = pick(rng, _NAMED)
-    other = pick(rng, [n for _, n in _NAMED if not is_a(n, noun)])
+# ---- events all of whose nouns and verbs have synonyms ----
+def _named(rng, but=None):
+    """Such an event, about others than those of the proposition `but`."""
+    taken = [but.agent.noun, but.patient.noun] if but else []
+    kind, noun = pick(rng, [(k, n) for k, n in _NAMED if not any(is_a(n, t) for t in taken)])
+    _, other = pick(rng, [(k, n) for k, n in _NAMED if not any(is_a(n, t) for t in (noun, *taken))])
     agent, patient = Entity(noun, rng.random() < 0.4), Entity(other, rng.random() < 0.4)
     if rng.random() < 0.2:
         agent = replace(agent, adjective=pick(rng, ADJECTIVE[kind]))
     return replace(_event(rng, agent, patient), predicate=pick(rng, _NAMED_VERBS))
 
 
+def _renamed(rng, p, slot, same=True):
+    """The event with a synonym in one of its slots, or with another word that has one."""
+    word = p.predicate if slot == "verb" else getattr(p, slot).noun
+    if same:
+        words = SYNONYM[word]
+    elif slot == "verb":
+        words = [w for w in _NAMED_VERBS if not is_a(w, word)]
+    else:
+        words = [n for _, n in _NAMED if not is_a(n, p.agent.noun) and not is_a(n, p.patient.noun)]
+    new = pick(rng, words)
+    return replace(p, predicate=new) if slot == "verb" else replace(p, **{slot: replace(getattr(p, slot), noun=new)})
+
+
 def _restated(rng, p, n, slots=("agent", "patient", "verb")):
     """The same meaning with synonyms in `n` of the slots."""
-    left = list(slots)
-    for _ in range(n):
-        slot = left.pop(int(rng.random() * len(left)))
-        p = _with(p, slot, pick(rng, SYNONYM[_word(p, slot)]))
+    for slot in sorted(slots, key=lambda _: rng.random())[:n]:
+        p = _renamed(rng, p, slot)
     return p
 
 
@@ -165,10 +130,34 @@ def _affirmed(rng, p, same, **slots):
     return q if same else _denial(q)
 
 
+def _contrasted(rng, same, **slots):
+    """Two events, one of them denied, and the two in other words, the same one denied or the other."""
+    one = _named(rng)
+    other = replace(_named(rng, but=one), positive=not one.positive)
+    again = [_restated(rng, p, 1, **slots) for p in (one, other)]
+    return (one, other), again if same else [_denial(p) for p in again]
+
+
+def _attached(rng, label):
+    """"the dog that slept was seen by the cat": the same in other words; or another one slept; or a denial."""
+    p = _named(rng)
+    while kind_of(p.agent.noun) != kind_of(p.patient.noun):      # "who" and "that" must not tell
+        p = _named(rng)
+    q, slots = _affirmed(rng, p, label != 2), ["agent", "patient"]
+    inner = replace(_scene(rng, "intransitive", p.agent), agent=None, positive=True)
+    if rng.random() < 0.5:
+        slots.reverse()
+    return _on(p, slots[0], inner), _on(q, slots[label == 1], inner)
+
+
 def _voices(rng):
     """One voice for each of two texts: not the same."""
     passive = rng.random() < 0.5
     return passive, not passive
+
+
+def _but(one, other):
+    return both(one, other, "but")
 
 
 # ---- SST-2: what is said of something, denied or not; after "but" the second clause counts ----
@@ -192,55 +181,52 @@ def _felt(rng, mood):
 def _sst(rng, label):
     if rng.random() < 0.6:
         return (_felt(rng, label).text(),)
-    return (both(_felt(rng, 1 - label), _felt(rng, label), "but").text(),)
+    return (_but(_felt(rng, 1 - label), _felt(rng, label)).text(),)
 
 
 # ---- MRPC, QQP, QNLI: the same, asked in pairs, as questions, and as question and answer ----
-def _pair_by_word(rng, same, frame=None):
-    return _until(lambda: _reworded(rng, _scene(rng, frame), same))
-
-
 def _mrpc(rng, label):
     kind = rng.random()
     if kind < 0.4:
         p = _named(rng)
         return realise(p, True).text(), realise(_affirmed(rng, p, label), True).text()
     if kind < 0.8:
-        p, q = _pair_by_word(rng, label)
-        passive = p.patient is not None and rng.random() < 0.3
-        return realise(p, passive).text(), realise(q, passive).text()
+        return tuple(_but(*(realise(p, True) for p in pair)).text() for pair in _contrasted(rng, label))
     p = _event(rng, *_entities(rng, 2))
     q, (one, other) = p if label else _swapped(p), _voices(rng)
     return realise(p, one).text(), realise(q, other).text()
 
 
+def _whom(p):
+    """"who was chased by the dog"."""
+    return question(p, "patient", True)
+
+
 def _qqp(rng, label):
-    """"who chased the dog" and "who was chased by the dog" ask for two roles, "who was the dog chased by" for one."""
-    kind, passive, role = rng.random(), rng.random() < 0.3, pick(rng, ("agent", "patient"))
-    other = "patient" if role == "agent" else "agent"
-    p = _named(rng)
+    """"who chased the dog" and "who was the dog chased by" ask for one role, "who was chased by the dog" for the other."""
+    kind, role, slots = rng.random(), pick(rng, ("agent", "patient")), ("verb", "agent")
     if kind < 0.4:
-        q = _affirmed(rng, p, label, slots=("verb", "agent"))
-        return question(p, "patient", True).text(), question(q, "patient", True).text()
+        p = _named(rng)
+        return _whom(p).text(), _whom(_affirmed(rng, p, label, slots=slots)).text()
     if kind < 0.8:
-        p, q = _until(_reworded, rng, p, label, ("verb", other))
-        return question(p, role, passive).text(), question(q, role, passive).text()
-    one, two = _voices(rng)
-    return question(p, role, one).text(), question(p, role if label else other, two).text()
+        return tuple(_but(*map(_whom, pair)).text() for pair in _contrasted(rng, label, slots=slots))
+    (one, two), p = _voices(rng), _named(rng)
+    other = "patient" if role == "agent" else "agent"
+    q = question(p, role, two) if label else question(_swapped(p), other, two)
+    return question(p, role, one).text(), q.text()
 
 
 def _qnli(rng, label):
     kind, passive, role = rng.random(), rng.random() < 0.2, pick(rng, ("agent", "patient"))
-    # most questions have the shape of their answer
-    asks = passive if role == "agent" else not passive
-    p, says = _named(rng), role == "patient"
     if kind < 0.4:
+        p = _named(rng)
         q = _restated(rng, p, int(rng.random() < (0.25 if label else 0.75)), ("verb", "agent"))
-        return question(p, "patient", True).text(), realise(_denial(q) if label else q, True).text()
+        return _whom(p).text(), realise(_denial(q) if label else q, True).text()
     if kind < 0.8:
-        p, q = _until(_reworded, rng, p, label == 0, ("verb", "patient" if role == "agent" else "agent"))
-        return question(p, role, asks).text(), realise(q, says).text()
-    return question(p, role, asks).text(), realise(_swapped(p) if label else p, not says).text()
+        asked, said = _contrasted(rng, label == 0, slots=("verb", "agent"))
+        return _but(*map(_whom, asked)).text(), _but(*(realise(p, True) for p in said)).text()
+    p, says = _named(rng), role == "patient"
+    return question(p, role, passive == says).text(), realise(_swapped(p) if label else p, not says).text()
 
 
 # ---- STS-B: how many of agent, verb, patient and polarity agree ----
@@ -252,45 +238,22 @@ def _sts(rng, level):
     or the other's, or have other names."""
     parts = ["agent", "patient", "verb", "polarity"]
     agree = {parts.pop(int(rng.random() * len(parts))) for _ in range(level)}
-    p = replace(_event(rng, *_entities(rng, 2, 0.1)), predicate=pick(rng, _NAMED_VERBS))
-    q = p if "polarity" in agree else _denial(p)
-    q = replace(q, predicate=_renamed(rng, p.predicate, "verb" in agree, _NAMED_VERBS))
+    p = _named(rng)
+    q = _renamed(rng, p if "polarity" in agree else _denial(p), "verb", "verb" in agree)
     if len(agree & {"agent", "patient"}) != 1 and rng.random() < 0.5:
         q = q if "agent" in agree else _swapped(q)
     else:
         for slot in ("agent", "patient"):
-            words = _peers(p, slot)
-            p = _with(p, slot, pick(rng, words))
-            q = _with(q, slot, _renamed(rng, _word(p, slot), slot in agree, words))
-        if is_a(q.agent.noun, q.patient.noun):
-            return _sts(rng, level)
+            q = _renamed(rng, q, slot, slot in agree)
     return realise(p, rng.random() < 0.3).text(), realise(q, rng.random() < 0.3).text()
 
 
-# ---- MNLI and AX: a premise, and what follows, may be, or cannot be ----
+# ---- MNLI, WNLI and AX: a premise, and what follows, may be, or cannot be ----
 def _labelled(rng, label, follows, other):
     """What follows, something else affirmed or denied, or the denial of what follows."""
     if label == 1:
         return other if rng.random() < 0.5 else _denial(other)
     return follows if label == 0 else _denial(follows)
-
-
-def _synonyms(rng, label, frame=None):
-    p, q = _pair_by_word(rng, label != 1, frame)
-    passive = p.patient is not None and p.recipient is None and rng.random() < 0.5
-    return realise(p, passive), realise(_labelled(rng, label, q, q), passive)
-
-
-def _negated(rng, label):
-    p = _named(rng)
-    if label != 1:
-        return p, _affirmed(rng, p, label == 0)
-    p, q = _until(_reworded, rng, p, False, ("agent", "patient", "verb"))
-    return p, _labelled(rng, 1, q, q)
-
-
-def _negations(rng, label):
-    return tuple(realise(each, True) for each in _negated(rng, label))
 
 
 def _roles(rng, label):
@@ -307,11 +270,22 @@ def _contrast(rng, label):
     return Compound("but", one, other), _labelled(rng, label, h, replace(rest, agent=h.agent))
 
 
+def _synonyms(rng, label):
+    p = _named(rng)
+    q = _renamed(rng, p, pick(rng, ("agent", "patient", "verb")), label != 1)
+    return p, _labelled(rng, label, q, q)
+
+
+def _negations(rng, label):
+    p = replace(_named(rng), positive=False)
+    return p, _labelled(rng, label, p, _renamed(rng, p, "agent", False))
+
+
 def _hypernyms(rng, label):
     """"the dog slept", "the animal slept"; not the other way round."""
     agent, patient = _entities(rng, 2, 0)
     p = replace(_event(rng, agent, patient), positive=True)
-    wide = _with(p, "agent", kind_of(agent.noun))
+    wide = replace(p, agent=replace(agent, noun=kind_of(agent.noun)))
     return (wide, _labelled(rng, 1, p, p)) if label == 1 else (p, _labelled(rng, label, wide, p))
 
 
@@ -331,8 +305,7 @@ def _relatives(rng, label):
     inner = inner if rng.random() < 0.5 else _swapped(inner)
     gap = replace(inner, **{"agent" if inner.agent is head else "patient": None})
     p = _scene(rng, "intransitive", head)
-    h = _labelled(rng, label, inner, _swapped(inner))
-    return replace(p, agent=replace(head, clause=gap)), h
+    return _on(p, "agent", gap), _labelled(rng, label, inner, _swapped(inner))
 
 
 def _conjunctions(rng, label):
@@ -344,7 +317,6 @@ def _conjunctions(rng, label):
     return premise, _labelled(rng, label, p, p)
 
 
-_PREMISES = (_negations,) * 6 + (_synonyms,) * 2 + (_roles,) + (_contrast,)
 PHENOMENA = {"synonyms": _synonyms, "negations": _negations, "active and passive": _roles, "contrast": _contrast,
              "hypernyms": _hypernyms, "quantifiers": _quantifiers, "relative clauses": _relatives,
              "conjunctions": _conjunctions}
@@ -358,108 +330,63 @@ def _text(rng, meaning):
 
 
 def _mnli(rng, label):
-    return tuple(_text(rng, each) for each in pick(rng, _PREMISES)(rng, label))
+    kind = rng.random()
+    if kind < 0.8:
+        return tuple(realise(p, True).text() for p in _attached(rng, label))
+    return tuple(_text(rng, each) for each in (_roles if kind < 0.9 else _contrast)(rng, label))
 
 
 def _mnli_mm(rng, label):
-    """Longer sentences of other shapes: with a recipient, an adverb, a place."""
-    shape = rng.random()
-    if shape < 0.3:
-        p, q = _pair_by_word(rng, label != 1, "ditransitive")
-        q = _labelled(rng, label, q, q)
-        to = _entity(rng, ("person",), 0)
-        p, q = replace(p, recipient=to), replace(q, recipient=to)
+    """Longer sentences: with an adverb, or a place."""
+    adverb, place = pick(rng, _ADVERBS), sample_place(rng)
+    if rng.random() < 0.5:
+        pair = (replace(p, adverb=adverb) for p in _attached(rng, label))
     else:
-        p, q = _negated(rng, label)
-        adverb, place = pick(rng, _ADVERBS), sample_place(rng)
-        if shape < 0.65:
-            p, q = replace(p, adverb=adverb), replace(q, adverb=adverb)
-        else:
-            p, q = (replace(x, agent=replace(x.agent, place=place)) for x in (p, q))
-    return realise(p, True).text(), realise(q, True).text()
+        pair = (replace(p, agent=replace(p.agent, place=place)) for p in _attached(rng, label))
+    return tuple(realise(p, True).text() for p in pair)
 
 
-# ---- WNLI: whom "who" and "that" stand for ----
 def _wnli(rng, label):
-    """"the dog chased the cat that slept", "the dog that chased the cat slept": "the cat slept"?"""
-    agent, patient = _entities(rng, 2, 0)
-    p = replace(_event(rng, agent, patient), positive=True)
-    says = replace(_scene(rng, "intransitive", agent), positive=True)
-    late = rng.random() < 0.5
-    if late:
-        said = replace(p, patient=replace(patient, clause=replace(says, agent=None)))
-    else:
-        said = replace(says, agent=replace(agent, clause=replace(p, agent=None)))
-    return realise(said).text(), realise(replace(says, agent=patient if late == bool(label) else agent)).text()
+    """Whom "who" and "that" stand for: "the dog that slept chased the cat", "the dog pursued the cat that slept"."""
+    passive = rng.random() < 0.5
+    return tuple(realise(p, passive).text() for p in _attached(rng, 1 - label))
 
 
-# ---- SQuAD: someone did it to another, who did it to a third: who did it to the second, and to whom did they? ----
-def _squad(rng, label):
+# ---- SQuAD: someone did it to another, who perhaps did it to a third: who did it to the second, or to whom did they? ----
+def _squad(rng, label, chain=0.5):
     """Question, passage, first character of the answer and one after its last. Labels: the agent is asked for, the
     patient is, neither is there."""
-    a, b, c, d = _entities(rng, 4, 0.4)
-    p = replace(_event(rng, a, b), positive=True)
-    facts = [p, replace(p, agent=b, patient=c)]
-    rest = [v.lemma for v in FRAMES["mutual"] if not is_a(v.lemma, p.predicate)]
-    verb = pick(rng, rest)
-    fillers = [replace(p, agent=d, patient=b, predicate=verb), replace(p, agent=b, patient=d, predicate=verb),
-               replace(p, agent=d, patient=b, positive=False), _scene(rng, "intransitive", d)]
-    facts += [pick(rng, fillers) for _ in range(int(rng.random() * 2.5))]
-    said = sorted((rng.random(), _said(rng, fact).text(), i) for i, fact in enumerate(facts))
-    passage = " ".join(text for _, text, _ in said)
-    role = "agent" if label == 0 or label == 2 and rng.random() < 0.5 else "patient"
-    asked = facts[0] if role == "agent" else facts[1]
-    if label == 2 and rng.random() < 0.5:
-        verbs = [v for v in rest if not is_a(v, verb)]
-        asked = replace(asked, predicate=pick(rng, verbs))
+    a, b, c, d = _entities(rng, 4)
+    does = _event(rng, a, b)
+    role = pick(rng, ("agent", "patient")) if label == 2 else ("agent", "patient")[label]
+    asked, other = does, replace(does, agent=b, patient=c)
+    if role == "patient":
+        asked, other = other, asked
+    if rng.random() >= chain:
+        other = replace(_scene(rng, "intransitive", d), positive=does.positive)
+    said = [_said(rng, asked).text(), _said(rng, other).text()]
+    answer, first = noun_phrase(getattr(asked, role)).text(), rng.random() < 0.5
+    if label == 2 and rng.random() < 0.8:
+        asked = _denial(asked)
     elif label == 2:                        # nobody did it to the first, nor the third to anybody
         asked = replace(asked, patient=a) if role == "agent" else replace(asked, agent=c)
-    if rng.random() < 0.4 and asked.predicate in SYNONYM:
-        asked = _with(asked, "verb", pick(rng, SYNONYM[asked.predicate]))
-    text = question(asked, role, rng.random() < 0.3).text()
+    if asked.predicate in SYNONYM and rng.random() < 0.3:
+        asked = _renamed(rng, asked, "verb")
+    text, passage = question(asked, role, rng.random() < 0.3).text(), " ".join(said if first else said[::-1])
     if label == 2:
         return text, passage, -1, -1
-    place = [i for _, _, i in said].index(label)
-    answer = noun_phrase(a if role == "agent" else c).text()
-    start = sum(len(text) + 1 for _, text, _ in said[:place]) + said[place][1].index(f"{answer} ")
+    start = (0 if first else len(said[1]) + 1) + said[0].index(f"{answer} ")
     return text, passage, start, start + len(answer)
 
 
+def _squad2(rng, label):
+    return _squad(rng, label, 0.2)
+
+
 # ---- probing: what a tree says ----
-def tense(tree):
-    """Of the main clause."""
-    return {"past": "PAST", "present": "PRES"}[tree.children[0].features["tense"]]
-
-
-def _number(parts):
-    """Of the first noun phrase among constituents."""
-    found = next(node for node in parts if node.label == "NP")
-    return {"sg": "NN", "pl": "NNS"}[found.features["number"]]
-
-
-def subject_number(tree):
-    """Of the main clause's subject."""
-    return _number(tree.children[0].children)
-
-
-def object_number(tree):
-    """Of the main clause's direct object."""
-    return _number(next(node for node in tree.children[0].children if node.label == "VP").children)
-
-
 def depth(tree):
     """Most steps from the root down to a word."""
     return 0 if tree.word else 1 + max(map(depth, tree.children))
-
-
-def top_constituents(tree):
-    """"NP_VP_.": what stands immediately below the sentence."""
-    return "_".join([*(node.label for node in tree.children[0].children), "."])
-
-
-def length(tree):
-    """Words, without the full stop."""
-    return len(tree.leaves()) - 1
 
 
 def bin_of(n, names):
@@ -471,21 +398,16 @@ def bin_of(n, names):
     return None
 
 
-def _relative(rng, past, classes=ANIMATE, agent=None):
+def _relative(rng, past):
     """A relative clause with its subject or its object missing."""
-    e = agent or sample_entity(rng, classes, PLAIN, adjective=0.0)
-    p = replace(_event(rng, e, None), past=past, positive=True)
+    p = replace(_event(rng, sample_entity(rng, ANIMATE, PLAIN, adjective=0.0), None), past=past, positive=True)
     return p if rng.random() < 0.5 else _swapped(p)
 
 
-def _mutual(rng, past=True, **more):
+def _mutual(rng, past=True):
     """Someone and another, as subject and object."""
     one, other = (sample_entity(rng, ANIMATE, PLAIN, adjective=0.1) for _ in range(2))
-    return replace(_event(rng, one, other), past=past, positive=True, **more)
-
-
-def _on(p, slot, clause):
-    return replace(p, **{slot: replace(getattr(p, slot), clause=clause)})
+    return replace(_event(rng, one, other), past=past, positive=True)
 
 
 def _with_tense(rng, wanted):
@@ -495,15 +417,18 @@ def _with_tense(rng, wanted):
 
 
 def _with_number(rng, wanted, slot):
-    """Subject and object differ in number, and the past tense does not show the subject's; other nouns stand before."""
+    """Subject and object differ in number, and a clause inside has the object's: its verb tells as much as the main
+    one, and there are as many nouns of either number."""
     many = (wanted == "NNS") == (slot == "agent")
-    one, other = (sample_entity(rng, ANIMATE, PLAIN, 0.1, many=float(m)) for m in (many, not many))
-    p = replace(_mutual(rng), agent=one, patient=other)
-    if rng.random() < 0.7:
-        p = _on(p, pick(rng, ("agent", "agent", "patient")), _relative(rng, True))
+
+    def someone(many):
+        return sample_entity(rng, ANIMATE, PLAIN, 0.1, many=float(many))
+    p = replace(_event(rng, someone(many), someone(not many)), past=False, positive=True)
+    inner = replace(_event(rng, None, None), past=False, positive=True)
     if rng.random() < 0.5:
-        return arranged(replace(p, place=sample_place(rng), adverb=pick(rng, _ADVERBS)), "PP_NP_VP_.")
-    return realise(p)
+        return realise(_on(p, "patient", replace(inner, patient=someone(rng.random() < 0.5))))
+    p = _on(p, "agent", replace(inner, agent=someone(not many)))
+    return arranged(replace(p, place=(pick(rng, PREPOSITIONS), someone(many)), adverb=pick(rng, _ADVERBS)), "PP_NP_VP_.")
 
 
 def _with_depth(rng, wanted):
@@ -526,7 +451,7 @@ def _with_length(rng, wanted):
         tree = realise(p)
         if low > 8 and rng.random() < 0.7:
             tree = both(tree, realise(sample_proposition(rng, "intransitive")), pick(rng, ("and", "but")))
-        if bin_of(length(tree), LENGTHS) == wanted:
+        if bin_of(len(tree.leaves()) - 1, LENGTHS) == wanted:      # without the full stop
             return tree
 
 
@@ -552,35 +477,20 @@ def _bigram_shift(rng, label):
 
 
 def _odd_man_out(rng, label):
-    """The object is one that the verb does not take: that of another sentence, itself one that would not fit there."""
-    while True:
-        frame = pick(rng, ("object", "object", "ditransitive"))
-        p, q = (sample_proposition(rng, f, quantifiers=PLAIN) for f in (frame, "object"))
-        kinds = [(kind_of(x.patient.noun), VERB[y.predicate].patients) for x, y in ((p, q), (q, p))]
-        if not any(kind in fits for kind, fits in kinds):
-            break
-    p = p if label else replace(p, patient=q.patient)
-    return (realise(p, p.recipient is None and rng.random() < 0.4).text(),)
+    """"the boy ate the garden near a cake": the object's noun and the place's stand for each other."""
+    p = sample_proposition(rng, pick(rng, ("object", "object", "mutual", "ditransitive")), quantifiers=PLAIN, adjective=0.1)
+    patient, (preposition, place) = replace(p.patient, adjective=""), sample_place(rng)
+    if label == 0:
+        patient, place = replace(patient, noun=place.noun), replace(place, noun=patient.noun)
+    return (realise(replace(p, patient=patient, place=(preposition, place))).text(),)
 
 
 def _coordination_inversion(rng, label):
-    """"a dog chased this boy and this animal saw a king": what is spoken of as known comes second; inverted, first.
-    Often others are spoken of in both ways, and only who is the same tells."""
-    kind, noun = pick(rng, _NAMED)
-    first = Entity(noun, rng.random() < 0.4)
-    again = replace(first, noun=pick(rng, (*SYNONYM[noun], *SYNONYM[noun], kind)))
-    known, hard, clauses = (("this", "these"), ("a", "some")), rng.random() < 0.5, []
-    others = [k for k in ANIMATE if k != kind]
-    one, two = _entity(rng, others, 0), _entity(rng, others, 0)
-    while is_a(one.noun, two.noun):
-        two = _entity(rng, others, 0)
-    for e, other, new in ((first, one, 1), (again, two, 0)):
-        e = replace(e, quantifier=known[new][e.plural])
-        other = replace(other, quantifier=known[1 - new if hard else int(rng.random() * 2)][other.plural])
-        p = replace(_event(rng, e, other), positive=True)
-        clauses.append(_said(rng, p if rng.random() < 0.5 else _swapped(p)))
-    clauses = clauses if label else clauses[::-1]
-    return (both(*clauses, pick(rng, ("and", "but"))).text(),)
+    """"the dog slept but the cats did not": what leaves words out comes second; inverted, first."""
+    one, other = _entities(rng, 2)
+    p = _scene(rng, pick(rng, ("intransitive", "mutual")), one)
+    clauses = realise(p), elliptic(replace(p, agent=other, positive=rng.random() < 0.5))
+    return (both(*clauses if label else clauses[::-1], pick(rng, ("and", "but"))).text(),)
 
 
 def _word_content(rng, label):
@@ -593,14 +503,14 @@ def _word_content(rng, label):
                 if CLASS[word] in kinds]
         if fits:
             slot = pick(rng, fits)
-            text = realise(_with(p, slot, word)).text()
+            text = realise(replace(p, **{slot: replace(getattr(p, slot), noun=word)})).text()
             if [w for w in text.split() if w in WORDS] == [word]:
                 return (text,)
 
 
 MAKERS = {
     "SST-2": _sst, "MRPC": _mrpc, "QQP": _qqp, "STS-B": _sts, "MNLI": _mnli, "QNLI": _qnli, "WNLI": _wnli,
-    "SQuAD1": _squad, "SQuAD2": _squad, "BigramShift": _bigram_shift, "OddManOut": _odd_man_out,
+    "SQuAD1": _squad, "SQuAD2": _squad2, "BigramShift": _bigram_shift, "OddManOut": _odd_man_out,
     "CoordinationInversion": _coordination_inversion, "WordContent": _word_content,
     "Tense": _probe("Tense", _with_tense), "Depth": _probe("Depth", _with_depth),
     "Length": _probe("Length", _with_length),

@@ -12,7 +12,12 @@ from lib.papers.grids import TEACHER
 from lib.papers.profiles import backbone, profile, toy_backbone, untrained
 from lib.spec import Spec
 
-ROWS = 1500      # training rows of a generated task; real tasks take at most as many
+ROWS = 1500      # training rows of a real task at most
+# Of a generated task: so few that an encoder without pre-training does not catch up
+FEW = {"CoLA": 600, "SST-2": 500, "STS-B": 600, "SQuAD1": 500, "SQuAD2": 500, "Length": 250, "Depth": 200, "Tense": 250,
+       "TopConstituents": 150, "SubjNumber": 150, "ObjNumber": 150, "OddManOut": 150, "CoordinationInversion": 150}
+LATE = "WordContent"   # the twin on which pre-training costs: shown with four times the rows as well
+MARGIN = 5.0           # points between the two encoders, below which the page says that a task does not tell them apart
 
 
 def names(profile_name, wanted=()):
@@ -39,15 +44,20 @@ def grid(profile_name, wanted=(), seeds=(0,)):
     scratch, trained = ((untrained(), toy_backbone()) if profile_name == "toy" else
                         (random_checkpoint(profile_name), backbone(profile_name)))
     for name, task in names(profile_name, wanted).items():
-        described = data.describe(where.source, name, None if name == "WNLI" else ROWS)  # WNLI has fewer, it is all taken
-        common = {"data": described, "train": TEACHER[profile_name], "targets": Targets("hard"), "numerics": where.numerics}
+        few = FEW.get(name, 400) if profile_name == "toy" else None if name == "WNLI" else ROWS  # WNLI has fewer, all taken
+        train = replace(TEACHER["toy"], epochs=10) if profile_name == "toy" else TEACHER[profile_name]
+        common = {"data": data.describe(where.source, name, few), "train": train, "targets": Targets("hard"),
+                  "numerics": where.numerics}
         if task.span:
-            common |= {"train": replace(TEACHER[profile_name], max_length=96),
+            common |= {"train": replace(train, max_length=96),
                        "span": Span(stride=64, max_query=32, max_answer=12)}
         specs = {"scratch": Spec("finetune", common, {"start": scratch}),
                  "pre-trained": Spec("finetune", common, {"start": trained})}
         if not task.span:
-            specs["words"] = Spec("bag_of_words", {"data": described})
+            specs["words"] = Spec("bag_of_words", {"data": common["data"]})
+        if profile_name == "toy" and name == LATE:
+            more = {"data": data.describe(where.source, name, 4 * few)}
+            specs["pre-trained, more rows"] = Spec("finetune", common | more, {"start": trained})
         rows += [{"task": name, "model": model, "seed": seed, "spec": spec.at(seed)}
                  for model, spec in specs.items() for seed in (seeds if model != "words" else seeds[:1])]
     return rows
@@ -63,13 +73,27 @@ def scores(frame, source):
     table = {}
     for name, rows in frame.groupby("task", sort=False):
         metric = data.task(source, name).metrics[0]
-        row = table[name] = {"metric": metric}
+        row = table[name] = {"metric": metric, "training rows": rows["spec"].iloc[0].args["data"].get("rows", "all")}
         for column in ("majority", "bag_of_words"):
             row[column.replace("_", " ")] = compare.spread(100 * rows.get(column, pd.Series(dtype=float)).dropna())
         for model in ("scratch", "pre-trained"):
             found = rows[rows["model"] == model].get(metric, pd.Series(dtype=float))
             row[model] = compare.spread(100 * found.dropna())
     return pd.DataFrame(table).T.rename_axis("task")
+
+
+def remarks(frame, source):
+    """What the scores say of tasks that do not tell the two encoders apart, as lines for the page."""
+    found = {name: {model: 100 * rows.get(data.task(source, name).metrics[0], pd.Series(dtype=float)).mean()
+                    for model, rows in part.groupby("model")} for name, part in frame.groupby("task", sort=False)}
+    behind = [name for name, by in found.items() if by["pre-trained"] - by["scratch"] < MARGIN]
+    lines = [f"Pre-training gains less than {MARGIN:g} points on: {', '.join(behind) or 'none'}."]
+    late = found.get(LATE, {})
+    if "pre-trained, more rows" in late:
+        lines.append(f"{LATE}: in a random encoder [CLS] is nearly a mean of the words, all that is asked for here; "
+                     "pre-training has put the context in their place, and fine-tuning brings them back with more rows: "
+                     f"{late['pre-trained, more rows']:.1f} with four times as many.")
+    return lines
 
 
 def census(source, wanted=()):
