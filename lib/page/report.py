@@ -138,7 +138,10 @@ def publish(profile, failed=()):
 
 def _page(folder, page, pages, css, banner, template):
     source, target = folder / f"{page['id']}.ipynb", folder / f"{page['id']}.html"
-    resources = {"id": page["id"], "title": page["title"], "pages": pages, "css": css, "banner": banner,
+    near = [each for each in pages if paper(each["id"]) == paper(page["id"])]
+    resources = {"id": page["id"], "title": page["title"], "pages": near, "css": css,
+                 "papers": {name: anchor(name) for name in dict.fromkeys(paper(each["id"]) for each in pages)},
+                 "paper": paper(page["id"]), "banner": banner,
                  "profile": page["body"]["profile"], "footer": footer(page["body"])}
     key = hashlib.sha256(source.read_bytes() + json.dumps(resources, sort_keys=True, default=str).encode()).hexdigest()
     if target.exists() and target.read_text().endswith(f"<!-- {key} -->"):
@@ -159,18 +162,27 @@ def footer(body):
     return f"{code}made {body['at'].replace('T', ' ').rstrip('Z')} UTC, parameters {html.escape(json.dumps(body['parameters']))}"
 
 
+def paper(name):
+    """Heading of the index under which a notebook stands."""
+    return PAPERS.get(name.partition("_")[0], "The workbook")
+
+
+def anchor(heading):
+    return heading.lower().replace(" ", "-")
+
+
 def short(name):
-    paper, _, rest = name.partition("_")
-    number = rest.partition("_")[0]
-    return f"{PAPERS.get(paper, paper)} {number}" if paper in PAPERS else name.partition("_")[2].replace("_", " ")
+    """A notebook's name among the pages of its paper."""
+    family, _, rest = name.partition("_")
+    return rest.partition("_")[0] if family in PAPERS else rest.replace("_", " ")
 
 
 def _index(profile, pages, css, banner, folder):
     cards = {}
     for page in pages:
-        paper = PAPERS.get(page["id"].partition("_")[0], "The workbook")
-        cards.setdefault(paper, []).append(_card(page, folder))
-    sections = "".join(f'<h2>{paper}</h2><div class="cards">{"".join(each)}</div>' for paper, each in cards.items())
+        cards.setdefault(paper(page["id"]), []).append(_card(page, folder))
+    sections = "".join(f'<h2 id="{anchor(name)}">{name}</h2><div class="cards">{"".join(each)}</div>'
+                       for name, each in cards.items())
     code = commit()
     made = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
     return (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
