@@ -215,4 +215,5 @@ def preview(folder, body):
 
     main = f"{body['id']}.csv"
     frame = pd.read_csv(folder / (main if main in tables else tables[0])).iloc[:7, :6].fillna("")
+    frame.columns = ["" if name.startswith("Unnamed") else name for name in frame.columns]
     return f'<div class="rows">{frame.to_html(index=False, border=0)}</div>'
