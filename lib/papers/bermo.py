@@ -44,9 +44,11 @@ TEN = {"toy": (0, 1, 2, 3), "mini": (9, 25, 39, 52, 59, 63, 77, 87, 91, 96), "pa
 BUDGETS = {"toy": {"": (1, 3, 5)}, "mini": {"": (1, 2, 3, 4, 6)},               # epochs; Figure 5's axes
            "paper": {"MNLI": (1, 2, 3, 4, 5, 6), "QQP": (6, 7, 8, 9, 10), "SQuAD1": (2, 4, 6, 8, 10)}}
 
-ROWS = {"toy": {"": 512, "QQP": 384, "SQuAD1": 256}, "mini": {"SST-2": 8000}, "paper": {}}   # training rows; else all
+ROWS = {"toy": {"": 512, "QQP": 384, "SQuAD1": 256},
+        "mini": {"SST-2": 4000} | dict.fromkeys(("Length", "TopConstituents", "BigramShift", "Tense", "OddManOut"), 2000),
+        "paper": {}}                                                            # training rows; else all
 # Rows of an epoch, of SQuAD the windows that BERT's script cuts: a schedule in steps has to know them beforehand.
-EXAMPLES = {"toy": {"": 512, "QQP": 384}, "mini": {"SST-2": 8000},
+EXAMPLES = {"toy": {"": 512, "QQP": 384}, "mini": {"SST-2": 4000},
             "paper": {"SST-2": 67349, "MNLI": 392702, "QQP": 363846, "SQuAD1": 88524}}
 
 _TOY = dict(batch=32, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True)
@@ -89,8 +91,8 @@ DEVIATIONS = {
             "QQP for SST-2, MNLI and SQuAD in pruning; the mix learns at 5e-2, having some 50 steps",
             "dropout rates in 256ths", *_SMALL),
     "mini": ("all-MiniLM-L6-v2 (6 layers, 384 hidden, tuned on sentence pairs) instead of BERT-base; the mix has 7 weights",
-             "probing tasks derived from a treebank stand in for SentEval's: a few thousand rows each instead of 100,000",
-             "pruning on SST-2 with 8,000 of 67,349 training rows for MNLI, QQP and SQuAD; SQuAD 1.1 with 7,768 of 87,599 "
+             "probing tasks derived from a treebank stand in for SentEval's: at most 2,000 rows each instead of 100,000",
+             "pruning on SST-2 with 4,000 of 67,349 training rows for MNLI, QQP and SQuAD; SQuAD 1.1 with 7,768 of 87,599 "
              "questions in windows of 128 tokens", *_SMALL),
     "paper": ("dropout of the mix 0.1, Xavier uniform, no weight decay: not printed; its own pooler follows it",
               "pruned runs keep their embeddings as they are, as the public code does; un-pruned runs train them",
