@@ -8,30 +8,34 @@ import pandas as pd
 from lib import data
 from lib.measure import compare
 from lib.options import Span, Targets
-from lib.papers.grids import TEACHER
+from lib.papers.grids import TEACHER, source
 from lib.papers.profiles import backbone, profile, toy_backbone, untrained
 from lib.spec import Spec
 
 ROWS = 1500      # training rows of a real task at most
+SMALL = ("WNLI", "WordContent", "Depth", "SubjNumber", "CoordinationInversion")   # real ones with fewer: all are taken
 # Of a generated task: so few that an encoder without pre-training does not catch up
 FEW = {"CoLA": 600, "SST-2": 500, "STS-B": 600, "SQuAD1": 500, "SQuAD2": 500, "Length": 250, "Depth": 200, "Tense": 250,
        "TopConstituents": 150, "SubjNumber": 150, "ObjNumber": 150, "OddManOut": 150, "CoordinationInversion": 150}
 LATE = "WordContent"   # the twin on which pre-training costs: shown with four times the rows as well
 MARGIN = 5.0           # points between the two encoders, below which the page says that a task does not tell them apart
+WINDOW = {"toy": (96, Span(stride=64, max_query=32, max_answer=12)),       # tokens, and how answers are cut
+          "mini": (128, Span(stride=64, max_query=64, max_answer=30)),
+          "paper": (384, Span(stride=128, max_query=64, max_answer=30))}
 
 
 def names(profile_name, wanted=()):
-    """{name: Task} of the profile's source that can be learned: with rows to train on, at hand or known by their
-    digest, so that records are found."""
-    source = profile(profile_name).source
+    """{name: Task} that a profile can learn: with rows to train on, at hand or known by their digest, so that records are
+    found."""
     there = {}
-    for name in wanted or data.source(source).TASKS:
-        task = data.task(source, name)
+    for name in wanted or data.source("toy").TASKS:   # the twins are of all
+        own = source(profile_name, name)
+        task = data.task(own, name)
         try:
-            if {"train", "dev"} <= data.splits(source, name).keys():
+            if {"train", "dev"} <= data.splits(own, name).keys():
                 there[name] = task
         except FileNotFoundError:
-            if name in data.official(source):
+            if name in data.official(own):
                 there[name] = task
             elif wanted:
                 raise
@@ -40,23 +44,22 @@ def names(profile_name, wanted=()):
 
 def grid(profile_name, wanted=(), seeds=(0,)):
     """One row for each task, model and seed: majority and bag of words, an encoder without and with pre-training."""
-    where, rows = profile(profile_name), []
+    rows = []
     scratch, trained = ((untrained(), toy_backbone()) if profile_name == "toy" else
                         (random_checkpoint(profile_name), backbone(profile_name)))
     for name, task in names(profile_name, wanted).items():
-        few = FEW.get(name, 400) if profile_name == "toy" else None if name == "WNLI" else ROWS  # WNLI has fewer, all taken
+        few = FEW.get(name, 400) if profile_name == "toy" else None if name in SMALL else ROWS
         train = replace(TEACHER["toy"], epochs=10) if profile_name == "toy" else TEACHER[profile_name]
-        common = {"data": data.describe(where.source, name, few), "train": train, "targets": Targets("hard"),
-                  "numerics": where.numerics}
+        common = {"data": data.describe(source(profile_name, name), name, few), "train": train, "targets": Targets("hard"),
+                  "numerics": profile(profile_name).numerics}
         if task.span:
-            common |= {"train": replace(train, max_length=96),
-                       "span": Span(stride=64, max_query=32, max_answer=12)}
-        specs = {"scratch": Spec("finetune", common, {"start": scratch}),
+            longest, span = WINDOW[profile_name]
+            common |= {"train": replace(train, max_length=longest), "span": span}
+        specs = {"words": Spec("bag_of_words", {"data": common["data"]}),
+                 "scratch": Spec("finetune", common, {"start": scratch}),
                  "pre-trained": Spec("finetune", common, {"start": trained})}
-        if not task.span:
-            specs["words"] = Spec("bag_of_words", {"data": common["data"]})
         if profile_name == "toy" and name == LATE:
-            more = {"data": data.describe(where.source, name, 4 * few)}
+            more = {"data": data.describe("toy", name, 4 * few)}
             specs["pre-trained, more rows"] = Spec("finetune", common | more, {"start": trained})
         rows += [{"task": name, "model": model, "seed": seed, "spec": spec.at(seed)}
                  for model, spec in specs.items() for seed in (seeds if model != "words" else seeds[:1])]
@@ -68,24 +71,29 @@ def random_checkpoint(profile_name):
     return Spec("checkpoint", backbone(profile_name).args | {"random": True}, seed=0)
 
 
-def scores(frame, source):
+def metric(rows):
+    """The metric that is shown of a task's rows."""
+    told = rows["spec"].iloc[0].args["data"]
+    return data.task(told["source"], told["task"]).metrics[0]
+
+
+def scores(frame):
     """The table of a collected grid: one row a task, its four scores in points."""
     table = {}
     for name, rows in frame.groupby("task", sort=False):
-        metric = data.task(source, name).metrics[0]
-        row = table[name] = {"metric": metric, "training rows": rows["spec"].iloc[0].args["data"].get("rows", "all")}
+        row = table[name] = {"metric": metric(rows), "training rows": rows["spec"].iloc[0].args["data"].get("rows", "all")}
         for column in ("majority", "bag_of_words"):
             row[column.replace("_", " ")] = compare.spread(100 * rows.get(column, pd.Series(dtype=float)).dropna())
         for model in ("scratch", "pre-trained"):
-            found = rows[rows["model"] == model].get(metric, pd.Series(dtype=float))
+            found = rows[rows["model"] == model].get(metric(rows), pd.Series(dtype=float))
             row[model] = compare.spread(100 * found.dropna())
     return pd.DataFrame(table).T.rename_axis("task")
 
 
-def remarks(frame, source):
+def remarks(frame):
     """What the scores say of tasks that do not tell the two encoders apart, as lines for the page."""
-    found = {name: {model: 100 * rows.get(data.task(source, name).metrics[0], pd.Series(dtype=float)).mean()
-                    for model, rows in part.groupby("model")} for name, part in frame.groupby("task", sort=False)}
+    found = {name: {model: 100 * rows.get(metric(part), pd.Series(dtype=float)).mean() for model, rows in part.groupby("model")}
+             for name, part in frame.groupby("task", sort=False)}
     behind = [name for name, by in found.items() if by["pre-trained"] - by["scratch"] < MARGIN]
     lines = [f"Pre-training gains less than {MARGIN:g} points on: {', '.join(behind) or 'none'}."]
     late = found.get(LATE, {})
