@@ -1,11 +1,25 @@
-"""Tiny random models of the three families and batches for them, made from configurations alone."""
+"""What tests share: tiny random models of the three families and batches for them, made from configurations alone; Specs
+where no data are; stores of a module's own; made-up runs."""
 
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers
+from safetensors.numpy import load_file
 
+from lib import data, paths
+from lib.data import models, texts
+from lib.execute import execute
 from lib.measure.cost import Shape
 from lib.model import backbone
+from lib.page import notebook
+from lib.steps import STEPS
+from lib.store import Store
 
 FAMILIES = ("bert", "roberta", "electra")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
@@ -93,3 +107,151 @@ def logits():
         with torch.no_grad():
             return model(**batch).logits
     return forward
+
+
+# ---- Specs where no data are ----
+@pytest.fixture
+def anywhere(monkeypatch):
+    """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter here."""
+    def described(source, task, rows=None, held_out=0):
+        data.task(source, task)
+        told = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out}
+        return {name: value for name, value in told.items() if value}
+    monkeypatch.setattr(data, "describe", described)
+    monkeypatch.setattr(texts, "describe", lambda name, count=None: {"text": name, "digest": "0" * 16} | (
+        {"documents": count} if count else {}))
+    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
+
+
+@pytest.fixture
+def without_data(monkeypatch, tmp_path):
+    """f(): from then on neither data, texts nor checkpoints are at hand, and none is remembered."""
+    def leave():
+        monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+        monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
+        for function in (data.splits, data.digest_of, models.digest, texts.first):
+            function.cache_clear()
+    return leave
+
+
+def with_inputs(specs):
+    """The Specs and all their inputs, each once."""
+    found = {}
+
+    def walk(spec):
+        if spec not in found:
+            found[spec] = None
+            for parent in spec.parents.values():
+                walk(parent)
+    for spec in specs:
+        walk(spec)
+    return list(found)
+
+
+def every_spec(pages, profile):
+    """Every Spec, inputs included, that the pages (paths of notebooks) would run at a profile."""
+    return with_inputs(row["spec"] for path in pages for row in notebook.grids(path, {"profile": profile}).get("grid", []))
+
+
+# ---- runs ----
+class Draft:
+    """What a step or the loop asks of a lib.store.Draft, without a store; `lines` were logged, `told` is the progress."""
+
+    def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
+        self.folder, self.resume, self.seed, self.checkpoint_seconds = folder, folder / "resume", seed, checkpoint_seconds
+        self.lines, self.told = [], []
+        folder.mkdir(exist_ok=True)
+
+    def log(self, **values):
+        self.lines.append(values)
+
+    def progress(self, fraction, **_):
+        self.told.append(fraction)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """An empty store of the module's own, without records."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    return Store(folder, folder / "none")
+
+
+def made(store, spec, **more):
+    """The run of a Spec, at seed 1 where it has none, after those of its inputs; each with its weights."""
+    spec = spec if spec.seed is not None else spec.at(1)
+    for parent in spec.parents.values():
+        made(store, parent)
+    return execute(spec, store, keep=STEPS[spec.step].weights, **more)
+
+
+@pytest.fixture(scope="module")
+def make(store):
+    """f(spec): `made` in the module's store."""
+    return partial(made, store)
+
+
+@pytest.fixture(scope="module")
+def runs(request, make):
+    """{name: run} of the module's CHAIN of Specs."""
+    return {name: make(spec) for name, spec in request.module.CHAIN.items()}
+
+
+def store_with(folder, *runs):
+    """A store below a folder, without records, that holds these runs of another one."""
+    for run in runs:
+        (folder / run.name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / run.name).symlink_to(run.folder)
+    return Store(folder, folder / "none")
+
+
+def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
+    """Let the call of `owner.name` with this number, from 1, raise instead. Returns the list of calls, kept up to date."""
+    calls, each = [], getattr(owner, name)
+
+    def call(*args, **options):
+        calls.append(args)
+        if len(calls) == number:
+            raise error
+        return each(*args, **options)
+    monkeypatch.setattr(owner, name, call)
+    return calls
+
+
+def same_run(a, b):
+    """Asserts that two runs have the same metrics, but for the clock, and the same arrays and weights, bit by bit."""
+    one, two = ({k: v for k, v in run.metrics.items() if "second" not in k} for run in (a, b))
+    assert json.dumps(one) == json.dumps(two)
+    files = sorted(path.relative_to(a.folder) for path in a.folder.rglob("*.safetensors"))
+    assert files and files == sorted(path.relative_to(b.folder) for path in b.folder.rglob("*.safetensors"))
+    for file in files:
+        one, two = load_file(a.folder / file), load_file(b.folder / file)
+        assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), file
+
+
+# ---- made-up runs ----
+def holding(arrays=None, name="made up"):
+    """A run that pages read these arrays from."""
+    return SimpleNamespace(name=name, arrays=lambda _: arrays)
+
+
+def collected(*rows):
+    """A collected frame of made-up runs on two classes: rows are (task, model, seed, which predictions are right [N] or
+    None for a missing run, more columns)."""
+    lines = []
+    for task, model, seed, right, more in rows:
+        line = {"task": task, "model": model, "seed": seed, "state": "missing", "run": None}
+        if right is not None:
+            labels = np.arange(len(right)) % 2
+            logits = np.eye(2, dtype=np.float32)[np.where(right, labels, 1 - labels)]
+            run = holding({"labels": labels, "index": np.arange(len(right)), "logits": logits}, f"{task}/{model}/{seed}")
+            line |= {"state": "finished", "run": run, "accuracy": np.mean(right)}
+        lines.append(line | more)
+    return pd.DataFrame(lines)
+
+
+def made_up(shares, *others, seeds=5, rows=600, task="SST-2", **more):
+    """The same of {model: share of right predictions}: others are wrong in each seed, and one fewer. `others` are rows of
+    `collected`."""
+    return collected(*((task, model, seed, np.random.default_rng(seed).permutation(rows) < share * rows + seed, more)
+                       for model, share in shares.items() for seed in range(seeds)), *others)

@@ -2,16 +2,15 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 import transformers
+from conftest import Draft, every_spec, holding
 
-from lib import data, paths, published
-from lib.data import models, texts
+from lib import published
 from lib.measure import stats, verdict
 from lib.model import backbone, stack
 from lib.page import notebook
@@ -25,37 +24,9 @@ PAGES = [p for p in notebook.find(["efficientbert_*"]) if p.stem.split("_")[1] i
          ("t02", "t03", "t04", "t07", "f01", "f04", "f07", "f08")]
 
 
-@pytest.fixture
-def anywhere(monkeypatch):
-    """Specs where neither tasks nor text nor checkpoints are: which bytes they have does not matter here."""
-    def described(source, task, rows=None, held_out=0):
-        data.task(source, task)
-        told = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out}
-        return {name: value for name, value in told.items() if value}
-    monkeypatch.setattr(data, "describe", described)
-    monkeypatch.setattr(texts, "describe", lambda name, count=None: {"text": name, "digest": "0" * 16} | (
-        {"documents": count} if count else {}))
-    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
-
-
-def every(profile_name):
-    """All Specs of the pages, inputs included."""
-    found = {}
-
-    def walk(spec):
-        if spec not in found:
-            found[spec] = None
-            for parent in spec.parents.values():
-                walk(parent)
-    for path in PAGES:
-        for row in notebook.grids(path, {"profile": profile_name})["grid"]:
-            walk(row["spec"])
-    return list(found)
-
-
 # ---- the paper's Specs ----
 def test_every_network_of_the_pages_builds_at_true_size(anywhere):
-    nets = {json.dumps(spec.args["net"]): spec for spec in every("paper") if "net" in spec.args}
+    nets = {json.dumps(spec.args["net"]): spec for spec in every_spec(PAGES, "paper") if "net" in spec.args}
     heads = {"warmup": transformers.BertForSequenceClassification}
     assert len(nets) == 8   # supernet, that of stage 3, base, EfficientBERT, TINY, ++, TinyBERT_6, EfficientBERT on its base
     for text in nets:
@@ -98,7 +69,7 @@ def test_the_paper_s_settings_are_the_printed_ones(anywhere):
             ("Transfer to TinyBERT_6 (Table 7)", "pre-training epochs (from scratch, both models)"):
                 efficientbert.prepared("paper", "TinyBERT_6").args["train"]["epochs"]}.items():
         assert float(told[phase, name]) == value, (phase, name)
-    for spec in every("paper"):
+    for spec in every_spec(PAGES, "paper"):
         if "train" in spec.args:
             assert spec.args["train"]["pad_to"] == spec.args["train"]["max_length"] == 128
         if spec.step in ("warmup", "predistil", "multitask"):
@@ -156,19 +127,6 @@ def test_small_windows_lie_as_the_paper_s_and_hold_its_networks(scale):
 
 
 # ---- two steps at true width ----
-class Draft:
-    """What the loop asks of a lib.store.Draft."""
-
-    def __init__(self, folder):
-        self.folder, self.resume, self.seed, self.checkpoint_seconds = folder, folder / "resume", 0, 1e9
-
-    def log(self, **values):
-        pass
-
-    def progress(self, fraction):
-        pass
-
-
 @pytest.mark.parametrize("name, layers", [("EfficientBERT", (0, 4)), ("EfficientBERT (TinyBERT_6)", (4,))])
 def test_two_steps_at_true_width(name, layers, tmp_path):
     """Some of the six layers, the paper's settings but for batch and vocabulary: text, then the task."""
@@ -207,12 +165,9 @@ def test_two_steps_at_true_width(name, layers, tmp_path):
 
 
 # ---- the small scales ----
-def test_identities_of_the_small_scales_do_not_change(monkeypatch, tmp_path):
+def test_identities_of_the_small_scales_do_not_change(without_data):
     """Recorded runs are found by these, also where no data are."""
-    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
-    for function in (data.splits, data.digest_of, models.digest, texts.first):
-        function.cache_clear()
+    without_data()
     ids = {name: efficientbert.student("mini", "SST-2", name).id for name in ("EfficientBERT", "Base Model", efficientbert.COLD)}
     assert ids == {"EfficientBERT": "74d5be0ac64c", "Base Model": "924961fcaffd", efficientbert.COLD: "0da608653fff"}
     assert efficientbert.supernet("mini").id == "e5f48c4519cc"
@@ -240,10 +195,6 @@ def test_mistakes_are_told(call, message):
 
 
 # ---- claims ----
-def fake(arrays=None):
-    return SimpleNamespace(arrays=lambda name: arrays)
-
-
 def curve(loss, stride=1):
     return {"step": stride * np.arange(len(loss)), "loss": np.asarray(loss, float)}
 
@@ -271,7 +222,7 @@ def steps_frame(shares):
         fast = np.full(1000, 9.0)
         fast[int(1000 * share):] = 0.0
         for model, loss in (("inherits", fast), ("from scratch", np.full(1000, 5.0))):
-            rows.append({"model": model, "seed": seed, "run": fake(curve(loss)), "state": "finished"})
+            rows.append({"model": model, "seed": seed, "run": holding(curve(loss)), "state": "finished"})
     return pd.DataFrame(rows)
 
 
@@ -290,7 +241,7 @@ def test_claim_on_steps_without_runs():
 
 def test_speedups_are_of_the_same_turn():
     drift = np.linspace(1, 3, 50)   # the machine slows down threefold, the ratios stay
-    run = fake({"wall": np.stack([drift * factor for factor in (8.0, 2.0, 4.0, 1.0)])})
+    run = holding({"wall": np.stack([drift * factor for factor in (8.0, 2.0, 4.0, 1.0)])})
     run.spec = efficientbert.latency(1, 50).to_json()
     assert list(run.spec["args"]["models"]) == ["BERT_BASE", "EfficientBERT", "EfficientBERT++", "EfficientBERT_TINY"]
     found = efficientbert.speedups(run)
@@ -358,7 +309,7 @@ def test_printed_tables():
 
 
 def test_marks_of_spans():
-    frame = pd.DataFrame([{"task": task, "model": "EfficientBERT", "seed": seed, "run": fake(), "state": "finished",
+    frame = pd.DataFrame([{"task": task, "model": "EfficientBERT", "seed": seed, "run": holding(), "state": "finished",
                            "exact": 0.5 + seed / 10, "span_f1": 0.75} for task in ("SQuAD1", "SQuAD2") for seed in (0, 1)])
     cells = efficientbert.marks_of_spans(frame, "here")["EfficientBERT"]
     assert list(cells) == [("here", f"SQuAD v{v} {mark}") for v in ("1.1", "2.0") for mark in ("EM", "F1")]

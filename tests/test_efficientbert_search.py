@@ -3,16 +3,15 @@ what the pages make of them."""
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import made_up, stop_at, store_with, with_inputs
 from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
-from lib import data, paths, sweep
-from lib.data import models, texts
+from lib import paths, sweep
 from lib.execute import execute
 from lib.measure import stats
 from lib.model import backbone, stack
@@ -26,33 +25,10 @@ from lib.search.net import from_json, parameters
 from lib.search.space import Space
 from lib.spec import Spec
 from lib.steps.search import handed
-from lib.store import Store
 from lib.train import loop
 from lib.train.warmup import part
 
 PAGES = ("efficientbert_t05_search_stages", "efficientbert_t06_search_cost", "efficientbert_f03_rank_correlation")
-
-
-@pytest.fixture
-def anywhere(monkeypatch):
-    """Specs where no data are: which bytes they have does not matter here."""
-    def described(source, task, rows=None, held_out=0):
-        data.task(source, task)
-        body = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out or None}
-        return {key: value for key, value in body.items() if value is not None}
-    monkeypatch.setattr(data, "describe", described)
-    monkeypatch.setattr(texts, "describe", lambda name, count=None: {"text": name, "digest": "0" * 16, "documents": count})
-    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
-
-
-def every(spec, found=None):
-    """A Spec and all its inputs."""
-    found = {} if found is None else found
-    if spec not in found:
-        found[spec] = None
-        for parent in spec.parents.values():
-            every(parent, found)
-    return list(found)
 
 
 # ---- grids ----
@@ -62,8 +38,7 @@ def test_grids_build_anywhere(page, profile, anywhere):
     rows = notebook.grids(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
     assert rows["grid"] and rows["recorded"] and len({row["spec"] for row in rows["grid"]}) == len(rows["grid"])
     assert {row["kind"] for row in rows["grid"]} <= {"student", "search", "supernet"}
-    for row in rows["grid"]:
-        every(row["spec"])
+    with_inputs(row["spec"] for row in rows["grid"])
 
 
 def test_the_paper_s_searches_are_as_printed(anywhere):
@@ -98,7 +73,7 @@ def test_a_search_for_each_seed_has_supernets_and_students_of_its_own(anywhere):
                                              ("random", {}), ("evolution", {"population": 20})])
 def test_other_ways_of_proposing(method, options, anywhere):
     grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", {"profile": "paper", "method": method})["grid"]
-    told = [spec.args["search"] for row in grid for spec in every(row["spec"]) if spec.step == "search"]
+    told = [spec.args["search"] for spec in with_inputs(row["spec"] for row in grid) if spec.step == "search"]
     assert all(each["method"] == method and options.items() <= each.items() for each in told)
 
 
@@ -152,9 +127,9 @@ SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """(f(spec) -> its run at seed 1, store, the last stage): toy's own chain, shrunk, with one retrained winner."""
-    folder, change = tmp_path_factory.mktemp("runs"), pytest.MonkeyPatch()
+def last(make):
+    """The last stage of toy's own chain, shrunk, which was run with one retrained winner."""
+    change = pytest.MonkeyPatch()
     first = profiles.untrained("bert")
     first = Spec("pretrain", first.args | {"model": first.args["model"] | {"hidden": 48, "ffn": 96}}, seed=0)
     for module in (efficientbert, grids, search):
@@ -172,17 +147,10 @@ def made(tmp_path_factory):
     change.setitem(search.PART, "toy", (48, 40))
     change.setitem(search.HELD_OUT, "toy", 40)
     change.setitem(search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5})
-    store = Store(folder, folder / "none")
-
-    def run(spec):
-        spec = spec if spec.seed is not None else spec.at(1)
-        for parent in spec.parents.values():
-            run(parent)
-        return execute(spec, store, keep=spec.step != "search")
     last = search.searched("toy", "stage3")
-    run(search.retrained("toy", "CoLA", last))
-    run(search.searched("toy", "single"))
-    yield run, store, last
+    make(search.retrained("toy", "CoLA", last))
+    make(search.searched("toy", "single"))
+    yield last
     change.undo()
 
 
@@ -191,45 +159,31 @@ def lines(run):
     return head, [entry | {"seconds": 0} for entry in entries]
 
 
-def test_winners_are_handed_from_stage_to_stage_and_to_their_training(made):
-    run, _, last = made
+def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last):
     two, one = last.inputs["before"], last.inputs["before"].inputs["before"]
-    for spec, start in ((two, run(one)), (last, run(two))):
-        assert lines(run(spec))[0]["space"]["start"] == start.metrics["net"]
+    for spec, start in ((two, make(one)), (last, make(two))):
+        assert lines(make(spec))[0]["space"]["start"] == start.metrics["net"]
     tasks, on_text = last.inputs["start"], last.inputs["start"].inputs["start"]
     for spec in (tasks, on_text):
-        assert stack.of(backbone.load(run(spec).model)[0]).to_json() == run(two).metrics["supernet"]
+        assert stack.of(backbone.load(make(spec).model)[0]).to_json() == make(two).metrics["supernet"]
     tuned = search.retrained("toy", "CoLA", last)
     for spec in (tuned, tuned.inputs["start"]):
         assert spec.inputs["search"] == last
-        assert stack.of(backbone.load(run(spec).model)[0]).to_json() == run(last).metrics["net"]
-    assert run(search.final("toy", "CoLA", found=two)).spec["args"]["net"] == {"$output": ["search", "net"]}
+        assert stack.of(backbone.load(make(spec).model)[0]).to_json() == make(last).metrics["net"]
+    assert make(search.final("toy", "CoLA", found=two)).spec["args"]["net"] == {"$output": ["search", "net"]}
 
 
-def test_the_single_stage_begins_as_stage_1_does(made):
-    run, _, last = made
-    single, one = (lines(run(spec))[1] for spec in (search.searched("toy", "single"), last.inputs["before"].inputs["before"]))
+def test_the_single_stage_begins_as_stage_1_does(make, last):
+    single, one = (lines(make(spec))[1] for spec in (search.searched("toy", "single"), last.inputs["before"].inputs["before"]))
     assert single[:4] == one and len(single) == 5
 
 
 @pytest.mark.parametrize("stage", ["stage1", "stage2", "stage3", "single"])
 @pytest.mark.parametrize("calls", [2, 7])
-def test_killed_in_any_stage_a_search_finds_the_same_winner(stage, calls, made, tmp_path, monkeypatch):
-    run, _, _ = made
-    spec, left, each = search.searched("toy", stage), [calls], loop.collate
-    whole, other = run(spec), Store(tmp_path / "runs", tmp_path / "none")
-    for parent in spec.at(1).parents.values():
-        target = tmp_path / "runs" / parent.name
-        target.parent.mkdir(parents=True)
-        target.symlink_to(run(parent).folder)
-
-    def collate(*args):
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        return each(*args)
-
-    monkeypatch.setattr(loop, "collate", collate)
+def test_killed_in_any_stage_a_search_finds_the_same_winner(stage, calls, make, last, tmp_path, monkeypatch):
+    spec = search.searched("toy", stage)
+    whole, other = make(spec), store_with(tmp_path, *map(make, spec.at(1).parents.values()))
+    stop_at(monkeypatch, loop, "collate", calls)
     with pytest.raises(KeyboardInterrupt):
         execute(spec.at(1), other, checkpoint_seconds=0.0)
     assert not other.find(spec.at(1))
@@ -239,8 +193,7 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(stage, calls, made, 
         assert resumed.metrics[name] == whole.metrics[name]
 
 
-def test_pages_read_chains_from_their_runs(made):
-    _, store, _ = made
+def test_pages_read_chains_from_their_runs(store, last):
     frame = sweep.collect(search.costed("toy", ("CoLA",), (1,)), store, on_missing="skip")
     table = search.costs(frame, "toy", "here")
     cells = {name: (row.get(("here", "evaluations")), row.get(("here", "of them trained"))) for name, row in table.items()}
@@ -257,8 +210,7 @@ def test_pages_read_chains_from_their_runs(made):
     assert [layer.formula for layer in nets["found in stage 3"].layers] == [l.formula for l in nets["found in stage 2"].layers]
 
 
-def test_pages_of_nothing_are_empty(made):
-    _, store, _ = made
+def test_pages_of_nothing_are_empty(store, last):
     frame = sweep.collect(search.costed("toy", ("CoLA",), (7,)), store, on_missing="skip")
     assert list(search.costs(frame, "toy", "here")) == ["Supernet"] and search.histories({"here": frame}).empty
     ranked = sweep.collect(search.ranked("toy", ("CoLA",)), store, on_missing="skip")
@@ -267,18 +219,9 @@ def test_pages_of_nothing_are_empty(made):
 
 
 # ---- claims ----
-def students(shares, seeds=5, rows=600, task="SST-2"):
-    """A collected frame of runs: {model: share of right predictions}, a different few wrong in each seed."""
-    labels, found = np.arange(rows) % 2, []
-    for model, share in shares.items():
-        for seed in range(seeds):
-            wrong = np.random.default_rng(seed).permutation(rows)[round(share * rows):]
-            guess = labels.copy()
-            guess[wrong] = 1 - guess[wrong]
-            arrays = {"labels": labels, "index": np.arange(rows), "logits": np.eye(2, dtype=np.float32)[guess]}
-            run = SimpleNamespace(name=f"{model}/{seed}", arrays=lambda name, arrays=arrays: arrays)
-            found.append({"kind": "student", "task": task, "model": model, "seed": seed, "state": "finished", "run": run})
-    return pd.DataFrame([*found, {"kind": "search", "task": None, "model": "stage3", "seed": 0, "state": "missing", "run": None}])
+def students(shares, **more):
+    """Made-up students, and a search that is missing."""
+    return made_up(shares, (None, "stage3", 0, None, {"kind": "search"}), kind="student", **more)
 
 
 @pytest.mark.parametrize("found, word", [(0.90, "CONFIRMED"), (0.80, "CONTRADICTED")])

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from conftest import made
 
 from lib import data
-from lib.execute import execute
 from lib.model import backbone
 from lib.options import Numerics, Targets, Train
 from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES
 from lib.spec import Spec
 from lib.steps import imp
-from lib.store import Store
 
 NUMERICS, DATA = Numerics("float32", 1), data.describe("toy", "SST-2", 48)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=24, weight_decay=0.01, clip=1.0)
@@ -32,15 +31,8 @@ def chain(family="bert"):
     return origin, *rounds
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("runs")
-    return Store(runs=folder, records=folder / "none")
-
-
 def test_rounds(family, store):
-    runs = [execute(spec if spec.seed is not None else spec.at(0), store, keep=True) for spec in chain(family)]
+    runs = [made(store, spec.at(0)) for spec in chain(family)]
     models = [backbone.load(run.model)[0] for run in runs]
     zeros = []
     for before, model, run, kept in zip(models[1:], models[2:], runs[2:], (0.9, 0.8), strict=False):
@@ -60,9 +52,7 @@ def test_rounds(family, store):
 def test_weights_are_rewound_and_the_classifier_is_not(store):
     origin, dense, first, _ = chain()
     still = replace(first, args=first.args | {"train": first.args["train"] | {"lr": 1e-12, "weight_decay": 0.0}})
-    models = [backbone.load(execute(spec if spec.seed is not None else spec.at(0), store, keep=True).model)[0]
-              for spec in (origin, dense, still)]
-    began, trained, ended = models
+    began, trained, ended = (backbone.load(made(store, spec.at(0)).model)[0] for spec in (origin, dense, still))
     for a, b in zip(imp.prunable(began), imp.prunable(ended), strict=True):
         torch.testing.assert_close(b, a * (b != 0), atol=1e-6, rtol=0)
     assert not torch.equal(trained.classifier.weight, torch.zeros_like(trained.classifier.weight))

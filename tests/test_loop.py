@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 import torch
+from conftest import Draft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
@@ -20,22 +21,6 @@ from lib.train.used_rows import UsedRows, used_rows
 
 NUMERICS = Numerics("float32", 1)
 EVERY_STEP, NEVER = 0.0, 1e9
-
-
-class Draft:
-    """What the loop asks of a lib.store.Draft."""
-
-    def __init__(self, folder, seed=3, checkpoint_seconds=NEVER):
-        self.folder, self.seed, self.checkpoint_seconds = folder, seed, checkpoint_seconds
-        self.resume = folder / "resume"
-        self.lines, self.told = [], []
-        folder.mkdir(exist_ok=True)
-
-    def log(self, **values):
-        self.lines.append(values)
-
-    def progress(self, fraction, **_):
-        self.told.append(fraction)
 
 
 def encoded(number=22, seed=0, low=5, high=40):

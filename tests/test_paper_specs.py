@@ -3,16 +3,14 @@
 import copy
 import json
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import transformers
+from conftest import FAMILIES, Draft, every_spec, made, made_up
 
 from lib import data, paths, published
-from lib.data import models
-from lib.execute import execute
 from lib.measure import cost
 from lib.model import backbone
 from lib.model.surgery import operate
@@ -26,35 +24,9 @@ from lib.store import Store
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
 
-FAMILIES = ("bert", "roberta", "electra")
 CLASSES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
+PAGES = notebook.find(["ghostbert_*"])
 T01 = paths.NOTEBOOKS / "ghostbert_t01_glue_dev.ipynb"
-
-
-@pytest.fixture
-def anywhere(monkeypatch):
-    """The paper's Specs where neither GLUE nor its checkpoints are: a clone knows some of their digests at most, and
-    which bytes they have does not matter to shapes."""
-    def described(source, task, rows=None, held_out=0):
-        data.task(source, task)
-        return {"source": source, "task": task, "digest": "0" * 16}
-    monkeypatch.setattr(data, "describe", described)
-    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
-
-
-def of_paper():
-    """Every Spec, inputs included, that a notebook of GhostBERT would run at the profile `paper`."""
-    found = {}
-
-    def walk(spec):
-        if spec not in found:
-            found[spec] = None
-            for parent in spec.parents.values():
-                walk(parent)
-    for path in notebook.find(["ghostbert_*"]):
-        for row in notebook.grids(path, {"profile": "paper"}).get("grid", []):
-            walk(row["spec"])
-    return list(found)
 
 
 def family_of(spec):
@@ -78,7 +50,8 @@ def classifier(sizes, labels=2, layers=None, surgery=()):
 
 
 def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
-    surgeries = {(family_of(spec), json.dumps(spec.args["surgery"])) for spec in of_paper() if "surgery" in spec.args}
+    surgeries = {(family_of(spec), json.dumps(spec.args["surgery"])) for spec in every_spec(PAGES, "paper")
+                 if "surgery" in spec.args}
     widths = {family: set() for family in FAMILIES}
     for family, text in sorted(surgeries):
         surgery, sizes = json.loads(text), shape("paper", family)
@@ -93,7 +66,7 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
 
 
 def test_what_the_paper_s_specs_hold_together(anywhere):
-    specs = of_paper()
+    specs = every_spec(PAGES, "paper")
     assert {s.args["data"]["task"] for s in specs if "data" in s.args} == set(ghostbert.TASKS["paper"])
     for spec in specs:
         if spec.step == "distil":
@@ -125,19 +98,6 @@ def test_heads_of_other_tasks(kind, outputs):
     with torch.device("meta"):
         model = classifier(shape("paper", "roberta"), outputs)
     assert backbone.size(model)["parameters"] == cost.parameters(shape("paper", "roberta"), labels=outputs)
-
-
-class Draft:
-    """What the loop asks of a lib.store.Draft."""
-
-    def __init__(self, folder):
-        self.folder, self.resume, self.seed, self.checkpoint_seconds = folder, folder / "resume", 0, 1e9
-
-    def log(self, **values):
-        pass
-
-    def progress(self, fraction):
-        pass
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -256,14 +216,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
         monkeypatch.setitem(stage, "toy", replace(stage["toy"], **short))
     heads = 2 if family == "electra" else 3
     last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), family).at(1)
-    store, runs = Store(tmp_path, tmp_path / "none"), {}
-
-    def make(spec):
-        for parent in spec.parents.values():
-            make(parent)
-        runs[spec.step, spec] = execute(spec, store, keep=True)
-    make(last)
-    run = runs["finetune", last]
+    run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
     total = shape("toy", family).heads
     assert type(model).__name__ == f"{CLASSES[family]}ForSequenceClassification"
@@ -327,34 +280,19 @@ def test_a_model_refuses_a_cut_of_another_kind():
 
 # --- claims ---------------------------------------------------------------------------------------------------------
 
-def frame(scores, m, family="bert", seeds=5, rows=600):
-    """A collected frame of SST-2 runs: {model: share of right predictions}, a different few wrong in each seed."""
-    import pandas as pd
-    labels, lines = np.arange(rows) % 2, []
-    for model, share in scores.items():
-        for seed in range(seeds):
-            wrong = np.random.default_rng(seed).permutation(rows)[round(share * rows):]
-            guess = labels.copy()
-            guess[wrong] = 1 - guess[wrong]
-            arrays = {"labels": labels, "index": np.arange(rows), "logits": np.eye(2, dtype=np.float32)[guess]}
-            run = SimpleNamespace(name=f"{model}/{seed}", arrays=lambda name, arrays=arrays: arrays)
-            lines.append({"task": "SST-2", "m": m, "model": model, "seed": seed, "family": family, "state": "finished",
-                          "run": run})
-    return pd.DataFrame(lines)
-
-
 @pytest.mark.parametrize("plain_score, control, word", [
     (0.80, 0.82, "CONFIRMED"), (0.80, 0.90, "PARTIAL"), (0.80, 0.99, "PARTIAL"), (0.99, 0.99, "CONTRADICTED"),
 ])
 def test_ghosts_on_the_whole_model_are_judged_against_both(plain_score, control, word):
-    found = ghostbert.claim_unpruned(frame({"Ghost": 0.90, "Plain": plain_score, "Distilled": control}, 12), "mini")
+    frame = made_up({"Ghost": 0.90, "Plain": plain_score, "Distilled": control}, m=12, family="bert")
+    found = ghostbert.claim_unpruned(frame, "mini")
     assert (found.claim, found.verdict) == ("G2", word)
     assert "for BERT-base, over fine-tuning" in found.measured and "for BERT-base, over distillation alone" in found.measured
     assert "RoBERTa" not in found.measured  # not run at this scale
 
 
 def test_the_whole_model_of_electra_has_four_heads():
-    found = ghostbert.claim_unpruned(frame({"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}, 4, "electra"), "paper")
+    found = ghostbert.claim_unpruned(made_up({"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}, m=4, family="electra"), "paper")
     assert found.verdict == "CONFIRMED" and "ELECTRA-small" in found.measured
 
 
@@ -364,7 +302,7 @@ def test_the_whole_model_of_electra_has_four_heads():
 ])
 def test_convolutions_are_judged_with_a_margin(same, worse, word):
     scores = {"DWConv": 0.90, "Conv1D_S": same, "Conv1D_F": worse, "Conv2D": worse}
-    found = ghostbert.claim_convolution(frame(scores, 3), "mini", [3])
+    found = ghostbert.claim_convolution(made_up(scores, m=3, family="bert"), "mini", [3])
     assert (found.claim, found.verdict) == ("G8", word)
     assert "over Conv1D_S at 3/12" in found.measured and f"margin [-{ghostbert.MARGIN}, inf]" in found.note
     assert json.dumps(asdict(found))

@@ -10,7 +10,6 @@ import torch
 
 from lib import data, paths, published
 from lib.data import glue, unlabelled
-from lib.execute import execute
 from lib.measure import cost, metrics, signal
 from lib.model import backbone
 from lib.model.ghost import Convolution
@@ -20,7 +19,6 @@ from lib.papers import baselines, ghostbert, grids
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
 from lib.steps import count, inspect_ghosts
-from lib.store import Store
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)
@@ -44,19 +42,6 @@ NLI = finetuned("MNLI", START)
 GHOSTS = Spec("operate", {"surgery": [{"op": "ghost"} | plain(GHOST)]}, {"teacher": PLAIN})
 TUNED = finetuned("CoLA", GHOSTS)
 LOOK = Spec("inspect_ghosts", {"data": described("CoLA"), "train": TRAIN, "numerics": NUMERICS, "rows": 40}, {"model": TUNED})
-
-
-@pytest.fixture(scope="module")
-def make(tmp_path_factory):
-    """f(Spec): its run and those of its inputs, made once."""
-    folder = tmp_path_factory.mktemp("runs")
-    store = Store(runs=folder, records=folder / "none")
-
-    def run(spec):
-        for parent in spec.at(1).parents.values():
-            run(parent)
-        return execute(spec if spec.seed is not None else spec.at(1), store, keep=True)
-    return run
 
 
 def rows(task, split="dev"):

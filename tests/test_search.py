@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from conftest import stop_at, store_with
 
 from lib import data
 from lib.execute import execute
@@ -17,7 +18,6 @@ from lib.search.net import BERT, Layer, Net
 from lib.search.net import from_json as read_net
 from lib.search.space import Space, number
 from lib.spec import Output, Spec
-from lib.store import Store
 from lib.train import heads, loop
 from lib.train import warmup as matching
 
@@ -221,86 +221,57 @@ THREE = Spec("search", {"space": {"stage": "stage3"}, "net": Output("before", "n
              {"start": MANY, "before": TWO})
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """(f(spec) -> its run at seed 1, store), with all that the searches need."""
-    folder = tmp_path_factory.mktemp("runs")
-    store = Store(folder, folder / "none")
-    def run(spec):
-        return execute(spec if spec.seed is not None else spec.at(1), store, keep=spec.step != "search")
-
-    for spec in (BACKBONE, TEACHER, SUPER, MANY, ONE, TWO, THREE):
-        run(spec)
-    return run, store
-
-
 def lines(run):
     return [json.loads(line) for line in (run.folder / "history.jsonl").read_text().splitlines()]
 
 
-def test_stages_hand_their_winner_on(made):
-    run, _ = made
-    one, two, three = (run(spec).metrics["net"] for spec in (ONE, TWO, THREE))
+def test_stages_hand_their_winner_on(make):
+    one, two, three = (make(spec).metrics["net"] for spec in (ONE, TWO, THREE))
     for before, after, kept in ((one, two, slice(1, 3)), (two, three, slice(0, 1))):
         assert [layer[kept] for layer in before["layers"]] == [layer[kept] for layer in after["layers"]]
     for spec, start in ((ONE, START.to_json()), (TWO, one), (THREE, two)):
-        head, *entries = lines(run(spec))
+        head, *entries = lines(make(spec))
         assert head["space"]["start"] == start and entries[0]["candidate"] == start["layers"]
-        found = run(spec).metrics
+        found = make(spec).metrics
         assert found["score"] == max(e["score"] for e in entries) and found["first_score"] == entries[0]["score"]
         assert len({e["score"] for e in entries}) > 2               # what follows compares scores that differ
         assert found["evaluations"] == len(entries) == len({e["key"] for e in entries}) and not found["failed"]
 
 
-def test_sizes_are_those_of_built_networks(made):
-    run, _ = made
-    found = run(ONE).metrics
-    model = stack.build(found["net"], like=backbone.load(run(SUPER).model)[0].config)
+def test_sizes_are_those_of_built_networks(make):
+    found = make(ONE).metrics
+    model = stack.build(found["net"], like=backbone.load(make(SUPER).model)[0].config)
     whole = backbone.size(model)["parameters"] - 24 * 24 - 24       # no pooler
     assert found["parameters"] == whole + 24 * 48 + 48              # the projection to the teacher's 48 channels
 
 
-def test_a_score_is_that_of_the_candidate_alone(made):
+def test_a_score_is_that_of_the_candidate_alone(make):
     """The third candidate, trained by a run of its own from the supernet: nothing leaks from those before it."""
-    run, _ = made
-    _, _, _, third, *_ = lines(run(ONE))
+    _, _, _, third, *_ = lines(make(ONE))
     net = START.to_json() | {"layers": third["candidate"]}
-    alone = run(Spec("warmup", COMMON | {"net": net}, {"start": SUPER, "teacher": TEACHER}))
+    alone = make(Spec("warmup", COMMON | {"net": net}, {"start": SUPER, "teacher": TEACHER}))
     assert third["score"] == alone.metrics["held_out.spearman"]
 
 
-def test_a_score_of_stage_3_is_that_of_the_part(made):
-    run, _ = made
+def test_a_score_of_stage_3_is_that_of_the_part(make):
     rows = data.load(DATA)["held_out"]
-    for entry in lines(run(THREE))[1:4]:
-        model, tokenizer = matching.classifier(run(MANY).model, "STS-B")
+    for entry in lines(make(THREE))[1:4]:
+        model, tokenizer = matching.classifier(make(MANY).model, "STS-B")
         part = stack.materialise(model, read_net(START.to_json() | {"layers": entry["candidate"]}))
         encoded, marks = heads.rows(tokenizer, rows, data.described(DATA), 32)
         assert marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"] == entry["score"]
 
 
 @pytest.mark.parametrize("calls", [1, 5, 14])
-def test_a_killed_step_goes_on_to_the_same_history(calls, made, tmp_path, monkeypatch):
+def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkeypatch):
     """Killed in a pass of the loop, checkpoints at every step."""
-    run, store = made
-    other, left, each = Store(tmp_path / "runs", tmp_path / "none"), [calls], loop.collate
-    for spec in (BACKBONE, TEACHER, SUPER, ONE):
-        target = tmp_path / "runs" / run(spec).name
-        target.parent.mkdir(parents=True)
-        target.symlink_to(run(spec).folder)
-
-    def collate(encoded, *args):
-        left[0] -= 1
-        if left[0] == 0:
-            raise KeyboardInterrupt
-        return each(encoded, *args)
-
-    monkeypatch.setattr(loop, "collate", collate)
+    other = store_with(tmp_path, *map(make, (BACKBONE, TEACHER, SUPER, ONE)))
+    stop_at(monkeypatch, loop, "collate", calls)
     with pytest.raises(KeyboardInterrupt):
         execute(TWO.at(1), other, checkpoint_seconds=0.0)
     resumed = execute(TWO.at(1), other, checkpoint_seconds=0.0)
     clock = {"seconds": 0}
-    assert [line | clock for line in lines(resumed)] == [line | clock for line in lines(run(TWO))]
+    assert [line | clock for line in lines(resumed)] == [line | clock for line in lines(make(TWO))]
     assert not (resumed.folder / "resume").exists()
 
 
@@ -311,7 +282,6 @@ def test_a_killed_step_goes_on_to_the_same_history(calls, made, tmp_path, monkey
     (replace(THREE, args=THREE.args | {"classifier": "CoLA"}), "unknown task with a head in this model: 'CoLA'"),
     (replace(THREE, inputs=THREE.inputs | {"start": SUPER}, args={k: v for k, v in THREE.args.items() if k != "classifier"}),
      "STS-B needs one for SequenceClassification")])
-def test_mistakes_are_named(spec, message, made):
-    run, _ = made
+def test_mistakes_are_named(spec, message, make):
     with pytest.raises(ValueError, match=message):
-        run(spec)
+        make(spec)

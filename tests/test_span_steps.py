@@ -1,12 +1,11 @@
 """Steps on tasks with spans, and distillation on augmented rows, through the real store at the smallest size."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from conftest import made, same_run
 
 from lib import data
 from lib.data import spans
@@ -58,17 +57,6 @@ CHAIN = {"backbone": BACKBONE, "one": ONE, "two": TWO, "two ranks": ranked(TWO, 
          "with": distilled(PLAIN, "RTE", augmented=MORE)}
 
 
-def made(folder):
-    store = Store(folder, folder / "none")
-    return {name: execute(spec, store, keep=True) for name, spec in CHAIN.items()}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    torch.set_num_threads(1)
-    return made(tmp_path_factory.mktemp("runs"))
-
-
 @pytest.mark.parametrize("name, task", [("one", "SQuAD1"), ("two", "SQuAD2"), ("student", "SQuAD2"), ("soft", "SQuAD2")])
 def test_what_is_kept_of_answers(name, task, runs):
     run, dev = runs[name], data.load(DATA[task])["dev"]
@@ -111,9 +99,8 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
         next(line for line in runs["soft"].events() if "epoch" in line))
 
 
-def test_long_passages_are_read_in_windows(runs):
+def test_long_passages_are_read_in_windows(runs, store):
     spec = replace(SMALL, args=SMALL.args | {"train": plain(replace(TRAIN, max_length=24))})
-    store = Store(runs["two"].folder.parents[1], runs["two"].folder / "none")
     found = execute(spec, store)
     _, tokenizer = backbone.load(runs["two"].model)
     train = data.load(DATA["SQuAD2"])["train"]
@@ -130,16 +117,14 @@ def test_distillation_on_augmented_rows(runs):
     assert [rows.a[i] for i in first] == plain_rows.a and [rows.b[i] for i in first] == plain_rows.b
 
 
-def test_augmented_rows_of_other_data_are_refused(runs):
-    store = Store(runs["two"].folder.parents[1], runs["two"].folder / "none")
+def test_augmented_rows_of_other_data_are_refused(runs, store):
     other = data.describe("toy", "RTE", 47, 16)
     spec = CHAIN["with"]
     with pytest.raises(ValueError, match="augment the same rows"):
         execute(replace(spec, args=spec.args | {"data": other}), store)
 
 
-def test_a_span_task_without_its_options(runs):
-    store = Store(runs["two"].folder.parents[1], runs["two"].folder / "none")
+def test_a_span_task_without_its_options(runs, store):
     for task, change in (("SQuAD1", {"span": None}), ("RTE", {"span": plain(SPAN)})):
         spec = finetuned({"start": BACKBONE}, task)
         with pytest.raises(ValueError, match="give lib.options.Span to tasks such as SQuAD"):
@@ -149,10 +134,6 @@ def test_a_span_task_without_its_options(runs):
 
 
 def test_the_same_again_is_bit_equal(runs, tmp_path):
-    again = made(tmp_path)
-    for name in ("one", "soft", "with", "more"):
-        files = sorted(p.relative_to(runs[name].folder) for p in runs[name].folder.rglob("*.safetensors"))
-        for file in files:
-            one, two = load_file(runs[name].folder / file), load_file(again[name].folder / file)
-            assert all(np.array_equal(one[k], two[k]) for k in one), (name, file)
-    assert json.dumps(runs["two"].metrics["span_f1"]) == json.dumps(again["two"].metrics["span_f1"])
+    other = Store(tmp_path, tmp_path / "none")
+    for name, spec in CHAIN.items():
+        same_run(made(other, spec), runs[name])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from conftest import Draft
 from torch.nn import functional
 
 from lib import data
@@ -130,18 +131,6 @@ def test_training_the_used_rows_alone_is_exact_with_trigrams(tmp_path, monkeypat
         assert torch.equal(after.weight[20:], before[20:]) and not torch.equal(after.weight[5:17], before[5:17])
         assert after.weight.shape == (60, 128) and (after.weight[0] == 0).all()
     assert all(torch.equal(results[0][name], results[1][name]) for name in results[1])
-
-
-class Draft:
-    """What the loop needs of a run."""
-
-    def __init__(self, folder):
-        self.folder, self.resume, self.seed, self.checkpoint_seconds = folder, folder / "resume", 0, 1e9
-
-    def progress(self, *_, **__):
-        pass
-
-    log = progress
 
 
 # ---- counts ----

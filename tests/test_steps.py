@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from conftest import made, same_run
 
 from lib import data
 from lib.data import grammar
@@ -54,18 +54,6 @@ SOFT = finetuned({"start": DISTILLED, "teacher": TEACHER}, "soft")
 BOTH = finetuned({"start": DISTILLED, "teacher": TEACHER}, "both", select="best", eval_every=3)
 CHAIN = {"backbone": BACKBONE, "teacher": TEACHER, "ranks": RANKS, "distilled": DISTILLED, "control": CONTROL,
          "student": STUDENT, "soft": SOFT, "both": BOTH}
-
-
-def made(folder):
-    """{name: Run} of the whole chain."""
-    store = Store(runs=folder, records=folder / "none")
-    return {name: execute(spec, store, keep=True) for name, spec in CHAIN.items()}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    torch.set_num_threads(1)
-    return made(tmp_path_factory.mktemp("runs"))
 
 
 def test_every_run_is_finished_and_keeps_what_others_need(runs):
@@ -136,9 +124,8 @@ def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
 
 @pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("norm", ["post", "pre"])
-def test_distillation_matches_the_states_that_its_options_name(mask, norm, runs):
+def test_distillation_matches_the_states_that_its_options_name(mask, norm, runs, store):
     """The loss of an epoch that does not move the weights, computed again from the parts."""
-    store = Store(runs=runs["teacher"].folder.parents[1], records=runs["teacher"].folder / "none")
     train = replace(TRAIN, epochs=1, lr=1e-12, dropout=0.0)
     spec = replace(DISTILLED, args=DISTILLED.args | {"train": plain(train), "distil": plain(Distil(mask, norm))})
     found = execute(spec, store)
@@ -179,35 +166,25 @@ def test_the_best_model_is_the_one_that_is_kept(runs):
 
 
 def test_the_same_specs_again_are_bit_equal(runs, tmp_path):
-    again = made(tmp_path)
-    for name, run in runs.items():
-        ignored = {"examples_per_second"}
-        assert {k: v for k, v in again[name].metrics.items() if k not in ignored} == {
-            k: v for k, v in run.metrics.items() if k not in ignored}
-        files = sorted(p.relative_to(run.folder) for p in run.folder.rglob("*.safetensors"))
-        assert files and files == sorted(p.relative_to(again[name].folder) for p in again[name].folder.rglob("*.safetensors"))
-        for file in files:
-            one, two = load_file(run.folder / file), load_file(again[name].folder / file)
-            assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), (name, file)
+    other = Store(tmp_path, tmp_path / "none")
+    for name, spec in CHAIN.items():
+        same_run(made(other, spec), runs[name])
 
 
-def test_a_finished_run_is_not_made_again(runs):
-    store = Store(runs=runs["student"].folder.parents[1], records=runs["student"].folder / "none")
+def test_a_finished_run_is_not_made_again(runs, store):
     before = (runs["student"].folder / "status.json").stat().st_mtime_ns
     assert execute(STUDENT, store, keep=True).folder == runs["student"].folder
     assert (runs["student"].folder / "status.json").stat().st_mtime_ns == before
 
 
-def test_another_seed_is_another_model(runs):
-    store = Store(runs=runs["teacher"].folder.parents[1], records=runs["teacher"].folder / "none")
+def test_another_seed_is_another_model(runs, store):
     other = execute(TEACHER.at(2), store)
     assert other.folder.parent == runs["teacher"].folder.parent and not other.model.exists()
     assert not np.array_equal(other.arrays("predictions")["logits"], runs["teacher"].arrays("predictions")["logits"])
 
 
 @pytest.mark.parametrize("heads, message", [(13, "cut to 13 heads"), (0, "cut to 0 heads")])
-def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs):
-    store = Store(runs=runs["teacher"].folder.parents[1], records=runs["teacher"].folder / "none")
+def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, store):
     spec = replace(DISTILLED, args=DISTILLED.args | {"surgery": [{"op": "cut", "heads": heads}]})
     with pytest.raises(ValueError, match=message):
         execute(spec, store)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from conftest import same_run, store_with
 from safetensors.numpy import load_file
 
 from lib import data, paths
@@ -309,14 +310,6 @@ CHAIN = {"backbone": BACKBONE, "teacher": TEACHER, "scorer": SCORER, "reader": R
                       {"reference": TEACHER, "model:final": FINAL, "model": TEACHER}).at(1)}
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("runs")
-    store = Store(folder, folder / "none")
-    return {name: execute(spec, store, keep=True) for name, spec in CHAIN.items()}
-
-
 def test_metrics_are_finite_and_losses_fall(runs):
     for name in ("whole", "shared", "student", "many", "final", "cold", "deep", "answers"):
         run = runs[name]
@@ -382,9 +375,8 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
         matching.head(runs["many"].model, "MNLI")
 
 
-def test_a_shared_step_trains_the_part_that_it_draws(runs, tmp_path):
+def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     """One step, computed again by hand; networks out of its part stay where they were."""
-    store = Store(runs["whole"].folder.parents[1], tmp_path)
     spec = replace(SHARED, args=SHARED.args | {"train": plain(replace(TRAIN, epochs=1, batch=500, dropout=0.0))})
     run = execute(spec, store, keep=True)
     assert run.metrics["steps"] == 1
@@ -410,10 +402,7 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, tmp_path):
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
     """Shared training and its curve, stopped after the third of its steps and resumed."""
-    store, calls, each = Store(tmp_path / "runs", tmp_path / "none"), [0], matching.Curve.note
-    for name in ("backbone", "whole"):
-        (tmp_path / "runs" / runs[name].folder.parent.name).mkdir(parents=True)
-        (tmp_path / "runs" / runs[name].name).symlink_to(runs[name].folder)
+    store, calls, each = store_with(tmp_path, runs["backbone"], runs["whole"]), [0], matching.Curve.note
 
     def note(self, parts):
         calls[0] += 1
@@ -427,9 +416,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
         execute(SHARED, store, keep=True, checkpoint_seconds=0.0)
     found = execute(SHARED, store, keep=True, checkpoint_seconds=0.0)
     assert found.status["attempts"] == 2
-    for file in ("model/weights.safetensors", "model/projection.safetensors", "curve.safetensors"):
-        one, two = load_file(found.folder / file), load_file(runs["shared"].folder / file)
-        assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), file
+    same_run(found, runs["shared"])
 
 
 def test_maps_of_the_reference_are_its_own(runs):
@@ -494,13 +481,12 @@ def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
     (Spec("latency", {"models": {"A": {}}, "reference": "A", "batch": 1, "length": 4, "numerics": NUMERICS}, seed=0),
      'give "net" or "shape"'),
 ])
-def test_runs_that_cannot_be_say_why(spec, message, runs, tmp_path):
+def test_runs_that_cannot_be_say_why(spec, message, runs, store):
     with pytest.raises(ValueError, match=message):
-        execute(spec, Store(runs["whole"].folder.parents[1], tmp_path))
+        execute(spec, store)
 
 
-def test_a_draft_without_weights_saves_none(runs, tmp_path):
-    store = Store(runs["whole"].folder.parents[1], tmp_path)
+def test_a_draft_without_weights_saves_none(runs, store):
     assert Draft(store, STUDENT.at(7), {}, False).model is None
     run = execute(replace(STUDENT.at(3), inputs=STUDENT.inputs), store)
     assert not run.model.exists() and run.metrics["rows"] == runs["student"].metrics["rows"]
