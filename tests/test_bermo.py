@@ -4,13 +4,12 @@ from dataclasses import replace
 from math import ceil
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import transformers
+from conftest import collected
 
-from lib import data, paths, published
-from lib.data import models
+from lib import data, published
 from lib.measure.cost import SHAPES
 from lib.model import backbone, masks
 from lib.model.surgery import operate
@@ -22,16 +21,6 @@ from lib.train import pruning, schedules
 
 NOTEBOOKS = notebook.find(["bermo_*"])
 RUN = [path for path in NOTEBOOKS if "t06" not in path.stem]
-
-
-@pytest.fixture
-def anywhere(monkeypatch):
-    """Specs where neither data nor checkpoints are: which bytes they have does not matter here."""
-    def described(source, task, rows=None, held_out=0):
-        data.task(source, task)
-        return {"source": source, "task": task, "digest": "0" * 16} | ({"rows": rows} if rows else {})
-    monkeypatch.setattr(data, "describe", described)
-    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
 
 
 # ---- settings ----
@@ -94,7 +83,7 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
             steps = ceil(bermo.of(bermo.EXAMPLES, profile, task, "rows") / train.batch) * epochs
             schedules.plan(prune, steps)
             jumps |= {(task, epochs)} if prune.overlong == "jump" else set()
-    assert jumps == ({("MNLI", 1), ("SQuAD1", 2)} if profile == "paper" else set())
+    assert jumps == {"toy": set(), "mini": set(), "paper": {("MNLI", 1), ("SQuAD1", 2)}}[profile]
 
 
 def test_unpruned_settings_are_the_appendix_s(anywhere):
@@ -111,7 +100,7 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
     found = {path.stem: notebook.grids(path, {"profile": profile}).get("grid", []) for path in RUN}
     specs = {name: {row["spec"].name for row in rows} for name, rows in found.items()}
     assert all(specs.values())
-    classes = [row["spec"].name for row in found["bermo_t01_probing"] if "frozen" not in row["model"]]
+    classes = [row["spec"].name for row in found["bermo_t01_probing"] if row["model"] in bermo.MODELS]
     assert set(classes) | specs["bermo_t02_unpruned"] <= specs["bermo_f03_layer_weights"]
     movement = {row["spec"].name for row in found["bermo_t04_pruning_methods"] if row["method"] == "Movement"}
     assert movement == {row["spec"].name for row in found["bermo_t05_distillation"] if row["teacher"] == "none"}
@@ -134,11 +123,8 @@ def test_the_paper_s_tasks_and_seeds(anywhere):
     assert {row["norm"] for row in first} == set(MIX_NORMS)
 
 
-def test_recorded_specs_need_no_data(monkeypatch, tmp_path):
-    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
-    for function in (data.splits, data.digest_of, models.digest):
-        function.cache_clear()
+def test_recorded_specs_need_no_data(without_data):
+    without_data()
     assert all(notebook.grids(path, {})["recorded"] for path in RUN)
 
 
@@ -193,24 +179,10 @@ def test_printed_rows_have_our_names():
 
 
 # ---- claims, on made-up runs ----
-class Made:
-    """A run with predictions: `right` of 200 examples, the first or the last ones."""
-
-    name = "made"
-
-    def __init__(self, right):
-        self.labels = np.tile([0, 1], 100)
-        said = np.where(np.arange(200) < right, self.labels, 1 - self.labels)
-        self.logits = np.eye(2)[said]
-
-    def arrays(self, _):
-        return {"labels": self.labels, "logits": self.logits, "index": np.arange(200)}
-
-
 def frame(*rows):
     """rows: (task, model, seed, right of 200, more columns)."""
-    return pd.DataFrame([{"task": task, "model": model, "seed": seed, "run": Made(right), "state": "finished",
-                          "accuracy": right / 200, "diverged": False} | more for task, model, seed, right, more in rows])
+    return collected(*((task, model, seed, np.arange(200) < right, {"diverged": False} | more)
+                       for task, model, seed, right, more in rows))
 
 
 def both(score, seeds=range(6), tasks=("SST-2",), **more):
@@ -299,6 +271,17 @@ def test_measured_cells_are_those_of_the_columns():
     found = bermo_claims.measured(rows, "here", ("method", "model"))
     assert found == {"L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)", ("here", "SST-2 Remaining %"): "10.1 (1)"},
                      "L0 · BERMo": {("here", "SST-2 Acc"): "80.0 (1)", ("here", "SST-2 Remaining %"): "10.1 (1)"}}
+
+
+def test_cased_text_is_an_option_beside_table_1(anywhere):
+    """Off, it is no part of a Spec: the runs of Table 1 keep the identity that they had before there was such an option."""
+    assert [bermo.dense("mini", "Tense", model).id for model in bermo.MODELS] == ["050cef088442", "5e1ed19842b5"]
+    rows = bermo.cased("mini", bermo.PROBING["mini"], (0, 1))
+    assert {(row["task"], row["seed"]) for row in rows} == {(t, s) for t in bermo.CASED["mini"] for s in (0, 1)}
+    for row in rows:
+        plainly = bermo.dense("mini", row["task"]).args
+        assert row["spec"].args == plainly | {"lower_case": False} and "lower_case" not in plainly
+    assert not bermo.cased("toy", bermo.PROBING["toy"], (0,))
 
 
 def test_identities_change_with_what_decides_a_result(anywhere):

@@ -1,12 +1,11 @@
 """The step end to end through the real store, at the smallest size: four methods, mix, distillation, divergence, resume."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from conftest import same_run, stop_at, store_with
 
 from lib import data
 from lib.execute import execute
@@ -15,8 +14,8 @@ from lib.model import backbone, masks, mix
 from lib.options import Mix, Numerics, Prune, Span, Targets, Train
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain, stream
-from lib.steps.fineprune import majority
-from lib.store import Store
+from lib.steps.fineprune import cased, majority
+from lib.steps.pretrain import words
 from lib.train import heads, loop, losses
 from lib.train.batches import collate, encode, order
 
@@ -46,7 +45,7 @@ CHAIN = {
     "magnitude": spec(MAGNITUDE), "movement": spec(MOVEMENT), "soft": spec(SOFT), "l0": spec(L0),
     "global": spec(replace(MAGNITUDE, scope="global", refresh=3)), "blocks": spec(replace(MOVEMENT, block=(4, 48))),
     "steered": spec(replace(L0, target=0.3), mix=MIX), "frozen": spec(MOVEMENT, frozen="embeddings", mix=MIX),
-    "probe": spec(frozen="encoder", mix=MIX),
+    "probe": spec(frozen="encoder", mix=MIX), "cased": spec(MOVEMENT, lower_case=False),
     "best": spec(MOVEMENT, train=replace(TRAIN, select="best", eval_every=3)),
     "rescaled": spec(replace(MOVEMENT, warmup_steps=100, overlong="rescale")),
     "distilled": spec(MOVEMENT, {"start": BACKBONE, "teacher": TEACHER}, alpha=0.9,
@@ -55,30 +54,6 @@ CHAIN = {
                   mix=MIX),
 }
 MASKED = [name for name, s in CHAIN.items() if "prune" in s.args]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("runs")
-    return Store(folder, folder / "none")
-
-
-@pytest.fixture(scope="module")
-def runs(store):
-    return {name: execute(each, store, keep=True) for name, each in CHAIN.items()}
-
-
-def same(a, b):
-    """Metrics but for the clock, and every array, bit by bit."""
-    ignored = {"examples_per_second"}
-    assert json.dumps({k: v for k, v in a.metrics.items() if k not in ignored}) == json.dumps(
-        {k: v for k, v in b.metrics.items() if k not in ignored})
-    files = sorted(p.relative_to(a.folder) for p in a.folder.rglob("*.safetensors"))
-    assert files and files == sorted(p.relative_to(b.folder) for p in b.folder.rglob("*.safetensors"))
-    for file in files:
-        one, two = load_file(a.folder / file), load_file(b.folder / file)
-        assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k], equal_nan=True) for k in one), file
 
 
 # ---- what every run leaves ----
@@ -275,6 +250,38 @@ def test_probing_tasks_are_told_on_both_their_splits(runs, store):
         assert run.metrics[f"{key}accuracy"] == np.mean(found["logits"].argmax(1) == splits[prefix].y)
 
 
+# ---- case ----
+def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
+    """The generated text is in lower case, so the weights are those of the plain run; the saved tokenizer is another."""
+    (model, kept), (plainly, lowered) = (backbone.load(runs[name].model) for name in ("cased", "movement"))
+    assert kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"] and lowered.tokenize("The dog slept")[0] == "the"
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plainly.parameters(), strict=True))
+    assert runs["cased"].metrics["unknown_share"] == 0.0 and "unknown_share" not in runs["movement"].metrics
+
+
+def test_unknown_tokens_are_counted(store, runs, monkeypatch):
+    """Every sentence of the task begins with a capital: one unknown word in each."""
+    splits = {name: replace(split, a=[text.capitalize() for text in split.a]) for name, split in data.load(DATA).items()}
+    monkeypatch.setattr(data, "load", lambda _: splits)
+    found, tokens = execute(spec(lower_case=False, seed=2), store).metrics, sum(len(t.split()) + 2 for t in splits["train"].a)
+    assert found["unknown_share"] == pytest.approx(len(splits["train"]) / tokens)
+
+
+def test_a_case_that_cannot_be_kept_is_told(tmp_path, store, runs):
+    tokenizer = words(tmp_path / "bert")
+    tokenizer.save_pretrained(tmp_path / "bert")
+    kept = cased(tmp_path / "bert", tokenizer)
+    kept.save_pretrained(tmp_path / "kept")
+    with pytest.raises(ValueError, match="a BertTokenizer, does not lower-case: leave lower_case out"):
+        cased(tmp_path / "kept", kept)
+    other = words(tmp_path / "roberta", "roberta")
+    other.save_pretrained(tmp_path / "roberta")
+    with pytest.raises(ValueError, match="has no switch do_lower_case"):
+        cased(tmp_path / "roberta", other)
+    with pytest.raises(ValueError, match="fineprune.lower_case is True; allowed: None, False"):
+        execute(spec(lower_case=True), store)
+
+
 # ---- divergence ----
 def test_a_loss_that_is_not_finite_is_a_result_where_the_rule_is_asked_for(store, runs):
     wild = {"train": replace(TRAIN, lr=1e30, clip=0.0, warmup=0.0), "mix": MIX}
@@ -304,27 +311,12 @@ def test_what_needs_no_reading():
 
 
 # ---- killed and resumed ----
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("name", ["steered", "global", "soft"])
 def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch):
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    (folder / runs["backbone"].folder.parent.name).symlink_to(runs["backbone"].folder.parent)
-    other, plain_loss, calls = Store(folder, folder / "none"), losses.prediction, []
-
-    def prediction(*args):
-        calls.append(1)
-        if len(calls) == 6:
-            raise Killed
-        return plain_loss(*args)
-
-    monkeypatch.setattr(losses, "prediction", prediction)
-    with pytest.raises(Killed):
+    other, calls = store_with(tmp_path, runs["backbone"]), stop_at(monkeypatch, losses, "prediction", 6, RuntimeError)
+    with pytest.raises(RuntimeError):
         execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert other.state(CHAIN[name])["state"] == "failed"
     run = execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert len(calls) == 6 + 3 and any(line.get("resumed") for line in run.events())
-    same(run, runs[name])
+    same_run(run, runs[name])

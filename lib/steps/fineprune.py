@@ -21,14 +21,17 @@ from lib.train import heads, loop, losses, pruning
 BINS = 50  # of the run, for what is kept of each step
 
 
-def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=None, frozen=None, margin=None, span=None):
+def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=None, frozen=None, margin=None, span=None,
+              lower_case=None):
     """Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
     prune, mix: lib.options.Prune and Mix; without, nothing is pruned, the mix is that of `start`. alpha: with targets
     "both", weight of the teacher's part, the labels' being 1 - alpha (0.9 in the paper; T^2 KL, up to a constant).
     frozen: what stays as it is, "embeddings", or the "encoder" with them (a probe: pooler, head, mix and scores learn).
     margin: of the first metric above that of the majority class, up to which a run is called diverged; without, no run
-    is, and a loss that is not finite fails.
+    is, and a loss that is not finite fails. lower_case: False keeps the case of the text, as a script without
+    --do_lower_case does: to an uncased vocabulary every capitalised word is unknown (`unknown_share`: of all tokens of
+    the training rows); None leaves it to `start`.
 
     Predictions are kept of every labelled split but the training rows, the metrics of test rows as "test.<metric>".
     Beside them: `course`, means over at most 50 bins of the run: norm of the unclipped gradient of each layer [bins, L]
@@ -44,12 +47,17 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
                          "0 to 1, the others none")
     splits, task = sources.load(data), sources.described(data)
     model, tokenizer = heads.network(run.inputs["start"].model, task, train.dropout, stream(run.seed, "head"))
+    one_of("fineprune", "lower_case", lower_case, (None, False))
+    if lower_case is False:
+        tokenizer = cased(run.inputs["start"].model, tokenizer)
     rows, _ = heads.rows(tokenizer, splits["train"], task, train.max_length, span)
     steps = -(-len(rows) // train.batch) * train.epochs
     teacher = teacher_logits(run, targets, task, rows, train, numerics)
     judges = evaluation(model, tokenizer, splits, task, train, numerics, span, ("dev", "test"))
 
     groups, result = [], {} if margin is None else {"majority": majority(task, splits)}
+    if lower_case is False:
+        result["unknown_share"] = float(np.mean(np.concatenate(rows.columns["input_ids"]) == tokenizer.unk_token_id))
     mix = mix and Mix(**mix)
     if mix:
         operate(model, mix.surgery, seed=stream(run.seed, "mix"))
@@ -112,6 +120,19 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
         result |= masks.packed(model)
     backbone.save(model, tokenizer, run.model)
     return result
+
+
+def cased(folder, tokenizer):
+    """The tokenizer of a model's folder with do_lower_case off; it is saved so. Raises ValueError where it does not
+    lower-case anyway, or has no such switch."""
+    found = type(tokenizer).from_pretrained(folder, do_lower_case=False, local_files_only=True)
+    rules = [each.backend_tokenizer.normalizer for each in (tokenizer, found)]
+    before, after = (bool(rule) and rule.normalize_str("A") == "a" for rule in rules)
+    if after or not before:
+        raise ValueError(f"fineprune.lower_case is False; the tokenizer of `start`, a {type(tokenizer).__name__}, "
+                         f"{'has no switch do_lower_case' if before else 'does not lower-case'}: leave lower_case out, or "
+                         "start from an uncased BERT")
+    return found
 
 
 def majority(task, splits):
