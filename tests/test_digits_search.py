@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import same_run
 
 from lib import paths
 from lib.data import digits
 from lib.execute import execute
 from lib.options import Gates, Numerics, Perceptron
+from lib.search.gates import Control
 from lib.spec import Spec
 from lib.steps import digits as step
 from lib.store import Store
@@ -24,13 +26,6 @@ GATES = Gates(("inputs",), ratio=0.25, share=0.1, quota="layer", update="jump", 
 def spec(network=NETWORK, seed=0, **changes):
     return Spec("digits", {"images": IMAGES, "perceptron": network, "gates": replace(GATES, **changes),
                            "numerics": Numerics("float32", 1)}).at(seed)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("runs")
-    return Store(runs=folder, records=folder / "none")
 
 
 @pytest.mark.parametrize("ratio", [0.125, 0.25, 0.5])
@@ -67,6 +62,27 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(store, tmp_path):
     assert runs[0].metrics == runs[1].metrics
     assert all(np.array_equal(runs[0].arrays("inputs")[k], runs[1].arrays("inputs")[k]) for k in ("kept", "alphas", "curve"))
     assert not np.array_equal(runs[0].arrays("inputs")["kept"], runs[2].arrays("inputs")["kept"])
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("stop", [1, 23, 24, 30])   # in the first step, about the end of an epoch of 23, within the second
+def test_a_killed_run_resumes_to_the_same_bits(stop, fixed, tmp_path, monkeypatch):
+    short = spec(replace(NETWORK, epochs=2, fixed_noise=fixed))
+    expected = execute(short, Store(runs=tmp_path / "whole", records=tmp_path / "none"))
+    other, move, calls = Store(runs=tmp_path / "cut", records=tmp_path / "none"), Control.move, []
+
+    def killed(*args):
+        calls.append(args[4])
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return move(*args)
+
+    monkeypatch.setattr(Control, "move", killed)
+    with pytest.raises(KeyboardInterrupt):
+        execute(short, other, checkpoint_seconds=0.0)
+    run = execute(short, other, checkpoint_seconds=0.0)
+    assert calls == [*range(stop), *range(stop - 1, 46)] and run.status["attempts"] == 2
+    same_run(run, expected)
 
 
 def test_inputs_are_pixels_then_noise():

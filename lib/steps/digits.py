@@ -1,7 +1,9 @@
 """Step: the report's check on handwritten digits: does a search keep pixels and drop inputs of noise (section 7.1)?
 
-P pixels, P noise inputs beside them, N = 2 P gates. A run is short and starts anew when it was killed.
+P pixels, P noise inputs beside them, N = 2 P gates.
 """
+
+import time
 
 import numpy as np
 import torch
@@ -68,22 +70,33 @@ def train(run, network, split, control, options):
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
     whole = inputs_of(pixels, options, generator) if options.fixed_noise else None
-    steps, step, curve = -(-len(labels) // options.batch) * options.epochs, 0, []
-    alphas, average = np.full(len(control.region), LIMIT), np.zeros(len(control.region))
-    for epoch in range(options.epochs):
+    per_epoch, gates = -(-len(labels) // options.batch), len(control.region)
+    steps = per_epoch * options.epochs
+    for name, value in (("alphas", np.full(gates, LIMIT)), ("average", np.zeros(gates)), ("curve", np.zeros((steps, 4))),
+                        ("noise", generator.get_state())):
+        network.register_buffer(name, torch.as_tensor(value))   # on the CPU; parts of its checkpoints
+    step, _, _ = loop.restore(run, network, optimiser)
+    generator.set_state(network.noise)
+    alphas, average, curve = (buffer.numpy() for buffer in (network.alphas, network.average, network.curve))
+    saved = time.time()
+    while step < steps:
+        epoch, offset = divmod(step, per_epoch)
         order = np.random.default_rng(stream(run.seed, f"order:{epoch}")).permutation(len(labels))
-        for rows in np.array_split(order, steps // options.epochs):
+        for rows in np.array_split(order, per_epoch)[offset:]:
             rows = torch.from_numpy(rows).to(labels.device)
             batch = inputs_of(pixels[rows], options, generator) if whole is None else whole[rows]
-            gates = torch.from_numpy(alphas).float().to(labels.device).requires_grad_()
-            functional.cross_entropy(network(batch * gates.sigmoid()), labels[rows]).backward()
-            alphas, average, note = control.move(alphas, average, gates.grad.double().cpu().numpy(), step, steps)
+            masks = torch.from_numpy(alphas).float().to(labels.device).requires_grad_()
+            functional.cross_entropy(network(batch * masks.sigmoid()), labels[rows]).backward()
+            alphas[:], average[:], curve[step] = control.move(alphas, average, masks.grad.double().cpu().numpy(), step, steps)
             optimiser.step()
             optimiser.zero_grad()
-            curve.append(note)
             step += 1
             run.progress(step / steps)
-    return alphas, average, np.array(curve)
+            if time.time() - saved >= run.checkpoint_seconds and step < steps:
+                network.noise.copy_(generator.get_state())
+                loop.checkpoint(run, network, optimiser, step, None, {})
+                saved = time.time()
+    return alphas, average, curve
 
 
 @torch.inference_mode()
