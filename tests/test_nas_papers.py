@@ -1,15 +1,14 @@
 """NAS pruning: the report's settings, grids at every profile, and its tables and claims on made-up results."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import every_spec, made_up
 
-from lib import data, paths
+from lib import paths
 from lib.data import digits as images
-from lib.data import models
 from lib.measure import gated
 from lib.options import Perceptron
 from lib.page import notebook
@@ -18,31 +17,6 @@ from lib.search import gates as search
 
 NOTEBOOKS = notebook.find(["nas_*"])
 LISTED = [path for path in NOTEBOOKS if path.stem != "nas_s72_flops_share"]
-
-
-@pytest.fixture
-def anywhere(monkeypatch):
-    """Specs where neither GLUE nor checkpoints are at hand."""
-    def described(source, task, rows=None, held_out=0):
-        data.task(source, task)
-        return {k: v for k, v in {"source": source, "task": task, "digest": "0" * 16, "rows": rows}.items() if v}
-    monkeypatch.setattr(data, "describe", described)
-    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
-
-
-def everything(profile_name):
-    """Every Spec, inputs included, of the paper's notebooks at a profile."""
-    found = {}
-
-    def walk(spec):
-        if spec not in found:
-            found[spec] = None
-            for parent in spec.parents.values():
-                walk(parent)
-    for path in NOTEBOOKS:
-        for row in notebook.grids(path, {"profile": profile_name}).get("grid", []):
-            walk(row["spec"])
-    return list(found)
 
 
 def test_the_settings_are_those_of_the_report(anywhere):
@@ -73,7 +47,7 @@ def test_printed_sparsities_of_magnitude_pruning_are_rounds():
 
 
 def test_grids_of_toy():
-    specs = everything("toy")
+    specs = every_spec(NOTEBOOKS, "toy")
     steps = pd.Series([spec.step for spec in specs]).value_counts()
     assert steps["nas_search"] <= 30 and steps["retrain"] <= 75, "the toy report would take too long"
     assert grids.teacher("toy", "CoLA") == nas.whole("toy", "CoLA") and grids.teacher("toy", "CoLA").at(0) in specs
@@ -84,20 +58,17 @@ def test_grids_of_toy():
                                                       "s75", "s76", "s78"}
 
 
-def test_grids_of_mini_need_no_data(monkeypatch, tmp_path):
+def test_grids_of_mini_need_no_data(without_data):
     """Recorded runs are looked up by the digests of the official files."""
-    there = {spec.name for spec in everything("mini")}
-    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
-    for function in (data.splits, data.digest_of, models.digest):
-        function.cache_clear()
-    specs = everything("mini")
+    there = {spec.name for spec in every_spec(NOTEBOOKS, "mini")}
+    without_data()
+    specs = every_spec(NOTEBOOKS, "mini")
     assert {spec.name for spec in specs} == there
     assert {spec.args["data"]["task"] for spec in specs if "data" in spec.args} == {"SST-2"}
 
 
 def test_grids_of_the_paper(anywhere):
-    specs = everything("paper")
+    specs = every_spec(NOTEBOOKS, "paper")
     assert {s.args["name"] for s in specs if s.step == "checkpoint"} == set(nas.CHECKPOINTS.values())
     for spec in specs:
         if spec.step == "nas_search":
@@ -171,6 +142,34 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
         assert gated.flops(shape.hidden, 26, widths) / gated.masked(shape) == pytest.approx(ratio, rel=0.01)
 
 
+def test_the_sweep_is_timed_on_weights_that_are_there(anywhere):
+    """Inputs keep their weights: those of the first stage are inputs of the second already."""
+    for at in ("toy", "mini", "paper"):
+        (row,) = nas.clocked(at, nas.TASKS[at], nas.SEEDS[at])
+        sweep = [nas.pruned(at, nas.TASKS[at][0], ratio=ratio) for ratio in nas.RATIOS]
+        inputs = [row["spec"].inputs[f"model:{nas.label(ratio)}"] for ratio in nas.RATIOS]
+        assert inputs == [spec.inputs["start"] for spec in sweep] and row["seed"] == row["spec"].seed == nas.SEEDS[at][0]
+        assert row["spec"].inputs["model:Whole"] == nas.whole(at, nas.TASKS[at][0])
+
+
+def test_tables_of_times():
+    times = {f"{name}.{what}": value for name, speed in (("Whole", 1.0), ("10 % NAS", 8.0)) for what, value in {
+        "cpu_ms": 80 / speed, "cpu_ms_p5": 70 / speed, "cpu_ms_p95": 90 / speed, "cpu_speedup": speed, "parameters": 2e6}.items()}
+    found = pd.DataFrame([{"task": "SST-2", "model": "10 % NAS", "seed": s, "ratio": 0.1 + s} for s in (0, 1)])
+    table = nas_claims.swept(pd.Series(times | {"task": "SST-2", "seed": 0}), found, "here")
+    assert table.loc[("here", "10 % NAS")].tolist() == ["10.0", "10.0 (8.8 to 11.2)", "8.00", "10.00", "80 %", "2.00"]
+    assert table.loc[("here", "Whole"), "share of that"] == "100 %"
+
+
+def test_a_search_of_augmented_rows_differs_by_them_alone(anywhere):
+    one, two = nas.searched("mini", "SST-2"), nas.searched("mini", "SST-2", enlarged=True)
+    assert one.args == two.args and {k: v for k, v in two.inputs.items() if k != "augmented"} == one.inputs
+    assert two.inputs["augmented"].args["data"] == two.args["data"]
+    (cell,) = [row for row in nas.cells("mini", ["SST-2"], [0], nas.changed(nas.DATA)) if row["model"].startswith("Search on")]
+    retrained = cell["spec"].inputs["start"]
+    assert retrained.inputs["search"] == two and "augmented" not in {*retrained.inputs, *cell["spec"].inputs}
+
+
 def test_printed_changes_and_sizes():
     words = {csv: nas_claims.check_changes("Table", csv) for csv in (
         "table06_test_tinybert4l", "table07_test_tinybert6l", "table08a_test_bertbase", "table09_vs_bertmini")}
@@ -180,26 +179,16 @@ def test_printed_changes_and_sizes():
     assert any("3.07" in line for line in nas_claims.remarks("table06")) and nas_claims.remarks("table10a")
 
 
-def frame(scores, seeds=3, task="SST-2", rows=400):
-    """A collected frame of models with about these accuracies."""
-    truth, lines = np.random.default_rng(0).integers(2, size=rows), []
-    for model, accuracy in scores.items():
-        for seed in range(seeds):
-            right = np.random.default_rng(seed).permutation(rows) < accuracy * rows + seed
-            run = SimpleNamespace(name=model, arrays=lambda _, right=right: {
-                "labels": truth, "index": np.arange(rows), "logits": np.eye(2)[np.where(right, truth, 1 - truth)]})
-            lines.append({"task": task, "seed": seed, "model": model, "run": run, "state": "finished", "accuracy": right.mean()})
-    return pd.DataFrame(lines)
-
-
 def test_claims_on_made_up_frames():
     sizes = {f"{r} % NAS": 0.6 + 0.1 * np.log10(r / 10) for r in (10, 30, 50, 70)}
-    good = frame(sizes | {"Whole": 0.7, "10 % Random": 0.4, "30 % Random": 0.4, "40 % IMP": 0.4, "30 % IMP": 0.3})
+    good = made_up(sizes | {"Whole": 0.7, "10 % Random": 0.4, "30 % Random": 0.4, "40 % IMP": 0.4, "30 % IMP": 0.3},
+                   seeds=3, rows=400)
     for claim in (nas_claims.claim_random, nas_claims.claim_log, nas_claims.claim_magnitude):
         assert claim(good, "mini").verdict == "CONFIRMED" and claim(good, "toy").verdict == "NOT_RUN"
         assert claim(good[:0], "mini").verdict == "NOT_RUN"
-    worse = frame({f"{r} % NAS": 0.7 - 0.1 * np.log10(r / 10) for r in (10, 30, 50, 70)}
-                  | {"Whole": 0.7, "10 % Random": 0.8, "30 % Random": 0.8, "40 % IMP": 0.8, "30 % IMP": 0.8})
+    worse = made_up({f"{r} % NAS": 0.7 - 0.1 * np.log10(r / 10) for r in (10, 30, 50, 70)}
+                    | {"Whole": 0.7, "10 % Random": 0.8, "30 % Random": 0.8, "40 % IMP": 0.8, "30 % IMP": 0.8},
+                    seeds=3, rows=400)
     for claim in (nas_claims.claim_random, nas_claims.claim_log, nas_claims.claim_magnitude):
         assert claim(worse, "mini").verdict == "CONTRADICTED"
     assert "+10.030 points per decade" in nas_claims.claim_log(good, "mini").measured

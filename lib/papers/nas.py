@@ -153,12 +153,20 @@ def common(profile_name, task, settings):
             "numerics": profile(profile_name).numerics}
 
 
-def searched(profile_name, task, model=MAIN, objective=LOGITS, start=None, guide=None, times=1, **changes):
+def variants(profile_name, task):
+    """The input of searches and retraining that augments their rows: those very rows, as the steps demand."""
+    spec = ghostbert.augmentation(profile_name, task)
+    return {"augmented": replace(spec, args=spec.args | {"data": rows(profile_name, task)})}
+
+
+def searched(profile_name, task, model=MAIN, objective=LOGITS, start=None, guide=None, times=1, enlarged=False, **changes):
     """Spec of a search, by default in a fine-tuned model that is its own teacher (5.5), of so many times the profile's
-    epochs. changes: of `gates`."""
+    epochs; enlarged: on augmented rows (7.6). changes: of `gates`."""
     inputs = {"start": start or whole(profile_name, task, model)}
     if objective.kind != "cross_entropy":
         inputs["teacher"] = guide or whole(profile_name, task, model)
+    if enlarged:
+        inputs |= variants(profile_name, task)
     told = common(profile_name, task, SEARCH)
     told["train"] = replace(told["train"], epochs=times * told["train"].epochs)
     return Spec("nas_search", told | {"gates": gates(**changes), "objective": objective}, inputs)
@@ -175,9 +183,7 @@ def stages(profile_name, task, start, guide, found=None, augmented=False, epochs
     one, two = (common(profile_name, task, settings) for settings in (INTERMEDIATE, PREDICTION))
     if epochs:
         one, two = ({**told, "train": replace(told["train"], epochs=n)} for told, n in zip((one, two), epochs, strict=True))
-    more = {"augmented": ghostbert.augmentation(profile_name, task)} if augmented else {}
-    if more:   # the step reads variants of the very rows that it is told of
-        more["augmented"] = replace(more["augmented"], args=more["augmented"].args | {"data": rows(profile_name, task)})
+    more = variants(profile_name, task) if augmented else {}
     inputs = {"start": start, "teacher": guide} | more
     first = Spec("retrain", one | {"objective": states(profile_name),
                                    "architecture": Output("search", "architecture") if found else None},
@@ -250,7 +256,8 @@ CONTROL = {f"{name}{way}": SHARES[name] | told for way, told, names in (
     ("", {}, ("Top 10 %", "All")), (", no schedule", {"schedule": "none"}, ("Top 10 %", "All")),
     (", as reported", REPORTED, SHARES)) for name in names}
 START = {"Original weights": {}, "Searched weights": {"kept": True}}                                            # 7.8
-DATA = {"Task's rows": {}, "Augmented rows": {"augmented": True}, "Search of 4 times the steps": {"times": 4}}  # 7.6
+DATA = {"Task's rows": {}, "Augmented rows": {"augmented": True}, "Search on augmented rows": {"enlarged": True},  # 7.6
+        "Search of 4 times the steps": {"times": 4}}
 
 
 def objectives(profile_name):
@@ -308,3 +315,17 @@ def latency(ratios=RATIOS, shape="tinybert-4", runs=50, length=128, batch=1):
             {"op": "keep", "heads": kept["heads"], "neurons": kept["ffn"]}]}
     return Spec("latency", {"models": told, "reference": label(1.0, "Random"), "batch": batch, "length": length, "runs": runs,
                             "numerics": profile("toy").numerics}, seed=0)
+
+
+def swept_latency(profile_name, task, ratios=RATIOS, runs=50, length=128, batch=8):
+    """Spec of forward passes of the size sweep's networks, cut as they are, beside the whole model. They are taken after the
+    first stage of retraining, which keeps its weights for the second: that one changes no shape."""
+    networks = {"Whole": whole(profile_name, task)} | {
+        label(ratio): pruned(profile_name, task, ratio=ratio).inputs["start"] for ratio in ratios}
+    return Spec("latency", {"reference": "Whole", "batch": batch, "length": length, "runs": runs,
+                            "numerics": profile("toy").numerics}, {f"model:{name}": spec for name, spec in networks.items()})
+
+
+def clocked(profile_name, task_names, seed_numbers, runs=50):
+    """The grid of `swept_latency`: one row, of the first task and seed."""
+    return grids.crossed(seed_numbers[:1], lambda task: swept_latency(profile_name, task, runs=runs), task=task_names[:1])

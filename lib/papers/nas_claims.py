@@ -104,6 +104,25 @@ def curves(frame):
     return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
 
 
+def timed(times, ratios):
+    """DataFrame of a collected run of step latency. ratios: {model: its share of the whole model's FLOPs}."""
+    lines = {}
+    for name, ratio in ratios.items():
+        middle, low, high = (times[f"{name}.cpu_ms{end}"] for end in ("", "_p5", "_p95"))
+        speed = times[f"{name}.cpu_speedup"]
+        lines[name] = {"FLOPs, %": f"{100 * ratio:.1f}", "ms, CPU": f"{middle:.1f} ({low:.1f} to {high:.1f})",
+                       "times as fast": f"{speed:.2f}", "whole / FLOPs": f"{1 / ratio:.2f}",
+                       "share of that": f"{100 * speed * ratio:.0f} %",
+                       "M parameters": f"{times[f'{name}.parameters'] / 1e6:.2f}"}
+    return pd.DataFrame(lines).T.rename_axis("network")
+
+
+def swept(times, found, source):
+    """`timed` of a collected run of `nas.swept_latency`, FLOPs as its searches, among those collected, ended."""
+    own = found[(found["task"] == times["task"]) & (found["seed"] == times["seed"])].set_index("model")["ratio"]
+    return pd.concat({source: timed(times, {"Whole": 1.0} | own.to_dict())}, names=["source"])
+
+
 def missed(frame, source):
     """{model: {(source, ...): text}} of collected searches: how many end more than 1 % off their target, and the largest miss."""
     there = frame.dropna(subset=["miss"]) if "miss" in frame else frame[:0]

@@ -1,4 +1,4 @@
-"""Step: how long models take for a forward pass, side by side: random weights at true size, no training.
+"""Step: how long models take for a forward pass, side by side: random weights at true size, or models of other runs.
 
 The models take turns in one process, so that what slows the machine down slows all of them; each turn's time over the
 reference's of the same turn is what can be compared. Other processes on the machine disturb wall time, less CPU time.
@@ -22,22 +22,27 @@ LEAST = 50      # counted turns
 FAMILIES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
 
 
-def latency(run, models, reference, batch, length, numerics, runs=100, attention="sdpa"):
+def latency(run, reference, batch, length, numerics, models=None, runs=100, attention="sdpa"):
     """models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}}, encoders without a head,
-    "surgery" beside it for more; reference: one of the names. batch sequences of `length` real tokens. attention: "sdpa"
-    or "eager".
+    "surgery" beside it for more. Inputs: any number of `model:<name>`, whose encoders, cut as they are, come after those.
+    reference: one of the names. batch sequences of `length` real tokens. attention: "sdpa" or "eager".
 
     Metrics by name: milliseconds of a pass, median, 5th and 95th percentile of `runs` turns, wall and CPU; of each, the
     median over turns of the reference's time over the model's; parameters. Every time is kept, [models, runs] in seconds.
     """
     numerics = loop.options(numerics)
     at_least("latency", "runs", runs, LEAST)
-    known("reference among the models", reference, models)
+    inputs = {name.removeprefix("model:"): made.model for name, made in sorted(run.inputs.items())}
+    names = [*(models or {}), *inputs]
+    known("reference among the models", reference, names)
     known("attention", attention, ("sdpa", "eager"))
+    if len(set(names)) < len(names):
+        raise ValueError(f"the models are called {', '.join(names)}: give each a name of its own")
     torch.manual_seed(run.seed)
-    made = {name: encoder(told).to(loop.device()).eval() for name, told in models.items()}
+    made = {name: encoder(told) for name, told in (models or {}).items()}
+    made |= {name: backbone.base(backbone.load(folder)[0]) for name, folder in inputs.items()}
     for model in made.values():
-        model.set_attn_implementation(attention)
+        model.to(loop.device()).eval().set_attn_implementation(attention)
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(min(10, words - 1), words, (batch, length), device=loop.device())
     wall, cpu = np.zeros((2, len(made), runs))

@@ -10,13 +10,14 @@ from lib.model import gates as masks
 from lib.options import Gates, Objective
 from lib.search.gates import Control
 from lib.spec import stream
+from lib.steps.distil import training
 from lib.steps.finetune import evaluation, predictions
 from lib.train import heads, loop, objectives
 
 
 def nas_search(run, data, train, numerics, gates, objective):
     """Inputs: `start`, the model to search in, fine-tuned or general, or an earlier search whose gates go on; `teacher`,
-    which may be the same, where the objective needs one.
+    which may be the same, where the objective needs one; `augmented` for its rows instead of the plain ones.
 
     Weights and gates learn from the same batches. The model is saved as it then is, gates and all; predictions and scores
     are those of its soft masks. Saved arrays "search": the curve [steps, 4] (target and actual ratio, gates switched off
@@ -33,7 +34,7 @@ def nas_search(run, data, train, numerics, gates, objective):
     alphas = list(masks.ensure(model, options.regions).values())
     sizes, cost = masks.costs(model, options.regions)
     control = Control(options, sizes, cost, run.seed)
-    rows, _ = heads.rows(tokenizer, splits["train"], task, train.max_length)
+    rows, _ = heads.rows(tokenizer, training(run, data), task, train.max_length)
     steps = -(-len(rows) // train.batch) * train.epochs
     for name, size in (("curve", (steps, 4)), ("average", (len(control.region),))):   # parts of its checkpoints
         model.register_buffer(name, torch.zeros(size, dtype=torch.float64))
