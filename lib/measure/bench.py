@@ -5,10 +5,12 @@ by length, bfloat16 where ours uses it). Interleaved, several repeats, CPU time 
 machine's best measured square matrix product says how far from the ceiling a loop is.
 """
 
+import importlib
 import platform
 import resource
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,12 +22,13 @@ import transformers
 from lib import data
 from lib.data import models, texts
 from lib.execute import execute, processor
-from lib.measure import metrics
+from lib.measure import gated, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
-from lib.options import Distil, Importance, Numerics, Targets, Train
-from lib.papers import efficientbert, efficientbert_search
+from lib.options import Distil, Importance, Numerics, Objective, Targets, Train
+from lib.papers import bermo, efficientbert, efficientbert_search, nas
 from lib.spec import Spec
+from lib.steps.latency import settle
 from lib.store import Store
 from lib.train import augment, loop, losses
 from lib.train.batches import encode
@@ -272,12 +275,100 @@ def searching(repeats=3, rows=1024, documents=2000, threads=1, dtype="bfloat16")
     return pd.DataFrame(lines)
 
 
+class Watched(Draft):
+    """A run of a Spec that notes (CPU, wall) seconds after each training step, and ends with the step after `most`."""
+
+    class Over(Exception):
+        pass
+
+    def __init__(self, folder, spec, store, most):
+        super().__init__(folder, spec.seed)
+        self.inputs = {name: store.find(parent) for name, parent in spec.parents.items()}
+        self.most, self.marks = most, []
+
+    def progress(self, *_, **__):
+        settle()
+        self.marks.append((cpu_seconds(), time.perf_counter()))
+        if len(self.marks) > self.most:
+            raise self.Over
+
+
+def step_seconds(spec, store, most):
+    """[most, 2] seconds of CPU and wall of a Spec's training steps after its first; the rest of the run is left out."""
+    step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
+    with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over), backbone.quiet():
+        draft = Watched(Path(folder), spec, store, most)
+        step(draft, **spec.args)
+    return np.diff(draft.marks, axis=0)
+
+
+def pruners(common, start):
+    """{method: Spec} whose steps do the same work from the first on: masks at their final threshold, the embeddings as they
+    are, and searches with as many steps before their target as at mini. Plain fine-tuning comes first."""
+    labels = common | {"targets": Targets("hard")}
+    plain = Spec("finetune", labels, {"start": start})
+    teacher = Spec("finetune", labels | {"train": replace(TRAIN, max_length=16)}, {"start": start}, seed=0)   # any will do
+    made = {"plain fine-tuning": plain}
+    for method in bermo.METHODS:
+        prune = bermo.settings("mini", "SST-2", "BERT", method)[1]
+        prune = replace(prune, initial_threshold=prune.final_threshold, warmup_steps=0, initial_warmup=0, final_warmup=0)
+        made[f"masks: {method}"] = Spec("fineprune", labels | {"prune": prune, "frozen": "embeddings"}, {"start": start})
+    made["layer mix"] = Spec("fineprune", labels | {"mix": bermo.MIX["mini"]}, {"start": start})
+    for objective, more in (("cross_entropy", {}), ("prediction", {"teacher": teacher})):
+        made[f"search: {objective}"] = Spec("nas_search", common | {"gates": nas.gates(), "objective": Objective(objective)},
+                                            {"start": teacher} | more)
+    return made
+
+
+def pruning(repeats=3, threads=1, dtype="bfloat16", sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
+    """One line for each task, method and repeat: seconds of CPU and wall of a training step, medians, and the median ratio
+    to the same step, that of the same batch, of plain fine-tuning. BERMo's masks and mix, the differentiable search with
+    labels and with a teacher, whose logits are made once before its first step, by the real steps of the runs.
+
+    sizes: (task, tokens that each batch is padded to, steps that count).
+    """
+    lines, numerics = [], Numerics(dtype, threads)
+    start = Spec("checkpoint", {"name": MODEL, "digest": models.digest(MODEL)}, seed=0)
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(Path(folder) / "runs", Path(folder) / "records")
+        execute(start, store, keep=True)
+        for task, tokens, most in sizes:
+            common = {"data": data.describe("glue", task, 64), "numerics": numerics,
+                      "train": replace(TRAIN, epochs=376, pad_to=tokens)}   # 752 steps
+            made = pruners(common, start)
+            execute(made["search: prediction"].inputs["teacher"], store, keep=True)
+            for repeat in range(repeats):
+                found = {name: step_seconds(spec.at(repeat), store, most) for name, spec in made.items()}
+                for name, seconds in found.items():
+                    (cpu, wall), ratio = np.median(seconds, 0), np.median(seconds / found["plain fine-tuning"], 0)
+                    lines.append({"task": task, "padded_to": tokens, "method": name, "repeat": repeat, "steps": most,
+                                  "dtype": dtype, "threads": threads, "cpu_seconds": cpu, "wall_seconds": wall,
+                                  "cpu_ratio": ratio[0], "wall_ratio": ratio[1]})
+    return pd.DataFrame(lines)
+
+
+def cutting(turns=50, ratio=0.3, batch=8):
+    """One line for each turn: CPU seconds of a forward pass of all-MiniLM-L6-v2's shape, whole and with a random
+    architecture of that share of the FLOPs cut out, 128 tokens, float32, one thread; and the ratio of their FLOPs."""
+    spec, shape = nas.latency((ratio,), MODEL, runs=turns, batch=batch), SHAPES[MODEL]
+    with tempfile.TemporaryDirectory() as folder:
+        times = execute(spec, Store(Path(folder) / "runs", Path(folder) / "records")).arrays("times")["cpu"]
+    told = spec.args["models"]
+    whole, cut = (dict(zip(told, times, strict=True))[nas.label(share, "Random")] for share in (1.0, ratio))
+    (kept,) = told[nas.label(ratio, "Random")]["surgery"]
+    widths = gated.counts({"heads": kept["heads"], "neurons": kept["neurons"]})
+    fewer = gated.masked(shape) / gated.flops(shape.hidden, shape.hidden // shape.heads, widths)
+    return pd.DataFrame({"ratio": ratio, "batch": batch, "turn": range(turns), "whole_seconds": whole, "cut_seconds": cut,
+                         "flops_ratio": fewer})
+
+
 def write(folder, repeats=3):
-    """Run the bench and write `<folder>/{training,distilling,augmenting,profile,searching}.csv`. Returns the folder."""
+    """Run the bench and write a csv for each part into the folder. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for part in (distilling, augmenting):
+    for part in (distilling, augmenting, pruning):
         part(repeats).assign(**machine()).round(4).to_csv(folder / f"{part.__name__}.csv", index=False)
     training(repeats).assign(**machine()).round(4).to_csv(folder / "training.csv", index=False)
     profile().to_csv(folder / "profile.csv", index=False)
+    cutting().assign(**machine()).round(4).to_csv(folder / "cutting.csv", index=False)
     searching(repeats).assign(**machine()).round(4).to_csv(folder / "searching.csv", index=False)
     return folder
