@@ -56,7 +56,7 @@ EXAMPLES = {"toy": {"": 512}, "mini": {"SST-2": 4000},
 _TOY = dict(batch=16, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True)
 _MINI = dict(batch=32, max_length=128, clip=1.0, dropout=0.1)
 _PAPER = dict(batch=32, max_length=128, pad_to=128, clip=1.0, dropout=0.1)
-DENSE = {"toy": Train(epochs=4, lr=5e-4, warmup=0.1, **_TOY), "mini": Train(epochs=5, lr=1e-4, warmup=0.1, **_MINI),
+DENSE = {"toy": Train(epochs=4, lr=5e-4, warmup=0.1, **_TOY), "mini": Train(epochs=3, lr=1e-4, warmup=0.1, **_MINI),
          "paper": Train(epochs=3, lr=5e-5, **_PAPER)}
 MASKED = {"toy": Train(epochs=5, lr=1e-3, **_TOY), "mini": Train(epochs=6, lr=1e-4, **_MINI),
           "paper": Train(epochs=6, lr=3e-5, **_PAPER)}
