@@ -159,6 +159,8 @@ def test_tables_of_times():
     table = nas_claims.swept(pd.Series(times | {"task": "SST-2", "seed": 0}), found, "here")
     assert table.loc[("here", "10 % NAS")].tolist() == ["10.0", "10.0 (8.8 to 11.2)", "8.00", "10.00", "80 %", "2.00"]
     assert table.loc[("here", "Whole"), "share of that"] == "100 %"
+    missing = nas_claims.swept(pd.Series(times | {"task": "SST-2", "seed": 0}), found.drop(columns="ratio"), "here")
+    assert list(missing.index) == [("here", "Whole")]
 
 
 def test_a_search_of_augmented_rows_differs_by_them_alone(anywhere):

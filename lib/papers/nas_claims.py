@@ -118,9 +118,11 @@ def timed(times, ratios):
 
 
 def swept(times, found, source):
-    """`timed` of a collected run of `nas.swept_latency`, FLOPs as its searches, among those collected, ended."""
-    own = found[(found["task"] == times["task"]) & (found["seed"] == times["seed"])].set_index("model")["ratio"]
-    return pd.concat({source: timed(times, {"Whole": 1.0} | own.to_dict())}, names=["source"])
+    """`timed` of a collected run of `nas.swept_latency`, FLOPs as its searches, among those collected, ended; networks whose
+    search is not there are left out."""
+    own = found[(found["task"] == times["task"]) & (found["seed"] == times["seed"])].set_index("model")
+    ratios = own["ratio"].dropna().to_dict() if "ratio" in own else {}
+    return pd.concat({source: timed(times, {"Whole": 1.0} | ratios)}, names=["source"])
 
 
 def missed(frame, source):
