@@ -74,8 +74,9 @@ TOGETHER = FINETUNE | {"mini": replace(FINETUNE["mini"], epochs=1),             
 CANDIDATE = FINETUNE | {"paper": Train(epochs=3, batch=256, lr=4e-4, **_PAPER)}          # stages 1 and 2
 TEACHER = {"paper": Train(epochs=3, batch=32, lr=3e-5, max_length=128, pad_to=128, clip=1.0, warmup=0.1, weight_decay=0.01,
                           spare_norms=True, dropout=0.1, select="best")}   # toy and mini: those of all papers (grids)
-SPAN = {"toy": Span(stride=64, max_query=32, max_answer=12), "mini": Span(stride=64, max_query=64, max_answer=30),
+SPAN = {"toy": Span(stride=64, max_query=32, max_answer=12), "mini": Span(stride=128, max_query=64, max_answer=30),
         "paper": Span(stride=32, max_query=64, max_answer=30)}
+SPANNED = {"toy": {"max_length": 96}, "mini": {"max_length": 192, "epochs": 2}}   # of training on spans
 WARM = {"toy": Warmup("scores", "shared", mask=True), "mini": Warmup("scores", "shared", mask=True),
         "paper": Warmup("scores", "shared", zero=True, gold=True, hide_first=True)}
 # Documents for candidates, 2 % of the paper's Wikipedia; none at the small scales, where they go straight to the task.
@@ -92,8 +93,8 @@ DEVIATIONS = {
     "mini": ("teacher all-MiniLM-L6-v2 (6 layers of 384), networks of 288 (192 for TINY and ++) in place of 540 and 360",
              "pre-training for 2 epochs of 4,000 pairs of up to 64 tokens out of as many documents of Wikipedia and books, one "
              "for all seeds; several tasks are SST-2 and CoLA, learned together for one epoch",
-             "SST-2 with 8,000 of 67,349 training rows; SQuAD 1.1 with 7,768 of 87,599 questions, 300 of them held out, in "
-             "windows that begin 64 tokens apart, scored on the whole development set",
+             "SST-2 with 8,000 of 67,349 training rows; SQuAD 1.1 with 7,768 of 87,599 questions, 300 of them held out, for "
+             "2 epochs in windows of 192 tokens that begin 128 apart, scored on the whole development set",
              "padding is masked in losses, batches are padded to their longest row; the last model counts"),
     "paper": ("optimiser AdamW with clipping at 1.0 and no decay on biases and LayerNorms, as coded; the paper says Adam with "
               "L2 decay",
@@ -187,10 +188,10 @@ def span(profile_name, task):
 
 
 def finetuning(settings, profile_name, task):
-    """Settings of a task: longer rows for spans at toy, and at `paper` what is printed for CoLA and SQuAD."""
+    """Settings of a task: rows of their own length for spans, and at `paper` what is printed for CoLA and SQuAD."""
     train = settings.get(profile_name, grids.TEACHER[profile_name])
-    if task in squad.TASKS and profile_name == "toy":
-        return replace(train, max_length=96)
+    if task in squad.TASKS and profile_name in SPANNED:
+        return replace(train, **SPANNED[profile_name])
     if profile_name != "paper" or settings is TEACHER:
         return train
     more = {"CoLA": {"epochs": 50}, "QQP": {"eval_every": 250}}.get(task, {})
