@@ -14,7 +14,7 @@ from lib.measure import cost, metrics, signal
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.options import Ghost, Numerics, Targets, Train
-from lib.page import artefact
+from lib.page import artefact, notebook
 from lib.papers import baselines, ghostbert, grids
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
@@ -162,7 +162,7 @@ def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
     path = glue.write_submission({"AX": np.zeros(2)}, page.folder / "some_page.m3", partial=True, rows={"AX": 2})
     page.file(path, "two rows")
     page.finish()
-    assert artefact.provenance(page.folder, "some_page")["files"] == ["some_page.m3/submission.zip"]
+    assert notebook.provenance(page.folder, "some_page")["files"] == ["some_page.m3/submission.zip"]
 
 
 # ---- what quoted architectures cost ----

@@ -11,7 +11,6 @@ shown, the json says which runs, which code and when. With parameters of the rea
 
 import html
 import io
-import json
 import os
 import time
 from dataclasses import asdict, dataclass, field
@@ -29,7 +28,6 @@ from lib.page import notebook
 from lib.papers.profiles import PROFILES
 from lib.store import write_json
 
-BATCH = "WORKBOOK_BATCH"  # set by the runner: load what is there, make nothing, no widgets
 PALETTE = {"Prune": "#D55E00", "Ghost": "#0072B2", "Plain": "#000000", "Distilled": "#009E73"}  # Okabe and Ito
 
 
@@ -60,7 +58,7 @@ class Page:
 
     def collect(self, rows, on_missing="run"):
         """The rows with their results (lib.sweep.collect); what is missing is made, unless a batch made it before."""
-        if os.environ.get(BATCH):
+        if os.environ.get(notebook.BATCH):
             on_missing = "skip"
         frame = sweep.collect(rows, on_missing=on_missing)
         self.runs += [{"run": row["spec"].name, "origin": row["run"].origin if row["run"] else "", "state": row["state"],
@@ -173,14 +171,8 @@ def markdown(frame):
 
 def explore(function, **knobs):
     """Knobs for a reader in JupyterLab (`knobs` as ipywidgets takes them); the function's own defaults in batch."""
-    if os.environ.get(BATCH):
+    if os.environ.get(notebook.BATCH):
         function()
         return
     import ipywidgets
     ipywidgets.interact(function, **knobs)
-
-
-def provenance(folder, name):
-    """What `finish` wrote, or None."""
-    path = Path(folder) / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None

@@ -14,6 +14,7 @@ from lib.papers.profiles import PROFILES
 from lib.spec import Spec, known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
+BATCH = "WORKBOOK_BATCH"  # set by the runner: load what is there, make nothing, no widgets
 
 
 @dataclass(frozen=True)
@@ -119,3 +120,9 @@ def normalised(text):
                         "language_info": {"name": "python"}}
     body |= {"nbformat": 4, "nbformat_minor": 5}
     return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def provenance(folder, name):
+    """What the last cell of a page wrote, or None."""
+    path = Path(folder) / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lib import paths
 from lib.execute import commit, one_line
-from lib.page import artefact, notebook
+from lib.page import notebook
 from lib.papers.profiles import PROFILES
 from lib.store import Store, read_json, write_json
 
@@ -75,7 +75,7 @@ def render(chosen, values, store=None, say=print):
 
 def all_there(folder, name):
     """Whether every file that the page wrote is still there."""
-    body = artefact.provenance(folder, name)
+    body = notebook.provenance(folder, name)
     return bool(body) and all((folder / file).exists() for file in body["files"])
 
 
@@ -95,7 +95,7 @@ def execute(path, folder, values, runs):
     ledger = folder / f"{path.stem}.json"
     ledger.unlink(missing_ok=True)
     write_json(folder / f".{path.stem}.state", {"state": "started", "digest": None})
-    os.environ |= {artefact.BATCH: "1", "RUNS_ROOT": str(runs), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    os.environ |= {notebook.BATCH: "1", "RUNS_ROOT": str(runs), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     output = folder / f"{path.stem}.ipynb"
     sockets = tempfile.mkdtemp(prefix="kernel-")
     try:
@@ -118,7 +118,7 @@ def publish(profile, failed=()):
     folder = paths.FIGURES / profile
     pages = []
     for path in notebook.find():
-        body = artefact.provenance(folder, path.stem)
+        body = notebook.provenance(folder, path.stem)
         if body or path.stem in failed:
             pages.append({"id": path.stem, "title": notebook.title(path), "short": short(path.stem), "body": body,
                           "failed": dict(failed).get(path.stem)})

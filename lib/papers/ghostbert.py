@@ -207,7 +207,7 @@ FEATURES = {f"F = {f}": {"features": f} for f in (1, 2, 4, 8, 12)}
 POSITIONS = {"After QK": {"kind": "conv2d", "positions": ("qk",)}, "After V": {"positions": ("v",)},
              "After O": {"positions": ("o",)}, "After FFN1": {"positions": ("ffn1",)}, "After FFN2": {"positions": ("ffn2",)},
              "Ours: After O&FFN2": {}}
-ONE_LENGTH = {"toy": 40, "mini": 128, "paper": 128}  # tokens that Conv1D_F is tied to
+ONE_LENGTH = {"toy": 32, "mini": 128, "paper": 128}  # tokens that Conv1D_F is tied to
 
 
 def convolutions(profile_name):

@@ -9,7 +9,7 @@ from lib.options import Targets, Train
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec
 
-ROWS = {"toy": {"CoLA": 1500, "RTE": 1500, "SQuAD1": 600, "SQuAD2": 600}, "mini": {"SST-2": 8000},
+ROWS = {"toy": {"CoLA": 1500, "RTE": 1000, "SQuAD1": 600, "SQuAD2": 600}, "mini": {"SST-2": 8000},
         "paper": {}}                                       # training rows; all where a task is not named
 HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}           # further training rows, for importance and selection
 
