@@ -64,8 +64,9 @@ def run(args):
 def pages(notebooks, values, store, began, lost=False):
     from lib.page import report
 
-    failed = report.render(notebooks, values, store, lambda line: print(line, flush=True))
-    index = report.publish(values["profile"], failed)
+    with report.workers() as pool:
+        failed = report.render(notebooks, values, pool, store, lambda line: print(line, flush=True))
+        index = report.publish(values["profile"], pool, failed)
     print(f"{paths.shown(index)}  ({time.time() - began:.0f} s)")
     return 1 if failed or lost else 0
 

@@ -23,6 +23,7 @@ from lib.papers.profiles import PROFILES
 from lib.store import Store, read_json, write_json
 
 PAPERS = {"ghostbert": "GhostBERT", "efficientbert": "EfficientBERT", "bermo": "BERMo", "nas": "NAS pruning"}
+TEMPLATE = Path(__file__).parent / "template"
 CODE = ("lib/page", "lib/papers", "lib/measure", "data/published", "lib/options.py", "lib/sweep.py", "lib/published.py")
 
 
@@ -40,8 +41,13 @@ def fingerprint(path, rows, store):
     return body.hexdigest()[:16]
 
 
-def render(chosen, values, store=None, say=print):
-    """Execute the notebooks whose pages are out of date, two at a time. Returns {notebook id: one line} of those that
+def workers():
+    """The processes that pages are made by, two at a time: kernels started from threads race for ports."""
+    return futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
+
+
+def render(chosen, values, pool, store=None, say=print):
+    """Execute the notebooks whose pages are out of date, by the `workers`. Returns {notebook id: one line} of those that
     failed. Each finished artefact is told by `say`."""
     store = store or Store()
     profile = values.get("profile", "toy")
@@ -59,17 +65,15 @@ def render(chosen, values, store=None, say=print):
         if not (state.exists() and read_json(state) == {"state": "finished", "digest": digest}
                 and (folder / f"{path.stem}.ipynb").exists() and all_there(folder, path.stem)):
             todo[path] = digest
-    context = multiprocessing.get_context("spawn")  # processes: kernels started from threads race for ports
-    with futures.ProcessPoolExecutor(max(1, min(2, len(todo))), mp_context=context) as pool:
-        waiting = {pool.submit(execute, path, folder, values, store.runs): path for path in todo}
-        for future in futures.as_completed(waiting):
-            path, error = waiting[future], future.exception()
-            if error:
-                failed[path.stem] = one_line(error)
-                say(f"  failed   {path.stem}: {failed[path.stem]}")
-            else:
-                write_json(folder / f".{path.stem}.state", {"state": "finished", "digest": todo[path]})
-                say(f"  made     {paths.shown(folder)}/{path.stem}.html  ({future.result():.0f} s)")
+    waiting = {pool.submit(execute, path, folder, values, store.runs): path for path in todo}
+    for future in futures.as_completed(waiting):
+        path, error = waiting[future], future.exception()
+        if error:
+            failed[path.stem] = one_line(error)
+            say(f"  failed   {path.stem}: {failed[path.stem]}")
+        else:
+            write_json(folder / f".{path.stem}.state", {"state": "finished", "digest": todo[path]})
+            say(f"  made     {paths.shown(folder)}/{path.stem}.html  ({future.result():.0f} s)")
     return failed
 
 
@@ -101,6 +105,7 @@ def execute(path, folder, values, runs):
     try:
         papermill.execute_notebook(str(path), str(output), parameters=values, kernel_name="python3", cwd=str(paths.ROOT),
                                    progress_bar=False, log_output=False, start_timeout=180,
+                                   extra_arguments=["--log-level=CRITICAL"],   # an idle kernel tells of its own stop
                                    kernel_manager_class=LocalKernel)
     except papermill.PapermillExecutionError as error:
         raise RuntimeError(f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; see {paths.shown(output)})") from None
@@ -113,8 +118,9 @@ def execute(path, folder, values, runs):
     return time.time() - began
 
 
-def publish(profile, failed=()):
-    """Write the HTML of every executed notebook of a profile, and the index. Returns the index's path."""
+def publish(profile, pool, failed=()):
+    """Write the HTML of every executed notebook of a profile, by the `workers` where it has changed, and the index. Returns
+    the index's path."""
     folder = paths.FIGURES / profile
     pages = []
     for path in notebook.find():
@@ -122,13 +128,12 @@ def publish(profile, failed=()):
         if body or path.stem in failed:
             pages.append({"id": path.stem, "title": notebook.title(path), "short": short(path.stem), "body": body,
                           "failed": dict(failed).get(path.stem)})
-    template = Path(__file__).parent / "template"
-    css = (template / "page.css").read_text()
+    css = (TEMPLATE / "page.css").read_text()
     banner = f"{profile} profile: {PROFILES[profile].about}" + (
         ". Numbers from real data on these pages are marked as recorded." if profile == "toy" else "")
-    for page in pages:
-        if page["body"] and (folder / f"{page['id']}.ipynb").exists():
-            _page(folder, page, pages, css, banner, template)
+    waiting = [pool.submit(convert, *changed) for page in pages if (changed := stale(folder, page, pages, css, banner))]
+    for future in waiting:
+        future.result()
     index = folder / "index.html"
     temporary = folder / f".index.{os.getpid()}"
     temporary.write_text(_index(profile, pages, css, banner, folder))
@@ -136,19 +141,25 @@ def publish(profile, failed=()):
     return index
 
 
-def _page(folder, page, pages, css, banner, template):
+def stale(folder, page, pages, css, banner):
+    """What `convert` takes for a page, None where its HTML is of this notebook and these resources already."""
     source, target = folder / f"{page['id']}.ipynb", folder / f"{page['id']}.html"
+    if not (page["body"] and source.exists()):
+        return None
     near = [each for each in pages if paper(each["id"]) == paper(page["id"])]
     resources = {"id": page["id"], "title": page["title"], "pages": near, "css": css,
                  "papers": {name: anchor(name) for name in dict.fromkeys(paper(each["id"]) for each in pages)},
                  "paper": paper(page["id"]), "banner": banner,
                  "profile": page["body"]["profile"], "footer": footer(page["body"])}
     key = hashlib.sha256(source.read_bytes() + json.dumps(resources, sort_keys=True, default=str).encode()).hexdigest()
-    if target.exists() and target.read_text().endswith(f"<!-- {key} -->"):
-        return
+    return None if target.exists() and target.read_text().endswith(f"<!-- {key} -->") else (source, target, resources, key)
+
+
+def convert(source, target, resources, key):
+    """Write the HTML of an executed notebook, and under it what it was made of."""
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(template_name="workbook", extra_template_basedirs=[str(template)],
+    exporter = HTMLExporter(template_name="workbook", extra_template_basedirs=[str(TEMPLATE)],
                             exclude_input_prompt=True, exclude_output_prompt=True)
     body, _ = exporter.from_filename(str(source), resources=resources)
     temporary = target.with_name(f".{target.name}")
