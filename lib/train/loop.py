@@ -72,7 +72,7 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
     model.train()
     groups = parameter_groups(model, train, hooks)
     rates = [group["lr"] for group in groups]
-    parameters = [p for group in groups for p in group["params"]]
+    parameters, everything = [p for group in groups for p in group["params"]], list(model.parameters())
     optimiser = torch.optim.AdamW(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)
     lengths = encoded.lengths()
     batches_of = hooks.batches or (lambda epoch: order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to))
@@ -102,7 +102,8 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
-            model.zero_grad(set_to_none=True)
+            for parameter in everything:   # as zero_grad, which looks for them anew
+                parameter.grad = None
             step += 1
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0.0) + value.detach().double()
