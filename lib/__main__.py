@@ -9,6 +9,7 @@ import platform
 import shutil
 import sys
 import time
+from contextlib import closing
 
 from lib import paths
 
@@ -62,11 +63,12 @@ def run(args):
 
 
 def pages(notebooks, values, store, began, lost=False):
+    from lib import sweep
     from lib.page import report
 
-    with report.workers() as pool:
-        failed = report.render(notebooks, values, pool, store, lambda line: print(line, flush=True))
-        index = report.publish(values["profile"], pool, failed)
+    with closing(sweep.Local(2)) as executor:
+        failed = report.render(notebooks, values, executor, store, lambda line: print(line, flush=True))
+        index = report.publish(values["profile"], executor, failed)
     print(f"{paths.shown(index)}  ({time.time() - began:.0f} s)")
     return 1 if failed or lost else 0
 

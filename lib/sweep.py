@@ -112,6 +112,17 @@ class Local:
             self.pools[future.slot] = self._pool()
         self.free.append(future.slot)
 
+    def each(self, function, jobs):
+        """Yield (job, its future) as they finish; a job is a tuple of arguments. A worker that is killed costs its own job."""
+        left, running = list(jobs), {}
+        while left or running:
+            while left and self.free:
+                job = left.pop(0)
+                running[self.submit(function, *job)] = job
+            for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
+                self.release(future)
+                yield running.pop(future), future
+
     def close(self):
         for pool in self.pools:
             for process in list((pool._processes or {}).values()):

@@ -32,9 +32,10 @@ figure, axis = plt.subplots()
 axis.plot(runs["seed"], runs["matthews"])
 page.figure(figure, runs[["seed", "matthews"]])"""
 KILL = """import os, pathlib, signal
-if not pathlib.Path(os.environ["MARK"]).exists():
-    pathlib.Path(os.environ["MARK"]).touch()
-    os.kill(os.getpid(), signal.SIGKILL)"""
+mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
+if not mark.exists():
+    mark.touch()
+    os.kill(os.PROCESS(), signal.SIGKILL)"""
 PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # training rows'
 
 
@@ -50,11 +51,13 @@ def write(folder, name, *artefact):
 
 @pytest.fixture(scope="module")
 def workbook(tmp_path_factory):
-    """A workbook of two notebooks, one of which kills its kernel once; and the command line in it."""
+    """A workbook of three notebooks, of which one kills its worker and one its kernel, once; and the command line in it."""
     root = tmp_path_factory.mktemp("workbook")
     (root / "notebooks").mkdir()
+    table = "page.table(runs[['seed', 'matthews']], 'Scores')"
+    write(root / "notebooks", "ghostbert_t97_worker", KILL.replace("PROCESS", "getppid"), table)
     write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
-    write(root / "notebooks", "ghostbert_t99_killed", KILL, "page.table(runs[['seed', 'matthews']], 'Scores')")
+    write(root / "notebooks", "ghostbert_t99_killed", KILL.replace("PROCESS", "getpid"), table)
     env = os.environ | {"NOTEBOOKS_ROOT": str(root / "notebooks"), "FIGURES_ROOT": str(root / "figures"),
                         "RUNS_ROOT": str(root / "runs"), "MARK": str(root / "mark")}
 
@@ -64,17 +67,18 @@ def workbook(tmp_path_factory):
     return root, lib, (first, second, third)
 
 
-def test_a_killed_kernel_is_told_and_costs_only_its_own_page(workbook):
+def test_a_killed_kernel_or_worker_is_told_and_costs_only_its_own_page(workbook):
     root, _, (first, _, _) = workbook
     assert first.returncode == 1 and "3 runs to make" in first.stdout, first.stderr
     assert re.search(r"failed   ghostbert_t99_killed: RuntimeError: the kernel died", first.stdout)
+    assert "failed   ghostbert_t97_worker: its worker was killed; run it again" in first.stdout
     assert "made     " in first.stdout and "ghostbert_t98_fine.html" in first.stdout
 
 
 def test_the_next_command_makes_only_what_is_missing(workbook):
     _, _, (_, second, third) = workbook
     assert second.returncode == 0 and "0 runs to make" in second.stdout, second.stdout + second.stderr
-    assert "ghostbert_t99_killed.html" in second.stdout and "t98_fine.html" not in second.stdout
+    assert "t97_worker.html" in second.stdout and "t99_killed.html" in second.stdout and "t98_fine.html" not in second.stdout
     assert third.returncode == 0 and "made " not in third.stdout
 
 

@@ -5,15 +5,14 @@ notebook is told by our own ledger (`<id>.json`, written by its last cell), not 
 as completed after a dead kernel.
 """
 
-import concurrent.futures as futures
 import hashlib
 import html
 import json
-import multiprocessing
 import os
 import shutil
 import tempfile
 import time
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from lib import paths
@@ -41,13 +40,9 @@ def fingerprint(path, rows, store):
     return body.hexdigest()[:16]
 
 
-def workers():
-    """The processes that pages are made by, two at a time: kernels started from threads race for ports."""
-    return futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn"))
-
-
-def render(chosen, values, pool, store=None, say=print):
-    """Execute the notebooks whose pages are out of date, by the `workers`. Returns {notebook id: one line} of those that
+def render(chosen, values, executor, store=None, say=print):
+    """Execute the notebooks whose pages are out of date, in an executor's processes: kernels started from threads race for
+    ports. Returns {notebook id: one line} of those that
     failed. Each finished artefact is told by `say`."""
     store = store or Store()
     profile = values.get("profile", "toy")
@@ -65,11 +60,11 @@ def render(chosen, values, pool, store=None, say=print):
         if not (state.exists() and read_json(state) == {"state": "finished", "digest": digest}
                 and (folder / f"{path.stem}.ipynb").exists() and all_there(folder, path.stem)):
             todo[path] = digest
-    waiting = {pool.submit(execute, path, folder, values, store.runs): path for path in todo}
-    for future in futures.as_completed(waiting):
-        path, error = waiting[future], future.exception()
+    for (path, *_), future in executor.each(execute, [(path, folder, values, store.runs) for path in todo]):
+        error = future.exception()
         if error:
-            failed[path.stem] = one_line(error)
+            killed = isinstance(error, BrokenProcessPool)
+            failed[path.stem] = "its worker was killed; run it again" if killed else one_line(error)
             say(f"  failed   {path.stem}: {failed[path.stem]}")
         else:
             write_json(folder / f".{path.stem}.state", {"state": "finished", "digest": todo[path]})
@@ -118,9 +113,8 @@ def execute(path, folder, values, runs):
     return time.time() - began
 
 
-def publish(profile, pool, failed=()):
-    """Write the HTML of every executed notebook of a profile, by the `workers` where it has changed, and the index. Returns
-    the index's path."""
+def publish(profile, executor, failed=()):
+    """Write the HTML of every executed notebook of a profile, where it has changed, and the index. Returns its path."""
     folder = paths.FIGURES / profile
     pages = []
     for path in notebook.find():
@@ -131,8 +125,8 @@ def publish(profile, pool, failed=()):
     css = (TEMPLATE / "page.css").read_text()
     banner = f"{profile} profile: {PROFILES[profile].about}" + (
         ". Numbers from real data on these pages are marked as recorded." if profile == "toy" else "")
-    waiting = [pool.submit(convert, *changed) for page in pages if (changed := stale(folder, page, pages, css, banner))]
-    for future in waiting:
+    jobs = [job for page in pages if (job := stale(folder, page, pages, css, banner))]
+    for _, future in executor.each(convert, jobs):
         future.result()
     index = folder / "index.html"
     temporary = folder / f".index.{os.getpid()}"
