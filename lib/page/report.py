@@ -42,8 +42,7 @@ def fingerprint(path, rows, store):
 
 def render(chosen, values, executor, store=None, say=print):
     """Execute the notebooks whose pages are out of date, in an executor's processes: kernels started from threads race for
-    ports. Returns {notebook id: one line} of those that
-    failed. Each finished artefact is told by `say`."""
+    ports. Returns {notebook id: one line} of those that failed. Each finished artefact is told by `say`."""
     store = store or Store()
     profile = values.get("profile", "toy")
     folder = paths.FIGURES / profile
