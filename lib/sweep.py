@@ -124,10 +124,12 @@ class Local:
                 yield running.pop(future), future
 
     def close(self):
-        for pool in self.pools:
-            for process in list((pool._processes or {}).values()):
+        """End the workers: idle ones by themselves, those at work (after an error or an interrupt) at once."""
+        for slot, pool in enumerate(self.pools):
+            idle = slot in self.free
+            for process in [] if idle else list((pool._processes or {}).values()):
                 process.terminate()
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=idle, cancel_futures=True)
 
 
 def _tend(parent):
