@@ -48,7 +48,8 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 CACHED = {"toy": True, "mini": False, "paper": False}      # the teacher's states from disk; mini was recorded without
 
 DEVIATIONS = {
-    "toy": ("generated tasks and 2-layer encoders made here instead of GLUE and published checkpoints",
+    "toy": ("generated tasks and 2-layer encoders made here instead of GLUE and published checkpoints; RoBERTa's and ELECTRA's "
+            "saw half as much text as BERT's",
             "no data augmentation in the distillation stage, but in the rows + DA of Table 4",
             "importance on 300 held-out training rows; the paper's ancestor uses the development set",
             "padding is masked in ghosts and losses, batches are padded to their longest row",
