@@ -40,6 +40,26 @@ def test_thin(path):
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
+def test_deviations_are_chosen_by_the_page(path):
+    assert "DEVIATIONS[" not in notebook.cells(path)["verdicts"], "pass {profile: lines} whole: Page.finish knows what is judged"
+
+
+def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, monkeypatch):
+    from lib.measure import verdict
+    from lib.page import artefact
+    shown = []
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    monkeypatch.setattr(artefact, "display", lambda part: shown.append(part.data))
+    own, more = {"toy": ("generated",), "mini": ("few rows",), "paper": ("<nothing>",)}, {"mini": ("no larger teacher",)}
+    recorded = verdict.judge_delta("G1", {}, {"1/12": 2.1}, "mini")
+    for verdicts, told in (([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
+                           ([verdict.judge_equal("sizes", 1.0, "1.0")], {"toy": ["generated"]}), ([], {"toy": ["generated"]})):
+        artefact.Page("some_page", {"profile": "toy"}, True).finish(verdicts, own, more)
+        assert notebook.provenance(tmp_path / "toy", "some_page")["deviations"] == told
+        assert ("at mini scale, where claims are judged</h4><ul><li>few rows" in shown[-1]) == ("mini" in told)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
 def test_parameters_are_typed_and_told(path):
     for parameter in notebook.parameters(path).values():
         assert isinstance(parameter.default, parameter.type) and parameter.about, parameter.name

@@ -24,6 +24,7 @@ from pandas.io.formats.style import Styler
 
 from lib import paths, published, sweep
 from lib.execute import commit
+from lib.measure.verdict import SCALES
 from lib.page import notebook
 from lib.papers.profiles import PROFILES
 from lib.store import write_json
@@ -105,18 +106,23 @@ class Page:
         os.replace(temporary, self.folder / name)
         self.files.append(name)
 
-    def finish(self, verdicts=(), deviations=()):
-        """Show verdicts, deviations and failures; write the provenance. The last act of every page."""
+    def finish(self, verdicts=(), *deviations):
+        """Show verdicts, deviations and failures; write the provenance. The last act of every page. deviations: each
+        {profile: lines} of a paper; shown are those of this page's profile and of every profile that it judges."""
+        judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
+        told = {name: [line for each in deviations for line in each.get(name, ())]
+                for name in dict.fromkeys([*judged, self.profile.name])}
         bad = [run for run in self.runs if run["state"] not in ("finished", "missing")]
         missing = sum(run["state"] == "missing" for run in self.runs)
         write_json(self.folder / f"{self.id}.json", {
             "id": self.id, "profile": self.profile.name, "parameters": self.values, "runs": self.runs,
-            "verdicts": [asdict(v) for v in verdicts], "deviations": list(deviations), "files": sorted(set(self.files)),
+            "verdicts": [asdict(v) for v in verdicts], "deviations": told, "files": sorted(set(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | commit())
         parts = [verdict_table(verdicts)] if verdicts else []
-        if deviations:
-            items = "".join(f"<li>{d}</li>" for d in deviations)
-            parts.append(f"<h4>Differences from the paper at this scale</h4><ul>{items}</ul>")
+        for name, lines in told.items():
+            items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+            parts += [f"<h4>Differences from the paper {SCALES[name]}{', where claims are judged' * (name in judged)}</h4>"
+                      f"<ul>{items}</ul>"] * bool(lines)
         if bad:
             items = "".join(f"<li><code>{r['run']}</code> {r['state']}: {r['error']}</li>" for r in bad)
             parts.append(f'<h4>Runs that did not finish</h4><ul class="bad">{items}</ul>')
