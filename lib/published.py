@@ -43,3 +43,21 @@ def rows(paper, name, label, widths, rename=str, m="m"):
             found[width, model] = {
                 ("published", "average" if column.startswith("Avg.") else column): value for column, value in row.items()}
     return found
+
+
+def corrections(paper, *places):
+    """Lines for a page: what `corrections.csv` says of cells of these places, such as "table03", "eq. 1" or "text 3.1".
+
+    Raises ValueError for a place that has none.
+    """
+    found = pd.read_csv(PUBLISHED / paper / "corrections.csv", dtype=str, keep_default_na=False)
+    named = found["table"].str.split("; ")
+    for place in places:
+        _allowed(f"correction of {paper} at", place, sorted(set(named.explode())))
+    lines = []
+    for row in found[[not set(places).isdisjoint(own) for own in named]].to_dict("records"):
+        cell = ", ".join(filter(None, (row["row"], row["column"])))
+        printed = [f"printed {row['printed']}"] * bool(row["printed"])
+        read_as = [f"read as {row['read_as']}"] * (row["read_as"] not in ("", row["printed"], "as printed"))
+        lines.append(f"{cell}: {'; '.join(filter(None, [', '.join(printed + read_as), row['reason']]))}.")
+    return lines

@@ -96,12 +96,12 @@ def test_printed_cells_of_the_checks_are_those_of_the_tables():
 
 def test_corrections_keep_what_was_printed_beside_what_was_meant():
     frame = published.table("bermo", "corrections")
-    assert list(frame.columns) == ["table", "row", "column", "as_extracted", "as_stored", "proposed", "evidence"]
-    assert len(frame) == 15 and frame["evidence"].str.len().min() > 10
+    assert list(frame.columns) == ["table", "row", "column", "printed", "read_as", "reason"]
+    assert len(frame) == 15 and frame["reason"].str.len().min() > 10
     for (block, model, task), meant in REPAIRS.items():
         line = frame[(frame["row"] == f"{block} {model}") & (frame["column"] == task)]
         stored = published.table("bermo", "table12_probing_trials").set_index(["Block", "Model"]).loc[(block, model), task]
-        assert len(line) == 1 and float(line["as_stored"].item()) == float(stored) and float(line["proposed"].item()) == meant
+        assert len(line) == 1 and float(line["printed"].item()) == float(stored) and float(line["read_as"].item()) == meant
 
 
 def test_the_tables_read_as_printed():

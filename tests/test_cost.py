@@ -324,7 +324,7 @@ def test_printed_averages_recompute_except_those_listed(name):
     listed = table("ghostbert", "corrections")
     listed = listed[(listed["table"] == name) & (listed["column"] == "Avg.")]
     wrong = {row: printed for row, printed, mean in averages(name) if printed != mean}
-    assert wrong == dict(zip(listed["row"], listed["now"], strict=True))
+    assert wrong == dict(zip(listed["row"], listed["printed"], strict=True))
 
 
 def test_rows_printed_twice_agree():

@@ -305,7 +305,7 @@ def test_printed_tables():
     for table, count in (("table02_glue_test", 15), ("table03_nas_dev", 4), ("table07_base_models", 2)):
         found = verdict.judge_equal("averages", *efficientbert.averages(table))
         assert found.verdict == "CONFIRMED" and found.measured.startswith(f"{count} of {count}")
-    assert any("look like F1" in line for line in efficientbert.remarks("table03"))
+    assert any("look like F1" in line for line in published.corrections("efficientbert", "table03"))
 
 
 def test_marks_of_spans():

@@ -182,7 +182,7 @@ def test_corrections_name_tables_that_are_there():
     assert not listed.isna().any(axis=None) or listed["column"].isna().sum() == 1
     names = {p.stem.split("_")[0] for p in (PUBLISHED / "nas").glob("table*.csv")}
     for cell in listed["table"]:
-        assert all(part.split()[0] in names | {"text", "eq."} for part in cell.split(", ")), cell
+        assert all(part.split()[0] in names | {"text", "eq."} for part in cell.split("; ")), cell
 
 
 @pytest.mark.parametrize("name, rows", [("claims", 125), ("table01_elmo_gpt_bert", 3), ("table02_bert_base_teacher", 2),

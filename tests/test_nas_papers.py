@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from conftest import every_spec, made_up
 
-from lib import paths
+from lib import paths, published
 from lib.data import digits as images
 from lib.measure import gated
 from lib.options import Perceptron
@@ -178,7 +178,7 @@ def test_printed_changes_and_sizes():
     assert [v.verdict for v in words.values()] == ["PARTIAL", "CONFIRMED", "CONFIRMED", "CONFIRMED"]
     assert words["table06_test_tinybert4l"].note == "differs: speed-up, low 3.074442 computed, 3.0 printed"
     assert nas_claims.check_sizes().verdict == "CONFIRMED" and nas_claims.check_sizes().measured.startswith("4 of 4")
-    assert any("3.07" in line for line in nas_claims.remarks("table06")) and nas_claims.remarks("table10a")
+    assert any("3.07" in line for line in published.corrections("nas", "table06")) and published.corrections("nas", "table10a")
 
 
 def test_claims_on_made_up_frames():

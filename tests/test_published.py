@@ -33,3 +33,20 @@ def test_rows_for_a_page_hold_the_printed_columns_alone():
     assert list(found) == [("1/12", name) for name in ("GhostBERT", "- DA & KD", "- Softmax", "- ReLU")]
     assert found["1/12", "- ReLU"]["published", "average"] == 78.1
     assert ("published", "Model") not in found["1/12", "- ReLU"] and ("published", "m") not in found["1/12", "- ReLU"]
+
+
+def test_corrections_are_lines_for_the_places_that_they_name():
+    wrong, kept = published.corrections("efficientbert", "table03")[1], published.corrections("ghostbert", "table9")[0]
+    assert wrong.startswith("NAS-BERT_30, Avg: printed 80.3, read as 80.4 (80.35); mean of 8 ")
+    assert kept.startswith("1/12 k=5, Avg.: printed 74.2; kept as printed;") and kept.endswith(".")
+    both = published.corrections("efficientbert", "table02", "table04")     # a line of several places comes once
+    assert [line.split(",")[0] for line in both] == ["EfficientBERT++", "own models"]
+    assert published.corrections("bermo", "table07") == published.corrections("bermo", "table11")
+    assert published.corrections("ghostbert", "figure1")[0].startswith("all, all: the figure prints no numbers")
+    with pytest.raises(ValueError, match="'table05'"):
+        published.corrections("efficientbert", "table17")
+
+
+@pytest.mark.parametrize("paper", ["ghostbert", "efficientbert", "bermo", "nas"])
+def test_corrections_of_all_papers_have_the_same_columns(paper):
+    assert list(published.table(paper, "corrections")) == ["table", "row", "column", "printed", "read_as", "reason"]

@@ -23,7 +23,7 @@ def repaired(table, short, rows):
     frame = published.table("bermo", table)
     names = frame[rows].fillna("").agg(lambda each: " ".join(filter(None, each)), axis=1)
     lines = published.table("bermo", "corrections").query("table == @short").itertuples()
-    meant = {(line.row, line.column): f"{float(line.proposed):.2f} †" for line in lines if line.column in PROBES}
+    meant = {(line.row, line.column): f"{float(line.read_as):.2f} †" for line in lines if line.column in PROBES}
     found = {task: [meant.get((name, column), v if isinstance(v, str) else f"{v:.2f}")
                     for name, v in zip(names, frame[column], strict=True)] for column, task in PROBES.items()}
     return pd.DataFrame(found, index=names)

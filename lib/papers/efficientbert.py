@@ -313,14 +313,6 @@ def averages(table):
     return means.to_dict(), {name: f"{value:.1f}" for name, value in shown["Avg"].items()}
 
 
-def remarks(table):
-    """Lines on cells of a published table that are not what they seem (corrections.csv)."""
-    found = published.table("efficientbert", "corrections")
-    found = found[found["table"].str.contains(table)]
-    return [f"{row['row']}, {row['column']}, printed {row['printed']}: {row['read_as']}. {row['reason']}."
-            for row in found.to_dict("records")]
-
-
 def marks_of_spans(frame, source):
     """{model: {(source, "SQuAD v1.1 EM"): text, ...}} of a collected frame, in points."""
     table = {}

@@ -73,13 +73,6 @@ def check_changes(name, table):
     return verdict.judge_equal(f"{name}, changes and speed-ups:", computed, told)
 
 
-def remarks(table):
-    """Lines on what a published table prints that cannot be (corrections.csv)."""
-    found = published.table("nas", "corrections")
-    return [f"{row['row']}, {row['column']}: printed {row['printed']}, read as {row['read_as']}; {row['reason']}."
-            for row in found[found["table"].str.contains(table)].to_dict("records")]
-
-
 def sized(frame, found, profile_name):
     """DataFrame [task, seed, ratio of the whole FLOPs, score in points] of collected networks and the whole model."""
     there = found.to_dict("records") if "ratio" in found else ()
