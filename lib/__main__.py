@@ -118,11 +118,10 @@ def status(args):
 def the_run(name):
     """The one run whose name holds `name`. Raises ValueError with what there is."""
     from lib.spec import known
-    from lib.store import Run, Store
+    from lib.store import Store
 
     store = Store()
-    records = [Run(p.parent, "record") for p in sorted(store.records.glob("*/*/status.json"))]
-    there = {run.name: run for run in records + store.folders()}
+    there = {run.name: run for run in store.recorded() + store.folders()}
     hits = [run for run_name, run in there.items() if name in run_name]
     if not hits:
         known("run", name, list(there)[:20])
@@ -170,12 +169,15 @@ def record(args):
 def verify(args):
     from lib import data
     from lib.measure import metrics
-    from lib.store import Run, Store
+    from lib.store import Store
 
     wrong = count = 0
-    for path in sorted(Store().records.glob("*/*/predictions.safetensors")):
-        found, count = Run(path.parent, "record"), count + 1
-        described, stored = found.spec["args"]["data"], found.arrays("predictions")
+    for found in Store().recorded():
+        try:
+            described, stored = found.spec["args"]["data"], found.arrays("predictions")
+        except (FileNotFoundError, KeyError):
+            continue  # no predictions, or of a step without a task
+        count += 1
         task = data.task(described["source"], described["task"])
         again = ({name: float(stored[name].mean()) for name in task.metrics} if task.span else   # no texts are kept
                  metrics.scores(task, stored["logits"], stored["labels"]))

@@ -46,7 +46,7 @@ def _make(spec, store, keep, checkpoint_seconds):
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
         step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
-        return draft.finish(step(draft, **args), environment())
+        return draft.finish(step(draft, **args), environment(spec))
     except KeyboardInterrupt:
         draft.tell("stopped")
         raise
@@ -72,7 +72,7 @@ def one_line(error):
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def environment():
+def environment(spec):
     """What a run was made with: an allow-list, no names of machines or people."""
     import numpy
     import torch
@@ -81,7 +81,7 @@ def environment():
     return {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine(),
             "processor": processor(), "torch": torch.__version__, "transformers": transformers.__version__,
             "numpy": numpy.__version__, "threads": torch.get_num_threads(),
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"} | commit()
+            "device": torch.cuda.get_device_name() if (spec.args.get("numerics") or {}).get("device") else "cpu"} | commit()
 
 
 def processor():

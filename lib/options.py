@@ -33,9 +33,11 @@ class Numerics:
     """What decides the bits of a run beside its mathematics."""
     dtype: str    # "float32", or "bfloat16" for autocast matrix products with float32 weights
     threads: int  # of the CPU; sums are split by thread, so bits depend on it
+    device: str = ""  # "" is the CPU; "cuda" a GPU, whose runs are others
 
     def __post_init__(self):
         one_of("Numerics", "dtype", self.dtype, ("float32", "bfloat16"))
+        one_of("Numerics", "device", self.device, ("", "cuda"))
         at_least("Numerics", "threads", self.threads, 1)
 
 

@@ -1,7 +1,7 @@
 """Where everything lies: the only module that knows folder names.
 
 Environment variables move what is large or made: `DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT`
-(runs), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
+(runs), `RECORDS_ROOT` (records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
 """
 
 import os
@@ -12,7 +12,6 @@ NOTEBOOKS = Path(os.environ.get("NOTEBOOKS_ROOT", ROOT / "notebooks")).expanduse
 FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-RECORDS = DATA / "records"
 DIGESTS = DATA / "digests.json"   # of the official data and checkpoints, so that records are found without them
 
 
@@ -28,6 +27,10 @@ def models_root():
 
 def runs_root():
     return Path(os.environ.get("RUNS_ROOT", DATA / "runs")).expanduser()
+
+
+def records_root():
+    return Path(os.environ.get("RECORDS_ROOT", DATA / "records")).expanduser()
 
 
 def shown(path):

@@ -3,7 +3,7 @@
     data/runs/<step>-<identity>/<seed>/      a finished run
                                <seed>.part/  one being made, or what a failed, stopped or killed one left
                                <seed>.lock   who is making it
-    data/records/...                         the same folders without weights, small enough to commit
+    data/records/<step>-<identity>/<seed>/   a record: a run without weights, small enough to commit (lib.record)
 
 A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`, `events.jsonl`, arrays
 such as `predictions.safetensors`, and `model/` where another Spec needs the weights. A folder without `.part` is
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from safetensors.numpy import load_file, save_file
 
-from lib import paths
+from lib import paths, record
 
 HEARTBEAT = 5.0      # seconds between signs of life of a run
 STALE = 60.0         # seconds without one after which its owner is taken for dead
@@ -51,21 +51,32 @@ def read_json(path):
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read only."""
+    """A finished run, read only: a folder of files, or a record."""
     folder: Path
     origin: str  # "run": made here; "record": committed evidence
 
     @cached_property
+    def _record(self):
+        return record.read(self.folder) if record.there(self.folder) else None
+
+    def _json(self, name):
+        return read_json(self.folder / f"{name}.json") if self._record is None else self._record[name]
+
+    @cached_property
     def spec(self):
-        return read_json(self.folder / "spec.json")
+        return self._json("spec")
 
     @cached_property
     def status(self):
-        return read_json(self.folder / "status.json")
+        return self._json("status")
 
     @cached_property
     def metrics(self):
-        return read_json(self.folder / "metrics.json")
+        return self._json("metrics")
+
+    @cached_property
+    def env(self):
+        return self._json("env")
 
     @property
     def name(self):
@@ -78,11 +89,20 @@ class Run:
 
     def arrays(self, name):
         """Arrays that the step saved under this name."""
-        return load_file(self.folder / f"{name}.safetensors")
+        if self._record is None:
+            return load_file(self.folder / f"{name}.safetensors")
+        return record.arrays(self.folder, self._record, name)
+
+    def lines(self, name):
+        """JSON lines that the step wrote under this name; none where the file is absent."""
+        if self._record is None:
+            text = (self.folder / name).read_text() if (self.folder / name).exists() else ""
+        else:
+            text = record.text(self.folder, self._record, name)
+        return [json.loads(line) for line in text.splitlines()]
 
     def events(self):
-        path = self.folder / "events.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        return self.lines("events.jsonl")
 
 
 class Held(Exception):
@@ -168,14 +188,14 @@ class Store:
 
     def __post_init__(self):
         object.__setattr__(self, "runs", Path(self.runs or paths.runs_root()))
-        object.__setattr__(self, "records", Path(self.records or paths.RECORDS))
+        object.__setattr__(self, "records", Path(self.records or paths.records_root()))
 
     def find(self, spec, weights=False):
         """The finished run of a Spec, or None. With `weights`, one that still has its model."""
         places = [(self.runs, "run")] + ([] if self.fresh else [(self.records, "record")])
         for root, origin in places:
             folder = root / spec.name
-            if (folder / "status.json").exists() and (not weights or (folder / "model").exists()):
+            if ((folder / "status.json").exists() or record.there(folder)) and (not weights or (folder / "model").exists()):
                 return Run(folder, origin)
         return None
 
@@ -205,14 +225,16 @@ class Store:
         """Folders of runs being made or left unfinished."""
         return sorted(self.runs.glob("*/*.part"))
 
+    def recorded(self):
+        """Every record."""
+        folders = {path.parent for name in (record.NAME, "status.json") for path in self.records.glob(f"*/*/{name}")}
+        return [Run(folder, "record") for folder in sorted(folders)]
+
     def record(self, run):
-        """Copy a finished run to the records, without weights and event log. Returns the folder."""
+        """Write a finished run to the records, without weights and event log. Returns the folder."""
         target = self.records / run.name
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        keep = [p for p in run.folder.iterdir() if p.is_file() and p.name != "events.jsonl"]
-        temporary.mkdir(parents=True)
-        for path in keep:
-            shutil.copy(path, temporary / path.name)
+        record.write(run, temporary)
         shutil.rmtree(target, ignore_errors=True)
         temporary.rename(target)
         return target

@@ -2,6 +2,7 @@
 
 import hashlib
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch import nn
 
 from lib.model import backbone
 from lib.model.surgery import operate
-from lib.options import Ghost, Numerics, Targets, Train
+from lib.options import Ghost, Numerics, Targets, Train, settled
 from lib.spec import plain
 from lib.train import loop, losses
 from lib.train.batches import Encoded, collate, order
@@ -484,3 +485,24 @@ def test_a_resumed_run_repeats_what_hooks_do(tiny, tmp_path):
         hooked(tiny, draft, train(), make, stop=8)
     resumed, _ = hooked(tiny, Draft(tmp_path / "parts"), train(), make)
     assert same(whole, resumed)
+
+
+# ---- the device ----
+def test_a_run_is_where_its_numerics_say(monkeypatch):
+    assert settled(replace(NUMERICS, device="")) == settled(NUMERICS) != settled(replace(NUMERICS, device="cuda"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    loop.options(settled(NUMERICS))
+    assert loop.device().type == "cpu"   # a GPU at hand does not draw runs of the CPU to it
+    loop.options(settled(replace(NUMERICS, device="cuda")))
+    assert loop.device().type == "cuda"
+    loop.options(settled(NUMERICS))
+    assert loop.device().type == "cpu"
+
+
+def test_a_run_of_a_device_that_is_not_at_hand_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(RuntimeError, match="'cuda', and no GPU is at hand: .* unset DEVICE"):
+        loop.options({"dtype": "float32", "threads": 1, "device": "cuda"})
+    assert loop.device().type == "cpu"
+    with pytest.raises(ValueError, match="'tpu'; allowed: '', 'cuda'"):
+        loop.options({"dtype": "float32", "threads": 1, "device": "tpu"})

@@ -7,9 +7,11 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
-from lib import execute
+from lib import execute, paths, record
+from lib.measure import metrics
 from lib.spec import Spec
 from lib.store import Draft, Held, Lock, Store, alive, owner, read_json, write_json
 
@@ -60,6 +62,81 @@ def test_recording_twice_replaces(store):
     run = finished(store)
     store.record(run)
     assert store.record(run).exists() and len(list(store.records.glob("*/*"))) == 1
+
+
+def with_arrays(store, spec=SPEC, rows=872):
+    """A finished run with predictions of two classes, and a history."""
+    rng, draft = np.random.default_rng(0), Draft(store, spec, {}, keep=True)
+    draft.save_arrays("predictions", logits=rng.normal(size=(rows, 2)).astype(np.float32), labels=rng.integers(0, 2, rows),
+                      index=np.arange(rows))
+    draft.save_arrays("curve", loss=rng.random(20, dtype=np.float32))
+    (draft.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
+    draft.log(step=1)
+    return draft.finish({"accuracy": 0.5, "loss": float("nan")}, {"commit": "abc"})
+
+
+def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
+    run = with_arrays(store)
+    store.record(run)
+    found = Store(store.runs / "empty", store.records).find(SPEC)
+    assert {p.name for p in found.folder.iterdir()} == {record.NAME, record.ARRAYS}
+    assert sum(p.stat().st_size for p in found.folder.iterdir()) < 8000
+    assert (found.spec, found.status, found.env, found.name) == (run.spec, run.status, run.env, run.name)
+    assert found.metrics["accuracy"] == 0.5 and np.isnan(found.metrics["loss"]) and found.events() == []
+    assert found.lines("history.jsonl") == [{"a": 1}, {"b": 2}] == run.lines("history.jsonl") and run.lines("none") == []
+    for name in ("predictions", "curve"):
+        mine, theirs = run.arrays(name), found.arrays(name)
+        assert mine.keys() == theirs.keys() and all(mine[k].dtype == theirs[k].dtype for k in mine)
+        assert all(np.array_equal(mine[k], theirs[k]) for k in mine if k != "logits")
+    with pytest.raises(FileNotFoundError, match="no arrays 'none'"):
+        found.arrays("none")
+    assert [r.name for r in store.recorded()] == [SPEC.name]
+
+
+@pytest.mark.parametrize("columns, near, kind", [(2, 0.0, np.float16), (3, 0.0, np.float16), (2, 1e-5, np.float32),
+                                                 (1, 0.0, np.float32)])
+def test_logits_are_halved_only_where_no_metric_moves(columns, near, kind):
+    rng = np.random.default_rng(1)
+    logits, labels = rng.normal(size=(500, columns)).astype(np.float32), rng.integers(0, max(2, columns), 500)
+    if near:   # two logits that float16 cannot tell apart
+        logits[0] = [1.0, 1.0 + near]
+    stored = record.small("logits", logits)
+    assert stored.dtype == kind
+    for name in ("accuracy", "matthews") if columns > 1 else ("pearson", "spearman"):
+        assert metrics.score(name, record.large("logits", stored), labels) == metrics.score(name, logits, labels)
+
+
+@pytest.mark.parametrize("name", [record.NAME, record.ARRAYS])
+def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
+    path = store.record(with_arrays(store)) / name
+    whole = path.read_bytes()
+    for place in np.linspace(12, len(whole) - 12, 40).astype(int):
+        torn = bytearray(whole)
+        torn[place] ^= 1
+        path.write_bytes(bytes(torn))
+        with pytest.raises(ValueError, match=f"{name} is damaged"):
+            run = Store(store.runs / "empty", store.records).find(SPEC)
+            _ = run.metrics, run.arrays("predictions")
+
+
+def test_three_thousand_records_are_looked_up_at_once(store):
+    folder = store.record(with_arrays(store))
+    for seed in range(1, 300):
+        target = store.records / SPEC.at(seed).name
+        target.parent.mkdir(exist_ok=True, parents=True)
+        target.symlink_to(folder)
+    specs, elsewhere = [SPEC.at(seed) for seed in range(300)], Store(store.runs / "empty", store.records)
+    began = time.perf_counter()
+    assert all(elsewhere.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
+    assert (time.perf_counter() - began) / len(specs) < 0.01
+
+
+def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "a"))
+    monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "b"))
+    assert (Store().runs, Store().records) == (tmp_path / "a", tmp_path / "b")
+    monkeypatch.delenv("RECORDS_ROOT")
+    assert Store().records == paths.DATA / "records"
 
 
 def test_a_damaged_file_is_named(store):

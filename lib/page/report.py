@@ -36,7 +36,7 @@ def fingerprint(path, rows, store):
                 body.update(file.read_bytes())
     for row in rows:
         run = store.find(row["spec"])
-        body.update(f"{row['spec'].name} {(run.folder / 'metrics.json').read_text() if run else None}".encode())
+        body.update(f"{row['spec'].name} {json.dumps(run.metrics) if run else None}".encode())
     return body.hexdigest()[:16]
 
 

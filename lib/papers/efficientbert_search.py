@@ -246,7 +246,7 @@ def networks(frame):
     found = {}
     for row in frame[frame["kind"] == "search"].itertuples():
         if row.run is not None:
-            head, _ = engine.read(row.run.folder / "history.jsonl")
+            head, *_ = row.run.lines("history.jsonl")
             found.setdefault("start", from_json(head["space"]["start"]))
             found[ours(row.model)] = from_json(row.run.metrics["net"])
     return found
@@ -258,7 +258,7 @@ def histories(frames):
     arms, lines = {SINGLE: "single stage", "stage1": "stages 1, 2", "stage2": "stages 1, 2", LAST: "stage 3"}, []
     for source, frame in frames.items():
         for row in frame[frame["kind"] == "search"].sort_values(["seed", "model"]).itertuples():
-            entries = engine.read(row.run.folder / "history.jsonl")[1] if row.run is not None else []
+            entries = row.run.lines("history.jsonl")[1:] if row.run is not None else []
             told = {"source": source, "arm": arms[row.model], "stage": row.model, "seed": row.seed}
             lines += [told | {"score": 100 * entry["score"]} for entry in entries]
     found = pd.DataFrame(lines, columns=["source", "arm", "stage", "seed", "score"]).astype({"score": float})

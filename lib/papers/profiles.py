@@ -1,5 +1,6 @@
 """The three profiles: where data and backbone come from. Free of torch."""
 
+import os
 from dataclasses import dataclass
 
 from lib.data import grammar, models
@@ -16,12 +17,14 @@ class Profile:
     about: str         # one line on every page
 
 
+DEVICE = os.environ.get("DEVICE", "")   # of all runs: "" is the CPU, "cuda" a GPU
+
 PROFILES = {
-    "toy": Profile("toy", "toy", Numerics("float32", 1),
+    "toy": Profile("toy", "toy", Numerics("float32", 1, DEVICE),
                    "generated sentences and a small encoder, made here: shows that everything works, proves nothing"),
-    "mini": Profile("mini", "glue", Numerics("bfloat16", 1),
+    "mini": Profile("mini", "glue", Numerics("bfloat16", 1, DEVICE),
                     "real GLUE tasks, all-MiniLM-L6-v2 (6 layers, 384 hidden, 12 heads, 22.7 M parameters)"),
-    "paper": Profile("paper", "glue", Numerics("float32", 1), "the paper's own tasks, backbones and settings"),
+    "paper": Profile("paper", "glue", Numerics("float32", 1, DEVICE), "the paper's own tasks, backbones and settings"),
 }
 
 # Published checkpoints that the profiles start from, by kind.

@@ -74,7 +74,7 @@ def timed(model, ids):
 
 
 def settle():
-    if torch.cuda.is_available():
+    if loop.device().type == "cuda":
         torch.cuda.synchronize()
 
 

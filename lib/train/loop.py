@@ -25,8 +25,12 @@ from lib.train.used_rows import used_rows
 ABSENT = -1e4   # logit of a token that is none: probability 0, without infinities
 
 
+_chosen = "cpu"   # of the run that this process makes
+
+
 def device():
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """Where the run's tensors are: what its Numerics say, see `options`."""
+    return torch.device(_chosen)
 
 
 def autocast(numerics):
@@ -162,7 +166,7 @@ def checkpoint(draft, model, optimiser, step, best, sums):
     save_file(state(model), temporary / "model.safetensors")
     save_file({f"{i}.{k}": v.detach().cpu().contiguous() for i, values in optimiser.state_dict()["state"].items()
                for k, v in values.items()}, temporary / "optimiser.safetensors")
-    random = {"cpu": torch.get_rng_state()} | ({"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {})
+    random = {"cpu": torch.get_rng_state()} | ({"cuda": torch.cuda.get_rng_state()} if device().type == "cuda" else {})
     save_file(random, temporary / "random.safetensors")
     write_json(temporary / "state.json",
                {"step": step, "best": best, "sums": {name: float(value) for name, value in sums.items()}})
@@ -186,7 +190,7 @@ def restore(draft, model, optimiser):
     optimiser.load_state_dict({"state": values, "param_groups": optimiser.state_dict()["param_groups"]})
     random = load_file(folder / "random.safetensors")
     torch.set_rng_state(random["cpu"])
-    if "cuda" in random and torch.cuda.is_available():
+    if "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
     note = read_json(folder / "state.json")
     draft.log(step=note["step"], resumed=True)
@@ -223,7 +227,13 @@ def predict(model, encoded, numerics, batch=64, pad_to=0):
 
 
 def options(numerics, train=None):
-    """The option dataclasses of a step's plain arguments, with the run's thread count set."""
+    """The option dataclasses of a step's plain arguments, with the run's thread count and device set. Raises RuntimeError
+    where the device is not at hand."""
+    global _chosen
     numerics = Numerics(**numerics)
+    if numerics.device == "cuda" and not torch.cuda.is_available():
+        raise RuntimeError("Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, or unset DEVICE "
+                           "for runs of the CPU, which are others")
     torch.set_num_threads(numerics.threads)
+    _chosen = numerics.device or "cpu"
     return (numerics, Train(**train)) if train else numerics

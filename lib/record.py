@@ -1,0 +1,111 @@
+"""Record: a finished run without weights, in two small files that can be committed.
+
+    record.json            one line each: digest of the rest, Spec, status, metrics, environment, digest of the arrays
+    arrays.safetensors.gz  all arrays, named `predictions.logits`, and other files of the run as bytes, `file.<name>`
+
+Integers are stored in the smallest type that holds them and read as int64. Logits of classes are stored in float16 where
+no row's class changes by that, so that no metric moves, and read as float32. All other arrays stay as they are. Both
+digests are checked where a record is read.
+"""
+
+import gzip
+import hashlib
+import json
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from lib import paths
+
+NAME, ARRAYS = "record.json", "arrays.safetensors.gz"
+PARTS = ("spec", "status", "metrics", "env")
+
+
+def there(folder):
+    return (folder / NAME).exists()
+
+
+def write(run, folder):
+    """Write the record of a run to a new folder."""
+    arrays = {}
+    for path in sorted(run.folder.iterdir()):
+        if path.suffix == ".safetensors":
+            arrays |= {f"{path.stem}.{key}": small(key, value) for key, value in run.arrays(path.stem).items()}
+        elif path.is_file() and path.name != "events.jsonl" and path.stem not in PARTS:
+            arrays[f"file.{path.name}"] = np.frombuffer(path.read_bytes(), np.uint8)
+    folder.mkdir(parents=True)
+    body = {part: getattr(run, part) for part in PARTS}
+    if arrays:
+        packed = gzip.compress(save(arrays), 9, mtime=0)
+        (folder / ARRAYS).write_bytes(packed)
+        body["arrays"] = hashlib.sha256(packed).hexdigest()
+    lines = [f"{json.dumps(name)}: {canonical(value)}" for name, value in ({"digest": digest(body)} | body).items()]
+    (folder / NAME).write_text("{" + ",\n".join(lines) + "}\n")
+
+
+def read(folder):
+    """{"spec", "status", "metrics", "env", perhaps "arrays"}. Raises ValueError naming a file that is damaged."""
+    try:
+        body = json.loads((folder / NAME).read_text())
+        told = body.pop("digest")
+    except (ValueError, KeyError) as error:
+        raise damaged(folder / NAME, error) from None
+    if digest(body) != told:
+        raise damaged(folder / NAME, "its content has another digest")
+    return body
+
+
+def arrays(folder, body, name):
+    """Arrays that the run's step saved under this name. Raises FileNotFoundError where there are none."""
+    found = {key.removeprefix(f"{name}."): large(key, value) for key, value in unpacked(folder, body).items()
+             if key.startswith(f"{name}.")}
+    if not found:
+        raise FileNotFoundError(f"the record {paths.shown(folder)} has no arrays {name!r}")
+    return found
+
+
+def text(folder, body, name):
+    """Text of another file of the run; empty where it is absent."""
+    return unpacked(folder, body).get(f"file.{name}", np.zeros(0, np.uint8)).tobytes().decode()
+
+
+def unpacked(folder, body):
+    """All arrays as they are stored. Raises ValueError naming the file where it is damaged."""
+    if "arrays" not in body:
+        return {}
+    packed = (folder / ARRAYS).read_bytes()
+    if hashlib.sha256(packed).hexdigest() != body["arrays"]:
+        raise damaged(folder / ARRAYS, "its content has another digest")
+    return load(gzip.decompress(packed))
+
+
+def small(key, value):
+    """The array as it is stored."""
+    if value.dtype.kind in "iu" and value.size:
+        return value.astype(np.result_type(np.min_scalar_type(value.min()), np.min_scalar_type(value.max())))
+    if key == "logits" and value.dtype == np.float32 and value.ndim == 2 and value.shape[1] > 1:
+        with np.errstate(over="ignore"):
+            half = value.astype(np.float16)
+        if np.isfinite(half).all() and np.array_equal(half.argmax(1), value.argmax(1)):
+            return half
+    return value
+
+
+def large(key, value):
+    """A stored array as steps and pages take it."""
+    if value.dtype.kind in "iu" and not key.startswith("file."):
+        return value.astype(np.int64)
+    return value.astype(np.float32) if value.dtype == np.float16 else value
+
+
+def canonical(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def digest(body):
+    return hashlib.sha256(canonical(body).encode()).hexdigest()
+
+
+def damaged(path, why):
+    return ValueError(f"{paths.shown(path)} is damaged ({why}): take it from git again, or delete its folder and make the run "
+                      "again")
