@@ -54,6 +54,7 @@ class Train:
     dropout: float = 0.0       # hidden and attention
     pad_to: int = 0            # tokens every batch is padded to; 0 pads to its longest row
     select: str = "last"       # "best": keep the best development score (the papers' habit, optimistic)
+    select_by: tuple = ()      # metrics whose mean "best" goes by; none is the task's first one
     eval_every: int = 0        # steps between evaluations when selecting; 0 is once an epoch
     spare_norms: bool = False  # no weight decay on biases and LayerNorms
     byte_dropout: bool = False  # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.dropout
@@ -64,6 +65,9 @@ class Train:
         if not self.lr > 0:
             raise ValueError(f"Train.lr is {self.lr!r}; it must be above 0")
         one_of("Train", "select", self.select, ("last", "best"))
+        object.__setattr__(self, "select_by", tuple(self.select_by))
+        if self.select_by and self.select != "best":
+            raise ValueError(f"Train.select_by is {self.select_by} and Train.select {self.select!r}; it takes \"best\"")
         if self.pad_to and self.pad_to < self.max_length:
             raise ValueError(f"Train.pad_to is {self.pad_to}; it must be 0 or at least max_length ({self.max_length})")
 

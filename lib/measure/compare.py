@@ -1,6 +1,7 @@
 """From collected runs to comparisons: pairs for the statistics, and the short texts that tables show."""
 
-from math import isfinite
+from dataclasses import dataclass
+from math import isfinite, nan
 
 import numpy as np
 import pandas as pd
@@ -8,19 +9,48 @@ import pandas as pd
 from lib.measure.stats import Pair, summary
 
 
+@dataclass(frozen=True)
+class Column:
+    """A column of a paper's table: the metric of a task's labelled split that it prints."""
+    title: str
+    task: str
+    metric: str
+    split: str = "dev"
+
+    @property
+    def key(self):
+        """Name of the score among a run's metrics."""
+        return self.metric if self.split == "dev" else f"{self.split}.{self.metric}"
+
+    @property
+    def predictions(self):
+        """Name of the arrays that it is scored on."""
+        return "predictions" if self.split == "dev" else f"predictions_{self.split}"
+
+
+def columns(metric_of, task):
+    """The columns of a task, of {task: columns, or its one metric}."""
+    found = metric_of[task]
+    return (Column(task, task, found),) if isinstance(found, str) else found
+
+
 def pairs(frame, method, baseline, metric_of):
     """Pairs of `method` and `baseline` runs of a collected frame (columns task, seed, model, run), matched by task and
-    seed, rows by their index. metric_of: {task: metric}. Runs that are missing or failed make no pair."""
+    seed, rows by their index: one for each column of the task, under its title. metric_of: {task: columns or metric}.
+    Runs that are missing or failed, or lack a column's split, make no pair."""
     there = {(row.task, row.seed, row.model): row.run for row in frame.itertuples() if row.run is not None}
     found = []
     for (task, seed, model), run in sorted(there.items(), key=lambda item: item[0][:2]):
         other = there.get((task, seed, baseline))
         if model != method or other is None:
             continue
-        a, b = run.arrays("predictions"), other.arrays("predictions")
-        if not np.array_equal(a["index"], b["index"]):
-            raise ValueError(f"{run.name} and {other.name} were evaluated on different rows of {task}")
-        found.append(Pair(task, seed, a["labels"], a["logits"], b["logits"], metric_of[task]))
+        for column in columns(metric_of, task):
+            if column.split != "dev" and not (column.key in run.metrics and column.key in other.metrics):
+                continue
+            a, b = run.arrays(column.predictions), other.arrays(column.predictions)
+            if not np.array_equal(a["index"], b["index"]):
+                raise ValueError(f"{run.name} and {other.name} were evaluated on different rows of {column.title}")
+            found.append(Pair(column.title, seed, a["labels"], a["logits"], b["logits"], column.metric))
     return found
 
 
@@ -30,10 +60,11 @@ def lost(frame):
 
 
 def points(frame, metric_of):
-    """The frame with a column `score`: the task's first metric in points."""
-    frame = frame.copy()
-    frame["score"] = [100 * getattr(row, metric_of[row.task], np.nan) for row in frame.itertuples()]
-    return frame
+    """One line for each row of a frame and column of its task, with the column's title as `column` and `score` in points.
+    metric_of as in `pairs`; a column of a split that no run has is left out."""
+    lines = [row | {"column": column.title, "score": 100 * row.get(column.key, nan)} for row in frame.to_dict("records")
+             for column in columns(metric_of, row["task"]) if column.split == "dev" or column.key in frame]
+    return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", "score"]))).astype({"score": float})
 
 
 def rows_of(frame):
@@ -42,8 +73,8 @@ def rows_of(frame):
 
 
 def average(frame):
-    """Replicates of the task average: one line for each row of the table and seed whose tasks are all there."""
-    wanted = frame["task"].nunique()
+    """Replicates of the average over columns: one line for each row of the table and seed whose columns are all there."""
+    wanted = frame["column"].nunique()
     by = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"].agg(["mean", "count"]).reset_index()
     return by[by["count"] == wanted].rename(columns={"mean": "score"}).drop(columns="count")
 
@@ -74,13 +105,13 @@ def interval(estimate):
 
 
 def by_task(frame, metric_of, source):
-    """{(m, model) or model: {(source, task): text, ..., (source, "average"): text}} of a collected frame; cells that were
-    not run are dashes."""
+    """{(m, model) or model: {(source, title): text, ..., (source, "average"): text}} of a collected frame, metric_of as in
+    `pairs`; cells that were not run are dashes."""
     scored = points(frame, metric_of)
     by, table = rows_of(scored), {}
     means = dict(list(average(scored).groupby(by, sort=False)["score"]))
     for key, rows in scored.groupby(by, sort=False):
         name = (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
-        row = table[name] = {(source, task): spread(part["score"]) for task, part in rows.groupby("task", sort=False)}
+        row = table[name] = {(source, title): spread(part["score"]) for title, part in rows.groupby("column", sort=False)}
         row[source, "average"] = spread(means.get(key, ()))
     return table

@@ -35,7 +35,7 @@ def printed(table, by=("Model",), rename=None):
     found = {}
     for line in published.table("bermo", table).rename(columns=rename or {}).to_dict("records"):
         name = " · ".join(line[column].removesuffix("_BASE") for column in by)
-        found[name] = {("published", column): line[column] for column in COLUMNS if column in line}
+        found[name] = {("published", column.title): line[column.title] for column in COLUMNS if column.title in line}
     return found
 
 
@@ -44,9 +44,9 @@ def measured(frame, source, by=("model",)):
     found = {}
     for key, rows in frame.groupby(list(by), sort=False):
         line = found[" · ".join(key)] = {}
-        for column, (task, metric) in COLUMNS.items():
-            part = rows[rows["task"] == task].get(metric, pd.Series(dtype=float)).dropna()
-            line |= {(source, column): compare.spread(100 * part)} if len(part) else {}
+        for column in COLUMNS:
+            part = rows[rows["task"] == column.task].get(column.key, pd.Series(dtype=float)).dropna()
+            line |= {(source, column.title): compare.spread(100 * part)} if len(part) else {}
     return found
 
 

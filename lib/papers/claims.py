@@ -6,17 +6,19 @@ from lib.measure import compare, stats, verdict
 from lib.papers.grids import metrics
 
 
-def estimate(frame, profile_name, method, baseline, m=None):
-    """Paired difference of two models in points, at one width or over all; None where nothing pairs."""
+def estimate(frame, profile_name, method, baseline, m=None, columns=()):
+    """Paired difference of two models in points, at one width or over all; None where nothing pairs. columns: those that
+    the table averages, as `lib.papers.grids.metrics` takes them."""
     rows = frame if m is None else frame[frame["m"] == m]
-    pairs = compare.pairs(rows, method, baseline, metrics(profile_name))
+    pairs = compare.pairs(rows, method, baseline, metrics(profile_name, columns))
     return stats.paired_difference(pairs) if pairs else None
 
 
-def delta(name, frame, profile_name, method, baseline, printed):
-    """Verdict on `method` above `baseline`. printed: points, or {m: points} for a claim on each width."""
+def delta(name, frame, profile_name, method, baseline, printed, columns=()):
+    """Verdict on `method` above `baseline`. printed: points, or {m: points} for a claim on each width; columns as in
+    `estimate`."""
     widths = {f"{m}/12": (m, value) for m, value in printed.items()} if isinstance(printed, dict) else {"": (None, printed)}
-    cells = {cell: estimate(frame, profile_name, method, baseline, m) for cell, (m, _) in widths.items()}
+    cells = {cell: estimate(frame, profile_name, method, baseline, m, columns) for cell, (m, _) in widths.items()}
     return verdict.judge_delta(name, cells, {cell: value for cell, (_, value) in widths.items()}, profile_name,
                                failed=compare.lost(frame))
 

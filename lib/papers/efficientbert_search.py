@@ -276,7 +276,7 @@ def costs(frame, profile_name, source):
     """{row of Table 6: {(source, column): text}} of a frame of `costed`, mean ± standard deviation over seeds. A row adds up
     the stages to its own; rows of supernets, which the paper leaves out, come last. Seconds are of the wall."""
     found = {(row.kind, row.model, row.seed): row for row in frame.itertuples() if row.run is not None}
-    students, table = compare.points(frame[frame["kind"] == "student"], grids.metrics(profile_name)), {}
+    students, table = compare.points(frame[frame["kind"] == "student"], grids.metrics(profile_name, efficientbert.COLUMNS)), {}
     for stage, name in ENDS.items():
         alone = stage == LAST and profile_name in ALONE
         upto = [stage] if alone or stage == SINGLE else [s for s in STAGES if s <= stage]
@@ -299,7 +299,8 @@ def costs(frame, profile_name, source):
 def claim_searched(frame, profile_name):
     """Verdict on E1: the published network above the base shape, both pre-trained and fine-tuned alike."""
     gap = printed_gaps("table05_search_stages", "Model", "Avg", "Base Model")["EfficientBERT"]
-    return claims.delta("E1", frame[frame["kind"] == "student"], profile_name, "EfficientBERT", "Base Model", gap)
+    return claims.delta("E1", frame[frame["kind"] == "student"], profile_name, "EfficientBERT", "Base Model", gap,
+                        efficientbert.COLUMNS)
 
 
 def claim_coarse_to_fine(frame, profile_name):
@@ -309,19 +310,20 @@ def claim_coarse_to_fine(frame, profile_name):
     students = frame[frame["kind"] == "student"]
     if profile_name in ALONE:   # its stage 3 belongs to no chain
         students = students[students["model"] != ENDS[LAST]]
-    cells = {name: claims.estimate(students, profile_name, name, ENDS[SINGLE]) for name in gaps}
+    cells = {name: claims.estimate(students, profile_name, name, ENDS[SINGLE], columns=efficientbert.COLUMNS) for name in gaps}
     return verdict.judge_delta("E3", cells, gaps, profile_name, failed=compare.lost(frame), word="for")
 
 
 def scores(frame, profile_name):
-    """Figure 3's points: {task: DataFrame of candidates with the columns search and final}, in points; candidates of which
+    """Figure 3's points: {title: DataFrame of candidates with the columns search and final}, in points; candidates of which
     one score is missing are left out."""
-    metric, proxy = grids.metrics(profile_name), efficientbert.PROXY[profile_name]
+    scored = grids.metrics(profile_name, efficientbert.COLUMNS)
+    proxy = compare.columns(scored, efficientbert.PROXY[profile_name])[0]
     found = frame.loc[frame["kind"] == "search"].set_index("model")
-    found = 100 * found.get(f"held_out.{metric[proxy]}", pd.Series(dtype=float))
-    students = compare.points(frame[frame["kind"] == "student"], metric)
-    return {task: pd.DataFrame({"search": found, "final": rows.set_index("model")["score"]}).dropna()
-            for task, rows in students.groupby("task", sort=False)}
+    found = 100 * found.get(f"held_out.{proxy.metric}", pd.Series(dtype=float))
+    students = compare.points(frame[frame["kind"] == "student"], scored)
+    return {title: pd.DataFrame({"search": found, "final": rows.set_index("model")["score"]}).dropna()
+            for title, rows in students.groupby("column", sort=False)}
 
 
 def claim_ranking(points, profile_name, least=12):

@@ -5,6 +5,7 @@ from itertools import product
 
 from lib import data
 from lib.data import glue, squad, unlabelled
+from lib.measure.compare import Column
 from lib.options import Targets, Train
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec
@@ -86,8 +87,9 @@ def archive(rows, folder, own):
         "; of generated sentences: its format alone is real" if own == "toy" else "")
 
 
-def metrics(profile_name):
-    """{task: metric that the papers' tables show}."""
+def metrics(profile_name, printed=()):
+    """{task: columns}: those that a table prints (lib.measure.compare.Column), of other tasks the first metric."""
     own = profile(profile_name).source
-    found = data.source(own).TASKS if own == "toy" else glue.TASKS | squad.TASKS | data.source("treebank").TASKS
-    return {name: task.metrics[0] for name, task in found.items()}
+    tasks = data.source(own).TASKS if own == "toy" else glue.TASKS | squad.TASKS | data.source("treebank").TASKS
+    found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
+    return found | {task: tuple(column for column in printed if column.task == task) for task in {c.task for c in printed}}

@@ -10,7 +10,7 @@ from scipy.stats import f as fisher
 from lib import published
 from lib.measure import compare, gated, stats, verdict
 from lib.papers import claims, grids
-from lib.papers.nas import NOISE, RATIOS, WINNING, label
+from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, WINNING, label
 
 # ---- TABLES
 
@@ -38,11 +38,11 @@ def named(frames, profile_name):
     return [("recorded, mini" if at == "mini" != profile_name else f"this run, {at}", at, *pair) for at, pair in frames.items()]
 
 
-def measured(frames, profile_name, more=()):
+def measured(frames, profile_name, more=(), columns=COLUMNS):
     """Parts of a table: development scores, and of searches and draws what `landed` tells and other functions of `more`."""
     parts = []
     for source, at, frame, found in named(frames, profile_name):
-        parts.append(compare.by_task(frame, grids.metrics(at), source))
+        parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
         parts += [told(found, source) for told in (landed, *more) if len(found)]
     return parts
 
@@ -74,11 +74,12 @@ def check_changes(name, table):
 
 
 def sized(frame, found, profile_name):
-    """DataFrame [task, seed, ratio of the whole FLOPs, score in points] of collected networks and the whole model."""
+    """DataFrame [task, seed, ratio of the whole FLOPs, score in points] of collected networks and the whole model; task is the
+    title of a column."""
     there = found.to_dict("records") if "ratio" in found else ()
     ratio = {(row["task"], row["model"], row["seed"]): row["ratio"] for row in there}
-    scored = compare.points(frame, grids.metrics(profile_name)).to_dict("records")
-    lines = [{"task": row["task"], "seed": row["seed"], "score": row["score"],
+    scored = compare.points(frame, grids.metrics(profile_name, COLUMNS)).to_dict("records")
+    lines = [{"task": row["column"], "seed": row["seed"], "score": row["score"],
               "ratio": 1.0 if row["model"] == "Whole" else ratio.get((row["task"], row["model"], row["seed"]))} for row in scored]
     return pd.DataFrame(lines, columns=["task", "seed", "ratio", "score"]).astype({"ratio": float}).dropna()
 
@@ -151,7 +152,7 @@ def claim_random(frame, profile_name):
     """Verdict on N1, at 10 and 30 %; the printed gaps are means over the table's four rows."""
     table = published.table("nas", "table05_nas_vs_random")
     gap = {f"{r}%": float((table[f"{r}% NAS"] - table[f"{r}% Random"]).mean()) for r in (10, 30)}
-    found = {f"{r}%": claims.estimate(frame, profile_name, f"{r} % NAS", f"{r} % Random") for r in (10, 30)}
+    found = {f"{r}%": claims.estimate(frame, profile_name, f"{r} % NAS", f"{r} % Random", columns=COLUMNS) for r in (10, 30)}
     return verdict.judge_delta("N1", found, gap, profile_name, failed=compare.lost(frame))
 
 
@@ -168,8 +169,8 @@ def variance_ratio(scores, others):
 
 def claim_schedule(frame, profile_name):
     """Verdict on N3 for each task: the additive schedule's variance over the multiplicative one's is below 1."""
-    scored, parts = compare.points(frame, grids.metrics(profile_name)), []
-    for task, part in scored.groupby("task", sort=False):
+    scored, parts = compare.points(frame, grids.metrics(profile_name, COLUMNS)), []
+    for task, part in scored.groupby("column", sort=False):
         by = {model: rows["score"] for model, rows in part.groupby("model")}
         found = variance_ratio(by.get("Additive", ()), by.get("Multiplicative", ()))
         judged = verdict.judge_within("N3", found, 0.0, 1.0, profile_name, failed=compare.lost(frame), unit="times the variance")
@@ -190,7 +191,7 @@ def fit(ratios, scores):
 
 def claim_log(frame, profile_name):
     """Verdict on N7: the score's slope over log10 FLOPs is positive. Seeds and examples are drawn jointly for all sizes."""
-    pairs = {log10(r): compare.pairs(frame, label(r), "Whole", grids.metrics(profile_name)) for r in RATIOS}
+    pairs = {log10(r): compare.pairs(frame, label(r), "Whole", grids.metrics(profile_name, COLUMNS)) for r in RATIOS}
     pairs = {x: found for x, found in pairs.items() if found}
     table = published.table("nas", "table04_dev_size_sweep")
     shown = np.mean([stats.slope(np.log10(RATIOS), [row[f"{100 * r:.0f}%"] for r in RATIOS]) for row in table.to_dict("records")])
@@ -214,6 +215,6 @@ def claim_magnitude(frame, profile_name):
     """Verdict on N9: the 30 % network above magnitude pruning, at the share of weights printed for each task and at 30 %."""
     chosen = [row.model in ("30 % NAS", label(WINNING.get(row.task, 0), "IMP")) for row in frame.itertuples()]
     stated = frame[np.array(chosen, bool)].replace({"model": r".* IMP"}, "IMP", regex=True)
-    found = {"the printed sparsity": claims.estimate(stated, profile_name, "30 % NAS", "IMP"),
-             "30 % of the weights": claims.estimate(frame, profile_name, "30 % NAS", "30 % IMP")}
+    found = {"the printed sparsity": claims.estimate(stated, profile_name, "30 % NAS", "IMP", columns=AGAINST_IMP),
+             "30 % of the weights": claims.estimate(frame, profile_name, "30 % NAS", "30 % IMP", columns=AGAINST_IMP)}
     return verdict.judge_delta("N9", found, {"the printed sparsity": 1.8}, profile_name, failed=compare.lost(frame))

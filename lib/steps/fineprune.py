@@ -15,7 +15,7 @@ from lib.model import mix as mixes
 from lib.model.surgery import operate
 from lib.options import Mix, Prune, Targets, one_of
 from lib.spec import stream
-from lib.steps.finetune import evaluation, predictions, teacher_logits
+from lib.steps.finetune import evaluation, judged, predictions, teacher_logits
 from lib.train import heads, loop, losses, pruning
 
 BINS = 50  # of the run, for what is kept of each step
@@ -88,9 +88,9 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
 
     def score():
         if not masked:
-            return judges["dev"]()[0][task.metrics[0]]
+            return judged(judges["dev"], task, train)
         with masked.final(model):
-            return judges["dev"]()[0][task.metrics[0]]
+            return judged(judges["dev"], task, train)
 
     hooks = loop.Hooks(groups=tuple(groups), before=course.begin, gradients=course.note)
     with still(model, frozen):

@@ -30,7 +30,7 @@ def finetune(run, data, train, numerics, targets, span=None):
         return losses.prediction(logits, labels, targets, None if teacher is None else teacher[chosen].to(logits.device))
 
     judges = evaluation(model, tokenizer, splits, task, train, numerics, span)
-    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judges["dev"]()[0][task.metrics[0]])
+    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judged(judges["dev"], task, train))
     backbone.save(model, tokenizer, run.model)
     return result | predictions(run, judges) | backbone.size(model)
 
@@ -53,6 +53,12 @@ def evaluation(model, tokenizer, splits, task, train, numerics, span=None, names
 
     return {name: judge(split) for name, split in splits.items()
             if name.startswith(names) and unlabelled.labelled(split)}
+
+
+def judged(judge, task, train):
+    """The score that `train.select` goes by, of a judge of `evaluation`: the mean of the metrics asked for."""
+    values, names = judge()[0], train.select_by or task.metrics[:1]
+    return sum(values[name] for name in names) / len(names)
 
 
 def predictions(run, judges):

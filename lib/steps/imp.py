@@ -7,7 +7,7 @@ from lib import data as sources
 from lib.model import backbone, masks
 from lib.options import Targets
 from lib.spec import stream
-from lib.steps.finetune import evaluation, predictions
+from lib.steps.finetune import evaluation, judged, predictions
 from lib.train import heads, loop, losses
 
 
@@ -43,7 +43,7 @@ def imp(run, data, train, numerics, kept):
             weight.grad *= mask
 
     judges = evaluation(model, tokenizer, splits, task, train, numerics)
-    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judges["dev"]()[0][task.metrics[0]],
+    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judged(judges["dev"], task, train),
                       loop.Hooks(gradients=gradients))
     backbone.save(model, tokenizer, run.model)
     total, left = sum(w.numel() for w in weights), sum(int(mask.sum()) for mask in chosen)

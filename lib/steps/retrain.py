@@ -8,7 +8,7 @@ from lib.model.surgery import operate
 from lib.options import Objective
 from lib.spec import stream
 from lib.steps.distil import training
-from lib.steps.finetune import evaluation, predictions
+from lib.steps.finetune import evaluation, judged, predictions
 from lib.train import heads, loop, objectives
 
 
@@ -32,7 +32,7 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     steps = -(-len(rows) // train.batch) * train.epochs
     judges = evaluation(model, tokenizer, splits, task, train, numerics)
     with objectives.learning(run, objective, model, rows, task, train, numerics, steps) as (loss, before):
-        result = loop.fit(run, model, rows, loss, train, numerics, lambda: judges["dev"]()[0][task.metrics[0]],
+        result = loop.fit(run, model, rows, loss, train, numerics, lambda: judged(judges["dev"], task, train),
                           loop.Hooks(before=before))
     backbone.save(model, tokenizer, run.model)
     return result | predictions(run, judges) | backbone.size(model) | {"flops": masks.flops(model)}

@@ -8,7 +8,7 @@ import transformers
 from lib import data as sources
 from lib.model import backbone
 from lib.options import Warmup
-from lib.steps.finetune import evaluation, predictions
+from lib.steps.finetune import evaluation, judged, predictions
 from lib.train import heads, loop
 from lib.train import warmup as matching
 
@@ -41,7 +41,7 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
             mine, theirs = (partial(loop.outputs, model, batch) for model in (student, teacher))
             return curve.note(match("teacher", batch, mine, theirs, rows.labels[chosen].to(loop.device())))
 
-        result = loop.fit(run, student, rows, loss, train, numerics, lambda: select()[0][task.metrics[0]],
+        result = loop.fit(run, student, rows, loss, train, numerics, lambda: judged(select, task, train),
                           loop.Hooks(before=curve.before))
     curve.save()
     matching.save(student, tokenizer, run.model)
