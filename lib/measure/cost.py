@@ -219,7 +219,9 @@ class Miss:
 _F, _P = "FLOPs(G)", "#params(M)"
 _BASE = ("109,483,778 parameters with a two-label head round to 109; 110 is the literature's figure, "
          "which the ghost row at 12/12 reaches on its own with 109,539,074")
-_ELECTRA = ("the layers at T = 128 and H = 256 give 2.63 G; ELECTRA's own 3.7 G has a one-hot lookup in "
+_SMALL = SHAPES["electra-small"]
+_ELECTRA = (f"the layers at T = 128 and H = 256 give {_encoder_flops(_SMALL, 128, None, None) / 1e9:.3f} G, with a head on "
+            f"every token {flops(_SMALL, convention='ghostbert') / 1e9:.3f} G; ELECTRA's own 3.7 G has a one-hot lookup in "
             "it, and taking off 2 * 30522 * 256 * 128 = 2.0 G leaves the printed 1.7, but the table is "
             "128 wide (1.0 G)")
 _PRUNED = ("5.739 G: printing 5.8 takes a constant term of at least 0.163 G beside the layers, and the "

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from lib import data, published
 from lib.measure import compare, cost, stats, verdict
-from lib.options import Augment, Distil, Ghost, Importance, Train
+from lib.options import Augment, Distil, Ghost, Importance, Targets, Train
 from lib.papers import claims, grids
 from lib.papers.grids import LABELS, dataset, metrics, teacher
 from lib.papers.profiles import backbone, families, profile, shape
@@ -28,7 +28,9 @@ TASKS = {"toy": ("CoLA", "RTE"), "mini": ("SST-2",),
 SWEPT = {"toy": ("CoLA",)}
 CUT = {"toy": (3, 1)}       # widths of Tables 1 and 3; elsewhere all
 SWEPT_CUT = {"toy": (3,)}   # of Tables 4, 5 and 9, which print 3 and 1
+FIVE = ("SST-2", "MRPC", "CoLA", "STS-B", "RTE")   # tasks of Tables 6, 9 and 11 and of Figure 3
 SEEDS = {"toy": (0,), "mini": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
+SWEPT_SEEDS = {"toy": (0,), "mini": (0,), "paper": (0, 1, 2)}   # of tables that change one thing; a verdict takes three
 
 DISTIL = {"toy": Train(epochs=2, batch=32, lr=1e-3, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True),
           "mini": Train(epochs=3, batch=32, lr=2e-4, max_length=128, clip=1.0, dropout=0.1),
@@ -42,7 +44,8 @@ IMPORTANCE = {"toy": Importance("held_out", batch=8, max_length=64), "mini": Imp
 AUGMENTED = {"toy": False, "mini": False, "paper": True}   # rows of the distillation stage; Table 4 has both
 TRIES = {"CoLA": 30, "MRPC": 30, "STS-B": 30, "RTE": 30, "SST-2": 20, "QNLI": 20, "MNLI": 10, "QQP": 10}  # TinyBERT's code
 
-# Teacher and last stage learn from labels, as the text says; Table 8 says distillation there too.
+# Teacher and last stage learn from labels, as the text says. Table 8 says distillation in the last stage: rows that try it.
+LAST = {"Soft labels last": Targets("soft", sum_classes=True), "Labels and soft labels last": Targets("both", sum_classes=True)}
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}   # rows of Table 8 that every run has
 
 CACHED = {"toy": True, "mini": False, "paper": False}      # the teacher's states from disk; mini was recorded without
@@ -65,7 +68,9 @@ DEVIATIONS = {
     "paper": ("teacher settings are not printed: those of the fine-tuning stage are taken",
               "no setting of the augmentation is printed: tries by task, chance and candidates are those of TinyBERT's code; "
               "words of several pieces take their neighbours from BERT's own embeddings, where that code reads a file of "
-              "word vectors that it does not name; made once for all seeds, and lower-cased, for RoBERTa too"),
+              "word vectors that it does not name; made once for all seeds, and lower-cased, for RoBERTa too",
+              "the best model of a stage is chosen among those after each epoch; the ancestor's code looks every 50 steps",
+              "on MNLI importance is measured on the matched development set; the ancestor's code adds the mismatched one"),
 }
 
 
@@ -81,8 +86,18 @@ def swept(profile_name, wanted=()):
     return tasks(profile_name, wanted or SWEPT.get(profile_name, ()))
 
 
-def seeds(profile_name, wanted=()):
-    return tuple(wanted) or SEEDS[profile_name]
+def five(profile_name, wanted=()):
+    """Those of `swept` that the paper averages in its tables of five tasks."""
+    return tasks(profile_name, wanted or [name for name in swept(profile_name) if name in FIVE])
+
+
+def seeds(profile_name, wanted=(), own=SEEDS):
+    return tuple(wanted) or own[profile_name]
+
+
+def swept_seeds(profile_name, wanted=()):
+    """Replicates of the tables that change one thing at a time."""
+    return seeds(profile_name, wanted, SWEPT_SEEDS)
 
 
 def widths(profile_name, wanted=()):
@@ -138,10 +153,12 @@ def operation(profile_name, task, heads, ghosts, family="bert"):
     return surgery, inputs
 
 
-def finetuned(profile_name, task, start, tokens=0):
-    """The last stage: labels alone, from `start`; `tokens` pads every row to one length."""
+def finetuned(profile_name, task, start, tokens=0, targets=LABELS, taught_by=None):
+    """The last stage, from `start`: labels, or the answers of the model `taught_by` where the targets ask for them;
+    `tokens` pads every row to one length."""
+    inputs = {"start": start} | ({"teacher": taught_by} if targets.kind != "hard" else {})
     return Spec("finetune", {"data": dataset(profile_name, task), "train": padded(FINETUNE[profile_name], tokens),
-                             "targets": LABELS, "numerics": profile(profile_name).numerics}, {"start": start})
+                             "targets": targets, "numerics": profile(profile_name).numerics}, inputs)
 
 
 def padded(train, tokens):
@@ -163,9 +180,9 @@ def augmentation(profile_name, task):
                             "numerics": profile(profile_name).numerics}, {"language_model": backbone(profile_name)}, seed=0)
 
 
-def student(profile_name, task, heads, ghosts=None, family="bert", augmented=None):
+def student(profile_name, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS):
     """Cut to `heads`, with a Ghost or without (the pruned baseline, by the same procedure), distilled, then fine-tuned
-    on the labels (section 2.3). augmented: whether distilled on augmented rows; None is the profile's habit."""
+    on the targets (section 2.3). augmented: whether distilled on augmented rows; None is the profile's habit."""
     surgery, inputs = operation(profile_name, task, heads, ghosts, family)
     train, tokens = distillation(profile_name, task), ghosts.tokens if ghosts else 0
     if AUGMENTED[profile_name] if augmented is None else augmented:
@@ -176,13 +193,18 @@ def student(profile_name, task, heads, ghosts=None, family="bert", augmented=Non
     distilled = Spec("distil", {"data": dataset(profile_name, task), "train": padded(train, tokens), "surgery": surgery,
                                 "numerics": profile(profile_name).numerics,
                                 "distil": Distil(mask=profile_name != "paper")}, inputs)
-    return finetuned(profile_name, task, distilled, tokens)
+    return finetuned(profile_name, task, distilled, tokens, targets, inputs["teacher"])
+
+
+def untrained(profile_name, task, heads, ghosts, family="bert"):
+    """A student as it begins: cut, with its ghosts as drawn."""
+    surgery, inputs = operation(profile_name, task, heads, ghosts, family)
+    return Spec("operate", {"surgery": surgery}, inputs)
 
 
 def undistilled(profile_name, task, heads, ghosts):
     """The ablation without distillation: cut and ghosts, then labels alone."""
-    surgery, inputs = operation(profile_name, task, heads, ghosts)
-    return finetuned(profile_name, task, Spec("operate", {"surgery": surgery}, inputs))
+    return finetuned(profile_name, task, untrained(profile_name, task, heads, ghosts))
 
 
 def variants(profile_name, options):
@@ -203,6 +225,7 @@ def sweep(profile_name, task_names, widths, seed_numbers, modules):
 
 # Tables 4 to 6, Figure 3, B.4: what each row changes. The ablation without distillation is `undistilled`.
 ABLATIONS = {"GhostBERT": {}, "- Softmax": {"softmax": False}, "- ReLU": {"relu": False}}
+EQUAL_TAPS = {"- Softmax, taps 1/k at first": {"softmax": False, "init": "uniform"}}   # a ghost as large as with the softmax
 KERNELS = {f"k = {k}": {"kernel": k} for k in (1, 3, 5, 9, 17)}
 FEATURES = {f"F = {f}": {"features": f} for f in (1, 2, 4, 8, 12)}
 POSITIONS = {"After QK": {"kind": "conv2d", "positions": ("qk",)}, "After V": {"positions": ("v",)},
@@ -219,9 +242,22 @@ def convolutions(profile_name):
             "Conv2D": {"kind": "conv2d"}, "DWConv": {}}
 
 
-def pruned_vs_ghost(profile_name, task_names, widths, seed_numbers):
-    """The grid of Tables 3 and 10."""
-    return sweep(profile_name, task_names, widths, seed_numbers, dict(zip(MODELS, (None, ghost(profile_name)), strict=True)))
+def normalisations(profile_name):
+    """The rows of Table 5 with the other normalisations: softmax over the taps where it is over all inputs, and none."""
+    found = {}
+    for label, changes in convolutions(profile_name).items():
+        if "softmax_over" in changes:
+            found[f"{label}, softmax over taps"] = {**changes, "softmax_over": "taps"}
+        found[f"{label}, no softmax"] = {**changes, "softmax_over": "taps", "softmax": False}
+    return found
+
+
+def pruned_vs_ghost(profile_name, task_names, widths, seed_numbers, last="hard"):
+    """The grid of Tables 3 and 10. last: what the last stage learns from, as in `Targets.kind`."""
+    targets = Targets(last, sum_classes=last != "hard")
+    return crossed(task_names, widths, seed_numbers, {
+        label: lambda task, m, module=module: student(profile_name, task, m, module, targets=targets)
+        for label, module in zip(MODELS, (None, ghost(profile_name)), strict=True)})
 
 
 def unpruned(profile_name, task_names, seed_numbers, family="bert"):
@@ -263,9 +299,10 @@ def lines_of_table_1(widths):
     return {line(*row): row for row in sorted(whole + cut, key=lambda row: list(NAMES).index(row[0]))}
 
 
-def ablated(profile_name, task_names, widths, seed_numbers):
+def ablated(profile_name, task_names, widths, seed_numbers, more=False):
     """The grid of Table 4, each row one change from the paper's module, augmentation among them; and what distillation
-    and augmentation do to the whole model without ghosts, the control that the paper lacks."""
+    and augmentation do to the whole model without ghosts, the control that the paper lacks. more: taps of 1/k at first,
+    and a last stage that learns from the teacher, as well."""
     module, other = ghost(profile_name), not AUGMENTED[profile_name]
     switch = "+ DA" if other else "- DA"
     return (sweep(profile_name, task_names, widths, seed_numbers, variants(profile_name, ABLATIONS))
@@ -275,7 +312,11 @@ def ablated(profile_name, task_names, widths, seed_numbers):
             + unpruned(profile_name, task_names, seed_numbers)
             + crossed(task_names, [HEADS], seed_numbers, {
                 f"{label} {switch}": lambda task, m, ghosts=ghosts: student(profile_name, task, m, ghosts, augmented=other)
-                for label, ghosts in {"Ghost": module, "Distilled": None}.items()}))
+                for label, ghosts in {"Ghost": module, "Distilled": None}.items()})
+            + (sweep(profile_name, task_names, widths, seed_numbers, variants(profile_name, EQUAL_TAPS))
+               + crossed(task_names, widths, seed_numbers, {
+                   label: lambda task, m, targets=targets: student(profile_name, task, m, module, targets=targets)
+                   for label, targets in LAST.items()}) if more else []))
 
 
 def paired(frame, profile_name):
@@ -336,19 +377,105 @@ def printed_gaps(table, label, method, widths, rename=lambda text: text):
             if rival != method and m in widths}
 
 
-def submitted(profile_name, task_names, widths, seed_numbers, family="bert"):
-    """The grid of Table 2: one row for each file of a submission, width and seed."""
-    return grids.submitted(profile_name, task_names, seed_numbers,
-                           lambda task, m: student(profile_name, task, m, ghost(profile_name), family), m=widths)
+def lines_of_table_2(profile_name, wanted=()):
+    """{name: (family, model, heads)} of the rows of Table 2 that a profile can make: models as fine-tuned, and with ghosts,
+    whole and cut. Raises ValueError naming the nearest row."""
+    lines = lines_of_table_1(WIDTHS if wanted else widths(profile_name))
+    there = {name: line for name, line in lines.items() if line[0] in families(profile_name) and line[1] != "Distilled"}
+    for name in wanted:
+        known(f"row of Table 2 in profile {profile_name!r}", name, there)
+    return {name: line for name, line in there.items() if name in (wanted or there)}
+
+
+def submitted(profile_name, task_names, seed_numbers, lines):
+    """The grid of Table 2: one row for each model of `lines`, file of its submission, and seed."""
+    def made(task, model):
+        family, kind, m = lines[model]
+        return (teacher(profile_name, task, family) if kind == "Plain" else
+                student(profile_name, task, m, ghost(profile_name), family))
+    return grids.submitted(profile_name, task_names, seed_numbers, made, model=lines)
+
+
+def inspection(profile_name, task, model, rows, tokens=0):
+    """Spec of what the ghosts of a model do on `rows` development rows; `tokens` pads every row to one length."""
+    return Spec("inspect_ghosts", {"data": dataset(profile_name, task), "train": padded(FINETUNE[profile_name], tokens),
+                                   "numerics": profile(profile_name).numerics, "rows": rows}, {"model": model})
 
 
 def inspected(profile_name, task, heads, module, rows, seed_numbers, family="bert"):
     """The grid of the mechanism: one student's ghosts at the start, distilled, and fine-tuned, on `rows` development
     rows. At the start the kernels are the ones that the same seed's distillation begins with."""
-    surgery, inputs = operation(profile_name, task, heads, module, family)
     tuned = student(profile_name, task, heads, module, family)
-    stages = {"start": Spec("operate", {"surgery": surgery}, inputs), "distilled": tuned.inputs["start"], "fine-tuned": tuned}
-    told = {name: tuned.args[name] for name in ("data", "train", "numerics")}
+    stages = {"start": untrained(profile_name, task, heads, module, family), "distilled": tuned.inputs["start"],
+              "fine-tuned": tuned}
     return [{"task": task, "m": heads, "stage": stage, "seed": seed,
-             "spec": Spec("inspect_ghosts", told | {"rows": rows}, {"model": model}).at(seed)}
+             "spec": inspection(profile_name, task, model, rows, module.tokens).at(seed)}
             for stage, model in stages.items() for seed in seed_numbers]
+
+
+def started(profile_name, task_names, widths, modules, rows=100):
+    """The grid of ghosts before any training, on `rows` development rows of the first task: {label: Ghost} at each width."""
+    return crossed(task_names[:1], widths, [0], {
+        label: lambda task, m, module=module: inspection(profile_name, task, untrained(profile_name, task, m, module), rows,
+                                                         module.tokens) for label, module in modules.items()})
+
+
+def sizes(frame, source):
+    """{(m, model): {(source, place): text}} of a collected grid of `started`: |g| / |y|, mean over the layers."""
+    places = {"o": "after O", "ffn2": "after FFN2"}
+    return {(f"{row['m']}/12", row["model"]): {
+        (source, about): f"{row['run'].arrays('ghosts')[f'{place}.size'].mean():.3f}" if row["run"] else "–"
+        for place, about in places.items()} for row in frame.to_dict("records")}
+
+
+def checked(name, table, computed):
+    """Verdict on figures that the text prints, {row: value} against `value` of a published table such as "claims"."""
+    printed = published.table("ghostbert", table)
+    printed = printed.set_index(printed.columns[0])["value"].astype(str)
+    return verdict.judge_equal(name, {row: round(value, 3) for row, value in computed.items()}, printed[list(computed)].to_dict())
+
+
+def check_extra():
+    """What ghosts add to BERT-base, in the introduction and in section 3.2.1."""
+    base, module = shape("paper"), ghost("paper")
+    weights, products = cost.ghost_parameters(base, module), cost.ghost_flops(base, module)
+    whole = cost.parameters(base), cost.flops(base, convention="ghostbert")
+    return checked("Sections 1 and 3.2.1, what ghosts add:", "claims", {
+        "extra params of ghost modules (introduction)": 100 * weights / whole[0],
+        "extra FLOPs of ghost modules (introduction)": 100 * products / whole[1],
+        "extra params of ghost modules (results)": weights / 1e3, "extra FLOPs of ghost modules (results)": products / 1e6})
+
+
+def printed_averages(table):
+    """{model: printed average} of Table 1 or 2, models without their sources."""
+    found = published.table("ghostbert", table)
+    return found.set_index(found["Model"].str.replace(r" \(.*\d{4}\)", "", regex=True))["Avg."]
+
+
+def check_gains(split, table):
+    """The gains that section 3.2.1 prints of a split, from the averages of its table."""
+    average, whole = printed_averages(table), {kind: shape("paper", kind).heads for kind in NAMES}
+    return checked(f"Section 3.2.1, gains on the {split} sets:", "claims", {
+        f"{split} average gain {plain}": average[line(kind, "Ghost", whole[kind])] - average[plain]
+        for kind, (plain, _) in NAMES.items()})
+
+
+def check_shares():
+    """What section 3.2.2 prints of small models: scores from Table 1's averages, FLOPs as counted for it."""
+    average, counted = printed_averages("table1"), {m: cost.flops(shape("paper"), heads=m, ghost=ghost("paper"),
+                                                                  convention="ghostbert") for m in WIDTHS}
+    share = {m: 100 * counted[m] / cost.flops(shape("paper"), convention="ghostbert") for m in WIDTHS}
+    return checked("Section 3.2.2, shares of BERT-base and RoBERTa-base:", "claims", {
+        **{f"m={m}/12 share of BERT-base performance": 100 * average[line("bert", "Ghost", m)] / average["BERT-base"]
+           for m in (3, 1)}, "GhostBERT m=6/12 relative FLOPs": share[6], "GhostRoBERTa m=9/12 relative FLOPs": share[9],
+        **{f"m={m}/12 relative FLOPs": share[m] for m in (3, 1)}})
+
+
+def check_example():
+    """Appendix B.4's example: twelve features from twelve heads."""
+    base, module = shape("paper"), ghost("paper", features=12)
+    weights, products = cost.ghost_parameters(base, module), cost.ghost_flops(base, module)
+    return checked("Appendix B.4, its example:", "b4", {
+        "example L=12 d=768 n=128 k=3 M=12: additional #params": weights / 1e6,
+        "example: share of backbone #params": 100 * weights / cost.parameters(base), "example: additional FLOPs": products / 1e9,
+        "example: share of backbone FLOPs": 100 * products / cost.flops(base, convention="ghostbert")})
