@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from conftest import holding
 
 from lib import data, paths, published
 from lib.data import glue, unlabelled
@@ -131,19 +132,52 @@ def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
 
 
 def test_the_grid_of_table_2():
-    found = ghostbert.submitted("toy", ("CoLA", "MNLI"), [3, 12], [0, 1])
-    assert len(found) == 4 * 2 * 2 and list(dict.fromkeys(row["file"] for row in found)) == ["CoLA", "MNLI-m", "MNLI-mm", "AX"]
+    lines = ghostbert.lines_of_table_2("toy", ("BERT-base", "GhostBERT (m = 3/12)", "GhostELECTRA-small (m = 4/4)"))
+    found = ghostbert.submitted("toy", ("CoLA", "MNLI"), [0, 1], lines)
+    assert len(found) == 4 * 3 * 2 and list(dict.fromkeys(row["file"] for row in found)) == ["CoLA", "MNLI-m", "MNLI-mm", "AX"]
     told = {row["file"]: row["spec"].args["data"] for row in found}
     assert {file: (t["task"], t["split"]) for file, t in told.items()} == {
         "CoLA": ("CoLA", "dev"), "MNLI-m": ("MNLI", "dev"), "MNLI-mm": ("MNLI", "dev_mm"), "AX": ("AX", "test")}
-    model = ghostbert.student("toy", "MNLI", 3, ghostbert.ghost("toy"))
-    row = next(row for row in found if (row["file"], row["m"], row["seed"]) == ("AX", 3, 1))
-    assert row["spec"].inputs["model"] == model and row["spec"].seed == 1
-    assert {"train", "numerics"} <= row["spec"].args.keys() and row["spec"].args["train"] == model.args["train"]
+    module = ghostbert.ghost("toy")
+    models = {"BERT-base": ghostbert.teacher("toy", "MNLI"), "GhostBERT (m = 3/12)": ghostbert.student("toy", "MNLI", 3, module),
+              "GhostELECTRA-small (m = 4/4)": ghostbert.student("toy", "MNLI", 4, module, "electra")}
+    for name, model in models.items():
+        row = next(row for row in found if (row["file"], row["model"], row["seed"]) == ("AX", name, 1))
+        assert row["spec"].inputs["model"] == model and row["spec"].seed == 1
+        assert {"train", "numerics"} <= row["spec"].args.keys() and row["spec"].args["train"] == model.args["train"]
+
+
+def test_table_2_has_every_row_that_a_profile_has():
+    printed = published.table("ghostbert", "table2")["Model"].str.replace(r" \(.*\d{4}\)", "", regex=True)
+    own = [name for name in printed if name not in baselines.CONFIGS]
+    assert len(own) == 3 + 11 and set(ghostbert.lines_of_table_2("paper")) == set(own)
+    assert set(ghostbert.lines_of_table_2("mini")) == {name for name in own if name.removeprefix("Ghost").startswith("BERT")}
+    assert {heads for family, _, heads in ghostbert.lines_of_table_2("toy").values() if family == "electra"} == {4}
+    with pytest.raises(ValueError, match="unknown row of Table 2 in profile 'mini': 'GhostBERT .m = 3/14.'; did you mean"):
+        ghostbert.lines_of_table_2("mini", ["GhostBERT (m = 3/14)"])
+
+
+def test_the_archive_has_wnli_without_a_model(tmp_path):
+    """The most frequent class of its training rows; a twin's archive has as many rows as its development set."""
+    rows = [{"file": "AX", "run": holding({"logits": np.eye(3)[np.zeros(480, int)]})}]
+    path, about = grids.archive(rows, tmp_path, "toy")
+    codes = np.bincount(data.splits("toy", "WNLI")["train"].y)
+    with zipfile.ZipFile(path) as archive:
+        lines = archive.read("WNLI.tsv").decode().splitlines()[1:]
+    assert [line.split("\t")[1] for line in lines] == [str(codes.argmax())] * 200
+    assert "WNLI is the most frequent class" in about and "WNLI as well" not in about
+
+
+def test_an_archive_without_wnli_s_files_says_so(tmp_path, real):
+    rows = [{"file": "CoLA", "run": holding({"logits": np.zeros((1063, 2))})}]
+    path, about = grids.archive(rows, tmp_path, "glue")
+    assert "WNLI, AX as well" in about and "most frequent" not in about
+    assert zipfile.ZipFile(path).namelist() == ["CoLA.tsv"]
 
 
 def test_test_rows_that_are_not_at_hand_are_left_out(real):
-    assert ghostbert.submitted("paper", ("QNLI",), [3], [0]) == []
+    lines = ghostbert.lines_of_table_2("paper", ["GhostBERT (m = 3/12)"])
+    assert ghostbert.submitted("paper", ("QNLI",), [0], lines) == []
     real("index\tsentence\n0\tthe dog slept\n")
     assert grids.file_rows("paper", "CoLA")["split"] == "test"
 
