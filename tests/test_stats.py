@@ -17,6 +17,7 @@ from lib.measure.stats import (
     paired_difference,
     permutation_test,
     slope,
+    straighter_weights,
     summary,
     trend,
     weighted_score,
@@ -170,6 +171,17 @@ def test_trend_of_known_gains():
     assert (e.n_seeds, e.n_tasks, e.n_pairs) == (3, 1, 12)
     with pytest.raises(ValueError, match="two different"):
         trend({1: by_x[1]}, score=score)
+
+
+def test_the_straighter_line_is_told_by_one_contrast():
+    """Where y rises with both, its sign is that of the difference of the two residual sums of squares."""
+    x, generator = np.log10([0.1, 0.3, 0.5, 0.7]), np.random.default_rng(0)
+    for y in generator.normal(size=(200, 4)) + np.arange(4):
+        log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
+        if slope(x, y) > 0 and slope(10**x, y) > 0:
+            assert np.sign(straighter_weights(x, 10**x) @ y) == np.sign(plain - log)
+    explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
+    assert straighter_weights(x, 10**x) @ y == pytest.approx(explained[0] - explained[1])
 
 
 def test_slope_is_least_squares():

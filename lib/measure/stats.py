@@ -250,11 +250,20 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(slope_weights(x) @ np.asarray(y, float))
 
 
+def straighter_weights(x: Sequence[float], other: Sequence[float]) -> np.ndarray:
+    """Weights w with w @ y = root of the sum of squares that a line over x explains in y, less that of a line over `other`.
+    Where y rises with both it is above 0 exactly where the line over x leaves the smaller residuals: with unit vectors u
+    and v along the centred x and `other`, the two residual sums differ by (u @ y)^2 - (v @ y)^2."""
+    u, v = (w / np.sqrt((w**2).sum()) for w in map(slope_weights, (x, other)))
+    return u - v
+
+
 def trend(pairs_by_x: Mapping[float, Sequence[Pair]], draws: int = 2000, seed: int = 0,
-          score: Callable | None = None) -> Estimate:
-    """Slope of the mean gain over x, in points per unit of x; seeds and examples are drawn once for all x."""
+          score: Callable | None = None, weights: Callable = slope_weights) -> Estimate:
+    """Slope of the mean gain over x, in points per unit of x, or what other `weights` of x give; seeds and examples are
+    drawn once for all x."""
     x = sorted(pairs_by_x)
-    return _contrast([pairs_by_x[v] for v in x], slope_weights(x), draws, seed, score)
+    return _contrast([pairs_by_x[v] for v in x], weights(x), draws, seed, score)
 
 
 def permutation_test(differences: Sequence[float], draws: int = 100_000, seed: int = 0) -> Permutation:

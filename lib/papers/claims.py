@@ -23,10 +23,10 @@ def delta(name, frame, profile_name, method, baseline, printed, columns=()):
                                failed=compare.lost(frame))
 
 
-def best(name, frame, profile_name, method, printed):
-    """Verdict on `method` above each rival. printed: {rival or (rival, m): points}."""
+def best(name, frame, profile_name, method, printed, columns=()):
+    """Verdict on `method` above each rival. printed: {rival or (rival, m): points}; columns as in `estimate`."""
     rivals = {key if isinstance(key, str) else f"{key[0]} at {key[1]}/12": (key, value) for key, value in printed.items()}
-    cells = {cell: estimate(frame, profile_name, method, *([key] if isinstance(key, str) else key))
+    cells = {cell: estimate(frame, profile_name, method, *([key] if isinstance(key, str) else key), columns=columns)
              for cell, (key, _) in rivals.items()}
     return verdict.judge_ordering(name, cells, {cell: value for cell, (_, value) in rivals.items()}, profile_name,
                                   failed=compare.lost(frame))
