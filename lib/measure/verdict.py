@@ -31,12 +31,13 @@ WORDS = {
     "NOT_RUN": ("–", "open", "not measured, or measured at toy scale, which judges arithmetic alone"),
     "PAPER_INCONSISTENT": ("!", "the paper contradicts itself", "the paper prints values that exclude each other"),
 }
-CHECKS = {"CONFIRMED": "equal", "PARTIAL": "partly equal", "CONTRADICTED": "differs", "NOT_RUN": "not computed",
-          "PAPER_INCONSISTENT": "paper inconsistent"}
+CHECKS = {"CONFIRMED": "= equal", "PARTIAL": "≠ partly equal", "CONTRADICTED": "≠ differs", "NOT_RUN": "– not computed",
+          "PAPER_INCONSISTENT": "! printed twice, not alike"}
 READING = (
-    "A finding rests on runs. An arithmetic check recomputes what the paper prints (settings, sums, counts) and is counted apart.",
-    "Intervals and p are of this claim alone, at 95 % and 5 %; a claim is confirmed when each of its cells is. Fewer than 3 seeds "
-    "prove nothing, and the interval of one seed covers examples alone.",
+    "A finding rests on runs. An arithmetic check recomputes what the paper prints (settings, sums, counts), and is counted "
+    "apart.",
+    "Intervals and p are of this claim alone, at 95 % and 5 %; a claim is confirmed when each of its cells is. Fewer than 3 "
+    "seeds prove nothing, and the interval of one seed covers examples alone.",
     "Power: how often the planned seeds would confirm the printed effect, with the spread of the paired differences seen so far.",
     "Provisional: fewer seeds than planned are done, so the word may change.",
 )
@@ -109,8 +110,9 @@ def tally(found) -> str:
     findings = [WORDS[word][1] for kind, word in found if kind == "finding"]
     checks = [word == "CONFIRMED" for kind, word in found if kind == "arithmetic"]
     groups = dict.fromkeys(group for _, group, _ in WORDS.values())
-    parts = ["findings: " + ", ".join(f"{findings.count(group)} {group}" for group in groups if group in findings)] if findings else []
-    return "; ".join(parts + [f"arithmetic checks: {sum(checks)} of {len(checks)}"] * bool(checks))
+    counts = ", ".join(f"{findings.count(group)} {group}" for group in groups if group in findings)
+    parts = [f"findings: {counts}"] * bool(findings) + [f"arithmetic checks: {sum(checks)} of {len(checks)}"] * bool(checks)
+    return "; ".join(parts)
 
 
 def holm_paper(verdicts: Sequence[Verdict]) -> dict[str, float]:
@@ -177,7 +179,8 @@ def _verdict(claim, word, estimates, notes, profile, failed, runs, unit, p, publ
     interval = (min(e.low for e in usable.values()), max(e.high for e in usable.values())) if usable else None
     runs = 2 * sum(e.n_pairs for e in usable.values()) if runs is None else runs
     cells = tuple(Cell(name, published.get(name), e.mean, e.low, e.high, e.n_seeds, e.spread if isfinite(e.spread) else None,
-                       e.noise, tuple(end if isfinite(end) else None for end in bounds(name))) for name, e in usable.items() if profile != "toy")
+                       e.noise, tuple(end if isfinite(end) else None for end in bounds(name)))
+                  for name, e in usable.items() if profile != "toy")
     return Verdict(claim, word, measured, interval, "; ".join(filter(None, notes)), runs, SCALES[profile],
                    p=p if cells else None, cells=cells)
 
@@ -284,7 +287,8 @@ def _beyond(e, end, side):
 def judge_reached(claim_id: str, estimates: Mapping[str, Estimate], printed: Mapping[str, str], scale: str,
                   unit: str = "times", runs: int = 1) -> Verdict:
     """Something measured at full size, such as a speed-up, against the printed digits: reached, at least as fast as printed,
-    where the interval holds what rounds to them, or lies above. It does not depend on a profile; `scale` says where it was measured.
+    where the interval holds what rounds to them, or lies above. It does not depend on a profile; `scale` says where it was
+    measured.
 
     | cells | verdict |
     |---|---|
@@ -302,9 +306,9 @@ def judge_reached(claim_id: str, estimates: Mapping[str, Estimate], printed: Map
     notes = {"at least as fast as printed": reached if reached != list(printed) else [""],
              "below the printed value": [name for name in there if name not in reached],
              "missing": [name for name in printed if name not in there]}
-    return Verdict(claim_id, word, measured, (min(e.low for e in there.values()), max(e.high for e in there.values()))
-                   if there else None, "; ".join(f"{k}: {', '.join(names)}".removesuffix(": ") for k, names in notes.items() if names),
-                   runs, scale)
+    interval = (min(e.low for e in there.values()), max(e.high for e in there.values())) if there else None
+    note = "; ".join(f"{text}: {', '.join(names)}".removesuffix(": ") for text, names in notes.items() if names)
+    return Verdict(claim_id, word, measured, interval, note, runs, scale)
 
 
 def _rounding_range(printed):
