@@ -69,7 +69,7 @@ DEVIATIONS = {
               "no setting of the augmentation is printed: tries by task, chance and candidates are those of TinyBERT's code; "
               "words of several pieces take their neighbours from BERT's own embeddings, where that code reads a file of "
               "word vectors that it does not name; made once for all seeds, and lower-cased, for RoBERTa too",
-              "the best model of a stage is chosen among those after each epoch; the ancestor's code looks every 50 steps",
+              "teacher and last stage keep the best model after an epoch; the ancestor's code looks every 50 steps",
               "on MNLI importance is measured on the matched development set; the ancestor's code adds the mismatched one"),
 }
 
