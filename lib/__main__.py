@@ -165,9 +165,19 @@ def record(args):
             print(f"  recorded {paths.shown(store.record(found))}")
 
 
+@command("note which rows a profile's unseen ones are, their labels and clusters, in data/, to be committed", PROFILE)
+def unseen(args):
+    from lib import data
+    from lib.papers import grids
+
+    for task, told in grids.UNSEEN[args.profile].items():
+        print(f"  {task}: {data.publish(grids.source(args.profile, task), task, **told)}")
+
+
 @command("recompute every record's metrics from its stored predictions")
 def verify(args):
     from lib import data
+    from lib.data.unseen import unpacked
     from lib.measure import metrics
     from lib.store import Store
 
@@ -181,6 +191,10 @@ def verify(args):
         task = data.task(described["source"], described["task"])
         again = ({name: float(stored[name].mean()) for name in task.metrics} if task.span else   # no texts are kept
                  metrics.scores(task, stored["logits"], stored["labels"]))
+        if told := described.get("unseen"):
+            said = unpacked(found.arrays("predictions_unseen"), told["rows"])
+            more = metrics.scores(task, said, data.judging(described)["labels"])
+            again |= {f"unseen.{name}": value for name, value in more.items()}
         for name, value in again.items():
             if abs(value - found.metrics[name]) > 1e-12:
                 wrong += 1

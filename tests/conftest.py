@@ -113,9 +113,10 @@ def logits():
 @pytest.fixture
 def anywhere(monkeypatch):
     """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter here."""
-    def described(source, task, rows=None, held_out=0):
+    def described(source, task, rows=None, held_out=0, unseen=0, beside=0):
         data.task(source, task)
-        told = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out}
+        told = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out,
+                "unseen": unseen and {"rows": unseen, "beside": beside, "digest": "0" * 16}}
         return {name: value for name, value in told.items() if value}
     monkeypatch.setattr(data, "describe", described)
     monkeypatch.setattr(texts, "describe", lambda name, count=None: {"text": name, "digest": "0" * 16} | (
@@ -129,7 +130,7 @@ def without_data(monkeypatch, tmp_path):
     def leave():
         monkeypatch.setenv("DATA_ROOT", str(tmp_path))
         monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
-        for function in (data.splits, data.digest_of, models.digest, texts.first):
+        for function in (data.splits, data.digest_of, data.unseen_rows, models.digest, texts.first):
             function.cache_clear()
     return leave
 
@@ -232,7 +233,7 @@ def same_run(a, b):
 # ---- made-up runs ----
 def holding(arrays=None, name="made up"):
     """A run that pages read these arrays from."""
-    return SimpleNamespace(name=name, arrays=lambda _: arrays)
+    return SimpleNamespace(name=name, arrays=lambda _: arrays, spec={"args": {}})
 
 
 def collected(*rows):

@@ -2,8 +2,8 @@
 
 A **source** is where rows come from: `toy` is generated here from a seed, the others read files in their official
 layout below DATA_ROOT, or the hub (see FOLDERS and the source's module). A descriptor is a small dict that goes into a
-Spec: `{"source", "task", "digest", "rows", "held_out"}`. The digest is of the parsed rows, so that a folder and the hub
-give the same one. Images lie apart, in `lib.data.digits`.
+Spec: `{"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside", "digest"}}`. The digests are of the parsed
+rows, so that a folder and the hub give the same ones. Images lie apart, in `lib.data.digits`.
 """
 
 import hashlib
@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from lib import paths
+from lib.data import unseen as left
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ FOLDERS = {"toy": None, "glue": "glue", "squad": "squad", "senteval": "probing",
 
 
 def source(name):
-    """The module of a source: `TASKS`, `load(task, root) -> {split name: Split}`, and `labels(task, root)` where the
-    data decide on the classes. `toy` loads without a root."""
+    """The module of a source: `TASKS`, `load(task, root) -> {split name: Split}`, `labels(task, root)` where the data decide
+    on the classes, and `unseen(task, root)` where there are official rows for it. `toy` loads without a root."""
     from lib.spec import known
 
     known("data source", name, FOLDERS)
@@ -96,22 +98,100 @@ def splits(name, task_name):
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
-def describe(name, task_name, rows=None, held_out=0):
-    """Descriptor of a task for a Spec: `rows` training rows (all by default), and `held_out` further ones for
-    importance and selection.
+def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0):
+    """Descriptor of a task for a Spec: `rows` training rows (all by default), `held_out` further ones for importance and
+    selection, and at most `unseen` labelled rows that are only judged on. `beside`: how many rows, in the order in which
+    they are drawn, any run of the task may train or select on; by default those of this descriptor.
 
-    Where the data are not at hand, the digest is the one of the official files (`data/digests.json`), so that
-    committed records are found; a run then stops in `load`.
+    Where the data are not at hand, the digests are those of the official files (`data/digests.json`), so that committed
+    records are found; a run then stops in `load`.
     """
     task(name, task_name)
+    known = official_digests()
     try:
         found = digest_of(name, task_name)
     except FileNotFoundError:
-        found = json.loads(paths.DIGESTS.read_text()).get(f"{name}/{task_name}") if paths.DIGESTS.exists() else None
+        found = known.get(f"{name}/{task_name}")
         if found is None:
             raise
     body = {"source": name, "task": task_name, "digest": found, "rows": rows, "held_out": held_out or None}
+    if unseen:
+        beside = reserved(name, task_name, rows, held_out, beside)
+        told = known.get(f"{name}/{task_name}/{beside}/{unseen}") if found == known.get(f"{name}/{task_name}") else None
+        body["unseen"] = told or summary(name, task_name, beside, unseen)
     return {k: v for k, v in body.items() if v is not None}
+
+
+def official_digests():
+    return json.loads(paths.DIGESTS.read_text()) if paths.DIGESTS.exists() else {}
+
+
+def reserved(name, task_name, rows, held_out, beside=0):
+    """How many rows of the training set the unseen ones stand beside; 0 for a task with official unseen rows. Raises
+    ValueError where it is not clear, or fewer than are trained and selected on."""
+    if task(name, task_name).span:
+        raise ValueError(f"{task_name} has spans: unseen rows are for tasks with classes or scores; leave `unseen` out")
+    if task_name in getattr(source(name), "UNSEEN", ()):
+        return 0
+    if not rows or 0 < beside < rows + held_out:
+        raise ValueError(f"unseen rows of {name}/{task_name} beside {beside or 'none'} of its training rows, of which "
+                         f"{rows or 'all'} are trained on and {held_out} held out: say how many `rows`, and let `beside` be no fewer "
+                         "than these together")
+    return beside or rows + held_out
+
+
+@cache
+def unseen_rows(name, task_name, beside, count):
+    """(Split, cluster of each row [N]) of at most `count` unseen rows. Official ones of the source are each a cluster; the
+    others are training rows behind the first `beside` in the order in which they are drawn. Raises ValueError where there
+    are none."""
+    if not beside:
+        split = source(name).unseen(task_name, *folder(name))
+        chosen = split.take(np.sort(permuted(split)[:count]))
+        return chosen, np.arange(len(chosen))
+    train = splits(name, task_name)["train"]
+    order = permuted(train)
+    chosen = left.apart(train, order[:beside], order[beside:], count)
+    if not chosen:
+        raise ValueError(f"no row of {name}/{task_name} is left that shares no text with {beside} of its {len(train)} training rows: "
+                         "take fewer `rows`, or leave `unseen` out")
+    chosen = train.take(np.sort(chosen))
+    return chosen, left.clusters(chosen)
+
+
+def summary(name, task_name, beside, count):
+    """What a descriptor says of unseen rows."""
+    split, _ = unseen_rows(name, task_name, beside, count)
+    return {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
+
+
+def permuted(split):
+    """The order in which rows are drawn from a split."""
+    return np.random.default_rng(0).permutation(len(split))
+
+
+def judging(descriptor):
+    """{"labels" [N], "cluster" [N]} of the unseen rows of a descriptor: what predictions for them are judged by. Those of
+    `data/unseen/` need no data."""
+    told = descriptor["unseen"]
+    path = paths.UNSEEN / f"{told['digest']}.safetensors"
+    if path.exists():
+        return load_file(path)
+    split = load(descriptor)["unseen"]
+    return {"labels": split.y, "cluster": unseen_rows(descriptor["source"], descriptor["task"], told["beside"], told["rows"])[1]}
+
+
+def publish(name, task_name, unseen, beside=0):
+    """Note unseen rows, so that descriptors are found and runs judged without the data: their digest in
+    `data/digests.json`, labels and clusters in `data/unseen/`. Returns what a descriptor says of them."""
+    told, (split, cluster) = summary(name, task_name, beside, unseen), unseen_rows(name, task_name, beside, unseen)
+    small = {"labels": split.y, "cluster": cluster}
+    small = {key: v.astype(np.min_scalar_type(v.max())) if v.dtype.kind == "i" else v for key, v in small.items()}
+    paths.UNSEEN.mkdir(parents=True, exist_ok=True)
+    save_file(small, paths.UNSEEN / f"{told['digest']}.safetensors")
+    digests = official_digests() | {f"{name}/{task_name}/{beside}/{unseen}": told}
+    paths.DIGESTS.write_text(json.dumps(dict(sorted(digests.items())), indent=1) + "\n")
+    return told
 
 
 def digest(splits):
@@ -133,12 +213,11 @@ def digest_of(name, task_name):
 
 def official(name):
     """Tasks of a source whose official rows are known by their digest."""
-    digests = json.loads(paths.DIGESTS.read_text()) if paths.DIGESTS.exists() else {}
-    return [key.partition("/")[2] for key in digests if key.startswith(f"{name}/")]
+    return [key.split("/")[1] for key in official_digests() if key.startswith(f"{name}/") and key.count("/") == 1]
 
 
 def load(descriptor):
-    """The splits that a descriptor names: "train", "held_out" where asked for, and the official ones beside them.
+    """The splits that a descriptor names: "train", "held_out" and "unseen" where asked for, and the official ones beside them.
 
     Rows are drawn from a fixed permutation of the training set. Raises ValueError where the data have changed since
     they were described, or hold too few rows.
@@ -147,8 +226,7 @@ def load(descriptor):
     there = dict(splits(name, task_name))
     found = digest_of(name, task_name)
     if found != descriptor["digest"]:
-        raise ValueError(f"{name}/{task_name} has digest {found}; this run is of {descriptor['digest']}: put the same "
-                         "data back, or ask for a new run")
+        raise ValueError(_changed(f"{name}/{task_name}", found, descriptor["digest"]))
     if "train" not in there:
         raise FileNotFoundError(f"{name}/{task_name} has no training file under {paths.shown(paths.data_root())}: add it, "
                                 "or choose another task")
@@ -156,8 +234,16 @@ def load(descriptor):
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):
         raise ValueError(f"{rows} training and {held} held-out rows asked of {name}/{task_name}, which has {len(train)}")
-    chosen = np.random.default_rng(0).permutation(len(train))
+    chosen = permuted(train)
     there["train"] = train.take(np.sort(chosen[:rows]))
     if held:
         there["held_out"] = train.take(np.sort(chosen[rows:rows + held]))
+    if told := descriptor.get("unseen"):
+        there["unseen"], _ = unseen_rows(name, task_name, told["beside"], told["rows"])
+        if (found := digest({"unseen": there["unseen"]})) != told["digest"]:
+            raise ValueError(_changed(f"{name}/{task_name}, its unseen rows,", found, told["digest"]))
     return there
+
+
+def _changed(what, found, wanted):
+    return f"{what} has digest {found}; this run is of {wanted}: put the same data back, or ask for a new run"

@@ -4,6 +4,8 @@
     <root>/MNLI/train.tsv, {dev,test}_{matched,mismatched}.tsv     splits dev, dev_mm, test, test_mm
     <root>/MRPC/msr_paraphrase_{train,test}.txt with dev_ids.tsv   where MRPC's own files are missing
     <root>/diagnostic/diagnostic.tsv                               AX; also AX/diagnostic.tsv or AX/test.tsv
+    <root>/../stsbenchmark/sts-test.csv                            STS-B's test rows with their scores, as unseen rows;
+                                                                   MRPC's are those of msr_paraphrase_test.txt
 
 Any split may be missing. A stand-in such as dev_matched.reconstructed.tsv is read where the official file is
 not there: `files` says which file a split comes from, `stand_in` of what kind it is. Columns go by name,
@@ -83,6 +85,7 @@ _STEMS = {name: {"train": ("train",), "dev": ("dev",), "test": ("test",)} for na
     "AX": {"test": ("diagnostic", "test")}}
 _HUB = {"train": ("train",), "dev": ("validation", "validation_matched"), "test": ("test", "test_matched"),
         "dev_mm": ("validation_mismatched",), "test_mm": ("test_mismatched",)}
+UNSEEN = {"MRPC": "MRPC/msr_paraphrase_test.txt", "STS-B": "../stsbenchmark/sts-test.csv"}
 _STAND_IN = re.compile(r"\.(reconstructed|subset|sample\d*)\.tsv$")
 
 
@@ -121,6 +124,15 @@ def load(task, root):
     """{split: Split} of all files that are there. Test rows without a label have y = -1 (NaN for STS-B).
     Raises ValueError with file and line where a row is malformed."""
     return {split: _read(task, split, path) for split, path in files(task, root).items()}
+
+
+def unseen(task, root):
+    """The test rows of a task of UNSEEN, whose labels are public."""
+    path = Path(os.path.normpath(Path(root) / UNSEEN[task]))
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing, the test rows of {task} with their labels; fix: put it there, or leave "
+                                "`unseen` out")
+    return _read(task, "unseen", path)
 
 
 def fetch(task, root, loader=None):
@@ -194,6 +206,8 @@ def write_submission(predictions, folder, task_of=TASK_OF, partial=False, rows=T
 
 def _columns(task, split, path, lines):
     """Positions of both sentences and the label (None for what is not there), fields a row, header lines."""
+    if path.suffix == ".csv":
+        return 5, 6, 4, 7, 0   # the benchmark's own file has no header; where a sentence is from may follow it
     layout, test = _LAYOUT[task], split.startswith("test")
     official = (layout.train if not test or path.suffix == ".txt" else layout.test).split(",")
     head = [cell.strip() for cell in lines[0].split("\t")] if lines else []
@@ -215,10 +229,10 @@ def _read(task, split, path):
     a, b, label, width, first = _columns(task, split, path, lines)
     code = _coder(task, split, path)
     # the original MRPC corpus holds train and dev in one file
-    held = _dev_ids(path.with_name("dev_ids.tsv")) if path.suffix == ".txt" and split != "test" else None
+    held = _dev_ids(path.with_name("dev_ids.tsv")) if path.suffix == ".txt" and split in ("train", "dev") else None
     left, right, y, torn = [], [], [], 0
     for number, line in enumerate(lines[first:], first + 1):
-        cells = line.split("\t")
+        cells = line.split("\t")[:width if path.suffix == ".csv" else None]
         if len(cells) != width:
             torn += 1
             if task == "QQP" and len(cells) < width and torn <= _TORN:

@@ -6,7 +6,9 @@ from math import isfinite, nan
 import numpy as np
 import pandas as pd
 
-from lib.measure.stats import Pair, summary
+from lib import data
+from lib.data.unseen import unpacked
+from lib.measure.stats import Pair, predicted, summary
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ def columns(metric_of, task):
 
 def pairs(frame, method, baseline, metric_of):
     """Pairs of `method` and `baseline` runs of a collected frame (columns task, seed, model, run), matched by task and
-    seed, rows by their index: one for each column of the task, under its title. metric_of: {task: columns or metric}.
-    Runs that are missing or failed, or lack a column's split, make no pair."""
+    seed, rows by their index: one for each column of the task, under its title; unseen rows join those of the development
+    set. metric_of: {task: columns or metric}. Runs that are missing or failed, or lack a column's split, make no pair."""
     there = {(row.task, row.seed, row.model): row.run for row in frame.itertuples() if row.run is not None}
     found = []
     for (task, seed, model), run in sorted(there.items(), key=lambda item: item[0][:2]):
@@ -47,11 +49,26 @@ def pairs(frame, method, baseline, metric_of):
         for column in columns(metric_of, task):
             if column.split != "dev" and not (column.key in run.metrics and column.key in other.metrics):
                 continue
-            a, b = run.arrays(column.predictions), other.arrays(column.predictions)
-            if not np.array_equal(a["index"], b["index"]):
+            a, b = judged(run, column), judged(other, column)
+            if a["index"] != b["index"]:
                 raise ValueError(f"{run.name} and {other.name} were evaluated on different rows of {column.title}")
-            found.append(Pair(column.title, seed, a["labels"], a["logits"], b["logits"], column.metric))
+            found.append(Pair(column.title, seed, a["labels"], a["said"], b["said"], column.metric, a["cluster"], a["unseen"]))
     return found
+
+
+def judged(run, column):
+    """What verdicts read of a run, {"labels", "said", "cluster", "index", "unseen"}: labels, predicted classes or scores
+    and clusters, each [N], of the rows of a column, each a cluster; where these are development rows, of its `unseen` rows
+    behind them. `index` tells the rows, of the unseen ones by their digest."""
+    own, described = run.arrays(column.predictions), run.spec["args"].get("data", {})
+    told = described.get("unseen") if column.split == "dev" else None
+    count = len(own["labels"])
+    found = {"labels": own["labels"], "said": predicted(own["logits"]), "cluster": np.arange(count)}
+    if told:
+        more = data.judging(described)
+        more |= {"said": unpacked(run.arrays("predictions_unseen"), told["rows"]), "cluster": count + more["cluster"].astype(int)}
+        found = {name: np.concatenate([found[name], more[name]]) for name in found}
+    return found | {"index": own["index"].tolist() + ([told["digest"]] if told else []), "unseen": told["rows"] if told else 0}
 
 
 def lost(frame):

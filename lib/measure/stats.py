@@ -11,10 +11,13 @@ seeds do. Seed deviations are those observed on all examples (redrawn, they woul
 again), times sqrt(n / (n - 1)). And the draws are expanded about the mean by Student's over the normal's
 quantile (Hesterberg 2015) with Satterthwaite's degrees of freedom: many where examples dominate, n - 1 where
 seeds do. With one seed the interval speaks of examples only.
+
+Examples that share text are no independent witnesses: they are drawn together, as a cluster (a cluster bootstrap).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
@@ -29,16 +32,18 @@ class Pair:
     task: str
     seed: int
     labels: np.ndarray  # [N], integer classes or float targets
-    a: np.ndarray       # [N, C] logits of the method; C = 1 for regression
-    b: np.ndarray       # [N, C] logits of the baseline
+    a: np.ndarray       # [N, C] logits of the method, C = 1 for regression; or [N] its classes or scores
+    b: np.ndarray       # the same of the baseline
     metric: str         # accuracy, f1 (of class 1), matthews, pearson or spearman
+    cluster: np.ndarray | None = None  # [N], which examples are drawn together, numbered from 0; None: each by itself
+    unseen: int = 0     # how many of the examples are of no development set
 
     def __post_init__(self):
         n = len(self.labels)
-        for logits in (self.a, self.b):
-            if n == 0 or logits.ndim != 2 or len(logits) != n or not np.isfinite(logits).all():
-                raise ValueError(f"{self.task}, seed {self.seed}: logits must be finite and [{n}, C], at "
-                                 f"least one row; their shape is {logits.shape}")
+        for said in (self.a, self.b):
+            if n == 0 or said.ndim not in (1, 2) or len(said) != n or not np.isfinite(said).all():
+                raise ValueError(f"{self.task}, seed {self.seed}: predictions must be finite and [{n}] or [{n}, C], at "
+                                 f"least one row; their shape is {said.shape}")
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ class Estimate:
     spread: float                # sd of per_seed (ddof = 1); nan for one seed
     p: float                     # two-sided, against 0, from seed and example variance; 1 for one seed
     n_pairs: int
-    noise: float = 0.0           # sd of the mean that examples alone cause
+    unseen: int = 0              # examples of no development set, of the task that has most
 
 
 @dataclass(frozen=True)
@@ -91,19 +96,25 @@ def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
     return np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
 
 
-def weighted_score(metric: str, logits: Sequence[np.ndarray], labels: np.ndarray,
+def predicted(logits: np.ndarray) -> np.ndarray:
+    """The classes [N] of logits [N, C], the scores of [N, 1]; what is [N] already stays."""
+    return logits if logits.ndim == 1 else logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
+
+
+def weighted_score(metric: str, said: Sequence[np.ndarray], labels: np.ndarray,
                    weights: np.ndarray) -> np.ndarray:
-    """The metric of each model under each draw: M times [N, C], [N], [D, N] to [D, M]; undefined counts 0."""
+    """The metric of each model under each draw: M times [N] or [N, C], [N], [D, N] to [D, M]; undefined counts 0."""
+    said = [predicted(x) for x in said]
     if metric == "accuracy":
-        return weights @ np.stack([x.argmax(1) == labels for x in logits], 1) / weights.sum(1, keepdims=True)
+        return weights @ np.stack([x == labels for x in said], 1) / weights.sum(1, keepdims=True)
     if metric in ("matthews", "f1"):
         labels = labels.astype(int)
-        return np.stack([_from_confusion(metric, x.argmax(1), labels, weights) for x in logits], 1)
+        return np.stack([_from_confusion(metric, x.astype(int), labels, weights) for x in said], 1)
     if metric not in ("pearson", "spearman"):
         raise ValueError(f"unknown metric {metric!r}; allowed: accuracy, f1, matthews, pearson, spearman")
     form = _ranks if metric == "spearman" else _standard
     y = form(labels.astype(float), weights)
-    return np.stack([_pearson(form(x[:, 0].astype(float), weights), y, weights) for x in logits], 1)
+    return np.stack([_pearson(form(x.astype(float), weights), y, weights) for x in said], 1)
 
 
 def _ratio(top, bottom):
@@ -161,9 +172,10 @@ def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score
     seen, values, drawn = np.zeros(shape, bool), np.zeros(shape), np.zeros(draws)
     for t, task in enumerate(tasks):
         keys = [k for k in pairs if k[1] == task]
-        labels, metric = pairs[keys[0]].labels, pairs[keys[0]].metric
-        if any(pairs[k].metric != metric or not np.array_equal(pairs[k].labels, labels) for k in keys):
-            raise ValueError(f"{task}: all pairs must share examples, their order and the metric")
+        labels, metric, cluster = (getattr(pairs[keys[0]], name) for name in ("labels", "metric", "cluster"))
+        if any(pairs[k].metric != metric or not np.array_equal(pairs[k].labels, labels)
+               or not np.array_equal(pairs[k].cluster, cluster) for k in keys):
+            raise ValueError(f"{task}: all pairs must share examples, their order, their clusters and the metric")
         models = [x for k in keys for x in (pairs[k].a, pairs[k].b)]
         exact = np.array([score(metric, x, labels) for x in models], float)
         once = np.ones((1, len(labels)))
@@ -177,7 +189,8 @@ def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score
         own = np.random.default_rng([seed, crc32(labels.tobytes())])   # two metrics of the same rows share the draws
         rows = max(1, CELLS // len(labels))
         for start in range(0, draws, rows):
-            weights = draw_weights(own, min(rows, draws - start), len(labels))
+            weights = draw_weights(own, min(rows, draws - start), len(labels) if cluster is None else cluster.max() + 1)
+            weights = weights if cluster is None else weights[:, cluster]
             scores = weighted_score(metric, models, labels, weights)
             drawn[start:start + rows] += 100 * (scores[:, ::2] - scores[:, 1::2]) @ share
     centre = np.where(seen, values, 0).sum(2) / seen.sum(2)
@@ -201,14 +214,14 @@ def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score
     else:
         p = float(2 * stats.t.sf(abs(mean) / np.sqrt(total), freedom))
     return Estimate(mean, float(low), float(high), tuple(map(float, per_seed)), n, len(tasks), spread, p,
-                    len(pairs), float(np.sqrt(of_examples)))
+                    len(pairs), max(pair.unseen for pair in pairs.values()))
 
 
 def paired_difference(pairs: Sequence[Pair], draws: int = 2000, seed: int = 0,
                       score: Callable | None = None) -> Estimate:
     """Method minus baseline in points, averaged over seeds, then tasks.
 
-    `score(name, logits, labels) -> float`, by default that of `lib.measure.metrics`, gives the point values.
+    `score(name, predictions, labels) -> float`, by default that of `lib.measure.metrics`, gives the point values.
     """
     return _contrast([pairs], np.ones(1), draws, seed, score)
 
@@ -250,20 +263,11 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(slope_weights(x) @ np.asarray(y, float))
 
 
-def straighter_weights(x: Sequence[float], other: Sequence[float]) -> np.ndarray:
-    """Weights w with w @ y = root of the sum of squares that a line over x explains in y, less that of a line over `other`.
-    Where y rises with both it is above 0 exactly where the line over x leaves the smaller residuals: with unit vectors u
-    and v along the centred x and `other`, the two residual sums differ by (u @ y)^2 - (v @ y)^2."""
-    u, v = (w / np.sqrt((w**2).sum()) for w in map(slope_weights, (x, other)))
-    return u - v
-
-
 def trend(pairs_by_x: Mapping[float, Sequence[Pair]], draws: int = 2000, seed: int = 0,
-          score: Callable | None = None, weights: Callable = slope_weights) -> Estimate:
-    """Slope of the mean gain over x, in points per unit of x, or what other `weights` of x give; seeds and examples are
-    drawn once for all x."""
+          score: Callable | None = None) -> Estimate:
+    """Slope of the mean gain over x, in points per unit of x; seeds and examples are drawn once for all x."""
     x = sorted(pairs_by_x)
-    return _contrast([pairs_by_x[v] for v in x], weights(x), draws, seed, score)
+    return _contrast([pairs_by_x[v] for v in x], slope_weights(x), draws, seed, score)
 
 
 def permutation_test(differences: Sequence[float], draws: int = 100_000, seed: int = 0) -> Permutation:
@@ -319,23 +323,16 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def power(spread: float, noise: float, n: int, effect: float, low: float = 0.0, high: float = np.inf) -> float:
-    """How often the 95 % interval of n paired differences, at least two, lies within (low, high) if their true mean is
-    `effect`. spread: their sd over seeds; noise: sd of the mean that examples alone cause, whatever the seeds."""
-    of_seeds = spread**2 / n
-    total = of_seeds + noise**2
-    if total <= 0:
-        return float(low < effect < high)
-    freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-3 * total else 1e6
-    edge = stats.t.ppf(0.975, freedom)
-    found = [1.0 if np.isinf(room) else stats.nct.sf(edge, freedom, room / np.sqrt(total))
-             for room in (effect - low, high - effect)]
-    return float(np.clip(np.nan_to_num(sum(found) - 1), 0, 1))
+@lru_cache
+def _noncentrality(n, power, alpha):
+    edge = stats.t.ppf(1 - alpha / 2, n - 1)
+
+    def excess(shift):  # the far tail adds less than a thousandth here
+        return stats.nct.sf(edge, n - 1, shift) - power
+
+    return optimize.brentq(excess, 0, 4 * edge + 10)
 
 
-def detectable(spread: float, noise: float, n: int, wanted: float = 0.8) -> float:
-    """Smallest true effect that n paired differences prove to be above 0 with this power."""
-    scale = np.sqrt(spread**2 / n + noise**2) if n > 1 else np.inf
-    if not 0 < scale < np.inf:
-        return float(scale)
-    return float(scale * optimize.brentq(lambda x: power(spread, noise, n, x * scale) - wanted, 0, 60))
+def detectable(spread: float, n: int, power: float = 0.8, alpha: float = 0.05) -> float:
+    """Smallest true mean of n paired differences of this sd that a two-sided t-test finds with this power."""
+    return float(spread * _noncentrality(n, power, alpha) / np.sqrt(n)) if n > 1 else np.inf

@@ -134,7 +134,7 @@ def budgets(profile_name, task):
 def common(profile_name, task):
     """What every run on a task has: rows, numerics, when it counts as diverged, how it is cut."""
     rows = ROWS[profile_name]
-    return {"data": data.describe(grids.source(profile_name, task), task, rows.get(task, rows.get(""))), "margin": DIVERGED,
+    return {"data": grids.described(profile_name, task, rows.get(task, rows.get(""))), "margin": DIVERGED,
             "numerics": profile(profile_name).numerics, "span": SPAN[profile_name] if task in squad.TASKS else None}
 
 

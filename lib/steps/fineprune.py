@@ -53,7 +53,7 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
     rows, _ = heads.rows(tokenizer, splits["train"], task, train.max_length, span)
     steps = -(-len(rows) // train.batch) * train.epochs
     teacher = teacher_logits(run, targets, task, rows, train, numerics)
-    judges = evaluation(model, tokenizer, splits, task, train, numerics, span, ("dev", "test"))
+    judges = evaluation(model, tokenizer, splits, task, train, numerics, span, ("dev", "unseen", "test"))
 
     groups, result = [], {} if margin is None else {"majority": majority(task, splits)}
     if lower_case is False:

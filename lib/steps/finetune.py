@@ -1,5 +1,7 @@
 """Step: fine-tune a model on a task; the last stage of every method and the teacher of most."""
 
+from functools import partial
+
 import torch
 
 from lib import data as sources
@@ -44,14 +46,16 @@ def teacher_logits(run, targets, task, rows, train, numerics):
     return torch.from_numpy(loop.predict(network, rows, numerics, pad_to=train.pad_to))
 
 
-def evaluation(model, tokenizer, splits, task, train, numerics, span=None, names=("dev",)):
+def evaluation(model, tokenizer, splits, task, train, numerics, span=None, names=("dev", "unseen")):
     """{name: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with one of `names`, for the model
-    as it then is."""
-    def judge(split):
+    as it then is. Unseen rows are for the end alone: nothing may select on them."""
+    def judge(name, split):
         encoded, marks = heads.rows(tokenizer, split, task, train.max_length, span)
+        if name == "unseen":
+            marks = partial(heads.unseen_marks, task, split)
         return lambda: marks(loop.predict(model, encoded, numerics, pad_to=train.pad_to))
 
-    return {name: judge(split) for name, split in splits.items()
+    return {name: judge(name, split) for name, split in splits.items()
             if name.startswith(names) and unlabelled.labelled(split)}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 import transformers
 
-from lib.data import spans
+from lib.data import spans, unseen
 from lib.measure import metrics, squad
 from lib.model import backbone
 from lib.options import Span
@@ -88,6 +88,12 @@ def class_marks(task, split, logits):
     """logits [N, C]."""
     return metrics.scores(task, logits, split.y), {
         "logits": logits, "labels": np.ascontiguousarray(split.y), "index": np.ascontiguousarray(split.index)}
+
+
+def unseen_marks(task, split, logits):
+    """The same of unseen rows, of which a run keeps what `lib.data.unseen.packed` says; metrics are of what is kept."""
+    said = logits if task.labels else logits.astype(np.float16)
+    return metrics.scores(task, said, split.y), unseen.packed(task.labels, said)
 
 
 def span_marks(split, windows, max_answer, logits):
