@@ -155,6 +155,17 @@ def test_what_is_said_of_kernels_and_stop_words_is_so():
     assert f"a list of our own, {len(STOP)};" in published.corrections("ghostbert", "text 2.3")[0]
 
 
+def test_conventions_that_the_paper_leaves_open_are_told():
+    assert ghostbert.FINETUNE["paper"].select == "best" and not ghostbert.FINETUNE["paper"].eval_every   # once an epoch
+    assert ghostbert.IMPORTANCE["paper"].split == "dev"                                                  # on MNLI the matched one
+    told = " ".join(ghostbert.DEVIATIONS["paper"])
+    assert "best model after an epoch; the ancestor's code looks every 50 steps" in told
+    assert "importance is measured on the matched development set" in told
+    pages = [(paths.NOTEBOOKS / f"{name}.ipynb").read_text() for name in ("ghostbert_t07_setup", "bermo_t05_distillation")]
+    assert 'ghostbert.DEVIATIONS[\\"paper\\"]' in pages[0] and "Hidden states are matched after their LayerNorm" in pages[0]
+    assert "multiplied by T², T = {bermo.TAUGHT.temperature:g}" in pages[1]
+
+
 def test_electra_s_operations_are_told_with_and_without_the_head():
     told = {miss.reason for miss in cost.KNOWN_MISSES if "ELECTRA" in miss.row}.pop()
     small = shape("paper", "electra")
