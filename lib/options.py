@@ -366,7 +366,8 @@ class Gates:
     weight: float              # lambda_cost: 1 (section 7.9)
     tolerance: float           # t, not given; printed sizes lie within 1 % of their target at best
     schedule: str = "none"     # of the target: "additive" or "multiplicative", both corrected; "none" as in section 7.4
-    landing: bool = False      # stop within a step where the target is reached, and trim at the end; ours, to end on it
+    landing: str = ""          # ours: a final trim ends on the target; "end" is that alone, "steps" also stops within each
+    #                            step where its target is reached
     memory: float = 0.0        # of an average of the alphas' gradients over steps: which optimiser they have is not said
 
     def __post_init__(self):
@@ -387,8 +388,9 @@ class Gates:
         one_of("Gates", "schedule", self.schedule, ("none", "additive", "multiplicative"))
         if not 0 <= self.memory < 1:
             raise ValueError(f"Gates.memory is {self.memory!r}; it must be at least 0 and below 1")
-        if self.landing and self.update != "jump":
-            raise ValueError(f"Gates.update is {self.update!r}; with landing a gate is on or off: take 'jump'")
+        one_of("Gates", "landing", self.landing, ("", "end", "steps"))
+        if self.landing == "steps" and self.update != "jump":
+            raise ValueError(f"Gates.update is {self.update!r}; with landing in steps a gate is on or off: take 'jump'")
 
 
 @dataclass(frozen=True)
@@ -412,12 +414,16 @@ class Perceptron:
                 raise ValueError(f"Perceptron.{name} is {getattr(self, name)!r}; it must be above 0")
 
 
+OBJECTIVES = ("prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage")
+
+
 @dataclass(frozen=True)
 class Objective:
     """What a search or a retraining learns from (report on NAS pruning, section 7.3)."""
-    kind: str                  # "prediction" (squared error of logits), "cross_entropy", "intermediate", or "two_stage"
+    kind: str                  # "prediction" (squared error of logits), "cross_entropy" (labels), "soft_cross_entropy" (of a
+    #                            teacher, as TinyBERT's code: a regression learns its labels), "intermediate", or "two_stage"
     attention: bool = False    # the intermediate loss has attention scores too: kept heads by their index, a guess
     mask: bool = False         # leave padding out of the intermediate means; not said
 
     def __post_init__(self):
-        one_of("Objective", "kind", self.kind, ("prediction", "cross_entropy", "intermediate", "two_stage"))
+        one_of("Objective", "kind", self.kind, OBJECTIVES)

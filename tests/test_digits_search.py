@@ -20,7 +20,7 @@ IMAGES = digits.describe(paths.data_root() / "mnist", ("bundled",))
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)
 NETWORK = Perceptron((128, 64, 10), epochs=12, batch=64, lr=2e-3, noise=1.0)
 GATES = Gates(("inputs",), ratio=0.25, share=0.1, quota="layer", update="jump", weight=1.0, tolerance=0.01,
-              schedule="additive", landing=True, memory=0.95)
+              schedule="additive", landing="steps", memory=0.95)
 
 
 def spec(network=NETWORK, seed=0, **changes):

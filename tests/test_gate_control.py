@@ -13,7 +13,7 @@ from lib.search.gates import Control, pull, sigmoid, target
 
 ZERO = np.zeros(4848)
 PLAIN = Gates(("heads", "ffn"), ratio=0.3, share=0.1, quota="layer", update="jump", weight=1.0, tolerance=0.01)
-OURS = replace(PLAIN, schedule="additive", landing=True)
+OURS = replace(PLAIN, schedule="additive", landing="steps")
 TINY4, BASE = cost.SHAPES["tinybert-4"], cost.SHAPES["bert-base"]
 
 
@@ -242,7 +242,7 @@ def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
 
 
 def test_where_gates_are_too_coarse_it_ends_below_and_stays_where_it_is_nearer():
-    c = Control(Gates(("ffn",), 0.36, 1.0, "layer", "jump", 1.0, 0.01, landing=True), {"inputs": 10}, lambda s: s["inputs"])
+    c = Control(Gates(("ffn",), 0.36, 1.0, "layer", "jump", 1.0, 0.01, landing="steps"), {"inputs": 10}, lambda s: s["inputs"])
     alphas, _ = c.trim(np.full(10, 5.0), np.arange(10.0))
     assert c.on(alphas).tolist() == [True] * 3 + [False] * 7
     near = np.where(np.arange(10) < 4, 5.0, -5.0)
@@ -296,7 +296,8 @@ def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     ({"schedule": "cosine"}, "Gates.schedule is 'cosine'; allowed"),
     ({"weight": -1}, "Gates.weight is -1; it must be at least 0"),
     ({"memory": 1.0}, "Gates.memory is 1.0; it must be at least 0 and below 1"),
-    ({"landing": True, "update": "max"}, "Gates.update is 'max'; with landing a gate is on or off: take 'jump'"),
+    ({"landing": "steps", "update": "max"}, "Gates.update is 'max'; with landing in steps a gate is on or off: take 'jump'"),
+    ({"landing": True}, "Gates.landing is True; allowed: '', 'end', 'steps'"),
 ])
 def test_options_name_value_and_fix(change, message):
     with pytest.raises(ValueError, match=message):
@@ -304,5 +305,5 @@ def test_options_name_value_and_fix(change, message):
 
 
 def test_objectives_are_known():
-    with pytest.raises(ValueError, match="Objective.kind is 'logits'; allowed: 'prediction', 'cross_entropy', 'intermediate'"):
+    with pytest.raises(ValueError, match="Objective.kind is 'logits'; allowed: 'prediction', 'cross_entropy', 'soft_c"):
         Objective("logits")

@@ -3,6 +3,7 @@
 import copy
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ DATA = data.describe("toy", "SST-2", 48)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 SIZES = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 384}
 GATES = Gates(("heads", "ffn"), ratio=0.3, share=0.2, quota="layer", update="jump", weight=1.0, tolerance=0.01,
-              schedule="additive", landing=True, memory=0.5)
+              schedule="additive", landing="steps", memory=0.5)
 PREDICTION, BOTH = Objective("prediction"), Objective("two_stage", attention=True, mask=True)
 
 
@@ -111,9 +112,18 @@ def test_other_objectives(objective, store):
 @pytest.mark.parametrize("changes", [{"memory": 0.0}, {"update": "mean"}, {"quota": "all", "share": 1.0, "schedule": "none"}],
                          ids=["as reported", "rescaled", "no control"])
 def test_without_landing_it_ends_where_it_ends_and_trims_nothing(changes, store):
-    found = made(store, search(landing=False, **changes).at(0)).metrics
+    found = made(store, search(landing="", **changes).at(0)).metrics
     assert found["trimmed"] == 0 and found["before_trim"] == found["ratio"] and abs(found["miss"]) > 0.01
     assert all(kept for lists in found["architecture"].values() for kept in lists)   # still one of each, so that it can be cut
+
+
+def test_a_search_as_reported_is_trimmed_at_its_end_alone(store):
+    """The search itself is that without landing, step by step; the trim that follows makes its FLOPs those of the target."""
+    free, trimmed = (made(store, search(landing=landing, memory=0.0).at(0)) for landing in ("", "end"))
+    assert np.array_equal(free.arrays("search")["curve"], trimmed.arrays("search")["curve"])
+    found = trimmed.metrics
+    assert found["before_trim"] == free.metrics["ratio"] and abs(found["before_trim"] / 0.3 - 1) > 0.01 >= abs(found["miss"])
+    assert found["trimmed"] > 0
 
 
 @pytest.mark.parametrize("regions", [("embedding", "qkv", "ffn"), ("heads", "ffn", "embedding"), ("qkv", "ffn")], ids="+".join)
@@ -278,6 +288,26 @@ def test_prediction_is_the_squared_error_of_logits(store):
             a, b = (network(**collate(rows, chosen)).logits for network, _ in networks)
         values.append(losses.mean_square(a, b).item())
     assert run.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind, classes", [("soft_cross_entropy", 2), ("soft_cross_entropy", 1), ("cross_entropy", 2)])
+def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences, monkeypatch, tmp_path):
+    """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over rows and classes (Table 3); scores and
+    plain cross-entropy learn the labels."""
+    student, other, batch = tiny("bert", seed=1, labels=classes), tiny("bert", labels=classes), sentences()
+    with torch.no_grad():
+        a, b = student(**batch).logits, other(**batch).logits
+    labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
+    monkeypatch.setattr(backbone, "load", lambda _: (other, None))
+    monkeypatch.setattr(loop, "predict", lambda *_, **__: b.numpy())
+    run, rows = SimpleNamespace(inputs={"teacher": SimpleNamespace(model=None)}, seed=0), SimpleNamespace(labels=labels)
+    task, chosen = SimpleNamespace(labels=()), torch.arange(3)
+    with objectives.learning(run, Objective(kind), student, rows, task, TRAIN, NUMERICS, 1) as (loss, _):
+        found = loss(batch, chosen)["loss"].item()
+    logs = a.log_softmax(-1)
+    wanted = ((a[:, 0] - labels).square().mean() if classes == 1 else -logs[range(3), labels].mean() if kind == "cross_entropy"
+              else -(b.softmax(-1) * logs).mean())
+    assert found == pytest.approx(wanted.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("ops, other, message", [

@@ -1,7 +1,10 @@
 """Notebooks: stripped, of one skeleton, thin, and with parameters that are checked before anything runs."""
 
 import ast
+import dataclasses
+import html
 import json
+import re
 import subprocess
 import sys
 
@@ -125,6 +128,34 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     data.splits.cache_clear()
     with pytest.raises(FileNotFoundError, match="SST-2 is no folder; expected train.tsv, dev.tsv, test.tsv"):
         data.load(data.describe("glue", "SST-2", 100))
+
+
+def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp_path, monkeypatch):
+    from lib.measure import verdict
+    from lib.page import artefact, report, verdicts
+    shown = []
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    monkeypatch.setattr(artefact, "display", lambda part: shown.append(part.data))
+    found = [dataclasses.replace(verdict.judge_delta("G1", {}, {}, "mini", failed=1), planned=5),
+             verdict.judge_equal("a", 1, "1"), verdict.judge_equal("b", 1, "2"), verdict.judge_delta("G2", {}, {}, "mini")]
+    artefact.Page("some_page", {"profile": "toy"}, True).finish(found)
+    body = notebook.provenance(tmp_path / "toy", "some_page")
+    card = report._card({"id": "some_page", "title": "Some", "body": body, "failed": None}, tmp_path)
+    counts = "indings: 2 open; arithmetic checks: 1 of 2"
+    assert counts in shown[-1] and counts in card and "G1 ? inconclusive (provisional, 0 of 5 seeds)" in card
+    assert "provisional, 0 of 5 seeds" in shown[-1] and ">= equal<" not in card
+    index, texts = report._index("toy", [], "", "", tmp_path), [line for _, _, line in verdict.WORDS.values()]
+    assert all(html.escape(text) in page for text in [*texts, *verdict.READING] for page in (shown[-1], index))
+    assert verdicts.markdown() in (paths.ROOT / "README.md").read_text()
+
+
+def test_badges_differ_by_more_than_colour():
+    from lib.measure.verdict import CHECKS, WORDS
+    from lib.page.verdicts import badge
+    findings, checks = ({re.sub("<[^>]*>", "", badge(word, kind)) for word in words}
+                        for kind, words in (("finding", WORDS), ("arithmetic", CHECKS)))
+    assert len(findings | checks) == len(WORDS) + len(CHECKS) and len({text[0] for text in findings}) == len(WORDS)
+    assert 'class="badge arithmetic"' in badge("CONFIRMED", "arithmetic") and "CONFIRMED" not in badge("CONFIRMED", "arithmetic")
 
 
 def test_the_readme_lists_every_notebook_and_environments_agree():

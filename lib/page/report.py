@@ -17,7 +17,8 @@ from pathlib import Path
 
 from lib import paths
 from lib.execute import commit, one_line
-from lib.page import notebook
+from lib.measure.verdict import tally
+from lib.page import notebook, verdicts
 from lib.papers.profiles import PROFILES
 from lib.store import Store, read_json, write_json
 
@@ -193,7 +194,8 @@ def _index(profile, pages, css, banner, folder):
             f'initial-scale=1"><title>BERT compression workbook: {profile}</title><style>{css}</style></head><body>'
             f'<nav><a href="index.html">Workbook</a></nav><div class="banner">{banner}</div><main>'
             f"<h1>BERT compression, reproduced</h1><p>One page for each table or figure: published numbers beside measured "
-            f"ones, and a computed verdict on each claim.</p>{sections}</main><footer>{made}{len(pages)} artefacts</footer>"
+            f"ones, and a computed verdict on each claim.</p>{verdicts.legend()}{sections}</main>"
+            f"<footer>{made}{len(pages)} artefacts</footer>"
             f"</body></html>")
 
 
@@ -204,10 +206,12 @@ def _card(page, folder):
                 f'<p>{html.escape(page["failed"] or "not made")}</p></div>')
     pictures = [file for file in body["files"] if file.endswith(".png")]
     look = f'<img src="{pictures[0]}" alt="">' if pictures else preview(folder, body)
-    badges = " ".join(f'<span class="badge {v["verdict"]}">{v["claim"]} {v["verdict"].replace("_", " ").lower()}</span>'
-                      for v in body["verdicts"])
+    found = [{"kind": "finding", "provisional": ""} | v for v in body["verdicts"]]   # a page of older code has neither
+    badges = " ".join(verdicts.badge(v["verdict"], v["kind"], v["claim"], v["provisional"])
+                      for v in found if v["kind"] == "finding")
+    counts = tally((v["kind"], v["verdict"]) for v in found)
     return (f'<a class="card" href="{page["id"]}.html">{look}<h3>{html.escape(page["title"])}</h3><p>{badges}</p>'
-            f'<p>{len(body["runs"])} runs</p></a>')
+            f'<p>{counts}</p><p>{len(body["runs"])} runs</p></a>')
 
 
 def preview(folder, body):

@@ -23,20 +23,30 @@ def delta(name, frame, profile_name, method, baseline, printed, columns=()):
                                failed=compare.lost(frame))
 
 
-def best(name, frame, profile_name, method, printed):
-    """Verdict on `method` above each rival. printed: {rival or (rival, m): points}."""
+def best(name, frame, profile_name, method, printed, columns=()):
+    """Verdict on `method` above each rival. printed: {rival or (rival, m): points}; columns as in `estimate`."""
     rivals = {key if isinstance(key, str) else f"{key[0]} at {key[1]}/12": (key, value) for key, value in printed.items()}
-    cells = {cell: estimate(frame, profile_name, method, *([key] if isinstance(key, str) else key))
+    cells = {cell: estimate(frame, profile_name, method, *([key] if isinstance(key, str) else key), columns=columns)
              for cell, (key, _) in rivals.items()}
     return verdict.judge_ordering(name, cells, {cell: value for cell, (_, value) in rivals.items()}, profile_name,
                                   failed=compare.lost(frame))
 
 
 def together(parts):
-    """One verdict of a claim that asks for all its parts: theirs where they agree, contradicted where one is."""
-    words, ends = {part.verdict for part in parts}, [end for part in parts for end in part.interval or ()]
-    word = ("CONTRADICTED" if "CONTRADICTED" in words else words.pop() if len(words) == 1 else
-            "PARTIAL" if words & {"CONFIRMED", "PARTIAL"} else "INCONCLUSIVE")
-    return replace(parts[0], verdict=word, measured="; ".join(part.measured for part in parts),
+    """One verdict of a claim that asks for all its parts: theirs where they agree, contradicted where one is. As one part is
+    enough for that, and for PARTIAL, what parts that differ have proven is read after Holm."""
+    words, ends = [part.verdict for part in parts], [end for part in parts for end in part.interval or ()]
+    p = [1.0 if part.p is None else part.p for part in parts]
+    if len(set(words)) > 1:
+        proven = [adjusted < verdict.ALPHA for adjusted in stats.holm(p)]
+        words = [word if sure or word not in ("CONFIRMED", "CONTRADICTED") else "INCONCLUSIVE"
+                 for word, sure in zip(words, proven, strict=True)]
+    word = (words[0] if len(set(words)) == 1 else "CONTRADICTED" if "CONTRADICTED" in words else
+            "PARTIAL" if {"CONFIRMED", "PARTIAL"} & set(words) else "INCONCLUSIVE")
+    against = [part.verdict == "CONTRADICTED" for part in parts]
+    cells = tuple(cell for part in parts for cell in part.cells)
+    return replace(parts[0], verdict=word, measured="; ".join(part.measured for part in parts), cells=cells,
                    interval=(min(ends), max(ends)) if ends else None, runs=sum(part.runs for part in parts),
+                   p=verdict.whole([1.0 if no else x for no, x in zip(against, p, strict=True)],
+                                   [x if no else 1.0 for no, x in zip(against, p, strict=True)]) if cells else None,
                    note="; ".join(dict.fromkeys(part.note for part in parts if part.note)))

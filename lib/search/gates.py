@@ -10,7 +10,7 @@ are on; R is the target. Gates belong to regions: one for each layer and kind. I
     3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side, or stays at its bound.
 
 As reported, all movers jump: with 10 % of all gates a step takes off up to 10 % of the model, while the target falls by
-hundredths of a per cent, and a task that outweighs the cost loss stops the search above its target. `landing`, ours:
+hundredths of a per cent, and a task that outweighs the cost loss stops the search above its target. `landing` in steps, ours:
 
     - movers are the gates on with the largest g, and the gates off with the smallest, below 0,
     - one after another they switch off while F > R, then on while F < R, so that a step ends within one gate of R,
@@ -118,7 +118,7 @@ class Control:
         goal, on = self.full * target(step, steps, options.ratio, options.schedule), self.on(alphas)
         if sign := pull(self.cost(self.sums(on)), goal, options.tolerance):
             wish = wish + options.weight * sign * self.slope(alphas)
-        if options.landing:
+        if options.landing == "steps":
             new = alphas.copy()
             random = np.random.default_rng(stream(self.seed, f"gates:{step}")).random(len(self.sizes))
             taken = self.settle(on, self.leaving(on, alphas, wish, random, options.share),

@@ -28,15 +28,17 @@ def learning(run, objective, student, rows, task, train, numerics, steps):
     if objective.kind != "cross_entropy":
         teacher, _ = backbone.load(run.inputs["teacher"].model)
         heads.by_name(teacher, task.labels)
-    if objective.kind in ("prediction", "two_stage"):
+    if objective.kind in ("prediction", "soft_cross_entropy", "two_stage"):
         logits = torch.from_numpy(loop.predict(teacher, rows, numerics, pad_to=train.pad_to))
     now = [0]
 
     def prediction(batch, chosen):
         made = loop.outputs(student, batch).float()
-        if logits is None:
-            return losses.prediction(made, rows.labels[chosen].to(made.device), Targets("hard"))
-        return {"loss": nn.functional.mse_loss(made, logits[chosen].to(made.device))}
+        wanted = None if logits is None else logits[chosen].to(made.device)
+        if "cross_entropy" in objective.kind:
+            soft = objective.kind == "soft_cross_entropy" and made.shape[1] > 1
+            return losses.prediction(made, rows.labels[chosen].to(made.device), Targets("soft" if soft else "hard"), wanted)
+        return {"loss": nn.functional.mse_loss(made, wanted)}
 
     def loss(batch, chosen):
         first = objective.kind == "intermediate" or objective.kind == "two_stage" and now[0] < steps // 2
