@@ -234,7 +234,7 @@ def test_a_region_is_never_emptied():
 def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
     c = control(replace(OURS, ratio=0.3))
     trimmed, taken = c.trim(np.full(4848, 5.0), np.arange(4848.0))
-    assert abs(c.ratio(trimmed) / 0.3 - 1) <= 0.01 and len(taken) == (trimmed < 0).sum()
+    assert -0.001 < c.ratio(trimmed) / 0.3 - 1 <= 0 and len(taken) == (trimmed < 0).sum()
     again, none = c.trim(trimmed, np.arange(4848.0))
     assert len(none) == 0 and (again == trimmed).all()
     up, switched = c.trim(np.where(np.arange(4848) % 50, -5.0, 5.0), np.arange(4848.0))
@@ -262,7 +262,7 @@ def test_random_architectures_have_the_wanted_cost(spread, ratio):
     shares = []
     for seed in range(5):
         on = gates.random_architecture(c.options, c.sizes, c.cost, seed, spread)
-        assert abs(c.cost(c.sums(on)) / c.full / ratio - 1) <= 0.01
+        assert -0.001 < c.cost(c.sums(on)) / c.full / ratio - 1 <= 0   # as near as searched ones end: within a neuron
         counts = np.bincount(c.region, on)
         assert counts.min() >= 1
         shares.append(counts / np.array(list(c.sizes.values())))

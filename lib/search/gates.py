@@ -205,10 +205,11 @@ class Control:
         return np.array(taken, dtype=np.int64)
 
     def trim(self, alphas, average):
-        """Switch what it takes to end within the tolerance, gates in turn by the average gradient. Returns (alphas, [gates
-        switched]); none where F is within, or where gates are so coarse that it comes no nearer."""
-        on = self.on(alphas)
-        new = self.fit(on, self.leaving(on, alphas, average, np.full(len(self.sizes), 0.5), 1.0), average)
+        """Switch what it takes to end on the target, gates in turn by the average gradient. Returns (alphas, [gates
+        switched]); none where F is within the tolerance, or where gates are so coarse that it comes no nearer."""
+        on = new = self.on(alphas)
+        if pull(self.cost(self.sums(on)), self.full * self.options.ratio, self.options.tolerance):
+            new = self.fit(on, self.leaving(on, alphas, average, np.full(len(self.sizes), 0.5), 1.0), average)
         distance = [abs(self.cost(self.sums(each)) / self.full - self.options.ratio) for each in (on, new)]
         new = new if distance[1] < distance[0] else on
         alphas, taken = alphas.copy(), np.flatnonzero(new != on)
@@ -216,12 +217,12 @@ class Control:
         return alphas, taken
 
     def fit(self, on, offs, wish):
-        """The gates `on` [N], of which those of `offs` in turn go off until F is at most (1 + t) R; where it then is less
-        than (1 - t) R, others come back, those that want off least first."""
-        goal, t, on = self.full * self.options.ratio, self.options.tolerance, on.copy()
-        on[self.settle(on, offs, [], (1 + t) * goal, 0)] = False
+        """The gates `on` [N], of which those of `offs` in turn go off until F is at most R; then others come back as far as F
+        stays there, those that want off least first, so that it ends within one gate below R."""
+        goal, on = self.full * self.options.ratio, on.copy()
+        on[self.settle(on, offs, [], goal, 0)] = False
         back = self.turns(np.flatnonzero(~on), -wish, np.full(len(self.sizes), 0.5))
-        on[self.settle(on, [], back, math.inf, (1 - t) * goal, (1 + t) * goal)] = True
+        on[self.settle(on, [], back, math.inf, goal, goal)] = True
         return on
 
 
