@@ -9,6 +9,7 @@ import pytest
 
 from lib import published
 from lib.measure.cost import SHAPES
+from lib.papers import bermo_claims
 
 MODELS = ("BERT_BASE", "BERMo_BASE")
 TASKS = ["Sentlen", "WC", "TreeDepth", "TopConst", "Bshift", "Tense", "SubjNum", "ObjNum", "Somo", "CoordInv"]
@@ -92,6 +93,13 @@ def test_printed_cells_of_the_checks_are_those_of_the_tables():
             cell = seeds.loc[check["row"], column]
         if cell is not None:
             assert float(cell) == float(check["printed"]), check
+
+
+def test_table_12_is_checked_on_its_page():
+    """40 means and deviations; one deviation is cut off instead of rounded."""
+    judged = bermo_claims.check_trials()
+    assert judged.measured == "39 of 40 equal to the printed digits" and "BERMo_BASE, Coord" in judged.note
+    assert judged.note.endswith("standard deviation 0.430778 computed, 0.4307 printed")
 
 
 def test_corrections_keep_what_was_printed_beside_what_was_meant():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import every_spec, made_up
+from conftest import every_spec, holding, made_up
 
 from lib import paths, published
 from lib.data import digits as images
@@ -233,6 +233,29 @@ def test_printed_changes_and_sizes():
     assert words["table06_test_tinybert4l"].note == "differs: speed-up, low 3.074442 computed, 3.0 printed"
     assert nas_claims.check_sizes().verdict == "CONFIRMED" and nas_claims.check_sizes().measured.startswith("4 of 4")
     assert any("3.07" in line for line in published.corrections("nas", "table06")) and published.corrections("nas", "table10a")
+
+
+def test_printed_ratios_and_deviations():
+    """7.1: ratios of kept inputs, six of them cut off instead of rounded; Table 12: what three runs on 872 rows can have."""
+    three, eleven = (nas_claims.check_ratios(name) for name in ("table08b_mnist_3layer", "table10b_mnist_11layer"))
+    assert (three.measured, eleven.measured) == tuple(f"{n} of 8 equal to the printed digits" for n in (7, 3))
+    assert three.note == "differs: 0.01 0.012755 computed, 0.012 printed" and eleven.note.count("computed") == 5
+    assert nas_claims.check_weights().measured == "10 of 10 equal to the printed digits"
+
+
+def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_path):
+    monkeypatch.setattr(grids, "file_rows", lambda at, file: {"source": "glue", "task": "CoLA", "split": "test", "digest": "0"})
+    for rival, models_of in (("", {"TinyBERT-4L", "30 % TinyBERT-4L"}), ("BERT-Mini", {"BERT-Mini", "30 % TinyBERT-4L"})):
+        scored = nas.compared("paper", "TinyBERT-4L", ("CoLA",), [1, 2], rival)
+        found = {row["model"]: row["spec"] for row in nas.submitted("paper", scored)}
+        assert set(found) == models_of
+        for model, spec in found.items():
+            (own,) = [row["spec"] for row in scored if (row["model"], row["seed"]) == (model, 1)]
+            assert spec.inputs["model"] == own and spec.seed == 1
+    rows = [{"file": "CoLA", "task": "CoLA", "model": model, "seed": 1, "run": holding({"logits": np.eye(2)[[n, 0]]})}
+            for n, model in enumerate(("TinyBERT-4L", "30 % TinyBERT-4L"))]
+    paths_of = [path for path, _ in grids.archives(rows, tmp_path, "page", "toy")]
+    assert [path.parent.name for path in paths_of] == ["page.tinybert-4l.seed1", "page.30-tinybert-4l.seed1"]
 
 
 def test_claims_on_made_up_frames():

@@ -29,6 +29,21 @@ def repaired(table, short, rows):
     return pd.DataFrame(found, index=names)
 
 
+def check_trials():
+    """Verdict on the means and standard deviations (divisor n - 1) of Table 12 against its trials, as repaired."""
+    trials = repaired("table12_probing_trials", "table12", ["Block", "Model"])
+    told = published.table("bermo", "table12_probing_trials").set_index(["Block", "Model"])[list(PROBES)].rename(columns=PROBES)
+    computed, shown = {}, {}
+    for model in ("BERT_BASE", "BERMo_BASE"):
+        own = trials[trials.index.str.match(f"Trial . {model}")].apply(
+            lambda column: pd.to_numeric(column.str.removesuffix(" †"), errors="coerce"))
+        for block, values, digits in (("Mean", own.mean(), 2), ("Standard Deviation", own.std(), 4)):
+            for task, value in values.items():
+                computed[f"{model}, {task}, {block.lower()}"] = round(float(value), 6)
+                shown[f"{model}, {task}, {block.lower()}"] = f"{float(told.loc[(block, model), task]):.{digits}f}"
+    return verdict.judge_equal("Table 12, means and deviations of the trials:", computed, shown)
+
+
 def printed(table, by=("Model",), rename=None):
     """{row: {("published", column): value}} of Tables 2, 4 and 5, rows named as in `measured`; rename: columns that are printed
     under another name."""

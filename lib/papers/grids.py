@@ -1,6 +1,7 @@
 """What the grids of several papers share: the data of a profile, its fine-tuned teachers, and how rows are crossed. Free
 of torch."""
 
+import re
 from itertools import product
 
 import numpy as np
@@ -110,6 +111,17 @@ def archive(rows, folder, own):
     return path, ", ".join(logits) + (f"; the server wants {', '.join(lacking)} as well" if lacking else "; complete") + (
         "; WNLI is the most frequent class of its training rows, as most submissions send" if constant is not None else "") + (
         "; of generated sentences: its format alone is real" if own == "toy" else "")
+
+
+def archives(rows, folder, stem, own):
+    """Write an archive for each model and seed among collected rows of `submitted`, each in a folder of its own. Yields its
+    path and a line about it."""
+    there = [row for row in rows if row["run"]]
+    for model, seed in dict.fromkeys((row["model"], row["seed"]) for row in there):
+        name = "-".join(re.findall("[a-z0-9]+", model.lower()))
+        path, about = archive([row for row in there if (row["model"], row["seed"]) == (model, seed)],
+                              folder / f"{stem}.{name}.seed{seed}", own)
+        yield path, f"submission of {model}, seed {seed}: {about}"
 
 
 def metrics(profile_name, printed=()):

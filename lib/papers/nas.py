@@ -308,6 +308,13 @@ def compared(profile_name, model, task_names, seed_numbers, rival=None):
     return cells(profile_name, task_names, seed_numbers, there | {f"30 % {model}": network})
 
 
+def submitted(profile_name, scored):
+    """The grid of submissions: each model of a grid of `compared` on the test rows, at the first seed."""
+    made = {(row["model"], row["task"]): row["spec"] for row in scored if row["seed"] == scored[0]["seed"]}
+    return grids.submitted(profile_name, {task for _, task in made}, [scored[0]["seed"]],
+                           lambda task, model: made[model, task], model=dict.fromkeys(model for model, _ in made))
+
+
 def rivals(profile_name, task_names, seed_numbers):
     """The grid of Table 10: the 30 % network of BERT-base, and each round of magnitude pruning."""
     return cells(profile_name, task_names, seed_numbers, {"Whole": lambda scale, task: whole(scale, task, "BERT-base")}

@@ -14,6 +14,7 @@ from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, WINNING, label
 
 # ---- TABLES
 
+INPUTS = 2 * 28 ** 2   # pixels of MNIST and as many noise values
 DIGITS = {"accuracy": ".3f", "ratio": ".3f", "pixels": ".0f", "noise": ".0f"}   # columns of Tables 8 and 10 of 7.1
 
 
@@ -142,6 +143,31 @@ def spreads(table, label, mean, deviation, runs):
     return found
 
 
+def check_ratios(table):
+    """Verdict on the ratios of a table of 7.1: kept pixels and noise inputs over all inputs."""
+    rows = published.table("nas", table).to_dict("records")
+    kept = {f"{row['Target Input Size Ratio']:g}": row["Image dims kept"] + row["Noise dims kept"] for row in rows}
+    told = {f"{row['Target Input Size Ratio']:g}": f"{row['Resulting Input Size Ratio']:.3f}" for row in rows}
+    return verdict.judge_equal(f"Table {table[5:7].lstrip('0')} of 7.1, share of the inputs kept at each target:",
+                               {target: round(number / INPUTS, 6) for target, number in kept.items()}, told)
+
+
+def check_weights(runs=3, rows=872):
+    """Verdict on Table 12's SST-2, whose development set has 872 rows: each mean and each deviation, with divisor 2, is one
+    that three runs can have."""
+    table = published.table("nas", "table12_flops_weight").query("Task == 'SST-2'").set_index("Statistic").drop(columns="Task")
+    computed, told = {}, {}
+    for weight in table.columns:
+        for name, digits in (("AVG (3 runs)", 6), ("STD. DEV", 5)):
+            told[f"{name}, weight {weight}"] = f"{table[weight][name]:.{digits}f}"
+        right = round(table[weight]["AVG (3 runs)"] * runs * rows)
+        computed[f"AVG (3 runs), weight {weight}"] = right / (runs * rows)
+        near = range(right // runs - 20, right // runs + 21)
+        apart = np.array([np.std([a, b, right - a - b], ddof=1) / rows for a in near for b in near])
+        computed[f"STD. DEV, weight {weight}"] = apart[np.abs(apart - table[weight]["STD. DEV"]).argmin()]
+    return verdict.judge_equal("Table 12, SST-2:", {name: round(value, 9) for name, value in computed.items()}, told)
+
+
 def check_digits(frame, source):
     """{target: {(source, ...): text}} of collected runs of one network of the digits check."""
     table = {}
@@ -229,20 +255,18 @@ def straighter(log_ratios):
 def claim_log(frame, profile_name):
     """Verdict on N7: the score rises, and its residuals from a line over log10 FLOPs are smaller than from one over FLOPs.
     For rising scores that is a contrast of the four sizes (lib.measure.stats.straighter_weights); its interval draws seeds
-    and examples jointly for all sizes and must lie above 0. It is read from three sizes on."""
+    and examples jointly for all sizes and must lie above 0. It is read from three sizes on; one of the two alone, rise or
+    line, proves nothing."""
     pairs = {log10(r): compare.pairs(frame, label(r), "Whole", grids.metrics(profile_name, COLUMNS)) for r in RATIOS}
     pairs = {x: found for x, found in pairs.items() if found}
     sizes, there = np.log10(RATIOS), len(pairs) > 2
     table = published.table("nas", "table04_dev_size_sweep")[[f"{100 * r:.0f}%" for r in RATIOS]].to_numpy().mean(0)
-    rise, lead = (verdict.judge_trend("N7", stats.trend(pairs, weights=weights) if there else None, 1, profile_name,
-                                      float(weights(sizes) @ table), unit=unit, failed=compare.lost(frame))
-                  for weights, unit in (
-                      (stats.slope_weights, "points per decade of FLOPs"),
-                      (straighter, "points that the line over log FLOPs explains beyond that over FLOPs")))
-    word = ("CONTRADICTED" if "CONTRADICTED" in (rise.verdict, lead.verdict) else lead.verdict if rise.verdict == "CONFIRMED"
-            else "INCONCLUSIVE" if lead.verdict == "CONFIRMED" else lead.verdict)
-    return replace(lead, verdict=word, measured=f"{lead.measured}; {rise.measured}",
-                   note="; ".join(dict.fromkeys(filter(None, (lead.note, rise.note)))))
+    parts = [verdict.judge_trend("N7", stats.trend(pairs, weights=weights) if there else None, 1, profile_name,
+                                 float(weights(sizes) @ table), unit=unit, failed=compare.lost(frame))
+             for weights, unit in ((straighter, "points that the line over log FLOPs explains beyond that over FLOPs"),
+                                   (stats.slope_weights, "points per decade of FLOPs"))]
+    judged = claims.together(parts)
+    return replace(judged, verdict="INCONCLUSIVE" if judged.verdict == "PARTIAL" else judged.verdict)
 
 
 def claim_noise(frame, profile_name, target=0.1):
