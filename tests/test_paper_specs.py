@@ -5,6 +5,7 @@ import json
 from dataclasses import asdict, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers
@@ -283,13 +284,48 @@ def test_ghosts_on_the_whole_model_are_judged_against_both(plain_score, control,
     frame = made_up({"Ghost": 0.90, "Plain": plain_score, "Distilled": control}, m=12, family="bert")
     found = ghostbert.claim_unpruned(frame, "mini")
     assert (found.claim, found.verdict) == ("G2", word)
-    assert "for BERT-base, over fine-tuning" in found.measured and "for BERT-base, over distillation alone" in found.measured
-    assert "RoBERTa" not in found.measured  # not run at this scale
+    assert all(f"for all-MiniLM-L6-v2, over {rival}" in found.measured for rival in ("fine-tuning", "distillation alone"))
+    assert "not at this scale: RoBERTa-base, ELECTRA-small" in found.note and "BERT-base" not in found.measured
 
 
 def test_the_whole_model_of_electra_has_four_heads():
     found = ghostbert.claim_unpruned(made_up({"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}, m=4, family="electra"), "paper")
     assert found.verdict == "CONFIRMED" and "ELECTRA-small" in found.measured
+
+
+def widths(gain, ran):
+    return [row for m in ran for row in made_up({"Ghost": 0.80 + gain, "Prune": 0.80}, m=m).to_dict("records")]
+
+
+@pytest.mark.parametrize("gain, ran, word", [(0.1, (9, 6, 3, 1), "CONFIRMED"), (0.1, (6, 3, 1), "PARTIAL"),
+                                             (-0.1, (9, 6, 3, 1), "CONTRADICTED"), (0.1, (), "NOT_RUN")])
+def test_ghosts_are_judged_at_every_printed_width(gain, ran, word):
+    frame = pd.DataFrame(widths(gain, ran) or made_up({"Prune": 0.8}, m=9))
+    found = ghostbert.claims_of_table_3(frame, "mini")[0]
+    assert (found.claim, found.verdict) == ("G1", word)
+    lacks = 9 not in ran
+    assert (found.note.startswith("missing: ") and "9/12" in found.note) == ("not measured at 9/12" in found.measured) == lacks
+
+
+@pytest.mark.parametrize("ran, other, word", [([1], 0.8, "CONFIRMED"), ([1, 3], 0.8, "CONFIRMED"), ([1, 3], 0.9, "PARTIAL")])
+def test_positions_are_judged_at_the_printed_width_and_at_others_that_ran(ran, other, word):
+    scores = {name: 0.9 if name == "Ours: After O&FFN2" else 0.99 if name == "After QK" else 0.8 for name in ghostbert.POSITIONS}
+    frame = pd.concat([made_up(scores if m == 1 else scores | {"After V": other}, m=m) for m in ran])
+    found = ghostbert.claim_position(frame, "mini")
+    assert (found.claim, found.verdict) == ("G9", word)
+    assert "over After V at 1/12" in found.measured and ("over After V at 3/12" in found.measured) == (3 in ran)
+    assert len(found.cells) == 4 * len(ran) and "After QK" not in found.measured
+
+
+@pytest.mark.parametrize("one, four, twelve, word", [
+    (0.80, 0.85, 0.85, "CONFIRMED"), (0.85, 0.85, 0.85, "PARTIAL"), (0.80, 0.85, 0.90, "CONTRADICTED"),
+    (0.90, 0.85, 0.80, "CONTRADICTED"), (None, None, None, "NOT_RUN"),
+])
+def test_more_features_are_judged_by_the_printed_rise_and_the_rest(one, four, twelve, word):
+    frame = made_up({name: share or 0.8 for name, share in (("F = 1", one), ("F = 4", four), ("F = 12", twelve))}, m=1)
+    found = ghostbert.claim_features(frame if one else frame.assign(run=None), "mini")
+    assert (found.claim, found.verdict) == ("G10", word)
+    assert "for F = 4 over F = 1" in found.measured and "for F = 12 over F = 4" in found.measured
 
 
 @pytest.mark.parametrize("same, worse, word", [

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib.measure import compare
 from lib.measure.stats import Estimate, power
 from lib.measure.verdict import (
     SCALES,
@@ -145,6 +146,8 @@ def test_one_seed_says_what_its_interval_covers():
     assert judge_delta("G5", {"": estimate(1.5, n=1)}, {}, "mini").measured.endswith(
         "n = 1 seed, whose interval covers examples alone")
     assert judge_delta("B3", {"": estimate(1.5, 0.0, n=1)}, {}, "mini").measured.endswith("n = 1 seed, so no interval")
+    assert compare.interval(estimate(1.5, n=1)) == "+1.5 [1.0, 2.0, examples alone]"
+    assert compare.interval(ABOVE) == "+1.5 [1.0, 2.0]" and compare.interval(None) == "–"
 
 
 def test_arithmetic_is_counted_apart():

@@ -116,9 +116,9 @@ def spread(values):
 
 
 def interval(estimate):
-    """An Estimate as text: "+0.4 [-0.2, 1.1]"."""
+    """An Estimate as text: "+0.4 [-0.2, 1.1]"; with one seed it says that the interval covers examples alone."""
     return "–" if estimate is None or not isfinite(estimate.mean) else (
-        f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}]")
+        f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}{', examples alone' * (estimate.n_seeds == 1)}]")
 
 
 def by_task(frame, metric_of, source):

@@ -11,7 +11,7 @@ from lib.measure import compare, cost, stats, verdict
 from lib.options import Augment, Distil, Ghost, Importance, Targets, Train
 from lib.papers import claims, grids
 from lib.papers.grids import LABELS, dataset, metrics, teacher
-from lib.papers.profiles import backbone, families, profile, shape
+from lib.papers.profiles import CHECKPOINTS, backbone, families, profile, shape
 from lib.spec import Spec, known, plain
 
 HEADS = 12                  # widths are kept heads M of 12 (ELECTRA-small has 4): an integer, floor(12 * 0.0833) is 0
@@ -21,7 +21,7 @@ LONG = ("MNLI", "QQP")      # distilled for one epoch instead of three (Table 8)
 NAMES = {"bert": ("BERT-base", "GhostBERT"), "roberta": ("RoBERTa-base", "GhostRoBERTa"),
          "electra": ("ELECTRA-small", "GhostELECTRA-small")}   # rows of Table 1, without and with ghosts
 PRUNED = ("bert", "roberta")  # kinds that Table 1 cuts as well
-MARGIN = 0.5                # points within which two scores count as alike (G8)
+MARGIN = 0.5                # points within which two scores count as alike (G8, G10)
 
 TASKS = {"toy": ("CoLA", "RTE"), "mini": ("SST-2",),
          "paper": ("MNLI", "QNLI", "QQP", "RTE", "SST-2", "MRPC", "CoLA", "STS-B")}
@@ -331,32 +331,55 @@ def gains(frame, profile_name):
 
 
 def claims_of_table_3(frame, profile_name):
-    """Verdicts on G1, ghosts raise a pruned model at every width, and G3, the more the smaller it is. Printed widths
-    that were not run at this scale are left out, and said so."""
+    """Verdicts on G1, ghosts raise a pruned model at every printed width, and G3, the more the smaller it is. A width that
+    was not run is named, and G1 is not confirmed without it."""
     printed = published.table("ghostbert", "table3")
     gain = {int(m.split("/")[0]): g - p for m, p, g in
             zip(printed["m"], printed["Pruned BERT Avg. acc"], printed["GhostBERT Avg. acc"], strict=True)}
     by_width = paired(frame, profile_name)
     estimates = {f"{m}/12": estimate for m, estimate in gains(frame, profile_name).items()}
-    shown = {f"{m}/12": g for m, g in gain.items() if m in by_width or not by_width}
     failed = compare.lost(frame)
     trend = stats.trend(by_width) if len(by_width) > 1 else None
-    return [verdict.judge_delta("G1", estimates, shown, profile_name, failed=failed),
+    return [verdict.judge_delta("G1", estimates, {f"{m}/12": g for m, g in gain.items()}, profile_name, failed=failed),
             verdict.judge_trend("G3", trend, -1, profile_name, stats.slope(list(gain), list(gain.values())),
                                 unit="points per twelfth of width", failed=failed)]
 
 
 def claim_unpruned(frame, profile_name):
     """Verdict on G2 for each kind in a frame of `backbones`: ghosts on the whole model above plain fine-tuning, and above
-    the same distillation without ghosts, of which the paper prints nothing."""
+    the same distillation without ghosts, of which the paper prints nothing. Cells are named by the checkpoint that ran."""
     said = published.table("ghostbert", "claims").set_index("claim")["value"]
-    cells, printed = {}, {}
-    for family, rows in frame.groupby("family", sort=False):
-        plain = NAMES[family][0]
-        for rival, name in (("Plain", f"{plain}, over fine-tuning"), ("Distilled", f"{plain}, over distillation alone")):
-            cells[name] = claims.estimate(rows, profile_name, "Ghost", rival, shape(profile_name, family).heads)
-        printed[f"{plain}, over fine-tuning"] = float(said[f"dev average gain {plain}"])
-    return verdict.judge_delta("G2", cells, printed, profile_name, failed=compare.lost(frame), word="for")
+    cells, printed, ran = {}, {}, dict.fromkeys(frame["family"])
+    for family in ran:
+        name = CHECKPOINTS["mini"][family] if profile_name == "mini" else NAMES[family][0]
+        for rival, over in (("Plain", "over fine-tuning"), ("Distilled", "over distillation alone")):
+            cells[f"{name}, {over}"] = claims.estimate(frame[frame["family"] == family], profile_name, "Ghost", rival,
+                                                       shape(profile_name, family).heads)
+        printed[f"{name}, over fine-tuning"] = float(said[f"dev average gain {NAMES[family][0]}"])
+    judged = verdict.judge_delta("G2", cells, printed, profile_name, failed=compare.lost(frame), word="for")
+    lacking = ", ".join(plain for family, (plain, _) in NAMES.items() if family not in ran)
+    return replace(judged, note="; ".join(filter(None, (judged.note, f"not at this scale: {lacking}" * bool(lacking)))))
+
+
+def claim_position(frame, profile_name):
+    """Verdict on G9: both positions together above each cheap one, at the printed 1/12 and at other widths that were run;
+    there the direction alone is judged. After QK is not cheap, and is printed above ours."""
+    ours, best = "Ours: After O&FFN2", "After QK"
+    rivals = [name for name in POSITIONS if name not in (ours, best)]
+    gaps = printed_gaps("table6", "Position", ours, [1])
+    ran = [m for m in dict.fromkeys(frame["m"]) if m != 1 and claims.estimate(frame, profile_name, ours, rivals[0], m)]
+    return claims.best("G9", frame, profile_name, ours,
+                       {(name, 1): gaps[name, 1] for name in rivals} | {(name, m): 0.0 for m in ran for name in rivals})
+
+
+def claim_features(frame, profile_name):
+    """Verdict on G10, at 1/12: four ghost features above one, and twelve not above four by MARGIN."""
+    table = published.table("ghostbert", "b4").query("m == '1/12' and unit == 'points'").set_index("F")["value"].astype(float)
+    rise, rest = (claims.estimate(frame, profile_name, *names, 1) for names in (("F = 4", "F = 1"), ("F = 12", "F = 4")))
+    rises = verdict.judge_delta("G10", {"F = 4 over F = 1": rise}, {"F = 4 over F = 1": round(table["4"] - table["1"], 1)},
+                                profile_name, failed=compare.lost(frame), word="for")
+    flat = verdict.judge_within("G10", rest, float("-inf"), MARGIN, profile_name)
+    return claims.together([rises, replace(flat, measured=f"for F = 12 over F = 4: {flat.measured}")])
 
 
 def claim_convolution(frame, profile_name, widths):
