@@ -89,14 +89,19 @@ def plan(args):
         specs = [row["spec"] for row in found.get("grid", [])]
         missing = sweep.plan(specs, store).missing
         total |= missing
-        seconds = sum(map(clock, missing))
-        print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, about {duration(seconds)} of one worker")
+        print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {told(clock, missing)} of one worker")
     workers = args.workers or sweep.cores()
-    print(f"together {len(total)} runs missing, about {duration(sum(map(clock, total)) / workers)} on {workers} workers")
+    print(f"together {len(total)} runs missing, {told(clock, total, workers)} on {workers} workers")
 
 
-def duration(seconds):
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+def told(clock, specs, workers=1):
+    """Expected time of runs as text, and how many of them rest on nothing."""
+    from lib import sweep
+
+    seconds, unknown = clock.total(specs)
+    if unknown and not seconds:
+        return "unknown"
+    return f"{'at least' if unknown else 'about'} {sweep.clocked(seconds / workers)}" + f" ({unknown} unknown)" * bool(unknown)
 
 
 @command("runs of these notebooks by state, with those being made and those that did not finish", PATTERN, PROFILE, FRESH)
@@ -112,7 +117,8 @@ def status(args):
         print(f"{state:9} {count}")
     for spec, s in states.items():
         if s["state"] not in ("finished", "missing"):
-            print(f"{s['state']:9} {spec.name}  {s.get('progress', 0):.0%} after {duration(s['seconds'])}  {s.get('error', '')}")
+            far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
+            print(f"{s['state']:9} {spec.name}  {far}  {s.get('error', '')}")
 
 
 def the_run(name):
@@ -172,6 +178,33 @@ def unseen(args):
 
     for task, told in grids.UNSEEN[args.profile].items():
         print(f"  {task}: {data.publish(grids.source(args.profile, task), task, **told)}")
+
+
+@command("make and record the missing runs of the central claims at mini, in rounds over the planned seeds",
+         (("--minutes",), {"type": float, "help": "start nothing after so many"}), WORKERS,
+         (("--slots",), {"type": int, "help": "processes on one GPU"}),
+         (("--device",), {"help": "cuda: runs of a GPU, which are others than the CPU's"}),
+         (("--claims",), {"default": "", "help": "such as G1,N1; all without"}),
+         (("--list",), {"action": "store_true", "help": "the board alone: what is done, what is left, verdicts so far"}))
+def evidence(args):
+    from lib import evidence as queue
+    from lib import sweep
+    from lib.papers import protocol
+    from lib.store import Store
+
+    claims, store = protocol.chosen([name for name in args.claims.split(",") if name]), Store()
+    if args.list:
+        for row in queue.board(claims, store):
+            left = f"{row['seconds'] / 3600:.1f} h" + f", {row['unknown']} runs unknown" * bool(row["unknown"])
+            print(f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  {row['runs']:4} runs left, {left:>8}  "
+                  f"{row['verdict']}")
+        seconds, unknown = sweep.Clock(store).total(sweep.plan(queue.rounds(claims, store), store).missing)
+        print(f"together {seconds / 3600:.1f} core-hours left" + f", and {unknown} runs of unknown cost" * bool(unknown))
+        return 0
+    lost = queue.gather(claims, store, args.minutes, args.slots or args.workers)
+    for spec, why in lost.items():
+        print(f"  not made {spec.name}: {why}")
+    return 1 if lost else 0
 
 
 @command("recompute every record's metrics from its stored predictions")
@@ -326,6 +359,8 @@ def main(words=None):
     args = parser.parse_args(words)
     if args.data_root:
         os.environ["DATA_ROOT"] = args.data_root
+    if getattr(args, "device", None):
+        os.environ["DEVICE"] = args.device   # read by lib.papers.profiles
     logging.basicConfig(level=logging.WARNING)
     try:
         return COMMANDS[args.command][0](args)

@@ -1,11 +1,10 @@
 """Record: a finished run without weights, in two small files that can be committed.
 
-    record.json            one line each: digest of the rest, Spec, status, metrics, environment, digest of the arrays
+    record.json            one line each: digest of the rest, Spec, status, metrics, environment, digest and types of the arrays
     arrays.safetensors.gz  all arrays, named `predictions.logits`, and other files of the run as bytes, `file.<name>`
 
-Integers are stored in the smallest type that holds them and read as int64. Logits of classes are stored in float16 where
-no row's class changes by that, so that no metric moves, and read as float32. All other arrays stay as they are. Both
-digests are checked where a record is read.
+Integers are stored in the smallest type that holds them, logits of classes in float16 where no row's class changes by
+that, so that no metric moves. What is read has the run's own types again. Both digests are checked where a record is read.
 """
 
 import gzip
@@ -27,10 +26,13 @@ def there(folder):
 
 def write(run, folder):
     """Write the record of a run to a new folder."""
-    arrays = {}
+    arrays, types = {}, {}
     for path in sorted(run.folder.iterdir()):
         if path.suffix == ".safetensors":
-            arrays |= {f"{path.stem}.{key}": small(key, value) for key, value in run.arrays(path.stem).items()}
+            for key, value in run.arrays(path.stem).items():
+                stored = arrays[f"{path.stem}.{key}"] = small(key, value)
+                if stored.dtype != value.dtype:
+                    types[f"{path.stem}.{key}"] = value.dtype.name
         elif path.is_file() and path.name != "events.jsonl" and path.stem not in PARTS:
             arrays[f"file.{path.name}"] = np.frombuffer(path.read_bytes(), np.uint8)
     folder.mkdir(parents=True)
@@ -38,13 +40,13 @@ def write(run, folder):
     if arrays:
         packed = gzip.compress(save(arrays), 9, mtime=0)
         (folder / ARRAYS).write_bytes(packed)
-        body["arrays"] = hashlib.sha256(packed).hexdigest()
+        body |= {"arrays": hashlib.sha256(packed).hexdigest(), "types": types}
     lines = [f"{json.dumps(name)}: {canonical(value)}" for name, value in ({"digest": digest(body)} | body).items()]
     (folder / NAME).write_text("{" + ",\n".join(lines) + "}\n")
 
 
 def read(folder):
-    """{"spec", "status", "metrics", "env", perhaps "arrays"}. Raises ValueError naming a file that is damaged."""
+    """{"spec", "status", "metrics", "env", perhaps "arrays" and "types"}. Raises ValueError naming a file that is damaged."""
     try:
         body = json.loads((folder / NAME).read_text())
         told = body.pop("digest")
@@ -57,8 +59,8 @@ def read(folder):
 
 def arrays(folder, body, name):
     """Arrays that the run's step saved under this name. Raises FileNotFoundError where there are none."""
-    found = {key.removeprefix(f"{name}."): large(key, value) for key, value in unpacked(folder, body).items()
-             if key.startswith(f"{name}.")}
+    found = {key.removeprefix(f"{name}."): value.astype(body["types"].get(key, value.dtype.name))
+             for key, value in unpacked(folder, body).items() if key.startswith(f"{name}.")}
     if not found:
         raise FileNotFoundError(f"the record {paths.shown(folder)} has no arrays {name!r}")
     return found
@@ -89,13 +91,6 @@ def small(key, value):
         if np.isfinite(half).all() and np.array_equal(half.argmax(1), value.argmax(1)):
             return half
     return value
-
-
-def large(key, value):
-    """A stored array as steps and pages take it."""
-    if value.dtype.kind in "iu" and not key.startswith("file."):
-        return value.astype(np.int64)
-    return value.astype(np.float32) if value.dtype == np.float16 else value
 
 
 def canonical(value):

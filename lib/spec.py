@@ -55,7 +55,7 @@ class Spec:
             raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
         return replace(self, seed=seed)
 
-    @property
+    @cached_property
     def parents(self):
         """The inputs as replicates: those without a seed take this one's."""
         return {name: spec if spec.seed is not None else spec.at(self.seed) for name, spec in self.inputs.items()}

@@ -17,6 +17,7 @@ import time
 from collections import defaultdict
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from math import inf
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -63,43 +64,77 @@ def plan(specs, store=None, keep=False):
 
 
 class Clock:
-    """Expected seconds of a run, from runs that the store has: of another seed of the same Spec, else of the same
-    step on the same task, else of the same step."""
+    """Expected seconds of a run, from runs and records that the store has: those of another seed, else of a like run, scaled
+    by rows, epochs and tokens. None where nothing is known."""
 
     def __init__(self, store):
-        seen = defaultdict(list)
-        for run in store.folders():
-            body, seconds = run.spec, run.status["seconds"]
-            for key in keys(run.folder.parent.name, body["step"], body["args"]):
-                seen[key].append(seconds)
-        self.seconds = {key: statistics.median(values) for key, values in seen.items()}
+        self.seconds, self.tokens = defaultdict(list), defaultdict(list)
+        for run in store.recorded() + store.folders():
+            body = run.spec
+            if tokens := run.metrics.get("mean_tokens"):
+                self.tokens[task_of(body["args"])].append(tokens)
+            self._note(run.folder.parent.name, body["step"], body["args"], run.status["seconds"])
+
+    def _note(self, name, step, args, seconds):
+        self.seconds[name].append(seconds)
+        for key in like(step, args):
+            self.seconds[key].append((seconds, args))
 
     def __call__(self, spec):
-        for key in keys(f"{spec.step}-{spec.id}", spec.step, spec.args):
-            if key in self.seconds:
-                return self.seconds[key]
-        return 10.0  # nothing known yet
+        if own := self.seconds.get(f"{spec.step}-{spec.id}"):
+            return statistics.median(own)
+        for key in like(spec.step, spec.args):
+            if found := self.seconds.get(key):
+                return statistics.median(seconds * self.ratio(spec.args, args) for seconds, args in found)
+        return None
+
+    def ratio(self, args, others):
+        """How many times the work of a run with `others` one with `args` is."""
+        (rows, length, tokens), (rows_2, length_2, tokens_2) = (self.work(each) for each in (args, others))
+        if rows is None or rows_2 is None:
+            return 1.0
+        return rows / rows_2 * (tokens / tokens_2 if tokens and tokens_2 else length / length_2)
+
+    def work(self, args):
+        """(rows times epochs, most tokens of a row, mean tokens where they were counted); rows are None where not told."""
+        data, train, corpus = (args.get(name) or {} for name in ("data", "train", "corpus"))
+        rows, length = data.get("rows") or corpus.get("documents") or corpus.get("sentences"), train.get("max_length", 1)
+        counted = train.get("pad_to") or statistics.median(self.tokens.get(task_of(args)) or [0])
+        times = train.get("epochs", 1) * (args.get("search") or {}).get("budget", 1)
+        return rows and rows * times, length, min(counted, length)
 
     def note(self, spec, seconds):
-        for key in keys(f"{spec.step}-{spec.id}", spec.step, spec.args):
-            self.seconds[key] = seconds
+        self._note(f"{spec.step}-{spec.id}", spec.step, spec.args, seconds)
+
+    def total(self, specs):
+        """(seconds of what is known, how many are not known)."""
+        found = [self(spec) for spec in specs]
+        return sum(seconds for seconds in found if seconds is not None), found.count(None)
 
 
-def keys(name, step, args):
+def task_of(args):
     data = args.get("data") or {}
-    return [name, (step, data.get("source"), data.get("task"), data.get("rows")), (step, data.get("source")), step]
+    return data.get("source"), data.get("task")
+
+
+def like(step, args):
+    """What runs are alike by: step, numerics (which tell the profiles apart) and task; then whatever the task."""
+    source, task = task_of(args)
+    numerics = tuple((args.get("numerics") or {}).values())
+    return [(step, numerics, source, task), (step, numerics, source == "toy")]
 
 
 class Local:
     """Executor on this machine: `slots` worker processes that stay alive between runs."""
 
-    def __init__(self, slots):
+    def __init__(self, slots, nice=0):
+        self.nice = nice
         self.pools = [self._pool() for _ in range(slots)]
         self.free = list(range(slots))
 
     def _pool(self):
         context = multiprocessing.get_context("spawn")  # a forked torch may hang, a forked CUDA fails
-        return futures.ProcessPoolExecutor(1, mp_context=context, initializer=_tend, initargs=(os.getpid(),))
+        return futures.ProcessPoolExecutor(1, mp_context=context, initializer=_tend, initargs=(os.getpid(), self.nice))
 
     def submit(self, function, *args):
         slot = self.free.pop()
@@ -132,9 +167,11 @@ class Local:
             pool.shutdown(wait=idle, cancel_futures=True)
 
 
-def _tend(parent):
+def _tend(parent, nice=0):
     """A worker's first act: leave the terminal's interrupt to the parent, and go when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)   # a run that is stopped says so
+    os.nice(nice)
 
     def watch():
         while os.getppid() == parent:
@@ -147,9 +184,15 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, progress=True):
-    """Make what is missing. Returns {Spec: one line} of what could not be made: it failed, its worker died, or an
-    input of it is missing. `workers` defaults to cores / threads of the widest run."""
+GRACE = 60.0   # seconds that runs at work are given when the time is over
+
+
+def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, progress=True, until=inf, nice=0, done=None):
+    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what could not be made: it failed, its
+    worker died, or an input of it is missing. `workers` defaults to cores / threads of the widest run.
+
+    until: time after which nothing is started; what is still at work after GRACE is stopped, to be resumed from its checkpoint.
+    nice: of the workers. done: f(spec), called when a run is there."""
     store = store or Store()
     todo = plan(specs, store, keep).missing
     if not todo:
@@ -157,39 +200,58 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
     need_disk(store.runs)
     clock = Clock(store)
     threads = max((spec.args.get("numerics") or {}).get("threads", 1) for spec in todo)
-    executor = Local(max(1, min(workers or cores() // threads, len(todo))))
+    executor = Local(max(1, min(workers or cores() // threads, len(todo))), nice)
     waiting, running, failed = dict(todo), {}, {}
-    bar = tqdm(total=sum(map(clock, todo)), disable=not progress, leave=False, dynamic_ncols=True,
-               bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed, {remaining} to go{postfix}")
-    spent, told = 0.0, 0.0
+    missing = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
+    expected = {spec: clock(spec) for spec in todo}
+    bar = tqdm(total=len(todo), disable=not progress, leave=False, dynamic_ncols=True,
+               bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}")
+    spent, told, counted = 0.0, 0.0, 0
     interval = 0.0 if sys.stderr.isatty() or type(bar).__name__ == "tqdm_notebook" else 20.0  # a log file wants few lines
+
+    def lose(spec, why):
+        failed[spec] = why
+        for child in [s for s in waiting if spec in missing[s]]:
+            if waiting.pop(child, None) is not None:
+                lose(child, f"needs {spec.name}, which could not be made")
+
     try:
-        while waiting or running:
-            for spec in list(waiting):
-                parents = spec.parents.values()
-                lost = [p for p in parents if p in failed]
-                if lost:
-                    failed[spec] = f"needs {lost[0].name}, which could not be made"
-                    del waiting[spec]
-                elif executor.free and not any(p in waiting or p in running.values() for p in parents):
-                    future = executor.submit(work, spec.to_json(), store.runs, store.records, store.fresh,
-                                             waiting.pop(spec), checkpoint_seconds)
-                    running[future] = spec
-            done, _ = futures.wait(running, timeout=0.5, return_when=futures.FIRST_COMPLETED)
-            for future in done:
+        while (waiting or running) and time.time() < until + GRACE:
+            while executor.free and time.time() < until:
+                spec = next((s for s in waiting if not missing[s]), None)
+                if spec is None:
+                    break
+                future = executor.submit(work, spec.to_json(), store.runs, store.records, store.fresh, waiting.pop(spec),
+                                         checkpoint_seconds)
+                running[future] = spec
+            if not running:
+                break
+            finished, _ = futures.wait(running, timeout=0.5, return_when=futures.FIRST_COMPLETED)
+            for future in finished:
                 spec = running.pop(future)
                 executor.release(future)
                 try:
                     clock.note(spec, future.result())
                 except BrokenProcessPool:
-                    failed[spec] = "its worker was killed (died); the next command resumes it"
+                    lose(spec, "its worker was killed (died); the next command resumes it")
                 except Exception as error:
-                    failed[spec] = str(error)
-                spent += clock(spec)
-            half = sum(clock(s) * store.state(s).get("progress", 0.0) for s in running.values())
-            bar.total = max(spent + sum(map(clock, waiting)) + sum(map(clock, running.values())), 1e-9)
-            bar.n = min(spent + half, bar.total)
+                    lose(spec, str(error))
+                else:
+                    for others in missing.values():
+                        others.discard(spec)
+                    if done:
+                        done(spec)
+                spent += clock(spec) or 0.0
+            if finished or not counted:
+                counted += 1
+                expected = {spec: clock(spec) for spec in [*waiting, *running.values()]}
+            at = sum((expected[s] or 0.0) * store.state(s).get("progress", 0.0) for s in running.values())
+            left = sum(filter(None, expected.values())) - at
+            unknown = list(expected.values()).count(None)
+            bar.total = max(spent + left + at, 1e-9)
+            bar.n = min(spent + at, bar.total)
             bar.set_description_str(f"{len(todo) - len(waiting) - len(running)}/{len(todo)} runs", refresh=False)
+            bar.set_postfix_str(f"{'at least ' * bool(unknown)}{clocked(left / len(executor.pools))} to go", refresh=False)
             if time.time() - told >= interval:
                 told = time.time()
                 bar.refresh()
@@ -197,6 +259,11 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
         executor.close()
         bar.close()
     return failed
+
+
+def clocked(seconds):
+    """Seconds as text: "12 s", "34 min", "5.6 h"."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def collect(rows, store=None, on_missing="run", workers=None, progress=True):

@@ -28,9 +28,9 @@ def teacher(rows=64, **train):
                              "targets": Targets("hard"), "numerics": NUMERICS}, {"start": BACKBONE})
 
 
-def importance(start):
+def importance(start, batch=8):
     return Spec("importance", {"data": start.args["data"], "numerics": NUMERICS,
-                               "importance": Importance("held_out", batch=8, max_length=32)}, {"teacher": start})
+                               "importance": Importance("held_out", batch=batch, max_length=32)}, {"teacher": start})
 
 
 @pytest.fixture
@@ -163,8 +163,47 @@ def test_a_killed_parent_leaves_no_worker_behind(store):
     assert store.state(spec)["state"] == "died"
 
 
-def test_expected_seconds_come_from_like_runs(store):
+def test_expected_seconds_come_from_like_runs_and_records(store):
     clock = sweep.Clock(store)
-    assert clock(teacher().at(0)) == 10.0
+    assert clock(teacher().at(0)) is None and clock.total([teacher().at(0)]) == (0, 1)
     clock.note(teacher().at(0), 3.0)
-    assert clock(teacher().at(5)) == 3.0 and clock(importance(teacher()).at(0)) == 10.0
+    assert clock(teacher().at(5)) == 3.0 and clock(importance(teacher()).at(0)) is None
+    assert clock.total([teacher().at(0), importance(teacher()).at(0)]) == (3.0, 1)
+    assert clock(teacher(rows=128).at(0)) == 6.0 and clock(teacher(epochs=3).at(0)) == 9.0      # scaled by what it does
+    assert clock(teacher(max_length=64).at(0)) == 6.0    # nothing else is known of its tokens
+    other = Spec("finetune", teacher().args | {"numerics": Numerics("bfloat16", 1)}, {"start": BACKBONE}).at(0)
+    assert clock(other) is None   # another profile's
+
+
+def test_tokens_that_were_counted_scale_the_estimate(store):
+    """Half the sentence at most is half the tokens on average only where rows are padded."""
+    draft = Draft(store, teacher(max_length=32).at(0), {}, keep=False)
+    draft.spent = 100.0
+    store.record(draft.finish({"mean_tokens": 9.0}, {}))
+    clock = sweep.Clock(Store(store.runs / "none", store.records))
+    took = clock(teacher(max_length=32).at(1))
+    assert clock(teacher(max_length=64).at(0)) == took          # rows have 9 tokens either way
+    assert clock(teacher(max_length=64, pad_to=64).at(0)) == pytest.approx(took * 64 / 9)
+
+
+def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monkeypatch):
+    monkeypatch.setattr(sweep, "GRACE", 0.0)
+    sweep.make([BACKBONE], store, keep=True, progress=False)
+    long, seen = teacher(rows=2000, epochs=50).at(0), []
+    assert sweep.make([long], store, workers=1, progress=False, until=time.time() - 1) == {}
+    assert store.state(long)["state"] == "missing"
+
+    def stop():   # the time is over when the run is at work
+        worker_of(store, long)
+        monkeypatch.setattr(time, "time", lambda now=time.time: now() + 1e6)
+    watch = threading.Thread(target=stop)
+    watch.start()
+    left = sweep.make([long, teacher().at(1)], store, workers=1, progress=False, checkpoint_seconds=0.0,
+                      until=time.time() + 1e5, done=seen.append)
+    watch.join()
+    monkeypatch.undo()
+    assert left == {} and seen == [] and store.state(teacher().at(1))["state"] == "missing"
+    deadline = time.time() + 60
+    while store.state(long)["state"] == "running" and time.time() < deadline:
+        time.sleep(0.1)
+    assert store.state(long)["state"] == "stopped" and list((store.part(long) / "resume").glob("step-*"))

@@ -209,13 +209,13 @@ def costed(profile_name, task_names, seed_numbers, method="cascade"):
     return rows
 
 
-def ranked(profile_name, task_names, count=0):
+def ranked(profile_name, task_names, count=0, seed=0):
     """The grid of Figure 3: each candidate as the search scores it, then trained to the end on each task; one seed."""
     nets = {f"{number + 1}": net for number, net in enumerate(candidates(profile_name, count))}
-    return ([{"kind": "search", "task": efficientbert.PROXY[profile_name], "model": name, "seed": 0,
-              "spec": brief(profile_name, net).at(0)} for name, net in nets.items()]
+    return ([{"kind": "search", "task": efficientbert.PROXY[profile_name], "model": name, "seed": seed,
+              "spec": brief(profile_name, net).at(seed)} for name, net in nets.items()]
             + [{"kind": "student"} | row for row in grids.crossed(
-                [0], lambda task, model: final(profile_name, task, nets[model]), task=task_names, model=list(nets))])
+                [seed], lambda task, model: final(profile_name, task, nets[model]), task=task_names, model=list(nets))])
 
 
 @cache

@@ -126,7 +126,8 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
     model.eval()
     done = (step - first) * train.batch
     return {"steps": steps, "examples_per_second": round(done / seconds, 1) if done else None,
-            "train_loss": means.get("loss")} | ({"best_step": best["step"]} if best else {})
+            "mean_tokens": round(float(lengths.mean()), 1), "train_loss": means.get("loss")} | (
+                {"best_step": best["step"]} if best else {})
 
 
 def parameter_groups(model, train, hooks):

@@ -1,0 +1,77 @@
+"""The queue of the central claims: rounds over seeds, records at once, weights that nobody needs deleted."""
+
+import pandas as pd
+import pytest
+from test_sweep import BACKBONE, importance, teacher
+
+from lib import evidence, published, record, sweep
+from lib.papers import protocol
+from lib.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs", tmp_path / "records")
+
+
+def claim(name, make, seeds=(10, 11), headline=False):
+    return protocol.Claim(name, lambda numbers: [{"model": name, "seed": n, "task": "CoLA", "spec": make.at(n)} for n in numbers],
+                          lambda frame: pd.Series({"verdict": f"{frame['run'].notna().sum()} runs"}), seeds, headline)
+
+
+def small(count):
+    return teacher(rows=count)
+
+
+@pytest.fixture
+def claims(monkeypatch):
+    """Two claims on one teacher, and a dear headline."""
+    there = [claim("A1", small(64)), claim("A2", importance(small(64))), claim("H1", small(96), (10,), True)]
+    monkeypatch.setattr(protocol, "CLAIMS", {each.id: each for each in there})
+    return there
+
+
+def test_rounds_are_seeds_headlines_first_then_the_cheapest(claims, store):
+    specs = evidence.rounds(claims, store)
+    assert [spec.seed for spec in specs] == [10, 10, 10, 11, 11]
+    assert [spec.step for spec in specs] == ["finetune", "finetune", "importance", "finetune", "importance"]
+    assert specs[0].args["data"]["rows"] == 96
+
+
+def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(claims, store):
+    assert evidence.gather(claims[:2], store, workers=1, progress=False) == {}
+    for spec in (small(64).at(10), small(64).at(11), importance(small(64)).at(10)):
+        assert record.there(store.records / spec.name) and store.find(spec).env["commit"]
+        assert not store.find(spec).model.exists()
+    assert not record.there(store.records / BACKBONE.name) and store.find(BACKBONE, weights=True)  # pinned: for all seeds
+    elsewhere = Store(store.runs / "none", store.records)
+    assert not sweep.plan([small(64).at(10), importance(small(64)).at(11)], elsewhere).missing
+    board = {row["claim"]: row for row in evidence.board(claims, elsewhere)}
+    assert (board["A1"]["seeds"], board["A1"]["runs"], board["A1"]["verdict"]) == ("2 of 2", 0, "2 runs")
+    assert (board["H1*"]["seeds"], board["H1*"]["runs"]) == ("0 of 1", 2) and board["H1*"]["unknown"] == 1
+    assert board["H1*"]["seconds"] > 0   # from the records of its like
+
+
+def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkeypatch):
+    other = claim("A3", importance(small(64), batch=4))
+    monkeypatch.setattr(protocol, "CLAIMS", protocol.CLAIMS | {"A3": other})
+    assert evidence.gather(claims[1:2], store, workers=1, progress=False) == {}
+    assert store.find(small(64).at(10), weights=True)
+    assert evidence.gather([other], store, workers=1, progress=False) == {}
+    assert store.find(small(64).at(10)) and store.find(small(64).at(10), weights=True) is None
+
+
+def test_the_protocol_names_every_central_claim_and_new_seeds(anywhere):
+    assert set(protocol.CLAIMS) == set(published.claims()["id"])
+    with pytest.raises(ValueError, match="unknown claim: 'G11'"):
+        protocol.chosen(["G11"])
+    for each in protocol.chosen():
+        rows = each.grid(each.seeds[:2])
+        assert rows and all({"seed", "spec"} <= row.keys() for row in rows), each.id
+        assert {row["seed"] for row in rows if row["spec"].seed == row["seed"]} == set(each.seeds[:2]), each.id
+        assert len(each.seeds) >= (5 if each.headline else 1)
+
+
+def test_every_claim_judges_a_board_without_runs(anywhere, store):
+    for row in evidence.board(protocol.chosen(), store):
+        assert row["verdict"] == "NOT_RUN" and row["runs"] > 0 and row["cells"] > 0, row
