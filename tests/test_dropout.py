@@ -1,16 +1,19 @@
 """Dropout from bytes: its rate, its mean, and that attention without it is the framework's own."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from lib.model.backbone import set_dropout
+from lib.model.scores import SHORT, attend
 from lib.model.surgery import operate
-from lib.train.dropout import attention, byte_dropout, keep
+from lib.train.dropout import byte_dropout, dropped
 
 
 def test_rate_and_mean():
     torch.manual_seed(0)
-    mask = keep(torch.ones(1000, 1003), 0.1)
+    mask = dropped(torch.ones(1000, 1003), 0.1)
     kept = (mask > 0).double().mean().item()
     assert abs(kept - (1 - 26 / 256)) < 1e-3 and abs(mask.double().mean().item() - 1) < 2e-3
     assert mask.unique().tolist() == pytest.approx([0.0, 256 / 230])
@@ -18,19 +21,22 @@ def test_rate_and_mean():
 
 def test_masks_of_neighbours_do_not_go_together():
     torch.manual_seed(0)
-    mask = (keep(torch.ones(8, 125_000).t().contiguous(), 0.5) > 0).double()  # the eight bytes of each draw
+    mask = (dropped(torch.ones(8, 125_000).t().contiguous(), 0.5) > 0).double()  # the eight bytes of each draw
     correlation = torch.corrcoef(mask.t()) - torch.eye(8, dtype=torch.float64)
     assert correlation.abs().max() < 0.015
 
 
-def test_attention_is_the_reference_in_float64():
+@pytest.mark.parametrize("tokens", [5, SHORT + 3])
+def test_attention_is_the_reference_in_float64(tokens):
     torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 3, 5, 4, dtype=torch.float64) for _ in range(3))
-    mask = torch.zeros(2, 1, 5, 5, dtype=torch.float64)
+    q, k, v = (torch.randn(2, 3, tokens, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    mask = torch.zeros(2, 1, tokens, tokens, dtype=torch.float64)
     mask[1, :, :, 3:] = torch.finfo(torch.float64).min
-    out, _ = attention(None, q, k, v, mask, scaling=0.5)
-    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.5)
-    assert torch.allclose(out, wanted.transpose(1, 2), atol=1e-12)
+    out, maps = attend(SimpleNamespace(dropout=torch.nn.Identity()), q, k, v, mask, scaling=0.5)
+    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.5).transpose(1, 2)
+    assert torch.allclose(out, wanted, atol=1e-12) and torch.allclose(maps.sum(-1), torch.ones((), dtype=torch.float64))
+    found, real = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (out, wanted))
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, real, strict=True))
 
 
 def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_outside(tiny, family):
@@ -52,9 +58,16 @@ def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_ou
 def test_gradients_are_those_of_the_kept_elements():
     torch.manual_seed(0)
     x = torch.randn(50, 50, requires_grad=True)
-    mask = keep(x, 0.25)
-    (x * mask).sum().backward()
-    assert torch.equal(x.grad, mask) and keep(x, 0.0).eq(1).all()
+    kept = dropped(x, 0.25)
+    kept.sum().backward()
+    assert torch.equal(x.grad, (kept != 0) * (4 / 3)) and torch.equal(dropped(x, 0.0), x)
+
+
+def test_bfloat16_rounds_no_scale():
+    x = torch.ones(1000, 1003, dtype=torch.bfloat16, requires_grad=True)
+    (dropped(x, 0.1) * 230 / 256).float().mean().backward()
+    wanted = torch.tensor(256 / 230, dtype=torch.bfloat16)
+    assert set(dropped(x.detach(), 0.1).unique().tolist()) == {0.0, wanted.item()}
 
 
 def test_attention_with_ghost_maps_stays(tiny):

@@ -103,7 +103,7 @@ def reader(tiny):
 
 def test_span_logits_are_those_of_plain_calls(reader, tokenizer):
     rows, _ = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
-    found = loop.predict(reader, rows, NUMERICS, batch=2)
+    found = loop.predict(reader, rows, NUMERICS, tokens=60)
     assert found.shape == (len(rows), 2, rows.lengths().max()) and found.dtype == np.float32
     for w in range(len(rows)):
         batch, size = collate(rows, [w]), rows.lengths()[w]

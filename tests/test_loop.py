@@ -397,7 +397,7 @@ def test_a_checkpoint_without_its_model_is_refused(tiny, tmp_path):
 def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
     model, data = tiny(family, labels=3), encoded(23)
     data = Encoded(data.columns, data.labels, model.config.pad_token_id)
-    found = loop.predict(model.train(), data, NUMERICS, batch=5, pad_to=pad_to)
+    found = loop.predict(model.train(), data, NUMERICS, tokens=200, pad_to=pad_to)
     assert found.shape == (23, 3) and found.dtype == np.float32 and not model.training
     expected = np.concatenate([logits(model, collate(data, [i])).numpy() for i in range(23)])
     np.testing.assert_allclose(found, expected, atol=1e-5)

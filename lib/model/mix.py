@@ -77,7 +77,7 @@ class LayerMix(nn.Module):
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
     def replace(self, _, __, output):
-        states, self.seen = self.seen, []
+        states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []   # what tells layers apart is small
         if len(states) != len(self.alpha):
             raise ValueError(f"the layer mix saw {len(states)} states and weighs {len(self.alpha)}: a layer was replaced after "
                              "it; put the mix last")

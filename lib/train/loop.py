@@ -20,6 +20,7 @@ from lib.spec import stream
 from lib.store import read_json, write_json
 from lib.train.batches import collate, order
 from lib.train.dropout import byte_dropout
+from lib.train.lean import lean
 from lib.train.used_rows import used_rows
 
 ABSENT = -1e4   # logit of a token that is none: probability 0, without infinities
@@ -61,7 +62,8 @@ class Hooks:
 
 def fit(draft, model, encoded, loss, train, numerics, evaluate=None, hooks=Hooks()):
     """Train `model` in place over `encoded` (lib.train.batches.Encoded); see `_fit`."""
-    with byte_dropout(model, train.byte_dropout), used_rows(model.to(device()), encoded, train.weight_decay):
+    model.to(device())
+    with lean(model, numerics), byte_dropout(model, train.byte_dropout), used_rows(model, encoded, train.weight_decay):
         return _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks)
 
 
@@ -209,21 +211,22 @@ def outputs(model, batch):
 
 
 @torch.inference_mode()
-def predict(model, encoded, numerics, batch=64, pad_to=0):
-    """Logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the longest row's length. Batches by
-    length, so that little is padded."""
+def predict(model, encoded, numerics, tokens=2048, pad_to=0):
+    """Logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the longest row's length. Batches of rows
+    of like length, of some `tokens` tokens with padding; weights are cast to the run's dtype once for all of them."""
     model.to(device()).eval()
-    lengths = encoded.lengths()
-    rows = np.argsort(lengths, kind="stable")
+    lengths = np.maximum(encoded.lengths(), pad_to)
+    rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
-    for start in range(0, len(rows), batch):
-        chosen = rows[start:start + batch]
-        with autocast(numerics):
+    with lean(model, numerics), autocast(numerics):
+        while start < len(rows):
+            chosen = rows[start:start + max(1, tokens // lengths[rows[start]])]
             out = outputs(model, collate(encoded, chosen, pad_to, device())).float().cpu().numpy()
-        if logits is None:
-            shape = out.shape[1:] if out.ndim == 2 else (2, max(pad_to, lengths.max()))
-            logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
-        logits[chosen, ..., :out.shape[-1]] = out
+            if logits is None:
+                shape = out.shape[1:] if out.ndim == 2 else (2, lengths.max())
+                logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
+            logits[chosen, ..., :out.shape[-1]] = out
+            start += len(chosen)
     return logits
 
 

@@ -3,6 +3,7 @@
 Shapes: B batch, T tokens, H hidden, L layers, C classes.
 """
 
+import torch
 from torch.nn import functional
 
 
@@ -52,8 +53,22 @@ def states(student, teacher, mask=None):
 
 
 def mean_square(a, b, mask=None):
-    """Mean of (a - b)^2 over [B, T, H], over real tokens alone where a mask [B, T] is given."""
-    square = (a.float() - b.float()).square()
-    if mask is None:
-        return square.mean()
-    return (square.mean(-1) * mask).sum() / mask.sum()
+    """Mean of (a - b)^2 over [B, T, H], over real tokens alone where a mask [B, T] is given. Nothing flows back to `b`."""
+    return MeanSquare.apply(a, b, mask)
+
+
+class MeanSquare(torch.autograd.Function):
+    """The difference, zero at padding, is kept as it is: both directions then read it once."""
+
+    @staticmethod
+    def forward(ctx, a, b, mask):
+        difference, ctx.number, ctx.dtype = a.float() - b.float(), a.numel(), a.dtype
+        if mask is not None:
+            difference.mul_(mask.unsqueeze(-1))
+            ctx.number = mask.sum() * a.shape[-1]
+        ctx.save_for_backward(difference)
+        return torch.dot(difference.flatten(), difference.flatten()) / ctx.number
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return (ctx.saved_tensors[0] * (2 * gradient / ctx.number)).to(ctx.dtype), None, None

@@ -14,6 +14,7 @@ from lib.model.taps import taps
 from lib.options import Targets
 from lib.spec import stream
 from lib.train import heads, loop, losses
+from lib.train.lean import lean
 
 
 @contextmanager
@@ -47,7 +48,8 @@ def learning(run, objective, student, rows, task, train, numerics, steps):
     with ExitStack() as stack:
         if objective.kind in ("intermediate", "two_stage"):
             torch.manual_seed(stream(run.seed, "projection"))
-            between = intermediate(stack, objective, student, teacher.to(loop.device()))
+            stack.enter_context(lean(teacher.to(loop.device()), numerics))
+            between = intermediate(stack, objective, student, teacher)
         yield loss, lambda step, _: now.__setitem__(0, step)
 
 

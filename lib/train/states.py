@@ -13,6 +13,7 @@ from lib.model import backbone
 from lib.model.taps import taps
 from lib.train import loop
 from lib.train.batches import collate
+from lib.train.lean import lean
 
 IN_MEMORY = 4 << 30  # bytes of states that are read whole; more is read row by row from the disk
 
@@ -29,7 +30,7 @@ def compute(model, encoded, norm, numerics, path, batch=32, progress=lambda frac
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows, table = np.argsort(lengths, kind="stable"), None
-    with taps(model, norm) as seen:
+    with taps(model, norm) as seen, lean(model, numerics):
         for start in range(0, len(rows), batch):
             chosen = rows[start:start + batch]
             with loop.autocast(numerics):
