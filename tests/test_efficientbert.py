@@ -146,7 +146,7 @@ def test_two_steps_at_true_width(name, layers, tmp_path):
         return {key for key, value in student.named_parameters() if not torch.equal(value, before[key])}
 
     def fit(settings, options, forward):
-        with matching.matching(student, {"": teacher}, options) as match:
+        with matching.matching(student, {"": teacher}, options, profiles.profile("paper").numerics) as match:
             def loss(batch, rows):
                 assert batch["input_ids"].shape == (2, 128)
                 return match("", batch, *(lambda model=model: forward(model, batch) for model in (student, teacher)),

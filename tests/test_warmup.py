@@ -153,7 +153,7 @@ def test_the_whole_loss_on_models(tiny, sentences):
     student = stack.build(net(), transformers.BertForSequenceClassification, tiny().config)
     student.projection = matching.Projection("separate", 24, 48, 2)
     teacher, batch = tiny(), sentences()
-    with matching.matching(student, {"a": teacher, "b": tiny(seed=1)}, replace(TOY, prediction=0.5)) as match:
+    with matching.matching(student, {"a": teacher, "b": tiny(seed=1)}, replace(TOY, prediction=0.5), NUMERICS) as match:
         parts = match("a", batch, lambda: loop.outputs(student, batch), lambda: loop.outputs(teacher, batch))
         parts["loss"].backward()
     assert parts["loss"].item() == pytest.approx(sum(v.item() * (0.5 if k == "prediction" else 1)
@@ -167,7 +167,8 @@ def test_the_whole_loss_on_models(tiny, sentences):
 def test_heads_must_be_as_many(tiny, sentences):
     student, teacher, batch = tiny(heads=6), tiny(), sentences()
     student.projection = matching.Projection("shared", 48, 48, 2)
-    with matching.matching(student, {"": teacher}, PAPER) as match, pytest.raises(ValueError, match="6 heads .* 12 in the t"):
+    wrong = pytest.raises(ValueError, match="6 heads .* 12 in the t")
+    with matching.matching(student, {"": teacher}, PAPER, NUMERICS) as match, wrong:
         match("", batch, lambda: student(**batch), lambda: teacher(**batch))
 
 
@@ -388,7 +389,7 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     matching.sampler(start, WINDOW, 1)(0)
     encoded, _ = text.rows(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
     batch = collate(encoded, range(len(encoded)))
-    with torch.no_grad(), matching.matching(start, {"": teacher}, TOY) as match:
+    with torch.no_grad(), matching.matching(start, {"": teacher}, TOY, NUMERICS) as match:
         found = match("", batch, lambda: start(**batch), lambda: backbone.base(teacher)(**batch))
     assert run.metrics["train_loss"] == pytest.approx(found["loss"].item(), rel=1e-5)
     before, after = start.state_dict(), backbone.load(run.model)[0].state_dict()

@@ -49,7 +49,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     def logits(name, batch):
         return encoder.classifiers[name](encoder.dropout(encoder(**batch).pooler_output))
 
-    with matching.matching(encoder, found, options) as match:
+    with matching.matching(encoder, found, options, numerics) as match:
         def loss(batch, chosen):
             name = names[chosen[0]]
             wanted = torch.stack([labels[i] for i in chosen]).to(loop.device())

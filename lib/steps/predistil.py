@@ -37,7 +37,7 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
         curve.before(step, steps)
         sample(step)
 
-    with matching.matching(student, {"teacher": teacher}, options) as match:
+    with matching.matching(student, {"teacher": teacher}, options, numerics) as match:
         def loss(batch, _):
             run_teacher, run_student = (partial(backbone.base(model), **batch) for model in (teacher, student))
             return curve.note(match("teacher", batch, run_student, run_teacher))

@@ -115,14 +115,14 @@ def trained(job, options, corpus, pretrain):
         text, batches = predistil.rows(corpus, tokenizer, pretrain, run.seed)
 
     def read(student, leg):
-        with matching.matching(student, {"": general}, replace(options, prediction=0.0)) as match:
+        with matching.matching(student, {"": general}, replace(options, prediction=0.0), job.numerics) as match:
             def loss(batch, _):
                 mine, theirs = (partial(backbone.base(model), **batch) for model in (student, general))
                 return match("", batch, mine, theirs)
             loop.fit(leg, student, text, loss, pretrain, job.numerics, hooks=loop.Hooks(batches=batches))
 
     def learn(student, leg):
-        with matching.matching(student, {"": teacher}, options) as match:
+        with matching.matching(student, {"": teacher}, options, job.numerics) as match:
             def loss(batch, chosen):
                 mine, theirs = (partial(loop.outputs, model, batch) for model in (student, teacher))
                 return match("", batch, mine, theirs, rows.labels[chosen].to(loop.device()))

@@ -36,7 +36,7 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
         judges |= {"held_out": evaluation(student, tokenizer, {"dev": splits["held_out"]}, task, train, numerics, span)["dev"]}
     select = judges.get("held_out", judges["dev"])
 
-    with matching.matching(student, {"teacher": teacher}, options) as match:
+    with matching.matching(student, {"teacher": teacher}, options, numerics) as match:
         def loss(batch, chosen):
             mine, theirs = (partial(loop.outputs, model, batch) for model in (student, teacher))
             return curve.note(match("teacher", batch, mine, theirs, rows.labels[chosen].to(loop.device())))

@@ -30,11 +30,10 @@ def compute(model, encoded, norm, numerics, path, batch=32, progress=lambda frac
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows, table = np.argsort(lengths, kind="stable"), None
-    with taps(model, norm) as seen, lean(model, numerics):
+    with taps(model, norm) as seen, lean(model, numerics), loop.autocast(numerics):
         for start in range(0, len(rows), batch):
             chosen = rows[start:start + batch]
-            with loop.autocast(numerics):
-                backbone.base(model)(**collate(encoded, chosen, device=loop.device()))
+            backbone.base(model)(**collate(encoded, chosen, device=loop.device()))
             states = torch.cat(order_of(seen), -1).to(getattr(torch, numerics.dtype)).cpu()
             if table is None:
                 table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)

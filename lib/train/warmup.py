@@ -23,6 +23,7 @@ from lib.search.net import parameters
 from lib.spec import known, stream
 from lib.store import Run
 from lib.train import heads, loop, losses
+from lib.train.lean import lean
 
 PROJECTION = "projection.safetensors"   # beside a student's weights: it serves distillation alone
 HEADS = "heads.safetensors"             # beside a shared encoder's weights: one classifier for each task
@@ -125,11 +126,13 @@ def observed(model):
 
 
 @contextmanager
-def matching(student, teachers, options):
+def matching(student, teachers, options, numerics):
     """Within, f(name, batch, mine, theirs, labels) -> the loss and its parts (equation 4) on a batch, against one of
     `teachers`, {name: model}. mine, theirs: f() -> logits, or None, of student and teacher; they run the models. The student has
     its Projection as `student.projection`."""
     with ExitStack() as held:
+        for teacher in teachers.values():
+            held.enter_context(lean(teacher, numerics))
         seen = held.enter_context(observed(student))
         told = {name: held.enter_context(observed(teacher)) for name, teacher in teachers.items()}
 
