@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from lib import data, paths
 from lib.data import Split, unseen
-from lib.measure import compare, metrics, stats
+from lib.measure import compare, metrics, stats, verdict
 from lib.options import Numerics, Targets, Train
+from lib.page import verdicts
 from lib.papers import bermo, efficientbert, grids, nas
 from lib.papers import efficientbert_search as search
 from lib.spec import Spec
@@ -277,6 +279,14 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         compare.pairs(frame, "a", "b", {task: metric})
+
+
+def test_pages_say_that_verdicts_pool():
+    plain = stats.Estimate(1.0, 0.5, 1.5, (1.0, 1.0, 1.0), 3, 1, 0.1, 0.01, 3)
+    for unseen_rows, said in ((8000, "together with unseen rows, at most 8,000 a task"), (0, "")):
+        found = verdict.judge_delta("G1", {"": replace(plain, unseen=unseen_rows)}, {"": 1.0}, "mini")
+        assert found.unseen == unseen_rows and said in verdicts.table([found])
+        assert bool(said) == ("unseen" in verdicts.table([found]))
 
 
 # ---- clusters in the bootstrap ----

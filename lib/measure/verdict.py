@@ -72,6 +72,7 @@ class Verdict:
     p: float | None = None                # two-sided, of the claim as a whole; None where there is none
     cells: tuple[Cell, ...] = ()          # those measured
     planned: int | None = None            # seeds; None: nothing is said
+    unseen: int = 0                       # rows of no development set among those of a task that it rests on
 
     @property
     def seeds(self):
@@ -182,7 +183,7 @@ def _verdict(claim, word, estimates, notes, profile, failed, runs, unit, p, publ
                        e.noise, tuple(end if isfinite(end) else None for end in bounds(name)))
                   for name, e in usable.items() if profile != "toy")
     return Verdict(claim, word, measured, interval, "; ".join(filter(None, notes)), runs, SCALES[profile],
-                   p=p if cells else None, cells=cells)
+                   p=p if cells else None, cells=cells, unseen=max((e.unseen for e in usable.values()), default=0))
 
 
 def judge_delta(claim_id: str, estimates: Mapping[str, Estimate], published: Mapping[str, float],

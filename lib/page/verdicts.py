@@ -26,7 +26,15 @@ def table(verdicts):
     counts = tally((v.kind, v.verdict) for v in verdicts)
     return (f'<div class="table"><table class="verdicts"><caption>Claims of the paper. {counts.capitalize()}</caption><thead><tr>'
             f"<th>claim</th><th>verdict</th><th>measured</th><th>note</th></tr></thead><tbody>{rows}</tbody></table></div>"
-            f"{legend()}")
+            f"{pooled(verdicts)}{legend()}")
+
+
+def pooled(verdicts):
+    """A sentence on the rows that verdicts count beside those of the tables, as HTML; empty where there are none."""
+    most = max((v.unseen for v in verdicts), default=0)
+    return "" if not most else (
+        "<p>Scores in the tables are of development rows, as the papers print them. Verdicts count these together with unseen "
+        f"rows, at most {most:,} a task: rows with labels that no run trained or selected on.</p>")
 
 
 def legend():
