@@ -96,7 +96,7 @@ DEVIATIONS = {
             "dropout rates in 256ths", *_SMALL),
     "mini": ("all-MiniLM-L6-v2 (6 layers, 384 hidden, tuned on sentence pairs) instead of BERT-base; the mix has 7 weights",
              "probing tasks derived from a treebank stand in for SentEval's: at most 2,000 rows each instead of 100,000",
-             "pruning on SST-2 with 4,000 of 67,349 training rows for MNLI, QQP and SQuAD; SQuAD 1.1 with 7,768 of 87,599 "
+             *grids.SMALL, "pruning on SST-2 for MNLI, QQP and SQuAD; SQuAD 1.1 with 7,768 of 87,599 "
              "questions in windows of 128 tokens", *_SMALL),
     "paper": ("dropout of the mix 0.1, Xavier uniform, no weight decay: not printed; its own pooler follows it",
               "pruned runs keep their embeddings as they are, as the public code does; un-pruned runs train them",
