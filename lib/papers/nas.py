@@ -14,7 +14,7 @@ from lib.data import models
 from lib.measure.compare import Column
 from lib.measure.cost import SHAPES
 from lib.options import Gates, Objective, Perceptron, Train
-from lib.papers import ghostbert, grids
+from lib.papers import ghostbert, grids, mini
 from lib.papers.profiles import TOY_MODEL, backbone, profile
 from lib.search import gates as search
 from lib.spec import Output, Spec, known
@@ -26,14 +26,16 @@ CHECKPOINTS = {"TinyBERT-4L": "2nd_General_TinyBERT_4L_312D", "TinyBERT-6L": "2n
                "BERT-base": "bert-base-uncased", "BERT-Mini": "bert-mini"}    # at paper; general ones, before any task
 RATIOS = (0.1, 0.3, 0.5, 0.7)
 
-TASKS = {"toy": ("CoLA",), "mini": ("SST-2",), "paper": ("CoLA", "MRPC", "STS-B")}          # Tables 4 and 5
-PAIR = {"toy": ("CoLA",), "mini": ("SST-2",), "paper": ("CoLA", "SST-2")}                   # Tables 11 and 12
-TRIO = {"toy": ("CoLA",), "mini": ("SST-2",), "paper": ("CoLA", "RTE", "SST-2")}            # Tables 2 and 3
-TEST = {"toy": ("CoLA",), "mini": ("SST-2",),
+TASKS = {"toy": ("CoLA",), "mini": mini.BOTH, "paper": ("CoLA", "MRPC", "STS-B")}           # Table 5
+SWEPT = TASKS | {"mini": mini.ONE}                                                           # Table 4
+PAIR = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("CoLA", "SST-2")}                   # Tables 11 and 12
+TRIO = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("CoLA", "RTE", "SST-2")}            # Tables 2 and 3
+TEST = {"toy": ("CoLA",), "mini": mini.ONE,
         "paper": ("MNLI", "QQP", "QNLI", "SST-2", "CoLA", "STS-B", "MRPC", "RTE")}          # Tables 6 to 10
-SEEDS = {"toy": (0,), "mini": (0, 1, 2), "paper": (0, 1, 2)}
-REPEATS = {"toy": (0, 1), "mini": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}                # of Table 11
-ROWS = {"toy": 600, "mini": 4000}           # training rows of searches and retraining; else those of all papers
+SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
+HEADLINES = SEEDS | {"mini": mini.FIVE}     # of Tables 4, 5 and 10
+REPEATS = {"toy": (0, 1), "mini": mini.FIVE, "paper": (0, 1, 2, 3, 4)}                # of Table 11
+ROWS = {"toy": 600}                         # training rows of searches and retraining; else those of all papers
 LONG = ("MNLI", "QQP", "QNLI", "SST-2")     # at paper "fewer" than 10 epochs: 3
 AUGMENTED = ("CoLA", "STS-B", "MRPC", "RTE")                 # retrained on augmented rows in the test tables, at paper
 
@@ -45,7 +47,7 @@ COLUMNS = (Column("MNLI-m", "MNLI", "accuracy"), Column("MNLI-mm", "MNLI", "accu
 AGAINST_IMP = (Column("MNLI-m", "MNLI", "accuracy"), Column("STS-B Pearson", "STS-B", "pearson"))
 
 _TOY = dict(batch=32, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True)
-_MINI = dict(batch=32, max_length=128, clip=1.0, dropout=0.1)
+_MINI = dict(batch=32, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
 _PAPER = dict(epochs=10, batch=32, max_length=128, pad_to=128, clip=1.0, weight_decay=0.01, spare_norms=True, dropout=0.1)
 TEACHER = grids.TEACHER | {"paper": Train(lr=5e-5, warmup=0.1, select="best", **_PAPER)}
 SEARCH = {"toy": Train(epochs=2, lr=5e-4, **_TOY), "mini": Train(epochs=3, lr=5e-5, **_MINI),
@@ -86,7 +88,7 @@ DEVIATIONS = {
             "2 epochs of search, 1 and 1 of retraining, learning rates of their own; no augmented data but on its own page; "
             "the last model counts; padding is masked in losses", "2 rounds of magnitude pruning instead of 9"),
     "mini": ("all-MiniLM-L6-v2 (6 layers of 384) stands for TinyBERT-4L, TinyBERT-6L and BERT-base; BERT-Mini has no stand-in",
-             "SST-2 with 8,000 of 67,349 training rows, 4,000 of them for searches and retraining", *LANDING, JUMPS,
+             *grids.SMALL, *LANDING, JUMPS,
              "3 epochs of search, 3 and 3 of retraining, learning rates of their own; no augmented data but on its own page; "
              "the last model counts; padding is masked in losses", "4 rounds of magnitude pruning instead of 9"),
     "paper": (*LANDING, JUMPS, "learning rates, warm-up and decay of weights (none of biases and LayerNorms) are TinyBERT's: the "
