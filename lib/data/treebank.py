@@ -270,6 +270,14 @@ def load(task, root):
     return dict(_built(task, Path(root))[0])
 
 
+UNSEEN = tuple(TASKS)   # the rows of its test part, which share no sentence with the others
+
+
+def unseen(task, root):
+    """The labelled test rows of a task: nobody trains or selects on them."""
+    return load(task, root)["test"]
+
+
 def labels(task, root):
     """What the codes stand for: the treebank's words or sequences of relations where the classes are numbers."""
     known("treebank task", task, TASKS)
