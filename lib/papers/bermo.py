@@ -49,7 +49,7 @@ BUDGETS = {"toy": {"": (2, 3, 5)}, "mini": {"": (2, 3, 4, 6)},                  
            "paper": {"MNLI": (1, 2, 3, 4, 5, 6), "QQP": (6, 7, 8, 9, 10), "SQuAD1": (2, 4, 6, 8, 10)}}
 
 ROWS = {"toy": {"": 512, "SQuAD1": 256},
-        "mini": {"SST-2": 4000, "STS-B": 4000} | dict.fromkeys(("Length", "TopConstituents", "BigramShift", "Tense", "OddManOut"), 2000),
+        "mini": grids.ROWS["mini"] | dict.fromkeys(("Length", "TopConstituents", "BigramShift", "Tense", "OddManOut"), 2000),
         "paper": {}}                                                            # training rows; else all
 # Rows of an epoch, of SQuAD the windows that BERT's script cuts: a schedule in steps has to know them beforehand.
 EXAMPLES = {"toy": {"": 512}, "mini": {"SST-2": 4000, "STS-B": 4000},

@@ -26,8 +26,8 @@ TEACHER = {"toy": Train(epochs=4, batch=32, lr=5e-4, max_length=64, clip=1.0, wa
            "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1, select="best")}
 LABELS = Targets("hard")
 # What every paper's runs at mini differ by.
-SMALL = ("4,000 training rows each of SST-2 (of 67,349) and, for headlines, of STS-B (of 5,749); verdicts count unseen rows beside "
-         "the development set: 8,000 of SST-2's training rows, and STS-B's 1,379 labelled test rows",
+SMALL = ("4,000 training rows each of SST-2 (of 67,349) and, for headlines, of STS-B (of 5,749); verdicts count unseen rows "
+         "beside the development set: 8,000 of SST-2's training rows, and STS-B's 1,379 labelled test rows",
          "dropout rates in 256ths")
 
 
