@@ -21,7 +21,7 @@ from lib.train.batches import collate, encode, order
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
-DATA, SQUAD = data.describe("toy", "CoLA", 64), data.describe("toy", "SQuAD2", 48)
+DATA, SQUAD = data.describe("toy", "CoLA", 64, unseen=8), data.describe("toy", "SQuAD2", 48)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
 TOY = toy_backbone()
@@ -63,6 +63,7 @@ def test_predictions_are_those_of_the_saved_model(name, runs):
     found = run.arrays("predictions")
     assert np.array_equal(found["labels"], dev.y) and np.array_equal(found["index"], dev.index)
     assert run.metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
+    assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.matthews" in run.metrics
     model, tokenizer = backbone.load(run.model)
     assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
 

@@ -24,7 +24,7 @@ from lib.train import loop, losses, objectives
 from lib.train.batches import collate, encode, order
 
 NUMERICS = Numerics("float32", 1)
-DATA = data.describe("toy", "SST-2", 48)
+DATA = data.describe("toy", "SST-2", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 SIZES = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 384}
 GATES = Gates(("heads", "ffn"), ratio=0.3, share=0.2, quota="layer", update="jump", weight=1.0, tolerance=0.01,
@@ -84,6 +84,7 @@ def test_what_a_search_leaves_behind(store):
     assert model.surgery == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(model, "curve")
     dev = data.load(DATA)["dev"]
     assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 24), NUMERICS), run.arrays("predictions")["logits"])
+    assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.accuracy" in found
     weights, before = model.state_dict(), backbone.load(made(store, teacher()).model)[0].state_dict()
     assert any(not torch.equal(before[name], weights[name]) for name in before)   # they learn beside the gates
 

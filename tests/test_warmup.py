@@ -267,7 +267,7 @@ def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
 CORPUS = {"sentences": 90, "seed": 0}
-DATA = {name: data.describe("toy", name, 48, 8) for name in ("CoLA", "STS-B")}
+DATA = {name: data.describe("toy", name, 48, 8, unseen=8) for name in ("CoLA", "STS-B")}
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 BACKBONE = Spec("pretrain", toy_backbone().args | {"corpus": CORPUS, "train": replace(TRAIN, weight_decay=0.01),
                                                    "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96}}, seed=0)
@@ -354,6 +354,7 @@ def test_predictions_are_those_of_the_saved_model(runs):
     assert runs["final"].metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
     held = runs["final"].arrays("predictions_held_out")
     assert np.array_equal(held["labels"], data.load(DATA["CoLA"])["held_out"].y)
+    assert runs["final"].arrays("predictions_unseen").keys() == {"bits"} and "unseen.matthews" in runs["final"].metrics
     assert runs["final"].metrics["held_out.matthews"] == metrics.matthews(held["logits"], held["labels"])
     again, _ = heads.network(runs["final"].model, data.described(DATA["CoLA"]), 0.1, 0)
     assert type(again) is type(model) and "exact" in runs["answers"].metrics
@@ -372,6 +373,7 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
     dev, found = data.load(DATA[name])["dev"], runs["many"].arrays(f"predictions_{name}")
     assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
     assert runs["many"].metrics[f"{name}.{metric}"] == metrics.score(metric, found["logits"], dev.y)
+    assert len(runs["many"].arrays(f"predictions_{name}_unseen")) == 1 and f"{name}_unseen.{metric}" in runs["many"].metrics
     with pytest.raises(ValueError, match="unknown task with a head in this model: 'MNLI'"):
         matching.head(runs["many"].model, "MNLI")
 
