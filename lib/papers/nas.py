@@ -26,8 +26,8 @@ CHECKPOINTS = {"TinyBERT-4L": "2nd_General_TinyBERT_4L_312D", "TinyBERT-6L": "2n
                "BERT-base": "bert-base-uncased", "BERT-Mini": "bert-mini"}    # at paper; general ones, before any task
 RATIOS = (0.1, 0.3, 0.5, 0.7)
 
-TASKS = {"toy": ("CoLA",), "mini": mini.BOTH, "paper": ("CoLA", "MRPC", "STS-B")}           # Table 5
-SWEPT = TASKS | {"mini": mini.ONE}                                                           # Table 4
+TASKS = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("CoLA", "MRPC", "STS-B")}            # Table 4
+RANDOM = TASKS | {"mini": mini.BOTH}                                                         # Table 5
 PAIR = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("CoLA", "SST-2")}                   # Tables 11 and 12
 TRIO = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("CoLA", "RTE", "SST-2")}            # Tables 2 and 3
 TEST = {"toy": ("CoLA",), "mini": mini.ONE,

@@ -6,15 +6,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from lib.papers import bermo, bermo_claims, claims, efficientbert, ghostbert, nas, nas_claims
+from lib.papers import bermo, bermo_claims, claims, efficientbert, ghostbert, mini, nas, nas_claims
 from lib.papers import efficientbert_search as search
 from lib.spec import known
 
 SCALE = "mini"
-FIRST = "SST-2"
-SECOND = None        # a second task, of the headlines that are measured by task
-LONG, SHORT = tuple(range(10, 15)), tuple(range(10, 13))   # planned seeds of headlines and of the rest
-TEN = tuple(range(10, 20))                                 # of B2, whose outcome is a share of seeds
 
 
 @dataclass(frozen=True)
@@ -23,7 +19,7 @@ class Claim:
     id: str
     grid: Callable
     judge: Callable
-    seeds: tuple = SHORT
+    seeds: tuple = mini.THREE
     headline: bool = False
 
 
@@ -32,27 +28,23 @@ def only(rows, **columns):
     return [row for row in rows if all(row.get(name) in values for name, values in columns.items())]
 
 
-def both():
-    return (FIRST, SECOND) if SECOND else (FIRST,)
-
-
 # ---- GHOSTBERT
 
 def pruned_vs_ghost(seeds):
-    return ghostbert.pruned_vs_ghost(SCALE, both(), ghostbert.WIDTHS, seeds)
+    return ghostbert.pruned_vs_ghost(SCALE, mini.BOTH, ghostbert.WIDTHS, seeds)
 
 
 def unpruned(seeds):
-    return ghostbert.backbones(SCALE, both(), (), seeds)
+    return ghostbert.backbones(SCALE, mini.BOTH, (), seeds)
 
 
 def varied(options, widths=(3, 1)):
     """Grid of a table over ghost modules, {label: what differs from the paper's}."""
-    return lambda seeds: ghostbert.sweep(SCALE, (FIRST,), widths, seeds, ghostbert.variants(SCALE, options))
+    return lambda seeds: ghostbert.sweep(SCALE, mini.ONE, widths, seeds, ghostbert.variants(SCALE, options))
 
 
 def without_distillation(seeds):
-    return only(ghostbert.ablated(SCALE, (FIRST,), (3, 1), seeds), model=("+ DA", "- DA & KD"))
+    return only(ghostbert.ablated(SCALE, mini.ONE, (3, 1), seeds), model=("+ DA", "- DA & KD"))
 
 
 def delta(claim, method, row, printed):
@@ -64,28 +56,14 @@ def best_kernel(frame):
     return claims.best("G4", frame, SCALE, "k = 3", gaps)
 
 
-def best_position(frame):
-    gaps = ghostbert.printed_gaps("table6", "Position", "Ours: After O&FFN2", (1,))
-    return claims.best("G9", frame, SCALE, "Ours: After O&FFN2", {key: gap for key, gap in gaps.items() if key[0] != "After QK"})
-
-
-def more_ghosts(frame):
-    from lib.measure import verdict
-    return verdict.judge_within("G10", claims.estimate(frame, SCALE, "F = 12", "F = 4", 1), float("-inf"), 0.5, SCALE)
-
-
 ABLATIONS, FEATURES = ghostbert.ABLATIONS, ghostbert.FEATURES
 CHEAP = {name: told for name, told in ghostbert.POSITIONS.items() if name != "After QK"}   # it is printed above ours
 
 # ---- EFFICIENTBERT
 
 
-def networks(*names, task_names=both):
-    return lambda seeds: [{"kind": "student"} | row for row in efficientbert.compared(SCALE, task_names(), seeds, names)]
-
-
-def first():
-    return (FIRST,)
+def networks(*names, task_names=mini.BOTH):
+    return lambda seeds: [{"kind": "student"} | row for row in efficientbert.compared(SCALE, task_names, seeds, names)]
 
 
 def warmed_up(seeds):
@@ -102,7 +80,7 @@ def warm_up(frame):
 
 def coarse_to_fine(seeds):
     wanted = [search.SINGLE, "stage1", "stage2", search.ENDS[search.SINGLE], search.ENDS["stage2"]]
-    return only(search.costed(SCALE, (FIRST,), seeds), model=wanted)
+    return only(search.costed(SCALE, mini.ONE, seeds), model=wanted)
 
 
 def other_base(frame):
@@ -113,7 +91,7 @@ def other_base(frame):
 
 
 def ranked(seeds):
-    return [row for seed in seeds for row in search.ranked(SCALE, (FIRST,), 12, seed)]
+    return [row for seed in seeds for row in search.ranked(SCALE, mini.ONE, 12, seed)]
 
 
 def latency(seeds):
@@ -136,40 +114,39 @@ def probing(seeds):
 
 def penalties(seeds):
     steered = [name for name, kind in bermo.METHODS.items() if kind in bermo.PENALTIES]
-    return only(bermo.methods(SCALE, (FIRST,), seeds), method=steered)
+    return only(bermo.methods(SCALE, mini.ONE, seeds), method=steered)
 
 
 def taught(seeds):
-    return [row for row in bermo.distillation(SCALE, (FIRST,), seeds) if row["teacher"] != "none"]
+    return [row for row in bermo.distillation(SCALE, mini.ONE, seeds) if row["teacher"] != "none"]
 
 
 # ---- NAS
 
-def cells(made, names=None, task_names=first):
+def cells(made, names=None, task_names=mini.ONE):
     """Grid of networks, {label: f}, or of those with these names."""
     chosen = {name: make for name, make in made.items() if names is None or name in names}
-    return lambda seeds: nas.cells(SCALE, task_names(), seeds, chosen)
+    return lambda seeds: nas.cells(SCALE, task_names, seeds, chosen)
 
 
 def rivals(seeds):
-    labels = {task: nas.label(nas.WINNING[task], "IMP") for task in both()}
-    return [row for row in nas.rivals(SCALE, both(), seeds) if row["model"] in ("30 % NAS", "30 % IMP", labels[row["task"]])]
+    return only(nas.rivals(SCALE, mini.ONE, seeds), model=("30 % NAS", "30 % IMP", nas.label(nas.WINNING[mini.FIRST], "IMP")))
 
 
-def objective(frame):
-    rivals = {name: 0.0 for name in nas.objectives(SCALE) if name not in ("Prediction distillation", "Procedure A")}
-    return claims.best("N2", frame, SCALE, "Prediction distillation", rivals)
+def controlled(seeds):
+    rows = cells(nas.changed(nas.CONTROL), [f"{name}, {way}" for name in ("Top 10 %", "All")
+                                            for way in ("no schedule", "as reported")])(seeds)
+    return [{"kind": kind} | row for kind, part in (("network", rows), ("search", nas.architectures(rows))) for row in part]
 
 
-def limited(frame):
-    return claims.together([claims.delta("N4", frame, SCALE, f"Top 10 %{way}", f"All{way}", 0.0)
-                            for way in (", no schedule", ", as reported")])
+def control(frame):
+    return nas_claims.claim_control(*(frame[frame["kind"] == kind] for kind in ("network", "search")), SCALE)
 
 
 CLAIMS = {claim.id: claim for claim in (
-    Claim("G1", pruned_vs_ghost, lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[0], LONG, True),
-    Claim("G2", unpruned, lambda frame: ghostbert.claim_unpruned(frame, SCALE), LONG, True),
-    Claim("G3", pruned_vs_ghost, lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[1], LONG, True),
+    Claim("G1", pruned_vs_ghost, lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[0], mini.FIVE, True),
+    Claim("G2", unpruned, lambda frame: ghostbert.claim_unpruned(frame, SCALE), mini.FIVE, True),
+    Claim("G3", pruned_vs_ghost, lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[1], mini.FIVE, True),
     Claim("G4", varied(ghostbert.KERNELS), best_kernel),
     Claim("G5", varied({name: ABLATIONS[name] for name in ("GhostBERT", "- Softmax")}),
           delta("G5", "GhostBERT", "- Softmax", {3: 0.8, 1: 0.9})),
@@ -177,35 +154,36 @@ CLAIMS = {claim.id: claim for claim in (
           delta("G6", "GhostBERT", "- ReLU", {3: 1.6, 1: 2.2})),
     Claim("G7", without_distillation, delta("G7", "+ DA", "- DA & KD", {3: 3.5, 1: 6.4})),
     Claim("G8", varied(ghostbert.convolutions(SCALE)), lambda frame: ghostbert.claim_convolution(frame, SCALE, (3, 1))),
-    Claim("G9", varied(CHEAP, (1,)), best_position),
-    Claim("G10", varied({name: FEATURES[name] for name in ("F = 1", "F = 4", "F = 12")}, (1,)), more_ghosts),
-    Claim("E1", networks("EfficientBERT", "Base Model"), lambda frame: search.claim_searched(frame, SCALE), LONG, True),
-    Claim("E2", warmed_up, warm_up, LONG, True),
+    Claim("G9", varied(CHEAP, (1,)), lambda frame: ghostbert.claim_position(frame, SCALE)),
+    Claim("G10", varied({name: FEATURES[name] for name in ("F = 1", "F = 4", "F = 12")}, (1,)),
+          lambda frame: ghostbert.claim_features(frame, SCALE)),
+    Claim("E1", networks("EfficientBERT", "Base Model"), lambda frame: search.claim_searched(frame, SCALE), mini.FIVE, True),
+    Claim("E2", warmed_up, warm_up, mini.FIVE, True),
     Claim("E3", coarse_to_fine, lambda frame: search.claim_coarse_to_fine(frame, SCALE)),
     Claim("E4", ranked, lambda frame: search.claim_ranking(search.scores(frame, SCALE), SCALE), (10,)),
     Claim("E5", latency, faster, (0,)),
-    Claim("E6", networks(*efficientbert.OTHER_BASE, task_names=first), other_base),
-    Claim("B1", probing, lambda frame: bermo_claims.claim_probing(frame, SCALE), LONG, True),
-    Claim("B2", lambda seeds: bermo.stability(SCALE, both(), seeds), lambda frame: bermo_claims.claim_stability(frame, SCALE),
-          TEN, True),
-    Claim("B3", lambda seeds: bermo.convergence(SCALE, (FIRST,), seeds),
+    Claim("E6", networks(*efficientbert.OTHER_BASE, task_names=mini.ONE), other_base),
+    Claim("B1", probing, lambda frame: bermo_claims.claim_probing(frame, SCALE), mini.FIVE, True),
+    Claim("B2", lambda seeds: bermo.stability(SCALE, mini.BOTH, seeds), lambda frame: bermo_claims.claim_stability(frame, SCALE),
+          mini.TEN, True),
+    Claim("B3", lambda seeds: bermo.convergence(SCALE, mini.ONE, seeds),
           lambda frame: bermo_claims.claim_convergence(frame, SCALE)),
     Claim("B4", penalties, lambda frame: bermo_claims.claim_penalties(frame, SCALE)),
     Claim("B5", taught, lambda frame: bermo_claims.claim_distillation(frame, SCALE)),
-    Claim("N1", cells(nas.sizes((0.1, 0.3), ("NAS", "Random")), ("10 % NAS", "10 % Random", "30 % NAS", "30 % Random"), both),
-          lambda frame: nas_claims.claim_random(frame, SCALE), LONG, True),
-    Claim("N2", lambda seeds: cells({name: make for name, make in nas.objectives(SCALE).items() if name != "Procedure A"})(seeds),
-          objective),
+    Claim("N1", cells({name: make for name, make in nas.sizes((0.1, 0.3), ("NAS", "Random")).items() if name != "Whole"}, None,
+                      mini.BOTH),
+          lambda frame: nas_claims.claim_random(frame, SCALE), mini.FIVE, True),
+    Claim("N2", cells(nas.objectives(SCALE), ("Prediction distillation", *nas_claims.RIVALS)),
+          lambda frame: nas_claims.claim_objective(frame, SCALE)),
     Claim("N3", cells(nas.changed(nas.SCHEDULES), ("Additive", "Multiplicative")),
-          lambda frame: nas_claims.claim_schedule(frame, SCALE)),
-    Claim("N4", cells(nas.changed(nas.CONTROL), [f"{name}{way}" for name in ("Top 10 %", "All")
-                                                 for way in (", no schedule", ", as reported")]), limited),
+          lambda frame: nas_claims.claim_schedule(frame, SCALE), mini.FIVE),   # a variance needs more seeds than a mean
+    Claim("N4", controlled, control),
     Claim("N5", cells(nas.changed(nas.START)), delta("N5", "Original weights", "Searched weights", 0.0)),
-    Claim("N6", cells(nas.changed(nas.SPACES), ("Heads and FFN", "Heads, FFN and embedding")),
-          delta("N6", "Heads and FFN", "Heads, FFN and embedding", 0.0)),
-    Claim("N7", cells(nas.sizes()), lambda frame: nas_claims.claim_log(frame, SCALE), LONG, True),
+    Claim("N6", cells(nas.changed(nas.SPACES), ("QKV and FFN", "QKV, FFN and embedding")),
+          lambda frame: nas_claims.claim_space(frame, SCALE)),
+    Claim("N7", cells(nas.sizes()), lambda frame: nas_claims.claim_log(frame, SCALE), mini.FIVE, True),
     Claim("N8", lambda seeds: nas.digits(SCALE, seeds, (0.1,)), lambda frame: nas_claims.claim_noise(frame, SCALE)),
-    Claim("N9", rivals, lambda frame: nas_claims.claim_magnitude(frame, SCALE), LONG, True),
+    Claim("N9", rivals, lambda frame: nas_claims.claim_magnitude(frame, SCALE), mini.FIVE, True),
 )}
 
 
