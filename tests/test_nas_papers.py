@@ -283,6 +283,7 @@ def test_claims_on_searches():
                           for name in control for _ in range(3)])
     judged = nas_claims.claim_control(made_up(control), found, "mini")
     assert judged.verdict == "CONFIRMED" and judged.note.endswith("Top 10 %, as reported: 0 of 3, All, as reported: 3 of 3")
+    assert "points in searches as reported [" in judged.measured and "points in searches without a schedule [" in judged.measured
     assert nas_claims.claim_control(made_up(control | {"All, no schedule": 0.9}), found, "mini").verdict == "PARTIAL"
     space = made_up({"QKV and FFN": 0.8, "QKV, FFN and embedding": 0.6, "Heads and FFN": 0.5})
     assert nas_claims.claim_space(space, "mini").verdict == "CONFIRMED"

@@ -200,9 +200,10 @@ def claim_objective(frame, profile_name):
 def claim_control(frame, found, profile_name):
     """Verdict on N4 at equal FLOPs: a tenth of the gates may move against all, in searches as reported, which a final trim
     brings to their target, and in searches that land without a schedule. The note counts those that missed the target."""
-    cells = {way: claims.estimate(frame, profile_name, f"Top 10 %, {way}", f"All, {way}", columns=COLUMNS)
-             for way in ("as reported", "no schedule")}
-    judged = verdict.judge_delta("N4", cells, dict.fromkeys(cells, 0.0), profile_name, failed=compare.lost(frame), word="")
+    cells = {said: claims.estimate(frame, profile_name, f"Top 10 %, {way}", f"All, {way}", columns=COLUMNS)
+             for said, way in (("as reported", "as reported"), ("without a schedule", "no schedule"))}
+    judged = verdict.judge_delta("N4", cells, dict.fromkeys(cells, 0.0), profile_name, failed=compare.lost(frame),
+                                 word="in searches")
     told = [f"{name}: {(part.abs() > 0.01).sum()} of {len(part)}" for name, part in misses(found).items() if "reported" in name]
     return replace(judged, note="; ".join(filter(None, (
         judged.note, told and f"searches that missed their target by over 1 % before the trim: {', '.join(told)}"))))
