@@ -14,6 +14,7 @@ from lib.steps import STEPS
 from lib.store import Store
 
 NICE = 10        # of the workers
+BESIDE = ("search", "nas_search", "random_architecture")   # steps whose runs pages show beside the networks found
 UNKNOWN = 60.0   # seconds that a run of unknown cost counts for in the order of claims
 
 
@@ -40,7 +41,8 @@ def gather(claims, store=None, minutes=None, workers=None, progress=True):
     """Make and record what is missing. Returns {Spec: one line} of what could not be made."""
     store, every = store or Store(), protocol.chosen()
     wanted = rounds(claims, store)
-    keep(wanted, store)
+    results = set(wanted) | found_by(wanted)
+    keep(results, store)
     all_missing = sweep.plan([spec for claim in every for spec in cells(claim, claim.seeds)], store).missing
     needed = Counter(parent for spec in all_missing for parent in spec.parents.values())
 
@@ -51,9 +53,14 @@ def gather(claims, store=None, minutes=None, workers=None, progress=True):
             if needed[parent] <= 0 and spec.inputs[name].seed is None and STEPS[parent.step].weights:
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
-    results = set(wanted)
     until = time.time() + 60 * minutes if minutes else float("inf")
     return sweep.make(wanted, store, workers, checkpoint_seconds=60.0, progress=progress, until=until, nice=NICE, done=done)
+
+
+def found_by(specs):
+    """The searches among the inputs of some Specs."""
+    inputs = {parent for spec in specs for parent in spec.parents.values()}
+    return {spec for spec in inputs if spec.step in BESIDE} | (found_by(inputs) if inputs else set())
 
 
 def keep(specs, store):

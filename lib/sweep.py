@@ -251,7 +251,8 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
             bar.total = max(spent + left + at, 1e-9)
             bar.n = min(spent + at, bar.total)
             bar.set_description_str(f"{len(todo) - len(waiting) - len(running)}/{len(todo)} runs", refresh=False)
-            bar.set_postfix_str(f"{'at least ' * bool(unknown)}{clocked(left / len(executor.pools))} to go", refresh=False)
+            to_go = clocked(left / len(executor.pools)) if left or not unknown else "unknown"
+            bar.set_postfix_str(f"{'at least ' * bool(unknown and left)}{to_go} to go", refresh=False)
             if time.time() - told >= interval:
                 told = time.time()
                 bar.refresh()

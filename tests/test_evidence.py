@@ -75,3 +75,16 @@ def test_the_protocol_names_every_central_claim_and_new_seeds(anywhere):
 def test_every_claim_judges_a_board_without_runs(anywhere, store):
     for row in evidence.board(protocol.chosen(), store):
         assert row["verdict"] == "NOT_RUN" and row["runs"] > 0 and row["cells"] > 0, row
+
+
+def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):
+    found = evidence.found_by(evidence.cells(protocol.CLAIMS["N1"], (10,)))
+    assert {spec.step for spec in found} == {"nas_search", "random_architecture"}
+    assert {spec.seed for spec in found} == {10} and len(found) == len(evidence.cells(protocol.CLAIMS["N1"], (10,)))
+
+
+def test_a_name_that_a_grid_has_not_is_an_error():
+    rows = [{"model": "Ghost"}, {"model": "Prune"}]
+    assert protocol.only(rows, model=("Ghost",)) == rows[:1]
+    with pytest.raises(ValueError, match="unknown model: 'Gost'; did you mean 'Ghost'"):
+        protocol.only(rows, model=("Gost",))

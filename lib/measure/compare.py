@@ -72,8 +72,8 @@ def judged(run, column):
 
 
 def lost(frame):
-    """How many runs of a frame failed or died."""
-    return int(frame["state"].isin(["failed", "died", "stopped"]).sum())
+    """How many runs of a frame failed or died; one that was stopped goes on."""
+    return int(frame["state"].isin(["failed", "died"]).sum())
 
 
 def points(frame, metric_of):

@@ -24,7 +24,10 @@ class Claim:
 
 
 def only(rows, **columns):
-    """The rows whose columns have one of these values."""
+    """The rows whose columns have one of these values. Raises ValueError for a value that no row has."""
+    for name, values in columns.items():
+        for value in values:
+            known(name, value, {row.get(name) for row in rows})
     return [row for row in rows if all(row.get(name) in values for name, values in columns.items())]
 
 
@@ -125,7 +128,7 @@ def taught(seeds):
 
 def cells(made, names=None, task_names=mini.ONE):
     """Grid of networks, {label: f}, or of those with these names."""
-    chosen = {name: make for name, make in made.items() if names is None or name in names}
+    chosen = {name: made[name] for name in names or made}
     return lambda seeds: nas.cells(SCALE, task_names, seeds, chosen)
 
 
