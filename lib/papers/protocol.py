@@ -6,6 +6,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pandas as pd
+
 from lib.papers import bermo, bermo_claims, claims, efficientbert, ghostbert, mini, nas, nas_claims
 from lib.papers import efficientbert_search as search
 from lib.spec import known
@@ -195,3 +197,14 @@ def chosen(names=()):
     for name in names:
         known("claim", name, CLAIMS)
     return [CLAIMS[name] for name in names or CLAIMS]
+
+
+def planned_table():
+    """One row for each claim: its tasks, cells, planned seeds, and whether it is a headline."""
+    lines = {}
+    for claim in CLAIMS.values():
+        rows = claim.grid(claim.seeds[:1])
+        names = dict.fromkeys(row["task"] for row in rows if "task" in row)
+        lines[claim.id] = {"headline": "yes" * claim.headline, "tasks": ", ".join(names), "cells": len(rows),
+                           "seeds": f"{len(claim.seeds)}: {claim.seeds[0]} to {claim.seeds[-1]}"}
+    return pd.DataFrame(lines).T.rename_axis("claim")
