@@ -117,6 +117,13 @@ def test_sizes_are_means_over_layers_and_dashes_where_nothing_ran():
                                            ("3/12", "B"): {("x", "after O"): "–", ("x", "after FFN2"): "–"}}
 
 
+@pytest.mark.parametrize("name", ["t02_glue_test", "t04_ablation", "t05_convolution", "s21_mechanism"])
+def test_pages_look_at_recorded_seeds(name, anywhere):
+    """A seed that no claim has would train a teacher of its own."""
+    found = [row for row in rows(name, profile="mini")["grid"] if row["spec"].step in ("predict", "inspect_ghosts")]
+    assert {row["seed"] for row in found} <= set(ghostbert.SEEDS["mini"])
+
+
 # ---- what the text prints, by arithmetic ----
 @pytest.mark.parametrize("found, word, differs", [
     (ghostbert.check_extra(), "PARTIAL", ("0.051 computed, 0.4 printed", "0.063 computed, 0.9 printed")),

@@ -439,8 +439,9 @@ def inspected(profile_name, task, heads, module, rows, seed_numbers, family="ber
 
 
 def started(profile_name, task_names, widths, modules, rows=100):
-    """The grid of ghosts before any training, on `rows` development rows of the first task: {label: Ghost} at each width."""
-    return crossed(task_names[:1], widths, [0], {
+    """The grid of ghosts before any training, on `rows` development rows of the first task, at the profile's first seed:
+    {label: Ghost} at each width."""
+    return crossed(task_names[:1], widths, swept_seeds(profile_name)[:1], {
         label: lambda task, m, module=module: inspection(profile_name, task, untrained(profile_name, task, m, module), rows,
                                                          module.tokens) for label, module in modules.items()})
 
