@@ -115,6 +115,15 @@ def test_tinybert_learns_as_its_authors_say(anywhere):
     assert nas.pruned("paper", "CoLA").args["objective"] == {"kind": "prediction"}   # after a search: equation 3
 
 
+def test_what_paper_does_differently_is_told():
+    told = " ".join(nas.DEVIATIONS["paper"])
+    for said in ("GloVe", "procedure A's two searches are one run", "none of biases and LayerNorms", "final trim alone is ours",
+                 "round of magnitude pruning", "TinyBERT's own loss"):
+        assert said in told
+    for scale in ("toy", "mini"):
+        assert any("rounds of magnitude pruning instead of 9" in line for line in nas.DEVIATIONS[scale])
+
+
 def test_weights_decay_as_in_tinybert_s_code(anywhere):
     for spec in every_spec(NOTEBOOKS, "paper"):
         train = spec.args.get("train", {})
