@@ -19,6 +19,7 @@ from lib.options import Shared
 from lib.page import notebook
 from lib.papers import efficientbert, grids, profiles
 from lib.papers import efficientbert_search as search
+from lib.search import formula as language
 from lib.search import samplers
 from lib.search.formula import parse, valid
 from lib.search.net import from_json, parameters
@@ -48,7 +49,7 @@ def test_the_paper_s_searches_are_as_printed(anywhere):
     for stage, spec in found.items():
         assert spec.args["search"] | {"budget": 0} == {"method": "cascade", "budget": 0, "draws": 20_000, "initial": 80,
                                                        "refit": 10, "encoding": "index"}
-        assert spec.args["space"] == {"stage": stage, "low": 15_000_000, "high": 16_000_000}
+        assert spec.args["space"] | {"grammar": 0} == {"stage": stage, "low": 15_000_000, "high": 16_000_000, "grammar": 0}
     one, two, three = (found[stage] for stage in search.STAGES)
     assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (39270, 3927)
     assert one.args["pretrain"]["epochs"] == 1 and one.args["train"]["epochs"] == 3 and one.args["train"]["select"] == "best"
@@ -70,7 +71,7 @@ def test_a_search_for_each_seed_has_supernets_and_students_of_its_own(anywhere):
 
 
 @pytest.mark.parametrize("method, options", [("lanas", {"encoding": "onehot", "height": 5, "cp": 0.1, "initial": 80}),
-                                             ("random", {}), ("evolution", {"population": 20})])
+                                             ("random", {}), ("evolution", {"population": 10})])
 def test_other_ways_of_proposing(method, options, anywhere):
     grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", {"profile": "paper", "method": method})["grid"]
     told = [spec.args["search"] for spec in with_inputs(row["spec"] for row in grid) if spec.step == "search"]
@@ -82,8 +83,14 @@ def test_an_unknown_method_stops_before_anything_runs():
         notebook.grids(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", {"profile": "toy", "method": "lannas"})
 
 
-def test_identities_of_the_small_scale_do_not_change():
-    """Recorded runs are found by these."""
+def test_a_new_operation_asks_for_new_searches(monkeypatch):
+    """It found the old search and remade nothing."""
+    before = {stage: search.searched("toy", stage).id for stage in search.BUDGET["toy"]}
+    monkeypatch.setattr(language, "BINARY", (*language.BINARY, "min"))
+    assert all(search.searched("toy", stage).id != id_ for stage, id_ in before.items())
+
+
+def test_the_last_stage_of_the_small_scale_stands_alone(anywhere):
     last = search.searched("mini", "stage3")
     assert "before" not in last.inputs and last.inputs["start"] == efficientbert.several("mini")
 
@@ -311,9 +318,29 @@ def test_made_up_searches_share_their_start_and_stay_below_the_optimum():
     found = search.made_up([5], budget=44)
     assert set(found["method"]) == set(search.MADE_UP) and (found.groupby("method")["evaluation"].max() == 44).all()
     assert (found["best"] <= found["optimum"] + 1e-9).all()
-    early = found[found["evaluation"] == 20].set_index("method")["best"]
+    early = found[found["evaluation"] == 10].set_index("method")["best"]
     assert early.nunique() == 1                       # drawn without guidance, by one seed
     assert found.equals(search.made_up([5], budget=44))
+
+
+@pytest.mark.parametrize("profile, budget", [("toy", 16), ("mini", 40)])   # what stage 3 has there
+def test_the_default_of_the_small_scales_beats_random(profile, budget):
+    """On landscapes that it was not chosen on."""
+    own = search.METHOD[profile]
+    found = search.made_up(range(40), budget, methods=("random", own))
+    table = search.against_random(found)
+    assert table.loc[own, "above random"] > 0 and table.loc[own, "p"] < 0.05
+    assert search.sampler(profile, "stage1").method == own and search.sampler("paper", "stage1").method == "cascade"
+
+
+def test_the_page_says_what_is_no_better_than_random():
+    found = search.made_up(range(6), budget=48)
+    table, lines = search.against_random(found), search.remarks(found)
+    assert table.loc["random", ["above random", "p"]].tolist() == [0.0, 1.0]
+    assert f"cascade {table.loc['cascade', 'best']:.2f} (p = {table.loc['cascade', 'p']:.2g} against random)" in lines[0]
+    assert lines[1].startswith("Not proven better than random search here: ")
+    assert {"cascade", "lanas", "evolution"} & set(lines[1].split("here: ")[1].split(".")[0].split(", ")) == {
+        name for name in ("cascade", "lanas", "evolution") if table.loc[name, "p"] >= 0.05}
 
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):

@@ -16,7 +16,7 @@ from lib.search.formula import FormulaError
 from lib.search.landscape import landscape
 from lib.search.net import BERT, Layer, Net
 from lib.search.net import from_json as read_net
-from lib.search.space import Space, number
+from lib.search.space import Space, grammar, number
 from lib.spec import Output, Spec
 from lib.train import heads, loop
 from lib.train import warmup as matching
@@ -211,12 +211,13 @@ MANY = Spec("multitask", {"data": {"STS-B": DATA}, "warmup": FINE, "train": TRAI
             {"teacher:STS-B": TEACHER, "start": SUPER})
 COMMON = {"data": DATA, "train": TRAIN, "numerics": NUMERICS, "warmup": FINE}
 FEW = Search("evolution", 4, 100, population=2, tournament=2)
-ONE = Spec("search", COMMON | {"space": {"stage": "stage1"}, "net": START.to_json(), "search": FEW},
+SPACES = {stage: {"stage": stage, "grammar": grammar(stage)} for stage in ("stage1", "stage2", "stage3")}
+ONE = Spec("search", COMMON | {"space": SPACES["stage1"], "net": START.to_json(), "search": FEW},
            {"start": SUPER, "teacher": TEACHER})
-TWO = Spec("search", COMMON | {"space": {"stage": "stage2"}, "net": Output("before", "net"), "search": FEW, "corpus": CORPUS,
+TWO = Spec("search", COMMON | {"space": SPACES["stage2"], "net": Output("before", "net"), "search": FEW, "corpus": CORPUS,
                                "pretrain": replace(TRAIN, epochs=1)},
            {"start": SUPER, "teacher": TEACHER, "general": BACKBONE, "before": ONE})
-THREE = Spec("search", {"space": {"stage": "stage3"}, "net": Output("before", "net"), "search": replace(FEW, budget=12),
+THREE = Spec("search", {"space": SPACES["stage3"], "net": Output("before", "net"), "search": replace(FEW, budget=12),
                         "data": DATA, "train": TRAIN, "numerics": NUMERICS, "classifier": "STS-B"},
              {"start": MANY, "before": TWO})
 
@@ -278,7 +279,7 @@ def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkey
 @pytest.mark.parametrize("spec, message", [
     (replace(ONE, args=ONE.args | {"data": data.describe("toy", "STS-B", 48)}), "describe the data with held_out"),
     (replace(ONE, args=ONE.args | {"corpus": CORPUS}), "give all three, corpus, pretrain and the input general"),
-    (replace(ONE, args=ONE.args | {"space": {"stage": "stage1", "low": 1, "high": 2}}), "no candidate of 2 layers .* has 1 to 2"),
+    (replace(ONE, args=ONE.args | {"space": SPACES["stage1"] | {"low": 1, "high": 2}}), "no candidate of 2 layers .* has 1 to 2"),
     (replace(THREE, args=THREE.args | {"classifier": "CoLA"}), "unknown task with a head in this model: 'CoLA'"),
     (replace(THREE, inputs=THREE.inputs | {"start": SUPER}, args={k: v for k, v in THREE.args.items() if k != "classifier"}),
      "STS-B needs one for SequenceClassification")])

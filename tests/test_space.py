@@ -239,6 +239,14 @@ def test_identities_tell_spaces_apart_and_read_back():
         assert spaces.from_json(space.identity()) == space
 
 
+def test_a_new_operation_makes_another_space(monkeypatch):
+    before = toy("stage1").identity()
+    monkeypatch.setattr(language, "UNARY", (*language.UNARY, "sin"))
+    assert toy("stage1").identity() != before
+    with pytest.raises(ValueError, match="described with other operations than lib.search has now: ask for a new search"):
+        spaces.from_json(before)
+
+
 # ---- features ----
 def test_features_as_coded():
     """Stage 1 and 3 number linear maps by id, stage 2 has one; add, mul, max, gelu ... x, W1, W2 follow."""

@@ -35,6 +35,13 @@ _ARITY = {"linear": 2, "foreign": 2} | dict.fromkeys(language.BINARY, 2) | dict.
 _NAMES = ("add", "mul", "max", "gelu", "sigmoid", "tanh", "relu", "leaky_relu", "elu", "swish", *_TERMINALS)
 
 
+def grammar(stage):
+    """What decides on the networks of a stage and how they are drawn beside the fields of a Space, as plain JSON: part of a
+    search's identity, so that a new operation makes a new search."""
+    return {"operations": [*language.UNARY, *language.BINARY], "stacks": list(STACKS), "ratios": list(QS),
+            "heights": list(language.HEIGHTS), "nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
+
+
 def number(layer):
     """Place of a layer's id among the 16: 4 (k - 1) + q - 1. Raises ValueError for another id."""
     if (layer.stack, layer.q) not in _NUMBER:
@@ -211,7 +218,7 @@ class Space:
     def identity(self):
         """What tells this space from others, as plain JSON."""
         return {"stage": self.stage, "start": self.start.to_json(), "low": self.low, "high": self.high,
-                "convention": self.convention, "tables": dict(self.tables)}
+                "convention": self.convention, "tables": dict(self.tables), "grammar": grammar(self.stage)}
 
     # sizes
 
@@ -284,9 +291,15 @@ class Space:
 
     def neighbours(self, net):
         """All networks of the window that differ in one layer's id and whose formula fits it."""
-        changed = ((i, layer, replace(layer, stack=k, q=q)) for i, layer in enumerate(net.layers) for k, q in IDS)
-        nets = (self._with(net, i, new) for i, layer, new in changed if new != layer and self._fits(new))
-        return [other for other in nets if self.inside(other)]
+        return [self._with(net, i, layer) for i, layer in self._near(net)]
+
+    def _near(self, net):
+        """The one layer, with its place, that each of them differs in."""
+        ids = [number(layer) for layer in net.layers]
+        size, high = self.rest + sum(self.costs[own] for own in ids), self.high or ENDLESS
+        changed = [(i, _layer(net.layers[i].formula, *IDS[other])) for i, own in enumerate(ids) for other in range(len(IDS))
+                   if other != own and self.low <= size - self.costs[own] + self.costs[other] <= high]
+        return [(i, layer) for i, layer in changed if self._fits(layer)]
 
     def mutate(self, net, rng):
         """A network with one layer changed, id or formula: a neighbour, or the formula changed once more. A fresh draw
@@ -294,8 +307,8 @@ class Space:
         if self.searched[int(rng.integers(len(self.searched)))] == "formula":
             i, dice = int(rng.integers(len(net.layers))), _dice(rng)
             return self._with(net, i, self._grown(net.layers[i], dice))
-        near = self.neighbours(net)
-        return near[int(rng.integers(len(near)))] if near else self.draw(rng)
+        near = self._near(net)
+        return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
 
     def _with(self, net, i, layer):
         return replace(net, layers=(*net.layers[:i], layer, *net.layers[i + 1:]))
@@ -365,5 +378,9 @@ def _counts(formula, own, searched):
 
 
 def from_json(body):
-    """The Space of what `identity` gave."""
-    return Space(**body | {"start": read_net(body["start"])})
+    """The Space of what `identity` gave. Raises ValueError where the grammar is not the one that is here."""
+    told, here = body["grammar"], grammar(body["stage"])
+    if told != here:
+        changed = [name for name in here if told.get(name) != here[name]]
+        raise ValueError(f"the space was described with other {', '.join(changed)} than lib.search has now: ask for a new search")
+    return Space(**{name: value for name, value in body.items() if name != "grammar"} | {"start": read_net(body["start"])})

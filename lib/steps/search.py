@@ -18,8 +18,8 @@ from lib import data as sources
 from lib.model import backbone, stack
 from lib.options import Search, Train, Warmup
 from lib.search import engine
-from lib.search.net import QS, STACKS, Net, from_json
-from lib.search.space import ENDLESS, IDS, Space
+from lib.search.net import QS, STACKS, Net
+from lib.search.space import ENDLESS, IDS, from_json
 from lib.spec import canonical
 from lib.steps import predistil
 from lib.store import Draft
@@ -31,7 +31,7 @@ def search(run, space, net, search, data, train, numerics, warmup=None, corpus=N
     """Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the task, and where there is a corpus
     `general`, any BERT; `before`, a search whose winner is where this one starts (net is then Output("before", "net")).
 
-    space: what lib.search.space.Space takes, but the network it starts with: that is net, as JSON. warmup: candidates are
+    space: what lib.search.space.from_json takes, but the network it starts with: that is net. warmup: candidates are
     trained by `train`, after `pretrain` on `corpus` (as of step predistil) if that is given. Without it they are parts of
     the supernet, under its own head or that for the task `classifier`. The score is the task's first metric on the
     held-out rows: after training or, with select "best", its highest.
@@ -49,7 +49,7 @@ def search(run, space, net, search, data, train, numerics, warmup=None, corpus=N
         evaluate = trained(job, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
     else:
         evaluate = shared(job, classifier)
-    where = Space(**{"start": from_json(net), "tables": tables(run.inputs["start"].model)} | space)
+    where = from_json({"start": net, "tables": tables(run.inputs["start"].model)} | space)
 
     def after(history):
         shutil.rmtree(run.resume, ignore_errors=True)
