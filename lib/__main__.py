@@ -197,7 +197,8 @@ def evidence(args):
         for row in queue.board(claims, store):
             left = f"{row['seconds'] / 3600:.1f} h" + f", {row['unknown']} runs unknown" * bool(row["unknown"])
             print(f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  {row['runs']:4} runs left, {left:>8}  "
-                  f"{row['verdict']}")
+                  + ", ".join(filter(None, (row["verdict"].verdict, row["verdict"].provisional, row["p"] is not None
+                                            and f"p = {row['p']:.2g} after Holm"))))
         seconds, unknown = sweep.Clock(store).total(sweep.plan(queue.rounds(claims, store), store).missing)
         print(f"together {seconds / 3600:.1f} core-hours left" + f", and {unknown} runs of unknown cost" * bool(unknown))
         return 0

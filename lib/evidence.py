@@ -9,6 +9,7 @@ import time
 from collections import Counter
 
 from lib import record, sweep
+from lib.measure.verdict import holm_paper
 from lib.papers import protocol
 from lib.steps import STEPS
 from lib.store import Store
@@ -72,7 +73,7 @@ def keep(specs, store):
 
 def board(claims, store=None):
     """One line a claim: cells at a seed, seeds done of those planned, seconds left and runs of which nothing is known,
-    verdict so far."""
+    verdict so far, and its p after Holm over those of its paper on the board that have one."""
     store, lines = store or Store(), []
     clock = sweep.Clock(store)
     for claim in claims:
@@ -83,5 +84,8 @@ def board(claims, store=None):
         frame = sweep.collect(claim.grid(claim.seeds), store, on_missing="skip")
         lines.append({"claim": claim.id + "*" * claim.headline, "cells": len(by_seed[claim.seeds[0]]),
                       "seeds": f"{done} of {len(claim.seeds)}", "runs": len(missing), "seconds": seconds, "unknown": unknown,
-                      "verdict": claim.judge(frame).verdict})
-    return lines
+                      "verdict": protocol.with_plan(claim.judge(frame))})
+    adjusted = {}
+    for paper in {claim.id[0] for claim in claims}:
+        adjusted |= holm_paper([line["verdict"] for line in lines if line["claim"].startswith(paper)])
+    return [line | {"p": adjusted.get(line["verdict"].claim)} for line in lines]

@@ -1,10 +1,10 @@
 """The queue of the central claims: rounds over seeds, records at once, weights that nobody needs deleted."""
 
-import pandas as pd
 import pytest
 from test_sweep import BACKBONE, importance, teacher
 
 from lib import evidence, published, record, sweep
+from lib.measure.verdict import Cell, Verdict
 from lib.papers import protocol
 from lib.store import Store
 
@@ -16,7 +16,12 @@ def store(tmp_path):
 
 def claim(name, make, seeds=(10, 11), headline=False):
     return protocol.Claim(name, lambda numbers: [{"model": name, "seed": n, "task": "CoLA", "spec": make.at(n)} for n in numbers],
-                          lambda frame: pd.Series({"verdict": f"{frame['run'].notna().sum()} runs"}), seeds, headline)
+                          lambda frame: judged(name, frame["run"].notna().sum()), seeds, headline)
+
+
+def judged(name, runs):
+    return Verdict(name, "CONFIRMED" if runs else "NOT_RUN", f"{runs} runs", None, "", runs, "at mini scale",
+                   p=0.03 if runs else None, cells=(Cell("", None, 1.0, 0.5, 1.5, runs, 0.1, 0.1, (0.0, None)),) * bool(runs))
 
 
 def small(count):
@@ -47,7 +52,9 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(cl
     elsewhere = Store(store.runs / "none", store.records)
     assert not sweep.plan([small(64).at(10), importance(small(64)).at(11)], elsewhere).missing
     board = {row["claim"]: row for row in evidence.board(claims, elsewhere)}
-    assert (board["A1"]["seeds"], board["A1"]["runs"], board["A1"]["verdict"]) == ("2 of 2", 0, "2 runs")
+    assert (board["A1"]["seeds"], board["A1"]["runs"], board["A1"]["verdict"].measured) == ("2 of 2", 0, "2 runs")
+    assert (board["A1"]["p"], board["A2"]["p"], board["H1*"]["p"]) == (0.06, 0.06, None)
+    assert board["A1"]["verdict"].planned == 2 and board["A1"]["verdict"].provisional == ""
     assert (board["H1*"]["seeds"], board["H1*"]["runs"]) == ("0 of 1", 2) and board["H1*"]["unknown"] == 1
     assert board["H1*"]["seconds"] > 0   # from the records of its like
 
@@ -74,7 +81,7 @@ def test_the_protocol_names_every_central_claim_and_new_seeds(anywhere):
 
 def test_every_claim_judges_a_board_without_runs(anywhere, store):
     for row in evidence.board(protocol.chosen(), store):
-        assert row["verdict"] == "NOT_RUN" and row["runs"] > 0 and row["cells"] > 0, row
+        assert row["verdict"].verdict == "NOT_RUN" and row["runs"] > 0 and row["cells"] > 0, row
 
 
 def test_searches_are_recorded_beside_the_networks_that_they_found(anywhere):

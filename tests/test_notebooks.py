@@ -1,7 +1,6 @@
 """Notebooks: stripped, of one skeleton, thin, and with parameters that are checked before anything runs."""
 
 import ast
-import dataclasses
 import html
 import json
 import re
@@ -131,19 +130,20 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
 
 
 def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp_path, monkeypatch):
-    from lib.measure import verdict
+    from lib.measure import stats, verdict
     from lib.page import artefact, report, verdicts
     shown = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     monkeypatch.setattr(artefact, "display", lambda part: shown.append(part.data))
-    found = [dataclasses.replace(verdict.judge_delta("G1", {}, {}, "mini", failed=1), planned=5),
+    seeds = stats.Estimate(0.1, -1.9, 2.1, (), 2, 1, 0.2, 0.9, 2)
+    found = [verdict.judge_delta("G1", {"": seeds}, {}, "mini"),
              verdict.judge_equal("a", 1, "1"), verdict.judge_equal("b", 1, "2"), verdict.judge_delta("G2", {}, {}, "mini")]
     artefact.Page("some_page", {"profile": "toy"}, True).finish(found)
     body = notebook.provenance(tmp_path / "toy", "some_page")
     card = report._card({"id": "some_page", "title": "Some", "body": body, "failed": None}, tmp_path)
     counts = "indings: 2 open; arithmetic checks: 1 of 2"
-    assert counts in shown[-1] and counts in card and "G1 ? inconclusive (provisional, 0 of 5 seeds)" in card
-    assert "provisional, 0 of 5 seeds" in shown[-1] and ">= equal<" not in card
+    assert counts in shown[-1] and counts in card and "G1 ? inconclusive (provisional, 2 of" in card
+    assert "provisional, 2 of" in shown[-1] and ">= equal<" not in card
     index, texts = report._index("toy", [], "", "", tmp_path), [line for _, _, line in verdict.WORDS.values()]
     assert all(html.escape(text) in page for text in [*texts, *verdict.READING] for page in (shown[-1], index))
     assert verdicts.markdown() in (paths.ROOT / "README.md").read_text()

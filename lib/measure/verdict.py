@@ -82,8 +82,8 @@ class Verdict:
     @property
     def provisional(self):
         """What stands beside the word until the planned seeds are there."""
-        short = self.planned and self.verdict != "NOT_RUN" and (self.seeds or 0) < self.planned
-        return f"provisional, {self.seeds or 0} of {self.planned} seeds" if short else ""
+        short = self.planned and self.seeds is not None and self.verdict != "NOT_RUN" and self.seeds < self.planned
+        return f"provisional, {self.seeds} of {self.planned} seeds" if short else ""
 
     @property
     def power(self):

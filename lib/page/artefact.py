@@ -27,6 +27,7 @@ from lib.execute import commit
 from lib.measure.verdict import SCALES
 from lib.page import notebook
 from lib.page.verdicts import table as table_of_verdicts
+from lib.papers import protocol
 from lib.papers.profiles import PROFILES
 from lib.store import write_json
 
@@ -110,6 +111,7 @@ class Page:
     def finish(self, verdicts=(), *deviations):
         """Show verdicts, deviations and failures; write the provenance. The last act of every page. deviations: each
         {profile: lines} of a paper; shown are those of this page's profile and of every profile that it judges."""
+        verdicts = [protocol.with_plan(each) for each in verdicts]
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
         told = {name: [line for each in deviations for line in each.get(name, ())]
                 for name in dict.fromkeys([*judged, self.profile.name])}

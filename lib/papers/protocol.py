@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from lib.measure.verdict import SCALES
 from lib.papers import bermo, bermo_claims, claims, efficientbert, ghostbert, mini, nas, nas_claims
 from lib.papers import efficientbert_search as search
 from lib.spec import known
@@ -208,3 +209,9 @@ def planned_table():
         lines[claim.id] = {"headline": "yes" * claim.headline, "tasks": ", ".join(names), "cells": len(rows),
                            "seeds": f"{len(claim.seeds)}: {claim.seeds[0]} to {claim.seeds[-1]}"}
     return pd.DataFrame(lines).T.rename_axis("claim")
+
+
+def with_plan(verdict):
+    """The verdict with the seeds that are planned for its claim, where it is of a central claim at mini."""
+    here = verdict.claim in CLAIMS and verdict.kind == "finding" and verdict.scale == SCALES[SCALE]
+    return replace(verdict, planned=len(CLAIMS[verdict.claim].seeds)) if here else verdict
