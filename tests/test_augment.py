@@ -16,7 +16,8 @@ from lib.model import backbone
 from lib.options import Augment, Numerics
 from lib.steps import augment as step
 from lib.train import augment as words
-from lib.train.augment import STOP, cut, expand, read_glove
+from lib.train.augment import STOP, cut, expanded, read_glove
+from lib.train.batches import encode
 
 WORDS = "the cat dog bird sees chases likes red blue green small big house tree and not is on it don".split()
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "un", "##red", "##ly", "'", ".", ",", "2", "t"]
@@ -201,29 +202,13 @@ def test_nothing_to_replace(source, text):
     assert rows_of(Split([text], None, np.zeros(1), np.zeros(1, int)), source) == [[[text]]]
 
 
-def test_labels_are_copied(source):
-    rows = rows_of(SPLIT, source)
-    out = expand(rows, SPLIT.y, SPLIT.index)
-    sizes = [len(made) for made, in rows]
-    assert out.b is None and len(out) == len(out.a) == sum(sizes)
-    assert np.array_equal(out.y, np.repeat(SPLIT.y, sizes)) and out.y.dtype == SPLIT.y.dtype
-    assert np.array_equal(out.index, np.repeat(SPLIT.index, sizes))
-
-
 def test_slip_changes_only_the_partner_of_b(source):
-    rows = rows_of(PAIRS, source)
-    clean, slip = (expand(rows, PAIRS.y, PAIRS.index, slip) for slip in (False, True))
-    assert clean.b == slip.b and np.array_equal(clean.y, slip.y) and clean.y.dtype == np.float32
-    line = 0
-    for i, (left, right) in enumerate(rows):
-        a = clean.a[line:line + len(left)]
-        assert a == left == slip.a[line:line + len(left)] and clean.b[line:line + len(left)] == [right[0]] * len(left)
-        line += len(left)
-        for other in right[1:]:
-            assert (clean.a[line], slip.a[line], clean.b[line], clean.index[line]) == (left[0], left[-1], other, i)
-            line += 1
-    assert line == len(clean)
-    assert any(a != b for a, b in zip(clean.a, slip.a, strict=True))
+    for left, right in rows_of(PAIRS, source):
+        clean, slip = (list(expanded([left, right], slip)) for slip in (False, True))
+        n = len(left)
+        assert clean[:n] == slip[:n] == [(text, right[0]) for text in left]
+        assert clean[n:] == [(left[0], other) for other in right[1:]] and slip[n:] == [(left[-1], other) for other in right[1:]]
+    assert list(expanded([["one", "two"]])) == [("one", None), ("two", None)]
 
 
 def glove(path, lines):
@@ -269,17 +254,25 @@ class Draft(SimpleNamespace):
 @pytest.mark.parametrize("slip", [False, True])
 def test_the_step_and_reading_it(folder, tmp_path, monkeypatch, slip):
     monkeypatch.setattr(sources, "load", lambda data: {"train": PAIRS})
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
     options = {"tries": 5, "p": 0.4, "candidates": 6, "neighbours": "embeddings"}
     options |= {"in_place_slip": True} if slip else {}
     run = Draft(folder=tmp_path, model=tmp_path / "model", resume=tmp_path / "resume", seed=0, fractions=[], saved={},
                 inputs={"language_model": SimpleNamespace(model=folder)}, spec={"args": {"augment": options}})
     result = step.augment(run, {"source": "toy", "task": "RTE"}, options, {"dtype": "float32", "threads": 1})
-    there = words.read(run)
+    tokenizer = words.source(folder).tokenizer
+    run.name = "augment-made/0"
+    there = words.encoded(run, tokenizer, 12)
     assert result["rows_in"] == len(PAIRS) and result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
     assert result["masked_lm"] and 0 < result["one_piece"] < 1
     assert run.fractions == sorted(run.fractions) and run.fractions[-1] == 1.0
-    wanted = expand(rows_of(PAIRS, words.source(folder), Augment(**options)), PAIRS.y, PAIRS.index, slip)
-    assert (there.a, there.b) == (wanted.a, wanted.b) and np.array_equal(there.y, wanted.y)
+    made = [(pair, y) for sides, y in zip(rows_of(PAIRS, words.source(folder), Augment(**options)), PAIRS.y, strict=True)
+            for pair in expanded(sides, slip)]
+    pairs, labels = zip(*made, strict=True)
+    wanted = encode(tokenizer, Split([a for a, _ in pairs], [b for _, b in pairs], np.array(labels), None), 12)
+    assert torch.equal(there.labels, wanted.labels) and there.columns.keys() == wanted.columns.keys()
+    assert all(np.array_equal(one, two) for name in wanted.columns
+               for one, two in zip(there.columns[name], wanted.columns[name], strict=True))
     json.dumps(result)
 
 

@@ -58,11 +58,11 @@ def test_any_bytes_are_read_or_refused(tmp_path, body):
 def test_segments_are_documents_or_paragraphs():
     texts = [["a bb", "c"], ["", "d"], [""]]
 
-    def tokenize(text):
-        return [len(word) for word in text.split()]
+    def tokenize(texts):
+        return [[len(word) for word in text.split()] for text in texts]
 
-    assert corpus.tokenized(texts, tokenize) == [[[1, 2, 1]], [[1]]]
-    assert corpus.tokenized(texts, tokenize, PARAGRAPHS) == [[[1, 2], [1]], [[1]]]
+    assert list(corpus.tokenized(texts, tokenize)) == [[[1, 2, 1]], [[1]]]
+    assert list(corpus.tokenized(texts, tokenize, PARAGRAPHS)) == [[[1, 2], [1]], [[1]]]
 
 
 # ---- Pairs: token 1000 d + 100 s + i is the i-th of segment s of document d ----
@@ -80,7 +80,7 @@ def parts(row):
 
 def test_a_whole_document_gives_one_pair_with_part_of_another():
     made = world(30, 1, 90)
-    rows = corpus.pairs(made, (CLS, SEP), seed=0, epoch=0)
+    rows = list(corpus.pairs(made, (CLS, SEP), seed=0, epoch=0))
     assert len(rows) == 30 and not any(row.is_next for row in rows)
     for number, row in enumerate(rows):
         first, second = parts(row)
@@ -92,7 +92,7 @@ def test_a_whole_document_gives_one_pair_with_part_of_another():
 
 
 def test_both_kinds_of_pairs_and_no_token_twice_in_one():
-    rows = corpus.pairs(world(), (CLS, SEP), 0, 0, PARAGRAPHS)
+    rows = list(corpus.pairs(world(), (CLS, SEP), 0, 0, PARAGRAPHS))
     nexts = 0
     for row in rows:
         first, second = parts(row)
@@ -110,14 +110,14 @@ def test_both_kinds_of_pairs_and_no_token_twice_in_one():
 @pytest.mark.parametrize(("share", "expected"), [(0.0, {True}), (1.0, {False})])
 def test_share_of_random_second_parts(share, expected):
     documents = world(10, 2, 20)
-    rows = corpus.pairs(documents, (CLS, SEP), 0, 0, Pairs(whole=False, random_next=share, short=0.0))
+    rows = list(corpus.pairs(documents, (CLS, SEP), 0, 0, Pairs(whole=False, random_next=share, short=0.0)))
     assert {row.is_next for row in rows} == expected
     assert len(rows) == (10 if share == 0 else 20)   # segments that a random part displaced come again
 
 
 def test_other_documents_are_drawn_by_their_segments():
     documents = [[[1000]], [[2000]] * 9, [[3000]]]
-    seen = Counter(parts(corpus.pairs(documents, (CLS, SEP), seed, 0, PARAGRAPHS)[0])[1][0] for seed in range(300))
+    seen = Counter(parts(next(corpus.pairs(documents, (CLS, SEP), seed, 0, PARAGRAPHS)))[1][0] for seed in range(300))
     assert set(seen) == {2000, 3000} and 0.82 < seen[2000] / 300 < 0.97
 
 
@@ -125,7 +125,7 @@ def test_epochs_are_recycled():
     made = world()
 
     def rows(epoch, seed=0, **options):
-        return corpus.pairs(made, (CLS, SEP), seed, epoch, replace(PARAGRAPHS, **options))
+        return list(corpus.pairs(made, (CLS, SEP), seed, epoch, replace(PARAGRAPHS, **options)))
 
     assert rows(0) == rows(0) == rows(5) == rows(10) and rows(1) == rows(6)
     assert rows(0) != rows(1) and rows(0) != rows(0, seed=1)
@@ -191,6 +191,6 @@ def test_wikipedia():
         pytest.skip("Wikipedia's text is not under DATA_ROOT")
     documents = list(corpus.documents(path))
     assert sum(map(len, documents)) + len(documents) - 1 == 6351   # lines, with one blank line between documents
-    made = corpus.tokenized(documents, lambda text: [10 + len(word) for word in text.split()])
-    rows = corpus.pairs(made, (CLS, SEP), 0, 0)
+    made = list(corpus.tokenized(documents, lambda texts: [[10 + len(word) for word in text.split()] for text in texts]))
+    rows = list(corpus.pairs(made, (CLS, SEP), 0, 0))
     assert len(rows) == len(made) == len(documents) and max(len(row.ids) for row in rows) == 128

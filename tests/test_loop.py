@@ -225,7 +225,7 @@ def test_fit_learns_and_tells(tiny, tmp_path):
     draft, before = Draft(tmp_path), bits(tiny())
     model, result = fitted(tiny, draft, train(epochs=20, dropout=0.0))
     epochs = [line for line in draft.lines if "epoch" in line]
-    assert result == {"steps": 120, "train_loss": epochs[-1]["loss"]}
+    assert result == {"steps": 120, "train_loss": epochs[-1]["loss"], "mean_tokens": result["mean_tokens"]} and result["mean_tokens"] > 1
     assert [line["step"] for line in epochs] == list(range(6, 121, 6))
     assert epochs[-1]["loss"] < 0.5 * epochs[0]["loss"] and epochs[-1]["hard"] == epochs[-1]["loss"]
     assert draft.told == [(step + 1) / 120 for step in range(120)]

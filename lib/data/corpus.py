@@ -6,13 +6,14 @@ and the number of epochs; `Pairs` and `Masking` hold what its code does where th
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from lib.data.lines import read_lines
+from lib.data.lines import each_line
+from lib.data.tokens import Rows, chunks
 from lib.spec import stream
 
 
@@ -48,7 +49,7 @@ def documents(paths, most=None):
     not UTF-8."""
     for path in [paths] if isinstance(paths, (str, Path)) else paths:
         document = []
-        for line in [*read_lines(Path(path)), ""]:
+        for line in chain(each_line(Path(path)), [""]):
             if line.strip():
                 document.append(line.strip())
             if document and (not line.strip() or len(document) == most):
@@ -57,22 +58,47 @@ def documents(paths, most=None):
 
 
 def tokenized(documents, tokenize, options=Pairs()):
-    """Documents as lists of segments, each a list of token ids, once for all epochs; empty ones are dropped.
-    `tokenize` gives the ids of a text without special tokens."""
-    found = ([" ".join(document)] if options.whole else document for document in documents)
-    kept = ([ids for ids in map(tokenize, texts) if ids] for texts in found)
-    return [segments for segments in kept if segments]
+    """Documents one after another as lists of segments, each a list of token ids; empty ones are dropped. `tokenize` gives
+    the ids of each of some texts, without special tokens."""
+    for part in chunks([" ".join(document)] if options.whole else document for document in documents):
+        ids = iter(tokenize([text for texts in part for text in texts]))
+        for texts in part:
+            if segments := [found for found in islice(ids, len(texts)) if found]:
+                yield segments
+
+
+@dataclass(frozen=True)
+class Documents:
+    """Tokenised documents on disk: `ids` of each, and `sizes` of its segments."""
+    ids: Rows
+    sizes: Rows
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, number):
+        ids, ends = self.ids[number].tolist(), np.cumsum(self.sizes[number]).tolist()
+        return [ids[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def counts(self):
+        """Segments of each document."""
+        return self.sizes.lengths()
 
 
 def pairs(tokenized, special, seed, epoch, options=Pairs()):
-    """Rows of one epoch, in the order of the documents. `special`: ids of [CLS] and [SEP]. Another document is drawn
-    with a probability proportional to its segments. Raises ValueError for fewer than two documents."""
+    """Rows of one epoch one after another, in the order of the documents, which are Documents or a list. `special`: ids of
+    [CLS] and [SEP]. Another document is drawn with a probability proportional to its segments. Raises ValueError for fewer
+    than two documents."""
     room = options.max_length - 3
     if len(tokenized) < 2 or room < 2:
         raise ValueError(f"{len(tokenized)} document(s) and room for {room} tokens; expected at least two of both; "
                          "fix: put blank lines between documents, or raise max_length")
-    rng = np.random.default_rng(stream(seed, f"pairs:{epoch % options.recycle if options.recycle else epoch}"))
-    ends, rows = list(accumulate(map(len, tokenized))), []
+    return _pairs(tokenized, special, room, options,
+                  np.random.default_rng(stream(seed, f"pairs:{epoch % options.recycle if options.recycle else epoch}")))
+
+
+def _pairs(tokenized, special, room, options, rng):
+    ends = np.cumsum(tokenized.counts() if isinstance(tokenized, Documents) else list(map(len, tokenized)))
 
     def second(own, length):
         """Segments from a random place of another document on, up to a length."""
@@ -97,9 +123,8 @@ def pairs(tokenized, special, seed, epoch, options=Pairs()):
             is_next = cut < end and rng.random() >= options.random_next
             first = sum(document[start:cut], [])
             last = sum(document[cut:end], []) if is_next else second(number, target - len(first))
-            rows.append(_row(*_fitted(first, last, room, rng), special, is_next))
+            yield _row(*_fitted(first, last, room, rng), special, is_next)
             start = end if is_next else cut   # segments that a random second part displaced come again
-    return rows
 
 
 def _fitted(first, last, room, rng):

@@ -11,6 +11,17 @@ def short(text):
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
+def each_line(path):
+    """The lines of `read_lines`, and blank ones at the end, one after another: the file may be larger than the memory."""
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            for line in file:
+                yield line.rstrip("\n")
+    except UnicodeDecodeError:
+        read_lines(path)   # says where
+        raise
+
+
 def read_lines(path):
     """Lines of a UTF-8 file, with or without a byte-order mark, whatever its line ends."""
     try:

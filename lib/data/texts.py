@@ -10,10 +10,10 @@ import hashlib
 import json
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice, zip_longest
+from itertools import islice, zip_longest
 
 from lib import paths
-from lib.data import corpus
+from lib.data import corpus, tokens
 from lib.spec import known
 
 SUFFIXES = (".txt", ".raw", ".tokens")
@@ -55,12 +55,16 @@ def documents(name):
 
 @cache
 def first(name, count=None):
-    """(the first `count` documents, all for None, and the digest of their text)."""
-    found = tuple(islice(documents(name), count))
-    body = hashlib.sha256()
-    for text in chain.from_iterable([*document, ""] for document in found):
-        body.update(json.dumps(text).encode())
-    return found, body.hexdigest()[:16]
+    """[number of the first `count` documents, all for None, digest of their text]; read once, then remembered by the files'
+    sizes and times."""
+    def read():
+        number, body = 0, hashlib.sha256()
+        for document in islice(documents(name), count):
+            number += 1
+            for text in (*document, ""):
+                body.update(json.dumps(text).encode())
+        return [number, body.hexdigest()[:16]]
+    return tokens.remembered(["text", name, count], [file for each in name.split("+") for file in files(each)], read)
 
 
 def describe(name, count=None):
@@ -78,10 +82,11 @@ def describe(name, count=None):
 
 
 def load(descriptor):
-    """The documents of a descriptor. Raises ValueError where they are not those that were described, or too few."""
+    """The documents of a descriptor, one after another. Raises ValueError where they are not those that were described, or
+    too few."""
     name, count = descriptor["text"], descriptor.get("documents")
-    found, digest = first(name, count)
-    if digest != descriptor["digest"] or len(found) < (count or 0):
-        raise ValueError(f"{len(found)} documents of {name} with digest {digest}; this run is of {count or 'all'} with "
+    number, digest = first(name, count)
+    if digest != descriptor["digest"] or number < (count or 0):
+        raise ValueError(f"{number} documents of {name} with digest {digest}; this run is of {count or 'all'} with "
                          f"{descriptor['digest']}: put the same files back, or ask for a new run")
-    return found
+    return islice(documents(name), count)

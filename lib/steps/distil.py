@@ -30,7 +30,7 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     student = copy.deepcopy(teacher)
     backbone.set_dropout(student, train.dropout)
     write_json(run.folder / "surgery.json", perform(run, student, surgery))
-    rows, _ = heads.rows(tokenizer, training(run, data), task, train.max_length, span)
+    rows = learned(run, data, tokenizer, task, train, span)
 
     remembered = cached(run, data, options, len(backbone.layers(teacher)))
 
@@ -50,15 +50,15 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     return result | backbone.size(student)
 
 
-def training(run, data):
-    """The rows to train on. Raises ValueError where those of the input `augmented` were made from others."""
+def learned(run, data, tokenizer, task, train, span=None):
+    """The Encoded rows to train on. Raises ValueError where those of the input `augmented` were made from others."""
     if "augmented" not in run.inputs:
-        return sources.load(data)["train"]
+        return heads.rows(tokenizer, sources.load(data)["train"], task, train.max_length, span)[0]
     made = run.inputs["augmented"]
     if made.spec["args"]["data"] != data:
         raise ValueError(f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, but this run is "
                          f"of {data}: augment the same rows")
-    return augment.read(made)
+    return augment.encoded(made, tokenizer, train.max_length)
 
 
 def cached(run, data, options, layers):

@@ -10,7 +10,7 @@ from lib.model import gates as masks
 from lib.options import Gates, Objective
 from lib.search.gates import Control
 from lib.spec import stream
-from lib.steps.distil import training
+from lib.steps.distil import learned
 from lib.steps.finetune import evaluation, predictions
 from lib.train import heads, loop, objectives
 
@@ -34,7 +34,7 @@ def nas_search(run, data, train, numerics, gates, objective):
     alphas = list(masks.ensure(model, options.regions).values())
     sizes, cost = masks.costs(model, options.regions)
     control = Control(options, sizes, cost, run.seed)
-    rows, _ = heads.rows(tokenizer, training(run, data), task, train.max_length)
+    rows = learned(run, data, tokenizer, task, train)
     steps = -(-len(rows) // train.batch) * train.epochs
     for name, size in (("curve", (steps, 4)), ("average", (len(control.region),))):   # parts of its checkpoints
         model.register_buffer(name, torch.zeros(size, dtype=torch.float64))

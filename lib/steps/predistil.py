@@ -4,13 +4,14 @@ supernet; with `shared`, of one part of a supernet in each step (stage 3 of its 
 Text is shown whole: nothing is masked, and no word is predicted.
 """
 
+from dataclasses import asdict
 from functools import partial
 
 import numpy as np
 import transformers
 
-from lib.data import Split, texts, toy
-from lib.data.corpus import Pairs, pairs, tokenized
+from lib.data import Split, texts, tokens, toy
+from lib.data.corpus import Documents, Pairs, pairs, tokenized
 from lib.model import backbone, stack
 from lib.options import Shared, Warmup
 from lib.steps.pretrain import passages
@@ -57,16 +58,17 @@ def rows(corpus, tokenizer, train, seed):
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
         return encode(tokenizer, Split(first, second, np.zeros(len(first), np.int64), None), train.max_length), None
     options = Pairs(max_length=train.max_length, **corpus.get("pairs", {}))
-    special = tokenizer.cls_token_id, tokenizer.sep_token_id
-    plain = partial(tokenizer, add_special_tokens=False, verbose=False)
-    documents = tokenized(texts.load(corpus), lambda text: plain(text)["input_ids"], options)
-    count = min(train.epochs, options.recycle or train.epochs)
-    epochs = [pairs(documents, special, seed, epoch, options) for epoch in range(count)]
-    least = min(map(len, epochs))   # as many in each, so that every epoch has the same steps
-    every = [row for epoch in epochs for row in epoch[:least]]
-    columns = {"input_ids": [np.array(row.ids) for row in every], "token_type_ids": [np.array(row.segments) for row in every]}
-    encoded = Encoded({name: values for name, values in columns.items() if name in tokenizer.model_input_names},
-                      None, tokenizer.pad_token_id)
+    documents, key = tokenised(corpus, tokenizer, options)
+    special, names = (tokenizer.cls_token_id, tokenizer.sep_token_id), ("input_ids", "token_type_ids")
+
+    def made(epoch):
+        return ({"input_ids": row.ids, "token_type_ids": row.segments}
+                for row in pairs(documents, special, seed, epoch, options))
+    epochs = [tokens.kept(tokens.key_of(key, asdict(options), seed, epoch), partial(made, epoch), names, len(tokenizer))
+              for epoch in range(min(train.epochs, options.recycle or train.epochs))]
+    least = min(len(epoch["input_ids"]) for epoch in epochs)   # as many in each, so that every epoch has the same steps
+    encoded = Encoded({name: tokens.Joined([epoch[name][:least] for epoch in epochs])
+                       for name in names if name in tokenizer.model_input_names}, None, tokenizer.pad_token_id)
     lengths = encoded.lengths()
 
     def batches(epoch):
@@ -75,3 +77,16 @@ def rows(corpus, tokenizer, train, seed):
         return [start + chosen for chosen in found]
 
     return encoded, batches
+
+
+def tokenised(corpus, tokenizer, options):
+    """(Documents of a text on disk, the key that they are kept by): tokenised once for all runs, epochs and seeds."""
+    plain = partial(tokenizer, add_special_tokens=False, verbose=False)
+    key = tokens.key_of("documents", corpus["text"], corpus["digest"], corpus.get("documents"), options.whole,
+                        tokens.vocabulary(tokenizer))
+
+    def rows():
+        for segments in tokenized(texts.load(corpus), lambda part: plain(part)["input_ids"], options):
+            yield {"ids": [i for ids in segments for i in ids], "sizes": [len(ids) for ids in segments]}
+    columns = ("ids", "sizes")
+    return Documents(**tokens.kept(key, lambda: tokens.through_arrow(key, rows, columns), columns, 2 ** 31)), key

@@ -7,7 +7,7 @@ from lib.model import gates as masks
 from lib.model.surgery import operate
 from lib.options import Objective
 from lib.spec import stream
-from lib.steps.distil import training
+from lib.steps.distil import learned
 from lib.steps.finetune import evaluation, judged, predictions
 from lib.train import heads, loop, objectives
 
@@ -28,7 +28,7 @@ def retrain(run, data, train, numerics, objective, architecture=None):
         masks.detach(model)
     if architecture:
         operate(model, {"op": "keep"} | architecture)
-    rows, _ = heads.rows(tokenizer, training(run, data), task, train.max_length)
+    rows = learned(run, data, tokenizer, task, train)
     steps = -(-len(rows) // train.batch) * train.epochs
     judges = evaluation(model, tokenizer, splits, task, train, numerics)
     with objectives.learning(run, objective, model, rows, task, train, numerics, steps) as (loss, before):

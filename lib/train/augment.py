@@ -21,9 +21,10 @@ import torch
 from safetensors import safe_open
 from torch.nn import functional
 
-from lib.data import Split
+from lib.data import tokens
 from lib.model import backbone
 from lib.train import loop
+from lib.train.batches import Encoded
 
 GLOVE_WORDS = 100_000  # lines of a GloVe file that are used: the most frequent words
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
@@ -213,20 +214,30 @@ def variants(text, source, ids, options, generator):
     return list(made)
 
 
-def expand(rows, y, index, slip=False):
-    """The Split out of `augment`'s rows: each row, its variants of `a` beside the original `b`, then those of `b`
-    beside the original `a` (slip: the last variant of `a`, as the ancestor edits rows in place)."""
-    a, b, source_row = [], [], []
-    for number, (left, *right) in enumerate(rows):
-        others = [text for side in right for text in side[1:]]
-        a += left + [left[-1 if slip else 0]] * len(others)
-        b += [side[0] for side in right for _ in left] + others
-        source_row += [number] * (len(left) + len(others))
-    return Split(a, b or None, y[source_row], index[source_row])
+def expanded(sides, slip=False):
+    """The rows out of one of `augment`'s, (a, b): its variants of `a` beside the original `b`, then those of `b` beside the
+    original `a` (slip: the last variant of `a`, as the ancestor edits rows in place); b is None where there is none."""
+    left, *right = sides
+    for text in left:
+        yield text, right[0][0] if right else None
+    for side in right:
+        for text in side[1:]:
+            yield left[-1 if slip else 0], text
 
 
-def read(run):
-    """The training rows of a run of step augment; `index` is the number of the row that each was made from."""
-    rows = [json.loads(line) for line in (run.model / "variants.jsonl").read_text().splitlines()]
+def encoded(run, tokenizer, max_length):
+    """The Encoded training rows of a run of step augment, tokenised once and read from disk."""
+    path, slip = run.model / "variants.jsonl", run.spec["args"]["augment"].get("in_place_slip", False)
+    names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
+
+    def rows():
+        with open(path) as file:
+            for part in tokens.chunks(pair for line in file for pair in expanded(json.loads(line), slip)):
+                texts = [[pair[side] for pair in part] for side in (0, 1) if part[0][side] is not None]
+                found = tokenizer(*texts, truncation=True, max_length=max_length)
+                yield from ({name: found[name][row] for name in names} for row in range(len(part)))
+    key = tokens.key_of("augmented", run.name, path.stat().st_size, path.stat().st_mtime_ns, tokens.vocabulary(tokenizer),
+                        max_length)
+    columns = tokens.kept(key, lambda: tokens.through_arrow(key, rows, names), names, len(tokenizer))
     there = run.arrays("rows")
-    return expand(rows, there["y"], there["index"], run.spec["args"]["augment"].get("in_place_slip", False))
+    return Encoded(columns, torch.from_numpy(np.repeat(there["y"], there["counts"])), tokenizer.pad_token_id)

@@ -12,7 +12,8 @@ POOL = 50  # batches that are sorted by length together
 
 @dataclass(frozen=True)
 class Encoded:
-    """N rows as token ids. `columns`: names to N int arrays of each row's own length; `labels` [N], a tensor of
+    """N rows as token ids. `columns`: names to N int arrays of each row's own length, a list of them or rows on disk
+    (lib.data.tokens); `labels` [N], a tensor of
     int64 codes or float32 scores, or None."""
     columns: dict
     labels: torch.Tensor | None
@@ -22,7 +23,13 @@ class Encoded:
         return len(self.columns["input_ids"])
 
     def lengths(self):
-        return np.array([len(ids) for ids in self.columns["input_ids"]])
+        ids = self.columns["input_ids"]
+        return np.array([len(row) for row in ids]) if isinstance(ids, list) else ids.lengths()
+
+    def used(self):
+        """The different token ids, padding included."""
+        ids = self.columns["input_ids"]
+        return np.unique(np.append(np.concatenate(ids) if isinstance(ids, list) else ids.used(), self.pad)).astype(np.int64)
 
 
 def encode(tokenizer, split, max_length):

@@ -6,7 +6,6 @@ optimiser changes nothing but the time: of 30,522 rows a small task uses a few t
 
 from contextlib import contextmanager
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -54,7 +53,7 @@ def used_rows(model, encoded, weight_decay):
     owner = getattr(embeddings, "word_embeddings", None)   # of the table: itself one, or a module around one
     owner = owner if hasattr(owner, "word_embeddings") else embeddings
     table = owner.word_embeddings
-    used = torch.from_numpy(np.unique(np.concatenate([*encoded.columns["input_ids"], [encoded.pad]])))
+    used = torch.from_numpy(encoded.used())
     owner.word_embeddings = UsedRows(table, used.to(table.weight.device))
     try:
         yield

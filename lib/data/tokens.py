@@ -1,0 +1,168 @@
+"""Token ids on disk: made once, then read as memory-mapped arrays, so that memory does not grow with the rows.
+
+    <runs>/.tokens/<key>/<column>.ids     the ids of all rows, one after another
+                         <column>.ends    where each row ends
+
+The key is a digest of everything that decides the ids. Free of torch; reading needs numpy alone.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from lib import paths
+
+CHUNK = 1000   # rows that are tokenised and written together
+
+
+def root():
+    return paths.runs_root() / ".tokens"
+
+
+def key_of(*what):
+    """Digest of JSON values."""
+    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def vocabulary(tokenizer):
+    """Digest of a tokenizer: its rules and its words."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
+
+
+class Rows:
+    """N rows of whole numbers as slices of one memory-mapped array, from `first` on."""
+
+    def __init__(self, ids, ends, first=0, count=None):
+        self.ids, self.ends, self.first = ids, ends, first
+        self.count = len(ends) - 1 - first if count is None else count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, row):
+        if isinstance(row, slice):
+            start, stop, _ = row.indices(self.count)
+            return Rows(self.ids, self.ends, self.first + start, max(0, stop - start))
+        if not -self.count <= row < self.count:
+            raise IndexError(f"row {row} of {self.count}")
+        at = self.first + row % self.count
+        return self.ids[self.ends[at]:self.ends[at + 1]]
+
+    def lengths(self):
+        return np.diff(self.ends[self.first:self.first + self.count + 1])
+
+    def used(self):
+        """The different numbers in them, found piece by piece."""
+        start, end = self.ends[self.first], self.ends[self.first + self.count]
+        seen = [np.unique(self.ids[at:min(end, at + (1 << 22))]) for at in range(start, end, 1 << 22)]
+        return np.unique(np.concatenate(seen)) if seen else np.array([], self.ids.dtype)
+
+
+class Joined:
+    """Parts of equally many rows, one after another."""
+
+    def __init__(self, parts):
+        self.parts, self.each = parts, len(parts[0])
+
+    def __len__(self):
+        return self.each * len(self.parts)
+
+    def __getitem__(self, row):
+        return self.parts[row // self.each][row % self.each]
+
+    def lengths(self):
+        return np.concatenate([part.lengths() for part in self.parts])
+
+    def used(self):
+        return np.unique(np.concatenate([part.used() for part in self.parts]))
+
+
+def kept(key, make, columns, largest):
+    """{column: Rows} of `key`. Where they are not there yet, `make()` gives them: rows, each {column: list of ids}. They are
+    written as they come, and appear whole. largest: of any id, which decides on the bytes of each."""
+    folder, kind = root() / key, np.min_scalar_type(largest)
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
+        try:
+            write(temporary, make(), columns, kind)
+            os.rename(temporary, folder)
+        except OSError:
+            if not folder.exists():   # else another process was faster, with the same rows
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return {name: Rows(mapped(folder / f"{name}.ids", kind), mapped(folder / f"{name}.ends", np.int64)) for name in columns}
+
+
+def write(folder, rows, columns, kind):
+    files = {name: (open(folder / f"{name}.ids", "wb"), open(folder / f"{name}.ends", "wb")) for name in columns}
+    ends = dict.fromkeys(columns, 0)
+    for _, end in files.values():
+        end.write(np.int64(0).tobytes())
+    for row in rows:
+        for name, (ids, end) in files.items():
+            ids.write(np.asarray(row[name], kind).tobytes())
+            ends[name] += len(row[name])
+            end.write(np.int64(ends[name]).tobytes())
+    for pair in files.values():
+        for file in pair:
+            file.close()
+
+
+def mapped(path, kind):
+    return np.memmap(path, kind, "r") if path.stat().st_size else np.array([], kind)
+
+
+def chunks(rows, size=CHUNK):
+    """Lists of up to `size` of them."""
+    part = []
+    for row in rows:
+        part.append(row)
+        if len(part) == size:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def through_arrow(key, rows, columns):
+    """The same rows, out of a cache of the package `datasets` (Arrow, by fingerprint) that it builds at the first pass;
+    where that package is not installed, the rows as they come."""
+    try:
+        import datasets
+    except ImportError:
+        yield from rows()
+        return
+    datasets.disable_progress_bars()
+    kinds = datasets.Features({name: datasets.Sequence(datasets.Value("int32")) for name in columns})
+    found = datasets.Dataset.from_generator(rows, features=kinds, cache_dir=str(root() / "arrow"), fingerprint=key,
+                                            writer_batch_size=CHUNK)
+    for batch in found.with_format("numpy").iter(CHUNK):
+        for values in zip(*(batch[name] for name in columns), strict=True):
+            yield dict(zip(columns, values, strict=True))
+
+
+def remembered(what, files, compute):
+    """`compute()`, a JSON value that follows from the content of `files`: remembered until one of them has another size or
+    time. Planning then reads no text."""
+    told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    path = root() / "digests" / f"{key_of(what)}.json"
+    if path.exists():
+        try:
+            before = json.loads(path.read_text())
+            if before["files"] == told:
+                return before["value"]
+        except (ValueError, KeyError):
+            pass   # a damaged note is made again
+    value = compute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps({"files": told, "value": value}))
+    os.replace(temporary, path)
+    return value
