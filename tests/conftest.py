@@ -113,10 +113,10 @@ def logits():
 @pytest.fixture
 def anywhere(monkeypatch):
     """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter here."""
-    def described(source, task, rows=None, held_out=0, unseen=0, beside=0):
+    def described(source, task, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
         data.task(source, task)
         told = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out,
-                "unseen": unseen and {"rows": unseen, "beside": beside, "digest": "0" * 16}}
+                "in_order": in_order, "unseen": unseen and {"rows": unseen, "beside": beside, "digest": "0" * 16}}
         return {name: value for name, value in told.items() if value}
     monkeypatch.setattr(data, "describe", described)
     monkeypatch.setattr(texts, "describe", lambda name, count=None: {"text": name, "digest": "0" * 16} | (

@@ -15,7 +15,7 @@ from lib.measure import stats, verdict
 from lib.model import backbone, stack
 from lib.page import notebook
 from lib.papers import efficientbert, grids, profiles
-from lib.search.net import from_json, parameters
+from lib.search.net import from_json, macs, parameters
 from lib.train import loop
 from lib.train import warmup as matching
 from lib.train.batches import Encoded
@@ -28,7 +28,8 @@ PAGES = [p for p in notebook.find(["efficientbert_*"]) if p.stem.split("_")[1] i
 def test_every_network_of_the_pages_builds_at_true_size(anywhere):
     nets = {json.dumps(spec.args["net"]): spec for spec in every_spec(PAGES, "paper") if "net" in spec.args}
     heads = {"warmup": transformers.BertForSequenceClassification}
-    assert len(nets) == 8   # supernet, that of stage 3, base, EfficientBERT, TINY, ++, TinyBERT_6, EfficientBERT on its base
+    # supernet, that of stage 3, base, EfficientBERT, TINY, ++, TinyBERT_6, EfficientBERT on its base, TinyBERT_4, the thin one
+    assert len(nets) == 10
     for text in nets:
         net = from_json(json.loads(text))
         with torch.device("meta"):
@@ -103,6 +104,8 @@ def test_what_each_row_inherits(anywhere):
     assert [layer[1:] for layer in several.args["net"]["layers"]] == [[4, 1]] * 6
     formulas = [layer.formula for layer in efficientbert.network("EfficientBERT").layers]
     assert [layer[0] for layer in several.args["net"]["layers"]] == formulas
+    tiny, thin = (efficientbert.student("paper", "RTE", name).inputs["start"] for name in efficientbert.BASELINES["paper"])
+    assert tiny.step == "checkpoint" and tiny.args["name"] == "2nd_General_TinyBERT_4L_312D" and "start" not in thin.inputs
     choices = several.args["shared"]["choices"]
     assert [len(own) for own in choices] == [17] * 6 and choices[0].count([4, 2]) == 2 and choices[1].count([2, 1]) == 2
 
@@ -113,8 +116,9 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     assert warm.inputs["start"].args["corpus"]["documents"] == 120_000 and warm.inputs["start"].args["train"]["epochs"] == 1
     assert warm.inputs["start"].inputs["start"] == efficientbert.supernet("paper") and "start" not in cold.inputs["start"].inputs
     assert (warm.args["data"]["task"], warm.args["data"]["rows"], warm.args["data"]["held_out"]) == ("MNLI", 39270, 3927)
+    assert warm.args["data"]["in_order"] and efficientbert.several("paper").args["data"]["RTE"]["in_order"]
     small = efficientbert.candidate("mini", efficientbert.scaled("Base Model", "mini"), False)
-    assert "start" not in small.inputs and small.args["data"]["rows"] == 8000
+    assert "start" not in small.inputs and small.args["data"]["rows"] == grids.ROWS["mini"]["SST-2"]
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
@@ -179,6 +183,26 @@ def test_small_networks_keep_formulas_and_heads():
     assert len(efficientbert.scaled("EfficientBERT++", "toy").layers) == 4
     other = efficientbert.scaled("EfficientBERT (TinyBERT_6)", "mini")
     assert (other.hidden, other.width, other.mismatch, len(other.layers)) == (384, 1536, "pad", 6)
+
+
+@pytest.mark.parametrize("name", efficientbert.NETS)
+def test_every_published_network_has_a_form_at_every_scale(name):
+    """DistilBERT_4 had six layers, TinyBERT_4 and BERT_TINY raised KeyError."""
+    whole = efficientbert.network(name)
+    assert efficientbert.scaled(name, "paper") == whole
+    depths = {4: {"toy": 1, "mini": 3}, 6: {"toy": 2, "mini": 6}, 12: {"toy": 4, "mini": 12}, 24: {"toy": 8, "mini": 24}}
+    for scale, depth in depths[len(whole.layers)].items():
+        small = efficientbert.scaled(name, scale)
+        assert len(small.layers) == depth and matching.layer_map(depth, profiles.shape(scale).layers)
+        assert small.heads == whole.heads and small.hidden % small.heads == 0
+        assert small.width / small.hidden == pytest.approx(whole.width / whole.hidden, rel=0.02)
+
+
+def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficientbert_does():
+    thin = efficientbert.network(efficientbert.THIN)
+    printed = efficientbert.printed("table02_glue_test")["MobileBERT_TINY"]["published", "#Params (M)"]
+    assert parameters(thin) / 1e6 == pytest.approx(printed, rel=0.01)
+    assert len(thin.layers) == 24 and macs(thin) == pytest.approx(macs(efficientbert.network("EfficientBERT")), rel=0.01)
 
 
 @pytest.mark.parametrize("call, message", [

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from lib import paths
-from lib.page import notebook
+from lib.page import notebook, report
 
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)
@@ -121,3 +121,10 @@ def test_plan_status_show_diff_and_gc(workbook):
     assert '"matthews"' in lib("show", one).stdout
     assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
     assert "0 folders" in lib("gc").stdout
+
+
+def test_a_page_is_made_anew_when_any_code_that_it_imports_changes():
+    for path in sorted(paths.NOTEBOOKS.glob("*.ipynb")):
+        for module in re.findall(r'"\s*from lib\.(\w+)', path.read_text()):
+            assert any((paths.ROOT / place).is_relative_to(paths.ROOT / "lib" / module) for place in report.CODE), (path, module)
+    assert {"lib/search", "lib/model"} <= set(report.CODE) and all((paths.ROOT / place).exists() for place in report.CODE)

@@ -219,6 +219,21 @@ def test_inheritance_leaves_what_the_source_does_not_have():
     assert stack.inherit(reader, source) == ["qa_outputs.weight", "qa_outputs.bias"]
 
 
+def test_a_plain_bert_hands_its_blocks_to_stacks_of_one(sentences):
+    """The start of TinyBERT_4: the same states, once its GELU is the tanh form."""
+    plain_net = net((BERT, 1, 1), (BERT, 1, 1), width=96, embedding="plain")
+    config = transformers.BertConfig(**LIKE.to_diff_dict() | stack.sizes(plain_net) | {"layer_norm_eps": 1e-5,
+                                                                                       "initializer_range": 0.25})
+    torch.manual_seed(3)
+    source = backbone.build(transformers.BertModel, config, []).double().eval()
+    student = model(plain_net)
+    assert stack.inherit(student, source) == ["classifier.weight", "classifier.bias"]
+    batch = sentences()
+    with torch.no_grad():
+        mine, theirs = student.bert(**batch).last_hidden_state, source(**batch).last_hidden_state
+    assert (mine - theirs).abs().max() < 1e-12
+
+
 def test_channels_out_of_use_get_zero_gradients_and_networks_none(sentences):
     whole = model(supernet())
     stack.choose(whole, net((BERT, 2, 4), (BERT, 1, 1)))

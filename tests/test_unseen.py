@@ -344,3 +344,16 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     run = SimpleNamespace(name="x", spec={"args": {"data": {}}}, arrays=lambda _: arrays)
     found = compare.judged(run, compare.Column("x", "x", "accuracy"))
     assert found["unseen"] == 0 and found["said"].tolist() == [0, 1] * 3
+
+
+def test_rows_in_order_are_the_two_ends_of_the_file():
+    """EfficientBERT's parts: the first tenth of the training rows to learn from, the last hundredth to score on."""
+    whole = data.splits("toy", "RTE")["train"]
+    there = data.load(data.describe("toy", "RTE", 40, 10, in_order=True))
+    assert there["train"].index.tolist() == whole.index[:40].tolist()
+    assert there["held_out"].index.tolist() == whole.index[-10:].tolist()
+    rest = data.load(data.describe("toy", "RTE", held_out=10, in_order=True))
+    assert rest["train"].index.tolist() == whole.index[:-10].tolist() and rest["held_out"].a == whole.a[-10:]
+    assert "in_order" not in data.describe("toy", "RTE", 40, 10)
+    with pytest.raises(ValueError, match="leave one of them out"):
+        data.describe("toy", "RTE", 40, 10, unseen=5, in_order=True)

@@ -98,10 +98,11 @@ def splits(name, task_name):
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
-def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0):
+def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
     """Descriptor of a task for a Spec: `rows` training rows (all by default), `held_out` further ones for importance and
     selection, and at most `unseen` labelled rows that are only judged on. `beside`: how many rows, in the order in which
-    they are drawn, any run of the task may train or select on; by default those of this descriptor.
+    they are drawn, any run of the task may train or select on; by default those of this descriptor. in_order: the first
+    rows of the file to train on and its last ones held out, in place of drawn ones.
 
     Where the data are not at hand, the digests are those of the official files (`data/digests.json`), so that committed
     records are found; a run then stops in `load`.
@@ -114,8 +115,11 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0):
         found = known.get(f"{name}/{task_name}")
         if found is None:
             raise
-    body = {"source": name, "task": task_name, "digest": found, "rows": rows, "held_out": held_out or None}
+    body = {"source": name, "task": task_name, "digest": found, "rows": rows, "held_out": held_out or None,
+            "in_order": in_order or None}
     if unseen:
+        if in_order:
+            raise ValueError(f"unseen rows of {name}/{task_name} are drawn, rows in_order are not: leave one of them out")
         beside = reserved(name, task_name, rows, held_out, beside)
         told = known.get(f"{name}/{task_name}/{beside}/{unseen}") if found == known.get(f"{name}/{task_name}") else None
         body["unseen"] = told or summary(name, task_name, beside, unseen)
@@ -219,7 +223,7 @@ def official(name):
 def load(descriptor):
     """The splits that a descriptor names: "train", "held_out" and "unseen" where asked for, and the official ones beside them.
 
-    Rows are drawn from a fixed permutation of the training set. Raises ValueError where the data have changed since
+    Rows are drawn from a fixed permutation of the training set, or taken from its two ends. Raises ValueError where the data have changed since
     they were described, or hold too few rows.
     """
     name, task_name = descriptor["source"], descriptor["task"]
@@ -234,10 +238,10 @@ def load(descriptor):
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):
         raise ValueError(f"{rows} training and {held} held-out rows asked of {name}/{task_name}, which has {len(train)}")
-    chosen = permuted(train)
-    there["train"] = train.take(np.sort(chosen[:rows]))
+    order, first = (np.arange(len(train)), len(train) - held) if descriptor.get("in_order") else (permuted(train), rows)
+    there["train"] = train.take(np.sort(order[:rows]))
     if held:
-        there["held_out"] = train.take(np.sort(chosen[rows:rows + held]))
+        there["held_out"] = train.take(np.sort(order[first:first + held]))
     if told := descriptor.get("unseen"):
         there["unseen"], _ = unseen_rows(name, task_name, told["beside"], told["rows"])
         if (found := digest({"unseen": there["unseen"]})) != told["digest"]:

@@ -211,8 +211,8 @@ def materialise(model, wanted):
 def inherit(student, source):
     """Fill a model with the leading block of each tensor of the same name in a larger one (EfficientBERT section 3.2, and
     its code): first networks of a stack, first channels, first hidden ones. Where it has m times as many layers, layer i
-    becomes layers m i to m i + m - 1. A narrower model reads heads across their boundaries: the first 360 of 540 rows
-    are eight heads of 45, read as twelve of 30, as in the code.
+    becomes layers m i to m i + m - 1. The block of a plain BERT is the first network of a stack. A narrower model reads
+    heads across their boundaries: the first 360 of 540 rows are eight heads of 45, read as twelve of 30, as in the code.
 
     Returns the names of the student's tensors that the source does not have, left as they were. Raises ValueError for
     a tensor or a number of layers that does not fit, and another vocabulary.
@@ -223,7 +223,7 @@ def inherit(student, source):
         raise ValueError(f"a student of {vocabularies[0]} words and {len(backbone.layers(student))} layers cannot inherit from "
                          f"{vocabularies[1]} words and {len(backbone.layers(source))} layers: take the same vocabulary, and "
                          "a multiple of the layers")
-    there, left = {bare(name, source): value for name, value in source.state_dict().items()}, []
+    there, left = {as_stack(bare(name, source)): value for name, value in source.state_dict().items()}, []
     for name, value in student.state_dict().items():
         origin = re.sub(r"(?<=encoder\.layer\.)\d+", lambda found: str(int(found[0]) // times), bare(name, student))
         if origin not in there:
@@ -236,6 +236,13 @@ def inherit(student, source):
                              "at least as large, and have as many outputs")
         value.copy_(larger[tuple(slice(n) for n in value.shape)])
     return left
+
+
+def as_stack(name):
+    """What a tensor of a plain BERT's feed-forward block is called in a stack; other names stay."""
+    for block, part in (("intermediate.dense", "W1"), ("output.dense", "W2"), ("output.LayerNorm", "LayerNorm")):
+        name = re.sub(rf"(encoder\.layer\.\d+)\.{block}\.", rf"\1.output.networks.0.{part}.", name)
+    return name
 
 
 def bare(name, model):

@@ -24,7 +24,8 @@ from lib.store import Store, read_json, write_json
 
 PAPERS = {"ghostbert": "GhostBERT", "efficientbert": "EfficientBERT", "bermo": "BERMo", "nas": "NAS pruning"}
 TEMPLATE = Path(__file__).parent / "template"
-CODE = ("lib/page", "lib/papers", "lib/measure", "data/published", "lib/options.py", "lib/sweep.py", "lib/published.py")
+CODE = ("lib/page", "lib/papers", "lib/measure", "lib/search", "lib/model", "lib/data", "data/published", "lib/options.py",
+        "lib/sweep.py", "lib/published.py")
 
 
 def fingerprint(path, rows, store):

@@ -13,8 +13,8 @@ from lib.measure import compare, stats, verdict
 from lib.measure.compare import Column
 from lib.options import Shared, Span, Train, Warmup
 from lib.papers import grids, mini
-from lib.papers.profiles import backbone, profile, shape
-from lib.search.net import QS, STACKS, Layer, Net, bert, parameters
+from lib.papers.profiles import backbone, checkpoint, profile, shape
+from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
 from lib.spec import Spec, known
 
 # ---- PUBLISHED NETS: keys are the rows of data/published/efficientbert/parameter_counts.csv
@@ -38,13 +38,18 @@ def _architectures():
         zip(PLUS_PLUS, (configured, replace(configured, width=540)), strict=True))
 
 
+THIN = "MobileBERT_TINY shape"   # 24 thin layers of two networks, as many parameters; no bottlenecks, heads as the teacher's
 NETS = _architectures() | {
+    THIN: Net(144, 648, HEADS, "trigram", "truncate", (Layer(BERT, 2),) * 24),
     "BERT_BASE": bert(12, 768, 3072), "BERT_TINY": bert(4, 312, 1200), "BERT_SMALL": bert(4, 512, 2048, heads=8),
     "TinyBERT_4": bert(4, 312, 1200), "TinyBERT_6": bert(6, 768, 3072),
     "BERT-PKD_4": bert(4, 768, 3072), "BERT-PKD_6": bert(6, 768, 3072),
     "DistilBERT_4": bert(4, 768, 3072), "DistilBERT_6": bert(6, 768, 3072),
     "MiniLM_4": bert(4, 384, 1536), "MiniLM_6": bert(6, 384, 1536),
 }
+
+# Weights that a baseline of Table 2 is fine-tuned from, as the paper did: the second general TinyBERT (section 4.4).
+GENERAL = {"TinyBERT_4": "2nd_General_TinyBERT_4L_312D"}
 
 # ---- SETTINGS: `paper` as printed (section 4.3) and, where the paper is silent, as coded; `toy` and `mini` have values of
 # their own, chosen once before their first recorded run
@@ -57,8 +62,8 @@ PROXY = {"toy": "CoLA", "mini": "SST-2", "paper": "MNLI"}   # what a search scor
 MULTITASK = {"toy": ("CoLA", "RTE"), "mini": mini.BOTH, "paper": TASKS["paper"]}   # fine-tuned on together
 
 # Hidden sizes that stand for the paper's: its own 540, the 360 of TINY and ++, the 768 of TinyBERT's base; all have 12 heads.
-SIZES = {"toy": {540: 96, 360: 60, 768: 192}, "mini": {540: 288, 360: 192, 768: 384}, "paper": {540: 540, 360: 360, 768: 768}}
-LAYERS = {"toy": 2, "mini": 6, "paper": 6}                  # for the paper's six; toy has the formulas of layers 1 and 4
+SIZES = {"toy": {540: 96, 360: 60, 768: 192}, "mini": {540: 288, 360: 192, 768: 384}}
+LAYERS = {"toy": 2, "mini": 6}                              # for the paper's six; toy has the formulas of layers 1 and 4
 WINDOW = {"toy": (0.15, 0.4), "mini": (0.174, 0.25)}        # of the way from the smallest candidate to the largest, for
 LIMITS = {"paper": (15_000_000, 16_000_000)}                # the paper's 15 to 16 of 12.7 to 25.9 million
 
@@ -91,7 +96,8 @@ WARM = {"toy": Warmup("scores", "shared", mask=True), "mini": Warmup("scores", "
         "paper": Warmup("scores", "shared", zero=True, gold=True, hide_first=True)}
 # Documents for candidates, 2 % of the paper's Wikipedia; none at the small scales, where they go straight to the task.
 BRIEF = {"paper": 120_000}
-# The tenth of each training set that stage 3 leaves out, and the proxy's parts of stages 1 and 2: (rows, held out).
+# The last tenth of each training set, which stage 3 leaves out, and the proxy's parts of stages 1 and 2, its first tenth and
+# its last hundredth: (rows, held out).
 TENTH = {"MNLI": 39270, "QQP": 36384, "QNLI": 10474, "SST-2": 6734, "CoLA": 855, "STS-B": 574, "MRPC": 366, "RTE": 249}
 PART = (39270, 3927)
 
@@ -120,10 +126,15 @@ def network(name):
 
 
 def scaled(name, profile_name):
-    """A published network at the widths and depth of a profile; at `paper` itself."""
-    net, sizes, layers = network(name), SIZES[profile_name], LAYERS[profile_name]
-    depth = layers * (len(net.layers) // 6 or 1)
-    hidden = sizes[net.hidden]
+    """A published network at the widths and depth of a profile; at `paper` itself. A depth that matches no layers of a small
+    teacher is cut down to one that does."""
+    net, sizes = network(name), SIZES.get(profile_name)
+    if sizes is None:
+        return net
+    teacher = shape(profile_name).layers
+    depth = next(n for n in range(max(1, LAYERS[profile_name] * len(net.layers) // 6), 0, -1)
+                 if not (n % teacher and teacher % n))
+    hidden = sizes.get(net.hidden) or net.heads * round(net.hidden * sizes[540] / 540 / net.heads)
     return replace(net, hidden=hidden, width=hidden * net.width // net.hidden,
                    layers=tuple(net.layers[i * len(net.layers) // depth] for i in range(depth)))
 
@@ -170,13 +181,15 @@ def supernet(profile_name):
 
 def prepared(profile_name, name):
     """Spec of a published network, pre-trained for retraining: after it has inherited from the supernet, or from scratch
-    where it is to do without or has another embedding (TinyBERT_6's, at `paper` with three epochs of Wikipedia alone)."""
-    net = scaled(name, profile_name)
+    where it is to do without or has another embedding (TinyBERT_6's, at `paper` with three epochs of Wikipedia alone). A baseline
+    of GENERAL is a published checkpoint at `paper`."""
+    net, paper = scaled(name, profile_name), profile_name == "paper"
+    if paper and name in GENERAL:
+        return checkpoint(GENERAL[name])
     if net.embedding == "plain":
-        paper = profile_name == "paper"
         return pretrained(profile_name, net, text=corpus(profile_name, name="wikipedia" if paper else "wikipedia+books"),
                           train=replace(PRETRAIN[profile_name], epochs=3) if paper else None)
-    return pretrained(profile_name, net, None if name == COLD else supernet(profile_name))
+    return pretrained(profile_name, net, None if name in (COLD, THIN) else supernet(profile_name))
 
 
 # ---- TASKS
@@ -248,7 +261,7 @@ def several(profile_name):
     def rows(task):
         if profile_name != "paper":
             return grids.dataset(profile_name, task)
-        return data.describe(grids.source(profile_name, task), task, None, TENTH[task])
+        return data.describe(grids.source(profile_name, task), task, None, TENTH[task], in_order=True)
     whole, found, parts = scaled("Supernet", profile_name), scaled("Search Stage 2", profile_name), shared(profile_name)
     net = replace(whole, layers=tuple(replace(l, formula=f.formula) for l, f in zip(whole.layers, found.layers, strict=True)))
     start = pretrained(profile_name, net, supernet(profile_name), shared=parts)
@@ -266,16 +279,17 @@ def candidate(profile_name, net, warm=True):
     if profile_name in BRIEF:
         start = pretrained(profile_name, net, start, corpus(profile_name, BRIEF[profile_name], "wikipedia"),
                            replace(PRETRAIN[profile_name], epochs=1))
-    rows = data.describe(grids.source(profile_name, task), task, *PART) if profile_name == "paper" else None
+    rows = data.describe(grids.source(profile_name, task), task, *PART, in_order=True) if profile_name == "paper" else None
     return tuned(profile_name, task, net, start, train=CANDIDATE[profile_name], rows=rows)
 
 
 # ---- TABLES: rows that have runs, and what stands beside them
 
 OWN = (TEACHER_ROW, "EfficientBERT_TINY", COLD, "EfficientBERT", PLUS, "EfficientBERT++")       # of Table 2
+BASELINES = {"paper": ("TinyBERT_4", THIN)}                                                     # of it, trained here too
 SPANS = {"toy": (TEACHER_ROW, "EfficientBERT_TINY", "EfficientBERT"),                           # of Table 4
          "mini": (TEACHER_ROW, "Base Model", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++"),
-         "paper": (TEACHER_ROW, "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")}
+         "paper": (TEACHER_ROW, "TinyBERT_4", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")}
 OTHER_BASE = ("TinyBERT_6", "EfficientBERT (TinyBERT_6)")                                       # of Table 7
 TIMED = ("BERT_BASE", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")                 # of Figure 1
 TURNS = {"toy": {1: 50}, "mini": {1: 100, 8: 50}, "paper": {1: 100, 128: 100}}                  # of it: {batch: runs}

@@ -89,7 +89,7 @@ def sampler(profile_name, stage, method=""):
 def part(profile_name):
     """Descriptor of the rows that candidates of stages 1 and 2 are trained and scored on."""
     task = efficientbert.PROXY[profile_name]
-    return data.describe(grids.source(profile_name, task), task, *PART[profile_name])
+    return data.describe(grids.source(profile_name, task), task, *PART[profile_name], in_order=profile_name == "paper")
 
 
 def base(profile_name):
@@ -105,7 +105,8 @@ def searched(profile_name, stage, method=""):
     args = {"space": space(profile_name, stage), "search": sampler(profile_name, stage, method),
             "numerics": profile(profile_name).numerics}
     if stage == LAST:
-        rows = data.describe(grids.source(profile_name, task), task, grids.ROWS[profile_name].get(task), HELD_OUT[profile_name])
+        rows = data.describe(grids.source(profile_name, task), task, grids.ROWS[profile_name].get(task), HELD_OUT[profile_name],
+                             in_order=profile_name == "paper")
         args |= {"data": rows, "train": efficientbert.TOGETHER[profile_name], "classifier": task}
         if profile_name in ALONE:
             net = efficientbert.scaled(STAGES["stage2"], profile_name)
