@@ -143,7 +143,7 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
     card = report._card({"id": "some_page", "title": "Some", "body": body, "failed": None}, tmp_path)
     counts = "indings: 2 open; arithmetic checks: 1 of 2"
     assert counts in shown[-1] and counts in card and "G1 ? inconclusive (provisional, 2 of" in card
-    assert "provisional, 2 of" in shown[-1] and ">= equal<" not in card
+    assert "provisional, 2 of" in shown[-1] and "n = 2 seeds; p = 1<" in shown[-1] and ">= equal<" not in card
     index, texts = report._index("toy", [], "", "", tmp_path), [line for _, _, line in verdict.WORDS.values()]
     assert all(html.escape(text) in page for text in [*texts, *verdict.READING] for page in (shown[-1], index))
     assert verdicts.markdown() in (paths.ROOT / "README.md").read_text()

@@ -155,6 +155,18 @@ def test_one_seed_says_what_its_interval_covers():
     assert compare.interval(ABOVE) == "+1.5 [1.0, 2.0]" and compare.interval(None) == "–"
 
 
+@pytest.mark.parametrize("times, word, note", [
+    (estimate(6.3, 0.2), "CONFIRMED", "at least as fast as printed"),
+    (estimate(4.2, 0.2), "CONFIRMED", "at least as fast as printed"),
+    (estimate(4.0, 0.2), "CONTRADICTED", "below the printed value: TINY"), (None, "NOT_RUN", "missing: TINY"),
+])
+def test_a_speed_is_reached_where_it_is_at_least_as_printed(times, word, note):
+    v = judge_reached("E5", {"TINY": times}, {"TINY": "4.4"}, "here")
+    assert (v.verdict, v.note, v.kind, v.p) == (word, note, "finding", None)
+    both = judge_reached("E5", {"TINY": times, "++": estimate(9.0)}, {"TINY": "4.4", "++": "3.5"}, "here")
+    assert both.note == (note if word == "CONFIRMED" else f"at least as fast as printed: ++; {note}")
+
+
 def test_arithmetic_is_counted_apart():
     assert judge_equal("sizes", 1.0, "1.0").kind == "arithmetic" and judge_delta("G1", {}, {}, "mini").kind == "finding"
     found = [("finding", "CONFIRMED"), ("finding", "NOT_RUN"), ("finding", "INCONCLUSIVE"), ("arithmetic", "CONFIRMED"),

@@ -23,11 +23,11 @@ from lib.measure.stats import Estimate, detectable, holm, power
 
 # What each word means for a finding: (its mark, how it is counted, a line), and what an arithmetic check says instead.
 WORDS = {
-    "CONFIRMED": ("✓", "held", "the claim is proven at this scale, in each of its cells; the size of the effect may differ"),
+    "CONFIRMED": ("✓", "held", "the claim is proven at this scale, in each of its cells (widths, rivals); its size may differ"),
     "CONSISTENT": ("≈", "open", "not proven, but the interval holds the published value and is narrower than that effect"),
     "PARTIAL": ("◐", "held in part", "proven in some cells only"),
     "CONTRADICTED": ("✗", "did not hold", "the opposite is proven at this scale"),
-    "INCONCLUSIVE": ("?", "open", "neither: too few seeds, or an interval that holds 0 or an end of the margin"),
+    "INCONCLUSIVE": ("?", "open", "nothing is proven: too few seeds, or an interval that holds 0 or an end of the margin"),
     "NOT_RUN": ("–", "open", "not measured, or measured at toy scale, which judges arithmetic alone"),
     "PAPER_INCONSISTENT": ("!", "the paper contradicts itself", "the paper prints values that exclude each other"),
 }
@@ -36,8 +36,9 @@ CHECKS = {"CONFIRMED": "= equal", "PARTIAL": "≠ partly equal", "CONTRADICTED":
 READING = (
     "A finding rests on runs. An arithmetic check recomputes what the paper prints (settings, sums, counts), and is counted "
     "apart.",
-    "Intervals and p are of this claim alone, at 95 % and 5 %; a claim is confirmed when each of its cells is. Fewer than 3 "
-    "seeds prove nothing, and the interval of one seed covers examples alone.",
+    "Intervals and p are of this claim alone, at 95 % and 5 %; its p is the largest of its cells. Fewer than 3 seeds prove "
+    "nothing, and the interval of one seed covers examples alone. The board, python -m lib evidence --list, adjusts p over the "
+    "claims of a paper (Holm).",
     "Power: how often the planned seeds would confirm the printed effect, with the spread of the paired differences seen so far.",
     "Provisional: fewer seeds than planned are done, so the word may change.",
 )

@@ -21,7 +21,8 @@ def table(verdicts):
     rows = "".join(
         f'<tr><td><b>{html.escape(v.claim)}</b> {html.escape(texts.get(v.claim, ""))}</td>'
         f"<td>{badge(v.verdict, v.kind)}<br>{'<br>'.join(filter(None, (v.provisional, html.escape(v.scale))))}</td>"
-        f"<td>{html.escape(v.measured)}</td><td>{html.escape('; '.join(filter(None, (v.note, v.power))))}</td></tr>"
+        f"<td>{html.escape(v.measured)}{f'; p = {v.p:.2g}' if v.p is not None else ''}</td>"
+        f"<td>{html.escape('; '.join(filter(None, (v.note, v.power))))}</td></tr>"
         for v in verdicts)
     counts = tally((v.kind, v.verdict) for v in verdicts)
     return (f'<div class="table"><table class="verdicts"><caption>Claims of the paper. {counts.capitalize()}</caption><thead><tr>'
