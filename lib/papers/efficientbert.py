@@ -58,6 +58,7 @@ TASKS = {"toy": ("CoLA",), "mini": mini.ONE,
          "paper": ("MNLI", "QQP", "QNLI", "SST-2", "CoLA", "STS-B", "MRPC", "RTE")}
 SQUAD = {"toy": ("SQuAD1", "SQuAD2"), "mini": ("SQuAD1",), "paper": ("SQuAD1", "SQuAD2")}
 SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
+PAIRED, HEADLINES = TASKS | {"mini": mini.BOTH}, SEEDS | {"mini": mini.FIVE}   # of Tables 2 and 5 and Figure 4
 PROXY = {"toy": "CoLA", "mini": "SST-2", "paper": "MNLI"}   # what a search scores its candidates on
 MULTITASK = {"toy": ("CoLA", "RTE"), "mini": mini.BOTH, "paper": TASKS["paper"]}   # fine-tuned on together
 
@@ -194,12 +195,12 @@ def prepared(profile_name, name):
 
 # ---- TASKS
 
-def tasks(profile_name, wanted=()):
-    """Tasks of a page; the profile's own where none is wanted. Raises ValueError naming the nearest task."""
-    known("profile", profile_name, TASKS)
+def tasks(profile_name, wanted=(), own=TASKS):
+    """Tasks of a page; those of `own`, TASKS or PAIRED, where none is wanted. Raises ValueError naming the nearest task."""
+    known("profile", profile_name, own)
     for name in wanted:
         data.task(grids.source(profile_name, name), name)
-    return tuple(wanted) or TASKS[profile_name]
+    return tuple(wanted) or own[profile_name]
 
 
 def teacher(profile_name, task):

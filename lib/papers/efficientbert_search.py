@@ -176,8 +176,8 @@ def brief(profile_name, net):
 
 # ---- GRIDS: the column `kind` tells students from searches and supernets, which have no task
 
-def seeds(profile_name, wanted=()):
-    return tuple(wanted) or efficientbert.SEEDS[profile_name]
+def seeds(profile_name, wanted=(), own=efficientbert.SEEDS):
+    return tuple(wanted) or own[profile_name]
 
 
 def stages(profile_name, method=""):
@@ -221,8 +221,10 @@ def costed(profile_name, task_names, seed_numbers, method=""):
     return rows
 
 
-def ranked(profile_name, task_names, count=0, seed=0):
-    """The grid of Figure 3: each candidate as the search scores it, then trained to the end on each task; one seed."""
+def ranked(profile_name, task_names, count=0):
+    """The grid of Figure 3: each candidate as the search scores it, then trained to the end on each task; one seed, the
+    profile's first."""
+    seed = efficientbert.SEEDS[profile_name][0]
     nets = {f"{number + 1}": net for number, net in enumerate(candidates(profile_name, count))}
     return ([{"kind": "search", "task": efficientbert.PROXY[profile_name], "model": name, "seed": seed,
               "spec": brief(profile_name, net).at(seed)} for name, net in nets.items()]

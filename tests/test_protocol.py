@@ -1,0 +1,48 @@
+"""The mini protocol: its Specs are fixed, and pages ask for the very runs that claims rest on."""
+
+import hashlib
+
+import pytest
+
+from lib import published
+from lib.page import notebook
+from lib.papers import mini, nas, protocol
+
+# Digests of the Specs of each claim: records are found by them, so they change with no release.
+FIXED = {
+    "G1": "c9e4e0d2", "G2": "073e95b1", "G3": "c9e4e0d2", "G4": "a0887658", "G5": "f3dd4b2f", "G6": "86c42ceb",
+    "G7": "24c28072", "G8": "24cd23d1", "G9": "eb2e16a3", "G10": "46488a0b", "E1": "88a9b988", "E2": "6842882c",
+    "E3": "bf4ff54b", "E4": "090797ac", "E5": "f7a159e3", "E6": "11b79d5d", "B1": "59da6b43", "B2": "fd4c9768",
+    "B3": "aab920f1", "B4": "2fbddb75", "B5": "eb63ac42", "N1": "36a0d17d", "N2": "bd0fda0a", "N3": "8428f55b",
+    "N4": "660e5c68", "N5": "9cd8db8f", "N6": "dfa103fa", "N7": "dc99b12c", "N8": "f483d98e", "N9": "cec513e8",
+}
+
+
+@pytest.fixture(scope="module")
+def specs():
+    return {name: {row["spec"] for row in claim.grid(claim.seeds)} for name, claim in protocol.CLAIMS.items()}
+
+
+def test_every_central_claim_stands_in_the_protocol():
+    assert set(protocol.CLAIMS) == set(published.claims()["id"]) == set(FIXED)
+    for claim in protocol.CLAIMS.values():
+        assert len(claim.seeds) >= (5 if claim.headline else 3) or claim.id in ("E4", "E5")
+        assert mini.PILOT not in claim.seeds and not {1, 2} & set(claim.seeds)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_the_specs_of_a_claim_do_not_change(specs, name):
+    told = " ".join(sorted(spec.name for spec in specs[name]))
+    assert hashlib.sha256(told.encode()).hexdigest()[:8] == FIXED[name]
+
+
+def test_pages_ask_for_the_runs_of_every_claim(specs):
+    rows = [row for path in notebook.find() for grid in notebook.grids(path, {"profile": "mini"}).values() for row in grid]
+    asked = {row["spec"] for row in rows} | {row["spec"] for row in nas.architectures(rows)}
+    assert {name: len(wanted - asked) for name, wanted in specs.items() if wanted - asked} == {}
+
+
+def test_the_planned_table_names_every_claim():
+    table = protocol.planned_table()
+    assert list(table.index) == list(protocol.CLAIMS) and table.loc["G1", "tasks"] == "SST-2, STS-B"
+    assert table.loc["B2", "seeds"] == "10: 10 to 19" and not mini.trials().empty
