@@ -14,7 +14,7 @@ from lib.measure.cost import Shape, parameters
 from lib.model import backbone
 from lib.options import MaskedLM, Numerics, Train
 from lib.papers.profiles import TOY_MODELS, shape, toy_backbone
-from lib.spec import Spec
+from lib.spec import Spec, plain
 from lib.steps import pretrain as step
 from lib.store import Draft, Store
 from lib.train.batches import collate, encode
@@ -148,4 +148,4 @@ def test_an_unknown_kind(tmp_path):
 
 
 def test_numerics_are_those_of_the_toy_world():
-    assert toy_backbone("electra").args["numerics"] == {"dtype": "float32", "threads": 1} == vars(Numerics("float32", 1))
+    assert toy_backbone("electra").args["numerics"] == {"dtype": "float32", "threads": 1} == plain(Numerics("float32", 1))

@@ -149,6 +149,14 @@ class Both(nn.Module):
     def base_model(self):
         return self.discriminator.base_model
 
+    @property
+    def config(self):
+        return self.discriminator.config
+
+    def set_attn_implementation(self, name):
+        for part in (self.generator, self.discriminator):
+            part.set_attn_implementation(name)
+
     def get_output_embeddings(self):   # the table is an output layer too: all of it is trained
         return self.generator.generator_lm_head
 
