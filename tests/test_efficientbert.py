@@ -247,7 +247,8 @@ def steps_frame(shares):
 
 
 @pytest.mark.parametrize("shares, scale, word", [
-    ((0.05, 0.06, 0.05), "mini", "CONFIRMED"), ((0.6, 0.62, 0.61), "mini", "CONTRADICTED"),
+    ((0.05, 0.06, 0.05), "mini", "CONFIRMED"), ((0.0, 0.08, 0.03), "mini", "CONFIRMED"),
+    ((0.6, 0.62, 0.61), "mini", "CONTRADICTED"),
     ((0.05, 0.5, 0.1), "mini", "INCONCLUSIVE"), ((0.05,), "mini", "INCONCLUSIVE"), ((0.05, 0.06, 0.05), "toy", "NOT_RUN")])
 def test_claim_on_steps(shares, scale, word):
     found = efficientbert.claim_steps(steps_frame(shares), scale)

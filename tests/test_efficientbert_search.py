@@ -269,6 +269,8 @@ UP, DOWN, MIXED = range(12), range(12)[::-1], [5, 8, 1, 10, 3, 0, 7, 11, 2, 9, 4
 def test_ranks_are_judged_by_their_intervals(cells, profile, word):
     found = search.claim_ranking(cells, profile)
     assert (found.claim, found.verdict) == ("E4", word)
+    assert (found.p is None) == (word == "NOT_RUN" or all(len(rows) < 12 for rows in cells.values()))
+    assert word != "CONFIRMED" or found.p < 0.05
     assert ("fewer than 12 candidates" in found.note) == (8 in map(len, cells.values()))
     if cells:
         assert f"tau {stats.rank_correlation(*cells['SST-2'].to_numpy().T).tau:+.2f} on SST-2" in found.measured

@@ -360,6 +360,9 @@ def test_claim_on_noise():
         return pd.DataFrame([{"network": network, "target": 0.1, "seed": s, "state": "finished", "pixels": 150 - noise - s,
                               "noise": noise + s} for network in nas.NETWORKS for s in range(3)])
     assert nas_claims.claim_noise(found(3), "mini").verdict == "CONFIRMED"
+    assert [cell.published for cell in nas_claims.claim_noise(found(3), "mini").cells] == pytest.approx([3 / 157, 32 / 157])
+    near = found(3).assign(noise=[0, 1, 9] * 2)   # a mean of 2 % whose interval reaches below 0
+    assert nas_claims.claim_noise(near, "mini").verdict == "CONFIRMED" and nas_claims.claim_noise(near, "mini").interval[0] < 0
     assert nas_claims.claim_noise(found(75), "mini").verdict == "CONTRADICTED"
     assert nas_claims.claim_noise(found(3).drop(columns=["noise", "pixels"]), "mini").verdict == "NOT_RUN"
 

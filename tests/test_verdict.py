@@ -123,9 +123,9 @@ def test_power_is_that_of_the_planned_seeds_and_the_weakest_cell():
     v = judge_delta("N1", {"": narrow}, {"": -1.0}, "mini")
     assert v.power == f"power {power(0.4, 0, 3, 1):.2f} at 3 seeds for the printed -1"
     assert judge_delta("N5", {"": narrow}, {}, "mini").power.startswith("3 seeds find 1.3")
-    assert judge_within("B5", narrow, -0.5, 0.5, "mini").power.endswith("at 3 seeds if there is no difference")
+    assert judge_within("B5", narrow, -0.5, 0.5, "mini").power.endswith("at 3 seeds if the true value is 0")
     assert judge_within("G8", narrow, -2.0, math.inf, "mini").power == (
-        f"power {power(0.4, 0, 3, 2):.2f} at 3 seeds if there is no difference")
+        f"power {power(0.4, 0, 3, 2):.2f} at 3 seeds if the true value is 0")
     assert judge_within("N3", narrow, 0.0, 1.0, "mini", published=0.3).power.endswith("for the printed +0.3")
     assert judge_within("N3", narrow, 0.0, 1.0, "mini").power == judge_delta("G1", {}, PUBLISHED, "mini").power == ""
     one = estimate(1.5, n=1, spread=math.nan)

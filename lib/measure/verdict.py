@@ -95,11 +95,13 @@ class Verdict:
             n, place = self.planned or cell.seeds, f" {cell.name}" * bool(cell.name)
             low, high = (copysign(inf, side) if end is None else end for side, end in zip((-1, 1), cell.bounds, strict=True))
             inside = cell.published if cell.published is not None else 0.0 if low < 0 < high else None
-            if cell.spread is None or n < 2:
+            if cell.seeds < 2:
                 found.append((-1.0, f"power not known{place}: it takes the spread of two seeds"))
+            elif cell.spread is None:   # no mean of seeds, such as a ratio of variances
+                continue
             elif inside is not None:
                 value = power(cell.spread, cell.noise, n, inside, low, high)
-                about = f"for the printed {inside:+.3g}" if cell.published is not None else "if there is no difference"
+                about = f"for the printed {inside:+.3g}" if cell.published is not None else "if the true value is 0"
                 found.append((value, f"power {value:.2f} at {n} seeds {about}{place}"))
             elif 0.0 in (low, high) and inf in (-low, high):
                 found.append((2.0, f"{n} seeds find {detectable(cell.spread, cell.noise, n):.2g} with power 0.80{place}"))

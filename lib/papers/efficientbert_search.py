@@ -354,8 +354,10 @@ def claim_ranking(points, profile_name, least=ENOUGH):
     measured = "; ".join(f"tau {r.tau:+.2f} on {task} [{r.low:.2f}, {r.high:.2f}], p = {r.p:.2f}, n = {r.n} candidates"
                          for task, r in ranks.items())
     interval = (min(r.low for r in ranks.values()), max(r.high for r in ranks.values())) if ranks else None
+    p = sorted([rank.p if rank.tau > 0 else 1.0 for rank in enough] + [1.0] * (len(points) - len(enough)))
     return verdict.Verdict("E4", word, measured or "not measured", interval, "; ".join(notes),
-                           sum(2 * r.n for r in ranks.values()), verdict.SCALES[profile_name])
+                           sum(2 * r.n for r in ranks.values()), verdict.SCALES[profile_name],
+                           p=p[len(points) // 2] if enough and profile_name != "toy" else None)   # on most tasks
 
 
 # ---- A SEARCH WITH A KNOWN ANSWER
