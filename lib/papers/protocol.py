@@ -207,7 +207,7 @@ def planned_table():
         rows = claim.grid(claim.seeds[:1])
         names = dict.fromkeys(row["task"] for row in rows if "task" in row)
         lines[claim.id] = {"headline": "yes" * claim.headline, "tasks": ", ".join(names), "cells": len(rows),
-                           "seeds": f"{len(claim.seeds)}: {claim.seeds[0]} to {claim.seeds[-1]}"}
+                           "seeds": f"{len(claim.seeds)}: " + " to ".join(map(str, dict.fromkeys((claim.seeds[0], claim.seeds[-1]))))}
     return pd.DataFrame(lines).T.rename_axis("claim")
 
 
