@@ -206,8 +206,9 @@ def planned_table():
     for claim in CLAIMS.values():
         rows = claim.grid(claim.seeds[:1])
         names = dict.fromkeys(row["task"] for row in rows if "task" in row)
+        ends = dict.fromkeys(map(str, (claim.seeds[0], claim.seeds[-1])))
         lines[claim.id] = {"headline": "yes" * claim.headline, "tasks": ", ".join(names), "cells": len(rows),
-                           "seeds": f"{len(claim.seeds)}: " + " to ".join(map(str, dict.fromkeys((claim.seeds[0], claim.seeds[-1]))))}
+                           "seeds": f"{len(claim.seeds)}: {' to '.join(ends)}"}
     return pd.DataFrame(lines).T.rename_axis("claim")
 
 
