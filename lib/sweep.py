@@ -22,9 +22,11 @@ from math import inf
 import pandas as pd
 from tqdm.auto import tqdm
 
+from lib import data
+from lib.data import models, texts
 from lib.execute import need_disk, work
 from lib.steps import STEPS
-from lib.store import Store
+from lib.store import Store, read_json
 
 
 @dataclass(frozen=True)
@@ -204,16 +206,16 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
     waiting, running, failed = dict(todo), {}, {}
     missing = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
     expected = {spec: clock(spec) for spec in todo}
-    bar = tqdm(total=len(todo), disable=not progress, leave=False, dynamic_ncols=True,
+    bar = tqdm(total=len(todo), desc="starting workers", disable=not progress, leave=False, dynamic_ncols=True,
                bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}")
-    spent, told, counted = 0.0, 0.0, 0
+    told, counted = 0.0, 0
     interval = 0.0 if sys.stderr.isatty() or type(bar).__name__ == "tqdm_notebook" else 20.0  # a log file wants few lines
 
-    def lose(spec, why):
-        failed[spec] = why
+    def lose(spec, why, root=None):
+        failed[spec] = needs(root, why) if root else why
         for child in [s for s in waiting if spec in missing[s]]:
             if waiting.pop(child, None) is not None:
-                lose(child, f"needs {spec.name}, which could not be made")
+                lose(child, why, root or spec)
 
     try:
         while (waiting or running) and time.time() < until + GRACE:
@@ -241,16 +243,17 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
                         others.discard(spec)
                     if done:
                         done(spec)
-                spent += clock(spec) or 0.0
             if finished or not counted:
                 counted += 1
                 expected = {spec: clock(spec) for spec in [*waiting, *running.values()]}
-            at = sum((expected[s] or 0.0) * store.state(s).get("progress", 0.0) for s in running.values())
+            states = {s: store.state(s) for s in running.values()}
+            at = sum((expected[s] or 0.0) * state.get("progress", 0.0) for s, state in states.items())
             left = sum(filter(None, expected.values())) - at
             unknown = list(expected.values()).count(None)
-            bar.total = max(spent + left + at, 1e-9)
-            bar.n = min(spent + at, bar.total)
-            bar.set_description_str(f"{len(todo) - len(waiting) - len(running)}/{len(todo)} runs", refresh=False)
+            over = len(todo) - len(waiting) - len(running)
+            bar.n = max(bar.n, over + sum(state.get("progress", 0.0) for state in states.values()))
+            if over or any(state["state"] != "missing" for state in states.values()):
+                bar.set_description_str(f"{over}/{len(todo)} runs", refresh=False)
             to_go = clocked(left / len(executor.pools)) if left or not unknown else "unknown"
             bar.set_postfix_str(f"{'at least ' * bool(unknown and left)}{to_go} to go", refresh=False)
             if time.time() - told >= interval:
@@ -267,14 +270,52 @@ def clocked(seconds):
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def needs(root, error):
+    return f"needs {root.name}, which could not be made: {error}"
+
+
+def why(spec, store, seen):
+    """Why a run is missing, in one line: the error of the input at the bottom of it, or what is not at hand; "" where nobody
+    has tried to make it. seen: what earlier calls found out."""
+    root, error = _root(spec, store, seen)
+    return error if root in (None, spec) else needs(root, error)
+
+
+def _root(spec, store, seen):
+    """(the failed run without which a Spec cannot be made, its error); (None, text) where data or weights are absent."""
+    if spec not in seen:
+        part = store.part(spec) / "status.json"
+        error = read_json(part).get("error") if part.exists() else None
+        below = (_root(p, store, seen) for p in spec.parents.values() if not store.find(p, weights=STEPS[p.step].weights))
+        seen[spec] = (spec, error) if error else next((each for each in below if each[1]), (None, absent(spec)))
+    return seen[spec]
+
+
+def absent(spec):
+    """What a Spec itself wants that is not at hand, with its fix; "" where all is there."""
+    try:
+        if spec.step == "checkpoint":
+            models.locate(spec.args["name"])
+        for name in ("data", "corpus"):
+            described = spec.args.get(name)
+            if isinstance(described, dict) and "task" in described:
+                data.digest_of(described["source"], described["task"])
+            if isinstance(described, dict) and "text" in described:
+                list(map(texts.files, described["text"].split("+")))
+    except FileNotFoundError as error:
+        return str(error)
+    return ""
+
+
 def collect(rows, store=None, on_missing="run", workers=None, progress=True):
     """A grid's rows with the results of their Specs: a DataFrame with the rows' own columns, `state`, `error`,
     `run` (a Run or None) and one column a metric.
 
-    `on_missing`: "run" makes what is missing, "skip" leaves it out of the metrics and says so in `state`.
+    `on_missing`: "run" makes what is missing, "skip" leaves it out of the metrics and says so in `state`. `error` is the
+    root of it: of an input, where that is what could not be made.
     """
     store = store or Store()
-    failed = {}
+    failed, seen = {}, {}
     if on_missing == "run":
         failed = make([row["spec"] for row in rows], store, workers, progress=progress)
     lines = []
@@ -282,6 +323,6 @@ def collect(rows, store=None, on_missing="run", workers=None, progress=True):
         run = store.find(row["spec"])
         status = store.state(row["spec"])
         line = {k: v for k, v in row.items() if k != "spec"} | {"spec": row["spec"], "run": run,
-                "state": status["state"], "error": failed.get(row["spec"], status.get("error", ""))}
+                "state": status["state"], "error": "" if run else failed.get(row["spec"]) or why(row["spec"], store, seen)}
         lines.append(line | {k: v for k, v in (run.metrics if run else {}).items() if k not in line})
     return pd.DataFrame(lines)

@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from lib import data, sweep
+from lib.data import models
 from lib.options import Distil, Importance, MaskedLM, Numerics, Targets, Train
 from lib.spec import Spec
 from lib.store import Draft, Store
@@ -97,6 +98,52 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert store.find(good.at(0)) and store.state(bad.at(0))["state"] == "failed"
     frame = sweep.collect([{"spec": bad.at(0)}], store, on_missing="skip")
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
+
+
+def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
+    """Also two inputs away, and by a later page that makes nothing."""
+    bad = teacher(lr=1e30)
+    top = Spec("distil", {"data": bad.args["data"], "surgery": None, "train": TRAIN, "distil": Distil(),
+                          "numerics": NUMERICS}, {"teacher": bad, "importance": importance(bad)}).at(0)
+    wanted = f"needs {bad.at(0).name}, which could not be made: FloatingPointError"
+    assert sweep.make([top], store, workers=1, progress=False)[top].startswith(wanted)
+    assert sweep.collect([{"spec": top}], store, on_missing="skip")["error"][0].startswith(wanted)
+
+
+def test_what_is_not_at_hand_is_told_with_its_fix_before_anybody_tried(store, monkeypatch, tmp_path):
+    monkeypatch.setattr(models, "roots", lambda: [tmp_path])
+    start = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64}, seed=0)
+    spec = replace(teacher(), inputs={"start": start}).at(0)
+    found = sweep.collect([{"spec": spec}, {"spec": teacher().at(0)}], store, on_missing="skip")
+    assert list(found["state"]) == ["missing", "missing"]
+    assert "no checkpoint 'all-MiniLM-L6-v2'" in found["error"][0] and "make offline-models" in found["error"][0]
+    assert found["error"][1] == ""
+
+
+def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
+    class Bar:
+        n, drawn = 0.0, []
+
+        def __init__(self, total, desc, **_):
+            self.total, self.text = total, desc
+            Bar.first, Bar.last = desc, self
+
+        def set_description_str(self, text, refresh):
+            self.text = text
+
+        def set_postfix_str(self, text, refresh):
+            pass
+
+        def refresh(self):
+            self.drawn.append((self.n, self.total, self.text))
+
+        def close(self):
+            pass
+    monkeypatch.setattr(sweep, "tqdm", Bar)
+    sweep.make([importance(teacher()).at(0)], store, workers=1)
+    shares, totals, texts = zip(*Bar.drawn, strict=True)
+    assert set(totals) == {3} and list(shares) == sorted(shares) and Bar.last.n == 3
+    assert Bar.first == "starting workers" and "0/3 runs" not in texts[0] and Bar.last.text == "3/3 runs"
 
 
 def make_in_process(spec, runs, records):
