@@ -158,6 +158,14 @@ def test_badges_differ_by_more_than_colour():
     assert 'class="badge arithmetic"' in badge("CONFIRMED", "arithmetic") and "CONFIRMED" not in badge("CONFIRMED", "arithmetic")
 
 
+def test_commands_of_the_readme_name_one_notebook_each():
+    readme = (paths.ROOT / "README.md").read_text()
+    names = re.findall(r"python -m lib run (\w*_\w+)", readme)
+    assert names and all(len(notebook.find([name])) == 1 for name in names)
+    row = next(line for line in readme.splitlines() if line.startswith("| one table |"))
+    assert len(notebook.find([re.search(r"lib run (\S+)", row)[1]])) == 1
+
+
 def test_the_readme_lists_every_notebook_and_environments_agree():
     readme = (paths.ROOT / "README.md").read_text()
     assert all(f"`{name}`" in readme for name in IDS)
