@@ -39,7 +39,18 @@ def chosen(args):
 
     values = {"profile": profile(args.profile).name}
     notebooks = notebook.find(args.pattern)
-    return notebooks, values, {p: notebook.grids(p, values) for p in notebooks}, Store(fresh=getattr(args, "fresh", False))
+    return notebooks, values, {p: grids(p, values) for p in notebooks}, Store(fresh=getattr(args, "fresh", False))
+
+
+def grids(path, values):
+    """{variable: rows} of a notebook's grid; none, and a line, where data are not at hand without which it has no Specs."""
+    from lib.page import notebook
+
+    try:
+        return notebook.grids(path, values)
+    except FileNotFoundError as error:
+        print(f"  cannot   {path.stem}: {error}")
+        return {}
 
 
 def wanted(grids):

@@ -4,9 +4,29 @@ Cells are what the paper prints; `corrections.csv` of a paper lists the few that
 and the printed averages that do not recompute.
 """
 
+from decimal import Decimal
+
 import pandas as pd
 
 from lib.paths import PUBLISHED
+
+
+class Printed(float):
+    """A number that is shown with the digits that are printed: 1.239, 0.040."""
+
+    def __new__(cls, text):
+        self = super().__new__(cls, text)
+        self.text = text
+        return self
+
+    def points(self):
+        """A share in points, as text of all its digits: 0.0211 is 2.11."""
+        return f"{Decimal(self.text).scaleb(2):f}"
+
+    def __repr__(self):
+        return self.text
+
+    __str__ = __repr__
 
 
 def _allowed(kind, value, allowed):
@@ -28,6 +48,24 @@ def table(paper, name):
     return pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-")
 
 
+def printed(paper, name):
+    """The same table for the eye: numbers are `Printed`, and compute as numbers do."""
+    def cell(text):
+        try:
+            return text if pd.isna(text) else Printed(text)
+        except ValueError:
+            return text
+    table(paper, name)   # refuses an unknown name
+    frame = pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-", dtype=str)
+    return pd.DataFrame({column: pd.Series(list(map(cell, frame[column])), dtype=object) for column in frame})
+
+
+def lines(paper, name):
+    """The rows of `printed` as dicts."""
+    frame = printed(paper, name)
+    return [dict(zip(frame, values, strict=True)) for values in frame.itertuples(index=False, name=None)]
+
+
 def claims():
     """The central claims of all papers: id, paper, locator, claim, published, kind, rule_at_mini_scale."""
     return pd.read_csv(PUBLISHED / "central.csv", keep_default_na=False)
@@ -37,7 +75,7 @@ def rows(paper, name, label, widths, rename=str, m="m"):
     """A published table as {(m, model): {("published", column): value}}, for the tables of pages: the rows of these
     widths, their models named by `rename` of the column `label`. A table without a column `m` is all at 1/12."""
     found = {}
-    for row in table(paper, name).to_dict("records"):
+    for row in lines(paper, name):
         width, model = row.pop(m, "1/12"), rename(row.pop(label))
         if int(width.split("/")[0]) in widths:
             found[width, model] = {
@@ -45,17 +83,31 @@ def rows(paper, name, label, widths, rename=str, m="m"):
     return found
 
 
+def _of(paper, name, places):
+    """The rows of `corrections.csv` or `checks.csv` that are of these places. Raises ValueError for a place that has none."""
+    found = pd.read_csv(PUBLISHED / paper / f"{name}.csv", dtype=str, keep_default_na=False)
+    named = found["table"].str.split("; ")
+    for place in places:
+        _allowed(f"{name.removesuffix('s')} of {paper} at", place, sorted(set(named.explode())))
+    return found[[not set(places).isdisjoint(own) for own in named]].to_dict("records")
+
+
+def checks(paper, *places):
+    """Lines for a page: how many printed numbers of these places follow from others (`checks.csv`), and each that does not."""
+    rows = _of(paper, "checks", places)
+    wrong = [row for row in rows if row["status"] != "match"]
+    told = [f"{row['row']}{', ' * bool(row['column'])}{row['column']}: printed {row['printed']}, computed {row['recomputed']}"
+            f"{'; ' * bool(row['note'])}{row['note']}." for row in wrong]
+    return [f"Computed again from other printed numbers: {len(rows)} values, of which {len(rows) - len(wrong)} agree.", *told]
+
+
 def corrections(paper, *places):
     """Lines for a page: what `corrections.csv` says of cells of these places, such as "table03", "eq. 1" or "text 3.1".
 
     Raises ValueError for a place that has none.
     """
-    found = pd.read_csv(PUBLISHED / paper / "corrections.csv", dtype=str, keep_default_na=False)
-    named = found["table"].str.split("; ")
-    for place in places:
-        _allowed(f"correction of {paper} at", place, sorted(set(named.explode())))
     lines = []
-    for row in found[[not set(places).isdisjoint(own) for own in named]].to_dict("records"):
+    for row in _of(paper, "corrections", places):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
         read_as = [f"read as {row['read_as']}"] * (row["read_as"] not in ("", row["printed"], "as printed"))

@@ -233,7 +233,7 @@ def same_run(a, b):
 # ---- made-up runs ----
 def holding(arrays=None, name="made up"):
     """A run that pages read these arrays from."""
-    return SimpleNamespace(name=name, arrays=lambda _: arrays, spec={"args": {}})
+    return SimpleNamespace(name=name, origin="run", arrays=lambda _: arrays, spec={"args": {}})
 
 
 def collected(*rows):

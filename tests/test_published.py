@@ -1,7 +1,11 @@
+import json
+import re
+
 import pandas as pd
 import pytest
 
 from lib import published
+from lib.page import notebook
 
 
 @pytest.mark.parametrize("paper, name, said", [
@@ -50,3 +54,27 @@ def test_corrections_are_lines_for_the_places_that_they_name():
 @pytest.mark.parametrize("paper", ["ghostbert", "efficientbert", "bermo", "nas"])
 def test_corrections_of_all_papers_have_the_same_columns(paper):
     assert list(published.table(paper, "corrections")) == ["table", "row", "column", "printed", "read_as", "reason"]
+
+
+@pytest.mark.parametrize("paper", ["ghostbert", "efficientbert", "bermo", "nas"])
+def test_every_correction_and_check_stands_on_a_page(paper):
+    cells = [cell for path in notebook.find() for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    text = "\n".join("".join(cell["source"]) for cell in cells)
+    calls = {name: re.findall(rf'published\.{name}\("{paper}",([^)]*)\)', text) for name in ("corrections", "checks")}
+    shown = {name: set(re.findall('"([^"]+)"', " ".join(found))) for name, found in calls.items()}
+    shown["corrections"] |= {"table08b", "table10b"} if "name.split" in "".join(calls["corrections"]) else set()   # nas_s71
+    for name, places in shown.items():
+        path = published.PUBLISHED / paper / f"{name}.csv"
+        for row in pd.read_csv(path, dtype=str)["table"].unique() if path.exists() else ():
+            assert not places.isdisjoint(row.split("; ")), f"{name} of {row} stand on no page"
+
+
+def test_checks_tell_how_many_agree_and_each_that_does_not():
+    lines = published.checks("bermo", "table12", "table01")
+    assert lines[0] == "Computed again from other printed numbers: 79 values, of which 71 agree." and len(lines) == 9
+    assert any(line.startswith("BERMo_BASE Standard Deviation, Somo: printed 0.4306, computed 0.806474") for line in lines)
+
+
+def test_shares_in_points_keep_their_digits():
+    shares = {"0.0211": "2.11", "0.0040": "0.40", "0.5": "50", "0.916284": "91.6284"}
+    assert {text: published.Printed(text).points() for text in shares} == shares

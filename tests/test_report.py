@@ -85,7 +85,7 @@ def test_the_next_command_makes_only_what_is_missing(workbook):
 def test_artefacts_are_whole_and_say_where_they_come_from(workbook):
     folder = workbook[0] / "figures" / "toy"
     body = json.loads((folder / "ghostbert_t98_fine.json").read_text())
-    assert body["files"] == [f"ghostbert_t98_fine.{kind}" for kind in ("csv", "png", "svg")]
+    assert body["files"] == [f"ghostbert_t98_fine.{kind}" for kind in ("figure.csv", "png", "svg")]
     assert all((folder / name).stat().st_size for name in body["files"])
     assert [run["state"] for run in body["runs"]] == ["finished"] * 2 and body["parameters"] == {"profile": "toy", "rows": 32}
     assert {p.suffix for p in folder.glob("ghostbert_t99_killed.*")} >= {".csv", ".md", ".tex", ".json", ".html"}
@@ -128,3 +128,19 @@ def test_a_page_is_made_anew_when_any_code_that_it_imports_changes():
         for module in re.findall(r'"\s*from lib\.(\w+)', path.read_text()):
             assert any((paths.ROOT / place).is_relative_to(paths.ROOT / "lib" / module) for place in report.CODE), (path, module)
     assert {"lib/search", "lib/model"} <= set(report.CODE) and all((paths.ROOT / place).exists() for place in report.CODE)
+
+
+def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(workbook, tmp_path):
+    """Found when a grid is made; a run that finds it is told by its ledger (test_sweep)."""
+    root, lib, _ = workbook
+    path = root / "notebooks" / "ghostbert_t96_absent.ipynb"
+    write(path.parent, path.stem, "page.table(runs, 'Scores')")
+    text = path.read_text()
+    path.write_text(text.replace('data.describe(\\"toy\\", \\"CoLA\\"', 'data.describe(\\"senteval\\", \\"Tense\\"'))
+    assert path.read_text() != text
+    done = lib("--data-root", str(tmp_path), "run", "--profile", "toy")
+    path.unlink()
+    assert done.returncode == 1 and "cannot   ghostbert_t96_absent: " in done.stdout and "Traceback" not in done.stderr
+    page = (root / "figures/toy/ghostbert_t96_absent.html").read_text()
+    assert re.search(r"This page could not be made: FileNotFoundError: .*SentEval", page) and "ghostbert_t98_fine.html" in (
+        root / "figures/toy/index.html").read_text()

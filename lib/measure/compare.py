@@ -84,6 +84,21 @@ def points(frame, metric_of):
     return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", "score"]))).astype({"score": float})
 
 
+def source(frame, profile_name):
+    """Where the numbers of a collected frame come from, as the head of its columns: "this run, toy", "recorded, mini",
+    "not run, paper"."""
+    origins = {run.origin for run in frame.get("run", ()) if run is not None}
+    words = " and ".join(word for word, origin in (("this run", "run"), ("recorded", "record")) if origin in origins)
+    return f"{words or 'not run'}, {profile_name}"
+
+
+def sources(own, real, profile_name):
+    """{source: (frame, profile)} of a page: what is recorded at mini where any is there and the page is another profile's,
+    then the page's own runs."""
+    recorded = {source(real, "mini"): (real, "mini")} if profile_name != "mini" and pd.notna(real.get("run", ())).any() else {}
+    return recorded | {source(own, profile_name): (own, profile_name)}
+
+
 def rows_of(frame):
     """The columns that name a row of a table: kept heads, where there are any, and model."""
     return [name for name in ("m", "model") if name in frame]
@@ -98,12 +113,16 @@ def average(frame):
 
 def table(*parts):
     """One DataFrame of several {(m, model) or model: {(source, column): value}}, rows in the order in which they first
-    occur."""
+    occur; without a row where no part has one."""
     keys = list(dict.fromkeys(key for part in parts for key in part))
+    if not keys:
+        return pd.DataFrame()
     index = (pd.MultiIndex.from_tuples(keys, names=["m", "model"]) if isinstance(keys[0], tuple)
              else pd.Index(keys, name="model"))
-    frame = pd.DataFrame([{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys], index=index)
-    frame.columns = pd.MultiIndex.from_tuples(frame.columns)
+    frame = pd.DataFrame([{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys], index=index,
+                         dtype=object)
+    if len(frame.columns):
+        frame.columns = pd.MultiIndex.from_tuples(frame.columns)
     return frame
 
 

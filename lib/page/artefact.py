@@ -4,19 +4,22 @@
     runs = page.collect(grid)
     page.table(frame, "Table 3"); page.figure(figure, data); page.finish(verdicts)
 
-Files: `figures/<profile>/<id>.{svg,png,csv,json}` for a figure, `{csv,md,tex,json}` for a table; the csv is the data
-shown, the json says which runs, which code and when. With parameters of the reader's own they go to
-`figures/scratch/` and never reach the index.
+Files: `figures/<profile>/<id>.{svg,png}` and `<id>.figure.csv`, the data drawn, for a figure, `<id>.{csv,md,tex}` for a
+table; `<id>.json` says which runs, which code and when. What has no run to show yet is a sentence instead. With
+parameters of the reader's own they go to `figures/scratch/` and never reach the index.
 """
 
 import html
 import io
 import os
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
+from math import floor, isfinite, log10
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from IPython.display import HTML, display
@@ -46,8 +49,9 @@ class Page:
     id: str
     values: dict
     defaults: bool
-    runs: list = field(default_factory=list)
+    runs: dict = field(default_factory=dict)    # by name, each Spec once
     files: list = field(default_factory=list)
+    wanted: set = field(default_factory=set)    # names of the runs that the page makes where they are missing
 
     @property
     def profile(self):
@@ -60,41 +64,67 @@ class Page:
         return folder
 
     def collect(self, rows, on_missing="run"):
-        """The rows with their results (lib.sweep.collect); what is missing is made, unless a batch made it before."""
-        if os.environ.get(notebook.BATCH):
-            on_missing = "skip"
-        frame = sweep.collect(rows, on_missing=on_missing)
-        self.runs += [{"run": row["spec"].name, "origin": row["run"].origin if row["run"] else "", "state": row["state"],
-                       "error": row["error"]} for row in frame.to_dict("records")]
+        """The rows with their results (lib.sweep.collect); what is missing is made, unless a batch made it before, and why it
+        is missing stands below the cell."""
+        if on_missing == "run":
+            self.wanted |= {row["spec"].name for row in rows}
+        frame = sweep.collect(rows, on_missing="skip" if os.environ.get(notebook.BATCH) else on_missing)
+        there = {row["spec"].name: {"run": row["spec"].name, "origin": row["run"].origin if row["run"] else "",
+                                    "state": row["state"], "error": row["error"]} for row in frame.to_dict("records")}
+        new = [run for name, run in there.items() if name not in self.runs]
+        self.runs |= there
+        how = f"not made yet: `python -m lib run {self.id} --profile {self.profile.name}` makes what is missing"
+        lost = Counter(run["error"] or (how if run["run"] in self.wanted else "not recorded yet")
+                       for run in new if run["state"] != "finished")
+        self.note([f"{count} of {len(there)} runs missing: {why}" for why, count in lost.most_common(3)])
         return frame
 
     def table(self, frame, caption, name="", marks=None):
-        """Write and show a table. `name` tells several tables of one page apart; `marks`: f(frame) -> frame of CSS."""
-        stem = f"{self.id}.{name}" if name else self.id
-        flat = frame.apply(lambda column: column.map(lambda v: round(v, 6) if isinstance(v, float) else v))
+        """Write and show a table, a sentence where it has no value. `name` tells several tables of one page apart; `marks`:
+        f(frame) -> frame of CSS."""
+        flat = frame.copy()
         if isinstance(flat.columns, pd.MultiIndex):
             flat.columns = [", ".join(filter(None, map(str, c))) for c in flat.columns]
-        self._write(f"{stem}.csv", flat.to_csv())
+        if not any(value not in ("", "–") for value in flat.to_numpy().ravel() if not pd.isna(value)):
+            rows = ", ".join(" ".join(map(str, row)) if isinstance(row, tuple) else str(row) for row in frame.index)
+            return self.unmade(f"{caption}" + f". Rows: {rows}" * bool(rows))
+        stem = f"{self.id}.{name}" if name else self.id
+        text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
+        values = flat.map(lambda v: round(v, 6) if type(v) in (float, np.float64) else getattr(v, "text", v))
+        self._write(f"{stem}.csv", values.to_csv())
+        flat = flat.apply(lambda column: column.map(digits(column), na_action="ignore"))
         self._write(f"{stem}.md", markdown(flat.reset_index()))
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
-        shown = Styler(frame, na_rep="–", precision=1, uuid_len=0, cell_ids=False).set_caption(caption)
+        shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False).set_caption(caption)
         display(HTML(f'<div class="table">{(shown.apply(marks, axis=None) if marks else shown).to_html()}</div>'))
 
-    def note(self, lines, mark=""):
-        """Show remarks below a table or figure."""
-        display(HTML("".join(f'<p class="provenance">{mark}{html.escape(line)}</p>' for line in lines)))
+    def note(self, lines, mark="", fold=""):
+        """Show remarks below a table or figure; folded away under the words `fold`, where given."""
+        told = "".join(f'<p class="provenance">{mark}{html.escape(line)}</p>' for line in lines)
+        display(HTML(f'<details class="provenance"><summary>{html.escape(fold)}</summary>{told}</details>' if fold else told))
 
     def figure(self, figure, data, name="", exact=False):
-        """Write and show a figure with the data it draws; toy figures carry a watermark, unless what they show is exact
-        at any scale."""
+        """Write and show a figure with the data it draws, a sentence where there is none; toy figures carry a watermark,
+        unless what they show is exact at any scale."""
+        if data.dropna(how="all").empty:
+            plt.close(figure)
+            return self.unmade("a figure" + " of " * bool(len(data.columns)) + ", ".join(map(str, data.columns)))
+        for axis in figure.axes:
+            if axis.axison and not axis.has_data():
+                axis.text(0.5, 0.5, "no run yet", color="grey", ha="center", va="center", transform=axis.transAxes)
         stem = f"{self.id}.{name}" if name else self.id
-        if self.profile.name == "toy" and not exact:
-            figure.text(0.5, 0.5, "toy scale", fontsize=44, color="grey", alpha=0.13, rotation=24, ha="center", va="center")
+        if self.profile.name == "toy" and not exact and "recorded" not in name:
+            watermark(figure)
         figure.savefig(self.folder / f"{stem}.svg", metadata={"Date": None})
         figure.savefig(self.folder / f"{stem}.png", dpi=144, metadata={"Software": None})
         self.files += [f"{stem}.svg", f"{stem}.png"]
-        self._write(f"{stem}.csv", data.to_csv(index=False))
+        self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, (self.folder / f"{stem}.svg").read_text())
+
+    def unmade(self, what):
+        """Say what a table or figure would show, had it runs."""
+        display(HTML(f'<p class="unmade">Nothing to show yet: none of the runs of this table or figure is there. It would show: '
+                     f"{html.escape(what)}.</p>"))
 
     def file(self, path, about):
         """List a file that was written below the page's folder, and show a link to it."""
@@ -115,10 +145,10 @@ class Page:
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
         told = {name: [line for each in deviations for line in each.get(name, ())]
                 for name in dict.fromkeys([*judged, self.profile.name])}
-        bad = [run for run in self.runs if run["state"] not in ("finished", "missing")]
-        missing = sum(run["state"] == "missing" for run in self.runs)
+        runs = list(self.runs.values())
+        bad = [run for run in runs if run["state"] not in ("finished", "missing")]
         write_json(self.folder / f"{self.id}.json", {
-            "id": self.id, "profile": self.profile.name, "parameters": self.values, "runs": self.runs,
+            "id": self.id, "profile": self.profile.name, "parameters": self.values, "runs": runs,
             "verdicts": [asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts],
             "deviations": told, "files": sorted(set(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | commit())
@@ -130,11 +160,12 @@ class Page:
         if bad:
             items = "".join(f"<li><code>{r['run']}</code> {r['state']}: {r['error']}</li>" for r in bad)
             parts.append(f'<h4>Runs that did not finish</h4><ul class="bad">{items}</ul>')
-        made = sum(run["origin"] == "run" for run in self.runs)
-        recorded = sum(run["origin"] == "record" for run in self.runs)
-        parts.append(f'<p class="provenance">{made} runs made here, {recorded} recorded, {missing} missing; files in '
+        parts.append(f'<p class="provenance">Runs: {notebook.counted(runs)}; files in '
                      f"<code>{paths.shown(self.folder)}/{self.id}.*</code></p>")
         display(HTML("".join(parts)))
+        lost = [self.runs[name] for name in sorted(self.wanted) if not self.runs[name]["origin"]]
+        if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
+            raise RuntimeError(f"none of the {len(lost)} runs of this page could be made: {lost[0]['error'] or lost[0]['state']}")
 
 
 def start(name, namespace):
@@ -159,6 +190,33 @@ def show(figure, svg=""):
             svg = buffer.getvalue()
     display(HTML(f"<figure>{svg[svg.index('<svg'):]}</figure>"))
     plt.close(figure)
+
+
+def digits(column):
+    """f(value) -> text for a column of a table: what is printed as printed; floats with the decimals that say all, where two
+    do, else with those that leave the smallest of them two digits, one to four; the rest as it is."""
+    def plain(v):
+        return isinstance(v, float | np.floating) and not hasattr(v, "text")
+    floats = [abs(v) for v in column if plain(v) and isfinite(v) and v]
+    most = min(4, max(1, 1 - floor(log10(min(floats, default=1)))))
+    least = next((n for n in range(3) if all(abs(round(v, n) - v) < 1e-9 for v in floats)), most)
+    return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
+
+
+def watermark(figure):
+    """Write "toy scale" over the panels of a figure; where titles tell recorded or published panels, over the others alone."""
+    def told(words):
+        return any(word in words for word in ("recorded", "published", "as printed"))
+    heads = {round(axis.get_position().x0, 2): axis.get_title() for axis in reversed(figure.axes) if axis.get_title()}
+    titles = [(axis, axis.get_title() or heads.get(round(axis.get_position().x0, 2), "")) for axis in figure.axes]
+    if figure.get_suptitle() and told(figure.get_suptitle()):
+        return
+    look = {"color": "grey", "alpha": 0.13, "rotation": 24, "ha": "center", "va": "center"}
+    if not any(told(title) for _, title in titles):
+        figure.text(0.5, 0.5, "toy scale", fontsize=44, **look)
+        return
+    for axis in [axis for axis, title in titles if not told(title) and "toy" in title]:
+        axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)
 
 
 def markdown(frame):

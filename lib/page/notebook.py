@@ -6,6 +6,7 @@ Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `gri
 
 import ast
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,3 +127,11 @@ def provenance(folder, name):
     """What the last cell of a page wrote, or None."""
     path = Path(folder) / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def counted(runs):
+    """How many runs of a page are made here, recorded and missing, as text."""
+    by = Counter(run["origin"] for run in runs)
+    words = {"run": "made here", "record": "recorded", "": "missing"}
+    parts = [f"{by[origin]} {word}" for origin, word in words.items() if by[origin]]
+    return ", ".join(parts) or "none wanted"

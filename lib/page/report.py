@@ -53,8 +53,9 @@ def render(chosen, values, executor, store=None, say=print):
     for path in chosen:
         try:
             rows = sum(notebook.grids(path, values).values(), [])
-        except Exception as error:
+        except Exception as error:   # such as data that are not at hand
             failed[path.stem] = one_line(error)
+            (folder / f"{path.stem}.json").unlink(missing_ok=True)
             continue
         digest = fingerprint(path, rows, store)
         state = folder / f".{path.stem}.state"
@@ -126,14 +127,21 @@ def publish(profile, executor, failed=()):
     css = (TEMPLATE / "page.css").read_text()
     banner = f"{profile} profile: {PROFILES[profile].about}" + (
         ". Numbers from real data on these pages are marked as recorded." if profile == "toy" else "")
+    for page in pages:
+        if page["failed"]:
+            write(folder / f"{page['id']}.html", document(page["title"], css, banner, f"<h1>{html.escape(page['title'])}</h1>"
+                  f'<p class="failed">This page could not be made: {html.escape(page["failed"])}</p>'))
     jobs = [job for page in pages if (job := stale(folder, page, pages, css, banner))]
     for _, future in executor.each(convert, jobs):
         future.result()
-    index = folder / "index.html"
-    temporary = folder / f".index.{os.getpid()}"
-    temporary.write_text(_index(profile, pages, css, banner, folder))
-    os.replace(temporary, index)
-    return index
+    return write(folder / "index.html", _index(profile, pages, css, banner, folder))
+
+
+def write(path, text):
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+    return path
 
 
 def stale(folder, page, pages, css, banner):
@@ -157,9 +165,7 @@ def convert(source, target, resources, key):
     exporter = HTMLExporter(template_name="workbook", extra_template_basedirs=[str(TEMPLATE)],
                             exclude_input_prompt=True, exclude_output_prompt=True)
     body, _ = exporter.from_filename(str(source), resources=resources)
-    temporary = target.with_name(f".{target.name}")
-    temporary.write_text(body + f"<!-- {key} -->")
-    os.replace(temporary, target)
+    write(target, body + f"<!-- {key} -->")
 
 
 def footer(body):
@@ -191,20 +197,24 @@ def _index(profile, pages, css, banner, folder):
                        for name, each in cards.items())
     code = commit()
     made = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
+    return document(f"BERT compression workbook: {profile}", css, banner, "<h1>BERT compression, reproduced</h1><p>One page "
+                    "for each table or figure: published numbers beside measured ones, and a computed verdict on each claim.</p>"
+                    f"{verdicts.legend()}{sections}", f"{made}{len(pages)} artefacts")
+
+
+def document(title, css, banner, main, footer=""):
+    """A page that no notebook made."""
     return (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-            f'initial-scale=1"><title>BERT compression workbook: {profile}</title><style>{css}</style></head><body>'
-            f'<nav><a href="index.html">Workbook</a></nav><div class="banner">{banner}</div><main>'
-            f"<h1>BERT compression, reproduced</h1><p>One page for each table or figure: published numbers beside measured "
-            f"ones, and a computed verdict on each claim.</p>{verdicts.legend()}{sections}</main>"
-            f"<footer>{made}{len(pages)} artefacts</footer>"
-            f"</body></html>")
+            f'initial-scale=1"><title>{html.escape(title)}</title><style>{css}</style></head><body>'
+            f'<nav><a href="index.html">Workbook</a></nav><div class="banner">{banner}</div><main>{main}</main>'
+            f"<footer>{footer}</footer></body></html>")
 
 
 def _card(page, folder):
     body = page["body"]
-    if page["failed"] or not body:
-        return (f'<div class="card"><h3>{html.escape(page["title"])}</h3><span class="badge failed">failed</span>'
-                f'<p>{html.escape(page["failed"] or "not made")}</p></div>')
+    if page["failed"]:
+        return (f'<a class="card" href="{page["id"]}.html"><h3>{html.escape(page["title"])}</h3><span class="badge failed">'
+                f'failed</span><p>{html.escape(page["failed"])}</p></a>')
     pictures = [file for file in body["files"] if file.endswith(".png")]
     look = f'<img src="{pictures[0]}" alt="">' if pictures else preview(folder, body)
     found = [{"kind": "finding", "provisional": ""} | v for v in body["verdicts"]]   # a page of older code has neither
@@ -212,7 +222,7 @@ def _card(page, folder):
                       for v in found if v["kind"] == "finding")
     counts = tally((v["kind"], v["verdict"]) for v in found)
     return (f'<a class="card" href="{page["id"]}.html">{look}<h3>{html.escape(page["title"])}</h3><p>{badges}</p>'
-            f'<p>{counts}</p><p>{len(body["runs"])} runs</p></a>')
+            f'<p>{counts}</p><p>Runs: {notebook.counted(body["runs"])}</p></a>')
 
 
 def preview(folder, body):

@@ -20,11 +20,11 @@ MATCH = 0.5             # points by which a run may fall short of the score it i
 def repaired(table, short, rows):
     """A printed table of scores as text, indexed by its columns `rows` and with our names of the tasks; a cell that arithmetic
     corrects (corrections.csv) is put right and marked †."""
-    frame = published.table("bermo", table)
+    frame = published.printed("bermo", table)
     names = frame[rows].fillna("").agg(lambda each: " ".join(filter(None, each)), axis=1)
     lines = published.table("bermo", "corrections").query("table == @short").itertuples()
     meant = {(line.row, line.column): f"{float(line.read_as):.2f} †" for line in lines if line.column in PROBES}
-    found = {task: [meant.get((name, column), v if isinstance(v, str) else f"{v:.2f}")
+    found = {task: [meant.get((name, column), str(v))
                     for name, v in zip(names, frame[column], strict=True)] for column, task in PROBES.items()}
     return pd.DataFrame(found, index=names)
 
@@ -48,7 +48,8 @@ def printed(table, by=("Model",), rename=None):
     """{row: {("published", column): value}} of Tables 2, 4 and 5, rows named as in `measured`; rename: columns that are printed
     under another name."""
     found = {}
-    for line in published.table("bermo", table).rename(columns=rename or {}).to_dict("records"):
+    for line in published.lines("bermo", table):
+        line = {(rename or {}).get(column, column): value for column, value in line.items()}
         name = " · ".join(line[column].removesuffix("_BASE") for column in by)
         found[name] = {("published", column.title): line[column.title] for column in COLUMNS if column.title in line}
     return found

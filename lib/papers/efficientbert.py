@@ -305,7 +305,7 @@ def compared(profile_name, task_names, seed_numbers, names):
 def printed(table):
     """A published table as {row: {("published", column): value}}, citations left out."""
     found = {}
-    for row in published.table("efficientbert", table).to_dict("records"):
+    for row in published.lines("efficientbert", table):
         name = re.sub(r" \([^)]*\d{4}\w?\)", "", row.pop("Model"))
         found[name] = {("published", "average" if column == "Avg" else column): value for column, value in row.items()}
     return found

@@ -248,12 +248,12 @@ def candidates(profile_name, count=0):
 
 def printed_stages():
     """Table 5 as {row: {("published", column): value}}, its two rows of stage 2 told apart."""
-    table = published.table("efficientbert", "table05_search_stages")
-    table = table.rename(columns={"Pre-train Dataset": "text", "Avg": "average"})
-    again = table["Model"].duplicated()
-    names = table["Model"].where(~again, table["Model"] + ", " + table["text"])
-    return {name: {("published", key): value for key, value in row.items() if key != "Model"}
-            for name, row in zip(names, table.to_dict("records"), strict=True)}
+    found = {}
+    for row in published.lines("efficientbert", "table05_search_stages"):
+        name = row.pop("Model")
+        cells = {("published", {"Pre-train Dataset": "text", "Avg": "average"}.get(key, key)): cell for key, cell in row.items()}
+        found[f"{name}, {row['Pre-train Dataset']}" if name in found else name] = cells
+    return found
 
 
 def networks(frame):

@@ -36,7 +36,8 @@ def landed(frame, source):
 def named(frames, profile_name):
     """[(source, profile, frame, searches and draws)] of {profile: (frame, searches and draws)}: a page's own runs, and
     those recorded at mini where they are others."""
-    return [("recorded, mini" if at == "mini" != profile_name else f"this run, {at}", at, *pair) for at, pair in frames.items()]
+    return [(compare.source(pair[0], at), at, *pair) for at, pair in frames.items()
+            if at == profile_name or pair[0]["run"].notna().any()]
 
 
 def measured(frames, profile_name, more=(), columns=COLUMNS):
@@ -51,14 +52,14 @@ def measured(frames, profile_name, more=(), columns=COLUMNS):
 def printed(table, index="Models", rename=lambda text: text):
     """A published table as {row: {("published", column): value}}."""
     return {rename(row.pop(index)): {("published", column): value for column, value in row.items()}
-            for row in published.table("nas", table).to_dict("records")}
+            for row in published.lines("nas", table)}
 
 
 def turned(table, rename):
     """A published table whose columns are models: {rename(column): {("published", task): value}}, columns of changes left out."""
-    frame = published.table("nas", table)
-    return {rename(column): {("published", f"{row['Task']} {row['Metric']}"): row[column] for row in frame.to_dict("records")}
-            for column in frame.columns[2:] if not column.endswith("change")}
+    rows = published.lines("nas", table)
+    return {rename(column): {("published", f"{row['Task']} {row['Metric']}"): row[column] for row in rows}
+            for column in list(rows[0])[2:] if not column.endswith("change")}
 
 
 def check_changes(name, table):
@@ -134,12 +135,12 @@ def misses(frame):
     return {model: part["before_trim"] / part["target"] - 1 for model, part in there.groupby("model", sort=False)}
 
 
-def spreads(table, label, mean, deviation, runs):
-    """A published table of means and standard deviations as {row: {("published", task): text in points}}."""
+def spreads(rows, label, mean, deviation, runs):
+    """Rows of `published.lines` with means and standard deviations as {row: {("published", task): text in points}}."""
     found = {}
-    for row in table.to_dict("records"):
-        text = f"{100 * row[mean]:.1f} ± {100 * row[deviation]:.1f} ({runs})"
-        found.setdefault(str(row[label]), {})["published", row["Task"]] = text
+    for row in rows:
+        found.setdefault(str(row[label]), {})["published", row["Task"]] = (
+            f"{row[mean].points()} ± {row[deviation].points()} ({runs})")
     return found
 
 
