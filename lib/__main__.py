@@ -251,28 +251,62 @@ def verify(args):
 @command("what may be deleted: weights that nothing needs, unfinished runs; --delete does it", PATTERN,
          (("--delete",), {"action": "store_true", "help": "delete what is listed"}))
 def gc(args):
-    from lib.page import notebook
-    from lib.papers.profiles import PROFILES
-    from lib.store import Store, alive
+    from lib.store import Store
 
-    store, needed = Store(), set()
-    for path in notebook.find(args.pattern):
-        for profile in PROFILES:
-            try:
-                specs = wanted({path: notebook.grids(path, {"profile": profile})})
-            except FileNotFoundError:
-                continue  # data of this profile are not at hand
-            while specs:
-                specs = [parent for spec in specs for parent in spec.parents.values() if parent.name not in needed]
-                needed |= {spec.name for spec in specs}
-    doomed = [run.model for run in store.folders() if run.model.exists() and run.name not in needed]
-    doomed += [part for part in store.parts() if not alive(part.with_suffix(".lock"))]
-    for folder in doomed:
+    folders = deletable(args.pattern, Store())
+    for folder in folders:
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
         print(f"  {size / 1e6:8.1f} MB  {paths.shown(folder)}")
         if args.delete:
             shutil.rmtree(folder)
-    print(f"{len(doomed)} folders{' deleted' if args.delete else '; --delete removes them'}")
+    print(f"{len(folders)} folders{' deleted' if args.delete else '; --delete removes them'}")
+
+
+def deletable(patterns, store):
+    """Folders of weights that no page and no claim asks for as an input, and of unfinished runs that nobody is at; with
+    patterns, of the runs of these notebooks alone. Where the Specs of a profile cannot be read, as its data are not at hand,
+    weights that come from its checkpoints stay."""
+    from lib.evidence import cells
+    from lib.page import notebook
+    from lib.papers import nas, protocol
+    from lib.papers.profiles import CHECKPOINTS, PROFILES
+    from lib.store import alive
+
+    chosen, needed, within, unread = notebook.find(patterns), set(), set(), set()
+    for path in notebook.find():
+        for profile in PROFILES:
+            try:
+                specs = wanted({path: notebook.grids(path, {"profile": profile})})
+            except FileNotFoundError:
+                unread.add(profile)
+                continue
+            inputs = sources(specs)
+            needed |= inputs
+            within |= (inputs | {spec.name for spec in specs}) if path in chosen else set()
+    for claim in protocol.chosen():
+        try:
+            needed |= sources(cells(claim, claim.seeds))
+        except FileNotFoundError:
+            unread.add(protocol.SCALE)
+    names = {name for profile in unread for name in CHECKPOINTS.get(profile, {}).values()}
+    names |= set(nas.CHECKPOINTS.values()) if "paper" in unread else set()
+    kept = [f'"name": "{name}"' for name in names]
+
+    def doomed(run):
+        return run.model.exists() and run.name not in needed and not any(name in json.dumps(run.spec) for name in kept)
+
+    folders = {run.name: run.model for run in store.folders() if doomed(run)}
+    folders |= {f"{part.parent.name}/{part.stem}": part for part in store.parts() if not alive(part.with_suffix(".lock"))}
+    return [folder for name, folder in folders.items() if not patterns or name in within]
+
+
+def sources(specs):
+    """Names of all inputs of some Specs, and of theirs."""
+    found = set()
+    while specs:
+        specs = list({p for spec in specs for p in spec.parents.values() if p.name not in found})
+        found |= {spec.name for spec in specs}
+    return found
 
 
 @command("bring a checkpoint (all-MiniLM-L6-v2, bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/",
@@ -328,13 +362,17 @@ def doctor(args):
         try:
             digest = data.digest_of("glue", name)
             official = known.get(f"glue/{name}")
-            told = "official" if digest == official else "not checked" if official is None else "not the official rows"
+            told = ("not checked" if official is None else "not the recorded rows" if digest != official else
+                    "a subset of the official rows" if f"glue/{name}" in known.get("subsets", ()) else "official")
             print(f"ok   glue/{name} ({told})")
         except (FileNotFoundError, ValueError) as error:
             print(f"none glue/{name}: set DATA_ROOT, or `python -m lib fetch glue/{name}` ({str(error).split(';')[0]})")
     for name in models.HUB:
         try:
-            print(f"ok   {name} in {paths.shown(models.locate(name))}")
+            folder, official = models.locate(name), models.official(name)
+            told = ("not checked" if official is None else "official" if models.digest(name) == official else
+                    "not the official weights: runs of it are others than the recorded ones")
+            print(f"ok   {name} in {paths.shown(folder)} ({told})")
         except FileNotFoundError as error:
             print(f"none {error}")
     print(f"\nprofiles: {', '.join(PROFILES)}")

@@ -9,7 +9,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from lib import paths
+from lib import data, paths
 from lib.__main__ import main
 from lib.data import models
 from lib.model import backbone
@@ -137,3 +137,30 @@ def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(root, 
     (root / "hub" / models.PICKLE).unlink()
     with pytest.raises(OSError, match="neither model.safetensors nor pytorch_model.bin"):
         models.fetch("someone/other")
+
+
+def test_doctor_tells_fake_weights_from_the_official_ones(root, tiny, tokenizer, capsys):
+    folder = root / "models" / "all-MiniLM-L6-v2"
+    pickled(folder, tiny, tokenizer)
+    models.fetch("all-MiniLM-L6-v2")
+    paths.DIGESTS.write_text(json.dumps({"models/all-MiniLM-L6-v2": "0" * 64, "glue/QQP": "1" * 16, "subsets": ["glue/QQP"]}))
+    main(["doctor"])
+    assert f"all-MiniLM-L6-v2 in {folder} (not the official weights" in capsys.readouterr().out
+    paths.DIGESTS.write_text(json.dumps({"models/all-MiniLM-L6-v2": models.digest("all-MiniLM-L6-v2")}))
+    main(["doctor"])
+    assert f"all-MiniLM-L6-v2 in {folder} (official)" in capsys.readouterr().out
+
+
+def test_doctor_tells_a_subset_from_official_rows(root, monkeypatch, capsys):
+    monkeypatch.setattr(data, "digest_of", lambda source, task: "1" * 16)
+    paths.DIGESTS.write_text(json.dumps({"glue/QQP": "1" * 16, "glue/RTE": "1" * 16, "glue/WNLI": "2" * 16,
+                                         "subsets": ["glue/QQP"]}))
+    main(["doctor"])
+    told = capsys.readouterr().out
+    assert "glue/QQP (a subset of the official rows)" in told and "glue/RTE (official)" in told
+    assert "glue/WNLI (not the recorded rows)" in told and "glue/CoLA (not checked)" in told
+
+
+def test_the_digests_name_their_subsets():
+    known = json.loads((paths.DATA / "digests.json").read_text())
+    assert {"glue/QQP", "squad/SQuAD1"} == set(known["subsets"]) <= set(known)

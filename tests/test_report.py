@@ -39,10 +39,10 @@ if not mark.exists():
 PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # training rows'
 
 
-def write(folder, name, *artefact):
+def write(folder, name, *artefact, grid=GRID):
     cells = [("title", f"# Test {name}", "markdown"), ("parameters", PARAMETERS, "code"),
              ("bootstrap", BOOTSTRAP.replace("ROOT", repr(str(paths.ROOT))).replace("NAME", name), "code"),
-             ("grid", GRID, "code"),
+             ("grid", grid, "code"),
              ("runs", "runs = page.collect(grid)", "code"), *(("artefact", text, "code") for text in artefact),
              ("verdicts", "page.finish()", "code")]
     body = {"cells": [{"cell_type": kind, "metadata": {"tags": [tag]}, "source": text} for tag, text, kind in cells]}
@@ -144,3 +144,24 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
     page = (root / "figures/toy/ghostbert_t96_absent.html").read_text()
     assert re.search(r"This page could not be made: FileNotFoundError: .*SentEval", page) and "ghostbert_t98_fine.html" in (
         root / "figures/toy/index.html").read_text()
+
+
+def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):
+    """Another page's weights stay, needed or not, and so do those that a page of another pattern needs."""
+    root, lib, _ = workbook
+    other = GRID.replace('"sentences": 40', '"sentences": 48').replace("in (0, 1)", "in (5,)")
+    write(root / "notebooks", "bermo_t01_other", ARTEFACT, grid=other)
+    try:
+        assert lib("run", "bermo", "--profile", "toy").returncode == 0
+        backbones = sorted((root / "runs").glob("pretrain-*/0/model"))
+        assert len(backbones) == 2
+        ours = next(p for p in (root / "runs").glob("finetune-*/0/status.json")).parent
+        theirs = next(p for p in (root / "runs").glob("finetune-*/5/status.json")).parent
+        for run in (ours, theirs):
+            (run / "model").mkdir()   # weights that nothing needs
+        assert "0 folders deleted" not in lib("gc", "bermo", "--delete").stdout
+        assert all(p.exists() for p in backbones) and (ours / "model").exists() and not (theirs / "model").exists()
+        assert "1 folders deleted" in lib("gc", "--delete").stdout
+        assert all(p.exists() for p in backbones) and not (ours / "model").exists()
+    finally:
+        (root / "notebooks" / "bermo_t01_other.ipynb").unlink()
