@@ -94,6 +94,8 @@ def report(args):
 def plan(args):
     from lib import sweep
 
+    if args.profile == "paper":
+        return planned_on_paper(args)
     _, _, grids, store = chosen(args)
     clock, total = sweep.Clock(store), {}
     for path, found in grids.items():
@@ -103,6 +105,50 @@ def plan(args):
         print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {told(clock, missing)} of one worker")
     workers = args.workers or sweep.cores()
     print(f"together {len(total)} runs missing, {told(clock, total, workers)} on {workers} workers")
+
+
+def planned_on_paper(args):
+    """The plan of profile `paper`, which needs neither data nor checkpoints: what is absent, and counted costs."""
+    from lib import budget, data, sweep
+    from lib.page import notebook
+    from lib.store import Store
+
+    store, every, night = Store(fresh=args.fresh), {}, []
+    with data.planning() as absent:
+        for path in notebook.find(args.pattern):
+            def missing(more=(), path=path):
+                values = {"profile": "paper", **dict(more)}
+                return sweep.plan(wanted({path: notebook.grids(path, values)}), store).missing
+            runs = missing()
+            every |= runs
+            if runs:
+                print(f"{path.stem}: {len(runs)} runs missing, {budget.told(runs)}")
+            if {"tasks", "seeds"} <= notebook.parameters(path).keys():
+                night += part_of_a_night(path, missing)
+    print(f"together {len(every)} runs missing, {budget.told(every)}; counted, an upper bound, at the rate of {budget.GPU}: "
+          f"{budget.SHARES}")
+    print(f"not at hand: {', '.join(sorted(absent)) or 'nothing'}")
+    if night:
+        hours, stem, more = max(night)
+        options = " ".join(f"-y '{name}: {json.dumps(value)}'" for name, value in more)
+        print(f"one GPU and one night ({hours:.1f} h): DEVICE=cuda papermill notebooks/{stem}.ipynb out.ipynb -p profile paper "
+              f"{options}")
+    return 0
+
+
+def part_of_a_night(path, missing):
+    """[(GPU hours, notebook, parameters)] of a page's smallest task at one seed, where that takes a night at most."""
+    from lib import budget
+
+    for task in ("RTE", "CoLA"):
+        try:
+            more = (("tasks", [task]), ("seeds", [0]))
+            hours = budget.hours(missing(more))
+        except ValueError:
+            continue   # the page has settings for other tasks alone
+        if 0 < hours <= budget.HOURS:
+            return [(hours, path.stem, more)]
+    return []
 
 
 def told(clock, specs, workers=1):

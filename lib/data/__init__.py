@@ -9,6 +9,7 @@ rows, so that a folder and the hub give the same ones. Images lie apart, in `lib
 import hashlib
 import importlib
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -84,6 +85,28 @@ def task(name, task_name):
     return tasks[task_name]
 
 
+_absent = None
+
+
+@contextmanager
+def planning():
+    """Specs can be made where data, texts or checkpoints are not at hand, for a plan alone. Yields the set of their names."""
+    global _absent
+    _absent = set()
+    try:
+        yield _absent
+    finally:
+        _absent = None
+
+
+def lacking(name, known=None):
+    """The digest of something that is not at hand: `known`, the official one, or while a plan is made a word in its place."""
+    if _absent is None:
+        return known
+    _absent.add(name)
+    return known or "absent"
+
+
 def described(descriptor):
     """The Task of a descriptor, with the classes of the data at hand where these decide (WordContent's words)."""
     found = task(descriptor["source"], descriptor["task"])
@@ -112,7 +135,7 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     try:
         found = digest_of(name, task_name)
     except FileNotFoundError:
-        found = known.get(f"{name}/{task_name}")
+        found = lacking(f"{name}/{task_name}", known.get(f"{name}/{task_name}"))
         if found is None:
             raise
     body = {"source": name, "task": task_name, "digest": found, "rows": rows, "held_out": held_out or None,

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import islice, zip_longest
 
 from lib import paths
-from lib.data import corpus, tokens
+from lib.data import corpus, lacking, tokens
 from lib.spec import known
 
 SUFFIXES = (".txt", ".raw", ".tokens")
@@ -76,6 +76,7 @@ def describe(name, count=None):
         digest = first(name, count)[1]
     except FileNotFoundError:
         digest = json.loads(paths.DIGESTS.read_text()).get(f"texts/{name}/{count or 'all'}") if paths.DIGESTS.exists() else None
+        digest = lacking(f"texts/{name}", digest)
         if digest is None:
             raise
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})

@@ -10,12 +10,11 @@ from dataclasses import replace
 import numpy as np
 
 from lib import data
-from lib.data import models
 from lib.measure.compare import Column
 from lib.measure.cost import SHAPES
 from lib.options import Gates, Objective, Perceptron, Train
 from lib.papers import ghostbert, grids, mini
-from lib.papers.profiles import TOY_MODEL, backbone, profile
+from lib.papers.profiles import TOY_MODEL, backbone, checkpoint, profile
 from lib.search import gates as search
 from lib.spec import Output, Spec, known
 
@@ -130,7 +129,7 @@ def general(profile_name, model=MAIN):
     known("model", model, CHECKPOINTS)
     if profile_name == "paper":
         name = CHECKPOINTS[model]
-        return Spec("checkpoint", {"name": name, "digest": models.digest(name)}, seed=0)
+        return checkpoint(name)
     if model != "BERT-Mini":
         return backbone(profile_name)
     if profile_name != "toy":

@@ -54,7 +54,7 @@ def grid(profile_name, wanted=(), seeds=(0,)):
                   "numerics": profile(profile_name).numerics}
         if task.span:
             longest, span = WINDOW[profile_name]
-            common |= {"train": replace(train, max_length=longest), "span": span}
+            common |= {"train": replace(train, max_length=longest, pad_to=longest if train.pad_to else 0), "span": span}
         specs = {"words": Spec("bag_of_words", {"data": common["data"]}),
                  "scratch": Spec("finetune", common, {"start": scratch}),
                  "pre-trained": Spec("finetune", common, {"start": trained})}
