@@ -228,6 +228,29 @@ def record(args):
             print(f"  recorded {paths.shown(store.record(found))}")
 
 
+CLAIMS = (("--claims",), {"default": "", "help": "such as G1,N1; all without"})
+
+
+@command("an archive of all that the runs of some claims read, for another machine (lib.pack)", (("file",), {}), CLAIMS)
+def pack(args):
+    from lib import pack as archive
+    from lib.evidence import cells
+    from lib.papers import protocol
+    from lib.papers.profiles import CHECKPOINTS
+
+    claims = protocol.chosen([name for name in args.claims.split(",") if name])
+    specs = [spec for claim in claims for spec in cells(claim, claim.seeds[:1])]
+    size = archive.pack(args.file, claims, specs, CHECKPOINTS["mini"]["bert"])
+    print(f"{args.file}  {size / 1e6:.1f} MB; there: tar xzf, cd evidence, sh run.sh; here: python -m lib unpack records.tgz")
+
+
+@command("add the records of an archive to those that are here, each checked", (("file",), {}))
+def unpack(args):
+    from lib import pack as archive
+
+    print(f"{archive.unpack(args.file)} records added to {paths.shown(paths.records_root())}")
+
+
 @command("note which rows a profile's unseen ones are, their labels and clusters, in data/, to be committed", PROFILE)
 def unseen(args):
     from lib import data
@@ -241,8 +264,7 @@ def unseen(args):
          (("--minutes",), {"type": float, "help": "start nothing after so many"}), WORKERS,
          (("--slots",), {"type": int, "help": "processes on one GPU"}),
          (("--device",), {"help": "cuda: runs of a GPU, which are others than the CPU's"}),
-         (("--claims",), {"default": "", "help": "such as G1,N1; all without"}),
-         (("--list",), {"action": "store_true", "help": "the board alone: what is done, what is left, verdicts so far"}))
+         CLAIMS, (("--list",), {"action": "store_true", "help": "the board alone: what is done, what is left, verdicts so far"}))
 def evidence(args):
     from lib import evidence as queue
     from lib import sweep

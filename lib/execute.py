@@ -15,7 +15,7 @@ from functools import cache
 from lib import paths
 from lib.spec import from_json
 from lib.steps import STEPS
-from lib.store import MIN_FREE, Draft, Held, Lock, Store
+from lib.store import MIN_FREE, Draft, Held, Lock, Store, read_json
 
 
 def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
@@ -94,7 +94,11 @@ def processor():
 
 @cache
 def commit():
-    """Commit of the code as this process first saw it, and whether it was changed since; empty outside a checkout."""
+    """Commit of the code as this process first saw it, and whether it was changed since; of a packed copy that which it was
+    packed from; empty outside a checkout."""
+    if (paths.ROOT / "COMMIT").exists():
+        return read_json(paths.ROOT / "COMMIT")
+
     def git(*words):
         return subprocess.run(["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=20)
     try:

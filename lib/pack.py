@@ -1,0 +1,109 @@
+"""Runs on another machine: an archive with everything that the missing runs of some claims read, and its records back.
+
+    python -m lib pack evidence.tgz --claims G1,B2       here
+    tar xzf evidence.tgz; cd evidence; sh run.sh         there: torch, transformers, scikit-learn, scipy and pandas suffice
+    python -m lib unpack records.tgz                     here again
+
+Weights travel rounded to bfloat16: a checkpoint of its own, with its own digest, so that its runs are others than those of
+the exact weights.
+"""
+
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from lib import data, paths, record
+from lib.data import glue, models, texts
+from lib.execute import commit
+
+LIMIT = 60_000_000
+CODE = ("lib", "data/published", "data/digests.json", "data/unseen", "data/pilot.csv")
+RUN = """#!/bin/sh
+# Makes the missing runs on one GPU, writes records.tgz; safe to repeat.
+DEVICE={device} CHECKPOINT={checkpoint} python -m lib evidence --claims {claims} --slots ${{SLOTS:-8}} "$@"
+tar czf records.tgz -C data records
+"""
+
+
+def pack(target, claims, specs, checkpoint, device="cuda"):
+    """Write the archive of the runs of some Specs. Returns its bytes. Raises ValueError where it would be larger than LIMIT."""
+    target = Path(target)
+    with tempfile.TemporaryDirectory(dir=target.resolve().parent) as folder:
+        name = checkpoint + models.ROUNDED
+        rounded = models.rounded(checkpoint, Path(folder) / name)
+        draft = Path(folder) / "archive"
+        with tarfile.open(draft, "w:gz") as archive:
+            listed = subprocess.run(["git", "-C", str(paths.ROOT), "ls-files", "-z", "--", *CODE], capture_output=True,
+                                    text=True, check=True)
+            for path in filter(None, listed.stdout.split("\0")):
+                archive.add(paths.ROOT / path, f"evidence/{path}")
+            for place, path in inputs(specs).items():
+                archive.add(path.resolve(), f"evidence/data/{place}")
+            archive.add(rounded, f"evidence/data/models/{name}")
+            run = RUN.format(device=device, checkpoint=name, claims=",".join(claim.id for claim in claims))
+            for path, text in {"run.sh": run, "COMMIT": json.dumps(commit())}.items():
+                told = tarfile.TarInfo(f"evidence/{path}")
+                told.size = len(text)
+                archive.addfile(told, io.BytesIO(text.encode()))
+        size = draft.stat().st_size
+        if size > LIMIT:
+            raise ValueError(f"the archive would have {size / 1e6:.0f} MB, more than {LIMIT / 1e6:.0f}: name fewer --claims; "
+                             "those of EfficientBERT bring text corpora")
+        shutil.move(draft, target)
+    return size
+
+
+def inputs(specs):
+    """{place below data/: file at hand} of the rows, images and texts that some Specs and their inputs read."""
+    found, seen, left = {}, set(), list(specs)
+    while left:
+        spec = left.pop()
+        if spec in seen:
+            continue
+        seen.add(spec)
+        left += spec.parents.values()
+        for told in spec.args.values():
+            for each in [told, *told.values()] if isinstance(told, dict) else []:
+                if isinstance(each, dict):
+                    found |= described(each)
+    return found
+
+
+def described(descriptor):
+    """The same of one descriptor; none for a dict that is none."""
+    root, source = paths.data_root(), descriptor.get("source")
+    if source == "glue":
+        task = descriptor["task"]
+        files = [path for split, path in glue.files(task, root / "glue").items() if not split.startswith("test")]
+        files += [path for path in (root / "glue" / task).glob("dev_ids.tsv")]
+        found = {f"glue/{path.parent.name}/{path.name}": path for path in files}
+        if task in glue.UNSEEN and "unseen" in descriptor:
+            path = root / "glue" / glue.UNSEEN[task]
+            found[f"{path.parent.name if path.parent.name != task else f'glue/{task}'}/{path.name}"] = path
+        return found
+    if source in data.FOLDERS and data.FOLDERS[source]:
+        return {data.FOLDERS[source]: root / data.FOLDERS[source]}
+    if "text" in descriptor:
+        return {f"{name}/{path.name}": path for name in descriptor["text"].split("+") for path in texts.files(name)}
+    return {"mnist": root / "mnist"} if descriptor.get("kind") == "files" else {}
+
+
+def unpack(archive, records=None):
+    """Copy the records of an archive that are not there yet, each checked against its digests. Returns their number."""
+    records, count = Path(records or paths.records_root()), 0
+    records.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=records) as folder:
+        with tarfile.open(archive) as packed:
+            packed.extractall(folder, filter="data")
+        for path in sorted(Path(folder).rglob(record.NAME)):
+            record.unpacked(path.parent, record.read(path.parent))
+            target = records / path.parent.parent.name / path.parent.name
+            if not record.there(target):
+                target.parent.mkdir(exist_ok=True)
+                path.parent.rename(target)
+                count += 1
+    return count
