@@ -322,6 +322,12 @@ def _rounding_range(printed):
     return value - half, value + half
 
 
+def _rounds_to(number, printed):
+    """Whether a Decimal rounds to the printed digits, a half away from zero: 80.35 to 80.4, not to 80.3."""
+    low, high = _rounding_range(printed)
+    return low < number < high or number == (low if low > 0 else high if high < 0 else None)
+
+
 def judge_equal(claim_id: str, computed: Mapping[str, float] | float | None,
                 printed: Mapping[str, str | Sequence[str]] | str | float, runs: int = 0) -> Verdict:
     """Deterministic values against the printed digits (as text, to keep "14.50"), at any profile, also toy.
@@ -347,7 +353,7 @@ def judge_equal(claim_id: str, computed: Mapping[str, float] | float | None,
             cells["inconsistent"].append(f"{name} {shown}".strip())
         else:
             number = Decimal(str(value))
-            equal = max(lows) <= number <= min(highs)
+            equal = all(_rounds_to(number, place) for place in places)
             cells["equal" if equal else "differs"].append(f"{name} {number} computed, {shown}".strip())
     if len(cells["missing"]) == len(printed):
         word = "NOT_RUN"

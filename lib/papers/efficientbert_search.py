@@ -115,9 +115,9 @@ def searched(profile_name, stage, method=""):
         return Spec("search", args | {"net": Output("before", "net")}, {"start": several(profile_name, before), "before": before})
     inputs = {"start": efficientbert.supernet(profile_name), "teacher": efficientbert.teacher(profile_name, task)}
     args |= {"data": part(profile_name), "train": BRIEFLY[profile_name], "net": base(profile_name).to_json(),
-             "warmup": replace(efficientbert.WARM[profile_name], prediction=1.0)}
+             "warmup": efficientbert.TAUGHT[profile_name]}
     if profile_name in efficientbert.BRIEF:
-        args |= {"corpus": text(profile_name), "pretrain": replace(efficientbert.PRETRAIN[profile_name], epochs=1)}
+        args |= {"corpus": text(profile_name), "pretrain": efficientbert.READ[profile_name]}
         inputs["general"] = backbone(profile_name)
     if stage == "stage2":
         args["net"], inputs["before"] = Output("before", "net"), searched(profile_name, "stage1", method)
@@ -126,7 +126,7 @@ def searched(profile_name, stage, method=""):
 
 def text(profile_name):
     """What candidates of stages 1 and 2 are trained on first."""
-    return efficientbert.corpus(profile_name, efficientbert.BRIEF[profile_name], "wikipedia")
+    return efficientbert.corpus(profile_name, efficientbert.BRIEF[profile_name], efficientbert.ENCYCLOPEDIA)
 
 
 def several(profile_name, found):
@@ -168,8 +168,7 @@ def brief(profile_name, net):
     """Spec of a candidate as stages 1 and 2 train it; its score is that of the held-out rows."""
     start = efficientbert.supernet(profile_name)
     if profile_name in efficientbert.BRIEF:
-        start = efficientbert.pretrained(profile_name, net, start, text(profile_name),
-                                         replace(efficientbert.PRETRAIN[profile_name], epochs=1))
+        start = efficientbert.pretrained(profile_name, net, start, text(profile_name), efficientbert.READ[profile_name])
     return efficientbert.tuned(profile_name, efficientbert.PROXY[profile_name], net, start, train=BRIEFLY[profile_name],
                                rows=part(profile_name))
 
