@@ -12,7 +12,7 @@ from lib.papers import mini, nas, protocol
 FIXED = {
     "G1": "c9e4e0d2", "G2": "073e95b1", "G3": "c9e4e0d2", "G4": "a0887658", "G5": "f3dd4b2f", "G6": "86c42ceb",
     "G7": "24c28072", "G8": "24cd23d1", "G9": "eb2e16a3", "G10": "46488a0b", "E1": "88a9b988", "E2": "6842882c",
-    "E3": "bf4ff54b", "E4": "090797ac", "E5": "f7a159e3", "E6": "11b79d5d", "B1": "59da6b43", "B2": "fd4c9768",
+    "E3": "bf4ff54b", "E4": "090797ac", "E5": "f3da26ba", "E6": "11b79d5d", "B1": "59da6b43", "B2": "fd4c9768",
     "B3": "aab920f1", "B4": "2fbddb75", "B5": "eb63ac42", "N1": "36a0d17d", "N2": "bd0fda0a", "N3": "8428f55b",
     "N4": "660e5c68", "N5": "9cd8db8f", "N6": "dfa103fa", "N7": "dc99b12c", "N8": "f483d98e", "N9": "cec513e8",
 }
