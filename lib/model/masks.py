@@ -47,9 +47,18 @@ def kth_largest(values, k):
     return flat.kthvalue(len(flat) - k + 1).values
 
 
+def reach(values, kth):
+    """(values >= kth, how many are)."""
+    if values.device.type == "cpu":  # numpy's are eight times faster than torch's
+        mask = values.detach().numpy() >= kth.item()
+        return torch.from_numpy(mask), np.count_nonzero(mask)
+    mask = values >= kth
+    return mask, int(torch.count_nonzero(mask))
+
+
 def at_least(values, kth, surplus):
     """True where values >= kth, less the last `surplus` of those that equal it."""
-    return without(values >= kth, values, kth, surplus)
+    return without(reach(values, kth)[0], values, kth, surplus)
 
 
 def without(mask, values, kth, surplus):
@@ -62,8 +71,8 @@ def without(mask, values, kth, surplus):
 def top(values, k):
     """True on exactly k of the values: the largest, of equal ones the first."""
     kth = kth_largest(values, k)
-    mask = values >= kth
-    return without(mask, values, kth, int(torch.count_nonzero(mask)) - k)
+    mask, number = reach(values, kth)
+    return without(mask, values, kth, number - k)
 
 
 def top_of_all(lists, k):
@@ -153,7 +162,7 @@ class Mask(nn.Module):
         """The mask of "l0" [R, C], drawn, or as it is in eval mode."""
         logits = self.scores
         if draw:
-            logits = (torch.rand_like(logits).clamp(EDGE, 1 - EDGE).logit() + logits) / HEAT
+            logits = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_().add_(logits).div_(HEAT)
         return (logits.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
     def forward(self, weight):

@@ -15,7 +15,7 @@ from lib.options import Distil
 from lib.spec import stream
 from lib.store import write_json
 from lib.train import augment, heads, loop, losses
-from lib.train.lean import lean
+from lib.train.lean import frozen, lean
 from lib.train.states import Cache
 
 
@@ -34,7 +34,7 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
 
     remembered = cached(run, data, options, len(backbone.layers(teacher)))
 
-    with taps(student, options.norm) as mine, taps(teacher, options.norm) as theirs, lean(teacher, numerics):
+    with taps(student, options.norm) as mine, taps(teacher, options.norm) as theirs, lean(frozen(teacher, numerics), numerics):
         def loss(batch, chosen):
             wanted = theirs
             if remembered:

@@ -1,11 +1,34 @@
 """Cheaper passes of an encoder on a CPU: the same function up to rounding."""
 
+import ctypes
+import platform
 from contextlib import contextmanager
+from functools import cache
 
 import torch
+from torch import nn
 
 from lib.model import scores
-from lib.model.backbone import embedding_output
+from lib.model.backbone import embedding_output, layers
+
+
+@cache
+def keep_memory():
+    """Let the C library keep what a step frees for the next one: else it hands large tensors back to the system, and each
+    step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing happens."""
+    trim, own, whole = -1, -3, 32 << 20   # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, which is at most so many bytes
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).mallopt(trim, 1 << 30)
+        ctypes.CDLL(None).mallopt(own, whole)
+
+
+def frozen(model, numerics):
+    """A model that no longer learns, the weights of its plain linear layers cast once instead of in every pass."""
+    if numerics.dtype == "bfloat16":
+        for part in layers(model).modules():
+            if type(part) is nn.Linear:
+                part.bfloat16()
+    return model
 
 
 @contextmanager

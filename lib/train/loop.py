@@ -20,7 +20,7 @@ from lib.spec import stream
 from lib.store import read_json, write_json
 from lib.train.batches import collate, order
 from lib.train.dropout import byte_dropout
-from lib.train.lean import lean
+from lib.train.lean import keep_memory, lean
 from lib.train.used_rows import used_rows
 
 ABSENT = -1e4   # logit of a token that is none: probability 0, without infinities
@@ -239,5 +239,6 @@ def options(numerics, train=None):
         raise RuntimeError("Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, or unset DEVICE "
                            "for runs of the CPU, which are others")
     torch.set_num_threads(numerics.threads)
+    keep_memory()
     _chosen = numerics.device or "cpu"
     return (numerics, Train(**train)) if train else numerics

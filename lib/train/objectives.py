@@ -14,7 +14,7 @@ from lib.model.taps import taps
 from lib.options import Targets
 from lib.spec import stream
 from lib.train import heads, loop, losses
-from lib.train.lean import lean
+from lib.train.lean import frozen, lean
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def learning(run, objective, student, rows, task, train, numerics, steps):
     with ExitStack() as stack:
         if objective.kind in ("intermediate", "two_stage"):
             torch.manual_seed(stream(run.seed, "projection"))
-            stack.enter_context(lean(teacher.to(loop.device()), numerics))
+            stack.enter_context(lean(frozen(teacher.to(loop.device()), numerics), numerics))
             between = intermediate(stack, objective, student, teacher)
         yield loss, lambda step, _: now.__setitem__(0, step)
 

@@ -23,7 +23,7 @@ from lib.search.net import parameters
 from lib.spec import known, stream
 from lib.store import Run
 from lib.train import heads, loop, losses
-from lib.train.lean import lean
+from lib.train.lean import frozen, lean
 
 PROJECTION = "projection.safetensors"   # beside a student's weights: it serves distillation alone
 HEADS = "heads.safetensors"             # beside a shared encoder's weights: one classifier for each task
@@ -132,7 +132,7 @@ def matching(student, teachers, options, numerics):
     its Projection as `student.projection`."""
     with ExitStack() as held:
         for teacher in teachers.values():
-            held.enter_context(lean(teacher, numerics))
+            held.enter_context(lean(frozen(teacher, numerics), numerics))
         seen = held.enter_context(observed(student))
         told = {name: held.enter_context(observed(teacher)) for name, teacher in teachers.items()}
 
