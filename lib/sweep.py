@@ -70,7 +70,7 @@ class Clock:
     by rows, epochs and tokens. None where nothing is known."""
 
     def __init__(self, store):
-        self.seconds, self.tokens = defaultdict(list), defaultdict(list)
+        self.seconds, self.tokens, self.told = defaultdict(list), defaultdict(list), {}
         for run in store.recorded() + store.folders():
             body = run.spec
             if tokens := run.metrics.get("mean_tokens"):
@@ -83,6 +83,11 @@ class Clock:
             self.seconds[key].append((seconds, args))
 
     def __call__(self, spec):
+        if spec.id not in self.told:
+            self.told[spec.id] = self._look(spec)
+        return self.told[spec.id]
+
+    def _look(self, spec):
         if own := self.seconds.get(f"{spec.step}-{spec.id}"):
             return statistics.median(own)
         for key in like(spec.step, spec.args):
@@ -106,6 +111,7 @@ class Clock:
         return rows and rows * times, length, min(counted, length)
 
     def note(self, spec, seconds):
+        self.told.clear()
         self._note(f"{spec.step}-{spec.id}", spec.step, spec.args, seconds)
 
     def total(self, specs):
