@@ -28,6 +28,8 @@ grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
     "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"), "numerics": numerics},
     {"start": backbone}).at(seed)} for seed in (0, 1)]"""
 ARTEFACT = """import matplotlib.pyplot as plt
+from lib.store import Store
+assert Store().runs.name == "runs" and Store().records == Store().runs.parent / "records"
 figure, axis = plt.subplots()
 axis.plot(runs["seed"], runs["matthews"])
 page.figure(figure, runs[["seed", "matthews"]])"""
@@ -59,7 +61,7 @@ def workbook(tmp_path_factory):
     write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
     write(root / "notebooks", "ghostbert_t99_killed", KILL.replace("PROCESS", "getpid"), table)
     env = os.environ | {"NOTEBOOKS_ROOT": str(root / "notebooks"), "FIGURES_ROOT": str(root / "figures"),
-                        "RUNS_ROOT": str(root / "runs"), "MARK": str(root / "mark")}
+                        "RUNS_ROOT": str(root / "runs"), "RECORDS_ROOT": str(root / "records"), "MARK": str(root / "mark")}
 
     def lib(*words):
         return subprocess.run([sys.executable, "-m", "lib", *words], capture_output=True, text=True, cwd=paths.ROOT, env=env)
@@ -120,6 +122,8 @@ def test_plan_status_show_diff_and_gc(workbook):
     one, two = map(str, runs[:2])
     assert '"matthews"' in lib("show", one).stdout
     assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
+    assert lib("record", "t98").stdout.count("recorded") == 2 and (root / "records" / one / "record.json").exists()
+    assert "2 records checked, 0 values differ" in lib("verify").stdout
     assert "0 folders" in lib("gc").stdout
 
 

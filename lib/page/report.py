@@ -62,7 +62,7 @@ def render(chosen, values, executor, store=None, say=print):
         if not (state.exists() and read_json(state) == {"state": "finished", "digest": digest}
                 and (folder / f"{path.stem}.ipynb").exists() and all_there(folder, path.stem)):
             todo[path] = digest
-    for (path, *_), future in executor.each(execute, [(path, folder, values, store.runs) for path in todo]):
+    for (path, *_), future in executor.each(execute, [(path, folder, values, store) for path in todo]):
         error = future.exception()
         if error:
             killed = isinstance(error, BrokenProcessPool)
@@ -80,7 +80,7 @@ def all_there(folder, name):
     return bool(body) and all((folder / file).exists() for file in body["files"])
 
 
-def execute(path, folder, values, runs):
+def execute(path, folder, values, store):
     """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds. Raises RuntimeError where its
     last cell did not say that it finished."""
     import papermill
@@ -96,7 +96,8 @@ def execute(path, folder, values, runs):
     ledger = folder / f"{path.stem}.json"
     ledger.unlink(missing_ok=True)
     write_json(folder / f".{path.stem}.state", {"state": "started", "digest": None})
-    os.environ |= {notebook.BATCH: "1", "RUNS_ROOT": str(runs), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    os.environ |= {notebook.BATCH: "1", "RUNS_ROOT": str(store.runs), "RECORDS_ROOT": str(store.records),
+                   "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
     output = folder / f"{path.stem}.ipynb"
     sockets = tempfile.mkdtemp(prefix="kernel-")
     try:
