@@ -31,7 +31,7 @@ def settled(option):
 @dataclass(frozen=True)
 class Numerics:
     """What decides the bits of a run beside its mathematics."""
-    dtype: str    # "float32", or "bfloat16" for autocast matrix products with float32 weights
+    dtype: str    # "float32", or "bfloat16" for matrix products and, on a CPU, hidden states, with float32 weights
     threads: int  # of the CPU; sums are split by thread, so bits depend on it
     device: str = ""  # "" is the CPU; "cuda" a GPU, whose runs are others
 
