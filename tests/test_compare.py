@@ -100,7 +100,7 @@ def test_what_the_papers_print():
     assert [ghost[t] for t in ("MNLI", "QQP", "MRPC", "STS-B", "CoLA")] == ["accuracy"] * 3 + ["spearman", "matthews"]
     assert [efficient[t] for t in ("MNLI-mm", "QQP", "MRPC", "STS-B")] == ["dev_mm.accuracy", "f1", "f1", "spearman"]
     assert "MNLI-mm" not in shown(efficientbert.DEV_COLUMNS) and shown(efficientbert.DEV_COLUMNS)["MRPC"] == "f1"
-    assert [report[t] for t in ("QQP", "MRPC", "STS-B Pearson", "CoLA")] == ["f1", "f1", "pearson", "matthews"]
+    assert [report[t] for t in ("QQP F1", "MRPC F1", "STS-B Pearson", "CoLA")] == ["f1", "f1", "pearson", "matthews"]
     assert shown(nas.AGAINST_IMP)["MRPC"] == "accuracy" and shown(nas.AGAINST_IMP)["STS-B Pearson"] == "pearson"
     assert shown(bermo.COLUMNS)["MNLI Acc-mm"] == "dev_mm.accuracy" and shown(bermo.COLUMNS)["QQP F1"] == "f1"
     assert shown(efficientbert.COLUMNS, "toy")["CoLA"] == "matthews"      # a task without a printed column keeps its own

@@ -17,7 +17,7 @@ from lib.measure import metrics
 from lib.model import backbone, stack
 from lib.options import Numerics, Shared, Span, Targets, Train, Warmup
 from lib.papers.profiles import toy_backbone
-from lib.search.net import BERT, Layer, Net, parameters
+from lib.search.net import BERT, Layer, Net, bert, parameters
 from lib.spec import Spec, plain
 from lib.steps import latency as timing
 from lib.steps import maps as views
@@ -306,6 +306,7 @@ CHAIN = {"backbone": BACKBONE, "teacher": TEACHER, "scorer": SCORER, "reader": R
          "cold": warmed(TEACHER, net=net().to_json()),
          "plus": warmed(TEACHER, MANY, net=net().to_json(), classifier="CoLA", train=replace(TRAIN, lr=1e-9, dropout=0.0)),
          "deep": warmed(TEACHER, WHOLE, net=net(*[(BERT, 1, 1)] * 4, hidden=12).to_json()),
+         "published": warmed(TEACHER, BACKBONE, net=bert(2, 48, 96).to_json(), train=replace(TRAIN, lr=1e-9, dropout=0.0)),
          "answers": warmed(READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)),
          "best": warmed(TEACHER, STUDENT, train=replace(TRAIN, select="best", eval_every=2)),
          "maps": Spec("maps", {"data": DATA["CoLA"], "rows": [0, 3], "examples": 6, "max_length": 32, "numerics": NUMERICS},
@@ -346,6 +347,19 @@ def test_a_student_starts_with_what_it_inherits(runs):
     stack.choose(start, net())
     np.testing.assert_allclose(loop.predict(found, rows, NUMERICS), loop.predict(start, rows, NUMERICS), atol=1e-4)
     assert runs["student"].arrays("curve")["loss"][0] < 0.9 * runs["whole"].arrays("curve")["loss"][0]
+
+
+def test_a_published_checkpoint_is_a_start(runs):
+    """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of next to nothing they stay."""
+    there, _ = backbone.load(runs["backbone"].model)
+    found, _ = backbone.load(runs["published"].model)
+    theirs, mine = (backbone.base(model).state_dict() for model in (there, found))
+    for layer in (0, 1):
+        for old, new in (("intermediate.dense", "networks.0.W1"), ("output.dense", "networks.0.W2")):
+            for kind in ("weight", "bias"):
+                a = theirs[f"encoder.layer.{layer}.{old}.{kind}"]
+                b = mine[f"encoder.layer.{layer}.output.{new}.{kind}"]
+                assert (a - b).abs().max() < 1e-6, (layer, old)
 
 
 def test_predictions_are_those_of_the_saved_model(runs):
