@@ -46,3 +46,12 @@ def test_the_planned_table_names_every_claim():
     table = protocol.planned_table()
     assert list(table.index) == list(protocol.CLAIMS) and table.loc["G1", "tasks"] == "SST-2, STS-B"
     assert table.loc["B2", "seeds"] == "10: 10 to 19" and not mini.trials().empty
+
+
+def test_each_task_of_mini_counts_once(monkeypatch):
+    from lib.papers import claims
+    seen = []
+    monkeypatch.setattr(claims.compare, "pairs", lambda rows, method, baseline, of: seen.append(of))
+    for scale in ("mini", "paper"):
+        claims.estimate(None, scale, "a", "b", columns=nas.COLUMNS)
+    assert [len(of["STS-B"]) for of in seen] == [1, 2] and len(seen[0]["SST-2"]) == 1

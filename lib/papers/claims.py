@@ -8,9 +8,12 @@ from lib.papers.grids import metrics
 
 def estimate(frame, profile_name, method, baseline, m=None, columns=()):
     """Paired difference of two models in points, at one width or over all; None where nothing pairs. columns: those that
-    the table averages, as `lib.papers.grids.metrics` takes them."""
-    rows = frame if m is None else frame[frame["m"] == m]
-    pairs = compare.pairs(rows, method, baseline, metrics(profile_name, columns))
+    the table averages, as `lib.papers.grids.metrics` takes them; at mini each of its two tasks counts once, by its first
+    column."""
+    rows, of = frame if m is None else frame[frame["m"] == m], metrics(profile_name, columns)
+    if profile_name == "mini":
+        of = {task: there[:1] for task, there in of.items()}
+    pairs = compare.pairs(rows, method, baseline, of)
     return stats.paired_difference(pairs) if pairs else None
 
 
