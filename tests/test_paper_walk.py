@@ -1,0 +1,253 @@
+"""The profile `paper` walked end to end on stand-ins: its own Specs of every page, made and rendered. Data are a few generated
+rows of every task in the official layouts, checkpoints tiny random encoders under the real names; what costs time alone
+(epochs, tokens, seeds, turns of a clock) is cut where a step begins, so that the Specs stay the paper's."""
+
+import contextlib
+import io
+import struct
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+import tokenizers
+import torch
+import transformers
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+from test_glue import hub
+from test_squad import hub as squad_hub
+
+from lib import __main__ as command
+from lib import data, paths, sweep
+from lib.data import glue, models, senteval, squad, texts, toy, toy_tasks
+from lib.page import notebook, report
+from lib.papers import ghostbert, grids
+from lib.steps import latency
+from lib.steps.pretrain import words
+from lib.train import loop
+
+ROWS = {"train": 24, "dev": 12, "test": 12}
+SPECIAL = {"AX": {"test": 48}, "MNLI": ROWS | {"dev_mm": 12}}
+HUB = {"train": "train", "dev": "validation", "test": "test"}
+# Heads, layers and neurons of the stand-ins; BERT-base is a multiple of the others deep.
+SIZES = {"bert-base-uncased": ("bert", 12, 4, 48), "roberta-base": ("roberta", 12, 2, 48), "electra-small": ("electra", 4, 2, 48),
+         "2nd_General_TinyBERT_4L_312D": ("bert", 12, 1, 92), "2nd_General_TinyBERT_6L_768D": ("bert", 12, 2, 48),
+         "bert-mini": ("bert", 4, 2, 48)}
+HIDDEN, POSITIONS, TOKENS = 24, 514, 48
+KINDS = {"bert": (transformers.BertConfig, transformers.BertForPreTraining),
+         "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM),
+         "electra": (transformers.ElectraConfig, transformers.ElectraForPreTraining)}
+
+
+# ---- stand-ins
+def byte_level(folder, sentences):
+    """A byte-level tokenizer as RoBERTa's, of few words."""
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator(sentences, 400, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False)
+    made.save_model(str(folder))
+    return transformers.RobertaTokenizer.from_pretrained(str(folder))
+
+
+def checkpoint(folder, sentences, kind, heads, layers, neurons):
+    """A tiny random encoder in Hugging Face layout."""
+    folder.mkdir(parents=True)
+    tokenizer = byte_level(folder, sentences) if kind == "roberta" else words(folder, kind)
+    more = {"bert": {}, "electra": {"embedding_size": 12},
+            "roberta": {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}}[kind]
+    config, network = KINDS[kind]
+    torch.manual_seed(0)
+    model = network(config(vocab_size=len(tokenizer), hidden_size=HIDDEN, num_hidden_layers=layers, num_attention_heads=heads,
+                           intermediate_size=neurons, max_position_embeddings=POSITIONS, initializer_range=0.2, **more))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def tasks(root):
+    """Rows of every task in the official layouts; the test rows of GLUE without labels."""
+    for name in glue.TASKS:
+        made = {"test": toy_tasks.diagnostics()} if name == "AX" else toy.load.__wrapped__(name)
+        named = {HUB.get(split, split): rows for split, rows in made.items()}
+        if name == "MNLI":
+            named = {"train": made["train"], "validation_matched": made["dev"], "validation_mismatched": made["dev_mm"],
+                     "test_matched": made["test"], "test_mismatched": made["dev_mm"]}
+        table = {split: [(a, b, -1 if "test" in split else y) for a, b, y in zip(rows.a, rows.b or rows.a, rows.y, strict=True)]
+                 for split, rows in named.items()}
+        glue.fetch(name, root / "glue", lambda *_, name=name, table=table: hub(name, table))
+    for name in squad.TASKS:
+        made = toy.load.__wrapped__(name)
+        squad.fetch(name, root / "squad", lambda *_, made=made: squad_hub(*(
+            {"data": [{"title": "", "paragraphs": [{"context": text, "qas": [{
+                "id": f"{split}-{i}", "question": question,
+                "answers": [{"text": answer, "answer_start": text.index(answer)} for answer in answers]}]}
+                for i, (question, text, answers) in enumerate(zip(rows.a, rows.b, rows.answers, strict=True))]}]}
+            for split, rows in (("train", made["train"]), ("dev", made["dev"])))))
+    (root / "probing").mkdir()
+    for name, task in senteval.TASKS.items():
+        made = toy.load.__wrapped__(name)
+        (root / "probing" / senteval.FILES[name]).write_text("".join(
+            f"{mark}\t{task.labels[y]}\t{text}\n" for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test"))
+            for text, y in zip(made[split].a, made[split].y if split == "train" else made[split].y % (1 + made["train"].y.max()),
+                               strict=True)))
+
+
+def images(folder):
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    for stem, count in (("train", 64), ("t10k", 32)):
+        (folder / f"{stem}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 2051, count, 28, 28) + random.bytes(count * 784))
+        (folder / f"{stem}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">2I", 2049, count) + random.integers(10, size=count, dtype=np.uint8).tobytes())
+
+
+@pytest.fixture(scope="module")
+def stand_ins(tmp_path_factory):
+    """A DATA_ROOT of stand-ins."""
+    root = tmp_path_factory.mktemp("data")
+    sentences = toy.corpus(300, 0)
+    for name, sizes in SIZES.items():
+        checkpoint(root / "models" / name, sentences, *sizes)
+    for name in ("wikipedia", "books"):
+        (root / name).mkdir()
+        (root / name / "train-00.txt").write_text("".join(
+            "title\n" + passage.replace(" . ", " .\n") + "\n\n" for passage in sentences[name == "books"::2]))
+    images(root / "mnist")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (toy, toy_tasks):
+            patch.setattr(module, "rows", lambda task: SPECIAL.get(task, ROWS))
+        tasks(root)
+    return root
+
+
+# ---- in this process, so that what is cut is cut everywhere
+class Here:
+    """An executor (as lib.sweep.Local) that does each job at once."""
+
+    def __init__(self, *_):
+        self.pools, self.free = [None], [0]
+
+    def submit(self, function, *args):
+        future = Future()
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                future.set_result(function(*args))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def release(self, future):
+        pass
+
+    def each(self, function, jobs):
+        return ((job, self.submit(function, *job)) for job in jobs)
+
+    def close(self):
+        pass
+
+
+def perform(path, folder, values, runs):
+    """As lib.page.report.execute, in a shell of this process."""
+    body = nbformat.read(path, 4)
+    shell = InteractiveShell()
+    for cell in body.cells:
+        if cell.cell_type != "code":
+            continue
+        source = cell.source
+        if "parameters" in cell.metadata.get("tags", []):
+            source += "\n" + "\n".join(f"{name} = {value!r}" for name, value in values.items())
+        with capture_output() as shown:
+            result = shell.run_cell(source)
+        cell.outputs = [nbformat.v4.new_output("display_data", data=each.data) for each in shown.outputs]
+        if error := result.error_before_exec or result.error_in_exec:
+            raise RuntimeError(f"{type(error).__name__}: {error} in cell: {cell.source[:200]}\n{shown.stdout[-2000:]}")
+    nbformat.write(body, folder / path.name)
+    return 0.0
+
+
+@pytest.fixture
+def cut(monkeypatch, stand_ins, tmp_path, paper):
+    """The profile `paper` on the stand-ins, with what costs time cut."""
+    monkeypatch.setenv("DATA_ROOT", str(stand_ins))
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
+    monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))
+    monkeypatch.setenv(notebook.BATCH, "1")
+    monkeypatch.setattr(paths, "models_root", lambda: stand_ins / "models")
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    forget()
+    monkeypatch.setattr(sweep, "Local", Here)
+    monkeypatch.setattr(report, "execute", perform)
+    monkeypatch.setattr(loop, "options", partial(short, loop.options, 2))
+    monkeypatch.setattr(latency, "LEAST", 1)
+    monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
+    monkeypatch.setitem(grids.UNSEEN, "mini", {})   # the small profile's runs are only looked for
+    CUTS[paper](lambda table, value: monkeypatch.setitem(table, "paper", value), monkeypatch)
+    for name in glue.TEST_ROWS:
+        task, split = glue.TASK_OF[name], "test_mm" if name == "MNLI-mm" else "test"
+        monkeypatch.setitem(glue.TEST_ROWS, name, len(data.splits("glue", task)[split]))
+    yield
+    forget()
+
+
+def forget():
+    for function in (data.splits, data.digest_of, data.unseen_rows, models.digest, texts.first):
+        function.cache_clear()
+
+
+def short(options, epochs, numerics, train=None):
+    """As lib.train.loop.options, of so many epochs of rows of TOKENS."""
+    made = options(numerics, train)
+    if not train:
+        return made
+    numerics, train = made
+    return numerics, replace(train, epochs=min(train.epochs, epochs or train.epochs), eval_every=0,
+                             max_length=TOKENS, pad_to=TOKENS)
+
+
+def quick(step, run, batch=1, length=128, runs=100, **more):
+    """As step latency, of two turns of one short row."""
+    return step(run, batch=1, length=8, runs=2, **more)
+
+
+# ---- what costs time alone, by paper: seeds, tasks of tables that change one thing (one of each kind), budgets
+def cut_ghostbert(at_paper, patch):
+    patch.setattr(ghostbert, "TRIES", dict.fromkeys(ghostbert.TRIES, 1))
+    at_paper(ghostbert.ONE_LENGTH, TOKENS)
+    at_paper(ghostbert.SWEPT, ("CoLA", "STS-B"))
+    for seeds in (ghostbert.SEEDS, ghostbert.SWEPT_SEEDS):
+        at_paper(seeds, (0,))
+
+
+CUTS = {"ghostbert": cut_ghostbert}
+
+
+# ---- the walk
+def empty(value):
+    return pd.isna(value) or str(value).strip(" –-") in ("", "nan", "None")
+
+
+def check(page):
+    """What is wrong with a page, as lines: not made, without its runs, an empty artefact or nothing measured."""
+    folder = paths.FIGURES / "paper"
+    body, html = notebook.provenance(folder, page.stem), folder / f"{page.stem}.html"
+    if body is None or not html.exists():
+        return [f"{page.stem}: not made"]
+    wrong = [f"{page.stem}: {run['run']} is {run['state']}" for run in body["runs"]
+             if run["state"] not in ("finished", "missing")]
+    tables = {name: pd.read_csv(folder / name) for name in body["files"] if name.endswith(".csv")}
+    wrong += [f"{page.stem}: {name} shows nothing" for name, table in tables.items() if table.map(empty).all(axis=None)]
+    measured = [column for table in tables.values() for name, column in table.items() if "this run, paper" in name]
+    if measured and all(column.map(empty).all() for column in measured):
+        wrong.append(f"{page.stem}: nothing measured in {len(measured)} columns")
+    return wrong + [f"{page.stem}: no artefact"] * (not body["files"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("paper", CUTS)
+def test_the_profile_paper_walks_from_data_to_pages(paper, cut, capsys):
+    failed = command.main(["run", f"{paper}_*", "--profile", "paper"])
+    said = capsys.readouterr().out
+    wrong = [line for page in notebook.find([f"{paper}_*"]) for line in check(page)]
+    assert not failed and not wrong, "\n".join([*wrong, said[-8000:]])
