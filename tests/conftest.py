@@ -130,9 +130,19 @@ def without_data(monkeypatch, tmp_path):
     def leave():
         monkeypatch.setenv("DATA_ROOT", str(tmp_path))
         monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
-        for function in (data.splits, data.digest_of, data.unseen_rows, models.digest, texts.first):
-            function.cache_clear()
+        forget()
     return leave
+
+
+def forget():
+    """Read data, texts and checkpoints anew: another test may have put its own in their place."""
+    for function in (data.splits, data.digest_of, data.unseen_rows, models.digest, texts.first):
+        function.cache_clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _read_anew():
+    forget()
 
 
 def with_inputs(specs):

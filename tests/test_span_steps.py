@@ -1,5 +1,6 @@
 """Steps on tasks with spans, and distillation on augmented rows, through the real store at the smallest size."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -109,12 +110,13 @@ def test_long_passages_are_read_in_windows(runs, store):
 
 
 def test_distillation_on_augmented_rows(runs):
-    rows, plain_rows = augment.read(runs["more"]), data.load(DATA["RTE"])["train"]
+    lines = [json.loads(line) for line in (runs["more"].model / "variants.jsonl").read_text().splitlines()]
+    rows, plain_rows = [pair for line in lines for pair in augment.expanded(line)], data.load(DATA["RTE"])["train"]
     assert len(rows) == runs["more"].metrics["rows_out"] > len(plain_rows) == runs["more"].metrics["rows_in"]
     assert runs["more"].metrics["masked_lm"] is True
     assert runs["with"].metrics["steps"] == -(-len(rows) // TRAIN.batch) > runs["without"].metrics["steps"] == 3
-    first = [i for i, index in enumerate(rows.index.tolist()) if i == 0 or rows.index[i - 1] != index]
-    assert [rows.a[i] for i in first] == plain_rows.a and [rows.b[i] for i in first] == plain_rows.b
+    assert [next(augment.expanded(line)) for line in lines] == list(zip(plain_rows.a, plain_rows.b, strict=True))
+    assert runs["more"].arrays("rows")["counts"].tolist() == [len(list(augment.expanded(line))) for line in lines]
 
 
 def test_augmented_rows_of_other_data_are_refused(runs, store):
