@@ -171,7 +171,7 @@ def status(args):
     looked = sweep.plan(wanted(grids), store)
     states = {spec: store.state(spec) for spec in [*looked.there, *looked.missing]}
     for state, count in Counter(s["state"] for s in states.values()).most_common():
-        print(f"{state:9} {count}")
+        print(f"{state:9} {count}" + f", {told(sweep.Clock(store), looked.missing)} of one worker" * (state == "missing"))
     for spec, s in states.items():
         if s["state"] not in ("finished", "missing"):
             far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"

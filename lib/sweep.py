@@ -26,7 +26,7 @@ from lib import data
 from lib.data import models, texts
 from lib.execute import need_disk, work
 from lib.steps import STEPS
-from lib.store import Store, read_json
+from lib.store import Store, alive, read_json
 
 
 @dataclass(frozen=True)
@@ -211,24 +211,45 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
     executor = Local(max(1, min(workers or cores() // threads, len(todo))), nice)
     waiting, running, failed = dict(todo), {}, {}
     missing = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
+    children, results = defaultdict(list), set(specs)
+    for child, inputs in missing.items():
+        for spec in inputs:
+            children[spec].append(child)
     expected = {spec: clock(spec) for spec in todo}
     bar = tqdm(total=len(todo), desc="starting workers", disable=not progress, leave=False, dynamic_ncols=True,
                bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}")
     told, counted = 0.0, 0
     interval = 0.0 if sys.stderr.isatty() or type(bar).__name__ == "tqdm_notebook" else 20.0  # a log file wants few lines
 
+    def there(spec):
+        """Whether nothing is left to make of it, as another process may have made it, or all that it was for."""
+        used = all(map(there, children[spec]))
+        return (spec not in results or store.find(spec, weights=keep and todo[spec])) and (
+            used or store.find(spec, weights=todo[spec]))
+
+    def over(spec):
+        for child in children[spec]:
+            missing[child].discard(spec)
+        if done:
+            done(spec)
+
     def lose(spec, why, root=None):
         failed[spec] = needs(root, why) if root else why
-        for child in [s for s in waiting if spec in missing[s]]:
+        for child in children[spec]:
             if waiting.pop(child, None) is not None:
                 lose(child, why, root or spec)
 
     try:
         while (waiting or running) and time.time() < until + GRACE:
             while executor.free and time.time() < until:
-                spec = next((s for s in waiting if not missing[s]), None)
-                if spec is None:
+                ready = [s for s in waiting if not missing[s]]
+                spec = next((s for s in ready if not alive(store.lock(s))), None if running else next(iter(ready), None))
+                if spec is None:   # nothing is ready, or another process is at it
                     break
+                if there(spec):
+                    del waiting[spec]
+                    over(spec)
+                    continue
                 future = executor.submit(work, spec.to_json(), store.runs, store.records, store.fresh, waiting.pop(spec),
                                          checkpoint_seconds)
                 running[future] = spec
@@ -245,10 +266,7 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
                 except Exception as error:
                     lose(spec, str(error))
                 else:
-                    for others in missing.values():
-                        others.discard(spec)
-                    if done:
-                        done(spec)
+                    over(spec)
             if finished or not counted:
                 counted += 1
                 expected = {spec: clock(spec) for spec in [*waiting, *running.values()]}
@@ -256,10 +274,10 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
             at = sum((expected[s] or 0.0) * state.get("progress", 0.0) for s, state in states.items())
             left = sum(filter(None, expected.values())) - at
             unknown = list(expected.values()).count(None)
-            over = len(todo) - len(waiting) - len(running)
-            bar.n = max(bar.n, over + sum(state.get("progress", 0.0) for state in states.values()))
-            if over or any(state["state"] != "missing" for state in states.values()):
-                bar.set_description_str(f"{over}/{len(todo)} runs", refresh=False)
+            ended = len(todo) - len(waiting) - len(running)
+            bar.n = max(bar.n, ended + sum(state.get("progress", 0.0) for state in states.values()))
+            if ended or any(state["state"] != "missing" for state in states.values()):
+                bar.set_description_str(f"{ended}/{len(todo)} runs", refresh=False)
             to_go = clocked(left / len(executor.pools)) if left or not unknown else "unknown"
             bar.set_postfix_str(f"{'at least ' * bool(unknown and left)}{to_go} to go", refresh=False)
             if time.time() - told >= interval:

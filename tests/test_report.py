@@ -107,7 +107,7 @@ def test_parameters_of_a_readers_own_go_to_scratch(workbook):
     code = ("import papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], parameters={'rows': 48}, "
             "progress_bar=False)")
     env = os.environ | {"NOTEBOOKS_ROOT": str(root / "notebooks"), "FIGURES_ROOT": str(root / "figures"),
-                        "RUNS_ROOT": str(root / "runs")}
+                        "RUNS_ROOT": str(root / "runs"), "RECORDS_ROOT": str(root / "records")}
     done = subprocess.run([sys.executable, "-c", code, str(root / "notebooks/ghostbert_t98_fine.ipynb"), str(root / "out.ipynb")],
                           capture_output=True, text=True, env=env, cwd=root)
     assert done.returncode == 0, done.stderr[-2000:]

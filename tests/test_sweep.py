@@ -15,7 +15,7 @@ from lib import data, sweep
 from lib.data import models
 from lib.options import Distil, Importance, MaskedLM, Numerics, Targets, Train
 from lib.spec import Spec
-from lib.store import Draft, Store
+from lib.store import Draft, Lock, Store
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, clip=1.0, dropout=0.1)
@@ -193,6 +193,30 @@ def test_two_processes_that_ask_for_the_same_run_make_it_once(store):
         process.join()
     assert [p.exitcode for p in both] == [0, 0] and store.find(spec).status["attempts"] == 1
     assert len([e for e in store.find(spec).events() if "epoch" in e]) == 1
+
+
+def test_what_another_process_made_meanwhile_is_not_made_again(store):
+    """Not even an input whose weights that one has deleted, as nothing needs them any more."""
+    first, ranks = teacher().at(1), importance(teacher(rows=96)).at(0)
+
+    def meanwhile(spec):
+        if spec == first:
+            done(store, ranks)
+    assert not sweep.make([first, ranks], store, workers=1, progress=False, done=meanwhile)
+    assert store.find(ranks) and store.state(teacher(rows=96).at(0))["state"] == "missing"
+
+
+def test_a_run_that_another_process_is_at_is_left_to_it_while_there_is_other_work(store):
+    sweep.make([BACKBONE], store, keep=True, progress=False)
+    held, free, seen = teacher().at(0), teacher().at(1), []
+    lock = Lock(store.lock(held)).__enter__()
+
+    def made(spec):
+        seen.append(spec)
+        if spec == free:
+            lock.__exit__()
+    assert not sweep.make([held, free], store, workers=1, progress=False, done=made)
+    assert seen == [free, held] and store.find(held)
 
 
 def test_a_killed_parent_leaves_no_worker_behind(store):
