@@ -24,8 +24,9 @@ from test_squad import hub as squad_hub
 from lib import __main__ as command
 from lib import data, paths, sweep
 from lib.data import glue, models, senteval, squad, texts, toy, toy_tasks
+from lib.options import Span
 from lib.page import notebook, report
-from lib.papers import ghostbert, grids
+from lib.papers import bermo, ghostbert, grids
 from lib.steps import latency
 from lib.steps.pretrain import words
 from lib.train import loop
@@ -37,7 +38,7 @@ HUB = {"train": "train", "dev": "validation", "test": "test"}
 SIZES = {"bert-base-uncased": ("bert", 12, 4, 48), "roberta-base": ("roberta", 12, 2, 48), "electra-small": ("electra", 4, 2, 48),
          "2nd_General_TinyBERT_4L_312D": ("bert", 12, 1, 92), "2nd_General_TinyBERT_6L_768D": ("bert", 12, 2, 48),
          "bert-mini": ("bert", 4, 2, 48)}
-HIDDEN, POSITIONS, TOKENS = 24, 514, 48
+HIDDEN, POSITIONS, TOKENS, SPAN = 24, 514, 48, Span(stride=16, max_query=16, max_answer=12)
 KINDS = {"bert": (transformers.BertConfig, transformers.BertForPreTraining),
          "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM),
          "electra": (transformers.ElectraConfig, transformers.ElectraForPreTraining)}
@@ -179,7 +180,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     forget()
     monkeypatch.setattr(sweep, "Local", Here)
     monkeypatch.setattr(report, "execute", perform)
-    monkeypatch.setattr(loop, "options", partial(short, loop.options, 2))
+    monkeypatch.setattr(loop, "options", partial(short, loop.options, None if paper == "bermo" else 2))
     monkeypatch.setattr(latency, "LEAST", 1)
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setitem(grids.UNSEEN, "mini", {})   # the small profile's runs are only looked for
@@ -220,7 +221,16 @@ def cut_ghostbert(at_paper, patch):
         at_paper(seeds, (0,))
 
 
-CUTS = {"ghostbert": cut_ghostbert}
+def cut_bermo(at_paper, patch):
+    for seeds in (bermo.SEEDS, bermo.PROBED):
+        at_paper(seeds, (63,))
+    at_paper(bermo.TEN, (9, 25))
+    at_paper(bermo.SPAN, SPAN)
+    at_paper(bermo.EXAMPLES, dict.fromkeys(bermo.EXAMPLES["paper"], ROWS["train"]))
+    at_paper(bermo.WARMUPS, {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()})
+
+
+CUTS = {"ghostbert": cut_ghostbert, "bermo": cut_bermo}
 
 
 # ---- the walk
