@@ -23,10 +23,10 @@ from test_squad import hub as squad_hub
 
 from lib import __main__ as command
 from lib import data, paths, sweep
-from lib.data import glue, models, senteval, squad, texts, toy, toy_tasks
+from lib.data import digits, glue, models, senteval, squad, texts, toy, toy_tasks
 from lib.options import Span
 from lib.page import notebook, report
-from lib.papers import bermo, ghostbert, grids
+from lib.papers import bermo, ghostbert, grids, nas
 from lib.steps import latency
 from lib.steps.pretrain import words
 from lib.train import loop
@@ -221,6 +221,16 @@ def cut_ghostbert(at_paper, patch):
         at_paper(seeds, (0,))
 
 
+def cut_nas(at_paper, patch):
+    patch.setattr(ghostbert, "TRIES", dict.fromkeys(ghostbert.TRIES, 1))
+    for names in (nas.TASKS, nas.RANDOM, nas.PAIR, nas.TRIO):
+        at_paper(names, ("CoLA", "STS-B"))
+    for seeds in (nas.SEEDS, nas.HEADLINES, nas.REPEATS):
+        at_paper(seeds, (0,))
+    at_paper(nas.ROUNDS, (0.5, 0.4, 0.3, 0.1))
+    at_paper(nas.IMAGES, digits.describe(paths.data_root() / "mnist", ("files",)))
+
+
 def cut_bermo(at_paper, patch):
     for seeds in (bermo.SEEDS, bermo.PROBED):
         at_paper(seeds, (63,))
@@ -230,7 +240,7 @@ def cut_bermo(at_paper, patch):
     at_paper(bermo.WARMUPS, {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()})
 
 
-CUTS = {"ghostbert": cut_ghostbert, "bermo": cut_bermo}
+CUTS = {"ghostbert": cut_ghostbert, "bermo": cut_bermo, "nas": cut_nas}
 
 
 # ---- the walk
