@@ -55,3 +55,20 @@ def test_each_task_of_mini_counts_once(monkeypatch):
     for scale in ("mini", "paper"):
         claims.estimate(None, scale, "a", "b", columns=nas.COLUMNS)
     assert [len(of["STS-B"]) for of in seen] == [1, 2] and len(seen[0]["SST-2"]) == 1
+
+
+def test_verdicts_by_task_stand_beside_the_average():
+    import pandas as pd
+
+    from lib.measure import verdict
+    from lib.papers import claims
+
+    def judge(frame, scale):
+        return verdict.judge_delta("G1", {}, {"1/12": 2.1}, scale, failed=len(frame))
+    frame = pd.DataFrame({"task": ["SST-2", "SST-2", "STS-B"]})
+    note = claims.each_task(judge)(frame, "mini").note
+    assert "on SST-2 alone inconclusive: not measured at 1/12" in note and "on STS-B alone" in note
+    assert "alone" not in claims.each_task(judge)(frame, "paper").note
+    assert "alone" not in claims.each_task(judge)(frame[:2], "mini").note
+    both = claims.each_task(lambda rows, scale: [judge(rows, scale), judge(rows, scale)])(frame, "mini")
+    assert [each.note for each in both] == [note, note]

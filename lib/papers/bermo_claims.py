@@ -130,6 +130,7 @@ def claim_probing(frame, profile_name):
                                profile_name, failed=compare.lost(frame) + int(diverged(frame).sum()))
 
 
+@claims.each_task
 def claim_stability(frame, profile_name):
     """Verdict on B2: fewer of BERMo's seeds diverge than of BERT's."""
     there = frame[[run is not None for run in frame["run"]]]

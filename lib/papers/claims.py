@@ -1,6 +1,7 @@
 """Verdicts out of collected frames (columns task, model, seed, perhaps m): what the claims of several papers share."""
 
 from dataclasses import replace
+from functools import wraps
 
 from lib.measure import compare, stats, verdict
 from lib.papers.grids import metrics
@@ -17,7 +18,33 @@ def estimate(frame, profile_name, method, baseline, m=None, columns=()):
     return stats.paired_difference(pairs) if pairs else None
 
 
+def each_task(judge):
+    """The function f(frame, profile, ...) -> Verdict or list of them, whose notes at mini also tell what it says of each task
+    alone, where there are several."""
+    @wraps(judge)
+    def judged(frame, profile_name, *more):
+        whole, tasks = judge(frame, profile_name, *more), list(dict.fromkeys(frame["task"].dropna()))
+        if profile_name != "mini" or len(tasks) < 2:
+            return whole
+        parts = {task: judge(frame[frame["task"] == task], profile_name, *more) for task in tasks}
+        if isinstance(whole, list):
+            return [told(each, {task: part[i] for task, part in parts.items()}) for i, each in enumerate(whole)]
+        return told(whole, parts)
+    return judged
+
+
+def told(whole, parts):
+    """A verdict with those of {task: verdict} in its note."""
+    lines = [f"on {task} alone {part.verdict.lower().replace('_', ' ')}: {part.measured}" for task, part in parts.items()]
+    return replace(whole, note="; ".join(filter(None, (whole.note, *lines))))
+
+
 def delta(name, frame, profile_name, method, baseline, printed, columns=()):
+    """Verdict by `difference`, at mini with those of each task in its note."""
+    return each_task(lambda rows, scale: difference(name, rows, scale, method, baseline, printed, columns))(frame, profile_name)
+
+
+def difference(name, frame, profile_name, method, baseline, printed, columns=()):
     """Verdict on `method` above `baseline`. printed: points, or {m: points} for a claim on each width; columns as in
     `estimate`."""
     widths = {f"{m}/12": (m, value) for m, value in printed.items()} if isinstance(printed, dict) else {"": (None, printed)}

@@ -332,6 +332,7 @@ def gains(frame, profile_name):
     return {m: stats.paired_difference(pairs) for m, pairs in paired(frame, profile_name).items()}
 
 
+@claims.each_task
 def claims_of_table_3(frame, profile_name):
     """Verdicts on G1, ghosts raise a pruned model at every printed width, and G3, the more the smaller it is. A width that
     was not run is named, and G1 is not confirmed without it."""
@@ -347,6 +348,7 @@ def claims_of_table_3(frame, profile_name):
                                 unit="points per twelfth of width", failed=failed)]
 
 
+@claims.each_task
 def claim_unpruned(frame, profile_name):
     """Verdict on G2 for each kind in a frame of `backbones`: ghosts on the whole model above plain fine-tuning, and above
     the same distillation without ghosts, of which the paper prints nothing. Cells are named by the checkpoint that ran."""

@@ -181,6 +181,7 @@ def check_digits(frame, source):
 
 # ---- CLAIMS
 
+@claims.each_task
 def claim_random(frame, profile_name):
     """Verdict on N1, at 10 and 30 %; the printed gaps are means over the table's four rows."""
     table = published.table("nas", "table05_nas_vs_random")
