@@ -110,9 +110,9 @@ def commit():
 
 
 def work(body, runs, records, fresh, keep, checkpoint_seconds):
-    """What a worker process is asked: a Spec as JSON. Returns the run's seconds. Errors travel as one line."""
+    """What a worker process is asked: a Spec as JSON. Returns what the run cost (Run.cost). Errors travel as one line."""
     spec = from_json(body)
     try:
-        return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).status["seconds"]
+        return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).cost
     except Exception as error:
         raise RuntimeError(one_line(error)) from None

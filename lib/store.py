@@ -74,6 +74,12 @@ class Run:
     def metrics(self):
         return self._json("metrics")
 
+    @property
+    def cost(self):
+        """Core seconds of a run on a CPU, which other work beside it does not stretch; on a card seconds of the clock."""
+        on_card = (self.spec["args"].get("numerics") or {}).get("device")
+        return self.status["seconds"] if on_card else self.status.get("core_seconds", self.status["seconds"])
+
     @cached_property
     def env(self):
         return self._json("env")
@@ -253,6 +259,7 @@ class Draft:
         before = read_json(before) if before.exists() else {}
         self.attempts = before.get("attempts", 0) + 1
         self.spent = before.get("seconds", 0.0)  # of earlier attempts, so that a resumed run tells its whole cost
+        self.worked = before.get("core_seconds", 0.0) - time.process_time()
         self.began = self.told = time.time()
         write_json(self.folder / "spec.json", spec.to_json())
         self.tell("started")
@@ -262,7 +269,7 @@ class Draft:
         seconds = round(self.spent + time.time() - self.began, 2)
         write_json(self.folder / "status.json",
                    {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "seconds": seconds,
-                    "attempts": self.attempts} | more)
+                    "core_seconds": round(self.worked + time.process_time(), 2), "attempts": self.attempts} | more)
 
     def log(self, **values):
         """Append one line to the event log."""

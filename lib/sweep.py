@@ -75,7 +75,7 @@ class Clock:
             body = run.spec
             if tokens := run.metrics.get("mean_tokens"):
                 self.tokens[task_of(body["args"])].append(tokens)
-            self._note(run.folder.parent.name, body["step"], body["args"], run.status["seconds"])
+            self._note(run.folder.parent.name, body["step"], body["args"], run.cost)
 
     def _note(self, name, step, args, seconds):
         self.seconds[name].append(seconds)

@@ -201,3 +201,11 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
     assert store.state(SPEC)["state"] == "failed"
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"fine": 1})
     assert execute.execute(SPEC, store).status["attempts"] == 2
+
+
+def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
+    run = finished(store)
+    assert 0 <= run.status["core_seconds"] <= run.status["seconds"] + 1 and run.cost == run.status["core_seconds"]
+    older = finished(store)
+    older.__dict__["status"] = {"seconds": 7.0, "state": "finished"}   # of a time without core seconds
+    assert older.cost == 7.0
