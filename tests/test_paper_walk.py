@@ -23,11 +23,12 @@ from test_squad import hub as squad_hub
 
 from lib import __main__ as command
 from lib import data, paths, sweep
-from lib.data import digits, glue, models, senteval, squad, texts, toy, toy_tasks
+from lib.data import digits, glue, grammar, models, senteval, squad, texts, toy, toy_tasks
+from lib.measure.cost import Shape
 from lib.options import Span
 from lib.page import notebook, report
-from lib.papers import bermo, ghostbert, grids, nas
-from lib.steps import latency
+from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
+from lib.steps import latency, maps
 from lib.steps.pretrain import words
 from lib.train import loop
 
@@ -183,6 +184,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(loop, "options", partial(short, loop.options, None if paper == "bermo" else 2))
     monkeypatch.setattr(latency, "LEAST", 1)
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
+    monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
     monkeypatch.setitem(grids.UNSEEN, "mini", {})   # the small profile's runs are only looked for
     CUTS[paper](lambda table, value: monkeypatch.setitem(table, "paper", value), monkeypatch)
     for name in glue.TEST_ROWS:
@@ -193,7 +195,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 
 
 def forget():
-    for function in (data.splits, data.digest_of, data.unseen_rows, models.digest, texts.first):
+    for function in (data.splits, data.digest_of, data.unseen_rows, models.digest, texts.first, efficientbert_search.candidates):
         function.cache_clear()
 
 
@@ -208,8 +210,13 @@ def short(options, epochs, numerics, train=None):
 
 
 def quick(step, run, batch=1, length=128, runs=100, **more):
-    """As step latency, of two turns of one short row."""
-    return step(run, batch=1, length=8, runs=2, **more)
+    """As step latency, of as few turns as an interval needs, of one short row."""
+    return step(run, batch=1, length=8, runs=20, **more)
+
+
+def few(step, run, examples, **more):
+    """As step maps, of no more rows than there are."""
+    return step(run, examples=min(examples, ROWS["dev"]), **more)
 
 
 # ---- what costs time alone, by paper: seeds, tasks of tables that change one thing (one of each kind), budgets
@@ -240,7 +247,36 @@ def cut_bermo(at_paper, patch):
     at_paper(bermo.WARMUPS, {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()})
 
 
-CUTS = {"ghostbert": cut_ghostbert, "bermo": cut_bermo, "nas": cut_nas}
+def cut_efficientbert(at_paper, patch):
+    for seeds in (efficientbert.SEEDS, efficientbert.HEADLINES):
+        at_paper(seeds, (0,))
+    at_paper(efficientbert.SIZES, {540: 36, 360: HIDDEN, 768: HIDDEN})
+    at_paper(efficientbert.LAYERS, 2)
+    at_paper(efficientbert.SPAN, SPAN)
+    family, heads, layers, neurons = SIZES["bert-base-uncased"]
+    small = Shape(family, layers, HIDDEN, heads, neurons, len(grammar.vocabulary()), POSITIONS, 2, HIDDEN)
+    whole = efficientbert.shape
+    patch.setattr(efficientbert, "shape", lambda name, *kind: small if name == "paper" else whole(name, *kind))
+    limits, made_up = efficientbert.LIMITS["paper"], efficientbert_search.made_up
+
+    def landscapes(numbers):   # they are of the printed sizes
+        with pytest.MonkeyPatch.context() as back:
+            back.setitem(efficientbert.LIMITS, "paper", limits)
+            return made_up(numbers[:2])
+    patch.setattr(efficientbert_search, "made_up", landscapes)
+    patch.delitem(efficientbert.LIMITS, "paper")
+    at_paper(efficientbert.WINDOW, efficientbert.WINDOW["toy"])
+    patch.setattr(efficientbert, "TENTH", dict.fromkeys(efficientbert.TENTH, 4))
+    patch.setattr(efficientbert, "PART", (12, 4))
+    at_paper(efficientbert.BRIEF, 20)
+    at_paper(efficientbert_search.PART, (12, 4))
+    at_paper(efficientbert_search.HELD_OUT, 4)
+    at_paper(efficientbert_search.BUDGET, {"stage1": 4, "stage2": 4, "stage3": 6, "single": 4})
+    at_paper(efficientbert_search.LEARN, (2, 1))
+    at_paper(efficientbert_search.CANDIDATES, 2)
+
+
+CUTS = {"ghostbert": cut_ghostbert, "nas": cut_nas, "bermo": cut_bermo, "efficientbert": cut_efficientbert}
 
 
 # ---- the walk
