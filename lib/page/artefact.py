@@ -74,9 +74,9 @@ class Page:
         new = [run for name, run in there.items() if name not in self.runs]
         self.runs |= there
         how = f"not made yet: `python -m lib run {self.id} --profile {self.profile.name}` makes what is missing"
-        lost = Counter(run["error"] or (how if run["run"] in self.wanted else "not recorded yet")
-                       for run in new if run["state"] != "finished")
-        self.note([f"{count} of {len(there)} runs missing: {why}" for why, count in lost.most_common(3)])
+        lost = Counter((run["error"] or how) if run["run"] in self.wanted else "" for run in new if run["state"] != "finished")
+        self.note([f"{count} of {len(there)} runs missing: {why}" if why else f"{count} of {len(there)} runs are not recorded yet"
+                   for why, count in lost.most_common(3)])
         return frame
 
     def table(self, frame, caption, name="", marks=None):
