@@ -5,6 +5,7 @@ rows of every task in the official layouts, checkpoints tiny random encoders und
 import contextlib
 import io
 import struct
+import sys
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -176,6 +177,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))
     monkeypatch.setenv(notebook.BATCH, "1")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])   # a shell puts its own there
     monkeypatch.setattr(paths, "models_root", lambda: stand_ins / "models")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     forget()
@@ -191,6 +194,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
         task, split = glue.TASK_OF[name], "test_mm" if name == "MNLI-mm" else "test"
         monkeypatch.setitem(glue.TEST_ROWS, name, len(data.splits("glue", task)[split]))
     yield
+    InteractiveShell.clear_instance()
     forget()
 
 
