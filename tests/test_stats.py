@@ -239,6 +239,6 @@ def test_summary():
 
 def test_two_thousand_draws_are_fast():
     pairs = noisy(np.random.default_rng(5), "matthews", n=1000)
-    start = time.perf_counter()
+    start = time.process_time()
     paired_difference(pairs, draws=2000, score=score)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

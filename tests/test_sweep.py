@@ -153,13 +153,13 @@ def make_in_process(spec, runs, records):
 def worker_of(store, spec):
     """The process that makes a run, once it has written a checkpoint."""
     from lib.store import owner
-    deadline = time.time() + 60
+    deadline = time.time() + 300   # a loaded machine is slow to checkpoint
     while time.time() < deadline:
         who = owner(store.lock(spec))
         if who and list((store.part(spec) / "resume").glob("step-*")):
             return who["pid"]
         time.sleep(0.02)
-    raise AssertionError("no checkpoint within a minute")
+    raise AssertionError("no checkpoint within five minutes")
 
 
 def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
@@ -274,7 +274,7 @@ def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monke
     watch.join()
     monkeypatch.undo()
     assert left == {} and seen == [] and store.state(teacher().at(1))["state"] == "missing"
-    deadline = time.time() + 60
+    deadline = time.time() + 300   # a loaded machine is slow to checkpoint
     while store.state(long)["state"] == "running" and time.time() < deadline:
         time.sleep(0.1)
     assert store.state(long)["state"] == "stopped" and list((store.part(long) / "resume").glob("step-*"))

