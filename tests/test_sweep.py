@@ -143,7 +143,8 @@ def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
     sweep.make([importance(teacher()).at(0)], store, workers=1)
     shares, totals, texts = zip(*Bar.drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and Bar.last.n == 3
-    assert Bar.first == "starting workers" and "0/3 runs" not in texts[0] and Bar.last.text == "3/3 runs"
+    assert Bar.first == "starting workers" and Bar.last.text == "3/3 runs"
+    assert texts[0] in ("starting workers", "0/3 runs")   # the latter where a worker began before the first drawing
 
 
 def make_in_process(spec, runs, records):
