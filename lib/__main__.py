@@ -254,9 +254,10 @@ def unpack(args):
 @command("note which rows a profile's unseen ones are, their labels and clusters, in data/, to be committed", PROFILE)
 def unseen(args):
     from lib import data
-    from lib.papers import grids
+    from lib.papers import grids, trials
 
-    for task, told in grids.UNSEEN[args.profile].items():
+    tried = {task: {name: trials.told(task)[name] for name in ("unseen", "beside")} for task in trials.ROWS}
+    for task, told in [*grids.UNSEEN[args.profile].items(), *(tried.items() if args.profile == "mini" else ())]:
         print(f"  {task}: {data.publish(grids.source(args.profile, task), task, **told)}")
 
 

@@ -21,7 +21,7 @@ from lib.data import glue, models, texts
 from lib.execute import commit
 
 LIMIT = 60_000_000
-CODE = ("lib", "data/published", "data/digests.json", "data/unseen", "data/pilot.csv")
+CODE = ("lib", "data/published", "data/digests.json", "data/unseen")
 RUN = """#!/bin/sh
 # Makes the missing runs on one GPU, writes records.tgz; safe to repeat.
 DEVICE={device} CHECKPOINT={checkpoint} python -m lib evidence --claims {claims} --slots ${{SLOTS:-8}} "$@"

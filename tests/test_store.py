@@ -126,9 +126,9 @@ def test_three_thousand_records_are_looked_up_at_once(store):
         target.parent.mkdir(exist_ok=True, parents=True)
         target.symlink_to(folder)
     specs, elsewhere = [SPEC.at(seed) for seed in range(300)], Store(store.runs / "empty", store.records)
-    began = time.process_time()
+    began = time.perf_counter()
     assert all(elsewhere.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
-    assert (time.process_time() - began) / len(specs) < 0.01
+    assert (time.perf_counter() - began) / len(specs) < 0.01
 
 
 def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):

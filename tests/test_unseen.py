@@ -200,9 +200,9 @@ def test_no_unseen_row_of_sst2_shares_four_words():
         pytest.skip(f"no SST-2 at {REAL}")
     data.splits("glue", "SST-2")
     data.unseen_rows.cache_clear()
-    began = time.process_time()
+    began = time.perf_counter()
     there = data.load(grids.dataset("mini", "SST-2"))
-    assert time.process_time() - began < 10
+    assert time.perf_counter() - began < 10
 
     def parts(texts):
         return {" ".join(words[i:i + 4]) for text in texts for words in [text.lower().split()] for i in range(len(words) - 3)}
@@ -333,9 +333,9 @@ def test_trends_over_pooled_rows_are_quick():
     labels = rng.random(2879).round(2)
     scores = {m: [stats.Pair("x", seed, labels, *rng.random((2, 2879)), "spearman") for seed in range(10)] for m in (1, 3, 6, 9)}
     for each, limit in ((by_width, 4), (scores, 12)):
-        began = time.process_time()
+        began = time.perf_counter()
         stats.trend(each)
-        assert time.process_time() - began < limit
+        assert time.perf_counter() - began < limit
 
 
 def test_pooled_runs_without_specs_of_their_own_rows():

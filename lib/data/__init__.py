@@ -154,11 +154,11 @@ def official_digests():
 
 
 def reserved(name, task_name, rows, held_out, beside=0):
-    """How many rows of the training set the unseen ones stand beside; 0 for a task with official unseen rows. Raises
-    ValueError where it is not clear, or fewer than are trained and selected on."""
+    """How many rows of the training set the unseen ones stand beside; 0 for a task with official unseen rows, unless it is
+    said that they are to be training rows. Raises ValueError where it is not clear, or fewer than are trained and selected on."""
     if task(name, task_name).span:
         raise ValueError(f"{task_name} has spans: unseen rows are for tasks with classes or scores; leave `unseen` out")
-    if task_name in getattr(source(name), "UNSEEN", ()):
+    if not beside and task_name in getattr(source(name), "UNSEEN", ()):
         return 0
     if not rows or 0 < beside < rows + held_out:
         raise ValueError(f"unseen rows of {name}/{task_name} beside {beside or 'none'} of its training rows, of which "
