@@ -55,7 +55,9 @@ def grids(path, values):
 
 def wanted(grids):
     """Specs of all `grid` variables, each once."""
-    return list(dict.fromkeys(row["spec"] for found in grids.values() for row in found.get("grid", [])))
+    from lib.page import notebook
+
+    return list(dict.fromkeys(spec for found in grids.values() for spec in notebook.wanted(found)))
 
 
 @command("make the missing runs, then every table and figure, then the pages", PATTERN, PROFILE, WORKERS, FRESH)
@@ -92,63 +94,22 @@ def report(args):
 
 @command("what a run of these notebooks would take", PATTERN, PROFILE, WORKERS, FRESH)
 def plan(args):
-    from lib import sweep
+    from lib import budget, sweep
+    from lib.store import Store
 
     if args.profile == "paper":
-        return planned_on_paper(args)
+        for line in budget.plan(args.pattern, Store(fresh=args.fresh)):
+            print(line)
+        return 0
     _, _, grids, store = chosen(args)
     clock, total = sweep.Clock(store), {}
     for path, found in grids.items():
-        specs = [row["spec"] for row in found.get("grid", [])]
+        specs = wanted({path: found})
         missing = sweep.plan(specs, store).missing
         total |= missing
         print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {told(clock, missing)} of one worker")
     workers = args.workers or sweep.cores()
     print(f"together {len(total)} runs missing, {told(clock, total, workers)} on {workers} workers")
-
-
-def planned_on_paper(args):
-    """The plan of profile `paper`, which needs neither data nor checkpoints: what is absent, and counted costs."""
-    from lib import budget, data, sweep
-    from lib.page import notebook
-    from lib.store import Store
-
-    store, every, night = Store(fresh=args.fresh), {}, []
-    with data.planning() as absent:
-        for path in notebook.find(args.pattern):
-            def missing(more=(), path=path):
-                values = {"profile": "paper", **dict(more)}
-                return sweep.plan(wanted({path: notebook.grids(path, values)}), store).missing
-            runs = missing()
-            every |= runs
-            if runs:
-                print(f"{path.stem}: {len(runs)} runs missing, {budget.told(runs)}")
-            if {"tasks", "seeds"} <= notebook.parameters(path).keys():
-                night += part_of_a_night(path, missing)
-    print(f"together {len(every)} runs missing, {budget.told(every)}; counted, an upper bound, at the rate of {budget.GPU}: "
-          f"{budget.SHARES}")
-    print(f"not at hand: {', '.join(sorted(absent)) or 'nothing'}")
-    if night:
-        hours, stem, more = max(night)
-        options = " ".join(f"-y '{name}: {json.dumps(value)}'" for name, value in more)
-        print(f"one GPU and one night ({hours:.1f} h): DEVICE=cuda papermill notebooks/{stem}.ipynb out.ipynb -p profile paper "
-              f"{options}")
-    return 0
-
-
-def part_of_a_night(path, missing):
-    """[(GPU hours, notebook, parameters)] of a page's smallest task at one seed, where that takes a night at most."""
-    from lib import budget
-
-    for task in ("RTE", "CoLA"):
-        try:
-            more = (("tasks", [task]), ("seeds", [0]))
-            hours = budget.hours(missing(more))
-        except ValueError:
-            continue   # the page has settings for other tasks alone
-        if 0 < hours <= budget.HOURS:
-            return [(hours, path.stem, more)]
-    return []
 
 
 def told(clock, specs, workers=1):
@@ -345,7 +306,7 @@ def deletable(patterns, store):
     for path in notebook.find():
         for profile in PROFILES:
             try:
-                specs = wanted({path: notebook.grids(path, {"profile": profile})})
+                specs = notebook.wanted(notebook.grids(path, {"profile": profile}))
             except FileNotFoundError:
                 unread.add(profile)
                 continue

@@ -5,9 +5,12 @@ is an upper bound), twice that for the gradient, and a forward pass of its teach
 single passes and timings are left out.
 """
 
+import json
 from dataclasses import dataclass
 
+from lib import data, sweep
 from lib.measure.cost import SHAPES, flops, parameters
+from lib.page import notebook
 from lib.search import net as nets
 
 GPU, HOURS = "an A100 of 80 GB", 10.0                             # of a night
@@ -112,3 +115,39 @@ def told(specs):
 
 def hours(specs):
     return sum(cost(spec).seconds for spec in specs) / 3600
+
+
+def plan(patterns, store):
+    """Lines on what the profile `paper` would cost, page by page, also where neither data nor checkpoints are at hand: then
+    they say what is absent."""
+    every, night = {}, []
+    with data.planning() as absent:
+        for path in notebook.find(patterns):
+            def missing(more=(), path=path):
+                return sweep.plan(notebook.wanted(notebook.grids(path, {"profile": "paper", **dict(more)})), store).missing
+            runs = missing()
+            every |= runs
+            if runs:
+                yield f"{path.stem}: {len(runs)} runs missing, {told(runs)}"
+            if {"tasks", "seeds"} <= notebook.parameters(path).keys():
+                night += part_of_a_night(path, missing)
+    yield f"together {len(every)} runs missing, {told(every)}; counted, an upper bound, at the rate of {GPU}: {SHARES}"
+    yield f"not at hand: {', '.join(sorted(absent)) or 'nothing'}"
+    if night:
+        needed, stem, more = max(night)
+        options = " ".join(f"-y '{name}: {json.dumps(value)}'" for name, value in more)
+        yield (f"one GPU and one night ({needed:.1f} h): DEVICE=cuda papermill notebooks/{stem}.ipynb out.ipynb -p profile paper "
+               f"{options}")
+
+
+def part_of_a_night(path, missing):
+    """[(GPU hours, notebook, parameters)] of a page's smallest task at one seed, where that takes a night at most."""
+    for task in ("RTE", "CoLA"):
+        try:
+            more = (("tasks", [task]), ("seeds", [0]))
+            needed = hours(missing(more))
+        except ValueError:
+            continue   # the page has settings for other tasks alone
+        if 0 < needed <= HOURS:
+            return [(needed, path.stem, more)]
+    return []

@@ -89,6 +89,11 @@ def check(path, values):
     return full
 
 
+def wanted(grids):
+    """The Specs of the variable `grid` of a notebook's grids, each once: what its page makes."""
+    return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
+
+
 def grids(path, values):
     """{variable: rows} that the `grid` cell makes: `grid` is what the page runs, any other list of rows with Specs is
     only looked up. Runs the cell in this process: it is free of torch."""
