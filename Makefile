@@ -11,6 +11,7 @@ report: .venv/ready
 
 test: .venv/ready-dev
 	$(bin)/ruff check .
+	$(bin)/ruff format --check --quiet .
 	$(bin)/python -m pytest -q -m "not slow" tests
 
 test-slow: .venv/ready-dev

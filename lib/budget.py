@@ -13,21 +13,39 @@ from lib.measure.cost import SHAPES, flops, parameters
 from lib.page import notebook
 from lib.search import net as nets
 
-GPU, HOURS = "an A100 of 80 GB", 10.0                             # of a night
-RATES = {"float32": 0.6 * 19.5e12, "bfloat16": 0.4 * 312e12}      # FLOP/s: its peak, times a share that training reaches
+GPU, HOURS = "an A100 of 80 GB", 10.0  # of a night
+RATES = {
+    "float32": 0.6 * 19.5e12,
+    "bfloat16": 0.4 * 312e12,
+}  # FLOP/s: its peak, times a share that training reaches
 SHARES = "60 % of 19.5 TFLOP/s in float32, 40 % of 312 in bfloat16"
 # Training rows of the official files; of a probing task, and documents of Wikipedia and books (2 % of it are 120,000).
-ROWS = {"MNLI": 392702, "QQP": 363846, "QNLI": 104743, "SST-2": 67349, "CoLA": 8551, "STS-B": 5749, "MRPC": 3668, "RTE": 2490,
-        "WNLI": 635, "SQuAD1": 88524, "SQuAD2": 132034}
+ROWS = {
+    "MNLI": 392702,
+    "QQP": 363846,
+    "QNLI": 104743,
+    "SST-2": 67349,
+    "CoLA": 8551,
+    "STS-B": 5749,
+    "MRPC": 3668,
+    "RTE": 2490,
+    "WNLI": 635,
+    "SQuAD1": 88524,
+    "SQuAD2": 132034,
+}
 PROBING, DOCUMENTS = 100_000, 6_000_000
-SMALL = {"bert-mini": 11_000_000}                                 # parameters of an encoder without a shape
-SHAPE_OF = {"bert-base-uncased": "bert-base", "2nd_General_TinyBERT_4L_312D": "tinybert-4",
-            "2nd_General_TinyBERT_6L_768D": "tinybert-6"}         # of checkpoints with another name
+SMALL = {"bert-mini": 11_000_000}  # parameters of an encoder without a shape
+SHAPE_OF = {
+    "bert-base-uncased": "bert-base",
+    "2nd_General_TinyBERT_4L_312D": "tinybert-4",
+    "2nd_General_TinyBERT_6L_768D": "tinybert-6",
+}  # of checkpoints with another name
 
 
 @dataclass(frozen=True)
 class Cost:
     """FLOPs and GPU seconds of a run, parameters of its model, and bytes of its weights and of training it."""
+
     flops: float
     seconds: float
     disk: float
@@ -48,7 +66,11 @@ def network(spec):
     """The Net that a Spec trains, of itself or where it starts; None for a plain encoder."""
     if isinstance(told := spec.args.get("net"), dict) and "layers" in told:
         return nets.from_json(told)
-    return network(spec.inputs["start"]) if spec.step in ("warmup", "multitask", "search") and "start" in spec.inputs else None
+    return (
+        network(spec.inputs["start"])
+        if spec.step in ("warmup", "multitask", "search") and "start" in spec.inputs
+        else None
+    )
 
 
 def size(spec):
@@ -90,18 +112,27 @@ def cost(spec):
         if name.startswith("teacher"):
             guide = size(teacher)[0](tokens)
     work = rows(spec) * train["epochs"] * (3 * forward(tokens) + guide)
-    if spec.step == "search":   # stages that train each of their candidates
+    if spec.step == "search":  # stages that train each of their candidates
         work *= spec.args["search"]["budget"] if "teacher" in spec.inputs else 0
-    return Cost(work, work / RATES[numerics.get("dtype", "float32")], disk, memory(spec, train, tokens, weights))
+    return Cost(
+        work,
+        work / RATES[numerics.get("dtype", "float32")],
+        disk,
+        memory(spec, train, tokens, weights),
+    )
 
 
 def memory(spec, train, tokens, weights):
     """Bytes of training: weights, gradient and two moments, and what a layer keeps for the gradient, 34 B T H + 5 A B T T
     numbers of two bytes (Korthikanti et al. 2022, section 4), twice that in float32."""
     net, own = network(spec), shape(spec)
-    layers, hidden, heads = (len(net.layers), net.hidden, 12) if net else (own.layers, own.hidden, own.heads)
+    layers, hidden, heads = (
+        (len(net.layers), net.hidden, 12) if net else (own.layers, own.hidden, own.heads)
+    )
     kept = layers * train["batch"] * tokens * (34 * hidden + 5 * heads * tokens)
-    return 16.0 * weights + kept * (2 if (spec.args.get("numerics") or {}).get("dtype") == "float32" else 1)
+    return 16.0 * weights + kept * (
+        2 if (spec.args.get("numerics") or {}).get("dtype") == "float32" else 1
+    )
 
 
 def told(specs):
@@ -109,8 +140,10 @@ def told(specs):
     costs = [cost(spec) for spec in specs]
     needed = {parent for spec in specs for parent in spec.parents.values()}
     disk = sum(each.disk for spec, each in zip(specs, costs, strict=True) if spec in needed)
-    return (f"{sum(each.seconds for each in costs) / 3600:,.1f} GPU hours, {disk / 1e9:,.0f} GB of weights, "
-            f"{max((each.memory for each in costs), default=0) / 1e9:.0f} GB of memory")
+    return (
+        f"{sum(each.seconds for each in costs) / 3600:,.1f} GPU hours, {disk / 1e9:,.0f} GB of weights, "
+        f"{max((each.memory for each in costs), default=0) / 1e9:.0f} GB of memory"
+    )
 
 
 def hours(specs):
@@ -123,8 +156,12 @@ def plan(patterns, store):
     every, night = {}, []
     with data.planning() as absent:
         for path in notebook.find(patterns):
+
             def missing(more=(), path=path):
-                return sweep.plan(notebook.wanted(notebook.grids(path, {"profile": "paper", **dict(more)})), store).missing
+                return sweep.plan(
+                    notebook.wanted(notebook.grids(path, {"profile": "paper", **dict(more)})), store
+                ).missing
+
             runs = missing()
             every |= runs
             if runs:
@@ -136,8 +173,10 @@ def plan(patterns, store):
     if night:
         needed, stem, more = max(night)
         options = " ".join(f"-y '{name}: {json.dumps(value)}'" for name, value in more)
-        yield (f"one GPU and one night ({needed:.1f} h): DEVICE=cuda papermill notebooks/{stem}.ipynb out.ipynb -p profile paper "
-               f"{options}")
+        yield (
+            f"one GPU and one night ({needed:.1f} h): DEVICE=cuda papermill notebooks/{stem}.ipynb out.ipynb -p profile paper "
+            f"{options}"
+        )
 
 
 def part_of_a_night(path, missing):
@@ -147,7 +186,7 @@ def part_of_a_night(path, missing):
             more = (("tasks", [task]), ("seeds", [0]))
             needed = hours(missing(more))
         except ValueError:
-            continue   # the page has settings for other tasks alone
+            continue  # the page has settings for other tasks alone
         if 0 < needed <= HOURS:
             return [(needed, path.stem, more)]
     return []

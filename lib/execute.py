@@ -29,7 +29,9 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
             return run
         try:
             with Lock(store.lock(spec)):
-                return store.find(spec, weights=keep) or _make(spec, store, keep, checkpoint_seconds)
+                return store.find(spec, weights=keep) or _make(
+                    spec, store, keep, checkpoint_seconds
+                )
         except Held:
             time.sleep(0.3)
 
@@ -39,7 +41,9 @@ def _make(spec, store, keep, checkpoint_seconds):
     for name, parent in spec.parents.items():
         inputs[name] = store.find(parent, weights=STEPS[parent.step].weights)
         if inputs[name] is None:
-            raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {store.state(parent)['state']}")
+            raise RuntimeError(
+                f"{spec.step} needs {name} ({parent.name}), which is {store.state(parent)['state']}"
+            )
     need_disk(store.runs)
     commit()  # of the code that is about to run, not of a checkout made meanwhile
     draft = Draft(store, spec, inputs, keep and STEPS[spec.step].weights, checkpoint_seconds)
@@ -53,8 +57,10 @@ def _make(spec, store, keep, checkpoint_seconds):
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             free = shutil.disk_usage(store.runs).free >> 20
-            error = OSError(f"disk full ({free} MB free) under {paths.shown(store.runs)}: free some space, "
-                            "`python -m lib gc` lists what may go; the run resumes from its last checkpoint")
+            error = OSError(
+                f"disk full ({free} MB free) under {paths.shown(store.runs)}: free some space, "
+                "`python -m lib gc` lists what may go; the run resumes from its last checkpoint"
+            )
         draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
         raise error
 
@@ -64,8 +70,10 @@ def need_disk(folder):
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     if free < MIN_FREE:
-        raise OSError(f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed: free some "
-                      "space (`python -m lib gc` lists what may go) or set RUNS_ROOT to another disk")
+        raise OSError(
+            f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed: free some "
+            "space (`python -m lib gc` lists what may go) or set RUNS_ROOT to another disk"
+        )
 
 
 def one_line(error):
@@ -78,10 +86,19 @@ def environment(spec):
     import torch
     import transformers
 
-    return {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine(),
-            "processor": processor(), "torch": torch.__version__, "transformers": transformers.__version__,
-            "numpy": numpy.__version__, "threads": torch.get_num_threads(),
-            "device": torch.cuda.get_device_name() if (spec.args.get("numerics") or {}).get("device") else "cpu"} | commit()
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": processor(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": numpy.__version__,
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name()
+        if (spec.args.get("numerics") or {}).get("device")
+        else "cpu",
+    } | commit()
 
 
 def processor():
@@ -100,13 +117,20 @@ def commit():
         return read_json(paths.ROOT / "COMMIT")
 
     def git(*words):
-        return subprocess.run(["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=20)
+        return subprocess.run(
+            ["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=20
+        )
+
     try:
         head = git("rev-parse", "--short=10", "HEAD")
         changed = git("status", "--porcelain", "--", "lib")
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    return {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())} if head.returncode == 0 else {}
+    return (
+        {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())}
+        if head.returncode == 0
+        else {}
+    )
 
 
 def work(body, runs, records, fresh, keep, checkpoint_seconds):

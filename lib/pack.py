@@ -37,22 +37,30 @@ def pack(target, claims, specs, checkpoint, device="cuda"):
         rounded = models.rounded(checkpoint, Path(folder) / name)
         draft = Path(folder) / "archive"
         with tarfile.open(draft, "w:gz") as archive:
-            listed = subprocess.run(["git", "-C", str(paths.ROOT), "ls-files", "-z", "--", *CODE], capture_output=True,
-                                    text=True, check=True)
+            listed = subprocess.run(
+                ["git", "-C", str(paths.ROOT), "ls-files", "-z", "--", *CODE],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             for path in filter(None, listed.stdout.split("\0")):
                 archive.add(paths.ROOT / path, f"evidence/{path}")
             for place, path in inputs(specs).items():
                 archive.add(path.resolve(), f"evidence/data/{place}")
             archive.add(rounded, f"evidence/data/models/{name}")
-            run = RUN.format(device=device, checkpoint=name, claims=",".join(claim.id for claim in claims))
+            run = RUN.format(
+                device=device, checkpoint=name, claims=",".join(claim.id for claim in claims)
+            )
             for path, text in {"run.sh": run, "COMMIT": json.dumps(commit())}.items():
                 told = tarfile.TarInfo(f"evidence/{path}")
                 told.size = len(text)
                 archive.addfile(told, io.BytesIO(text.encode()))
         size = draft.stat().st_size
         if size > LIMIT:
-            raise ValueError(f"the archive would have {size / 1e6:.0f} MB, more than {LIMIT / 1e6:.0f}: name fewer --claims; "
-                             "those of EfficientBERT bring text corpora")
+            raise ValueError(
+                f"the archive would have {size / 1e6:.0f} MB, more than {LIMIT / 1e6:.0f}: name fewer --claims; "
+                "those of EfficientBERT bring text corpora"
+            )
         shutil.move(draft, target)
     return size
 
@@ -78,17 +86,27 @@ def described(descriptor):
     root, source = paths.data_root(), descriptor.get("source")
     if source == "glue":
         task = descriptor["task"]
-        files = [path for split, path in glue.files(task, root / "glue").items() if not split.startswith("test")]
+        files = [
+            path
+            for split, path in glue.files(task, root / "glue").items()
+            if not split.startswith("test")
+        ]
         files += [path for path in (root / "glue" / task).glob("dev_ids.tsv")]
         found = {f"glue/{path.parent.name}/{path.name}": path for path in files}
         if task in glue.UNSEEN and "unseen" in descriptor:
             path = root / "glue" / glue.UNSEEN[task]
-            found[f"{path.parent.name if path.parent.name != task else f'glue/{task}'}/{path.name}"] = path
+            found[
+                f"{path.parent.name if path.parent.name != task else f'glue/{task}'}/{path.name}"
+            ] = path
         return found
     if source in data.FOLDERS and data.FOLDERS[source]:
         return {data.FOLDERS[source]: root / data.FOLDERS[source]}
     if "text" in descriptor:
-        return {f"{name}/{path.name}": path for name in descriptor["text"].split("+") for path in texts.files(name)}
+        return {
+            f"{name}/{path.name}": path
+            for name in descriptor["text"].split("+")
+            for path in texts.files(name)
+        }
     return {"mnist": root / "mnist"} if descriptor.get("kind") == "files" else {}
 
 

@@ -12,8 +12,10 @@ NOTEBOOKS = Path(os.environ.get("NOTEBOOKS_ROOT", ROOT / "notebooks")).expanduse
 FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-UNSEEN = DATA / "unseen"          # labels and clusters of unseen rows by their digest, numbers only
-DIGESTS = DATA / "digests.json"   # of the official data and checkpoints, so that records are found without them
+UNSEEN = DATA / "unseen"  # labels and clusters of unseen rows by their digest, numbers only
+DIGESTS = (
+    DATA / "digests.json"
+)  # of the official data and checkpoints, so that records are found without them
 
 
 def data_root():

@@ -50,20 +50,26 @@ def table(paper, name):
 
 def printed(paper, name):
     """The same table for the eye: numbers are `Printed`, and compute as numbers do."""
+
     def cell(text):
         try:
             return text if pd.isna(text) else Printed(text)
         except ValueError:
             return text
-    table(paper, name)   # refuses an unknown name
+
+    table(paper, name)  # refuses an unknown name
     frame = pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-", dtype=str)
-    return pd.DataFrame({column: pd.Series(list(map(cell, frame[column])), dtype=object) for column in frame})
+    return pd.DataFrame(
+        {column: pd.Series(list(map(cell, frame[column])), dtype=object) for column in frame}
+    )
 
 
 def lines(paper, name):
     """The rows of `printed` as dicts."""
     frame = printed(paper, name)
-    return [dict(zip(frame, values, strict=True)) for values in frame.itertuples(index=False, name=None)]
+    return [
+        dict(zip(frame, values, strict=True)) for values in frame.itertuples(index=False, name=None)
+    ]
 
 
 def claims():
@@ -79,7 +85,9 @@ def rows(paper, name, label, widths, rename=str, m="m"):
         width, model = row.pop(m, "1/12"), rename(row.pop(label))
         if int(width.split("/")[0]) in widths:
             found[width, model] = {
-                ("published", "average" if column.startswith("Avg.") else column): value for column, value in row.items()}
+                ("published", "average" if column.startswith("Avg.") else column): value
+                for column, value in row.items()
+            }
     return found
 
 
@@ -96,9 +104,15 @@ def checks(paper, *places):
     """Lines for a page: how many printed numbers of these places follow from others (`checks.csv`), and each that does not."""
     rows = _of(paper, "checks", places)
     wrong = [row for row in rows if row["status"] != "match"]
-    told = [f"{row['row']}{', ' * bool(row['column'])}{row['column']}: printed {row['printed']}, computed {row['recomputed']}"
-            f"{'; ' * bool(row['note'])}{row['note']}." for row in wrong]
-    return [f"Computed again from other printed numbers: {len(rows)} values, of which {len(rows) - len(wrong)} agree.", *told]
+    told = [
+        f"{row['row']}{', ' * bool(row['column'])}{row['column']}: printed {row['printed']}, computed {row['recomputed']}"
+        f"{'; ' * bool(row['note'])}{row['note']}."
+        for row in wrong
+    ]
+    return [
+        f"Computed again from other printed numbers: {len(rows)} values, of which {len(rows) - len(wrong)} agree.",
+        *told,
+    ]
 
 
 def corrections(paper, *places):
@@ -110,6 +124,10 @@ def corrections(paper, *places):
     for row in _of(paper, "corrections", places):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
-        read_as = [f"read as {row['read_as']}"] * (row["read_as"] not in ("", row["printed"], "as printed"))
-        lines.append(f"{cell}: {'; '.join(filter(None, [', '.join(printed + read_as), row['reason']]))}.")
+        read_as = [f"read as {row['read_as']}"] * (
+            row["read_as"] not in ("", row["printed"], "as printed")
+        )
+        lines.append(
+            f"{cell}: {'; '.join(filter(None, [', '.join(printed + read_as), row['reason']]))}."
+        )
     return lines

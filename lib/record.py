@@ -41,7 +41,10 @@ def write(run, folder):
         packed = gzip.compress(save(arrays), 9, mtime=0)
         (folder / ARRAYS).write_bytes(packed)
         body |= {"arrays": hashlib.sha256(packed).hexdigest(), "types": types}
-    lines = [f"{json.dumps(name)}: {canonical(value)}" for name, value in ({"digest": digest(body)} | body).items()]
+    lines = [
+        f"{json.dumps(name)}: {canonical(value)}"
+        for name, value in ({"digest": digest(body)} | body).items()
+    ]
     (folder / NAME).write_text("{" + ",\n".join(lines) + "}\n")
 
 
@@ -59,8 +62,11 @@ def read(folder):
 
 def arrays(folder, body, name):
     """Arrays that the run's step saved under this name. Raises FileNotFoundError where there are none."""
-    found = {key.removeprefix(f"{name}."): value.astype(body["types"].get(key, value.dtype.name))
-             for key, value in unpacked(folder, body).items() if key.startswith(f"{name}.")}
+    found = {
+        key.removeprefix(f"{name}."): value.astype(body["types"].get(key, value.dtype.name))
+        for key, value in unpacked(folder, body).items()
+        if key.startswith(f"{name}.")
+    }
     if not found:
         raise FileNotFoundError(f"the record {paths.shown(folder)} has no arrays {name!r}")
     return found
@@ -84,7 +90,9 @@ def unpacked(folder, body):
 def small(key, value):
     """The array as it is stored."""
     if value.dtype.kind in "iu" and value.size:
-        return value.astype(np.result_type(np.min_scalar_type(value.min()), np.min_scalar_type(value.max())))
+        return value.astype(
+            np.result_type(np.min_scalar_type(value.min()), np.min_scalar_type(value.max()))
+        )
     if key == "logits" and value.dtype == np.float32 and value.ndim == 2 and value.shape[1] > 1:
         with np.errstate(over="ignore"):
             half = value.astype(np.float16)
@@ -102,5 +110,7 @@ def digest(body):
 
 
 def damaged(path, why):
-    return ValueError(f"{paths.shown(path)} is damaged ({why}): take it from git again, or delete its folder and make the run "
-                      "again")
+    return ValueError(
+        f"{paths.shown(path)} is damaged ({why}): take it from git again, or delete its folder and make the run "
+        "again"
+    )

@@ -22,6 +22,7 @@ from lib.steps import STEPS
 @dataclass(frozen=True)
 class Output:
     """An argument that is not known yet: `key` of the metrics of the input called `input`."""
+
     input: str
     key: str
 
@@ -29,8 +30,8 @@ class Output:
 @dataclass(frozen=True)
 class Spec:
     step: str
-    args: dict = field(default_factory=dict)     # names to plain JSON values, options, or Outputs
-    inputs: dict = field(default_factory=dict)   # names to Specs
+    args: dict = field(default_factory=dict)  # names to plain JSON values, options, or Outputs
+    inputs: dict = field(default_factory=dict)  # names to Specs
     seed: int | None = None
 
     def __post_init__(self):
@@ -39,15 +40,21 @@ class Spec:
         for name in self.args:
             known(f"argument of step {self.step}", name, step.args)
         for name, spec in self.inputs.items():
-            known(f"input of step {self.step}", name[:name.find(":") + 1] or name, step.inputs)
+            known(f"input of step {self.step}", name[: name.find(":") + 1] or name, step.inputs)
             if not isinstance(spec, Spec):
-                raise TypeError(f"input {name!r} of step {self.step} is a {type(spec).__name__}; it must be a Spec")
-        object.__setattr__(self, "args", {k: plain(v) for k, v in sorted(self.args.items()) if v is not None})
+                raise TypeError(
+                    f"input {name!r} of step {self.step} is a {type(spec).__name__}; it must be a Spec"
+                )
+        object.__setattr__(
+            self, "args", {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
+        )
         for output in self._outputs():
             known(f"input named by an Output of step {self.step}", output, self.inputs)
 
     def _outputs(self):
-        return [v["$output"][0] for v in self.args.values() if isinstance(v, dict) and "$output" in v]
+        return [
+            v["$output"][0] for v in self.args.values() if isinstance(v, dict) and "$output" in v
+        ]
 
     def at(self, seed):
         """The replicate with this seed."""
@@ -58,11 +65,17 @@ class Spec:
     @cached_property
     def parents(self):
         """The inputs as replicates: those without a seed take this one's."""
-        return {name: spec if spec.seed is not None else spec.at(self.seed) for name, spec in self.inputs.items()}
+        return {
+            name: spec if spec.seed is not None else spec.at(self.seed)
+            for name, spec in self.inputs.items()
+        }
 
     @cached_property
     def id(self):
-        inputs = {n: s.id if s.seed is None else f"{s.id}/{s.seed}" for n, s in sorted(self.inputs.items())}
+        inputs = {
+            n: s.id if s.seed is None else f"{s.id}/{s.seed}"
+            for n, s in sorted(self.inputs.items())
+        }
         body = [self.step, STEPS[self.step].version, self.args, inputs]
         return hashlib.sha256(canonical(body).encode()).hexdigest()[:12]
 
@@ -70,23 +83,32 @@ class Spec:
     def name(self):
         """Folder of the run below the store's root: step-identity/seed."""
         if self.seed is None:
-            raise ValueError(f"this {self.step} Spec has no seed: ask for a replicate with .at(seed)")
+            raise ValueError(
+                f"this {self.step} Spec has no seed: ask for a replicate with .at(seed)"
+            )
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics):
         """The arguments with every Output replaced; `metrics` maps input names to the metrics of their runs."""
+
         def value(v):
             if not (isinstance(v, dict) and "$output" in v):
                 return v
             source, key = v["$output"]
             known(f"output of input {source!r}", key, metrics[source])
             return metrics[source][key]
+
         return {k: value(v) for k, v in self.args.items()}
 
     def to_json(self):
         inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
-        return {"step": self.step, "version": STEPS[self.step].version, "args": self.args, "inputs": inputs,
-                "seed": self.seed}
+        return {
+            "step": self.step,
+            "version": STEPS[self.step].version,
+            "args": self.args,
+            "inputs": inputs,
+            "seed": self.seed,
+        }
 
     def __hash__(self):
         return hash((self.step, self.id, self.seed))
@@ -99,8 +121,10 @@ def from_json(body):
     """The Spec that `to_json` wrote. Raises ValueError where the step has moved on to another version."""
     known("step", body["step"], STEPS)
     if body["version"] != STEPS[body["step"]].version:
-        raise ValueError(f"step {body['step']} is at version {STEPS[body['step']].version}; this Spec is of "
-                         f"version {body['version']}: make the run again")
+        raise ValueError(
+            f"step {body['step']} is at version {STEPS[body['step']].version}; this Spec is of "
+            f"version {body['version']}: make the run again"
+        )
     inputs = {name: from_json(spec) for name, spec in body["inputs"].items()}
     return Spec(body["step"], body["args"], inputs, body["seed"])
 
@@ -117,12 +141,16 @@ def plain(value):
         return [plain(v) for v in value]
     if value is None or type(value) in (bool, int, float, str):
         return value
-    raise TypeError(f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, lists, "
-                    "dicts or an option of lib.options")
+    raise TypeError(
+        f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, lists, "
+        "dicts or an option of lib.options"
+    )
 
 
 def canonical(value):
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def known(what, name, allowed):
@@ -132,7 +160,9 @@ def known(what, name, allowed):
     folded = {str(each).lower(): each for each in allowed}
     near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
     hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
-    raise ValueError(f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})")
+    raise ValueError(
+        f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})"
+    )
 
 
 def stream(seed, name):

@@ -25,8 +25,8 @@ from safetensors.numpy import load_file, save_file
 
 from lib import paths, record
 
-HEARTBEAT = 5.0      # seconds between signs of life of a run
-STALE = 60.0         # seconds without one after which its owner is taken for dead
+HEARTBEAT = 5.0  # seconds between signs of life of a run
+STALE = 60.0  # seconds without one after which its owner is taken for dead
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
 
 
@@ -46,12 +46,15 @@ def read_json(path):
     try:
         return json.loads(Path(path).read_text())
     except json.JSONDecodeError as error:
-        raise ValueError(f"{paths.shown(path)} is damaged ({error}): delete its folder, the run is made again") from None
+        raise ValueError(
+            f"{paths.shown(path)} is damaged ({error}): delete its folder, the run is made again"
+        ) from None
 
 
 @dataclass(frozen=True)
 class Run:
     """A finished run, read only: a folder of files, or a record."""
+
     folder: Path
     origin: str  # "run": made here; "record": committed evidence
 
@@ -60,7 +63,9 @@ class Run:
         return record.read(self.folder) if record.there(self.folder) else None
 
     def _json(self, name):
-        return read_json(self.folder / f"{name}.json") if self._record is None else self._record[name]
+        return (
+            read_json(self.folder / f"{name}.json") if self._record is None else self._record[name]
+        )
 
     @cached_property
     def spec(self):
@@ -78,7 +83,11 @@ class Run:
     def cost(self):
         """Core seconds of a run on a CPU, which other work beside it does not stretch; on a card seconds of the clock."""
         on_card = (self.spec["args"].get("numerics") or {}).get("device")
-        return self.status["seconds"] if on_card else self.status.get("core_seconds", self.status["seconds"])
+        return (
+            self.status["seconds"]
+            if on_card
+            else self.status.get("core_seconds", self.status["seconds"])
+        )
 
     @cached_property
     def env(self):
@@ -188,6 +197,7 @@ def alive(path):
 @dataclass(frozen=True)
 class Store:
     """Local runs first, then committed records."""
+
     runs: Path = None
     records: Path | None = None
     fresh: bool = False  # ignore the records
@@ -201,7 +211,9 @@ class Store:
         places = [(self.runs, "run")] + ([] if self.fresh else [(self.records, "record")])
         for root, origin in places:
             folder = root / spec.name
-            if ((folder / "status.json").exists() or record.there(folder)) and (not weights or (folder / "model").exists()):
+            if ((folder / "status.json").exists() or record.there(folder)) and (
+                not weights or (folder / "model").exists()
+            ):
                 return Run(folder, origin)
         return None
 
@@ -225,7 +237,11 @@ class Store:
 
     def folders(self):
         """Every finished run made here."""
-        return [Run(p.parent, "run") for p in sorted(self.runs.glob("*/*/status.json")) if p.parent.suffix != ".part"]
+        return [
+            Run(p.parent, "run")
+            for p in sorted(self.runs.glob("*/*/status.json"))
+            if p.parent.suffix != ".part"
+        ]
 
     def parts(self):
         """Folders of runs being made or left unfinished."""
@@ -233,7 +249,11 @@ class Store:
 
     def recorded(self):
         """Every record."""
-        folders = {path.parent for name in (record.NAME, "status.json") for path in self.records.glob(f"*/*/{name}")}
+        folders = {
+            path.parent
+            for name in (record.NAME, "status.json")
+            for path in self.records.glob(f"*/*/{name}")
+        }
         return [Run(folder, "record") for folder in sorted(folders)]
 
     def record(self, run):
@@ -258,7 +278,9 @@ class Draft:
         before = self.folder / "status.json"
         before = read_json(before) if before.exists() else {}
         self.attempts = before.get("attempts", 0) + 1
-        self.spent = before.get("seconds", 0.0)  # of earlier attempts, so that a resumed run tells its whole cost
+        self.spent = before.get(
+            "seconds", 0.0
+        )  # of earlier attempts, so that a resumed run tells its whole cost
         self.worked = before.get("core_seconds", 0.0) - time.process_time()
         self.began = self.told = time.time()
         write_json(self.folder / "spec.json", spec.to_json())
@@ -267,9 +289,17 @@ class Draft:
     def tell(self, state, **more):
         """Write the ledger."""
         seconds = round(self.spent + time.time() - self.began, 2)
-        write_json(self.folder / "status.json",
-                   {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "seconds": seconds,
-                    "core_seconds": round(self.worked + time.process_time(), 2), "attempts": self.attempts} | more)
+        write_json(
+            self.folder / "status.json",
+            {
+                "state": state,
+                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "seconds": seconds,
+                "core_seconds": round(self.worked + time.process_time(), 2),
+                "attempts": self.attempts,
+            }
+            | more,
+        )
 
     def log(self, **values):
         """Append one line to the event log."""

@@ -33,6 +33,7 @@ from lib.store import Store, alive, read_json
 class Plan:
     """What a set of Specs comes to: `there` and `missing` map each Spec to whether its weights are needed;
     `missing` is in topological order."""
+
     there: dict
     missing: dict
 
@@ -92,12 +93,16 @@ class Clock:
             return statistics.median(own)
         for key in like(spec.step, spec.args):
             if found := self.seconds.get(key):
-                return statistics.median(seconds * self.ratio(spec.args, args) for seconds, args in found)
+                return statistics.median(
+                    seconds * self.ratio(spec.args, args) for seconds, args in found
+                )
         return None
 
     def ratio(self, args, others):
         """How many times the work of a run with `others` one with `args` is."""
-        (rows, length, tokens), (rows_2, length_2, tokens_2) = (self.work(each) for each in (args, others))
+        (rows, length, tokens), (rows_2, length_2, tokens_2) = (
+            self.work(each) for each in (args, others)
+        )
         if rows is None or rows_2 is None:
             return 1.0
         return rows / rows_2 * (tokens / tokens_2 if tokens and tokens_2 else length / length_2)
@@ -105,7 +110,10 @@ class Clock:
     def work(self, args):
         """(rows times epochs, most tokens of a row, mean tokens where they were counted); rows are None where not told."""
         data, train, corpus = (args.get(name) or {} for name in ("data", "train", "corpus"))
-        rows, length = data.get("rows") or corpus.get("documents") or corpus.get("sentences"), train.get("max_length", 1)
+        rows, length = (
+            data.get("rows") or corpus.get("documents") or corpus.get("sentences"),
+            train.get("max_length", 1),
+        )
         counted = train.get("pad_to") or statistics.median(self.tokens.get(task_of(args)) or [0])
         times = train.get("epochs", 1) * (args.get("search") or {}).get("budget", 1)
         return rows and rows * times, length, min(counted, length)
@@ -141,8 +149,12 @@ class Local:
         self.free = list(range(slots))
 
     def _pool(self):
-        context = multiprocessing.get_context("spawn")  # a forked torch may hang, a forked CUDA fails
-        return futures.ProcessPoolExecutor(1, mp_context=context, initializer=_tend, initargs=(os.getpid(), self.nice))
+        context = multiprocessing.get_context(
+            "spawn"
+        )  # a forked torch may hang, a forked CUDA fails
+        return futures.ProcessPoolExecutor(
+            1, mp_context=context, initializer=_tend, initargs=(os.getpid(), self.nice)
+        )
 
     def submit(self, function, *args):
         slot = self.free.pop()
@@ -178,13 +190,14 @@ class Local:
 def _tend(parent, nice=0):
     """A worker's first act: leave the terminal's interrupt to the parent, and go when the parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)   # a run that is stopped says so
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
     os.nice(nice)
 
     def watch():
         while os.getppid() == parent:
             time.sleep(1)
         os._exit(1)
+
     threading.Thread(target=watch, daemon=True).start()
 
 
@@ -192,10 +205,20 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-GRACE = 60.0   # seconds that runs at work are given when the time is over
+GRACE = 60.0  # seconds that runs at work are given when the time is over
 
 
-def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, progress=True, until=inf, nice=0, done=None):
+def make(
+    specs,
+    store=None,
+    workers=None,
+    keep=False,
+    checkpoint_seconds=30.0,
+    progress=True,
+    until=inf,
+    nice=0,
+    done=None,
+):
     """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what could not be made: it failed, its
     worker died, or an input of it is missing. `workers` defaults to cores / threads of the widest run.
 
@@ -216,16 +239,25 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
         for spec in inputs:
             children[spec].append(child)
     expected = {spec: clock(spec) for spec in todo}
-    bar = tqdm(total=len(todo), desc="starting workers", disable=not progress, leave=False, dynamic_ncols=True,
-               bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}")
+    bar = tqdm(
+        total=len(todo),
+        desc="starting workers",
+        disable=not progress,
+        leave=False,
+        dynamic_ncols=True,
+        bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}",
+    )
     told, counted = 0.0, 0
-    interval = 0.0 if sys.stderr.isatty() or type(bar).__name__ == "tqdm_notebook" else 20.0  # a log file wants few lines
+    interval = (
+        0.0 if sys.stderr.isatty() or type(bar).__name__ == "tqdm_notebook" else 20.0
+    )  # a log file wants few lines
 
     def there(spec):
         """Whether nothing is left to make of it, as another process may have made it, or all that it was for."""
         used = all(map(there, children[spec]))
         return (spec not in results or store.find(spec, weights=keep and todo[spec])) and (
-            used or store.find(spec, weights=todo[spec]))
+            used or store.find(spec, weights=todo[spec])
+        )
 
     def over(spec):
         for child in children[spec]:
@@ -243,15 +275,25 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
         while (waiting or running) and time.time() < until + GRACE:
             while executor.free and time.time() < until:
                 ready = [s for s in waiting if not missing[s]]
-                spec = next((s for s in ready if not alive(store.lock(s))), None if running else next(iter(ready), None))
-                if spec is None:   # nothing is ready, or another process is at it
+                spec = next(
+                    (s for s in ready if not alive(store.lock(s))),
+                    None if running else next(iter(ready), None),
+                )
+                if spec is None:  # nothing is ready, or another process is at it
                     break
                 if there(spec):
                     del waiting[spec]
                     over(spec)
                     continue
-                future = executor.submit(work, spec.to_json(), store.runs, store.records, store.fresh, waiting.pop(spec),
-                                         checkpoint_seconds)
+                future = executor.submit(
+                    work,
+                    spec.to_json(),
+                    store.runs,
+                    store.records,
+                    store.fresh,
+                    waiting.pop(spec),
+                    checkpoint_seconds,
+                )
                 running[future] = spec
             if not running:
                 break
@@ -271,7 +313,9 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
                 counted += 1
                 expected = {spec: clock(spec) for spec in [*waiting, *running.values()]}
             states = {s: store.state(s) for s in running.values()}
-            at = sum((expected[s] or 0.0) * state.get("progress", 0.0) for s, state in states.items())
+            at = sum(
+                (expected[s] or 0.0) * state.get("progress", 0.0) for s, state in states.items()
+            )
             left = sum(filter(None, expected.values())) - at
             unknown = list(expected.values()).count(None)
             ended = len(todo) - len(waiting) - len(running)
@@ -279,7 +323,9 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
             if ended or any(state["state"] != "missing" for state in states.values()):
                 bar.set_description_str(f"{ended}/{len(todo)} runs", refresh=False)
             to_go = clocked(left / len(executor.pools)) if left or not unknown else "unknown"
-            bar.set_postfix_str(f"{'at least ' * bool(unknown and left)}{to_go} to go", refresh=False)
+            bar.set_postfix_str(
+                f"{'at least ' * bool(unknown and left)}{to_go} to go", refresh=False
+            )
             if time.time() - told >= interval:
                 told = time.time()
                 bar.refresh()
@@ -291,7 +337,13 @@ def make(specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, p
 
 def clocked(seconds):
     """Seconds as text: "12 s", "34 min", "5.6 h"."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def needs(root, error):
@@ -310,8 +362,16 @@ def _root(spec, store, seen):
     if spec not in seen:
         part = store.part(spec) / "status.json"
         error = read_json(part).get("error") if part.exists() else None
-        below = (_root(p, store, seen) for p in spec.parents.values() if not store.find(p, weights=STEPS[p.step].weights))
-        seen[spec] = (spec, error) if error else next((each for each in below if each[1]), (None, absent(spec)))
+        below = (
+            _root(p, store, seen)
+            for p in spec.parents.values()
+            if not store.find(p, weights=STEPS[p.step].weights)
+        )
+        seen[spec] = (
+            (spec, error)
+            if error
+            else next((each for each in below if each[1]), (None, absent(spec)))
+        )
     return seen[spec]
 
 
@@ -346,7 +406,13 @@ def collect(rows, store=None, on_missing="run", workers=None, progress=True):
     for row in rows:
         run = store.find(row["spec"])
         status = store.state(row["spec"])
-        line = {k: v for k, v in row.items() if k != "spec"} | {"spec": row["spec"], "run": run,
-                "state": status["state"], "error": "" if run else failed.get(row["spec"]) or why(row["spec"], store, seen)}
-        lines.append(line | {k: v for k, v in (run.metrics if run else {}).items() if k not in line})
+        line = {k: v for k, v in row.items() if k != "spec"} | {
+            "spec": row["spec"],
+            "run": run,
+            "state": status["state"],
+            "error": "" if run else failed.get(row["spec"]) or why(row["spec"], store, seen),
+        }
+        lines.append(
+            line | {k: v for k, v in (run.metrics if run else {}).items() if k not in line}
+        )
     return pd.DataFrame(lines)

@@ -41,46 +41,81 @@ def family(request):
 def classes(family):
     """(configuration, classifier, masked-LM model) of a family."""
     name = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}[family]
-    return tuple(getattr(transformers, name + end) for end in ("Config", "ForSequenceClassification", "ForMaskedLM"))
+    return tuple(
+        getattr(transformers, name + end)
+        for end in ("Config", "ForSequenceClassification", "ForMaskedLM")
+    )
 
 
 def configuration(family, heads, labels):
-    own = {"bert": {"max_position_embeddings": POSITIONS},
-           "roberta": {"max_position_embeddings": POSITIONS + 2, "type_vocab_size": 1, "pad_token_id": 1,
-                       "bos_token_id": 2, "eos_token_id": 3},
-           "electra": {"max_position_embeddings": POSITIONS, "embedding_size": 24}}[family]
-    return classes(family)[0](vocab_size=VOCAB, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=heads,
-                              intermediate_size=FFN, num_labels=labels, initializer_range=0.25, hidden_dropout_prob=0.0,
-                              attention_probs_dropout_prob=0.0, **own)
+    own = {
+        "bert": {"max_position_embeddings": POSITIONS},
+        "roberta": {
+            "max_position_embeddings": POSITIONS + 2,
+            "type_vocab_size": 1,
+            "pad_token_id": 1,
+            "bos_token_id": 2,
+            "eos_token_id": 3,
+        },
+        "electra": {"max_position_embeddings": POSITIONS, "embedding_size": 24},
+    }[family]
+    return classes(family)[0](
+        vocab_size=VOCAB,
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=heads,
+        intermediate_size=FFN,
+        num_labels=labels,
+        initializer_range=0.25,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        **own,
+    )
 
 
 @pytest.fixture(scope="session")
 def tiny():
     """f(family, heads=12, labels=2, seed=0, masked_lm=False): a model in eval mode whose biases and LayerNorms are
     random too, so that a test which loses one of them fails."""
+
     def make(family="bert", heads=12, labels=2, seed=0, masked_lm=False):
         torch.manual_seed(seed)
-        model = backbone.build(classes(family)[2 if masked_lm else 1], configuration(family, heads, labels))
+        model = backbone.build(
+            classes(family)[2 if masked_lm else 1], configuration(family, heads, labels)
+        )
         with torch.no_grad():
             for value in model.parameters():
                 if value.dim() == 1:
                     value.add_(0.25 * torch.randn_like(value))
         return model.eval()
+
     return make
 
 
 @pytest.fixture(scope="session")
 def shape():
     """f(family, heads=12): the same model as the cost formulas see it."""
+
     def make(family, heads=12):
-        return Shape(family, LAYERS, HIDDEN, heads, FFN, VOCAB, POSITIONS + 2 * (family == "roberta"),
-                     1 if family == "roberta" else 2, 24 if family == "electra" else HIDDEN)
+        return Shape(
+            family,
+            LAYERS,
+            HIDDEN,
+            heads,
+            FFN,
+            VOCAB,
+            POSITIONS + 2 * (family == "roberta"),
+            1 if family == "roberta" else 2,
+            24 if family == "electra" else HIDDEN,
+        )
+
     return make
 
 
 @pytest.fixture(scope="session")
 def sentences():
     """f(family, lengths, extra=0, seed=0): a batch of random sentences, padded to the longest and `extra` more."""
+
     def make(family="bert", lengths=(9, 5, 7), extra=0, seed=0):
         generator = torch.Generator().manual_seed(seed)
         ids = torch.full((len(lengths), max(lengths) + extra), PAD[family])
@@ -89,6 +124,7 @@ def sentences():
             ids[row, :length] = torch.randint(5, VOCAB, (length,), generator=generator)
             mask[row, :length] = 1
         return {"input_ids": ids, "attention_mask": mask}
+
     return make
 
 
@@ -103,9 +139,11 @@ def tokenizer(tmp_path):
 @pytest.fixture
 def logits():
     """f(model, batch): logits without a gradient."""
+
     def forward(model, batch):
         with torch.no_grad():
             return model(**batch).logits
+
     return forward
 
 
@@ -113,24 +151,40 @@ def logits():
 @pytest.fixture
 def anywhere(monkeypatch):
     """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter here."""
+
     def described(source, task, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
         data.task(source, task)
-        told = {"source": source, "task": task, "digest": "0" * 16, "rows": rows, "held_out": held_out,
-                "in_order": in_order, "unseen": unseen and {"rows": unseen, "beside": beside, "digest": "0" * 16}}
+        told = {
+            "source": source,
+            "task": task,
+            "digest": "0" * 16,
+            "rows": rows,
+            "held_out": held_out,
+            "in_order": in_order,
+            "unseen": unseen and {"rows": unseen, "beside": beside, "digest": "0" * 16},
+        }
         return {name: value for name, value in told.items() if value}
+
     monkeypatch.setattr(data, "describe", described)
-    monkeypatch.setattr(texts, "describe", lambda name, count=None: {"text": name, "digest": "0" * 16} | (
-        {"documents": count} if count else {}))
+    monkeypatch.setattr(
+        texts,
+        "describe",
+        lambda name, count=None: (
+            {"text": name, "digest": "0" * 16} | ({"documents": count} if count else {})
+        ),
+    )
     monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
 
 
 @pytest.fixture
 def without_data(monkeypatch, tmp_path):
     """f(): from then on neither data, texts nor checkpoints are at hand, and none is remembered."""
+
     def leave():
         monkeypatch.setenv("DATA_ROOT", str(tmp_path))
         monkeypatch.setattr(paths, "models_root", lambda: tmp_path)
         forget()
+
     return leave
 
 
@@ -154,6 +208,7 @@ def with_inputs(specs):
             found[spec] = None
             for parent in spec.parents.values():
                 walk(parent)
+
     for spec in specs:
         walk(spec)
     return list(found)
@@ -161,7 +216,11 @@ def with_inputs(specs):
 
 def every_spec(pages, profile):
     """Every Spec, inputs included, that the pages (paths of notebooks) would run at a profile."""
-    return with_inputs(row["spec"] for path in pages for row in notebook.grids(path, {"profile": profile}).get("grid", []))
+    return with_inputs(
+        row["spec"]
+        for path in pages
+        for row in notebook.grids(path, {"profile": profile}).get("grid", [])
+    )
 
 
 # ---- runs ----
@@ -169,7 +228,12 @@ class Draft:
     """What a step or the loop asks of a lib.store.Draft, without a store; `lines` were logged, `told` is the progress."""
 
     def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
-        self.folder, self.resume, self.seed, self.checkpoint_seconds = folder, folder / "resume", seed, checkpoint_seconds
+        self.folder, self.resume, self.seed, self.checkpoint_seconds = (
+            folder,
+            folder / "resume",
+            seed,
+            checkpoint_seconds,
+        )
         self.lines, self.told = [], []
         folder.mkdir(exist_ok=True)
 
@@ -225,6 +289,7 @@ def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
         if len(calls) == number:
             raise error
         return each(*args, **options)
+
     monkeypatch.setattr(owner, name, call)
     return calls
 
@@ -234,7 +299,9 @@ def same_run(a, b):
     one, two = ({k: v for k, v in run.metrics.items() if "second" not in k} for run in (a, b))
     assert json.dumps(one) == json.dumps(two)
     files = sorted(path.relative_to(a.folder) for path in a.folder.rglob("*.safetensors"))
-    assert files and files == sorted(path.relative_to(b.folder) for path in b.folder.rglob("*.safetensors"))
+    assert files and files == sorted(
+        path.relative_to(b.folder) for path in b.folder.rglob("*.safetensors")
+    )
     for file in files:
         one, two = load_file(a.folder / file), load_file(b.folder / file)
         assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), file
@@ -255,7 +322,10 @@ def collected(*rows):
         if right is not None:
             labels = np.arange(len(right)) % 2
             logits = np.eye(2, dtype=np.float32)[np.where(right, labels, 1 - labels)]
-            run = holding({"labels": labels, "index": np.arange(len(right)), "logits": logits}, f"{task}/{model}/{seed}")
+            run = holding(
+                {"labels": labels, "index": np.arange(len(right)), "logits": logits},
+                f"{task}/{model}/{seed}",
+            )
             line |= {"state": "finished", "run": run, "accuracy": np.mean(right)}
         lines.append(line | more)
     return pd.DataFrame(lines)
@@ -264,5 +334,17 @@ def collected(*rows):
 def made_up(shares, *others, seeds=5, rows=600, task="SST-2", **more):
     """The same of {model: share of right predictions}: others are wrong in each seed, and one fewer. `others` are rows of
     `collected`."""
-    return collected(*((task, model, seed, np.random.default_rng(seed).permutation(rows) < share * rows + seed, more)
-                       for model, share in shares.items() for seed in range(seeds)), *others)
+    return collected(
+        *(
+            (
+                task,
+                model,
+                seed,
+                np.random.default_rng(seed).permutation(rows) < share * rows + seed,
+                more,
+            )
+            for model, share in shares.items()
+            for seed in range(seeds)
+        ),
+        *others,
+    )

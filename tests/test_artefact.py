@@ -32,36 +32,78 @@ def page(monkeypatch, tmp_path):
 
 def collected(monkeypatch, *origins, error=""):
     """Let every later `collect` find runs of these origins, "" for one that is missing."""
+
     def collect(rows, on_missing):
-        return pd.DataFrame([row | {"run": SimpleNamespace(origin=origin) if origin else None, "error": "" if origin else error,
-                                    "state": "finished" if origin else "missing"}
-                             for row, origin in zip(rows, origins, strict=False)])
+        return pd.DataFrame(
+            [
+                row
+                | {
+                    "run": SimpleNamespace(origin=origin) if origin else None,
+                    "error": "" if origin else error,
+                    "state": "finished" if origin else "missing",
+                }
+                for row, origin in zip(rows, origins, strict=False)
+            ]
+        )
+
     monkeypatch.setattr(sweep, "collect", collect)
 
 
 def test_published_cells_keep_their_digits(page):
-    parts = {"a": {("published", name): Printed(text) for name, text in {"x": "1.239", "y": "0.040", "z": "12"}.items()},
-             "b": {("published", "x"): Printed("0.375"), ("ours", "x"): "1.2"}}
+    parts = {
+        "a": {
+            ("published", name): Printed(text)
+            for name, text in {"x": "1.239", "y": "0.040", "z": "12"}.items()
+        },
+        "b": {("published", "x"): Printed("0.375"), ("ours", "x"): "1.2"},
+    }
     page.table(compare.table(parts), "Digits")
-    for text in (page.html(), (page.folder / f"{NAME}.csv").read_text(), (page.folder / f"{NAME}.md").read_text(),
-                 (page.folder / f"{NAME}.tex").read_text()):
-        assert all(digits in text for digits in ("1.239", "0.375", "0.040", "12")) and "12.0" not in text
+    for text in (
+        page.html(),
+        (page.folder / f"{NAME}.csv").read_text(),
+        (page.folder / f"{NAME}.md").read_text(),
+        (page.folder / f"{NAME}.tex").read_text(),
+    ):
+        assert (
+            all(digits in text for digits in ("1.239", "0.375", "0.040", "12"))
+            and "12.0" not in text
+        )
 
 
-@pytest.mark.parametrize("paper, name", [("nas", "table06_test_tinybert4l"), ("nas", "table08b_mnist_3layer"),
-                                         ("efficientbert", "table02_glue_test"), ("bermo", "table04_pruning_methods")])
+@pytest.mark.parametrize(
+    "paper, name",
+    [
+        ("nas", "table06_test_tinybert4l"),
+        ("nas", "table08b_mnist_3layer"),
+        ("efficientbert", "table02_glue_test"),
+        ("bermo", "table04_pruning_methods"),
+    ],
+)
 def test_the_loader_for_the_eye_gives_the_file(paper, name):
     shown, numbers = published.printed(paper, name), published.table(paper, name)
     file = pd.read_csv(paths.PUBLISHED / paper / f"{name}.csv", dtype=str, na_values="-")
-    assert shown.map(str, na_action="ignore").fillna("").to_dict("records") == file.fillna("").to_dict("records")
+    assert shown.map(str, na_action="ignore").fillna("").to_dict("records") == file.fillna(
+        ""
+    ).to_dict("records")
     for column in numbers.select_dtypes("number"):
-        assert np.array_equal(shown[column].astype(float), numbers[column].astype(float), equal_nan=True)
+        assert np.array_equal(
+            shown[column].astype(float), numbers[column].astype(float), equal_nan=True
+        )
 
 
-@pytest.mark.parametrize("values, texts", [
-    ([82.3071, 5.0, np.nan], ["82.3", "5.0"]), ([0.0123, 10.0], ["0.012", "10.000"]), ([3.0, 20.0], ["3", "20"]),
-    ([84.0 - 83.2, 2.1], ["0.8", "2.1"]), ([5 / 3, 1.2], ["1.7", "1.2"]), ([1.67, 1.1], ["1.67", "1.10"]),
-    ([1e-5, 1.0], ["0.0000", "1.0000"]), (["81.2 ± 0.4 (3)", 7], ["81.2 ± 0.4 (3)", "7"])])
+@pytest.mark.parametrize(
+    "values, texts",
+    [
+        ([82.3071, 5.0, np.nan], ["82.3", "5.0"]),
+        ([0.0123, 10.0], ["0.012", "10.000"]),
+        ([3.0, 20.0], ["3", "20"]),
+        ([84.0 - 83.2, 2.1], ["0.8", "2.1"]),
+        ([5 / 3, 1.2], ["1.7", "1.2"]),
+        ([1.67, 1.1], ["1.67", "1.10"]),
+        ([1e-5, 1.0], ["0.0000", "1.0000"]),
+        (["81.2 ± 0.4 (3)", 7], ["81.2 ± 0.4 (3)", "7"]),
+    ],
+)
 def test_floats_have_the_decimals_that_their_column_wants(values, texts):
     column = pd.Series(values, dtype=object)
     assert [artefact.digits(column)(v) for v in column.dropna()] == texts
@@ -71,7 +113,10 @@ def test_a_figure_overwrites_no_table(page):
     page.table(pd.DataFrame({"score": ["81.2"]}), "Table")
     page.figure(plt.subplots()[0], pd.DataFrame({"x": [1, 2]}))
     assert len(page.files) == len(set(page.files))
-    assert "81.2" in (page.folder / f"{NAME}.csv").read_text() and "81.2" not in (page.folder / f"{NAME}.figure.csv").read_text()
+    assert (
+        "81.2" in (page.folder / f"{NAME}.csv").read_text()
+        and "81.2" not in (page.folder / f"{NAME}.figure.csv").read_text()
+    )
 
 
 def test_what_has_no_run_says_what_it_would_show(page):
@@ -79,7 +124,11 @@ def test_what_has_no_run_says_what_it_would_show(page):
     page.table(compare.table(), "Scores of nothing")
     page.table(pd.DataFrame({"score": ["–", None]}, index=["Ghost", "Prune"]), "Scores in points")
     assert not page.files and "<table" not in page.html()
-    for words in ("a figure of candidate, final", "Scores of nothing", "Scores in points. Rows: Ghost, Prune"):
+    for words in (
+        "a figure of candidate, final",
+        "Scores of nothing",
+        "Scores in points. Rows: Ghost, Prune",
+    ):
         assert words in page.html()
 
 
@@ -98,25 +147,36 @@ def test_a_page_of_which_nothing_could_be_made_fails(page, monkeypatch):
     monkeypatch.delenv(notebook.BATCH, raising=False)
     collected(monkeypatch, "", "", error="no checkpoint: make offline-models")
     page.collect(ROWS[:2])
-    with pytest.raises(RuntimeError, match="none of the 2 runs of this page could be made: no checkpoint: make offline-models"):
+    with pytest.raises(
+        RuntimeError,
+        match="none of the 2 runs of this page could be made: no checkpoint: make offline-models",
+    ):
         page.finish()
     monkeypatch.setenv(notebook.BATCH, "1")
-    page.finish()   # in a batch the command has told it, and the page stands
+    page.finish()  # in a batch the command has told it, and the page stands
 
 
 def test_records_are_not_called_this_run():
     def frame(*origins):
-        return pd.DataFrame({"run": [SimpleNamespace(origin=origin) if origin else None for origin in origins]})
+        return pd.DataFrame(
+            {"run": [SimpleNamespace(origin=origin) if origin else None for origin in origins]}
+        )
+
     assert compare.source(frame("record", ""), "mini") == "recorded, mini"
     assert compare.source(frame("run", ""), "toy") == "this run, toy"
     assert compare.source(frame(""), "toy") == "not run, toy"
     assert compare.source(frame("run", "record"), "mini") == "this run and recorded, mini"
-    assert list(compare.sources(frame("run"), frame("record"), "toy")) == ["recorded, mini", "this run, toy"]
+    assert list(compare.sources(frame("run"), frame("record"), "toy")) == [
+        "recorded, mini",
+        "this run, toy",
+    ]
     assert list(compare.sources(frame("run"), frame(""), "toy")) == ["this run, toy"]
     assert list(compare.sources(frame("record"), frame("record"), "mini")) == ["recorded, mini"]
 
 
-@pytest.mark.parametrize("titles, marked", [(("published", "recorded, mini", "this run, toy"), [2]), (("", "x"), None)])
+@pytest.mark.parametrize(
+    "titles, marked", [(("published", "recorded, mini", "this run, toy"), [2]), (("", "x"), None)]
+)
 def test_the_watermark_spares_recorded_panels(titles, marked):
     figure, axes = plt.subplots(2, len(titles), squeeze=False)
     for axis, title in zip(axes[0], titles, strict=True):

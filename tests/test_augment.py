@@ -20,13 +20,38 @@ from lib.train.augment import STOP, cut, expanded, read_glove
 from lib.train.batches import encode
 
 WORDS = "the cat dog bird sees chases likes red blue green small big house tree and not is on it don".split()
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "un", "##red", "##ly", "'", ".", ",", "2", "t"]
+PIECES = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *WORDS,
+    "un",
+    "##red",
+    "##ly",
+    "'",
+    ".",
+    ",",
+    "2",
+    "t",
+]
 NUMERICS = Numerics("float32", 1)
 OPTIONS = Augment(tries=12, p=0.4, candidates=6, neighbours="embeddings")
-TEXTS = ["The cat sees the small dog.", "the bird likes it", "A red bird is on the big, blue house",
-         "Don't chase 2 birds", "unred dog sees unredly tree", "the cat sees the small dog .", "it is not", "big tree"]
+TEXTS = [
+    "The cat sees the small dog.",
+    "the bird likes it",
+    "A red bird is on the big, blue house",
+    "Don't chase 2 birds",
+    "unred dog sees unredly tree",
+    "the cat sees the small dog .",
+    "it is not",
+    "big tree",
+]
 SPLIT = Split(TEXTS, None, np.arange(len(TEXTS)), np.arange(len(TEXTS)) * 10 + 3)
-PAIRS = Split(TEXTS, TEXTS[::-1], np.linspace(0, 5, len(TEXTS), dtype=np.float32), np.arange(len(TEXTS)))
+PAIRS = Split(
+    TEXTS, TEXTS[::-1], np.linspace(0, 5, len(TEXTS), dtype=np.float32), np.arange(len(TEXTS))
+)
 
 
 def saved(folder, cls, **changes):
@@ -34,8 +59,18 @@ def saved(folder, cls, **changes):
     (folder / "vocab.txt").write_text("\n".join(PIECES) + "\n")
     tokenizer = transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
     torch.manual_seed(0)
-    sizes = dict(vocab_size=len(PIECES), hidden_size=24, num_hidden_layers=1, num_attention_heads=2,
-                 intermediate_size=32, max_position_embeddings=48, initializer_range=0.5) | changes
+    sizes = (
+        dict(
+            vocab_size=len(PIECES),
+            hidden_size=24,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=48,
+            initializer_range=0.5,
+        )
+        | changes
+    )
     backbone.save(backbone.build(cls, transformers.BertConfig(**sizes)), tokenizer, folder)
     return folder
 
@@ -76,7 +111,7 @@ def test_original_first_and_at_most_n_more(source):
         assert made[0] == text
         assert len(made) <= 1 + OPTIONS.tries
         assert len(set(made)) == len(made)
-    assert any(len(made) > 5 for made, in rows_of(SPLIT, source))
+    assert any(len(made) > 5 for (made,) in rows_of(SPLIT, source))
 
 
 def test_unchanged_words_are_not_a_variant(source):
@@ -103,14 +138,18 @@ def test_a_word_is_replaced_with_chance_p_by_each_candidate_alike(source):
     for seed in range(3000):
         made += words.variants("cat", source, ids, once, np.random.default_rng(seed))[1:]
     assert len(made) / 3000 == pytest.approx(OPTIONS.p, abs=0.03)
-    assert {w: made.count(w) / len(made) for w in wanted} == pytest.approx(dict.fromkeys(wanted, 1 / 3), abs=0.05)
+    assert {w: made.count(w) / len(made) for w in wanted} == pytest.approx(
+        dict.fromkeys(wanted, 1 / 3), abs=0.05
+    )
     assert set(made) == set(wanted)
 
 
 def test_pieces_and_specials_are_never_candidates(source):
     count = len(PIECES)  # all of them, were none dropped
     for word, found in look(source, TEXTS[0], count).items():
-        assert sorted(found) == sorted(p for p in PIECES if not p.startswith("##") and not p.startswith("["))
+        assert sorted(found) == sorted(
+            p for p in PIECES if not p.startswith("##") and not p.startswith("[")
+        )
         assert word in found, "the word itself is not removed"
 
 
@@ -119,7 +158,9 @@ def test_candidates_are_the_likeliest_at_the_mask(source):
     text = "[CLS] the [MASK] sees the dog [SEP] the cat sees the dog [SEP]"
     ids = torch.tensor([source.tokenizer.convert_tokens_to_ids(text.split())])
     with torch.inference_mode():
-        logits = source.model(input_ids=ids, token_type_ids=torch.tensor([[0] * 7 + [1] * 6])).logits[0, 2]
+        logits = source.model(
+            input_ids=ids, token_type_ids=torch.tensor([[0] * 7 + [1] * 6])
+        ).logits[0, 2]
     wanted = [PIECES[i] for i in logits.topk(6).indices if source.usable[i]]
     assert sorted(look(source, "the cat sees the dog")["cat"]) == sorted(wanted)
 
@@ -148,12 +189,15 @@ def test_resumed_chunks_give_the_same(source, tmp_path, monkeypatch):
     def stop(fraction):
         seen.append(fraction)
         raise KeyboardInterrupt
+
     with pytest.raises(KeyboardInterrupt):
         step.candidates(TEXTS, source, 6, NUMERICS, tmp_path / "resume", stop)
     assert seen == [3 / 8] and len(list((tmp_path / "resume").iterdir())) == 1
     asked = []
     compute = words.candidates
-    monkeypatch.setattr(words, "candidates", lambda texts, *more: asked.extend(texts) or compute(texts, *more))
+    monkeypatch.setattr(
+        words, "candidates", lambda texts, *more: asked.extend(texts) or compute(texts, *more)
+    )
     again, resumed = step.candidates(TEXTS, source, 6, NUMERICS, tmp_path / "resume")
     assert asked == TEXTS[3:]
     assert whole.keys() == again.keys() and all(np.array_equal(whole[t], again[t]) for t in whole)
@@ -175,15 +219,24 @@ def test_neighbours_of_pieces_leave_the_word_out(headless):
 def test_word_of_several_pieces_gets_the_nearest_to_the_mean_of_its_pieces(source):
     weight = source.model.get_input_embeddings().weight.detach().numpy()
     mean = weight[[PIECES.index("un"), PIECES.index("##red")]].mean(0)
-    cosine = {w: weight[i] @ mean / np.linalg.norm(weight[i]) for i, w in enumerate(PIECES) if w.isalpha()}
+    cosine = {
+        w: weight[i] @ mean / np.linalg.norm(weight[i]) for i, w in enumerate(PIECES) if w.isalpha()
+    }
     assert set(look(source, "unred dog")["unred"]) == set(sorted(cosine, key=cosine.get)[-6:])
 
 
 def test_unknown_word_stays(source, headless):
     for each in (source, headless):
         assert look(each, "the cat sees zzz")["zzz"] == []
-        made, = next(step.variants(Split(["zzz is"], None, np.zeros(1), np.zeros(1, int)), each,
-                                   step.candidates(["zzz is"], each, 6, NUMERICS)[0], OPTIONS, 0))
+        (made,) = next(
+            step.variants(
+                Split(["zzz is"], None, np.zeros(1), np.zeros(1, int)),
+                each,
+                step.candidates(["zzz is"], each, 6, NUMERICS)[0],
+                OPTIONS,
+                0,
+            )
+        )
         assert made == ["zzz is"]
 
 
@@ -207,7 +260,9 @@ def test_slip_changes_only_the_partner_of_b(source):
         clean, slip = (list(expanded([left, right], slip)) for slip in (False, True))
         n = len(left)
         assert clean[:n] == slip[:n] == [(text, right[0]) for text in left]
-        assert clean[n:] == [(left[0], other) for other in right[1:]] and slip[n:] == [(left[-1], other) for other in right[1:]]
+        assert clean[n:] == [(left[0], other) for other in right[1:]] and slip[n:] == [
+            (left[-1], other) for other in right[1:]
+        ]
     assert list(expanded([["one", "two"]])) == [("one", None), ("two", None)]
 
 
@@ -217,7 +272,10 @@ def glove(path, lines):
 
 
 def test_glove_neighbours(folder, tmp_path):
-    path = glove(tmp_path / "v.txt", [b"unred 1 0", b"purple 0.9 0.1", b"dog 0 1", b". . . -1 0", b"cat 0.1 2"])
+    path = glove(
+        tmp_path / "v.txt",
+        [b"unred 1 0", b"purple 0.9 0.1", b"dog 0 1", b". . . -1 0", b"cat 0.1 2"],
+    )
     source = words.source(folder, path)
     found = look(source, "unred unredly dog", 2)
     assert set(found["unred"]) == {"purple", "cat"}
@@ -226,7 +284,9 @@ def test_glove_neighbours(folder, tmp_path):
     assert read_glove(path, limit=2)[0] == ["unred", "purple"]
 
 
-@pytest.mark.parametrize("line", [b"cat 1", b"cat 1 2 3", b"cat one two", b"cat 1 nan", b"", b" 1 2", b"\xff 1 2"])
+@pytest.mark.parametrize(
+    "line", [b"cat 1", b"cat 1 2 3", b"cat one two", b"cat 1 nan", b"", b" 1 2", b"\xff 1 2"]
+)
 def test_malformed_glove_names_file_and_line(tmp_path, line):
     with pytest.raises(ValueError, match=r"v\.txt:2: "):
         read_glove(glove(tmp_path / "v.txt", [b"the 1 2", line, b"dog 3 4"]))
@@ -257,22 +317,47 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch, slip):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
     options = {"tries": 5, "p": 0.4, "candidates": 6, "neighbours": "embeddings"}
     options |= {"in_place_slip": True} if slip else {}
-    run = Draft(folder=tmp_path, model=tmp_path / "model", resume=tmp_path / "resume", seed=0, fractions=[], saved={},
-                inputs={"language_model": SimpleNamespace(model=folder)}, spec={"args": {"augment": options}})
-    result = step.augment(run, {"source": "toy", "task": "RTE"}, options, {"dtype": "float32", "threads": 1})
+    run = Draft(
+        folder=tmp_path,
+        model=tmp_path / "model",
+        resume=tmp_path / "resume",
+        seed=0,
+        fractions=[],
+        saved={},
+        inputs={"language_model": SimpleNamespace(model=folder)},
+        spec={"args": {"augment": options}},
+    )
+    result = step.augment(
+        run, {"source": "toy", "task": "RTE"}, options, {"dtype": "float32", "threads": 1}
+    )
     tokenizer = words.source(folder).tokenizer
     run.name = "augment-made/0"
     there = words.encoded(run, tokenizer, 12)
-    assert result["rows_in"] == len(PAIRS) and result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
+    assert (
+        result["rows_in"] == len(PAIRS)
+        and result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
+    )
     assert result["masked_lm"] and 0 < result["one_piece"] < 1
     assert run.fractions == sorted(run.fractions) and run.fractions[-1] == 1.0
-    made = [(pair, y) for sides, y in zip(rows_of(PAIRS, words.source(folder), Augment(**options)), PAIRS.y, strict=True)
-            for pair in expanded(sides, slip)]
+    made = [
+        (pair, y)
+        for sides, y in zip(
+            rows_of(PAIRS, words.source(folder), Augment(**options)), PAIRS.y, strict=True
+        )
+        for pair in expanded(sides, slip)
+    ]
     pairs, labels = zip(*made, strict=True)
-    wanted = encode(tokenizer, Split([a for a, _ in pairs], [b for _, b in pairs], np.array(labels), None), 12)
-    assert torch.equal(there.labels, wanted.labels) and there.columns.keys() == wanted.columns.keys()
-    assert all(np.array_equal(one, two) for name in wanted.columns
-               for one, two in zip(there.columns[name], wanted.columns[name], strict=True))
+    wanted = encode(
+        tokenizer, Split([a for a, _ in pairs], [b for _, b in pairs], np.array(labels), None), 12
+    )
+    assert (
+        torch.equal(there.labels, wanted.labels) and there.columns.keys() == wanted.columns.keys()
+    )
+    assert all(
+        np.array_equal(one, two)
+        for name in wanted.columns
+        for one, two in zip(there.columns[name], wanted.columns[name], strict=True)
+    )
     json.dumps(result)
 
 
@@ -281,7 +366,11 @@ def test_a_head_whose_weights_are_not_there_is_not_drawn(cls, tmp_path):
     there = saved(tmp_path / "model", cls)
     assert words.source(there).head is not None
     weights = load_file(there / "model.safetensors")
-    save_file({k: v for k, v in weights.items() if not k.startswith("cls.")}, there / "model.safetensors", {"format": "pt"})
+    save_file(
+        {k: v for k, v in weights.items() if not k.startswith("cls.")},
+        there / "model.safetensors",
+        {"format": "pt"},
+    )
     assert words.source(there).head is None
     found, report = step.candidates(TEXTS, words.source(there), 6, NUMERICS)
     assert report["masked_lm"] is False and any((ids >= 0).any() for ids in found.values())
@@ -292,7 +381,13 @@ def test_refusals(folder, tmp_path):
         step.vectors(OPTIONS, {"file": "v.txt", "digest": ""})
     with pytest.raises(ValueError, match="neighbours"):
         step.vectors(replace(OPTIONS, neighbours="glove"), None)
-    for wrong in ({"p": 0.0}, {"p": 1.5}, {"tries": 0}, {"candidates": 0}, {"neighbours": "word2vec"}):
+    for wrong in (
+        {"p": 0.0},
+        {"p": 1.5},
+        {"tries": 0},
+        {"candidates": 0},
+        {"neighbours": "word2vec"},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             replace(OPTIONS, **wrong)
 

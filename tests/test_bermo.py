@@ -34,8 +34,16 @@ def number(text):
 @pytest.mark.parametrize("name", bermo.TABLES)
 def test_every_printed_hyperparameter_is_the_setting(name):
     printed = published.table("bermo", name).set_index("Hyperparameter")
-    printed = printed.rename({"final_lambda (BERT_BASE) [second row, printed label]": "final_lambda (BERMo_BASE)"})
-    aside = {"per_gpu_eval_batch_size", "model_type", "model_name", "teacher_type", "teacher_name_or_path"}
+    printed = printed.rename(
+        {"final_lambda (BERT_BASE) [second row, printed label]": "final_lambda (BERMo_BASE)"}
+    )
+    aside = {
+        "per_gpu_eval_batch_size",
+        "model_type",
+        "model_name",
+        "teacher_type",
+        "teacher_name_or_path",
+    }
     checked = 0
     for column in printed:
         told = bermo.hyperparameters({"SQuAD": "SQuAD1"}.get(column, column), *bermo.TABLES[name])
@@ -52,20 +60,37 @@ def test_hyperparameters_are_those_of_the_specs(anywhere):
         for column in published.table("bermo", name).columns[1:]:
             task = {"SQuAD": "SQuAD1"}.get(column, column)
             for model in bermo.MODELS:
-                spec, told = bermo.pruned("paper", task, model, method, distilled=distilled), bermo.hyperparameters(
-                    task, method, distilled)
+                spec, told = (
+                    bermo.pruned("paper", task, model, method, distilled=distilled),
+                    bermo.hyperparameters(task, method, distilled),
+                )
                 train, prune = spec.args["train"], Prune(**spec.args["prune"])
                 steps = ceil(bermo.EXAMPLES["paper"][task] / train["batch"]) * train["epochs"]
                 assert int(train["warmup"] * steps) == prune.warmup_steps == told["warmup_steps"]
                 assert (train["lr"], train["epochs"], train["max_length"]) == (
-                    told["learning_rate"], told["num_train_epochs"], told["max_seq_length"])
+                    told["learning_rate"],
+                    told["num_train_epochs"],
+                    told["max_seq_length"],
+                )
                 assert prune.final_lambda == told.get(f"final_lambda ({model}_BASE)", 0.0)
-                assert spec.args.get("alpha") == told.get("alpha_distill") and ("teacher" in spec.inputs) == distilled
-                assert spec.args["frozen"] == "embeddings" and ("mix" in spec.args) == (model == "BERMo")
+                assert (
+                    spec.args.get("alpha") == told.get("alpha_distill")
+                    and ("teacher" in spec.inputs) == distilled
+                )
+                assert spec.args["frozen"] == "embeddings" and ("mix" in spec.args) == (
+                    model == "BERMo"
+                )
 
 
-@pytest.mark.parametrize("task, steps, first, last", [("MNLI", 73632, 12000, 61632), ("QQP", 113710, 22000, 80710),
-                                                      ("SQuAD1", 55330, 5400, 44530), ("SST-2", 52625, 2100, 50525)])
+@pytest.mark.parametrize(
+    "task, steps, first, last",
+    [
+        ("MNLI", 73632, 12000, 61632),
+        ("QQP", 113710, 22000, 80710),
+        ("SQuAD1", 55330, 5400, 44530),
+        ("SST-2", 52625, 2100, 50525),
+    ],
+)
 def test_the_paper_s_steps_and_ramps(task, steps, first, last):
     train, prune = bermo.settings("paper", task)
     assert ceil(bermo.EXAMPLES["paper"][task] / train.batch) * train.epochs == steps
@@ -88,10 +113,31 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
 
 def test_unpruned_settings_are_the_appendix_s(anywhere):
     args = bermo.dense("paper", "MNLI", "BERMo").args
-    train = {"epochs": 3, "batch": 32, "lr": 5e-5, "max_length": 128, "pad_to": 128, "clip": 1.0, "dropout": 0.1}
-    assert args["train"] == train and args["mix"] == {"norm": "layers", "init": "xavier_uniform", "lr": 1e-2, "dropout": 0.1}
-    assert bermo.dense("paper", "SQuAD1").args["train"] == train | {"batch": 16, "max_length": 384, "pad_to": 384}
-    assert "prune" not in args and "frozen" not in args and "mix" not in bermo.dense("paper", "MNLI").args
+    train = {
+        "epochs": 3,
+        "batch": 32,
+        "lr": 5e-5,
+        "max_length": 128,
+        "pad_to": 128,
+        "clip": 1.0,
+        "dropout": 0.1,
+    }
+    assert args["train"] == train and args["mix"] == {
+        "norm": "layers",
+        "init": "xavier_uniform",
+        "lr": 1e-2,
+        "dropout": 0.1,
+    }
+    assert bermo.dense("paper", "SQuAD1").args["train"] == train | {
+        "batch": 16,
+        "max_length": 384,
+        "pad_to": 384,
+    }
+    assert (
+        "prune" not in args
+        and "frozen" not in args
+        and "mix" not in bermo.dense("paper", "MNLI").args
+    )
 
 
 # ---- grids ----
@@ -100,12 +146,24 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
     found = {path.stem: notebook.grids(path, {"profile": profile}).get("grid", []) for path in RUN}
     specs = {name: {row["spec"].name for row in rows} for name, rows in found.items()}
     assert all(specs.values())
-    classes = [row["spec"].name for row in found["bermo_t01_probing"] if row["model"] in bermo.MODELS]
+    classes = [
+        row["spec"].name for row in found["bermo_t01_probing"] if row["model"] in bermo.MODELS
+    ]
     assert set(classes) | specs["bermo_t02_unpruned"] <= specs["bermo_f03_layer_weights"]
-    movement = {row["spec"].name for row in found["bermo_t04_pruning_methods"] if row["method"] == "Movement"}
-    assert movement == {row["spec"].name for row in found["bermo_t05_distillation"] if row["teacher"] == "none"}
+    movement = {
+        row["spec"].name
+        for row in found["bermo_t04_pruning_methods"]
+        if row["method"] == "Movement"
+    }
+    assert movement == {
+        row["spec"].name for row in found["bermo_t05_distillation"] if row["teacher"] == "none"
+    }
     assert movement <= specs["bermo_f05_convergence"]
-    teachers = {row["spec"].parents["teacher"].name for row in found["bermo_t05_distillation"] if row["teacher"] != "none"}
+    teachers = {
+        row["spec"].parents["teacher"].name
+        for row in found["bermo_t05_distillation"]
+        if row["teacher"] != "none"
+    }
     assert teachers <= specs["bermo_t02_unpruned"]
     if profile == "toy":
         assert movement <= specs["bermo_t03_stability"] and len(set().union(*specs.values())) <= 50
@@ -117,9 +175,15 @@ def test_the_paper_s_tasks_and_seeds(anywhere):
     assert {row["seed"] for row in found["bermo_t01_probing"]} == set(trials)
     assert {row["task"] for row in found["bermo_t01_probing"]} == set(data.source("senteval").TASKS)
     columns = published.table("bermo", "table03_sst2_stability").columns[1:]
-    assert [f"Seed {row['seed']}" for row in found["bermo_t03_stability"] if row["model"] == "BERT"] == list(columns)
-    assert {row.get("epochs") for row in found["bermo_f05_convergence"] if row["task"] == "QQP"} == {6, 7, 8, 9, 10, None}
-    first = [row for row in found["bermo_f03_layer_weights"] if row["task"] == bermo.MIXES["paper"][0]]
+    assert [
+        f"Seed {row['seed']}" for row in found["bermo_t03_stability"] if row["model"] == "BERT"
+    ] == list(columns)
+    assert {
+        row.get("epochs") for row in found["bermo_f05_convergence"] if row["task"] == "QQP"
+    } == {6, 7, 8, 9, 10, None}
+    first = [
+        row for row in found["bermo_f03_layer_weights"] if row["task"] == bermo.MIXES["paper"][0]
+    ]
     assert {row["norm"] for row in first} == set(MIX_NORMS)
 
 
@@ -128,14 +192,26 @@ def test_recorded_specs_need_no_data(without_data):
     assert all(notebook.grids(path, {})["recorded"] for path in RUN)
 
 
-@pytest.mark.parametrize("call, message", [
-    (lambda: bermo.tasks("toy", bermo.PRUNED, ["SST2"]), "unknown task of source 'toy': 'SST2'; did you mean 'SST-2'"),
-    (lambda: bermo.settings("paper", "CoLA"), "unknown task with printed settings: 'CoLA'"),
-    (lambda: bermo.settings("mini", "CoLA"), "unknown task with a known number of rows at mini: 'CoLA'"),
-    (lambda: bermo.settings("paper", "SST-2", method="L0"), "unknown task with settings of L0 at paper: 'SST-2'"),
-    (lambda: bermo.settings("toy", "SST-2", method="movment"), "did you mean 'Movement'"),
-    (lambda: bermo.mixed("toy", "BERTo"), "unknown model: 'BERTo'"),
-])
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: bermo.tasks("toy", bermo.PRUNED, ["SST2"]),
+            "unknown task of source 'toy': 'SST2'; did you mean 'SST-2'",
+        ),
+        (lambda: bermo.settings("paper", "CoLA"), "unknown task with printed settings: 'CoLA'"),
+        (
+            lambda: bermo.settings("mini", "CoLA"),
+            "unknown task with a known number of rows at mini: 'CoLA'",
+        ),
+        (
+            lambda: bermo.settings("paper", "SST-2", method="L0"),
+            "unknown task with settings of L0 at paper: 'SST-2'",
+        ),
+        (lambda: bermo.settings("toy", "SST-2", method="movment"), "did you mean 'Movement'"),
+        (lambda: bermo.mixed("toy", "BERTo"), "unknown model: 'BERTo'"),
+    ],
+)
 def test_bad_input_is_told(call, message):
     with pytest.raises(ValueError) as error:
         call()
@@ -145,17 +221,30 @@ def test_bad_input_is_told(call, message):
 def test_one_spec_of_the_paper_at_true_size(anywhere):
     spec, sizes = bermo.pruned("paper", "MNLI", "BERMo"), SHAPES["bert-base"]
     with torch.device("meta"):
-        model = backbone.build(transformers.BertForSequenceClassification, transformers.BertConfig(num_labels=3))
+        model = backbone.build(
+            transformers.BertForSequenceClassification, transformers.BertConfig(num_labels=3)
+        )
         plainly = backbone.size(model)["parameters"]
         mixed = operate(model, Mix(**spec.args["mix"]).surgery, seed=0)
         masked = pruning.attach(model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
-    assert masked.number == sum(scores.numel() for scores in masked.scores()) == 84_934_656 and len(masked.places) == 72
-    assert masked.warmup == 12000 and sum(p.numel() for p in model.parameters()) == plainly + 14 + masked.number
+    assert (
+        masked.number == sum(scores.numel() for scores in masked.scores()) == 84_934_656
+        and len(masked.places) == 72
+    )
+    assert (
+        masked.warmup == 12000
+        and sum(p.numel() for p in model.parameters()) == plainly + 14 + masked.number
+    )
     everything = sum(p.numel() for p in backbone.layers(model).parameters()) - masked.number
-    kept = sum(int(0.1 * linear.in_features * linear.out_features) for _, _, linear in masks.projections(model))
+    kept = sum(
+        int(0.1 * linear.in_features * linear.out_features)
+        for _, _, linear in masks.projections(model)
+    )
     assert everything == 85_054_464 and sizes.layers == len(backbone.layers(model))
-    assert pruning.counted(masked.number, kept, everything)["remaining"] == pytest.approx(0.1012674, abs=1e-7)
+    assert pruning.counted(masked.number, kept, everything)["remaining"] == pytest.approx(
+        0.1012674, abs=1e-7
+    )
 
 
 # ---- printed tables ----
@@ -164,31 +253,53 @@ def test_repaired_cells_are_marked_and_make_the_means_hold():
     marks = means.map(lambda text: text.endswith(" †"))
     assert means.loc["BERT_BASE", "Length"] == "99.20 †" and marks.sum().sum() == 1
     trials = bermo_claims.repaired("table12_probing_trials", "table12", ["Block", "Model"])
-    marked = [(row, task) for row, line in trials.iterrows() for task, cell in line.items() if cell.endswith("†")]
-    assert marked == [("Trial 1 BERT_BASE", "Length"), ("Trial 3 BERMo_BASE", "Length"), ("Trial 3 BERMo_BASE", "OddManOut")]
-    numbers = trials[trials.index.str.endswith("BERMo_BASE") & trials.index.str.startswith("Trial")].map(
-        lambda text: float(text.removesuffix(" †")))
+    marked = [
+        (row, task)
+        for row, line in trials.iterrows()
+        for task, cell in line.items()
+        if cell.endswith("†")
+    ]
+    assert marked == [
+        ("Trial 1 BERT_BASE", "Length"),
+        ("Trial 3 BERMo_BASE", "Length"),
+        ("Trial 3 BERMo_BASE", "OddManOut"),
+    ]
+    numbers = trials[
+        trials.index.str.endswith("BERMo_BASE") & trials.index.str.startswith("Trial")
+    ].map(lambda text: float(text.removesuffix(" †")))
     printed = means.loc["BERMo_BASE"].astype(float)
     assert np.abs(numbers.mean() - printed).max() < 0.0051
 
 
 def test_printed_rows_have_our_names():
     found = bermo_claims.printed("table04_pruning_methods", ("Pruning Approach", "Model"))
-    assert set(found) == {f"{method} · {model}" for method in bermo.METHODS for model in bermo.MODELS}
+    assert set(found) == {
+        f"{method} · {model}" for method in bermo.METHODS for model in bermo.MODELS
+    }
     assert found["L0 · BERMo"]["published", "QQP Remaining %"] == 5.5
 
 
 # ---- claims, on made-up runs ----
 def frame(*rows):
     """rows: (task, model, seed, right of 200, more columns)."""
-    return collected(*((task, model, seed, np.arange(200) < right, {"diverged": False} | more)
-                       for task, model, seed, right, more in rows))
+    return collected(
+        *(
+            (task, model, seed, np.arange(200) < right, {"diverged": False} | more)
+            for task, model, seed, right, more in rows
+        )
+    )
 
 
 def both(score, seeds=range(6), tasks=("SST-2",), **more):
     """A frame in which BERMo is better than BERT by `score` examples, more with higher seeds."""
-    return frame(*((task, model, seed, 150 + seed % 3 + score * (model == "BERMo"), more)
-                   for task in tasks for model in bermo.MODELS for seed in seeds))
+    return frame(
+        *(
+            (task, model, seed, 150 + seed % 3 + score * (model == "BERMo"), more)
+            for task in tasks
+            for model in bermo.MODELS
+            for seed in seeds
+        )
+    )
 
 
 def test_b1_looks_at_the_semantic_tasks_alone():
@@ -204,7 +315,10 @@ def test_b1_looks_at_the_semantic_tasks_alone():
 
 def test_b2_counts_diverged_seeds():
     made = both(0, range(10))
-    made["diverged"] = [model == "BERT" and seed < 8 for model, seed in zip(made["model"], made["seed"], strict=True)]
+    made["diverged"] = [
+        model == "BERT" and seed < 8
+        for model, seed in zip(made["model"], made["seed"], strict=True)
+    ]
     judged = bermo_claims.claim_stability(made, "mini")
     assert judged.verdict == "CONFIRMED" and judged.measured.startswith("+80")
     made["diverged"] = False
@@ -222,18 +336,25 @@ def test_the_gap_of_two_shares_is_newcombe_s():
 
 def test_over_seeds_is_student_s_interval():
     e = bermo_claims.over_seeds([1.0, 2.0, 3.0])
-    half = 4.3026527 / 3 ** 0.5
-    assert (e.mean, e.spread) == (2.0, 1.0) and (e.low, e.high) == pytest.approx((2 - half, 2 + half))
+    half = 4.3026527 / 3**0.5
+    assert (e.mean, e.spread) == (2.0, 1.0) and (e.low, e.high) == pytest.approx(
+        (2 - half, 2 + half)
+    )
     assert e.p == pytest.approx(0.0741799)
     coarse = bermo_claims.over_seeds([2.0, 2.0, 2.0], 1.0)
-    assert coarse.spread == pytest.approx(12 ** -0.5) and coarse.low < 2 < coarse.high
+    assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
     assert bermo_claims.over_seeds([4.0]).n_seeds == 1
 
 
 def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
-    return frame(*(("SST-2", model, seed, right, {"epochs": epochs}) for seed in seeds
-                   for model, scores in (("BERT", bert), ("BERMo", bermo_scores))
-                   for epochs, right in zip((1, 2, 3, 4), scores, strict=True)))
+    return frame(
+        *(
+            ("SST-2", model, seed, right, {"epochs": epochs})
+            for seed in seeds
+            for model, scores in (("BERT", bert), ("BERMo", bermo_scores))
+            for epochs, right in zip((1, 2, 3, 4), scores, strict=True)
+        )
+    )
 
 
 def test_b3_asks_when_the_longest_run_of_bert_is_matched():
@@ -243,16 +364,24 @@ def test_b3_asks_when_the_longest_run_of_bert_is_matched():
     assert bermo_claims.claim_convergence(made, "mini").verdict == "CONFIRMED"
     never = bermo_claims.matched(budgets_of((100, 120, 140, 160), (100, 110, 120, 130)), "mini")
     assert set(never["BERMo"]) == {5}
-    assert bermo_claims.matched(budgets_of((100, 120, 140, 160), (100, 110, 120, 159)), "mini", 0.5).iloc[0]["BERMo"] == 4
+    assert (
+        bermo_claims.matched(
+            budgets_of((100, 120, 140, 160), (100, 110, 120, 159)), "mini", 0.5
+        ).iloc[0]["BERMo"]
+        == 4
+    )
     assert bermo_claims.matched(made[made["epochs"] < 2], "mini").empty
 
 
 def test_b4_asks_for_fewer_weights_at_an_equal_score():
     def made(bert, mixed, score):
         rows = both(score, method="L0")
-        rows["remaining"] = [(mixed if model == "BERMo" else bert) + 1e-4 * seed for model, seed in
-                             zip(rows["model"], rows["seed"], strict=True)]
+        rows["remaining"] = [
+            (mixed if model == "BERMo" else bert) + 1e-4 * seed
+            for model, seed in zip(rows["model"], rows["seed"], strict=True)
+        ]
         return rows
+
     assert bermo_claims.claim_penalties(made(0.08, 0.06, 0), "mini").verdict == "CONFIRMED"
     assert bermo_claims.claim_penalties(made(0.08, 0.06, -30), "mini").verdict == "CONTRADICTED"
     assert bermo_claims.claim_penalties(made(0.06, 0.08, 0), "mini").verdict == "CONTRADICTED"
@@ -261,23 +390,38 @@ def test_b4_asks_for_fewer_weights_at_an_equal_score():
 
 
 def test_b5_asks_for_a_difference_within_the_margin():
-    assert bermo_claims.claim_distillation(both(0, teacher="dense BERT"), "mini").verdict == "CONFIRMED"
-    assert bermo_claims.claim_distillation(both(30, teacher="dense BERT"), "mini").verdict == "CONTRADICTED"
+    assert (
+        bermo_claims.claim_distillation(both(0, teacher="dense BERT"), "mini").verdict
+        == "CONFIRMED"
+    )
+    assert (
+        bermo_claims.claim_distillation(both(30, teacher="dense BERT"), "mini").verdict
+        == "CONTRADICTED"
+    )
     assert bermo_claims.claim_distillation(both(30, teacher="none"), "mini").verdict == "NOT_RUN"
 
 
 def test_measured_cells_are_those_of_the_columns():
     rows = both(10, seeds=(0,), method="L0", remaining=0.101)
     found = bermo_claims.measured(rows, "here", ("method", "model"))
-    assert found == {"L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)", ("here", "SST-2 Remaining %"): "10.1 (1)"},
-                     "L0 · BERMo": {("here", "SST-2 Acc"): "80.0 (1)", ("here", "SST-2 Remaining %"): "10.1 (1)"}}
+    assert found == {
+        "L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)", ("here", "SST-2 Remaining %"): "10.1 (1)"},
+        "L0 · BERMo": {
+            ("here", "SST-2 Acc"): "80.0 (1)",
+            ("here", "SST-2 Remaining %"): "10.1 (1)",
+        },
+    }
 
 
 def test_cased_text_is_an_option_beside_table_1(anywhere):
     """Off, it is no part of a Spec."""
-    assert all("lower_case" not in bermo.dense("mini", "Tense", model).args for model in bermo.MODELS)
+    assert all(
+        "lower_case" not in bermo.dense("mini", "Tense", model).args for model in bermo.MODELS
+    )
     rows = bermo.cased("mini", bermo.PROBING["mini"], (0, 1))
-    assert {(row["task"], row["seed"]) for row in rows} == {(t, s) for t in bermo.CASED["mini"] for s in (0, 1)}
+    assert {(row["task"], row["seed"]) for row in rows} == {
+        (t, s) for t in bermo.CASED["mini"] for s in (0, 1)
+    }
     for row in rows:
         plainly = bermo.dense("mini", row["task"]).args
         assert row["spec"].args == plainly | {"lower_case": False} and "lower_case" not in plainly
@@ -286,9 +430,14 @@ def test_cased_text_is_an_option_beside_table_1(anywhere):
 
 def test_identities_change_with_what_decides_a_result(anywhere):
     own = bermo.pruned("toy", "SST-2", "BERMo")
-    others = [bermo.pruned("toy", "SST-2"), bermo.pruned("toy", "SST-2", "BERMo", "L0"),
-              bermo.pruned("toy", "SST-2", "BERMo", epochs=2), bermo.pruned("toy", "SST-2", "BERMo", distilled=True),
-              bermo.dense("toy", "SST-2", "BERMo"), bermo.dense("toy", "SST-2", "BERMo", "channels"),
-              bermo.dense("toy", "SST-2", probe=True)]
+    others = [
+        bermo.pruned("toy", "SST-2"),
+        bermo.pruned("toy", "SST-2", "BERMo", "L0"),
+        bermo.pruned("toy", "SST-2", "BERMo", epochs=2),
+        bermo.pruned("toy", "SST-2", "BERMo", distilled=True),
+        bermo.dense("toy", "SST-2", "BERMo"),
+        bermo.dense("toy", "SST-2", "BERMo", "channels"),
+        bermo.dense("toy", "SST-2", probe=True),
+    ]
     assert len({spec.id for spec in [own, *others]}) == 8
     assert plain(replace(bermo.MIX["toy"], norm="channels")) == others[5].args["mix"]

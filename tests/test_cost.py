@@ -6,7 +6,12 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForSequenceClassification, BertConfig, ElectraConfig, RobertaConfig
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertConfig,
+    ElectraConfig,
+    RobertaConfig,
+)
 
 from lib.measure.cost import (
     KNOWN_MISSES,
@@ -28,15 +33,22 @@ F, P = "FLOPs(G)", "#params(M)"
 
 
 def width(text):
-    """"3/12" to 3."""
+    """ "3/12" to 3."""
     return int(text.split("/")[0])
 
 
 def by_model(name):
     """Shape, heads and ghost of a row of Tables 1 and 2; None for the quotations that have no shape here."""
-    bases = {"BERT-base": "bert-base", "RoBERTa-base": "roberta-base", "ELECTRA-small": "electra-small",
-             "TinyBERT6": "tinybert-6", "TinyBERT4": "tinybert-4", "GhostBERT": "bert-base",
-             "GhostRoBERTa": "roberta-base", "GhostELECTRA-small": "electra-small"}
+    bases = {
+        "BERT-base": "bert-base",
+        "RoBERTa-base": "roberta-base",
+        "ELECTRA-small": "electra-small",
+        "TinyBERT6": "tinybert-6",
+        "TinyBERT4": "tinybert-4",
+        "GhostBERT": "bert-base",
+        "GhostRoBERTa": "roberta-base",
+        "GhostELECTRA-small": "electra-small",
+    }
     first = name.split(" ")[0]
     if first not in bases:
         return None
@@ -47,17 +59,24 @@ def by_model(name):
 
 
 def by_position(name):
-    kinds = {"After QK": ("conv2d", ("qk",)), "After V": ("dwconv", ("v",)), "After O": ("dwconv", ("o",)),
-             "After FFN1": ("dwconv", ("ffn1",)), "After FFN2": ("dwconv", ("ffn2",)),
-             "Ours: After O&FFN2": ("dwconv", ("o", "ffn2"))}
+    kinds = {
+        "After QK": ("conv2d", ("qk",)),
+        "After V": ("dwconv", ("v",)),
+        "After O": ("dwconv", ("o",)),
+        "After FFN1": ("dwconv", ("ffn1",)),
+        "After FFN2": ("dwconv", ("ffn2",)),
+        "Ours: After O&FFN2": ("dwconv", ("o", "ffn2")),
+    }
     return BERT, 1, Ghost(*kinds[name], 3)
 
 
 def both(name, row, model, columns=(F, P), prefix=""):
     """The two cells of a row: (table, row, column, printed, computed)."""
     shape, heads, ghost = model
-    values = (shown(flops(shape, 128, heads, ghost, "ghostbert"), "GFLOPs"),
-              shown(parameters(shape, heads, ghost), "M params"))
+    values = (
+        shown(flops(shape, 128, heads, ghost, "ghostbert"), "GFLOPs"),
+        shown(parameters(shape, heads, ghost), "M params"),
+    )
     return [(name, row, prefix + c, v) for c, v in zip(columns, values, strict=True)]
 
 
@@ -78,8 +97,12 @@ def cells():
         add("table3", line["m"], line, (BERT, width(line["m"]), DEFAULT), "GhostBERT ")
     for _, line in table("ghostbert", "table5").iterrows():
         kind = line["Convolution Type"].removeprefix("ours: ")
-        add("table5", f"{line['m']} {kind}", line,
-            (BERT, width(line["m"]), Ghost(kind.lower(), ("o", "ffn2"), 3)))
+        add(
+            "table5",
+            f"{line['m']} {kind}",
+            line,
+            (BERT, width(line["m"]), Ghost(kind.lower(), ("o", "ffn2"), 3)),
+        )
     for name in ("table6", "table11"):
         for _, line in table("ghostbert", name).iterrows():
             add(name, line["Position"], line, by_position(line["Position"]))
@@ -117,8 +140,9 @@ CELLS = cells()
 MISSES = {(m.table, m.row, m.column): m for m in KNOWN_MISSES}
 
 
-@pytest.mark.parametrize("name, row, column, printed, computed", CELLS,
-                         ids=[" | ".join(c[:3]) for c in CELLS])
+@pytest.mark.parametrize(
+    "name, row, column, printed, computed", CELLS, ids=[" | ".join(c[:3]) for c in CELLS]
+)
 def test_a_printed_cell_matches_or_is_a_known_miss(name, row, column, printed, computed):
     miss = MISSES.get((name, row, column))
     if miss is None:
@@ -137,7 +161,7 @@ def test_every_known_miss_is_a_cell_and_listed_once():
 
 def test_extra_parameters_and_operations_of_the_default_ghosts():
     assert ghost_parameters(BERT, DEFAULT) == 55_296
-    assert ghost_parameters(BERT, DEFAULT, heads=1) == 55_296   # one shared kernel, whatever is kept
+    assert ghost_parameters(BERT, DEFAULT, heads=1) == 55_296  # one shared kernel, whatever is kept
     assert ghost_flops(BERT, DEFAULT) == 14_155_776
     assert ghost_parameters(SHAPES["electra-small"], DEFAULT) == 18_432
     assert parameters(BERT, ghost=DEFAULT) == 109_539_074
@@ -155,12 +179,20 @@ def test_distinct_kernels_follow_the_formula_of_appendix_b4():
 def model_of(shape, labels=2):
     """A random transformers classifier of this shape with eager attention, on the current device."""
     config = {"bert": BertConfig, "roberta": RobertaConfig, "electra": ElectraConfig}[shape.family](
-        vocab_size=shape.vocab, hidden_size=shape.hidden, num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads, intermediate_size=shape.ffn, max_position_embeddings=shape.positions,
-        type_vocab_size=shape.types, num_labels=labels)
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.ffn,
+        max_position_embeddings=shape.positions,
+        type_vocab_size=shape.types,
+        num_labels=labels,
+    )
     if shape.family == "electra":
         config.embedding_size = shape.embedding
-    return AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval()
+    return AutoModelForSequenceClassification.from_config(
+        config, attn_implementation="eager"
+    ).eval()
 
 
 def cut(model, shape, heads):
@@ -179,10 +211,17 @@ def count(model):
     return sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize("name, total", [
-    ("bert-base", 109_483_778), ("roberta-base", 124_647_170), ("electra-small", 13_549_314),
-    ("all-MiniLM-L6-v2", 22_713_986), ("tinybert-6", None), ("tinybert-4", None),
-])
+@pytest.mark.parametrize(
+    "name, total",
+    [
+        ("bert-base", 109_483_778),
+        ("roberta-base", 124_647_170),
+        ("electra-small", 13_549_314),
+        ("all-MiniLM-L6-v2", 22_713_986),
+        ("tinybert-6", None),
+        ("tinybert-4", None),
+    ],
+)
 def test_parameters_equal_those_of_transformers(name, total):
     shape = SHAPES[name]
     with torch.device("meta"):
@@ -207,7 +246,10 @@ def test_true_flops_equal_the_counter_of_pytorch(family, tokens, heads):
     shape = SMALL[family]
     model = cut(model_of(shape), shape, heads)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(input_ids=torch.full((1, tokens), 5), attention_mask=torch.ones(1, tokens, dtype=torch.long))
+        model(
+            input_ids=torch.full((1, tokens), 5),
+            attention_mask=torch.ones(1, tokens, dtype=torch.long),
+        )
     assert flops(shape, tokens, heads) == counter.get_total_flops()
 
 
@@ -215,28 +257,44 @@ def convolution(kind, position, shape, heads, tokens, k):
     """One ghost module as a PyTorch convolution, and an input for it (B = 1)."""
     kept, rest, size = heads, shape.heads - heads, shape.hidden // shape.heads
     if position == "qk":
-        return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(1, kept, tokens, tokens)
+        return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(
+            1, kept, tokens, tokens
+        )
     if position == "v":
         if kind == "conv2d":
-            return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(1, kept, tokens, size)
+            return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(
+                1, kept, tokens, size
+            )
         if kind == "conv1d_f":
-            return (nn.Conv1d(kept * tokens, rest * tokens, k, padding=k // 2, bias=False),
-                    torch.zeros(1, kept * tokens, size))
-        groups = size if kind == "dwconv" else 1   # a channel sees its like in every kept head
-        return (nn.Conv1d(kept * size, rest * size, k, padding=k // 2, groups=groups, bias=False),
-                torch.zeros(1, kept * size, tokens))
+            return (
+                nn.Conv1d(kept * tokens, rest * tokens, k, padding=k // 2, bias=False),
+                torch.zeros(1, kept * tokens, size),
+            )
+        groups = size if kind == "dwconv" else 1  # a channel sees its like in every kept head
+        return (
+            nn.Conv1d(kept * size, rest * size, k, padding=k // 2, groups=groups, bias=False),
+            torch.zeros(1, kept * size, tokens),
+        )
     channels = heads * shape.ffn // shape.heads if position == "ffn1" else shape.hidden
     if kind == "conv2d":
         return nn.Conv2d(1, 1, k, padding=k // 2, bias=False), torch.zeros(1, 1, tokens, channels)
     if kind == "conv1d_f":
-        return nn.Conv1d(tokens, tokens, k, padding=k // 2, bias=False), torch.zeros(1, tokens, channels)
+        return nn.Conv1d(tokens, tokens, k, padding=k // 2, bias=False), torch.zeros(
+            1, tokens, channels
+        )
     groups = channels if kind == "dwconv" else 1
-    return (nn.Conv1d(channels, channels, k, padding=k // 2, groups=groups, bias=False),
-            torch.zeros(1, channels, tokens))
+    return (
+        nn.Conv1d(channels, channels, k, padding=k // 2, groups=groups, bias=False),
+        torch.zeros(1, channels, tokens),
+    )
 
 
-PLACES = [(kind, position) for kind in ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
-          for position in ("qk", "v", "o", "ffn1", "ffn2") if position != "qk" or kind == "conv2d"]
+PLACES = [
+    (kind, position)
+    for kind in ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
+    for position in ("qk", "v", "o", "ffn1", "ffn2")
+    if position != "qk" or kind == "conv2d"
+]
 
 
 @pytest.mark.parametrize("kind, position", PLACES)
@@ -255,23 +313,32 @@ def test_positions_inside_attention_leave_what_the_paper_leaves_whole():
     d, cut_to, layers = 768, 64, 12
     pruned = parameters(BERT, 1)
     after_v, after_qk = Ghost("dwconv", ("v",), 3), Ghost("conv2d", ("qk",), 3)
-    output = layers * d * (d - cut_to)                     # columns of the output projection that stay
-    value = layers * (d * (d - cut_to) + (d - cut_to))     # rows of the value projection, with their biases
+    output = layers * d * (d - cut_to)  # columns of the output projection that stay
+    value = layers * (
+        d * (d - cut_to) + (d - cut_to)
+    )  # rows of the value projection, with their biases
     assert parameters(BERT, 1, after_v) == pruned + output + layers * 704 * 3
     assert parameters(BERT, 1, after_qk) == pruned + output + value + layers * 99
     n, rest = 128, d - cut_to
     projections, maps, convolutions = 2 * (2 * n * d * rest), 2 * n * n * rest, 2 * n * n * 99
-    assert flops(BERT, n, 1, after_qk) - flops(BERT, n, 1) == layers * (projections + maps + convolutions)
-    assert flops(BERT, n, 1, after_v) - flops(BERT, n, 1) == layers * (2 * n * d * rest + 2 * n * 704 * 3)
+    assert flops(BERT, n, 1, after_qk) - flops(BERT, n, 1) == layers * (
+        projections + maps + convolutions
+    )
+    assert flops(BERT, n, 1, after_v) - flops(BERT, n, 1) == layers * (
+        2 * n * d * rest + 2 * n * 704 * 3
+    )
 
 
-@pytest.mark.parametrize("ghost, heads, said", [
-    (Ghost("dwconv", ("qk",), 3), 1, "'qk' takes 'conv2d'"),
-    (Ghost("conv2d", ("qk", "v"), 3), 1, "take one"),
-    (Ghost("conv2d", ("qk",), 3), 12, "none is pruned"),
-    (Ghost("dwconv", ("v",), 3), None, "none is pruned"),
-    (Ghost("dwconv", ("ffn1",), 3, features=2), 1, "'o' and 'ffn2' only"),
-])
+@pytest.mark.parametrize(
+    "ghost, heads, said",
+    [
+        (Ghost("dwconv", ("qk",), 3), 1, "'qk' takes 'conv2d'"),
+        (Ghost("conv2d", ("qk", "v"), 3), 1, "take one"),
+        (Ghost("conv2d", ("qk",), 3), 12, "none is pruned"),
+        (Ghost("dwconv", ("v",), 3), None, "none is pruned"),
+        (Ghost("dwconv", ("ffn1",), 3, features=2), 1, "'o' and 'ffn2' only"),
+    ],
+)
 def test_what_does_not_go_together_is_refused(ghost, heads, said):
     for f in (compatible, ghost_parameters, ghost_flops):
         with pytest.raises(ValueError, match=said):
@@ -319,7 +386,9 @@ def averages(name):
         yield row, str(line["Avg."]), str(mean)
 
 
-@pytest.mark.parametrize("name", ["table1", "table2", "table4", "table5", "table9", "table10", "table11"])
+@pytest.mark.parametrize(
+    "name", ["table1", "table2", "table4", "table5", "table9", "table10", "table11"]
+)
 def test_printed_averages_recompute_except_those_listed(name):
     listed = table("ghostbert", "corrections")
     listed = listed[(listed["table"] == name) & (listed["column"] == "Avg.")]

@@ -12,12 +12,19 @@ from hypothesis import strategies as st
 
 from lib.data import digits
 
-NAMES = {"train-images": "train-images-idx3-ubyte", "train-labels": "train-labels-idx1-ubyte",
-         "test-images": "t10k-images-idx3-ubyte", "test-labels": "t10k-labels-idx1-ubyte"}
+NAMES = {
+    "train-images": "train-images-idx3-ubyte",
+    "train-labels": "train-labels-idx1-ubyte",
+    "test-images": "t10k-images-idx3-ubyte",
+    "test-labels": "t10k-labels-idx1-ubyte",
+}
 
 
 def idx(values):
-    return struct.pack(f">{1 + values.ndim}I", 2048 + values.ndim, *values.shape) + values.astype(np.uint8).tobytes()
+    return (
+        struct.pack(f">{1 + values.ndim}I", 2048 + values.ndim, *values.shape)
+        + values.astype(np.uint8).tobytes()
+    )
 
 
 def put(root, end="", **changed):
@@ -39,14 +46,18 @@ def test_files_plain_and_gzipped(tmp_path, end):
     found = digits.load(tmp_path)
     assert digits.source(tmp_path) == "files" and list(found) == ["train", "test"]
     for split, (images, labels) in found.items():
-        assert (images == made[f"{split}-images"]).all() and (labels == made[f"{split}-labels"]).all()
+        assert (images == made[f"{split}-images"]).all() and (
+            labels == made[f"{split}-labels"]
+        ).all()
         assert images.dtype == np.uint8 and labels.dtype == np.int64 and images.flags.writeable
 
 
 def test_names_with_a_dot_and_a_gzip_file_without_its_ending(tmp_path):
     made = put(tmp_path)
     for path in list(tmp_path.iterdir()):
-        path.with_name(path.name.replace("-idx", ".idx")).write_bytes(gzip.compress(path.read_bytes()))
+        path.with_name(path.name.replace("-idx", ".idx")).write_bytes(
+            gzip.compress(path.read_bytes())
+        )
         path.unlink()
     assert (digits.load(tmp_path)["test"][0] == made["test-images"]).all()
 
@@ -54,16 +65,24 @@ def test_names_with_a_dot_and_a_gzip_file_without_its_ending(tmp_path):
 IMAGES, LABELS = idx(np.zeros((3, 28, 28))), idx(np.arange(3))
 
 
-@pytest.mark.parametrize(("changed", "what"), [
-    ({"test_images": LABELS}, "t10k-images-idx3-ubyte: magic number 2049; expected 2051"),
-    ({"test_labels": IMAGES}, "t10k-labels-idx1-ubyte: magic number 2051; expected 2049"),
-    ({"test_images": IMAGES[:-1]}, "2,367 bytes; expected 2,368 for 3 x 28 x 28 images"),
-    ({"test_images": IMAGES + b"x"}, "2,369 bytes; expected 2,368"),
-    ({"test_images": IMAGES[:6]}, "6 bytes; expected"), ({"test_images": b""}, "magic number 0"),
-    ({"test_images": idx(np.zeros((0, 28, 28)))}, "16 bytes"),
-    ({"test_labels": idx(np.arange(4))}, "t10k-labels-idx1-ubyte: 4 labels; expected 3, as in t10k-images"),
-    ({"test_labels": idx(np.array([1, 12, 3]))}, "label 12 in row 1; expected 0 to 9"),
-    ({"test_labels": None}, "expected also t10k-labels")])
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"test_images": LABELS}, "t10k-images-idx3-ubyte: magic number 2049; expected 2051"),
+        ({"test_labels": IMAGES}, "t10k-labels-idx1-ubyte: magic number 2051; expected 2049"),
+        ({"test_images": IMAGES[:-1]}, "2,367 bytes; expected 2,368 for 3 x 28 x 28 images"),
+        ({"test_images": IMAGES + b"x"}, "2,369 bytes; expected 2,368"),
+        ({"test_images": IMAGES[:6]}, "6 bytes; expected"),
+        ({"test_images": b""}, "magic number 0"),
+        ({"test_images": idx(np.zeros((0, 28, 28)))}, "16 bytes"),
+        (
+            {"test_labels": idx(np.arange(4))},
+            "t10k-labels-idx1-ubyte: 4 labels; expected 3, as in t10k-images",
+        ),
+        ({"test_labels": idx(np.array([1, 12, 3]))}, "label 12 in row 1; expected 0 to 9"),
+        ({"test_labels": None}, "expected also t10k-labels"),
+    ],
+)
 def test_wrong_files_are_named_with_what_was_found(tmp_path, changed, what):
     put(tmp_path, **changed)
     with pytest.raises(ValueError, match=what) as error:
@@ -71,10 +90,16 @@ def test_wrong_files_are_named_with_what_was_found(tmp_path, changed, what):
     assert "fix: " in str(error.value) and str(tmp_path) in str(error.value)
 
 
-@pytest.mark.parametrize(("body", "what"), [
-    (IMAGES, r"idx3-ubyte\.gz: first bytes 0000; expected 1f8b"), (gzip.compress(IMAGES)[:-20], "cannot be unpacked"),
-    (gzip.compress(IMAGES)[:40] + b"\0" * 60, "cannot be unpacked"), (b"", "first bytes none"),
-    (b"<html>404</html>", "first bytes 3c68")])
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (IMAGES, r"idx3-ubyte\.gz: first bytes 0000; expected 1f8b"),
+        (gzip.compress(IMAGES)[:-20], "cannot be unpacked"),
+        (gzip.compress(IMAGES)[:40] + b"\0" * 60, "cannot be unpacked"),
+        (b"", "first bytes none"),
+        (b"<html>404</html>", "first bytes 3c68"),
+    ],
+)
 def test_wrong_gzip_files(tmp_path, body, what):
     put(tmp_path, ".gz")
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(body)
@@ -82,13 +107,15 @@ def test_wrong_gzip_files(tmp_path, body, what):
         digits.load(tmp_path)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.binary(max_size=40), st.integers(0, 2360), st.booleans())
 def test_any_damage_is_read_or_refused(tmp_path, damage, place, packed):
     put(tmp_path)
-    body = IMAGES[:place] + damage + IMAGES[place + len(damage):]
+    body = IMAGES[:place] + damage + IMAGES[place + len(damage) :]
     path = tmp_path / NAMES["test-images"]
-    path.write_bytes(gzip.compress(body)[:-place % 50 or None] if packed else body)
+    path.write_bytes(gzip.compress(body)[: -place % 50 or None] if packed else body)
     digits._load.cache_clear()
     try:
         assert digits.load(tmp_path)["test"][0].shape[0] == 3
@@ -128,10 +155,35 @@ def test_the_bundled_digits_where_there_is_no_hub(tmp_path):
 
 
 def test_mnist():
-    root = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")) / "mnist"
+    root = (
+        Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
+        / "mnist"
+    )
     if not root.is_dir():
         pytest.skip("MNIST's idx files are not under DATA_ROOT")
     found = digits.load(root, ("files",))
     assert found["train"][0].shape == (60000, 28, 28) and found["test"][0].shape == (10000, 28, 28)
-    assert np.bincount(found["test"][1]).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
-    assert np.bincount(found["train"][1]).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert np.bincount(found["test"][1]).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
+    assert np.bincount(found["train"][1]).tolist() == [
+        5923,
+        6742,
+        5958,
+        6131,
+        5842,
+        5421,
+        5918,
+        6265,
+        5851,
+        5949,
+    ]

@@ -21,7 +21,9 @@ def test_rate_and_mean():
 
 def test_masks_of_neighbours_do_not_go_together():
     torch.manual_seed(0)
-    mask = (dropped(torch.ones(8, 125_000).t().contiguous(), 0.5) > 0).double()  # the eight bytes of each draw
+    mask = (
+        dropped(torch.ones(8, 125_000).t().contiguous(), 0.5) > 0
+    ).double()  # the eight bytes of each draw
     correlation = torch.corrcoef(mask.t()) - torch.eye(8, dtype=torch.float64)
     assert correlation.abs().max() < 0.015
 
@@ -29,12 +31,18 @@ def test_masks_of_neighbours_do_not_go_together():
 @pytest.mark.parametrize("tokens", [5, SHORT + 3])
 def test_attention_is_the_reference_in_float64(tokens):
     torch.manual_seed(0)
-    q, k, v = (torch.randn(2, 3, tokens, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    q, k, v = (
+        torch.randn(2, 3, tokens, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)
+    )
     mask = torch.zeros(2, 1, tokens, tokens, dtype=torch.float64)
     mask[1, :, :, 3:] = torch.finfo(torch.float64).min
     out, maps = attend(SimpleNamespace(dropout=torch.nn.Identity()), q, k, v, mask, scaling=0.5)
-    wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=0.5).transpose(1, 2)
-    assert torch.allclose(out, wanted, atol=1e-12) and torch.allclose(maps.sum(-1), torch.ones((), dtype=torch.float64))
+    wanted = torch.nn.functional.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, scale=0.5
+    ).transpose(1, 2)
+    assert torch.allclose(out, wanted, atol=1e-12) and torch.allclose(
+        maps.sum(-1), torch.ones((), dtype=torch.float64)
+    )
     found, real = (torch.autograd.grad(x.square().sum(), (q, k, v)) for x in (out, wanted))
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(found, real, strict=True))
 
@@ -44,12 +52,17 @@ def test_a_model_without_dropout_computes_the_same_inside_and_is_itself_again_ou
     set_dropout(model, 0.3)
     ids, mask = torch.randint(5, 50, (3, 7)), torch.ones(3, 7, dtype=torch.long)
     mask[1, 4:] = 0
-    before, names = model(input_ids=ids, attention_mask=mask).logits, [type(m) for m in model.modules()]
+    before, names = (
+        model(input_ids=ids, attention_mask=mask).logits,
+        [type(m) for m in model.modules()],
+    )
     with byte_dropout(model):
         assert torch.allclose(model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-5)
         assert [type(m) for m in model.modules()] != names
         model.train()
-        assert not torch.allclose(model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-3)
+        assert not torch.allclose(
+            model(input_ids=ids, attention_mask=mask).logits, before, atol=1e-3
+        )
     model.eval()
     assert [type(m) for m in model.modules()] == names
     assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, before)
@@ -73,7 +86,11 @@ def test_bfloat16_rounds_no_scale():
 def test_attention_with_ghost_maps_stays(tiny):
     model = tiny("bert")
     operate(model, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
-    operate(model, {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3, "mask": True}, seed=0)
+    operate(
+        model,
+        {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3, "mask": True},
+        seed=0,
+    )
     before = model.config._attn_implementation
     ids, mask = torch.randint(5, 50, (2, 6)), torch.ones(2, 6, dtype=torch.long)
     wanted = model(input_ids=ids, attention_mask=mask).logits

@@ -29,7 +29,11 @@ from lib.steps.search import handed
 from lib.train import loop
 from lib.train.warmup import part
 
-PAGES = ("efficientbert_t05_search_stages", "efficientbert_t06_search_cost", "efficientbert_f03_rank_correlation")
+PAGES = (
+    "efficientbert_t05_search_stages",
+    "efficientbert_t06_search_cost",
+    "efficientbert_f03_rank_correlation",
+)
 
 
 # ---- grids ----
@@ -37,7 +41,11 @@ PAGES = ("efficientbert_t05_search_stages", "efficientbert_t06_search_cost", "ef
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
     rows = notebook.grids(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
-    assert rows["grid"] and rows["recorded"] and len({row["spec"] for row in rows["grid"]}) == len(rows["grid"])
+    assert (
+        rows["grid"]
+        and rows["recorded"]
+        and len({row["spec"] for row in rows["grid"]}) == len(rows["grid"])
+    )
     assert {row["kind"] for row in rows["grid"]} <= {"student", "search", "supernet"}
     with_inputs(row["spec"] for row in rows["grid"])
 
@@ -45,20 +53,48 @@ def test_grids_build_anywhere(page, profile, anywhere):
 def test_the_paper_s_searches_are_as_printed(anywhere):
     found = {stage: search.searched("paper", stage) for stage in search.BUDGET["paper"]}
     assert {stage: spec.args["search"]["budget"] for stage, spec in found.items()} == {
-        "stage1": 1900, "stage2": 100, "stage3": 3000, "single": 2700}
+        "stage1": 1900,
+        "stage2": 100,
+        "stage3": 3000,
+        "single": 2700,
+    }
     for stage, spec in found.items():
-        assert spec.args["search"] | {"budget": 0} == {"method": "cascade", "budget": 0, "draws": 20_000, "initial": 80,
-                                                       "refit": 10, "encoding": "index"}
-        assert spec.args["space"] | {"grammar": 0} == {"stage": stage, "low": 15_000_000, "high": 16_000_000, "grammar": 0}
+        assert spec.args["search"] | {"budget": 0} == {
+            "method": "cascade",
+            "budget": 0,
+            "draws": 20_000,
+            "initial": 80,
+            "refit": 10,
+            "encoding": "index",
+        }
+        assert spec.args["space"] | {"grammar": 0} == {
+            "stage": stage,
+            "low": 15_000_000,
+            "high": 16_000_000,
+            "grammar": 0,
+        }
     one, two, three = (found[stage] for stage in search.STAGES)
     assert (one.args["data"]["rows"], one.args["data"]["held_out"]) == (39270, 3927)
-    assert one.args["pretrain"]["epochs"] == 1 and one.args["train"]["epochs"] == 3 and one.args["train"]["select"] == "best"
-    assert one.args["net"]["layers"] == [["W2 gelu(W1 x)", 1, 1]] * 6 and found["single"].args["net"] == one.args["net"]
-    assert two.inputs["before"] == one and three.inputs["before"] == two and "warmup" not in three.args
+    assert (
+        one.args["pretrain"]["epochs"] == 1
+        and one.args["train"]["epochs"] == 3
+        and one.args["train"]["select"] == "best"
+    )
+    assert (
+        one.args["net"]["layers"] == [["W2 gelu(W1 x)", 1, 1]] * 6
+        and found["single"].args["net"] == one.args["net"]
+    )
+    assert (
+        two.inputs["before"] == one and three.inputs["before"] == two and "warmup" not in three.args
+    )
     assert two.args["net"] == three.args["net"] == {"$output": ["before", "net"]}
-    assert three.args["data"]["held_out"] == three.inputs["start"].args["data"]["MNLI"]["held_out"]   # rows it never saw
+    assert (
+        three.args["data"]["held_out"] == three.inputs["start"].args["data"]["MNLI"]["held_out"]
+    )  # rows it never saw
     for step in (three.inputs["start"], three.inputs["start"].inputs["start"]):
-        assert step.inputs["search"] == two and step.args["shared"] == {"$output": ["search", "shared"]}
+        assert step.inputs["search"] == two and step.args["shared"] == {
+            "$output": ["search", "shared"]
+        }
         assert step.args["net"] == {"$output": ["search", "supernet"]}
 
 
@@ -67,20 +103,34 @@ def test_a_search_for_each_seed_has_supernets_and_students_of_its_own(anywhere):
     for spec in (search.retrained("paper", "RTE", last), last):
         for step in (spec, spec.inputs["start"]):
             assert step.seed is None
-    assert efficientbert.supernet("paper").seed == 0     # but all inherit from one
+    assert efficientbert.supernet("paper").seed == 0  # but all inherit from one
 
 
-@pytest.mark.parametrize("method, options", [("lanas", {"encoding": "onehot", "height": 5, "cp": 0.1, "initial": 80}),
-                                             ("random", {}), ("evolution", {"population": 10})])
+@pytest.mark.parametrize(
+    "method, options",
+    [
+        ("lanas", {"encoding": "onehot", "height": 5, "cp": 0.1, "initial": 80}),
+        ("random", {}),
+        ("evolution", {"population": 10}),
+    ],
+)
 def test_other_ways_of_proposing(method, options, anywhere):
-    grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", {"profile": "paper", "method": method})["grid"]
-    told = [spec.args["search"] for spec in with_inputs(row["spec"] for row in grid) if spec.step == "search"]
+    grid = notebook.grids(
+        paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", {"profile": "paper", "method": method}
+    )["grid"]
+    told = [
+        spec.args["search"]
+        for spec in with_inputs(row["spec"] for row in grid)
+        if spec.step == "search"
+    ]
     assert all(each["method"] == method and options.items() <= each.items() for each in told)
 
 
 def test_an_unknown_method_stops_before_anything_runs():
     with pytest.raises(ValueError, match="unknown search method: 'lannas'; did you mean 'lanas'"):
-        notebook.grids(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", {"profile": "toy", "method": "lannas"})
+        notebook.grids(
+            paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", {"profile": "toy", "method": "lannas"}
+        )
 
 
 def test_a_new_operation_asks_for_new_searches(monkeypatch):
@@ -100,8 +150,13 @@ def test_candidates_are_different_networks_of_the_window(profile):
     low, high = efficientbert.window(profile)
     nets = search.candidates(profile)
     assert nets[:3] == search.candidates(profile, 3)
-    assert len({json.dumps(net.to_json()) for net in nets}) == len(nets) == search.CANDIDATES[profile]
-    assert all(low <= parameters(net, "with projection", **efficientbert.tables(profile)) <= high for net in nets)
+    assert (
+        len({json.dumps(net.to_json()) for net in nets}) == len(nets) == search.CANDIDATES[profile]
+    )
+    assert all(
+        low <= parameters(net, "with projection", **efficientbert.tables(profile)) <= high
+        for net in nets
+    )
     assert any(layer.formula != "W2 gelu(W1 x)" for net in nets for layer in net.layers)
 
 
@@ -113,18 +168,35 @@ def test_equal_evaluations_at_the_small_scales():
 
 # ---- what a search hands on ----
 def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
-    net = replace(efficientbert.scaled("EfficientBERT", "toy"), layers=tuple(
-        replace(layer, formula=text, stack=2, q=1) for layer, text in zip(
-            efficientbert.scaled("EfficientBERT", "toy").layers, ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)"), strict=True)))
-    made = handed(Space("stage2", net, 7, 9 ** 9), net)
-    assert made["shared"]["window"] == [7, 9 ** 9] and made["net"] == net.to_json()
+    net = replace(
+        efficientbert.scaled("EfficientBERT", "toy"),
+        layers=tuple(
+            replace(layer, formula=text, stack=2, q=1)
+            for layer, text in zip(
+                efficientbert.scaled("EfficientBERT", "toy").layers,
+                ("W1 gelu(x) + W2 tanh(x)", "W2 gelu(W1 x)"),
+                strict=True,
+            )
+        ),
+    )
+    made = handed(Space("stage2", net, 7, 9**9), net)
+    assert made["shared"]["window"] == [7, 9**9] and made["net"] == net.to_json()
     assert [layer[1:] for layer in made["supernet"]["layers"]] == [[4, 1]] * 2
     first, second = made["shared"]["choices"]
-    assert first == [[k, 1] for k in (1, 2, 3, 4)] + [[2, 1]]       # its two sides have one width at ratio 1 alone
+    assert first == [[k, 1] for k in (1, 2, 3, 4)] + [
+        [2, 1]
+    ]  # its two sides have one width at ratio 1 alone
     assert len(second) == 17 and second[-1] == [2, 1] and second.count([2, 1]) == 2
     shared = Shared(**made["shared"])
-    drawn = [part(from_json(made["supernet"]), shared, 0, step, **efficientbert.tables("toy")) for step in range(40)]
-    assert all(valid(parse(layer.formula), 96, each.inner(layer), "truncate") for each in drawn for layer in each.layers)
+    drawn = [
+        part(from_json(made["supernet"]), shared, 0, step, **efficientbert.tables("toy"))
+        for step in range(40)
+    ]
+    assert all(
+        valid(parse(layer.formula), 96, each.inner(layer), "truncate")
+        for each in drawn
+        for layer in each.layers
+    )
 
 
 SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
@@ -135,18 +207,30 @@ def last(make):
     """The last stage of toy's own chain, shrunk, which was run with one retrained winner."""
     change = pytest.MonkeyPatch()
     first = profiles.untrained("bert")
-    first = Spec("pretrain", first.args | {"model": first.args["model"] | {"hidden": 48, "ffn": 96}}, seed=0)
+    first = Spec(
+        "pretrain", first.args | {"model": first.args["model"] | {"hidden": 48, "ffn": 96}}, seed=0
+    )
     for module in (efficientbert, grids, search):
         change.setattr(module, "backbone", lambda scale, kind="bert": first)
-    change.setattr(efficientbert, "corpus", lambda scale, count=None, name="": {"sentences": 60, "seed": 1})
+    change.setattr(
+        efficientbert, "corpus", lambda scale, count=None, name="": {"sentences": 60, "seed": 1}
+    )
     change.setitem(efficientbert.SIZES, "toy", {540: 24, 360: 12, 768: 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
-    change.setattr(efficientbert, "window", lambda scale: (1, 10 ** 9))
+    change.setattr(efficientbert, "window", lambda scale: (1, 10**9))
     change.setitem(grids.ROWS["toy"], "CoLA", 64)
     change.setitem(grids.HELD_OUT, "toy", 40)
-    for stage in (grids.TEACHER, efficientbert.PRETRAIN, efficientbert.FINETUNE, efficientbert.TOGETHER, search.BRIEFLY):
+    for stage in (
+        grids.TEACHER,
+        efficientbert.PRETRAIN,
+        efficientbert.FINETUNE,
+        efficientbert.TOGETHER,
+        search.BRIEFLY,
+    ):
         change.setitem(stage, "toy", replace(stage["toy"], **SMALL))
-    change.setitem(search.PARTS, "toy", (efficientbert.PRETRAIN["toy"], efficientbert.TOGETHER["toy"]))
+    change.setitem(
+        search.PARTS, "toy", (efficientbert.PRETRAIN["toy"], efficientbert.TOGETHER["toy"])
+    )
     change.setitem(search.FINAL, "toy", efficientbert.FINETUNE["toy"])
     change.setitem(search.PART, "toy", (48, 40))
     change.setitem(search.HELD_OUT, "toy", 40)
@@ -169,22 +253,31 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
         assert lines(make(spec))[0]["space"]["start"] == start.metrics["net"]
     tasks, on_text = last.inputs["start"], last.inputs["start"].inputs["start"]
     for spec in (tasks, on_text):
-        assert stack.of(backbone.load(make(spec).model)[0]).to_json() == make(two).metrics["supernet"]
+        assert (
+            stack.of(backbone.load(make(spec).model)[0]).to_json() == make(two).metrics["supernet"]
+        )
     tuned = search.retrained("toy", "CoLA", last)
     for spec in (tuned, tuned.inputs["start"]):
         assert spec.inputs["search"] == last
         assert stack.of(backbone.load(make(spec).model)[0]).to_json() == make(last).metrics["net"]
-    assert make(search.final("toy", "CoLA", found=two)).spec["args"]["net"] == {"$output": ["search", "net"]}
+    assert make(search.final("toy", "CoLA", found=two)).spec["args"]["net"] == {
+        "$output": ["search", "net"]
+    }
 
 
 def test_the_single_stage_begins_as_stage_1_does(make, last):
-    single, one = (lines(make(spec))[1] for spec in (search.searched("toy", "single"), last.inputs["before"].inputs["before"]))
+    single, one = (
+        lines(make(spec))[1]
+        for spec in (search.searched("toy", "single"), last.inputs["before"].inputs["before"])
+    )
     assert single[:4] == one and len(single) == 5
 
 
 @pytest.mark.parametrize("stage", ["stage1", "stage2", "stage3", "single"])
 @pytest.mark.parametrize("calls", [2, 7])
-def test_killed_in_any_stage_a_search_finds_the_same_winner(stage, calls, make, last, tmp_path, monkeypatch):
+def test_killed_in_any_stage_a_search_finds_the_same_winner(
+    stage, calls, make, last, tmp_path, monkeypatch
+):
     spec = search.searched("toy", stage)
     whole, other = make(spec), store_with(tmp_path, *map(make, spec.at(1).parents.values()))
     stop_at(monkeypatch, loop, "collate", calls)
@@ -200,23 +293,41 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(stage, calls, make, 
 def test_pages_read_chains_from_their_runs(store, last):
     frame = sweep.collect(search.costed("toy", ("CoLA",), (1,)), store, on_missing="skip")
     table = search.costs(frame, "toy", "here")
-    cells = {name: (row.get(("here", "evaluations")), row.get(("here", "of them trained"))) for name, row in table.items()}
-    assert cells == {"Single stage": ("5", "5"), "Search stage 1": ("4", "4"), "Search stage 1, 2": ("7", "7"),
-                     "Coarse-to-Fine NAS": ("15", "7"), "Supernet": (None, None), "Supernet of stage 3, text": (None, None),
-                     "Supernet of stage 3, tasks": (None, None)}
+    cells = {
+        name: (row.get(("here", "evaluations")), row.get(("here", "of them trained")))
+        for name, row in table.items()
+    }
+    assert cells == {
+        "Single stage": ("5", "5"),
+        "Search stage 1": ("4", "4"),
+        "Search stage 1, 2": ("7", "7"),
+        "Coarse-to-Fine NAS": ("15", "7"),
+        "Supernet": (None, None),
+        "Supernet of stage 3, text": (None, None),
+        "Supernet of stage 3, tasks": (None, None),
+    }
     assert all(float(row["here", "seconds"].split()[0]) > 0 for row in table.values())
     told = search.histories({"here": frame})
-    assert told.groupby("arm")["evaluation"].max().to_dict() == {"single stage": 5, "stage 3": 8, "stages 1, 2": 7}
+    assert told.groupby("arm")["evaluation"].max().to_dict() == {
+        "single stage": 5,
+        "stage 3": 8,
+        "stages 1, 2": 7,
+    }
     for _, rows in told.groupby("arm"):
         assert (rows["best"] == np.maximum.accumulate(rows["score"])).all()
     nets = search.networks(frame[frame["model"].isin(search.STAGES)])
     assert list(nets) == ["start", "found in stage 1", "found in stage 2", "found in stage 3"]
-    assert [layer.formula for layer in nets["found in stage 3"].layers] == [l.formula for l in nets["found in stage 2"].layers]
+    assert [layer.formula for layer in nets["found in stage 3"].layers] == [
+        l.formula for l in nets["found in stage 2"].layers
+    ]
 
 
 def test_pages_of_nothing_are_empty(store, last):
     frame = sweep.collect(search.costed("toy", ("CoLA",), (7,)), store, on_missing="skip")
-    assert list(search.costs(frame, "toy", "here")) == ["Supernet"] and search.histories({"here": frame}).empty
+    assert (
+        list(search.costs(frame, "toy", "here")) == ["Supernet"]
+        and search.histories({"here": frame}).empty
+    )
     ranked = sweep.collect(search.ranked("toy", ("CoLA",)), store, on_missing="skip")
     assert all(points.empty for points in search.scores(ranked, "toy").values())
     assert search.claim_ranking(search.scores(ranked, "toy"), "mini").verdict == "NOT_RUN"
@@ -236,53 +347,101 @@ def test_the_searched_network_is_judged_against_the_base_shape(found, word):
 
 def test_printed_gaps_are_those_of_the_tables():
     assert search.printed_gaps("table06_search_cost", "Method", "Best Score", "Single stage") == {
-        "Search stage 1": 0.0, "Search stage 1, 2": 0.3, "Coarse-to-Fine NAS": 1.0}
+        "Search stage 1": 0.0,
+        "Search stage 1, 2": 0.3,
+        "Coarse-to-Fine NAS": 1.0,
+    }
     assert search.printed_stages()["EfficientBERT"]["published", "average"] == 77.7
     assert search.printed_stages()["Search Stage 2, Wiki+Books"]["published", "average"] == 77.4
 
 
-@pytest.mark.parametrize("two, three, profile, word", [
-    (0.90, 0.95, "paper", "CONFIRMED"), (0.90, 0.80, "paper", "PARTIAL"), (0.80, 0.80, "paper", "CONTRADICTED"),
-    (0.90, 0.80, "mini", "PARTIAL"), (0.90, 0.95, "toy", "NOT_RUN")])
+@pytest.mark.parametrize(
+    "two, three, profile, word",
+    [
+        (0.90, 0.95, "paper", "CONFIRMED"),
+        (0.90, 0.80, "paper", "PARTIAL"),
+        (0.80, 0.80, "paper", "CONTRADICTED"),
+        (0.90, 0.80, "mini", "PARTIAL"),
+        (0.90, 0.95, "toy", "NOT_RUN"),
+    ],
+)
 def test_coarse_to_fine_is_judged_against_the_single_stage(two, three, profile, word):
     task = {"toy": "CoLA"}.get(profile, "SST-2")
-    frame = students({"Single stage": 0.85, "Search stage 1, 2": two, "Coarse-to-Fine NAS": three}, task=task)
+    frame = students(
+        {"Single stage": 0.85, "Search stage 1, 2": two, "Coarse-to-Fine NAS": three}, task=task
+    )
     found = search.claim_coarse_to_fine(frame, profile)
     assert (found.claim, found.verdict) == ("E3", word)
-    if profile == "mini":   # a stage 3 from the published network says nothing of our chain
+    if profile == "mini":  # a stage 3 from the published network says nothing of our chain
         assert "missing: Coarse-to-Fine NAS" in found.note
 
 
 def points(order, task="SST-2"):
-    return {task: pd.DataFrame({"search": np.arange(len(order)), "final": np.asarray(order, float)})}
+    return {
+        task: pd.DataFrame({"search": np.arange(len(order)), "final": np.asarray(order, float)})
+    }
 
 
 UP, DOWN, MIXED = range(12), range(12)[::-1], [5, 8, 1, 10, 3, 0, 7, 11, 2, 9, 4, 6]
 
 
-@pytest.mark.parametrize("cells, profile, word", [
-    (points(UP), "mini", "CONFIRMED"), (points(DOWN), "mini", "CONTRADICTED"), (points(MIXED), "mini", "INCONCLUSIVE"),
-    (points(range(8)), "mini", "INCONCLUSIVE"), (points(UP), "toy", "NOT_RUN"), ({}, "mini", "NOT_RUN"),
-    (points(UP) | points(MIXED, "RTE") | points(MIXED, "CoLA"), "paper", "PARTIAL"),
-    (points(UP) | points(UP, "RTE") | points(MIXED, "CoLA"), "paper", "CONFIRMED"),
-    (points(UP) | points(UP, "RTE") | points(DOWN, "CoLA"), "paper", "PARTIAL")])
+@pytest.mark.parametrize(
+    "cells, profile, word",
+    [
+        (points(UP), "mini", "CONFIRMED"),
+        (points(DOWN), "mini", "CONTRADICTED"),
+        (points(MIXED), "mini", "INCONCLUSIVE"),
+        (points(range(8)), "mini", "INCONCLUSIVE"),
+        (points(UP), "toy", "NOT_RUN"),
+        ({}, "mini", "NOT_RUN"),
+        (points(UP) | points(MIXED, "RTE") | points(MIXED, "CoLA"), "paper", "PARTIAL"),
+        (points(UP) | points(UP, "RTE") | points(MIXED, "CoLA"), "paper", "CONFIRMED"),
+        (points(UP) | points(UP, "RTE") | points(DOWN, "CoLA"), "paper", "PARTIAL"),
+    ],
+)
 def test_ranks_are_judged_by_their_intervals(cells, profile, word):
     found = search.claim_ranking(cells, profile)
     assert (found.claim, found.verdict) == ("E4", word)
-    assert (found.p is None) == (word == "NOT_RUN" or all(len(rows) < 12 for rows in cells.values()))
+    assert (found.p is None) == (
+        word == "NOT_RUN" or all(len(rows) < 12 for rows in cells.values())
+    )
     assert word != "CONFIRMED" or found.p < 0.05
     assert ("fewer than 12 candidates" in found.note) == (8 in map(len, cells.values()))
     if cells:
-        assert f"tau {stats.rank_correlation(*cells['SST-2'].to_numpy().T).tau:+.2f} on SST-2" in found.measured
+        assert (
+            f"tau {stats.rank_correlation(*cells['SST-2'].to_numpy().T).tau:+.2f} on SST-2"
+            in found.measured
+        )
 
 
 def test_scores_of_candidates_pair_by_name():
-    rows = [("search", "SST-2", "1", 0.8, None), ("search", "SST-2", "2", 0.7, None), ("search", "SST-2", "3", None, None),
-            *(("student", "SST-2", name, None, value) for name, value in (("1", 0.9), ("2", 0.85), ("3", 0.95)))]
-    frame = pd.DataFrame([{"kind": kind, "task": task, "model": model, "seed": 0, "held_out.accuracy": held, "accuracy": value}
-                          for kind, task, model, held, value in rows])
+    rows = [
+        ("search", "SST-2", "1", 0.8, None),
+        ("search", "SST-2", "2", 0.7, None),
+        ("search", "SST-2", "3", None, None),
+        *(
+            ("student", "SST-2", name, None, value)
+            for name, value in (("1", 0.9), ("2", 0.85), ("3", 0.95))
+        ),
+    ]
+    frame = pd.DataFrame(
+        [
+            {
+                "kind": kind,
+                "task": task,
+                "model": model,
+                "seed": 0,
+                "held_out.accuracy": held,
+                "accuracy": value,
+            }
+            for kind, task, model, held, value in rows
+        ]
+    )
     found = search.scores(frame, "mini")["SST-2"]
-    assert found.to_dict("index") == {"1": {"search": 80.0, "final": 90.0}, "2": {"search": 70.0, "final": 85.0}}
+    assert found.to_dict("index") == {
+        "1": {"search": 80.0, "final": 90.0},
+        "2": {"search": 70.0, "final": 85.0},
+    }
 
 
 # ---- rank correlation ----
@@ -309,7 +468,9 @@ def test_the_interval_of_tau_covers():
     assert 0.9 <= hits / 200 <= 1.0
 
 
-@pytest.mark.parametrize("x, y", [([1, 2], [1, 2]), ([1, 2, 3], [1, 2]), ([1, 2, np.nan], [1, 2, 3])])
+@pytest.mark.parametrize(
+    "x, y", [([1, 2], [1, 2]), ([1, 2, 3], [1, 2]), ([1, 2, np.nan], [1, 2, 3])]
+)
 def test_tau_of_what_does_not_pair_is_refused(x, y):
     with pytest.raises(ValueError, match="two finite scores of at least 3 things"):
         stats.rank_correlation(x, y)
@@ -318,36 +479,50 @@ def test_tau_of_what_does_not_pair_is_refused(x, y):
 # ---- a search with a known answer ----
 def test_made_up_searches_share_their_start_and_stay_below_the_optimum():
     found = search.made_up([5], budget=44)
-    assert set(found["method"]) == set(search.MADE_UP) and (found.groupby("method")["evaluation"].max() == 44).all()
+    assert (
+        set(found["method"]) == set(search.MADE_UP)
+        and (found.groupby("method")["evaluation"].max() == 44).all()
+    )
     assert (found["best"] <= found["optimum"] + 1e-9).all()
     early = found[found["evaluation"] == 10].set_index("method")["best"]
-    assert early.nunique() == 1                       # drawn without guidance, by one seed
+    assert early.nunique() == 1  # drawn without guidance, by one seed
     assert found.equals(search.made_up([5], budget=44))
 
 
-@pytest.mark.parametrize("profile, budget", [("toy", 16), ("mini", 40)])   # what stage 3 has there
+@pytest.mark.parametrize("profile, budget", [("toy", 16), ("mini", 40)])  # what stage 3 has there
 def test_the_default_of_the_small_scales_beats_random(profile, budget):
     """On landscapes that it was not chosen on."""
     own = search.METHOD[profile]
     found = search.made_up(range(40), budget, methods=("random", own))
     table = search.against_random(found)
     assert table.loc[own, "above random"] > 0 and table.loc[own, "p"] < 0.05
-    assert search.sampler(profile, "stage1").method == own and search.sampler("paper", "stage1").method == "cascade"
+    assert (
+        search.sampler(profile, "stage1").method == own
+        and search.sampler("paper", "stage1").method == "cascade"
+    )
 
 
 def test_the_page_says_what_is_no_better_than_random():
     found = search.made_up(range(6), budget=48)
     table, lines = search.against_random(found), search.remarks(found)
     assert table.loc["random", ["above random", "p"]].tolist() == [0.0, 1.0]
-    assert f"cascade {table.loc['cascade', 'best']:.2f} (p = {table.loc['cascade', 'p']:.2g} against random)" in lines[0]
+    assert (
+        f"cascade {table.loc['cascade', 'best']:.2f} (p = {table.loc['cascade', 'p']:.2g} against random)"
+        in lines[0]
+    )
     assert lines[1].startswith("Not proven better than random search here: ")
-    assert {"cascade", "lanas", "evolution"} & set(lines[1].split("here: ")[1].split(".")[0].split(", ")) == {
-        name for name in ("cascade", "lanas", "evolution") if table.loc[name, "p"] >= 0.05}
+    assert {"cascade", "lanas", "evolution"} & set(
+        lines[1].split("here: ")[1].split(".")[0].split(", ")
+    ) == {name for name in ("cascade", "lanas", "evolution") if table.loc[name, "p"] >= 0.05}
 
 
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []
     monkeypatch.setattr(samplers, "path", lambda *args: [])
-    monkeypatch.setattr(samplers, "follow", lambda *args: seen.extend(each["num_threads"] for each in threadpool_info()))
+    monkeypatch.setattr(
+        samplers,
+        "follow",
+        lambda *args: seen.extend(each["num_threads"] for each in threadpool_info()),
+    )
     samplers.propose(None, [], search.sampler("toy", "stage1"), None)
     assert set(seen) == {1}

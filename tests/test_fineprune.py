@@ -25,8 +25,16 @@ DATA, SQUAD = data.describe("toy", "CoLA", 64, unseen=8), data.describe("toy", "
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
 TOY = toy_backbone()
-BACKBONE = Spec("pretrain", TOY.args | {"corpus": {"sentences": 80, "seed": 0}, "train": replace(TRAIN, weight_decay=0.01),
-                                        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96}}, seed=0)
+BACKBONE = Spec(
+    "pretrain",
+    TOY.args
+    | {
+        "corpus": {"sentences": 80, "seed": 0},
+        "train": replace(TRAIN, weight_decay=0.01),
+        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96},
+    },
+    seed=0,
+)
 MAGNITUDE = Prune("magnitude", 1.0, 0.1, 2, 1, 1)
 MOVEMENT = replace(MAGNITUDE, method="movement", lr=1e-2)
 SOFT = Prune("soft", 0.0, 0.1, 2, 1, 1, lr=1.0, final_lambda=200.0)
@@ -35,23 +43,47 @@ MIX = Mix("channels", "xavier_uniform", 1e-2, 0.1)
 
 
 def spec(prune=None, inputs=None, seed=1, **more):
-    args = {"data": DATA, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS, "prune": prune, "margin": 0.02}
+    args = {
+        "data": DATA,
+        "train": TRAIN,
+        "targets": Targets("hard"),
+        "numerics": NUMERICS,
+        "prune": prune,
+        "margin": 0.02,
+    }
     return Spec("fineprune", args | more, inputs or {"start": BACKBONE}).at(seed)
 
 
 TEACHER = spec()
 CHAIN = {
-    "backbone": BACKBONE, "dense": TEACHER, "mix": spec(mix=MIX),
-    "magnitude": spec(MAGNITUDE), "movement": spec(MOVEMENT), "soft": spec(SOFT), "l0": spec(L0),
-    "global": spec(replace(MAGNITUDE, scope="global", refresh=3)), "blocks": spec(replace(MOVEMENT, block=(4, 48))),
-    "steered": spec(replace(L0, target=0.3), mix=MIX), "frozen": spec(MOVEMENT, frozen="embeddings", mix=MIX),
-    "probe": spec(frozen="encoder", mix=MIX), "cased": spec(MOVEMENT, lower_case=False),
+    "backbone": BACKBONE,
+    "dense": TEACHER,
+    "mix": spec(mix=MIX),
+    "magnitude": spec(MAGNITUDE),
+    "movement": spec(MOVEMENT),
+    "soft": spec(SOFT),
+    "l0": spec(L0),
+    "global": spec(replace(MAGNITUDE, scope="global", refresh=3)),
+    "blocks": spec(replace(MOVEMENT, block=(4, 48))),
+    "steered": spec(replace(L0, target=0.3), mix=MIX),
+    "frozen": spec(MOVEMENT, frozen="embeddings", mix=MIX),
+    "probe": spec(frozen="encoder", mix=MIX),
+    "cased": spec(MOVEMENT, lower_case=False),
     "best": spec(MOVEMENT, train=replace(TRAIN, select="best", eval_every=3)),
     "rescaled": spec(replace(MOVEMENT, warmup_steps=100, overlong="rescale")),
-    "distilled": spec(MOVEMENT, {"start": BACKBONE, "teacher": TEACHER}, alpha=0.9,
-                      targets=Targets("both", sum_classes=True, temperature=2.0)),
-    "spans": spec(replace(MOVEMENT, overlong="jump"), data=SQUAD, train=replace(TRAIN, epochs=1, max_length=40), span=SPAN,
-                  mix=MIX),
+    "distilled": spec(
+        MOVEMENT,
+        {"start": BACKBONE, "teacher": TEACHER},
+        alpha=0.9,
+        targets=Targets("both", sum_classes=True, temperature=2.0),
+    ),
+    "spans": spec(
+        replace(MOVEMENT, overlong="jump"),
+        data=SQUAD,
+        train=replace(TRAIN, epochs=1, max_length=40),
+        span=SPAN,
+        mix=MIX,
+    ),
 }
 MASKED = [name for name, s in CHAIN.items() if "prune" in s.args]
 
@@ -65,7 +97,9 @@ def test_predictions_are_those_of_the_saved_model(name, runs):
     assert run.metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
     assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.matthews" in run.metrics
     model, tokenizer = backbone.load(run.model)
-    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
+    assert np.array_equal(
+        loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"]
+    )
 
 
 def test_spans_are_saved_and_found_again(runs):
@@ -74,22 +108,33 @@ def test_spans_are_saved_and_found_again(runs):
     rows, marks = heads.rows(tokenizer, dev, data.described(SQUAD), 40, plain(SPAN))
     found, arrays = marks(loop.predict(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.arrays("predictions")["spans"])
-    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in model.surgery] == ["mix", "keep", "sparse"]
+    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in model.surgery] == [
+        "mix",
+        "keep",
+        "sparse",
+    ]
 
 
 @pytest.mark.parametrize("name", MASKED)
 def test_counts_are_those_of_the_saved_weights(name, runs):
     run = runs[name]
     found, model = run.metrics, backbone.load(run.model)[0]
-    kept = [(number, int((linear.weight != 0).sum())) for number, _, linear in masks.projections(model)]
-    shares = [2 * sum(count for number, count in kept if number == layer) / found["masked_weights"] for layer in (0, 1)]
+    kept = [
+        (number, int((linear.weight != 0).sum())) for number, _, linear in masks.projections(model)
+    ]
+    shares = [
+        2 * sum(count for number, count in kept if number == layer) / found["masked_weights"]
+        for layer in (0, 1)
+    ]
     told = run.arrays("shares")["layers"]
     if found["kept_neurons"] == 192 and found["kept_heads"] == 24:
-        assert sum(count for _, count in kept) == found["kept_weights"] and told == pytest.approx(shares, abs=1e-12)
+        assert sum(count for _, count in kept) == found["kept_weights"] and told == pytest.approx(
+            shares, abs=1e-12
+        )
     else:  # a neuron without incoming weights goes, and its outgoing ones, which the masks had kept, with it
         assert sum(count for _, count in kept) < found["kept_weights"] and (told >= shares).all()
     assert told.mean() == pytest.approx(found["kept_share"], abs=1e-12)
-    assert found["masked_weights"] == 2 * (4 * 48 ** 2 + 2 * 48 * 96)
+    assert found["masked_weights"] == 2 * (4 * 48**2 + 2 * 48 * 96)
     assert found["encoder_parameters"] == found["masked_weights"] + 2 * (4 * 48 + 96 + 48 + 4 * 48)
     assert found["kept_share"] == found["kept_weights"] / found["masked_weights"]
     biases = found["encoder_parameters"] - found["masked_weights"]
@@ -102,18 +147,26 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
 def test_the_methods_keep_what_they_should(runs):
     sizes = [48 * 48] * 4 + [48 * 96] * 2
     for name in ("magnitude", "movement", "frozen", "best", "rescaled", "distilled"):
-        assert runs[name].metrics["kept_weights"] == 2 * sum(int(0.1 * size) for size in sizes), name
+        assert runs[name].metrics["kept_weights"] == 2 * sum(int(0.1 * size) for size in sizes), (
+            name
+        )
     assert runs["global"].metrics["kept_weights"] == int(0.1 * 2 * sum(sizes))
     assert len(set(runs["global"].arrays("shares")["layers"].tolist())) == 2
     for name in ("soft", "l0", "steered"):
         assert 0.005 < runs[name].metrics["kept_share"] < 0.99, name
-    assert runs["steered"].metrics["target"] == 0.3 and runs["steered"].metrics["penalty_weight"] != 50.0
+    assert (
+        runs["steered"].metrics["target"] == 0.3
+        and runs["steered"].metrics["penalty_weight"] != 50.0
+    )
 
 
 def test_empty_heads_make_a_smaller_model(runs):
     found, model = runs["blocks"].metrics, backbone.load(runs["blocks"].model)[0]
     assert found["kept_heads"] < 24 and "keep" in [op["op"] for op in model.surgery]
-    assert sum(layer.attention.self.num_attention_heads for layer in backbone.layers(model)) == found["kept_heads"]
+    assert (
+        sum(layer.attention.self.num_attention_heads for layer in backbone.layers(model))
+        == found["kept_heads"]
+    )
     assert found["parameters"] < runs["movement"].metrics["parameters"]
 
 
@@ -121,43 +174,65 @@ def test_the_dense_run_is_plain_fine_tuning(runs, store):
     """The same bits as the step `finetune`, so that both kinds of run can stand in one table."""
     args = {name: value for name, value in TEACHER.args.items() if name != "margin"}
     other = execute(Spec("finetune", args, {"start": BACKBONE}).at(1), store, keep=True)
-    assert np.array_equal(other.arrays("predictions")["logits"], runs["dense"].arrays("predictions")["logits"])
-    assert other.metrics.items() <= runs["dense"].metrics.items() | {"examples_per_second": other.metrics[
-        "examples_per_second"]}.items()
+    assert np.array_equal(
+        other.arrays("predictions")["logits"], runs["dense"].arrays("predictions")["logits"]
+    )
+    assert (
+        other.metrics.items()
+        <= runs["dense"].metrics.items()
+        | {"examples_per_second": other.metrics["examples_per_second"]}.items()
+    )
 
 
 # ---- the course of a run ----
 @pytest.mark.parametrize("name", set(CHAIN) - {"backbone", "spans"})
 def test_the_course_has_a_line_for_each_bin(name, runs):
     found = runs[name].arrays("course")
-    assert found["gradient_norm"].shape == (STEPS, 2) and (found["gradient_norm"] > 0).all() == (name != "probe")
+    assert found["gradient_norm"].shape == (STEPS, 2) and (found["gradient_norm"] > 0).all() == (
+        name != "probe"
+    )
     assert found["last_step"].tolist() == list(range(1, STEPS + 1))
     if name in ("movement", "frozen"):
         ramp = [1.0, 1.0, 1.0] + [0.1 + 0.9 * (1 - (s - 2) / 4) ** 3 for s in (3, 4, 5, 6)] + [0.1]
         assert found["threshold"] == pytest.approx(ramp, abs=1e-6)
         sizes = np.array([48 * 48] * 4 + [48 * 96] * 2)
-        assert found["kept_share"] == pytest.approx([(t * sizes).astype(int).sum() / sizes.sum() for t in ramp], abs=1e-3)
+        assert found["kept_share"] == pytest.approx(
+            [(t * sizes).astype(int).sum() / sizes.sum() for t in ramp], abs=1e-3
+        )
     if name in ("dense", "mix"):
-        assert set(found["threshold"]) == set(found["kept_share"]) == {1.0} and set(found["penalty_weight"]) == {0.0}
+        assert set(found["threshold"]) == set(found["kept_share"]) == {1.0} and set(
+            found["penalty_weight"]
+        ) == {0.0}
     if name == "soft":
         assert found["penalty_weight"][-1] == 200 and set(found["penalty_weight"][:3]) == {0.0}
 
 
 def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     """The first step of a run without dropout, computed again by hand."""
-    found = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store).arrays("course")["gradient_norm"][0]
-    model, tokenizer = heads.network(runs["backbone"].model, data.described(DATA), 0.0, stream(1, "head"))
+    found = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store).arrays("course")[
+        "gradient_norm"
+    ][0]
+    model, tokenizer = heads.network(
+        runs["backbone"].model, data.described(DATA), 0.0, stream(1, "head")
+    )
     rows = encode(tokenizer, data.load(DATA)["train"], 32)
     chosen = order(rows.lengths(), 16, 1, 0)[0]
-    losses.prediction(model(**collate(rows, chosen)).logits, rows.labels[chosen], Targets("hard"))["loss"].backward()
-    expected = [torch.cat([p.grad.flatten() for p in layer.parameters()]).norm().item() for layer in backbone.layers(model)]
+    losses.prediction(model(**collate(rows, chosen)).logits, rows.labels[chosen], Targets("hard"))[
+        "loss"
+    ].backward()
+    expected = [
+        torch.cat([p.grad.flatten() for p in layer.parameters()]).norm().item()
+        for layer in backbone.layers(model)
+    ]
     assert found == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_mix_learns_and_is_told(runs):
     for name in ("mix", "steered", "frozen", "probe", "spans"):
         found = runs[name].arrays("mix")
-        assert found["before"].shape == found["after"].shape == (3,) and found["after"].sum() == pytest.approx(1)
+        assert found["before"].shape == found["after"].shape == (3,) and found[
+            "after"
+        ].sum() == pytest.approx(1)
         assert not np.array_equal(found["before"], found["after"]) and found["gamma"] != 1
         model = backbone.load(runs[name].model)[0]
         assert np.array_equal(mix.present(model).weights().detach().numpy(), found["after"])
@@ -173,7 +248,10 @@ def test_a_mixed_start_keeps_its_mix(runs, store):
 
 def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
     start = {"start": CHAIN["soft"]}
-    further, kept = execute(spec(MAGNITUDE, start), store, keep=True), execute(spec(inputs=start), store, keep=True)
+    further, kept = (
+        execute(spec(MAGNITUDE, start), store, keep=True),
+        execute(spec(inputs=start), store, keep=True),
+    )
     assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
     assert [op["op"] for op in backbone.load(further.model)[0].surgery].count("sparse") == 1
     before, after = (masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept))
@@ -187,18 +265,30 @@ def test_frozen_embeddings_stay(runs):
     moved = {}
     for name in ("movement", "frozen"):
         model = backbone.load(runs[name].model)[0]
-        pairs = zip(backbone.base(start).embeddings.parameters(), backbone.base(model).embeddings.parameters(), strict=True)
+        pairs = zip(
+            backbone.base(start).embeddings.parameters(),
+            backbone.base(model).embeddings.parameters(),
+            strict=True,
+        )
         moved[name] = [not torch.equal(a, b) for a, b in pairs]
     assert moved == {"movement": [True] * 5, "frozen": [False] * 5}
 
 
 def test_a_probe_leaves_the_encoder_alone(runs, store):
-    start, model = (backbone.base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe"))
+    start, model = (
+        backbone.base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe")
+    )
     before = dict(start.named_parameters())
-    moved = {name for name, value in model.named_parameters() if name not in before or not torch.equal(before[name], value)}
+    moved = {
+        name
+        for name, value in model.named_parameters()
+        if name not in before or not torch.equal(before[name], value)
+    }
     assert moved == {"pooler.dense.weight", "pooler.dense.bias", "mix.alpha", "mix.gamma"}
     assert set(runs["probe"].arrays("course")["gradient_norm"].flatten()) == {0.0}
-    with pytest.raises(ValueError, match="fineprune.frozen is 'all'; allowed: None, 'embeddings', 'encoder'"):
+    with pytest.raises(
+        ValueError, match="fineprune.frozen is 'all'; allowed: None, 'embeddings', 'encoder'"
+    ):
         execute(spec(frozen="all"), store)
 
 
@@ -219,7 +309,9 @@ def test_distillation_weighs_its_two_parts(runs):
     for line in (line for line in runs["distilled"].events() if "epoch" in line):
         assert line["loss"] == pytest.approx(0.1 * line["hard"] + 0.9 * line["soft"], rel=1e-6)
     soft = next(line for line in runs["soft"].events() if line.get("epoch") == 2)
-    assert soft["penalty"] > 0 and soft["loss"] == pytest.approx(soft["hard"] + soft["penalty"], rel=1e-6)
+    assert soft["penalty"] > 0 and soft["loss"] == pytest.approx(
+        soft["hard"] + soft["penalty"], rel=1e-6
+    )
 
 
 def test_the_best_model_is_judged_under_the_final_masks(runs):
@@ -231,14 +323,21 @@ def test_the_best_model_is_judged_under_the_final_masks(runs):
 def test_a_rescaled_warm_up_is_told(runs, store):
     assert runs["rescaled"].metrics["warmup_steps"] == STEPS // 3 == 2
     assert {"warmup_steps": 2, "rescaled_from": 100} in runs["rescaled"].events()
-    with pytest.raises(ValueError, match="that is 200 steps of warm-up in a run of 8; take more epochs"):
+    with pytest.raises(
+        ValueError, match="that is 200 steps of warm-up in a run of 8; take more epochs"
+    ):
         execute(spec(replace(MOVEMENT, warmup_steps=100)), store)
 
 
-@pytest.mark.parametrize("change", [{"alpha": 0.9}, {"targets": Targets("both")},
-                                    {"alpha": 1.5, "targets": Targets("both")}])
+@pytest.mark.parametrize(
+    "change",
+    [{"alpha": 0.9}, {"targets": Targets("both")}, {"alpha": 1.5, "targets": Targets("both")}],
+)
 def test_a_weight_that_does_not_go_with_its_targets_is_refused(change, store, runs):
-    with pytest.raises(ValueError, match="\"both\" takes a weight of the teacher's part from 0 to 1, the others none"):
+    with pytest.raises(
+        ValueError,
+        match='"both" takes a weight of the teacher\'s part from 0 to 1, the others none',
+    ):
         execute(spec(inputs={"start": BACKBONE, "teacher": TEACHER}, **change), store)
 
 
@@ -248,23 +347,41 @@ def test_probing_tasks_are_told_on_both_their_splits(runs, store):
     for name, prefix, key in (("predictions", "dev", ""), ("predictions_test", "test", "test.")):
         found = run.arrays(name)
         assert np.array_equal(found["index"], splits[prefix].index)
-        assert run.metrics[f"{key}accuracy"] == np.mean(found["logits"].argmax(1) == splits[prefix].y)
+        assert run.metrics[f"{key}accuracy"] == np.mean(
+            found["logits"].argmax(1) == splits[prefix].y
+        )
 
 
 # ---- case ----
 def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
     """The generated text is in lower case, so the weights are those of the plain run; the saved tokenizer is another."""
-    (model, kept), (plainly, lowered) = (backbone.load(runs[name].model) for name in ("cased", "movement"))
-    assert kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"] and lowered.tokenize("The dog slept")[0] == "the"
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), plainly.parameters(), strict=True))
-    assert runs["cased"].metrics["unknown_share"] == 0.0 and "unknown_share" not in runs["movement"].metrics
+    (model, kept), (plainly, lowered) = (
+        backbone.load(runs[name].model) for name in ("cased", "movement")
+    )
+    assert (
+        kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"]
+        and lowered.tokenize("The dog slept")[0] == "the"
+    )
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), plainly.parameters(), strict=True)
+    )
+    assert (
+        runs["cased"].metrics["unknown_share"] == 0.0
+        and "unknown_share" not in runs["movement"].metrics
+    )
 
 
 def test_unknown_tokens_are_counted(store, runs, monkeypatch):
     """Every sentence of the task begins with a capital: one unknown word in each."""
-    splits = {name: replace(split, a=[text.capitalize() for text in split.a]) for name, split in data.load(DATA).items()}
+    splits = {
+        name: replace(split, a=[text.capitalize() for text in split.a])
+        for name, split in data.load(DATA).items()
+    }
     monkeypatch.setattr(data, "load", lambda _: splits)
-    found, tokens = execute(spec(lower_case=False, seed=2), store).metrics, sum(len(t.split()) + 2 for t in splits["train"].a)
+    found, tokens = (
+        execute(spec(lower_case=False, seed=2), store).metrics,
+        sum(len(t.split()) + 2 for t in splits["train"].a),
+    )
     assert found["unknown_share"] == pytest.approx(len(splits["train"]) / tokens)
 
 
@@ -273,7 +390,9 @@ def test_a_case_that_cannot_be_kept_is_told(tmp_path, store, runs):
     tokenizer.save_pretrained(tmp_path / "bert")
     kept = cased(tmp_path / "bert", tokenizer)
     kept.save_pretrained(tmp_path / "kept")
-    with pytest.raises(ValueError, match="a BertTokenizer, does not lower-case: leave lower_case out"):
+    with pytest.raises(
+        ValueError, match="a BertTokenizer, does not lower-case: leave lower_case out"
+    ):
         cased(tmp_path / "kept", kept)
     other = words(tmp_path / "roberta", "roberta")
     other.save_pretrained(tmp_path / "roberta")
@@ -288,9 +407,20 @@ def test_a_loss_that_is_not_finite_is_a_result_where_the_rule_is_asked_for(store
     wild = {"train": replace(TRAIN, lr=1e30, clip=0.0, warmup=0.0), "mix": MIX}
     run = execute(spec(MOVEMENT, **wild), store, keep=True)
     found, course = run.metrics, run.arrays("course")
-    assert run.status["state"] == "finished" and found["diverged"] is True and 1 <= found["diverged_at"] < STEPS
-    assert "matthews" not in found and not (run.folder / "predictions.safetensors").exists() and run.model.exists()
-    assert np.isfinite(course["gradient_norm"][0]).all() and np.isnan(course["gradient_norm"][found["diverged_at"]:]).all()
+    assert (
+        run.status["state"] == "finished"
+        and found["diverged"] is True
+        and 1 <= found["diverged_at"] < STEPS
+    )
+    assert (
+        "matthews" not in found
+        and not (run.folder / "predictions.safetensors").exists()
+        and run.model.exists()
+    )
+    assert (
+        np.isfinite(course["gradient_norm"][0]).all()
+        and np.isnan(course["gradient_norm"][found["diverged_at"] :]).all()
+    )
     with pytest.raises(FloatingPointError, match="lower Train.lr"):
         execute(spec(MOVEMENT, margin=None, **wild), store)
 
@@ -308,13 +438,18 @@ def test_what_needs_no_reading():
     assert majority(data.task("toy", "SST-2"), splits) == np.mean(splits["dev"].y == frequent)
     assert majority(data.task("toy", "STS-B"), data.load(data.describe("toy", "STS-B", 64))) == 0.0
     spans = data.load(SQUAD)
-    assert majority(data.task("toy", "SQuAD2"), spans) == np.mean([not a for a in spans["dev"].answers])
+    assert majority(data.task("toy", "SQuAD2"), spans) == np.mean(
+        [not a for a in spans["dev"].answers]
+    )
 
 
 # ---- killed and resumed ----
 @pytest.mark.parametrize("name", ["steered", "global", "soft"])
 def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch):
-    other, calls = store_with(tmp_path, runs["backbone"]), stop_at(monkeypatch, losses, "prediction", 6, RuntimeError)
+    other, calls = (
+        store_with(tmp_path, runs["backbone"]),
+        stop_at(monkeypatch, losses, "prediction", 6, RuntimeError),
+    )
     with pytest.raises(RuntimeError):
         execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert other.state(CHAIN[name])["state"] == "failed"

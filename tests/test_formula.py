@@ -9,16 +9,43 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.search import formula
-from lib.search.formula import NUMPY, FormulaError, Node, X, canonical, check, evaluate, height, parse, show, size, valid
+from lib.search.formula import (
+    NUMPY,
+    FormulaError,
+    Node,
+    X,
+    canonical,
+    check,
+    evaluate,
+    height,
+    parse,
+    show,
+    size,
+    valid,
+)
 
-PUBLISHED = ("W2 gelu(W1 x)", "tanh(W2 gelu(W1 x))", "elu(W2 gelu(W1 x))", "sigmoid(W2 relu(W1 x))",
-             "W2 gelu(W1 max(x, tanh(x)))", "W2 relu(W1 x * x)", "leaky_relu(W2 gelu(W1 x))")
+PUBLISHED = (
+    "W2 gelu(W1 x)",
+    "tanh(W2 gelu(W1 x))",
+    "elu(W2 gelu(W1 x))",
+    "sigmoid(W2 relu(W1 x))",
+    "W2 gelu(W1 max(x, tanh(x)))",
+    "W2 relu(W1 x * x)",
+    "leaky_relu(W2 gelu(W1 x))",
+)
 
 
 def trees(unary, leaves):
-    return st.recursive(st.just(X), lambda inner: st.one_of(
-        st.builds(lambda op, a: Node(op, (a,)), st.sampled_from(unary), inner),
-        st.builds(lambda op, a, b: Node(op, (a, b)), st.sampled_from(formula.BINARY), inner, inner)), max_leaves=leaves)
+    return st.recursive(
+        st.just(X),
+        lambda inner: st.one_of(
+            st.builds(lambda op, a: Node(op, (a,)), st.sampled_from(unary), inner),
+            st.builds(
+                lambda op, a, b: Node(op, (a, b)), st.sampled_from(formula.BINARY), inner, inner
+            ),
+        ),
+        max_leaves=leaves,
+    )
 
 
 TREES = trees(formula.LINEAR + formula.UNARY, 12)
@@ -31,11 +58,20 @@ def test_what_is_printed_is_read_back_as_the_same_tree(tree):
     assert parse(show(tree).replace(" ", "  ").replace("(", "( ")) == tree
 
 
-@pytest.mark.parametrize("text, printed", [
-    ("W2(gelu(W1(x)))", "W2 gelu(W1 x)"), ("add(x,mul(x,tanh x))", "x + x * tanh(x)"), ("(x + x) * x", "(x + x) * x"),
-    ("x + (x + x)", "x + (x + x)"), ("x + x + x", "x + x + x"), ("W1 x * x", "W1 x * x"), ("W1 (x * x)", "W1 (x * x)"),
-    ("gelu W1 max(x,x)", "gelu(W1 max(x, x))"), (" ( ( x ) ) ", "x"),
-])
+@pytest.mark.parametrize(
+    "text, printed",
+    [
+        ("W2(gelu(W1(x)))", "W2 gelu(W1 x)"),
+        ("add(x,mul(x,tanh x))", "x + x * tanh(x)"),
+        ("(x + x) * x", "(x + x) * x"),
+        ("x + (x + x)", "x + (x + x)"),
+        ("x + x + x", "x + x + x"),
+        ("W1 x * x", "W1 x * x"),
+        ("W1 (x * x)", "W1 (x * x)"),
+        ("gelu W1 max(x,x)", "gelu(W1 max(x, x))"),
+        (" ( ( x ) ) ", "x"),
+    ],
+)
 def test_spellings(text, printed):
     assert show(parse(text)) == printed
 
@@ -44,22 +80,37 @@ def test_application_binds_tighter_than_products_and_these_tighter_than_sums():
     assert parse("x + W1 x * x") == Node("add", (X, Node("mul", (Node("W1", (X,)), X))))
 
 
-@pytest.mark.parametrize("text, said, at", [
-    ("W2 gleu(W1 x)", "unknown operation 'gleu'; did you mean 'gelu'?", 3),
-    ("W2 foo(W1 x)", "unknown operation 'foo'; allowed: x, W1, W2, gelu", 3),
-    ("W2 gelu(W1 x", "the formula ends: the parenthesis opened at character 8 is not closed", 12),
-    ("max(x, tanh(x)", "the formula ends: the parenthesis opened at character 4 is not closed", 14),
-    ("W2 gelu(W1 x))", "a parenthesis is closed that was not opened", 13),
-    ("W2 gelu(W1 x) x", "'x' after the end of the formula; operands are joined by '+' or '*'", 14),
-    ("W2 gelu(W1 x[:3])", "'[' has no meaning in a formula", 12),
-    ("max(x)", "')', where ',' should stand: 'max' takes two operands", 5),
-    ("max x", "'x', where '(' should stand", 4),
-    ("x +", "the formula ends, where an operand should stand", 3),
-    ("x * + x", "'+', where an operand should stand", 4),
-    ("", "the formula ends, where an operand should stand", 0),
-    ("(" * 5000, "nested more than 100 deep", 0),
-    ("+ ".join(["x"] * 500), "nested more than 100 deep", 0),
-])
+@pytest.mark.parametrize(
+    "text, said, at",
+    [
+        ("W2 gleu(W1 x)", "unknown operation 'gleu'; did you mean 'gelu'?", 3),
+        ("W2 foo(W1 x)", "unknown operation 'foo'; allowed: x, W1, W2, gelu", 3),
+        (
+            "W2 gelu(W1 x",
+            "the formula ends: the parenthesis opened at character 8 is not closed",
+            12,
+        ),
+        (
+            "max(x, tanh(x)",
+            "the formula ends: the parenthesis opened at character 4 is not closed",
+            14,
+        ),
+        ("W2 gelu(W1 x))", "a parenthesis is closed that was not opened", 13),
+        (
+            "W2 gelu(W1 x) x",
+            "'x' after the end of the formula; operands are joined by '+' or '*'",
+            14,
+        ),
+        ("W2 gelu(W1 x[:3])", "'[' has no meaning in a formula", 12),
+        ("max(x)", "')', where ',' should stand: 'max' takes two operands", 5),
+        ("max x", "'x', where '(' should stand", 4),
+        ("x +", "the formula ends, where an operand should stand", 3),
+        ("x * + x", "'+', where an operand should stand", 4),
+        ("", "the formula ends, where an operand should stand", 0),
+        ("(" * 5000, "nested more than 100 deep", 0),
+        ("+ ".join(["x"] * 500), "nested more than 100 deep", 0),
+    ],
+)
 def test_what_cannot_be_read_is_pointed_at(text, said, at):
     with pytest.raises(FormulaError) as error:
         parse(text)
@@ -67,17 +118,24 @@ def test_what_cannot_be_read_is_pointed_at(text, said, at):
     assert first.startswith(said) and line == "  " + text and mark == "  " + " " * at + "^"
 
 
-@pytest.mark.parametrize("text, said, at", [
-    ("W2 gelu(W1 (x + W1 x))", "W1 occurs 2 times; W1 and W2 have to occur once each", 16),
-    ("W2 gelu(tanh(x))", "W1 occurs 0 times", 0),
-    ("W1 gelu(W2 x)", "W1 has to be applied before W2", 8),
-    ("W2 x + W1 gelu(x)", "W1 has to be applied before W2", 0),
-    ("W2 W1 gelu(x)", "W2 directly on W1: two linear maps in a row", 3),
-    ("W2 tanh(gelu(W1 x))", "tanh directly on gelu: two activations in a row", 8),
-    ("W2 gelu(W1 (x * x))", "mul of two equal operands, x", 14),
-    ("W2 gelu(W1 x) + x * (x + x * (x + x * (x + x * (x + tanh(x) * swish(x)))))", "the tree is 11 high; allowed: 3 to 7", 0),
-    ("W2 gelu(W1 x) * x + gelu(W2 x)", "W2 occurs 2 times", 25),
-])
+@pytest.mark.parametrize(
+    "text, said, at",
+    [
+        ("W2 gelu(W1 (x + W1 x))", "W1 occurs 2 times; W1 and W2 have to occur once each", 16),
+        ("W2 gelu(tanh(x))", "W1 occurs 0 times", 0),
+        ("W1 gelu(W2 x)", "W1 has to be applied before W2", 8),
+        ("W2 x + W1 gelu(x)", "W1 has to be applied before W2", 0),
+        ("W2 W1 gelu(x)", "W2 directly on W1: two linear maps in a row", 3),
+        ("W2 tanh(gelu(W1 x))", "tanh directly on gelu: two activations in a row", 8),
+        ("W2 gelu(W1 (x * x))", "mul of two equal operands, x", 14),
+        (
+            "W2 gelu(W1 x) + x * (x + x * (x + x * (x + x * (x + tanh(x) * swish(x)))))",
+            "the tree is 11 high; allowed: 3 to 7",
+            0,
+        ),
+        ("W2 gelu(W1 x) * x + gelu(W2 x)", "W2 occurs 2 times", 25),
+    ],
+)
 def test_what_is_not_in_the_space_is_pointed_at(text, said, at):
     with pytest.raises(FormulaError) as error:
         check(text)
@@ -100,12 +158,15 @@ def test_the_published_formulas_are_in_the_space(text):
     assert 6 <= size(parse(text)) <= 9 and 3 <= height(parse(text)) <= 5
 
 
-@pytest.mark.parametrize("text, said, at", [
-    ("gelu(W1 x) + W2 tanh(x)", "W2 takes 270 channels, its input has 540", 13),
-    ("W2 gelu(W1 x) * gelu(x) + x", None, 0),
-    ("x * W2 (W1 tanh(x) + x)", None, 0),
-    ("gelu(W1 x) * tanh(W2 (x + swish(x)))", "W2 takes 270 channels, its input has 540", 18),
-])
+@pytest.mark.parametrize(
+    "text, said, at",
+    [
+        ("gelu(W1 x) + W2 tanh(x)", "W2 takes 270 channels, its input has 540", 13),
+        ("W2 gelu(W1 x) * gelu(x) + x", None, 0),
+        ("x * W2 (W1 tanh(x) + x)", None, 0),
+        ("gelu(W1 x) * tanh(W2 (x + swish(x)))", "W2 takes 270 channels, its input has 540", 18),
+    ],
+)
 def test_widths(text, said, at):
     if said is None:
         assert valid(check(text, 540, 270), 540, 270)
@@ -127,17 +188,30 @@ def test_both_rules_for_operands_of_different_width():
 
 
 @settings(deadline=None, derandomize=True)
-@given(trees(formula.UNARY, 3), trees(formula.UNARY, 3), st.sampled_from([8, 4, 12]), st.sampled_from(formula.MISMATCH))
+@given(
+    trees(formula.UNARY, 3),
+    trees(formula.UNARY, 3),
+    st.sampled_from([8, 4, 12]),
+    st.sampled_from(formula.MISMATCH),
+)
 def test_what_passes_gives_as_many_channels_as_it_takes(one, two, inner, rule):
-    hidden, tree = 8, Node("add", (one, Node("W2", (Node("mul", (Node("gelu", (Node("W1", (one,)),)), two)),))))
+    hidden, tree = (
+        8,
+        Node("add", (one, Node("W2", (Node("mul", (Node("gelu", (Node("W1", (one,)),)), two)),)))),
+    )
     if valid(tree, hidden, inner, rule):
         w1, w2 = (np.ones((hidden, inner)), np.ones((inner, hidden)))
-        out = evaluate(tree, np.full((3, hidden), 0.1), lambda a: a @ w1, lambda a: a @ w2, NUMPY, rule)
+        out = evaluate(
+            tree, np.full((3, hidden), 0.1), lambda a: a @ w1, lambda a: a @ w2, NUMPY, rule
+        )
         assert out.shape == (3, hidden) and check(tree, hidden, inner, rule) == tree
 
 
 def test_two_ways_of_writing_one_function_have_one_canonical_form():
-    same = [canonical(parse(t)) for t in ("W2 (max(x, tanh(x)) * W1 x + x)", "W2 (x + W1 x * max(tanh(x), x))")]
+    same = [
+        canonical(parse(t))
+        for t in ("W2 (max(x, tanh(x)) * W1 x + x)", "W2 (x + W1 x * max(tanh(x), x))")
+    ]
     assert same[0] == same[1] and canonical(same[0]) == same[0]
     assert canonical(parse("W2 gelu(W1 x)")) == parse("W2 gelu(W1 x)")
     assert canonical(parse("x + tanh(x) * x")) != canonical(parse("(x + tanh(x)) * x"))
@@ -153,25 +227,45 @@ def test_the_canonical_form_computes_the_same(tree):
 
 # Values
 
-SCALAR = {"gelu": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3))),
-          "sigmoid": lambda x: 1 / (1 + math.exp(-x)), "tanh": math.tanh, "relu": lambda x: max(x, 0),
-          "leaky_relu": lambda x: x if x >= 0 else 0.01 * x, "elu": lambda x: x if x >= 0 else math.exp(x) - 1,
-          "swish": lambda x: x / (1 + math.exp(-x))}
-TORCH = {"add": torch.add, "mul": torch.mul, "max": torch.maximum, "sigmoid": torch.sigmoid, "tanh": torch.tanh,
-         "gelu": lambda a: torch.nn.functional.gelu(a, approximate="tanh"), "relu": torch.relu,
-         "leaky_relu": torch.nn.functional.leaky_relu, "elu": torch.nn.functional.elu, "swish": torch.nn.functional.silu,
-         "pad": lambda a, count, value: torch.nn.functional.pad(a, (0, count), value=value)}
+SCALAR = {
+    "gelu": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
+    "tanh": math.tanh,
+    "relu": lambda x: max(x, 0),
+    "leaky_relu": lambda x: x if x >= 0 else 0.01 * x,
+    "elu": lambda x: x if x >= 0 else math.exp(x) - 1,
+    "swish": lambda x: x / (1 + math.exp(-x)),
+}
+TORCH = {
+    "add": torch.add,
+    "mul": torch.mul,
+    "max": torch.maximum,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "gelu": lambda a: torch.nn.functional.gelu(a, approximate="tanh"),
+    "relu": torch.relu,
+    "leaky_relu": torch.nn.functional.leaky_relu,
+    "elu": torch.nn.functional.elu,
+    "swish": torch.nn.functional.silu,
+    "pad": lambda a, count, value: torch.nn.functional.pad(a, (0, count), value=value),
+}
 
 
 def test_the_tables_hold_all_operations():
-    assert set(NUMPY) == set(TORCH) == {*formula.UNARY, *formula.BINARY, "pad"} and set(SCALAR) == set(formula.UNARY)
+    assert set(NUMPY) == set(TORCH) == {*formula.UNARY, *formula.BINARY, "pad"} and set(
+        SCALAR
+    ) == set(formula.UNARY)
 
 
 @pytest.mark.parametrize("op", formula.UNARY)
 def test_activations(op):
     grid = np.linspace(-6, 6, 121)
-    np.testing.assert_allclose(NUMPY[op](grid), [SCALAR[op](x) for x in grid], rtol=1e-13, atol=1e-15)
-    np.testing.assert_allclose(NUMPY[op](grid), TORCH[op](torch.tensor(grid)).numpy(), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        NUMPY[op](grid), [SCALAR[op](x) for x in grid], rtol=1e-13, atol=1e-15
+    )
+    np.testing.assert_allclose(
+        NUMPY[op](grid), TORCH[op](torch.tensor(grid)).numpy(), rtol=1e-12, atol=1e-15
+    )
     with np.errstate(over="raise", invalid="raise"):
         assert np.isfinite(NUMPY[op](np.array([-1e90, -1e3, 1e3, 1e90]))).all()
 
@@ -188,10 +282,16 @@ def test_operands_of_different_width_by_hand():
     out = evaluate(parse("W2 relu(W1 x * x)"), x, *maps, NUMPY)
     np.testing.assert_allclose(out, np.maximum(x @ w1 * x[:, :4], 0) @ w2)
     w1, w2, *maps = linear(rng, 6, 9)
-    for text, filled in (("W2 relu(W1 x * x)", 1.0), ("W2 relu(x * W1 x)", 1.0), ("W2 relu(W1 x + x)", 0.0)):
+    for text, filled in (
+        ("W2 relu(W1 x * x)", 1.0),
+        ("W2 relu(x * W1 x)", 1.0),
+        ("W2 relu(W1 x + x)", 0.0),
+    ):
         full = np.hstack([x, np.full((5, 3), filled)])
         wanted = x @ w1 * full if "*" in text else x @ w1 + full
-        np.testing.assert_allclose(evaluate(parse(text), x, *maps, NUMPY, "pad"), np.maximum(wanted, 0) @ w2)
+        np.testing.assert_allclose(
+            evaluate(parse(text), x, *maps, NUMPY, "pad"), np.maximum(wanted, 0) @ w2
+        )
     wanted = np.hstack([np.maximum(x @ w1[:, :6], x), x @ w1[:, 6:]]) @ w2
     np.testing.assert_allclose(evaluate(parse("W2 max(W1 x, x)"), x, *maps, NUMPY, "pad"), wanted)
 

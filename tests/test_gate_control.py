@@ -12,15 +12,23 @@ from lib.search import gates
 from lib.search.gates import Control, pull, sigmoid, target
 
 ZERO = np.zeros(4848)
-PLAIN = Gates(("heads", "ffn"), ratio=0.3, share=0.1, quota="layer", update="jump", weight=1.0, tolerance=0.01)
+PLAIN = Gates(
+    ("heads", "ffn"), ratio=0.3, share=0.1, quota="layer", update="jump", weight=1.0, tolerance=0.01
+)
 OURS = replace(PLAIN, schedule="additive", landing="steps")
 TINY4, BASE = cost.SHAPES["tinybert-4"], cost.SHAPES["bert-base"]
 
 
 def control(options=PLAIN, shape=TINY4, seed=0):
-    sizes = {(layer, kind): n for layer in range(shape.layers) for kind, n in (("heads", shape.heads), ("ffn", shape.ffn))}
+    sizes = {
+        (layer, kind): n
+        for layer in range(shape.layers)
+        for kind, n in (("heads", shape.heads), ("ffn", shape.ffn))
+    }
     whole = [{"heads": shape.heads, "ffn": shape.ffn}] * shape.layers
-    return Control(options, sizes, gates.encoder(shape.hidden, shape.hidden // shape.heads, whole), seed)
+    return Control(
+        options, sizes, gates.encoder(shape.hidden, shape.hidden // shape.heads, whole), seed
+    )
 
 
 # ---- schedules ----
@@ -33,14 +41,18 @@ def test_schedules_start_at_one_and_end_at_the_target(kind, ratio):
         assert np.diff(values) == pytest.approx(-(1 - ratio) / 100, abs=1e-12)
     else:
         assert np.divide(values[1:], values[:-1]) == pytest.approx(ratio ** (1 / 100))
-    assert target(0, 1, ratio, kind) == ratio and {target(i, 9, ratio, "none") for i in range(9)} == {ratio}
+    assert target(0, 1, ratio, kind) == ratio and {
+        target(i, 9, ratio, "none") for i in range(9)
+    } == {ratio}
 
 
 def test_the_multiplicative_rule_as_printed_with_its_divisor_corrected():
     assert target(1, 2673, 0.3, "multiplicative") == pytest.approx(10 ** (math.log10(0.3) / 2672))
 
 
-@pytest.mark.parametrize("actual, sign", [(0.989, -1), (0.9901, 0), (1.0, 0), (1.0099, 0), (1.011, 1)])
+@pytest.mark.parametrize(
+    "actual, sign", [(0.989, -1), (0.9901, 0), (1.0, 0), (1.0099, 0), (1.011, 1)]
+)
 def test_cost_loss_has_a_band(actual, sign):
     assert pull(actual, 1.0, 0.01) == sign
 
@@ -49,7 +61,9 @@ def test_cost_loss_has_a_band(actual, sign):
 def test_costs_are_those_of_the_report():
     c = control()
     assert c.full == gated.masked(TINY4) and len(c.region) == 48 + 4800
-    assert c.cost(c.sums(np.full(4848, gated.OPEN))) == pytest.approx(gated.masked(TINY4, gated.OPEN))
+    assert c.cost(c.sums(np.full(4848, gated.OPEN))) == pytest.approx(
+        gated.masked(TINY4, gated.OPEN)
+    )
     assert c.ratio(np.full(4848, 5.0)) == 1
 
 
@@ -61,7 +75,9 @@ def test_slope_is_the_derivative_of_the_logarithm_of_the_expected_cost():
         up, down = alphas.copy(), alphas.copy()
         up[i] += step
         down[i] -= step
-        numeric = (np.log(c.cost(c.sums(sigmoid(up)))) - np.log(c.cost(c.sums(sigmoid(down))))) / (2 * step)
+        numeric = (np.log(c.cost(c.sums(sigmoid(up)))) - np.log(c.cost(c.sums(sigmoid(down))))) / (
+            2 * step
+        )
         assert found[i] == pytest.approx(numeric, rel=1e-4)
 
 
@@ -69,32 +85,50 @@ def test_slope_at_the_start():
     """sigmoid'(5) = 0.00665, and a head is worth 62.7 neurons."""
     found = control().slope(np.full(4848, 5.0))
     assert found[0] / found[12] == pytest.approx(62.7, abs=0.05)
-    assert found[12] == pytest.approx(gated.neuron(312) * 0.006648 / gated.masked(TINY4, gated.OPEN), rel=1e-4)
+    assert found[12] == pytest.approx(
+        gated.neuron(312) * 0.006648 / gated.masked(TINY4, gated.OPEN), rel=1e-4
+    )
 
 
 def test_slope_where_costs_multiply():
     """Inputs times columns: the cost is linear in each sum, not in all."""
     sizes = {(0, "embedding"): 20, (0, "qk"): 20, (0, "v"): 20}
-    c = Control(replace(PLAIN, regions=("embedding", "qkv"), ratio=0.9), sizes,
-                gates.encoder(20, 5, [{"heads": 4, "ffn": 30}]))
+    c = Control(
+        replace(PLAIN, regions=("embedding", "qkv"), ratio=0.9),
+        sizes,
+        gates.encoder(20, 5, [{"heads": 4, "ffn": 30}]),
+    )
     alphas = np.random.default_rng(1).normal(size=60)
     for i in (0, 25, 59):
         up = alphas.copy()
         up[i] += 1e-6
-        numeric = (np.log(c.cost(c.sums(sigmoid(up)))) - np.log(c.cost(c.sums(sigmoid(alphas))))) / 1e-6
+        numeric = (
+            np.log(c.cost(c.sums(sigmoid(up)))) - np.log(c.cost(c.sums(sigmoid(alphas))))
+        ) / 1e-6
         assert c.slope(alphas)[i] == pytest.approx(numeric, rel=1e-4)
 
 
 # ---- movers ----
-@pytest.mark.parametrize("quota, groups", [("layer", [(12, 2)] * 4 + [(1200, 120)] * 4), ("kind", [(48, 5), (4800, 480)]),
-                                           ("all", [(4848, 485)])])
+@pytest.mark.parametrize(
+    "quota, groups",
+    [
+        ("layer", [(12, 2)] * 4 + [(1200, 120)] * 4),
+        ("kind", [(48, 5), (4800, 480)]),
+        ("all", [(4848, 485)]),
+    ],
+)
 def test_the_share_of_each_group_with_the_largest_gradients_may_move(quota, groups):
     c, gradient = control(replace(PLAIN, quota=quota)), np.random.default_rng(0).normal(size=4848)
     movers = c.most(np.abs(gradient), 0.1)
-    assert sorted((len(group), len(moved)) for group, moved in zip(c.groups, movers, strict=True)) == sorted(groups)
+    assert sorted(
+        (len(group), len(moved)) for group, moved in zip(c.groups, movers, strict=True)
+    ) == sorted(groups)
     for group, moved in zip(c.groups, movers, strict=True):
         others = np.setdiff1d(group, moved)
-        assert set(moved) <= set(group) and np.abs(gradient[moved]).min() > np.abs(gradient[others]).max()
+        assert (
+            set(moved) <= set(group)
+            and np.abs(gradient[moved]).min() > np.abs(gradient[others]).max()
+        )
 
 
 def test_without_control_everything_moves():
@@ -113,7 +147,11 @@ def test_a_jump_ends_at_the_bounds():
 @pytest.mark.parametrize("update, expected", [("mean", [-5, 0, 5]), ("max", [-5, 2.5, 5])])
 def test_rescaled_steps(update, expected):
     """10 |g| / mean = 20, 5 and 5; 10 |g| / max = 10, 2.5 and 2.5; up is held by the bound."""
-    c = Control(Gates(("ffn",), 0.9, 1.0, "layer", update, 0.0, 0.1), {"inputs": 3}, lambda sums: sums["inputs"])
+    c = Control(
+        Gates(("ffn",), 0.9, 1.0, "layer", update, 0.0, 0.1),
+        {"inputs": 3},
+        lambda sums: sums["inputs"],
+    )
     moved, _, _ = c.move(np.full(3, 5.0), np.zeros(3), np.array([4.0, 1.0, -1.0]), 0, 1)
     assert moved.tolist() == expected
 
@@ -146,26 +184,47 @@ def test_heads_and_neurons_switch_off_at_the_same_rate_over_many_steps():
     random, heads, neurons = np.random.default_rng(0), 0, 0
     c = control(replace(OURS, ratio=0.99))
     for step in range(250):
-        moved, _, _ = c.move(np.full(4848, 5.0), ZERO, random.normal(size=4848) ** 2, step + 400, 2000)
+        moved, _, _ = c.move(
+            np.full(4848, 5.0), ZERO, random.normal(size=4848) ** 2, step + 400, 2000
+        )
         off = moved < 0
-        heads, neurons = heads + off[np.isin(c.region, [0, 2, 4, 6])].sum() / 48, neurons + off.sum() / 4848
+        heads, neurons = (
+            heads + off[np.isin(c.region, [0, 2, 4, 6])].sum() / 48,
+            neurons + off.sum() / 4848,
+        )
     assert 0.6 < heads / neurons < 1.6
 
 
 # ---- landing ----
 def noise(c, steps, scale, seed):
     """A search against random gradients. Returns (alphas, average, curve)."""
-    random, alphas, average, notes = np.random.default_rng(seed), np.full(len(c.region), 5.0), np.zeros(len(c.region)), []
+    random, alphas, average, notes = (
+        np.random.default_rng(seed),
+        np.full(len(c.region), 5.0),
+        np.zeros(len(c.region)),
+        [],
+    )
     bias = random.normal(size=len(alphas)) * scale
     for step in range(steps):
-        alphas, average, note = c.move(alphas, average, bias + scale * random.normal(size=len(alphas)), step, steps)
+        alphas, average, note = c.move(
+            alphas, average, bias + scale * random.normal(size=len(alphas)), step, steps
+        )
         notes.append(note)
     return alphas, average, np.array(notes)
 
 
-@pytest.mark.parametrize("shape, ratio, scale, memory", [
-    *((TINY4, ratio, *more) for ratio in (0.1, 0.3, 0.5, 0.7) for more in ((0.0, 0.0), (1e-6, 0.9), (1e-3, 0.0), (1e-3, 0.9))),
-    *((gated.BERT_MINI, ratio, 1e-5, 0.9) for ratio in (0.1, 0.3, 0.5, 0.7)), (BASE, 0.3, 1e-6, 0.9)])
+@pytest.mark.parametrize(
+    "shape, ratio, scale, memory",
+    [
+        *(
+            (TINY4, ratio, *more)
+            for ratio in (0.1, 0.3, 0.5, 0.7)
+            for more in ((0.0, 0.0), (1e-6, 0.9), (1e-3, 0.0), (1e-3, 0.9))
+        ),
+        *((gated.BERT_MINI, ratio, 1e-5, 0.9) for ratio in (0.1, 0.3, 0.5, 0.7)),
+        (BASE, 0.3, 1e-6, 0.9),
+    ],
+)
 def test_it_lands(shape, ratio, scale, memory):
     """With gradients below, like and far above those of the cost loss; little is left to trim."""
     c = control(replace(OURS, ratio=ratio, memory=memory), shape)
@@ -173,9 +232,15 @@ def test_it_lands(shape, ratio, scale, memory):
     trimmed, taken = c.trim(alphas, average)
     head = shape.hidden, shape.hidden // shape.heads
     assert abs(c.ratio(trimmed) / ratio - 1) <= 0.01
-    assert (alphas != trimmed).sum() == len(taken) <= gated.head(*head) / gated.neuron(shape.hidden) + 1
+    assert (
+        (alphas != trimmed).sum()
+        == len(taken)
+        <= gated.head(*head) / gated.neuron(shape.hidden) + 1
+    )
     assert np.bincount(c.region, c.on(trimmed)).min() >= 1
-    assert (np.abs(curve[:, 1] - curve[:, 0]) <= gated.head(*head) / c.full).all()   # within one gate, at every step
+    assert (
+        np.abs(curve[:, 1] - curve[:, 0]) <= gated.head(*head) / c.full
+    ).all()  # within one gate, at every step
 
 
 def test_as_reported_a_task_that_outweighs_the_cost_loss_ends_above_the_target():
@@ -190,21 +255,25 @@ def test_below_the_target_gates_switch_on_and_none_off():
     before = c.ratio(alphas)
     moved, _, note = c.move(alphas, ZERO, np.full(4848, -1.0), 0, 10)
     assert before < c.ratio(moved) and note[2] == 0 and note[3] == (moved > alphas).sum() > 0
-    kept, _, note = c.move(alphas, ZERO, np.full(4848, 1.0), 0, 10)   # nobody wants to
+    kept, _, note = c.move(alphas, ZERO, np.full(4848, 1.0), 0, 10)  # nobody wants to
     assert note[2:].tolist() == [0, 0] and (kept == alphas).all()
 
 
 def test_around_the_target_gates_are_exchanged():
     c = control(replace(OURS, schedule="none", ratio=0.5))
     alphas, _, curve = noise(c, 60, 1e-3, seed=2)
-    assert (curve[20:, 2] > 0).any() and (curve[20:, 3] > 0).any() and abs(c.ratio(alphas) / 0.5 - 1) < 0.02
+    assert (
+        (curve[20:, 2] > 0).any()
+        and (curve[20:, 3] > 0).any()
+        and abs(c.ratio(alphas) / 0.5 - 1) < 0.02
+    )
 
 
 def test_those_that_want_off_go_before_those_that_do_not_and_these_by_gradient_for_cost():
     c = control(replace(OURS, share=1.0, quota="all"))
     on, wish = np.ones(4848, bool), np.full(4848, -1.0)
     wish[[5, 100, 3000]] = (1e-3, 2.0, 1e-9)
-    wish[0], wish[20], wish[21] = -1e-3, -1e-5, -1e-6        # a head is worth 62.7 neurons
+    wish[0], wish[20], wish[21] = -1e-3, -1e-5, -1e-6  # a head is worth 62.7 neurons
     order = c.leaving(on, np.full(4848, 5.0), wish, np.full(8, 0.5), 1.0)
     assert set(order[:3]) == {5, 100, 3000} and order[3:6].tolist() == [21, 20, 0]
     assert len(order) == 4848
@@ -218,8 +287,10 @@ def test_memory_averages_the_gradients():
     alphas, average, _ = c.move(np.full(4848, 5.0), ZERO, a, 0, 9)
     alphas[:] = 5
     alphas, average, _ = c.move(alphas, average, b, 1, 9)
-    assert average[700] == pytest.approx(0.5 * 1.2 + 0.25 * -3.0) and average[800] == pytest.approx(0.05)
-    assert alphas[800] == -5 and alphas[700] == 5          # 700 wants to stay on average
+    assert average[700] == pytest.approx(0.5 * 1.2 + 0.25 * -3.0) and average[800] == pytest.approx(
+        0.05
+    )
+    assert alphas[800] == -5 and alphas[700] == 5  # 700 wants to stay on average
 
 
 def test_a_region_is_never_emptied():
@@ -242,11 +313,15 @@ def test_trim_counts_what_it_switches_and_stays_away_where_nothing_is_to_do():
 
 
 def test_where_gates_are_too_coarse_it_ends_below_and_stays_where_it_is_nearer():
-    c = Control(Gates(("ffn",), 0.36, 1.0, "layer", "jump", 1.0, 0.01, landing="steps"), {"inputs": 10}, lambda s: s["inputs"])
+    c = Control(
+        Gates(("ffn",), 0.36, 1.0, "layer", "jump", 1.0, 0.01, landing="steps"),
+        {"inputs": 10},
+        lambda s: s["inputs"],
+    )
     alphas, _ = c.trim(np.full(10, 5.0), np.arange(10.0))
     assert c.on(alphas).tolist() == [True] * 3 + [False] * 7
     near = np.where(np.arange(10) < 4, 5.0, -5.0)
-    assert (c.trim(near, np.arange(10.0))[0] == near).all()   # 0.4 is nearer than 0.3
+    assert (c.trim(near, np.arange(10.0))[0] == near).all()  # 0.4 is nearer than 0.3
 
 
 def test_the_same_seed_gives_the_same_turns_and_another_does_not():
@@ -262,7 +337,9 @@ def test_random_architectures_have_the_wanted_cost(spread, ratio):
     shares = []
     for seed in range(5):
         on = gates.random_architecture(c.options, c.sizes, c.cost, seed, spread)
-        assert -0.001 < c.cost(c.sums(on)) / c.full / ratio - 1 <= 0   # as near as searched ones end: within a neuron
+        assert (
+            -0.001 < c.cost(c.sums(on)) / c.full / ratio - 1 <= 0
+        )  # as near as searched ones end: within a neuron
         counts = np.bincount(c.region, on)
         assert counts.min() >= 1
         shares.append(counts / np.array(list(c.sizes.values())))
@@ -276,34 +353,49 @@ def test_random_architectures_have_the_wanted_cost(spread, ratio):
 # ---- mistakes ----
 def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)
-    least = (2 * (gated.head(48, 12) + gated.neuron(48)) + 2 * 48 ** 2) / gated.masked(shape)
-    with pytest.raises(ValueError, match=rf"Gates.ratio is 0.05, but one gate for each kind and layer.* leaves {least:.4f} of "
-                                         "the cost: ask for at least that, or search more regions"):
+    least = (2 * (gated.head(48, 12) + gated.neuron(48)) + 2 * 48**2) / gated.masked(shape)
+    with pytest.raises(
+        ValueError,
+        match=rf"Gates.ratio is 0.05, but one gate for each kind and layer.* leaves {least:.4f} of "
+        "the cost: ask for at least that, or search more regions",
+    ):
         control(replace(OURS, ratio=0.05), shape)
     assert control(replace(OURS, ratio=round(least, 3) + 0.001), shape).full == gated.masked(shape)
 
 
-@pytest.mark.parametrize("change, message", [
-    ({"ratio": 0}, "Gates.ratio is 0; it must be above 0 and at most 1"),
-    ({"ratio": 1.2}, "Gates.ratio is 1.2; it must be above 0 and at most 1"),
-    ({"share": 0.0}, "Gates.share is 0.0; it must be above 0 and at most 1"),
-    ({"tolerance": 0.0}, "Gates.tolerance is 0.0; it must be above 0 and below 1"),
-    ({"regions": ()}, "Gates.regions is \\(\\); name at least one"),
-    ({"regions": ("heads", "qkv")}, "not both 'heads' and 'qkv'"),
-    ({"regions": ("heads", "neurons")}, "Gates.regions is 'neurons'; allowed: 'heads', 'ffn', 'embedding', 'qkv'"),
-    ({"quota": "none"}, "Gates.quota is 'none'; allowed"),
-    ({"update": "adam"}, "Gates.update is 'adam'; allowed: 'jump', 'mean', 'max'"),
-    ({"schedule": "cosine"}, "Gates.schedule is 'cosine'; allowed"),
-    ({"weight": -1}, "Gates.weight is -1; it must be at least 0"),
-    ({"memory": 1.0}, "Gates.memory is 1.0; it must be at least 0 and below 1"),
-    ({"landing": "steps", "update": "max"}, "Gates.update is 'max'; with landing in steps a gate is on or off: take 'jump'"),
-    ({"landing": True}, "Gates.landing is True; allowed: '', 'end', 'steps'"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"ratio": 0}, "Gates.ratio is 0; it must be above 0 and at most 1"),
+        ({"ratio": 1.2}, "Gates.ratio is 1.2; it must be above 0 and at most 1"),
+        ({"share": 0.0}, "Gates.share is 0.0; it must be above 0 and at most 1"),
+        ({"tolerance": 0.0}, "Gates.tolerance is 0.0; it must be above 0 and below 1"),
+        ({"regions": ()}, "Gates.regions is \\(\\); name at least one"),
+        ({"regions": ("heads", "qkv")}, "not both 'heads' and 'qkv'"),
+        (
+            {"regions": ("heads", "neurons")},
+            "Gates.regions is 'neurons'; allowed: 'heads', 'ffn', 'embedding', 'qkv'",
+        ),
+        ({"quota": "none"}, "Gates.quota is 'none'; allowed"),
+        ({"update": "adam"}, "Gates.update is 'adam'; allowed: 'jump', 'mean', 'max'"),
+        ({"schedule": "cosine"}, "Gates.schedule is 'cosine'; allowed"),
+        ({"weight": -1}, "Gates.weight is -1; it must be at least 0"),
+        ({"memory": 1.0}, "Gates.memory is 1.0; it must be at least 0 and below 1"),
+        (
+            {"landing": "steps", "update": "max"},
+            "Gates.update is 'max'; with landing in steps a gate is on or off: take 'jump'",
+        ),
+        ({"landing": True}, "Gates.landing is True; allowed: '', 'end', 'steps'"),
+    ],
+)
 def test_options_name_value_and_fix(change, message):
     with pytest.raises(ValueError, match=message):
         replace(PLAIN, **change)
 
 
 def test_objectives_are_known():
-    with pytest.raises(ValueError, match="Objective.kind is 'logits'; allowed: 'prediction', 'cross_entropy', 'soft_c"):
+    with pytest.raises(
+        ValueError,
+        match="Objective.kind is 'logits'; allowed: 'prediction', 'cross_entropy', 'soft_c",
+    ):
         Objective("logits")

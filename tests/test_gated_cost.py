@@ -18,8 +18,15 @@ def rounded(value, digits):
     return float(Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
 
 
-@pytest.mark.parametrize("name, said, hard", [("TinyBERT-4L", 1.239, 1.2475), ("TinyBERT-6L", 11.100, 11.1748),
-                                              ("BERT-base", 22.199, 22.3484), ("BERT-Mini", 0.873, 0.8725)])
+@pytest.mark.parametrize(
+    "name, said, hard",
+    [
+        ("TinyBERT-4L", 1.239, 1.2475),
+        ("TinyBERT-6L", 11.100, 11.1748),
+        ("BERT-base", 22.199, 22.3484),
+        ("BERT-Mini", 0.873, 0.8725),
+    ],
+)
 def test_the_four_sizes_to_the_last_digit(name, said, hard):
     shape, mask, printed = gated.REPORTED[name]
     assert printed == said == rounded(gated.masked(shape, mask) / 1e9, 3)
@@ -28,30 +35,44 @@ def test_the_four_sizes_to_the_last_digit(name, said, hard):
 
 def test_the_factor_and_the_pooler_are_both_needed():
     """Whole masks miss three of four sizes; without the pooler three miss the last digit."""
-    whole = [rounded(gated.masked(shape) / 1e9, 3) == said for shape, _, said in gated.REPORTED.values()]
+    whole = [
+        rounded(gated.masked(shape) / 1e9, 3) == said for shape, _, said in gated.REPORTED.values()
+    ]
     assert whole == [False, False, False, True]
-    without = [rounded((gated.masked(shape, mask) - 2 * shape.hidden ** 2) / 1e9, 3) == said
-               for shape, mask, said in gated.REPORTED.values()]
+    without = [
+        rounded((gated.masked(shape, mask) - 2 * shape.hidden**2) / 1e9, 3) == said
+        for shape, mask, said in gated.REPORTED.values()
+    ]
     assert without == [True, False, False, False]
 
 
 def test_shares():
     found = gated.shares(TINY4)
     assert sum(found.values()) == pytest.approx(1)
-    assert [round(100 * found[name], 1) for name in ("projections", "attention products", "feed-forward")] == [32.0, 6.6, 61.5]
+    assert [
+        round(100 * found[name], 1)
+        for name in ("projections", "attention products", "feed-forward")
+    ] == [32.0, 6.6, 61.5]
     assert int(100 * found["feed-forward"]) == 61
     other = cost.Shape("bert", 4, 312, 12, 1024, 30522, 512, 2, 312)
-    assert [rounded(gated.masked(other, mask) / 1e9, 3) for mask in (1, gated.OPEN)] == [1.135, 1.127]
+    assert [rounded(gated.masked(other, mask) / 1e9, 3) for mask in (1, gated.OPEN)] == [
+        1.135,
+        1.127,
+    ]
     assert round(100 * gated.shares(other)["feed-forward"], 1) == 57.6
 
 
-@pytest.mark.parametrize("shape, neurons", [(TINY4, 62.7), (cost.SHAPES["bert-base"], 138.7), (gated.BERT_MINI, 160)])
+@pytest.mark.parametrize(
+    "shape, neurons", [(TINY4, 62.7), (cost.SHAPES["bert-base"], 138.7), (gated.BERT_MINI, 160)]
+)
 def test_units(shape, neurons):
     """8 T H D + 4 T T D for a head and 4 T H for a dimension; one of the former in terms of the latter."""
     h, d = shape.hidden, shape.hidden // shape.heads
-    assert gated.head(h, d) == 8 * 128 * h * d + 4 * 128 ** 2 * d and gated.neuron(h) == 4 * 128 * h
+    assert gated.head(h, d) == 8 * 128 * h * d + 4 * 128**2 * d and gated.neuron(h) == 4 * 128 * h
     assert gated.head(h, d) / gated.neuron(h) == pytest.approx(neurons, abs=0.05)
-    units = shape.layers * (shape.heads * gated.head(h, d) + shape.ffn * gated.neuron(h)) + 2 * h * h
+    units = (
+        shape.layers * (shape.heads * gated.head(h, d) + shape.ffn * gated.neuron(h)) + 2 * h * h
+    )
     assert gated.masked(shape) == units
 
 
@@ -62,8 +83,10 @@ def test_true_flops_differ_by_the_classifier_alone():
 def test_expected_and_actual_cost():
     random = np.random.default_rng(0)
     masks = {"heads": random.random((4, 12)), "ffn": random.random((4, 1200))}
-    head, neuron, pooler = gated.head(312, 26), gated.neuron(312), 2 * 312 ** 2
-    assert gated.expected(TINY4, masks) == pytest.approx(head * masks["heads"].sum() + neuron * masks["ffn"].sum() + pooler)
+    head, neuron, pooler = gated.head(312, 26), gated.neuron(312), 2 * 312**2
+    assert gated.expected(TINY4, masks) == pytest.approx(
+        head * masks["heads"].sum() + neuron * masks["ffn"].sum() + pooler
+    )
     kept = head * (masks["heads"] > 0.99).sum() + neuron * (masks["ffn"] > 0.99).sum()
     assert gated.actual(TINY4, masks) == pytest.approx(kept + pooler)
     start = {"heads": np.full((4, 12), gated.OPEN), "ffn": np.full((4, 1200), gated.OPEN)}
@@ -75,15 +98,18 @@ def test_inputs_and_qkv_dimensions():
     """Halving the inputs halves the three products that read them; dropping a query dimension drops a key's with it."""
     h, d, t = 312, 26, 128
     width = {"heads": 12, "ffn": 1200}
+
     def total(**more):
         return gated.flops(h, d, [width | more], pooler=False)
+
     assert total(embedding=h, qk=h, v=h) == total()
     assert total() - total(embedding=h // 2) == 2 * t * (h // 2) * 3 * h
     assert total() - total(qk=h - 1) == 2 * t * h * 2 + 2 * t * t
     assert total() - total(v=h - 1) == 2 * t * h * 2 + 2 * t * t
     assert total() - total(qk=h - d, v=h - d) == gated.head(h, d)
-    assert gated.expected(TINY4, {"heads": np.ones((4, 12)), "ffn": np.ones((4, 1200)), "qk": np.full((4, h), 0.5)}) == (
-        gated.masked(TINY4) - 4 * (h // 2) * (4 * t * h + 2 * t * t))
+    assert gated.expected(
+        TINY4, {"heads": np.ones((4, 12)), "ffn": np.ones((4, 1200)), "qk": np.full((4, h), 0.5)}
+    ) == (gated.masked(TINY4) - 4 * (h // 2) * (4 * t * h + 2 * t * t))
 
 
 def test_counts_of_an_architecture():
@@ -98,11 +124,18 @@ def decimals(cell):
 
 def printed(name):
     """Cells as text, by row name."""
-    lines = [line.split(",") for line in (PUBLISHED / "nas" / f"{name}.csv").read_text().splitlines()]
+    lines = [
+        line.split(",") for line in (PUBLISHED / "nas" / f"{name}.csv").read_text().splitlines()
+    ]
     return {row[0]: dict(zip(lines[0], row, strict=True)) for row in lines[1:]}
 
 
-TESTS = {"table06_test_tinybert4l": 9, "table07_test_tinybert6l": 9, "table08a_test_bertbase": 10, "table09_vs_bertmini": 9}
+TESTS = {
+    "table06_test_tinybert4l": 9,
+    "table07_test_tinybert6l": 9,
+    "table08a_test_bertbase": 10,
+    "table09_vs_bertmini": 9,
+}
 
 
 @pytest.mark.parametrize("name, cells", TESTS.items())
@@ -112,7 +145,10 @@ def test_percentage_changes_of_the_test_tables(name, cells):
     assert len(told) == cells
     for column, cell in told.items():
         found = gated.change(float(ours[column]), float(baseline[column]))
-        assert rounded(found, 2) == float(cell) if cell != "inf" else found == np.inf, (name, column)
+        assert rounded(found, 2) == float(cell) if cell != "inf" else found == np.inf, (
+            name,
+            column,
+        )
 
 
 @pytest.mark.parametrize("name", [n for n in TESTS if n != "table09_vs_bertmini"])
@@ -148,7 +184,9 @@ def test_resulting_ratios_of_the_digits(name):
         found = rounded((int(image) + int(noise)) / 1568, 3)
         miss = MISSES.get((name, str(float(target)), "Resulting Input Size Ratio"))
         wrong += bool(miss)
-        assert f"{found:.3f}" == (miss.computed if miss else ratio) and (not miss or miss.printed == ratio)
+        assert f"{found:.3f}" == (miss.computed if miss else ratio) and (
+            not miss or miss.printed == ratio
+        )
     assert wrong == {"table08b_mnist_3layer": 1, "table10b_mnist_11layer": 5}[name]
 
 
@@ -163,18 +201,27 @@ def test_magnitude_table():
     big = table("nas", "table08a_test_bertbase").set_index("Models").loc["30% Bertbase-12L"]
     for end, column, value in (("lowest", "low", ratios.min()), ("highest", "high", ratios.max())):
         miss = MISSES["table10a_vs_imp_dev", "Ratio % (30% Bertbase-12L)", end]
-        assert (miss.printed, miss.computed) == (str(value), str(rounded(100 * big[f"FLOPS (B) {column}"] / 22.199, 1)))
+        assert (miss.printed, miss.computed) == (
+            str(value),
+            str(rounded(100 * big[f"FLOPS (B) {column}"] / 22.199, 1)),
+        )
         assert 100 * big[f"FLOPS (B) {column}"] / value == pytest.approx(23.74, abs=0.02)
 
 
 def test_means_over_three_runs_are_whole_counts_of_the_development_set():
-    row = table("nas", "table12_flops_weight").set_index(["Task", "Statistic"]).loc["SST-2", "AVG (3 runs)"]
+    row = (
+        table("nas", "table12_flops_weight")
+        .set_index(["Task", "Statistic"])
+        .loc["SST-2", "AVG (3 runs)"]
+    )
     for value in row:
         assert round(round(value * 3 * 872) / (3 * 872), 6) == value
 
 
 def test_every_known_miss_is_one_and_has_its_arithmetic():
-    assert len(MISSES) == len(gated.KNOWN_MISSES) and all(m.printed != m.computed and m.reason for m in MISSES.values())
+    assert len(MISSES) == len(gated.KNOWN_MISSES) and all(
+        m.printed != m.computed and m.reason for m in MISSES.values()
+    )
 
 
 def test_corrections_name_tables_that_are_there():
@@ -185,8 +232,16 @@ def test_corrections_name_tables_that_are_there():
         assert all(part.split()[0] in names | {"text", "eq."} for part in cell.split("; ")), cell
 
 
-@pytest.mark.parametrize("name, rows", [("claims", 125), ("table01_elmo_gpt_bert", 3), ("table02_bert_base_teacher", 2),
-                                        ("table03_tinybert_reproduction", 4), ("table11_scheduling", 4),
-                                        ("unnumbered_layer_complexity", 4)])
+@pytest.mark.parametrize(
+    "name, rows",
+    [
+        ("claims", 125),
+        ("table01_elmo_gpt_bert", 3),
+        ("table02_bert_base_teacher", 2),
+        ("table03_tinybert_reproduction", 4),
+        ("table11_scheduling", 4),
+        ("unnumbered_layer_complexity", 4),
+    ],
+)
 def test_the_rest_is_there(name, rows):
     assert len(table("nas", name)) == rows

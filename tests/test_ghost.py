@@ -12,7 +12,16 @@ from lib.options import Ghost
 
 
 def options(kernel=3, **changes):
-    return Ghost(**{"kind": "dwconv", "positions": ("o", "ffn2"), "kernel": kernel, "softmax": True, "relu": True} | changes)
+    return Ghost(
+        **{
+            "kind": "dwconv",
+            "positions": ("o", "ffn2"),
+            "kernel": kernel,
+            "softmax": True,
+            "relu": True,
+        }
+        | changes
+    )
 
 
 def module(settings, inputs=8, hidden=6, bias=True, seed=0):
@@ -63,10 +72,17 @@ def test_one_tap_is_y_plus_relu():
 @pytest.mark.parametrize("kernel", [3, 5])
 @pytest.mark.parametrize("softmax, relu", [(True, True), (False, True), (True, False)])
 def test_module_is_the_papers_equation(kernel, softmax, relu):
-    ghosted, x = module(options(kernel, softmax=softmax, relu=relu)), torch.randn(2, 7, 8, dtype=torch.float64)
+    ghosted, x = (
+        module(options(kernel, softmax=softmax, relu=relu)),
+        torch.randn(2, 7, 8, dtype=torch.float64),
+    )
     y = ghosted.dense(x)
-    feature = convolved(y, ghosted.convolution.weight.softmax(1) if softmax else ghosted.convolution.weight)
-    torch.testing.assert_close(ghosted(x), y + (feature.relu() if relu else feature), atol=1e-12, rtol=0)
+    feature = convolved(
+        y, ghosted.convolution.weight.softmax(1) if softmax else ghosted.convolution.weight
+    )
+    torch.testing.assert_close(
+        ghosted(x), y + (feature.relu() if relu else feature), atol=1e-12, rtol=0
+    )
 
 
 def test_offsets_are_minus_one_zero_one():
@@ -82,9 +98,15 @@ def test_shared_kernel_on_the_sum_equals_the_sum_over_heads(bias):
     """Without a bias exactly; with one, convolving the dense output differs from adding the bias after the
     convolution at the two ends alone, where a tap falls off the sentence."""
     heads, size, hidden = 4, 3, 6
-    ghosted, x = module(options(3), heads * size, hidden, bias), torch.randn(2, 7, heads * size, dtype=torch.float64)
+    ghosted, x = (
+        module(options(3), heads * size, hidden, bias),
+        torch.randn(2, 7, heads * size, dtype=torch.float64),
+    )
     taps, weight = ghosted.convolution.taps(), ghosted.dense.weight
-    each = [x[..., h * size:(h + 1) * size] @ weight[:, h * size:(h + 1) * size].T for h in range(heads)]
+    each = [
+        x[..., h * size : (h + 1) * size] @ weight[:, h * size : (h + 1) * size].T
+        for h in range(heads)
+    ]
     offset = ghosted.dense.bias if bias else torch.zeros(hidden, dtype=torch.float64)
     explicit = sum(each) + offset + (sum(convolved(one, taps) for one in each) + offset).relu()
     difference = (ghosted(x) - explicit).abs().amax((0, 2))
@@ -114,7 +136,10 @@ def test_the_mask_is_found_as_a_positional_argument_too(tiny, sentences):
     add(model, options(mask=True), seed=0)
     with torch.no_grad():
         named = backbone.base(model)(**batch).last_hidden_state
-        assert torch.equal(backbone.base(model)(batch["input_ids"], batch["attention_mask"]).last_hidden_state, named)
+        assert torch.equal(
+            backbone.base(model)(batch["input_ids"], batch["attention_mask"]).last_hidden_state,
+            named,
+        )
 
 
 def test_ghosts_added_one_by_one_share_the_mask(tiny, sentences, logits):
@@ -129,7 +154,9 @@ def test_ghosts_added_one_by_one_share_the_mask(tiny, sentences, logits):
 def test_kernels_longer_than_the_sentence(kernel, tiny, sentences, logits):
     ghosted, x = module(options(kernel)), torch.randn(1, 4, 8, dtype=torch.float64)
     y = ghosted.dense(x)
-    torch.testing.assert_close(ghosted(x), y + convolved(y, ghosted.convolution.taps()).relu(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        ghosted(x), y + convolved(y, ghosted.convolution.taps()).relu(), atol=1e-12, rtol=0
+    )
     model = tiny()
     add(model, options(kernel, mask=True), seed=0)
     assert torch.isfinite(logits(model, sentences(lengths=(3, 1)))).all()
@@ -183,13 +210,22 @@ def test_kernels_follow_the_seed(tiny):
     assert not torch.equal(first[0], first[1])
 
 
-@pytest.mark.parametrize("settings, message", [
-    (options(positions=("qk",)), "'dwconv' has no meaning on attention maps: position 'qk' takes 'conv2d'"),
-    (options(positions=("v",)), "position 'v' generates the pruned heads, and none is pruned"),
-    (options(features=4, positions=("o", "ffn1")), "features is 4; more than one is defined at 'o' and 'ffn2' only"),
-    (options(kind="conv1d_f"), "Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens"),
-    (options(positions=("o", "o")), "position 'o' has a ghost already"),
-])
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (
+            options(positions=("qk",)),
+            "'dwconv' has no meaning on attention maps: position 'qk' takes 'conv2d'",
+        ),
+        (options(positions=("v",)), "position 'v' generates the pruned heads, and none is pruned"),
+        (
+            options(features=4, positions=("o", "ffn1")),
+            "features is 4; more than one is defined at 'o' and 'ffn2' only",
+        ),
+        (options(kind="conv1d_f"), "Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens"),
+        (options(positions=("o", "o")), "position 'o' has a ghost already"),
+    ],
+)
 def test_what_does_not_go_together_is_refused(settings, message, tiny):
     with pytest.raises(ValueError, match=message):
         add(tiny(), settings, seed=0)

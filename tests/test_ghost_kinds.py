@@ -23,12 +23,19 @@ KINDS, TOKENS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d"), 9
 
 def options(kind="dwconv", positions=("o", "ffn2"), kernel=3, **changes):
     fixed = {"tokens": TOKENS} if kind == "conv1d_f" else {}
-    return Ghost(**{"kind": kind, "positions": positions, "kernel": kernel, "relu": True} | fixed | changes)
+    return Ghost(
+        **{"kind": kind, "positions": positions, "kernel": kernel, "relu": True} | fixed | changes
+    )
 
 
-SINGLE = [options("conv2d", ("qk",))] + [options(k, (p,)) for k in KINDS for p in ("v", "o", "ffn1", "ffn2")]
+SINGLE = [options("conv2d", ("qk",))] + [
+    options(k, (p,)) for k in KINDS for p in ("v", "o", "ffn1", "ffn2")
+]
 MANY = [options(k, ("o", "ffn2"), features=3) for k in KINDS]
-MIXED = [options("conv2d", ("qk", "o", "ffn1", "ffn2")), options("dwconv", ("o", "v", "ffn2"), softmax=True)]
+MIXED = [
+    options("conv2d", ("qk", "o", "ffn1", "ffn2")),
+    options("dwconv", ("o", "v", "ffn2"), softmax=True),
+]
 EVERY = [replace(one, mask=True) for one in SINGLE + MANY + MIXED]
 
 
@@ -46,8 +53,10 @@ def operations(ghost, heads=3):
 
 def scores(model, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    return {"head_scores": torch.rand(2, 12, generator=generator),
-            "neuron_scores": torch.rand(2, 96, generator=generator)}
+    return {
+        "head_scores": torch.rand(2, 12, generator=generator),
+        "neuron_scores": torch.rand(2, 96, generator=generator),
+    }
 
 
 def operated(model, ghost, heads=3, seed=3):
@@ -64,6 +73,7 @@ def new_parameters(model):
 
 # --- the convolutions -----------------------------------------------------------------------------------------------
 
+
 def slow(kind, x, weight):
     """x [B, M, T, C], weight [R, M, *kernel]: one output value at a time, zero beyond the edges."""
     batch, inputs, tokens, channels = x.shape
@@ -79,42 +89,79 @@ def slow(kind, x, weight):
             if kind == "dwconv":
                 terms = [w[c, k] * at(b, m, t + k - half, c) for k in range(taps)]
             elif kind == "conv1d_s":
-                terms = [w[c, j, k] * at(b, m, t + k - half, j) for j in range(channels) for k in range(taps)]
+                terms = [
+                    w[c, j, k] * at(b, m, t + k - half, j)
+                    for j in range(channels)
+                    for k in range(taps)
+                ]
             elif kind == "conv1d_f":
-                terms = [w[t, j, k] * at(b, m, j, c + k - half) for j in range(tokens) for k in range(taps)]
+                terms = [
+                    w[t, j, k] * at(b, m, j, c + k - half)
+                    for j in range(tokens)
+                    for k in range(taps)
+                ]
             else:
-                terms = [w[i, k] * at(b, m, t + i - half, c + k - half) for i in range(taps) for k in range(taps)]
+                terms = [
+                    w[i, k] * at(b, m, t + i - half, c + k - half)
+                    for i in range(taps)
+                    for k in range(taps)
+                ]
             out[b, r, t, c] += sum(terms)
     return out
 
 
 def convolution(settings, channels, inputs=1, outputs=1):
-    return Convolution(channels, settings, torch.Generator().manual_seed(0), inputs, outputs).double()
+    return Convolution(
+        channels, settings, torch.Generator().manual_seed(0), inputs, outputs
+    ).double()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("inputs, outputs, kernel", [(1, 1, 3), (1, 2, 1), (3, 1, 3), (2, 3, 5)])
 @pytest.mark.parametrize("softmax", [True, False])
 def test_a_convolution_is_its_loop(kind, inputs, outputs, kernel, softmax):
-    one = convolution(options(kind, kernel=kernel, softmax=softmax, **({"tokens": 4} if kind == "conv1d_f" else {})),
-                      3, inputs, outputs)
+    one = convolution(
+        options(
+            kind, kernel=kernel, softmax=softmax, **({"tokens": 4} if kind == "conv1d_f" else {})
+        ),
+        3,
+        inputs,
+        outputs,
+    )
     x = torch.randn(2, inputs, 4, 3, dtype=torch.float64)
-    torch.testing.assert_close(one(x), slow(kind, x, one.taps().detach().view(one.full)), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        one(x), slow(kind, x, one.taps().detach().view(one.full)), atol=1e-12, rtol=0
+    )
     if inputs == outputs == 1:
         assert torch.equal(one(x[:, 0]), one(x)[:, 0])
 
 
-@pytest.mark.parametrize("kind, shared", [("dwconv", (5, 3)), ("conv1d_s", (5, 5, 3)), ("conv2d", (1, 1, 3, 3)),
-                                          ("conv1d_f", (TOKENS, TOKENS, 3))])
+@pytest.mark.parametrize(
+    "kind, shared",
+    [
+        ("dwconv", (5, 3)),
+        ("conv1d_s", (5, 5, 3)),
+        ("conv2d", (1, 1, 3, 3)),
+        ("conv1d_f", (TOKENS, TOKENS, 3)),
+    ],
+)
 def test_shapes_of_the_kernels(kind, shared):
     assert convolution(options(kind), 5).weight.shape == shared
     kernel = shared[2:] if kind == "conv2d" else shared
     assert convolution(options(kind), 5, 2, 3).weight.shape == (3, 2, *kernel)
 
 
-@pytest.mark.parametrize("kind, over, axes", [
-    ("dwconv", "taps", -1), ("conv1d_s", "taps", -1), ("conv1d_f", "taps", -1), ("conv2d", "taps", (-2, -1)),
-    ("conv1d_s", "inputs", (-2, -1)), ("conv1d_f", "inputs", (-2, -1))])
+@pytest.mark.parametrize(
+    "kind, over, axes",
+    [
+        ("dwconv", "taps", -1),
+        ("conv1d_s", "taps", -1),
+        ("conv1d_f", "taps", -1),
+        ("conv2d", "taps", (-2, -1)),
+        ("conv1d_s", "inputs", (-2, -1)),
+        ("conv1d_f", "inputs", (-2, -1)),
+    ],
+)
 @pytest.mark.parametrize("maps", [(1, 1), (2, 3)])
 def test_what_the_softmax_makes_sum_to_one(kind, over, axes, maps):
     one = convolution(options(kind, softmax=True, softmax_over=over), 5, *maps)
@@ -128,7 +175,10 @@ def test_uniform_kernels_are_a_mean(kind):
     """A constant stays one away from the edges, with the softmax over all that an output sums or without."""
     over = {"softmax_over": "inputs"} if kind.startswith("conv1d") else {}
     x = torch.full((1, 9, 5), 2.0, dtype=torch.float64)
-    for settings in (options(kind, init="uniform"), options(kind, init="uniform", softmax=True, **over)):
+    for settings in (
+        options(kind, init="uniform"),
+        options(kind, init="uniform", softmax=True, **over),
+    ):
         torch.testing.assert_close(convolution(settings, 5)(x)[:, 1:-1, 1:-1], x[:, 1:-1, 1:-1])
 
 
@@ -141,6 +191,7 @@ def test_every_kernel_is_drawn_like_a_single_one(kind):
 
 # --- as recorded ----------------------------------------------------------------------------------------------------
 
+
 class Recorded(nn.Module):
     """Dense layer and depthwise ghost, written out, as the recorded runs of the default ghost computed them."""
 
@@ -152,7 +203,9 @@ class Recorded(nn.Module):
         y = self.dense(x)
         seen = y * self.mask.unsqueeze(-1).to(y.dtype)
         kernel = self.weight.softmax(-1).to(y.dtype).unsqueeze(1)
-        ghost = nn.functional.conv1d(seen.transpose(1, 2), kernel, padding=1, groups=len(kernel)).transpose(1, 2)
+        ghost = nn.functional.conv1d(
+            seen.transpose(1, 2), kernel, padding=1, groups=len(kernel)
+        ).transpose(1, 2)
         return y + ghost.relu()
 
 
@@ -172,12 +225,18 @@ def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
     for model, logits in zip((ours, theirs), outputs, strict=True):
         (logits * torch.arange(logits.numel()).view_as(logits)).sum().backward()
         grads.append({n.replace(".convolution.", "."): p.grad for n, p in model.named_parameters()})
-    assert set(grads[0]) == set(grads[1]) and all(torch.equal(grads[0][n], grads[1][n]) for n in grads[0])
-    assert set(new_parameters(ours)) == {f"{family}.encoder.layer.{l}.{place}.dense.convolution.weight"
-                                         for l in (0, 1) for place in ("attention.output", "output")}
+    assert set(grads[0]) == set(grads[1]) and all(
+        torch.equal(grads[0][n], grads[1][n]) for n in grads[0]
+    )
+    assert set(new_parameters(ours)) == {
+        f"{family}.encoder.layer.{l}.{place}.dense.convolution.weight"
+        for l in (0, 1)
+        for place in ("attention.output", "output")
+    }
 
 
 # --- counts ---------------------------------------------------------------------------------------------------------
+
 
 @every
 @pytest.mark.parametrize("heads", [3, 1])
@@ -189,7 +248,9 @@ def test_parameters_are_those_of_the_formula(ghost, heads, family, tiny, shape):
     extra = ghost_parameters(shape(family), ghost, heads, TOKENS)
     assert report == {"modules": 2 * len(ghost.positions), "parameters": extra}
     assert sum(p.numel() for p in new_parameters(model).values()) == extra
-    assert backbone.size(model) == {"parameters": parameters(shape(family), heads, ghost, 2, TOKENS)}
+    assert backbone.size(model) == {
+        "parameters": parameters(shape(family), heads, ghost, 2, TOKENS)
+    }
 
 
 @every
@@ -200,7 +261,10 @@ def test_operations_are_those_of_the_formula(ghost, heads, family, tiny, shape):
     model.set_attn_implementation("eager")
     operated(model, ghost, heads)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(input_ids=torch.full((1, TOKENS), 5), attention_mask=torch.ones(1, TOKENS, dtype=torch.long))
+        model(
+            input_ids=torch.full((1, TOKENS), 5),
+            attention_mask=torch.ones(1, TOKENS, dtype=torch.long),
+        )
     assert counter.get_total_flops() == flops(shape(family), TOKENS, heads, ghost)
     assert ghost_flops(shape(family), ghost, heads, TOKENS) > 0
 
@@ -211,10 +275,20 @@ def true_size():
         kind = line["Convolution Type"].removeprefix("ours: ").lower()
         fixed = {"tokens": 128} if kind == "conv1d_f" else {}
         yield f"{line['m']} {kind}", int(line["m"].split("/")[0]), options(kind, **fixed)
-    positions = {"After QK": ("qk",), "After V": ("v",), "After O": ("o",), "After FFN1": ("ffn1",),
-                 "After FFN2": ("ffn2",), "Ours: After O&FFN2": ("o", "ffn2")}
+    positions = {
+        "After QK": ("qk",),
+        "After V": ("v",),
+        "After O": ("o",),
+        "After FFN1": ("ffn1",),
+        "After FFN2": ("ffn2",),
+        "Ours: After O&FFN2": ("o", "ffn2"),
+    }
     for _, line in table("ghostbert", "table6").iterrows():
-        yield line["Position"], 1, options(line["Convolution Type"].lower(), positions[line["Position"]])
+        yield (
+            line["Position"],
+            1,
+            options(line["Convolution Type"].lower(), positions[line["Position"]]),
+        )
     for features in (2, 4, 8, 12):
         yield f"F = {features}", 1, options(features=features)
     yield "M = F = 12", 12, options(features=12)
@@ -227,11 +301,15 @@ ROWS = list(true_size())
 def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
     config = transformers.BertConfig()
     with torch.device("meta"):
-        model = backbone.build(transformers.BertForSequenceClassification, config, operations(ghost, heads))
+        model = backbone.build(
+            transformers.BertForSequenceClassification, config, operations(ghost, heads)
+        )
     assert {p.device.type for p in model.parameters()} == {"meta"}
-    assert sum(p.numel() for p in new_parameters(model).values()) == ghost_parameters(SHAPES["bert-base"], ghost, heads)
+    assert sum(p.numel() for p in new_parameters(model).values()) == ghost_parameters(
+        SHAPES["bert-base"], ghost, heads
+    )
     assert backbone.size(model)["parameters"] == parameters(SHAPES["bert-base"], heads, ghost)
-    assert config._attn_implementation != ATTENTION   # the caller's configuration may serve others
+    assert config._attn_implementation != ATTENTION  # the caller's configuration may serve others
 
 
 def test_every_row_of_tables_5_and_6_is_there():
@@ -250,11 +328,16 @@ def test_other_families_build_on_the_meta_device(family, ghost, tiny):
 
 # --- more ghosts (appendix B.4) -------------------------------------------------------------------------------------
 
+
 def folded(kind, bias, heads=3, size=2, hidden=4, features=2, **changes):
     torch.manual_seed(0)
     settings = options(kind, features=features, **changes)
-    return Folded(nn.Linear(heads * size, hidden, bias=bias), convolution(settings, hidden, heads, features), settings,
-                  [None]).double()
+    return Folded(
+        nn.Linear(heads * size, hidden, bias=bias),
+        convolution(settings, hidden, heads, features),
+        settings,
+        [None],
+    ).double()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -263,7 +346,9 @@ def folded(kind, bias, heads=3, size=2, hidden=4, features=2, **changes):
 def test_ghosts_of_distinct_kernels_are_the_explicit_sum(kind, bias, relu):
     one, x = folded(kind, bias, relu=relu), torch.randn(2, TOKENS, 6, dtype=torch.float64)
     weight = one.dense.weight.detach()
-    each = torch.stack([x[..., 2 * h:2 * h + 2] @ weight[:, 2 * h:2 * h + 2].T for h in range(3)], 1)
+    each = torch.stack(
+        [x[..., 2 * h : 2 * h + 2] @ weight[:, 2 * h : 2 * h + 2].T for h in range(3)], 1
+    )
     ghosts = slow(kind, each, one.convolution.taps().detach().view(one.convolution.full))
     expected = one.dense(x) + sum(g.relu() if relu else g for g in ghosts.unbind(1))
     torch.testing.assert_close(one(x), expected, atol=1e-12, rtol=0)
@@ -276,8 +361,11 @@ def test_equal_kernels_reduce_to_f_times_the_shared_one(kind, bias):
     many, x = folded(kind, bias), torch.randn(2, TOKENS, 6, dtype=torch.float64)
     shared = convolution(options(kind), 4)
     with torch.no_grad():
-        many.convolution.weight.copy_(shared.weight.expand(many.convolution.full) if kind == "conv2d" else
-                                      shared.weight.expand_as(many.convolution.weight))
+        many.convolution.weight.copy_(
+            shared.weight.expand(many.convolution.full)
+            if kind == "conv2d"
+            else shared.weight.expand_as(many.convolution.weight)
+        )
     y = many.dense(x)
     difference = (many(x) - y - 2 * shared(y).relu()).abs().max()
     assert difference < 1e-12 if not bias else difference > 1e-3
@@ -288,7 +376,9 @@ def test_equal_kernels_reduce_to_f_times_the_shared_one(kind, bias):
 def test_a_fold_is_a_block_of_sorted_neurons(tiny):
     model, _ = operated(tiny(), options(features=2))
     layer = backbone.layers(model)[0]
-    assert isinstance(layer.output.dense, Folded) and isinstance(layer.attention.output.dense, Folded)
+    assert isinstance(layer.output.dense, Folded) and isinstance(
+        layer.attention.output.dense, Folded
+    )
     x, dense = torch.randn(1, 5, 24), layer.output.dense
     first, seen = torch.cat((x[..., :8], torch.zeros(1, 5, 16)), -1), []
     handle = dense.convolution.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -302,11 +392,14 @@ def test_a_fold_is_a_block_of_sorted_neurons(tiny):
 
 # --- inside attention (section 4.2) ---------------------------------------------------------------------------------
 
+
 def first_attention(model, batch):
     """Input and both outputs of the first self-attention."""
     seen = {}
     attention = backbone.layers(model)[0].attention.self
-    handle = attention.register_forward_hook(lambda _, args, out: seen.update(x=args[0], context=out[0], maps=out[1]))
+    handle = attention.register_forward_hook(
+        lambda _, args, out: seen.update(x=args[0], context=out[0], maps=out[1])
+    )
     with torch.no_grad():
         model(**batch)
     handle.remove()
@@ -326,18 +419,32 @@ def masked_maps(attention, x, heads, mask):
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("position, kind", [("qk", "conv2d")] + [("v", k) for k in KINDS])
-def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(position, kind, masked, family, tiny, sentences):
+def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
+    position, kind, masked, family, tiny, sentences
+):
     """From the uncut model's own projections, heads in the order that the cut reports: kept, then others. So the maps
     meet the values, and the contexts the columns of O, that the docstrings promise."""
     fixed = {"tokens": 5} if kind == "conv1d_f" else {}
-    ghost, batch = options(kind, (position,), softmax=True, mask=masked, **fixed), sentences(family, (5, 3))
+    ghost, batch = (
+        options(kind, (position,), softmax=True, mask=masked, **fixed),
+        sentences(family, (5, 3)),
+    )
     model, report = operated(tiny(family), ghost)
     whole, model, mask = tiny(family).double(), model.double(), batch["attention_mask"]
     order = report["heads"][0] + report["others"][0]
-    assert sorted(order) == list(range(12)) and order == rank(scores(model)["head_scores"][0]).tolist()
+    assert (
+        sorted(order) == list(range(12)) and order == rank(scores(model)["head_scores"][0]).tolist()
+    )
     seen, layer = first_attention(model, batch), backbone.layers(model)[0]
-    attention, x, convolve = backbone.layers(whole)[0].attention, seen["x"], layer.attention.self.ghost.convolution
-    kernel, rows = convolve.taps().detach().view(convolve.full), mask[:, None, :, None] if masked else torch.ones(1)
+    attention, x, convolve = (
+        backbone.layers(whole)[0].attention,
+        seen["x"],
+        layer.attention.self.ghost.convolution,
+    )
+    kernel, rows = (
+        convolve.taps().detach().view(convolve.full),
+        mask[:, None, :, None] if masked else torch.ones(1),
+    )
     with torch.no_grad():
         maps = masked_maps(attention.self, x, 12, mask)[:, order]
         values = by_head(attention.self.value, x, 12)[:, order]
@@ -353,11 +460,15 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(position, kind, m
         torch.testing.assert_close(seen["context"], flat, atol=1e-10, rtol=0)
         columns = attention.output.dense.weight.view(48, 12, 4)[:, order].flatten(1)
         projected = flat @ columns.T + attention.output.dense.bias
-        torch.testing.assert_close(layer.attention.output.dense(seen["context"]), projected, atol=1e-10, rtol=0)
+        torch.testing.assert_close(
+            layer.attention.output.dense(seen["context"]), projected, atol=1e-10, rtol=0
+        )
 
 
 @pytest.mark.parametrize("position", ["qk", "v"])
-def test_kept_heads_are_unchanged_beside_ghosts_of_nothing(position, family, tiny, sentences, logits):
+def test_kept_heads_are_unchanged_beside_ghosts_of_nothing(
+    position, family, tiny, sentences, logits
+):
     """Zero kernels: the ghosts give nothing, so that the model is the plainly cut one."""
     model, report = operated(tiny(family), options("conv2d", (position,)))
     for p in new_parameters(model).values():
@@ -373,45 +484,74 @@ def test_what_stays_whole(position, widths, family, tiny):
     model, _ = operated(tiny(family), options("conv2d", (position,)))
     for layer in backbone.layers(model):
         attention = layer.attention.self
-        assert (attention.query.out_features, attention.key.out_features, attention.value.out_features,
-                layer.attention.output.dense.in_features) == widths
-        assert isinstance(attention.ghost, Completed) and layer.intermediate.dense.out_features == 24
+        assert (
+            attention.query.out_features,
+            attention.key.out_features,
+            attention.value.out_features,
+            layer.attention.output.dense.in_features,
+        ) == widths
+        assert (
+            isinstance(attention.ghost, Completed) and layer.intermediate.dense.out_features == 24
+        )
 
 
 def test_no_ghost_map_attends_to_padding(tiny, sentences):
     batch = sentences(lengths=(9, 5))
-    unmasked, masked = (first_attention(operated(tiny(), options("conv2d", ("qk",), mask=m))[0], batch)["maps"]
-                        for m in (False, True))
-    assert masked.shape == (2, 12, 9, 9) and (masked[1, :, :, 5:] == 0).all() and (masked[1, 3:, 5:] == 0).all()
+    unmasked, masked = (
+        first_attention(operated(tiny(), options("conv2d", ("qk",), mask=m))[0], batch)["maps"]
+        for m in (False, True)
+    )
+    assert (
+        masked.shape == (2, 12, 9, 9)
+        and (masked[1, :, :, 5:] == 0).all()
+        and (masked[1, 3:, 5:] == 0).all()
+    )
     assert (masked[1, 3:, :5, :5] != 0).any() and (unmasked[1, 3:, :5, 5] != 0).any()
 
 
 def test_dropout_acts_on_all_maps(tiny):
-    module = backbone.layers(operated(tiny(), options("conv2d", ("qk",)))[0])[0].attention.self.train()
+    module = backbone.layers(operated(tiny(), options("conv2d", ("qk",)))[0])[
+        0
+    ].attention.self.train()
     q, v = torch.randn(2, 3, 7, 4), torch.randn(2, 12, 7, 4)
     torch.manual_seed(0)
     context, maps = attend(module, q, q, v, None, dropout=0.5)
     torch.manual_seed(0)
     expected = nn.functional.dropout(module.ghost((q @ q.transpose(2, 3) / 2).softmax(-1)), 0.5)
-    assert torch.equal(maps, expected) and 0.3 < (maps == 0).float().mean() and context.shape == (2, 7, 12, 4)
-    assert torch.equal(attend(module.eval(), q, q, v, None, scaling=0.5, dropout=0.0)[1],
-                       module.ghost((q @ q.transpose(2, 3) / 2).softmax(-1)))
+    assert (
+        torch.equal(maps, expected)
+        and 0.3 < (maps == 0).float().mean()
+        and context.shape == (2, 7, 12, 4)
+    )
+    assert torch.equal(
+        attend(module.eval(), q, q, v, None, scaling=0.5, dropout=0.0)[1],
+        module.ghost((q @ q.transpose(2, 3) / 2).softmax(-1)),
+    )
 
 
 def test_attention_of_other_models_is_left_alone(tiny, sentences, logits):
     config = tiny().config
     torch.manual_seed(0)
-    one, other = (backbone.build(transformers.BertForSequenceClassification, config).eval() for _ in range(2))
+    one, other = (
+        backbone.build(transformers.BertForSequenceClassification, config).eval() for _ in range(2)
+    )
     before, implementation = logits(other, sentences()), config._attn_implementation
     operated(one, options("conv2d", ("qk",)))
     assert one.config._attn_implementation == one.bert.config._attn_implementation == ATTENTION
-    assert config._attn_implementation == other.config._attn_implementation == implementation != ATTENTION
+    assert (
+        config._attn_implementation
+        == other.config._attn_implementation
+        == implementation
+        != ATTENTION
+    )
     assert torch.equal(logits(other, sentences()), before)
 
 
 # --- models ---------------------------------------------------------------------------------------------------------
 
-any_length = pytest.mark.parametrize("ghost", [one for one in EVERY if one.kind != "conv1d_f"], ids=name)
+any_length = pytest.mark.parametrize(
+    "ghost", [one for one in EVERY if one.kind != "conv1d_f"], ids=name
+)
 
 
 @every
@@ -419,7 +559,9 @@ def test_what_stands_at_padding_leaves_masked_logits(ghost, tiny, sentences, log
     """Also where a length is fixed, so that no more padding can be tried. RoBERTa finds positions by padding."""
     for family in ("bert", "electra"):
         model, batch = operated(tiny(family), ghost)[0], sentences(family)
-        other = batch | {"input_ids": torch.where(batch["attention_mask"] == 1, batch["input_ids"], 17)}
+        other = batch | {
+            "input_ids": torch.where(batch["attention_mask"] == 1, batch["input_ids"], 17)
+        }
         torch.testing.assert_close(logits(model, other), logits(model, batch), atol=1e-5, rtol=0)
 
 
@@ -431,7 +573,9 @@ def test_padding_leaves_masked_logits(ghost, family, tiny, sentences, logits):
         torch.testing.assert_close(other, first, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("ghost", [one for one in SINGLE + MANY if one.kind != "conv1d_f"], ids=name)
+@pytest.mark.parametrize(
+    "ghost", [one for one in SINGLE + MANY if one.kind != "conv1d_f"], ids=name
+)
 def test_padding_is_seen_without_the_mask(ghost, tiny, sentences, logits):
     model = operated(tiny(), ghost)[0]
     first, other = (logits(model, sentences("bert", (9, 6), extra)) for extra in (0, 3))
@@ -451,7 +595,9 @@ def test_gradient_reaches_every_kernel(ghost, family, tiny, sentences):
 
 
 @every
-def test_saved_and_loaded_gives_the_same_logits(ghost, family, tiny, sentences, logits, tokenizer, tmp_path):
+def test_saved_and_loaded_gives_the_same_logits(
+    ghost, family, tiny, sentences, logits, tokenizer, tmp_path
+):
     model, batch = operated(tiny(family, labels=3), ghost)[0], sentences(family)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
@@ -470,9 +616,13 @@ def test_a_copy_is_a_model_of_its_own(ghost, tiny, sentences, logits):
         p.data.add_(1.0)
     logits(twin, sentences(lengths=(9, 2), seed=1))
     assert torch.equal(backbone.base(model).padding[0], batch["attention_mask"])
-    assert not torch.equal(logits(twin, batch), expected) and torch.equal(logits(model, batch), expected)
+    assert not torch.equal(logits(twin, batch), expected) and torch.equal(
+        logits(model, batch), expected
+    )
     lists = [m.padding for m in twin.modules() if isinstance(m, (Ghosted, Completed))]
-    assert len(lists) == 2 * len(ghost.positions) and all(each is backbone.base(twin).padding for each in lists)
+    assert len(lists) == 2 * len(ghost.positions) and all(
+        each is backbone.base(twin).padding for each in lists
+    )
 
 
 @every
@@ -507,41 +657,104 @@ def test_ghosts_may_come_in_two_operations(tiny, sentences, logits):
 
 
 CUT = {"op": "cut", "heads": 3}
-QK, V = {"op": "ghost"} | plain(options("conv2d", ("qk",))), {"op": "ghost"} | plain(options(positions=("v",)))
+QK, V = (
+    {"op": "ghost"} | plain(options("conv2d", ("qk",))),
+    {"op": "ghost"} | plain(options(positions=("v",))),
+)
 
 
-@pytest.mark.parametrize("before, op, message", [
-    ([], QK, "position 'qk' generates the pruned heads, and none is pruned"),
-    ([], V, "position 'v' generates the pruned heads, and none is pruned"),
-    ([CUT | {"heads": 12, "whole": ["v", "o"]}], QK, "position 'qk' generates the pruned heads, and none is pruned"),
-    ([CUT | {"whole": ["v", "o"]}], QK | {"kind": "dwconv"}, "'dwconv' has no meaning on attention maps"),
-    ([CUT | {"whole": ["v", "o"]}], QK | {"positions": ["qk", "v"]}, "positions 'qk' and 'v' both stand in for"),
-    ([CUT | {"whole": ["o"]}], V | {"features": 2}, "features is 2; more than one is defined at 'o' and 'ffn2' only"),
-    ([CUT], QK, r"ghosts at \['qk'\] need a cut with \"whole\": \['v', 'o'\]; this model's cut left \[\] whole"),
-    ([CUT | {"whole": ["o"]}], QK, r"need a cut with \"whole\": \['v', 'o'\]; this model's cut left \['o'\] whole"),
-    ([CUT], V, r"need a cut with \"whole\": \['o'\]; this model's cut left \[\] whole"),
-    ([CUT | {"whole": ["v", "o"]}], V, r"need a cut with \"whole\": \['o'\]; this model's cut left \['v', 'o'\] whole"),
-    ([CUT | {"whole": ["o"]}], V | {"positions": ["o"]}, r"ghosts at \['o'\] need a cut with \"whole\": \[\]"),
-    ([CUT | {"whole": ["o"]}, V], V, "position 'v' has a ghost already"),
-    ([CUT | {"whole": ["v", "o"]}, QK], CUT, "cut after ghost: put the cut first"),
-    ([CUT | {"whole": ["o"]}], CUT, r"cut after a cut that left \['o'\] whole: cut once"),
-    ([{"op": "ghost"} | plain(options(positions=("ffn1",)))], CUT, "cut after ghost: put the cut first"),
-    ([], {"op": "ghost"} | plain(options("conv1d_f", tokens=0)), "Ghost.tokens is 0: 'conv1d_f' needs"),
-    ([], {"op": "ghost"} | plain(options(softmax=True)) | {"softmax_over": "inputs"},
-     "Ghost.softmax_over is 'inputs'; that takes softmax"),
-    ([], {"op": "ghost"} | plain(options()) | {"tokens": 9}, "Ghost.tokens is 9; 'dwconv' takes any length"),
-    ([], {"op": "ghost"} | plain(options("conv1d_f")) | {"tokens": -1}, "Ghost.tokens is -1; it must be at least 0"),
-])
+@pytest.mark.parametrize(
+    "before, op, message",
+    [
+        ([], QK, "position 'qk' generates the pruned heads, and none is pruned"),
+        ([], V, "position 'v' generates the pruned heads, and none is pruned"),
+        (
+            [CUT | {"heads": 12, "whole": ["v", "o"]}],
+            QK,
+            "position 'qk' generates the pruned heads, and none is pruned",
+        ),
+        (
+            [CUT | {"whole": ["v", "o"]}],
+            QK | {"kind": "dwconv"},
+            "'dwconv' has no meaning on attention maps",
+        ),
+        (
+            [CUT | {"whole": ["v", "o"]}],
+            QK | {"positions": ["qk", "v"]},
+            "positions 'qk' and 'v' both stand in for",
+        ),
+        (
+            [CUT | {"whole": ["o"]}],
+            V | {"features": 2},
+            "features is 2; more than one is defined at 'o' and 'ffn2' only",
+        ),
+        (
+            [CUT],
+            QK,
+            r"ghosts at \['qk'\] need a cut with \"whole\": \['v', 'o'\]; this model's cut left \[\] whole",
+        ),
+        (
+            [CUT | {"whole": ["o"]}],
+            QK,
+            r"need a cut with \"whole\": \['v', 'o'\]; this model's cut left \['o'\] whole",
+        ),
+        ([CUT], V, r"need a cut with \"whole\": \['o'\]; this model's cut left \[\] whole"),
+        (
+            [CUT | {"whole": ["v", "o"]}],
+            V,
+            r"need a cut with \"whole\": \['o'\]; this model's cut left \['v', 'o'\] whole",
+        ),
+        (
+            [CUT | {"whole": ["o"]}],
+            V | {"positions": ["o"]},
+            r"ghosts at \['o'\] need a cut with \"whole\": \[\]",
+        ),
+        ([CUT | {"whole": ["o"]}, V], V, "position 'v' has a ghost already"),
+        ([CUT | {"whole": ["v", "o"]}, QK], CUT, "cut after ghost: put the cut first"),
+        ([CUT | {"whole": ["o"]}], CUT, r"cut after a cut that left \['o'\] whole: cut once"),
+        (
+            [{"op": "ghost"} | plain(options(positions=("ffn1",)))],
+            CUT,
+            "cut after ghost: put the cut first",
+        ),
+        (
+            [],
+            {"op": "ghost"} | plain(options("conv1d_f", tokens=0)),
+            "Ghost.tokens is 0: 'conv1d_f' needs",
+        ),
+        (
+            [],
+            {"op": "ghost"} | plain(options(softmax=True)) | {"softmax_over": "inputs"},
+            "Ghost.softmax_over is 'inputs'; that takes softmax",
+        ),
+        (
+            [],
+            {"op": "ghost"} | plain(options()) | {"tokens": 9},
+            "Ghost.tokens is 9; 'dwconv' takes any length",
+        ),
+        (
+            [],
+            {"op": "ghost"} | plain(options("conv1d_f")) | {"tokens": -1},
+            "Ghost.tokens is -1; it must be at least 0",
+        ),
+    ],
+)
 def test_what_does_not_go_together_is_refused_before_anything_changes(before, op, message, tiny):
     model = tiny()
     for each in before:
         operate(model, each)
-    shapes, modules = {k: v.shape for k, v in model.state_dict().items()}, [type(m) for m in model.modules()]
+    shapes, modules = (
+        {k: v.shape for k, v in model.state_dict().items()},
+        [type(m) for m in model.modules()],
+    )
     with pytest.raises(ValueError, match=message) as caught:
         operate(model, op)
     assert "\n" not in str(caught.value)
     assert model.surgery == before and shapes == {k: v.shape for k, v in model.state_dict().items()}
-    assert modules == [type(m) for m in model.modules()] and model.config._attn_implementation in ("sdpa", ATTENTION)
+    assert modules == [type(m) for m in model.modules()] and model.config._attn_implementation in (
+        "sdpa",
+        ATTENTION,
+    )
 
 
 def test_uneven_folds_are_refused(tiny):
@@ -553,7 +766,9 @@ def test_uneven_folds_are_refused(tiny):
     assert model.surgery == []
 
 
-@pytest.mark.parametrize("positions, whole", [(("o", "ffn2"), ()), (("ffn1",), ()), (("v",), ("o",)),
-                                              (("qk", "o"), ("v", "o"))])
+@pytest.mark.parametrize(
+    "positions, whole",
+    [(("o", "ffn2"), ()), (("ffn1",), ()), (("v",), ("o",)), (("qk", "o"), ("v", "o"))],
+)
 def test_the_option_says_what_its_cut_leaves_whole(positions, whole):
     assert options("conv2d", positions).whole == whole

@@ -16,8 +16,10 @@ from lib.papers.profiles import shape, untrained
 from lib.spec import Spec, plain
 from lib.train.augment import STOP
 
-T03, T04, T05 = (paths.NOTEBOOKS / f"ghostbert_{name}.ipynb" for name in (
-    "t03_pruned_vs_ghost", "t04_ablation", "t05_convolution"))
+T03, T04, T05 = (
+    paths.NOTEBOOKS / f"ghostbert_{name}.ipynb"
+    for name in ("t03_pruned_vs_ghost", "t04_ablation", "t05_convolution")
+)
 
 
 def rows(name, **values):
@@ -25,13 +27,20 @@ def rows(name, **values):
 
 
 # ---- task sets and seeds ----
-@pytest.mark.parametrize("name, table", [("f03_kernel_size", "table9"), ("t06_position", "table11")])
+@pytest.mark.parametrize(
+    "name, table", [("f03_kernel_size", "table9"), ("t06_position", "table11")]
+)
 def test_tables_of_five_tasks_run_those(name, table, anywhere):
     wanted = set(published.table("ghostbert", table).columns) & set(ghostbert.TASKS["paper"])
-    assert len(wanted) == 5 and {row["task"] for row in rows(name, profile="paper")["grid"]} == wanted
+    assert (
+        len(wanted) == 5 and {row["task"] for row in rows(name, profile="paper")["grid"]} == wanted
+    )
 
 
-@pytest.mark.parametrize("name", ["b04_more_ghosts", "f03_kernel_size", "t04_ablation", "t05_convolution", "t06_position"])
+@pytest.mark.parametrize(
+    "name",
+    ["b04_more_ghosts", "f03_kernel_size", "t04_ablation", "t05_convolution", "t06_position"],
+)
 def test_pages_of_claims_have_three_seeds_at_paper(name, anywhere):
     cells = {}
     for row in rows(name, profile="paper")["grid"]:
@@ -42,13 +51,17 @@ def test_pages_of_claims_have_three_seeds_at_paper(name, anywhere):
 
 def test_the_features_of_both_printed_widths_run_at_paper(anywhere):
     printed = published.table("ghostbert", "b4").query("unit == 'points'")["m"]
-    assert {f"{row['m']}/12" for row in rows("b04_more_ghosts", profile="paper")["grid"]} == set(printed)
+    assert {f"{row['m']}/12" for row in rows("b04_more_ghosts", profile="paper")["grid"]} == set(
+        printed
+    )
 
 
 # ---- the last stage ----
 @pytest.mark.parametrize("last", ["soft", "both"])
 def test_the_last_stage_learns_from_the_teacher_where_asked(last):
-    kept, switched = (rows("t03_pruned_vs_ghost", profile="toy", **more)["grid"] for more in ({}, {"last": last}))
+    kept, switched = (
+        rows("t03_pruned_vs_ghost", profile="toy", **more)["grid"] for more in ({}, {"last": last})
+    )
     for before, after in zip(kept, switched, strict=True):
         one, two = before["spec"], after["spec"]
         assert one.args["targets"] == {"kind": "hard"} and "teacher" not in one.inputs
@@ -59,94 +72,194 @@ def test_the_last_stage_learns_from_the_teacher_where_asked(last):
 
 
 def test_table_4_has_the_last_stage_and_equal_taps_as_rows():
-    plain_rows, more = ({(r["m"], r["model"]): r["spec"] for r in rows("t04_ablation", profile="toy", **given)["students"]}
-                        for given in ({}, {"more": True}))
+    plain_rows, more = (
+        {
+            (r["m"], r["model"]): r["spec"]
+            for r in rows("t04_ablation", profile="toy", **given)["students"]
+        }
+        for given in ({}, {"more": True})
+    )
     new = {model for _, model in more.keys() - plain_rows.keys()}
     assert new == {*ghostbert.LAST, *ghostbert.EQUAL_TAPS} and plain_rows.items() <= more.items()
     ours = more[3, "GhostBERT"]
     for label, kind in zip(ghostbert.LAST, ("soft", "both"), strict=True):
-        assert more[3, label].args["targets"]["kind"] == kind and more[3, label].inputs["start"] == ours.inputs["start"]
+        assert (
+            more[3, label].args["targets"]["kind"] == kind
+            and more[3, label].inputs["start"] == ours.inputs["start"]
+        )
     ghosts = more[3, "- Softmax, taps 1/k at first"].inputs["start"].args["surgery"][-1]
     assert ghosts["init"] == "uniform" and "softmax" not in ghosts
 
 
 # ---- sizes at the start ----
-@pytest.mark.parametrize("path, labels", [
-    (T04, {"GhostBERT", "- Softmax", "- ReLU", "- Softmax, taps 1/k at first"}),
-    (T05, {"Conv1D_S", "Conv1D_F", "Conv2D", "DWConv", "Conv1D_S, softmax over taps", "Conv1D_F, softmax over taps",
-           *(f"{kind}, no softmax" for kind in ("Conv1D_S", "Conv1D_F", "Conv2D", "DWConv"))})], ids=["t04", "t05"])
+@pytest.mark.parametrize(
+    "path, labels",
+    [
+        (T04, {"GhostBERT", "- Softmax", "- ReLU", "- Softmax, taps 1/k at first"}),
+        (
+            T05,
+            {
+                "Conv1D_S",
+                "Conv1D_F",
+                "Conv2D",
+                "DWConv",
+                "Conv1D_S, softmax over taps",
+                "Conv1D_F, softmax over taps",
+                *(f"{kind}, no softmax" for kind in ("Conv1D_S", "Conv1D_F", "Conv2D", "DWConv")),
+            },
+        ),
+    ],
+    ids=["t04", "t05"],
+)
 def test_pages_look_at_ghosts_before_any_training(path, labels):
     found = notebook.grids(path, {"profile": "toy"})
     first = found["first"]
-    assert {row["model"] for row in first} == labels and {row["m"] for row in first} == set(ghostbert.swept_widths("toy"))
-    assert all(row["spec"].step == "inspect_ghosts" and row["spec"].inputs["model"].step == "operate" for row in first)
-    assert found["grid"] == found["students"] + first      # the command makes both
+    assert {row["model"] for row in first} == labels and {row["m"] for row in first} == set(
+        ghostbert.swept_widths("toy")
+    )
+    assert all(
+        row["spec"].step == "inspect_ghosts" and row["spec"].inputs["model"].step == "operate"
+        for row in first
+    )
+    assert found["grid"] == found["students"] + first  # the command makes both
     trained = {row["model"] for row in found["students"]}
-    assert not trained & (labels - {"GhostBERT", "- Softmax", "- ReLU"} - set(ghostbert.convolutions("toy")))
+    assert not trained & (
+        labels - {"GhostBERT", "- Softmax", "- ReLU"} - set(ghostbert.convolutions("toy"))
+    )
     if path == T05:
         both = notebook.grids(path, {"profile": "toy", "more": True})["students"]
         assert {row["model"] for row in both} == labels
 
 
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32)
-START = Spec("pretrain", untrained().args | {"model": untrained().args["model"] | {"layers": 1, "hidden": 96, "ffn": 96}}, seed=0)
+START = Spec(
+    "pretrain",
+    untrained().args
+    | {"model": untrained().args["model"] | {"layers": 1, "hidden": 96, "ffn": 96}},
+    seed=0,
+)
 
 
 def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
     """A mean over 288 weights of mixed signs is small, one over three taps is not; without a softmax Xavier's rule draws
     [C, k] small and [C, C, k] at the size of what is read."""
-    tuned = Spec("finetune", {"data": data.describe("toy", "CoLA", 32), "train": TRAIN,
-                              "targets": Targets("hard"), "numerics": START.args["numerics"]}, {"start": START})
-    modules = ghostbert.variants("toy", ghostbert.convolutions("toy") | ghostbert.normalisations("toy"))
-    monkeypatch.setattr(ghostbert, "untrained", lambda scale, task, m, module: Spec(
-        "operate", {"surgery": [{"op": "ghost"} | plain(module)]}, {"teacher": tuned}))
+    tuned = Spec(
+        "finetune",
+        {
+            "data": data.describe("toy", "CoLA", 32),
+            "train": TRAIN,
+            "targets": Targets("hard"),
+            "numerics": START.args["numerics"],
+        },
+        {"start": START},
+    )
+    modules = ghostbert.variants(
+        "toy", ghostbert.convolutions("toy") | ghostbert.normalisations("toy")
+    )
+    monkeypatch.setattr(
+        ghostbert,
+        "untrained",
+        lambda scale, task, m, module: Spec(
+            "operate", {"surgery": [{"op": "ghost"} | plain(module)]}, {"teacher": tuned}
+        ),
+    )
     grid = ghostbert.started("toy", ["CoLA", "RTE"], [12], modules, rows=20)
     assert {row["task"] for row in grid} == {"CoLA"} and {row["seed"] for row in grid} == {0}
     frame = compare.pd.DataFrame([row | {"run": make(row["spec"])} for row in grid])
     table = ghostbert.sizes(frame, "here")
     size = {label: float(table["12/12", label]["here", "after O"]) for label in modules}
     assert size["Conv1D_S"] < 0.25 * size["DWConv"] and 0.2 < size["DWConv"] < 1
-    assert size["DWConv, no softmax"] < 0.4 * size["DWConv"] and 0.4 < size["Conv1D_S, no softmax"] < 1.2
+    assert (
+        size["DWConv, no softmax"] < 0.4 * size["DWConv"]
+        and 0.4 < size["Conv1D_S, no softmax"] < 1.2
+    )
     assert size["Conv1D_S, softmax over taps"] == pytest.approx(96 * size["Conv1D_S"], rel=0.2)
 
 
 def test_sizes_are_means_over_layers_and_dashes_where_nothing_ran():
     run = holding({"o.size": np.array([0.25, 0.75]), "ffn2.size": np.array([0.0123, 0.0125])})
-    frame = compare.pd.DataFrame([{"m": 3, "model": "A", "run": run}, {"m": 3, "model": "B", "run": None}])
-    assert ghostbert.sizes(frame, "x") == {("3/12", "A"): {("x", "after O"): "0.500", ("x", "after FFN2"): "0.012"},
-                                           ("3/12", "B"): {("x", "after O"): "–", ("x", "after FFN2"): "–"}}
+    frame = compare.pd.DataFrame(
+        [{"m": 3, "model": "A", "run": run}, {"m": 3, "model": "B", "run": None}]
+    )
+    assert ghostbert.sizes(frame, "x") == {
+        ("3/12", "A"): {("x", "after O"): "0.500", ("x", "after FFN2"): "0.012"},
+        ("3/12", "B"): {("x", "after O"): "–", ("x", "after FFN2"): "–"},
+    }
 
 
-@pytest.mark.parametrize("name", ["t02_glue_test", "t04_ablation", "t05_convolution", "s21_mechanism"])
+@pytest.mark.parametrize(
+    "name", ["t02_glue_test", "t04_ablation", "t05_convolution", "s21_mechanism"]
+)
 def test_pages_look_at_recorded_seeds(name, anywhere):
     """A seed that no claim has would train a teacher of its own."""
-    found = [row for row in rows(name, profile="mini")["grid"] if row["spec"].step in ("predict", "inspect_ghosts")]
+    found = [
+        row
+        for row in rows(name, profile="mini")["grid"]
+        if row["spec"].step in ("predict", "inspect_ghosts")
+    ]
     assert {row["seed"] for row in found} <= set(ghostbert.SEEDS["mini"])
 
 
 # ---- what the text prints, by arithmetic ----
-@pytest.mark.parametrize("found, word, differs", [
-    (ghostbert.check_extra(), "PARTIAL", ("0.051 computed, 0.4 printed", "0.063 computed, 0.9 printed")),
-    (ghostbert.check_gains("dev", "table1"), "CONFIRMED", ()), (ghostbert.check_gains("test", "table2"), "CONFIRMED", ()),
-    (ghostbert.check_shares(), "PARTIAL", ("m=3/12 relative FLOPs 25.57 computed", "m=1/12 relative FLOPs 9.016 computed")),
-    (ghostbert.check_example(), "PARTIAL", ("7.273 computed, 7.2 printed",))])
+@pytest.mark.parametrize(
+    "found, word, differs",
+    [
+        (
+            ghostbert.check_extra(),
+            "PARTIAL",
+            ("0.051 computed, 0.4 printed", "0.063 computed, 0.9 printed"),
+        ),
+        (ghostbert.check_gains("dev", "table1"), "CONFIRMED", ()),
+        (ghostbert.check_gains("test", "table2"), "CONFIRMED", ()),
+        (
+            ghostbert.check_shares(),
+            "PARTIAL",
+            ("m=3/12 relative FLOPs 25.57 computed", "m=1/12 relative FLOPs 9.016 computed"),
+        ),
+        (ghostbert.check_example(), "PARTIAL", ("7.273 computed, 7.2 printed",)),
+    ],
+)
 def test_figures_of_the_text_are_checked(found, word, differs):
-    assert found.verdict == word and found.note.count("computed") == len(differs) and all(each in found.note for each in differs)
+    assert (
+        found.verdict == word
+        and found.note.count("computed") == len(differs)
+        and all(each in found.note for each in differs)
+    )
 
 
-@pytest.mark.parametrize("page, call", [
-    ("t01_glue_dev", "check_extra()"), ("t01_glue_dev", 'check_gains("dev", "table1")'), ("t01_glue_dev", "check_shares()"),
-    ("t02_glue_test", 'check_gains("test", "table2")'), ("b04_more_ghosts", "check_example()")])
+@pytest.mark.parametrize(
+    "page, call",
+    [
+        ("t01_glue_dev", "check_extra()"),
+        ("t01_glue_dev", 'check_gains("dev", "table1")'),
+        ("t01_glue_dev", "check_shares()"),
+        ("t02_glue_test", 'check_gains("test", "table2")'),
+        ("b04_more_ghosts", "check_example()"),
+    ],
+)
 def test_checks_stand_on_the_page_of_their_table(page, call):
-    assert f"ghostbert.{call}" in notebook.cells(paths.NOTEBOOKS / f"ghostbert_{page}.ipynb")["verdicts"]
+    assert (
+        f"ghostbert.{call}"
+        in notebook.cells(paths.NOTEBOOKS / f"ghostbert_{page}.ipynb")["verdicts"]
+    )
 
 
 # ---- sentences ----
-@pytest.mark.parametrize("page, places", [
-    ("t02_glue_test", ["table2"]), ("t06_position", ["table6", "table11"]), ("f01_accuracy_vs_cost", ["figure1"]),
-    ("f03_kernel_size", ["table9", "figure3", "text B.1"]), ("t04_ablation", ["text 2.3"]), ("b04_more_ghosts", ["text 2.1"]),
-    ("t07_setup", ["table7"]), ("t07_setup", ["table8"]), ("t07_setup", ["text 2.1", "text 2.3"]),
-    ("s21_mechanism", ["text 2.1"])])
+@pytest.mark.parametrize(
+    "page, places",
+    [
+        ("t02_glue_test", ["table2"]),
+        ("t06_position", ["table6", "table11"]),
+        ("f01_accuracy_vs_cost", ["figure1"]),
+        ("f03_kernel_size", ["table9", "figure3", "text B.1"]),
+        ("t04_ablation", ["text 2.3"]),
+        ("b04_more_ghosts", ["text 2.1"]),
+        ("t07_setup", ["table7"]),
+        ("t07_setup", ["table8"]),
+        ("t07_setup", ["text 2.1", "text 2.3"]),
+        ("s21_mechanism", ["text 2.1"]),
+    ],
+)
 def test_corrections_stand_where_a_reader_of_the_table_looks(page, places):
     body = (paths.NOTEBOOKS / f"ghostbert_{page}.ipynb").read_text()
     called = ", ".join(json.dumps(json.dumps(place))[1:-1] for place in places)
@@ -154,28 +267,43 @@ def test_corrections_stand_where_a_reader_of_the_table_looks(page, places):
 
 
 def test_what_is_said_of_kernels_and_stop_words_is_so():
-    line, = published.corrections("ghostbert", "text B.1")
+    (line,) = published.corrections("ghostbert", "text B.1")
     frame = published.table("ghostbert", "table9").query("m == '3/12'").set_index("Kernel Size")
     best = frame[["SST-2", "MRPC", "CoLA", "STS-B", "RTE"]].idxmax()
-    assert set(best[best != 3].index) == {"CoLA"} and f"{frame['CoLA'][1]} there at k = 1 and {frame['CoLA'][3]} at k = 3" in line
+    assert (
+        set(best[best != 3].index) == {"CoLA"}
+        and f"{frame['CoLA'][1]} there at k = 1 and {frame['CoLA'][3]} at k = 3" in line
+    )
     assert frame["MRPC"][5] == frame["MRPC"][3] and f"level with {frame['MRPC'][5]}" in line
     assert f"a list of our own, {len(STOP)};" in published.corrections("ghostbert", "text 2.3")[0]
 
 
 def test_conventions_that_the_paper_leaves_open_are_told():
-    assert ghostbert.FINETUNE["paper"].select == "best" and not ghostbert.FINETUNE["paper"].eval_every   # once an epoch
-    assert ghostbert.IMPORTANCE["paper"].split == "dev"                                                  # on MNLI the matched one
+    assert (
+        ghostbert.FINETUNE["paper"].select == "best" and not ghostbert.FINETUNE["paper"].eval_every
+    )  # once an epoch
+    assert ghostbert.IMPORTANCE["paper"].split == "dev"  # on MNLI the matched one
     told = " ".join(ghostbert.DEVIATIONS["paper"])
     assert "best model after an epoch; the ancestor's code looks every 50 steps" in told
     assert "importance is measured on the matched development set" in told
-    pages = [(paths.NOTEBOOKS / f"{name}.ipynb").read_text() for name in ("ghostbert_t07_setup", "bermo_t05_distillation")]
-    assert 'ghostbert.DEVIATIONS[\\"paper\\"]' in pages[0] and "Hidden states are matched after their LayerNorm" in pages[0]
+    pages = [
+        (paths.NOTEBOOKS / f"{name}.ipynb").read_text()
+        for name in ("ghostbert_t07_setup", "bermo_t05_distillation")
+    ]
+    assert (
+        'ghostbert.DEVIATIONS[\\"paper\\"]' in pages[0]
+        and "Hidden states are matched after their LayerNorm" in pages[0]
+    )
     assert "multiplied by T², T = {bermo.TAUGHT.temperature:g}" in pages[1]
 
 
 def test_electra_s_operations_are_told_with_and_without_the_head():
     told = {miss.reason for miss in cost.KNOWN_MISSES if "ELECTRA" in miss.row}.pop()
     small = shape("paper", "electra")
-    head = 128 * (2 * 256 ** 2 + 11 * 256)
+    head = 128 * (2 * 256**2 + 11 * 256)
     whole = cost.flops(small, convention="ghostbert")
-    assert re.findall(r"\d\.\d{3} G", told) == [f"{(whole - head) / 1e9:.3f} G", f"{whole / 1e9:.3f} G"] == ["2.617 G", "2.634 G"]
+    assert (
+        re.findall(r"\d\.\d{3} G", told)
+        == [f"{(whole - head) / 1e9:.3f} G", f"{whole / 1e9:.3f} G"]
+        == ["2.617 G", "2.634 G"]
+    )

@@ -31,21 +31,38 @@ def rows(split):
 
 
 def test_tasks():
-    assert list(glue.TASKS) == ["CoLA", "SST-2", "MRPC", "QQP", "STS-B", "MNLI", "QNLI", "RTE", "WNLI", "AX"]
-    assert glue.TASKS["STS-B"].labels == () and glue.TASKS["STS-B"].metrics == ("spearman", "pearson")
+    assert list(glue.TASKS) == [
+        "CoLA",
+        "SST-2",
+        "MRPC",
+        "QQP",
+        "STS-B",
+        "MNLI",
+        "QNLI",
+        "RTE",
+        "WNLI",
+        "AX",
+    ]
+    assert glue.TASKS["STS-B"].labels == () and glue.TASKS["STS-B"].metrics == (
+        "spearman",
+        "pearson",
+    )
     assert glue.TASKS["MRPC"].metrics[0] == glue.TASKS["QQP"].metrics[0] == "accuracy"
     assert glue.TASKS["WNLI"].labels == glue.TASKS["RTE"].labels[::-1]
     assert set(glue.TASK_OF.values()) == set(glue.TASKS) and glue.TASK_OF["MNLI-mm"] == "MNLI"
 
 
 def test_neither_torch_nor_the_hub_is_imported():
-    code = ("import sys, lib.data.glue, lib.measure.metrics\n"
-            "sys.exit(', '.join({'torch', 'transformers', 'datasets'} & set(sys.modules)) or 0)")
+    code = (
+        "import sys, lib.data.glue, lib.measure.metrics\n"
+        "sys.exit(', '.join({'torch', 'transformers', 'datasets'} & set(sys.modules)) or 0)"
+    )
     root = Path(__file__).resolve().parents[1]
     subprocess.run([sys.executable, "-c", code], cwd=root, check=True)
 
 
 # What official files look like
+
 
 def test_cola_has_a_header_in_test_alone(tmp_path):
     put(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tHe said "go.\nbc01\t0\t*\tWho did you that?\n')
@@ -85,7 +102,9 @@ def test_mrpc_of_the_original_corpus(tmp_path):
     assert rows(splits["dev"]) == [("No.", 'Maybe "so".', 0)]
     assert rows(splits["test"]) == [("Two", "two", 1)]
     put(tmp_path, "MRPC/train.tsv", MRPC + "0\t1\t2\tThree\tfour\n")
-    put(tmp_path, "MRPC/test.tsv", "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tFive\tsix\n")
+    put(
+        tmp_path, "MRPC/test.tsv", "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tFive\tsix\n"
+    )
     splits = glue.load("MRPC", tmp_path)
     assert rows(splits["train"]) == [("Three", "four", 0)] and len(splits["dev"]) == 1
     assert rows(splits["test"]) == [("Five", "six", -1)]
@@ -108,7 +127,9 @@ def test_stsb_scores(tmp_path):
     put(tmp_path, "STS-B/test.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n")
     splits = glue.load("STS-B", tmp_path)
     assert splits["train"].y.dtype == np.float32
-    np.testing.assert_array_equal(splits["train"].y, np.array([3.8, 5, 0, 2.11111111111111], np.float32))
+    np.testing.assert_array_equal(
+        splits["train"].y, np.array([3.8, 5, 0, 2.11111111111111], np.float32)
+    )
     assert np.isnan(splits["test"].y).all() and splits["test"].y.dtype == np.float32
 
 
@@ -120,13 +141,23 @@ def test_mnli_has_four_evaluation_sets(tmp_path):
         put(tmp_path, f"MNLI/{name}.tsv", f"{header}\n{row}\n")
     splits = glue.load("MNLI", tmp_path)
     assert {name: rows(split) for name, split in splits.items()} == {
-        "dev": [("dev_matched", "n/a", 2)], "dev_mm": [("dev_mismatched", "n/a", 2)],
-        "test": [("test_matched", "n/a", -1)], "test_mm": [("test_mismatched", "n/a", -1)]}
+        "dev": [("dev_matched", "n/a", 2)],
+        "dev_mm": [("dev_mismatched", "n/a", 2)],
+        "test": [("test_matched", "n/a", -1)],
+        "test_mm": [("test_mismatched", "n/a", -1)],
+    }
 
 
-@pytest.mark.parametrize(("task", "name", "code"), [
-    ("RTE", "entailment", 0), ("RTE", "not_entailment", 1), ("WNLI", "0", 0), ("WNLI", "entailment", 1),
-    ("RTE", "1", 1)])
+@pytest.mark.parametrize(
+    ("task", "name", "code"),
+    [
+        ("RTE", "entailment", 0),
+        ("RTE", "not_entailment", 1),
+        ("WNLI", "0", 0),
+        ("WNLI", "entailment", 1),
+        ("RTE", "1", 1),
+    ],
+)
 def test_labels_are_names_or_digits_and_columns_go_by_name(tmp_path, task, name, code):
     put(tmp_path, f"{task}/dev.tsv", f"label\tsentence2\tmine\tsentence1\n{name}\tB\tx\tA\n")
     assert rows(glue.load(task, tmp_path)["dev"]) == [("A", "B", code)]
@@ -134,10 +165,15 @@ def test_labels_are_names_or_digits_and_columns_go_by_name(tmp_path, task, name,
 
 def test_qqp_is_torn_by_line_breaks_and_has_empty_questions(tmp_path):
     header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-    text = header + '1\t2\t3\tWas\n"\tWho was he?\t0\n4\t5\t6\tHow?\t\t0\n7\t8\t9\tWhy?\tWhy so?\t1\n'
+    text = (
+        header + '1\t2\t3\tWas\n"\tWho was he?\t0\n4\t5\t6\tHow?\t\t0\n7\t8\t9\tWhy?\tWhy so?\t1\n'
+    )
     put(tmp_path, "QQP/train.tsv", text)
     split = glue.load("QQP", tmp_path)["train"]
-    assert rows(split) == [("How?", "", 0), ("Why?", "Why so?", 1)] and split.index.tolist() == [0, 1]
+    assert rows(split) == [("How?", "", 0), ("Why?", "Why so?", 1)] and split.index.tolist() == [
+        0,
+        1,
+    ]
     put(tmp_path, "QQP/train.tsv", header + "1\t2\t3\ta\tb\t1\n" * 3 + "a\tb\t1\n" * 200)
     with pytest.raises(ValueError, match=r"train.tsv:105: 3 field"):
         glue.load("QQP", tmp_path)
@@ -157,18 +193,25 @@ def test_stand_ins_are_told_and_give_way_to_official_files(tmp_path):
     put(tmp_path, "MNLI/train.backup.tsv", text)
     found = glue.files("MNLI", tmp_path)
     assert {split: glue.stand_in(path) for split, path in found.items()} == {
-        "dev": "reconstructed", "dev_mm": "sample1000"}
+        "dev": "reconstructed",
+        "dev_mm": "sample1000",
+    }
     official = put(tmp_path, "MNLI/dev_matched.tsv", text)
     assert glue.files("MNLI", tmp_path)["dev"] == official and glue.stand_in(official) == ""
 
 
 # What is not there or malformed
 
+
 def test_missing_folder_file_and_task(tmp_path):
-    with pytest.raises(FileNotFoundError, match="RTE is no folder; expected train.tsv, dev.tsv, test.tsv"):
+    with pytest.raises(
+        FileNotFoundError, match="RTE is no folder; expected train.tsv, dev.tsv, test.tsv"
+    ):
         glue.load("RTE", tmp_path)
     (tmp_path / "RTE").mkdir()
-    with pytest.raises(FileNotFoundError, match=r"RTE holds no split; .*; fix: .*fetch\('RTE', root\)"):
+    with pytest.raises(
+        FileNotFoundError, match=r"RTE holds no split; .*; fix: .*fetch\('RTE', root\)"
+    ):
         glue.files("RTE", tmp_path)
     for call in (glue.files, glue.load, glue.fetch):
         with pytest.raises(ValueError, match="'CoLa'.*did you mean 'CoLA'.*SST-2"):
@@ -179,36 +222,55 @@ PAIR = "index\tsentence1\tsentence2\tlabel\n"
 SCORED = PAIR.replace("label", "score")
 
 
-@pytest.mark.parametrize(("task", "text", "message"), [
-    ("RTE", PAIR + "0\ta\tb\tentailment\n1\ta\tb\n",
-     r":3: 3 field\(s\) in '1\\ta\\tb'; expected 4 .*; fix: "),
-    ("RTE", PAIR + "0\ta\tb\tc\tentailment\n", r":2: 5 field\(s\).*expected 4.*tabs inside"),
-    ("RTE", PAIR + "0\ta\tb\tentails\n",
-     ":2: label 'entails'; expected 0 or entailment, 1 or not_entailment; fix: "),
-    ("RTE", PAIR + "0\ta\tb\t2\n", ":2: label '2'; expected 0 or"),
-    ("RTE", PAIR + "0\ta\tb\t-1\n", ":2: label '-1'"),
-    ("RTE", PAIR + "0\ta\tb\t\n", ":2: label ''"),
-    ("RTE", PAIR + "0\ta\t \t1\n", ":2: an empty sentence in column 3; expected text; fix: "),
-    ("RTE", PAIR + "0\t\tb\t1\n", ":2: an empty sentence in column 2"),
-    ("RTE", PAIR + "0\ta\tb\t1\n\n2\ta\tb\t1\n", r":3: 1 field\(s\)"),
-    ("RTE", PAIR, ":1: no rows"),
-    ("RTE", "", ":1: no rows; expected index, sentence1, sentence2, label"),
-    ("RTE", "0\ta\tb\t1\n",
-     ":1: .*without sentence1, sentence2, label; expected index, .*; fix: add a header"),
-    ("RTE", "index\tsentence1\tsentence2\n0\ta\tb\n", ":1: .*without label"),
-    ("SST-2", "fine \t1\n", ":1: .*without sentence, label"),
-    ("CoLA", "gj04\t1\t\tA.\ngj04\t1\tB.\n",
-     r":2: 3 field\(s\).*expected 4 .*\(source, label, mark, sentence\)"),
-    ("CoLA", "gj04\t2\t\tA.\n", ":1: label '2'; expected 0 or unacceptable, 1 or acceptable"),
-    ("CoLA", "gj04\t1\t\t\n", ":1: an empty sentence in column 4"),
-    ("STS-B", SCORED + "0\ta\tb\t5.001\n", ":2: label '5.001'; expected a score from 0 to 5"),
-    ("STS-B", SCORED + "0\ta\tb\t-0.2\n", ":2: label '-0.2'"),
-    ("STS-B", SCORED + "0\ta\tb\tnan\n", ":2: label 'nan'"),
-    ("QQP", "question1\tquestion2\tis_duplicate\n\t\t1\n", ":2: an empty sentence"),
-    ("WNLI", PAIR.encode() + b"0\ta\tb\t1\n1\tcaf\xe9\tb\t1\n", ":3: byte 0xe9 is not UTF-8; .*fix: .*iconv"),
-    ("WNLI", b"\xff\xfei\0n\0", ":1: byte 0xff is not UTF-8"),
-    ("WNLI", b"\xef\xbb\xbf" + PAIR.encode() + b"\xff", ":2: byte 0xff is not UTF-8"),
-])
+@pytest.mark.parametrize(
+    ("task", "text", "message"),
+    [
+        (
+            "RTE",
+            PAIR + "0\ta\tb\tentailment\n1\ta\tb\n",
+            r":3: 3 field\(s\) in '1\\ta\\tb'; expected 4 .*; fix: ",
+        ),
+        ("RTE", PAIR + "0\ta\tb\tc\tentailment\n", r":2: 5 field\(s\).*expected 4.*tabs inside"),
+        (
+            "RTE",
+            PAIR + "0\ta\tb\tentails\n",
+            ":2: label 'entails'; expected 0 or entailment, 1 or not_entailment; fix: ",
+        ),
+        ("RTE", PAIR + "0\ta\tb\t2\n", ":2: label '2'; expected 0 or"),
+        ("RTE", PAIR + "0\ta\tb\t-1\n", ":2: label '-1'"),
+        ("RTE", PAIR + "0\ta\tb\t\n", ":2: label ''"),
+        ("RTE", PAIR + "0\ta\t \t1\n", ":2: an empty sentence in column 3; expected text; fix: "),
+        ("RTE", PAIR + "0\t\tb\t1\n", ":2: an empty sentence in column 2"),
+        ("RTE", PAIR + "0\ta\tb\t1\n\n2\ta\tb\t1\n", r":3: 1 field\(s\)"),
+        ("RTE", PAIR, ":1: no rows"),
+        ("RTE", "", ":1: no rows; expected index, sentence1, sentence2, label"),
+        (
+            "RTE",
+            "0\ta\tb\t1\n",
+            ":1: .*without sentence1, sentence2, label; expected index, .*; fix: add a header",
+        ),
+        ("RTE", "index\tsentence1\tsentence2\n0\ta\tb\n", ":1: .*without label"),
+        ("SST-2", "fine \t1\n", ":1: .*without sentence, label"),
+        (
+            "CoLA",
+            "gj04\t1\t\tA.\ngj04\t1\tB.\n",
+            r":2: 3 field\(s\).*expected 4 .*\(source, label, mark, sentence\)",
+        ),
+        ("CoLA", "gj04\t2\t\tA.\n", ":1: label '2'; expected 0 or unacceptable, 1 or acceptable"),
+        ("CoLA", "gj04\t1\t\t\n", ":1: an empty sentence in column 4"),
+        ("STS-B", SCORED + "0\ta\tb\t5.001\n", ":2: label '5.001'; expected a score from 0 to 5"),
+        ("STS-B", SCORED + "0\ta\tb\t-0.2\n", ":2: label '-0.2'"),
+        ("STS-B", SCORED + "0\ta\tb\tnan\n", ":2: label 'nan'"),
+        ("QQP", "question1\tquestion2\tis_duplicate\n\t\t1\n", ":2: an empty sentence"),
+        (
+            "WNLI",
+            PAIR.encode() + b"0\ta\tb\t1\n1\tcaf\xe9\tb\t1\n",
+            ":3: byte 0xe9 is not UTF-8; .*fix: .*iconv",
+        ),
+        ("WNLI", b"\xff\xfei\0n\0", ":1: byte 0xff is not UTF-8"),
+        ("WNLI", b"\xef\xbb\xbf" + PAIR.encode() + b"\xff", ":2: byte 0xff is not UTF-8"),
+    ],
+)
 def test_malformed_rows(tmp_path, task, text, message):
     path = put(tmp_path, f"{task}/train.tsv", text)
     with pytest.raises(ValueError, match=re.escape(str(path)) + message) as error:
@@ -224,18 +286,40 @@ def test_a_test_row_may_lack_its_label_but_not_have_a_wrong_one(tmp_path):
         glue.load("RTE", tmp_path)
 
 
-WORDS = ["0", "1", "2", "-1", "5.0", "nan", "entailment", "sentence", "sentence1", "question1", "label", ""]
-cells = st.one_of(st.text(alphabet='ab "\'\x0c\u2028\u00e9', max_size=6), st.sampled_from(WORDS))
+WORDS = [
+    "0",
+    "1",
+    "2",
+    "-1",
+    "5.0",
+    "nan",
+    "entailment",
+    "sentence",
+    "sentence1",
+    "question1",
+    "label",
+    "",
+]
+cells = st.one_of(st.text(alphabet="ab \"'\x0c\u2028\u00e9", max_size=6), st.sampled_from(WORDS))
 lines = st.lists(st.lists(cells, max_size=6).map("\t".join), max_size=6)
 
 
 @pytest.mark.parametrize("task", [name for name in glue.TASKS if name != "AX"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lines=lines, header=st.booleans(), split=st.sampled_from(NAMES),
-       end=st.sampled_from(["\n", "\r\n", "\r"]),
-       noise=st.one_of(st.just(b""), st.binary(max_size=4)), at=st.integers(0, 200))
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    lines=lines,
+    header=st.booleans(),
+    split=st.sampled_from(NAMES),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    noise=st.one_of(st.just(b""), st.binary(max_size=4)),
+    at=st.integers(0, 200),
+)
 @example(lines=[], header=False, split="train", end="\n", noise=b"\x80", at=0)
-def test_any_file_parses_or_names_file_and_line(tmp_path, task, lines, header, split, end, noise, at):
+def test_any_file_parses_or_names_file_and_line(
+    tmp_path, task, lines, header, split, end, noise, at
+):
     stems = glue._STEMS[task]
     layout = glue._LAYOUT[task]
     if header:
@@ -246,25 +330,37 @@ def test_any_file_parses_or_names_file_and_line(tmp_path, task, lines, header, s
         found = glue.load(task, tmp_path)[split]
     except ValueError as error:
         line = re.match(re.escape(str(path)) + r":(\d+): .*; expected .*; fix: .", str(error))
-        assert line and 1 <= int(line[1]) <= len(lines) + 4     # noise may hold line ends too
+        assert line and 1 <= int(line[1]) <= len(lines) + 4  # noise may hold line ends too
     else:
         assert len(found) == len(found.y) == len(found.index) > 0
         assert (found.b is not None) == glue.TASKS[task].pair
     path.unlink()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.text(alphabet='ab "\'\\\u00e9').map("x".__add__), st.integers(0, 1)),
-                min_size=1, max_size=8))
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.tuples(st.text(alphabet="ab \"'\\\u00e9").map("x".__add__), st.integers(0, 1)),
+        min_size=1,
+        max_size=8,
+    )
+)
 def test_rows_are_those_of_the_csv_module(tmp_path, pairs):
-    path = put(tmp_path, "SST-2/dev.tsv", "sentence\tlabel\n" + "".join(f"{a}\t{y}\n" for a, y in pairs))
+    path = put(
+        tmp_path, "SST-2/dev.tsv", "sentence\tlabel\n" + "".join(f"{a}\t{y}\n" for a, y in pairs)
+    )
     with path.open(encoding="utf-8") as file:
-        reference = [(row["sentence"].strip(), None, int(row["label"]))
-                     for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
+        reference = [
+            (row["sentence"].strip(), None, int(row["label"]))
+            for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        ]
     assert rows(glue.load("SST-2", tmp_path)["dev"]) == reference
 
 
 # The hub, by a stand-in of the same types
+
 
 def hub(task, splits):
     """A datasets.DatasetDict as the hub gives it: {hub split: [(a, b, label)]}."""
@@ -276,16 +372,27 @@ def hub(task, splits):
     features = datasets.Features(text | {"label": label, "idx": datasets.Value("int32")})
 
     def table(rows):
-        columns = {name: [row[i] for row in rows] for i, name in ((0, a), (1, b), (2, "label")) if name}
+        columns = {
+            name: [row[i] for row in rows] for i, name in ((0, a), (1, b), (2, "label")) if name
+        }
         return datasets.Dataset.from_dict(columns | {"idx": range(len(rows))}, features=features)
+
     return datasets.DatasetDict({name: table(rows) for name, rows in splits.items()})
 
 
 def hub_splits(task, rows):
     """Every hub split of a task, the test ones without labels."""
-    wanted = {"MNLI": ["train", *(f"{which}_{kind}" for which in ("validation", "test")
-                                  for kind in ("matched", "mismatched"))],
-              "AX": ["test"]}.get(task, ["train", "validation", "test"])
+    wanted = {
+        "MNLI": [
+            "train",
+            *(
+                f"{which}_{kind}"
+                for which in ("validation", "test")
+                for kind in ("matched", "mismatched")
+            ),
+        ],
+        "AX": ["test"],
+    }.get(task, ["train", "validation", "test"])
     return {name: [(a, b, -1) for a, b, _ in rows] if "test" in name else rows for name in wanted}
 
 
@@ -302,7 +409,7 @@ def test_fetch_then_load_gives_the_same_rows(tmp_path, task):
 
     folder = glue.fetch(task, tmp_path / "glue", loader)
     assert asked == [("nyu-mll/glue", glue._LAYOUT[task].hub)]
-    assert sorted(os.listdir(tmp_path / "glue")) == [folder.name]     # no scratch is left
+    assert sorted(os.listdir(tmp_path / "glue")) == [folder.name]  # no scratch is left
     splits = glue.load(task, tmp_path / "glue")
     assert set(splits) == set(glue._STEMS[task])
     for name, split in splits.items():
@@ -317,7 +424,9 @@ def test_fetch_then_load_gives_the_same_rows(tmp_path, task):
 
 def test_fetched_files_have_the_official_columns(tmp_path):
     for task in ("CoLA", "MRPC", "RTE"):
-        glue.fetch(task, tmp_path, lambda _, __, task=task: hub(task, hub_splits(task, [("a\tb", "c", 1)])))
+        glue.fetch(
+            task, tmp_path, lambda _, __, task=task: hub(task, hub_splits(task, [("a\tb", "c", 1)]))
+        )
     assert (tmp_path / "CoLA/train.tsv").read_bytes() == b"\t1\t\ta b\n"
     assert (tmp_path / "CoLA/test.tsv").read_bytes() == b"index\tsentence\n0\ta b\n"
     assert (tmp_path / "MRPC/dev.tsv").read_text() == MRPC[1:] + "1\t\t\ta b\tc\n"
@@ -328,15 +437,19 @@ def test_fetch_keeps_labels_of_a_labelled_test_set_and_files_beside(tmp_path):
     note = put(tmp_path, "MRPC/README", "mine")
     splits = hub_splits("MRPC", [("a", "b", 1)]) | {"test": [("c", "d", 0)]}
     glue.fetch("MRPC", tmp_path, lambda *_: hub("MRPC", splits))
-    assert rows(glue.load("MRPC", tmp_path)["test"]) == [("c", "d", 0)] and note.read_text() == "mine"
+    assert (
+        rows(glue.load("MRPC", tmp_path)["test"]) == [("c", "d", 0)] and note.read_text() == "mine"
+    )
 
 
 def test_fetch_without_a_network_or_with_other_classes(tmp_path):
     def broken(*_):
         raise OSError("could not reach the hub\nmany more lines")
 
-    line = (r"^RTE cannot be had from the hub \(could not reach the hub\); fix: .*"
-            r"train.tsv, dev.tsv, test.tsv into .*RTE by hand$")
+    line = (
+        r"^RTE cannot be had from the hub \(could not reach the hub\); fix: .*"
+        r"train.tsv, dev.tsv, test.tsv into .*RTE by hand$"
+    )
     with pytest.raises(ConnectionError, match=line):
         glue.fetch("RTE", tmp_path / "new", broken)
     assert not (tmp_path / "new").exists()
@@ -357,32 +470,46 @@ def test_digest_is_of_texts_and_labels_in_order(tmp_path):
     put(tmp_path, "RTE/train.tsv", other)
     (tmp_path / "RTE/test.tsv").unlink()
     assert data.digest(glue.load("RTE", tmp_path)) == first
-    for changed in ("0\ta\tb\t0\n1\tc\td\t0\n", "0\ta\tb\t0\n1\tc\tD\t1\n", "1\tc\td\t1\n0\ta\tb\t0\n"):
+    for changed in (
+        "0\ta\tb\t0\n1\tc\td\t0\n",
+        "0\ta\tb\t0\n1\tc\tD\t1\n",
+        "1\tc\td\t1\n0\ta\tb\t0\n",
+    ):
         put(tmp_path, "RTE/train.tsv", PAIR + changed)
         assert data.digest(glue.load("RTE", tmp_path)) != first
 
 
 # The server's format
 
+
 def predictions():
-    return {name: np.arange(n) % max(glue.TASKS[glue.TASK_OF[name]].outputs, 2)
-            for name, n in glue.TEST_ROWS.items()}
+    return {
+        name: np.arange(n) % max(glue.TASKS[glue.TASK_OF[name]].outputs, 2)
+        for name, n in glue.TEST_ROWS.items()
+    }
 
 
 def test_submission(tmp_path):
     guesses = predictions()
     guesses["STS-B"] = np.linspace(-1, 6, 1379)
-    guesses["RTE"] = np.tile([[0.2, 0.1], [-3, 4]], (1500, 1))     # logits
+    guesses["RTE"] = np.tile([[0.2, 0.1], [-3, 4]], (1500, 1))  # logits
     packed = glue.write_submission(guesses, tmp_path / "out")
     files = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert files == sorted([f"{name}.tsv" for name in glue.TEST_ROWS] + ["submission.zip"])
     with zipfile.ZipFile(packed) as archive:
         assert sorted(archive.namelist()) == sorted(files[:-1])
         assert archive.read("RTE.tsv") == (tmp_path / "out/RTE.tsv").read_bytes()
-    first = {name: (tmp_path / f"out/{name}.tsv").read_text().split("\n")[:3] for name in glue.TEST_ROWS}
+    first = {
+        name: (tmp_path / f"out/{name}.tsv").read_text().split("\n")[:3] for name in glue.TEST_ROWS
+    }
     assert {tuple(lines[:1]) for lines in first.values()} == {("index\tprediction",)}
     assert first["RTE"][1:] == first["QNLI"][1:] == ["0\tentailment", "1\tnot_entailment"]
-    assert first["MNLI-m"][1:] == first["MNLI-mm"][1:] == first["AX"][1:] == ["0\tentailment", "1\tneutral"]
+    assert (
+        first["MNLI-m"][1:]
+        == first["MNLI-mm"][1:]
+        == first["AX"][1:]
+        == ["0\tentailment", "1\tneutral"]
+    )
     for name in ("CoLA", "SST-2", "MRPC", "QQP", "WNLI"):
         assert first[name][1:] == ["0\t0", "1\t1"]
     scores = (tmp_path / "out/STS-B.tsv").read_text().splitlines()
@@ -394,21 +521,31 @@ def test_submission(tmp_path):
 
 def test_partial_submission(tmp_path):
     some = {"CoLA": np.zeros(1063), "AX": np.full(1104, 2)}
-    with pytest.raises(ValueError, match="lacks SST-2, MRPC, QQP, STS-B, MNLI-m, MNLI-mm, QNLI, RTE, WNLI;"):
+    with pytest.raises(
+        ValueError, match="lacks SST-2, MRPC, QQP, STS-B, MNLI-m, MNLI-mm, QNLI, RTE, WNLI;"
+    ):
         glue.write_submission(some, tmp_path)
     packed = glue.write_submission(some, tmp_path, partial=True)
     assert zipfile.ZipFile(packed).namelist() == ["CoLA.tsv", "AX.tsv"]
     assert (tmp_path / "AX.tsv").read_text().startswith("index\tprediction\n0\tcontradiction\n")
 
 
-@pytest.mark.parametrize(("name", "values", "message"), [
-    ("MNLI", np.zeros(9796), "'MNLI'.*did you mean 'MNLI-m"),
-    ("WNLI", np.zeros(145), r"WNLI: predictions of shape \[145\]; expected 146 rows"),
-    ("WNLI", np.zeros((146, 3)), r"WNLI: predictions of shape \[146, 3\]"),
-    ("WNLI", np.full(146, 2), "WNLI: row 0 predicts 2; allowed: codes 0 to 1"),
-    ("WNLI", np.full(146, 0.5), "WNLI: row 0 predicts 0.5"),
-    ("WNLI", np.where(np.arange(146) > 143, np.nan, 0), "WNLI: 2 of 146 rows .*, the first is row 144"),
-    (None, None, "lacks CoLA")])
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("MNLI", np.zeros(9796), "'MNLI'.*did you mean 'MNLI-m"),
+        ("WNLI", np.zeros(145), r"WNLI: predictions of shape \[145\]; expected 146 rows"),
+        ("WNLI", np.zeros((146, 3)), r"WNLI: predictions of shape \[146, 3\]"),
+        ("WNLI", np.full(146, 2), "WNLI: row 0 predicts 2; allowed: codes 0 to 1"),
+        ("WNLI", np.full(146, 0.5), "WNLI: row 0 predicts 0.5"),
+        (
+            "WNLI",
+            np.where(np.arange(146) > 143, np.nan, 0),
+            "WNLI: 2 of 146 rows .*, the first is row 144",
+        ),
+        (None, None, "lacks CoLA"),
+    ],
+)
 def test_refused_submissions(tmp_path, name, values, message):
     with pytest.raises(ValueError, match=message):
         glue.write_submission({name: values} if name else {}, tmp_path / "out", partial=True)
@@ -417,10 +554,21 @@ def test_refused_submissions(tmp_path, name, values, message):
 
 # The real files, where they are at hand
 
-ROOT = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")) / "glue"
-COUNTS = {"CoLA": (8551, 1043, 1063), "SST-2": (67349, 872, 1821), "MRPC": (3668, 408, 1725),
-          "STS-B": (5749, 1500, 1379), "RTE": (2490, 277, 3000), "WNLI": (635, 71, 146),
-          "QNLI": (104743, 5463, 5463), "QQP": (363846, 40430, 390965), "AX": (0, 0, 1104)}
+ROOT = (
+    Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
+    / "glue"
+)
+COUNTS = {
+    "CoLA": (8551, 1043, 1063),
+    "SST-2": (67349, 872, 1821),
+    "MRPC": (3668, 408, 1725),
+    "STS-B": (5749, 1500, 1379),
+    "RTE": (2490, 277, 3000),
+    "WNLI": (635, 71, 146),
+    "QNLI": (104743, 5463, 5463),
+    "QQP": (363846, 40430, 390965),
+    "AX": (0, 0, 1104),
+}
 
 
 @pytest.fixture
@@ -441,13 +589,16 @@ def test_real_row_counts(real, task):
     for name, split in splits.items():
         labelled = split.y >= 0
         assert all(split.a) and len(split) == len(split.y)
-        assert labelled.all() if not name.startswith("test") else labelled.all() or not labelled.any()
+        assert (
+            labelled.all() if not name.startswith("test") else labelled.all() or not labelled.any()
+        )
         if not glue.stand_in(found[name]) and task in COUNTS:
             assert len(split) == COUNTS[task][NAMES.index(name)]
 
 
 def test_real_class_counts(real):
     """Known from the literature: a swapped or shifted label column would show here."""
+
     def counts(task, split):
         return np.bincount(glue.load(task, real)[split].y).tolist()
 
@@ -475,8 +626,10 @@ def test_real_rows_survive_the_hub(real, tmp_path, task):
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
     names = {"train": "train", "dev": "validation", "test": "test"}
-    given = {names[name]: [(a, b, -1 if y != y else y) for a, b, y in rows(split)]
-             for name, split in splits.items()}
+    given = {
+        names[name]: [(a, b, -1 if y != y else y) for a, b, y in rows(split)]
+        for name, split in splits.items()
+    }
     if len(given) < 3:
         pytest.skip(f"{task} is not complete")
     glue.fetch(task, tmp_path, lambda *_: hub(task, given))

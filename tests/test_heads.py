@@ -24,7 +24,10 @@ PASSAGE = " ".join(f"word{i}" for i in range(10, 30))
 
 
 def named(model, names):
-    model.config.id2label, model.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+    model.config.id2label, model.config.label2id = (
+        dict(enumerate(names)),
+        {n: i for i, n in enumerate(names)},
+    )
     return model
 
 
@@ -32,12 +35,19 @@ def place(text):
     return PASSAGE.index(text), PASSAGE.index(text) + len(text)
 
 
-QUESTIONS = Split(["word1 word2", "word3", "word1 word2 word3 word4"], [PASSAGE] * 3,
-                  np.array([place("word12 word13"), (-1, -1), place("word29")]), np.array([5, 6, 9]),
-                  [["word12 word13", "word12"], [], ["word29"]])
+QUESTIONS = Split(
+    ["word1 word2", "word3", "word1 word2 word3 word4"],
+    [PASSAGE] * 3,
+    np.array([place("word12 word13"), (-1, -1), place("word29")]),
+    np.array([5, 6, 9]),
+    [["word12 word13", "word12"], [], ["word29"]],
+)
 
 
-@pytest.mark.parametrize("names", [("neutral", "contradiction", "entailment"), ("NEUTRAL", "Contradiction", "ENTAILMENT")])
+@pytest.mark.parametrize(
+    "names",
+    [("neutral", "contradiction", "entailment"), ("NEUTRAL", "Contradiction", "ENTAILMENT")],
+)
 def test_classes_are_matched_by_name(family, names, tiny, tokenizer, sentences, logits, tmp_path):
     model = named(tiny(family, labels=3), names)
     batch = sentences(family)
@@ -48,7 +58,9 @@ def test_classes_are_matched_by_name(family, names, tiny, tokenizer, sentences, 
     assert torch.equal(after, before[:, [2, 0, 1]])
     assert [found.config.id2label[i] for i in range(3)] == list(NLI.labels)
     backbone.save(found, tokenizer, tmp_path / "again")
-    assert torch.equal(logits(heads.network(tmp_path / "again", NLI, 0.0, 0)[0].eval(), batch), after)
+    assert torch.equal(
+        logits(heads.network(tmp_path / "again", NLI, 0.0, 0)[0].eval(), batch), after
+    )
 
 
 def test_generic_names_stay_as_they_are(tiny, tokenizer, tmp_path):
@@ -61,8 +73,12 @@ def test_generic_names_stay_as_they_are(tiny, tokenizer, tmp_path):
 
 
 def test_other_names_are_refused_with_the_permutation(tiny, tokenizer, tmp_path):
-    backbone.save(named(tiny(labels=3), ("contradict", "entail", "neutral")), tokenizer, tmp_path / "model")
-    with pytest.raises(ValueError, match="contradict, entail, neutral, the task's entailment, neutral, contra") as error:
+    backbone.save(
+        named(tiny(labels=3), ("contradict", "entail", "neutral")), tokenizer, tmp_path / "model"
+    )
+    with pytest.raises(
+        ValueError, match="contradict, entail, neutral, the task's entailment, neutral, contra"
+    ) as error:
         heads.network(tmp_path / "model", NLI, 0.0, 0)
     fix = json.loads(str(error.value).partition('"id2label": ')[2])
     assert fix == {"0": "contradiction", "1": "entailment", "2": "neutral"}
@@ -73,18 +89,24 @@ def test_other_names_are_refused_with_the_permutation(tiny, tokenizer, tmp_path)
 
 
 def test_a_new_head_has_no_names_to_match(tiny, tokenizer, tmp_path):
-    backbone.save(named(tiny(labels=3, masked_lm=True), ("a", "b", "c")), tokenizer, tmp_path / "model")
+    backbone.save(
+        named(tiny(labels=3, masked_lm=True), ("a", "b", "c")), tokenizer, tmp_path / "model"
+    )
     assert heads.network(tmp_path / "model", NLI, 0.0, 0)[0].config.num_labels == 3
 
 
 def test_a_span_head_is_drawn_from_the_seed_and_kept(family, tiny, tokenizer, tmp_path):
     backbone.save(tiny(family, masked_lm=True), tokenizer, tmp_path / "model")
-    one, same, other = (heads.network(tmp_path / "model", SQUAD, 0.1, seed)[0] for seed in (0, 0, 1))
+    one, same, other = (
+        heads.network(tmp_path / "model", SQUAD, 0.1, seed)[0] for seed in (0, 0, 1)
+    )
     assert torch.equal(one.qa_outputs.weight, same.qa_outputs.weight)
     assert not torch.equal(one.qa_outputs.weight, other.qa_outputs.weight)
     assert {m.p for m in one.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     backbone.save(one, tokenizer, tmp_path / "again")
-    assert torch.equal(heads.network(tmp_path / "again", SQUAD, 0.0, 7)[0].qa_outputs.weight, one.qa_outputs.weight)
+    assert torch.equal(
+        heads.network(tmp_path / "again", SQUAD, 0.0, 7)[0].qa_outputs.weight, one.qa_outputs.weight
+    )
 
 
 def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_path):
@@ -109,7 +131,9 @@ def test_span_logits_are_those_of_plain_calls(reader, tokenizer):
         batch, size = collate(rows, [w]), rows.lengths()[w]
         with torch.no_grad():
             out = reader(**batch)
-        np.testing.assert_allclose(found[w, :, :size], torch.cat([out.start_logits, out.end_logits]), atol=1e-5)
+        np.testing.assert_allclose(
+            found[w, :, :size], torch.cat([out.start_logits, out.end_logits]), atol=1e-5
+        )
         assert (found[w, :, size:] == loop.ABSENT).all()
 
 
@@ -121,16 +145,17 @@ def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
     with torch.no_grad():
         logits = loop.outputs(reader, batch)
     singles = []
-    for w in chosen:   # each row alone, without padding
+    for w in chosen:  # each row alone, without padding
         size = int(rows.lengths()[w])
         for side in (0, 1):
             singles.append(functional.cross_entropy(logits[w, side, :size], labels[w, side]))
     found = losses.prediction(logits, labels, Targets("hard"))["loss"]
     assert found.item() == pytest.approx(torch.stack(singles).mean().item(), rel=1e-5)
     beyond = labels.clone()
-    beyond[0, 0] = logits.shape[2] + 3   # does not count
+    beyond[0, 0] = logits.shape[2] + 3  # does not count
     assert losses.prediction(logits, beyond, Targets("hard"))["loss"].item() == pytest.approx(
-        torch.stack(singles[1:]).mean().item(), rel=1e-5)
+        torch.stack(singles[1:]).mean().item(), rel=1e-5
+    )
 
 
 def test_soft_span_loss_is_least_at_the_teacher(reader, tokenizer):
@@ -143,7 +168,9 @@ def test_soft_span_loss_is_least_at_the_teacher(reader, tokenizer):
     best = losses.prediction(logits, rows.labels[chosen], soft, teacher[chosen])["loss"]
     entropy = torch.distributions.Categorical(logits=logits).entropy().mean()
     assert best.item() == pytest.approx(entropy.item(), rel=1e-4)
-    moved = losses.prediction(logits + torch.randn_like(logits), rows.labels[chosen], soft, teacher[chosen])["loss"]
+    moved = losses.prediction(
+        logits + torch.randn_like(logits), rows.labels[chosen], soft, teacher[chosen]
+    )["loss"]
     assert moved > best
 
 
@@ -151,14 +178,24 @@ def perfect(rows, windows):
     """Logits that point at the labels."""
     logits = np.zeros((len(rows), 2, rows.lengths().max()), np.float32)
     for w, (first, last) in enumerate(rows.labels.tolist()):
-        logits[w, 0, first] = logits[w, 1, last] = 1.0 if windows.row[w] == 1 else 9.0 if first else 1.0
+        logits[w, 0, first] = logits[w, 1, last] = (
+            1.0 if windows.row[w] == 1 else 9.0 if first else 1.0
+        )
     return logits
 
 
 def test_marks_of_perfect_logits_and_no_text(tokenizer):
     rows, marks = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
-    values, arrays = marks(perfect(rows, spans.features(tokenizer, QUESTIONS, 16, SPAN["stride"], SPAN["max_query"])))
-    assert values["exact"] == values["span_f1"] == values["has_answer_exact"] == values["no_answer_exact"] == 1.0
+    values, arrays = marks(
+        perfect(rows, spans.features(tokenizer, QUESTIONS, 16, SPAN["stride"], SPAN["max_query"]))
+    )
+    assert (
+        values["exact"]
+        == values["span_f1"]
+        == values["has_answer_exact"]
+        == values["no_answer_exact"]
+        == 1.0
+    )
     assert values["best_exact"] == values["best_span_f1"] == 1.0
     assert arrays["spans"][[0, 2]].tolist() == [[*place("word12 word13")], [*place("word29")]]
     assert arrays["index"].tolist() == [5, 6, 9] and np.array_equal(arrays["labels"], QUESTIONS.y)

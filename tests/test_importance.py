@@ -16,8 +16,16 @@ NUMERICS = Numerics("float32", 1)
 
 def rows(labels=2, number=10):
     draw = np.random.default_rng(0)
-    y = draw.uniform(0, 5, number).astype(np.float32) if labels == 1 else draw.integers(0, labels, number)
-    return Encoded({"input_ids": [draw.integers(5, 60, draw.integers(3, 9)) for _ in range(number)]}, torch.as_tensor(y), 0)
+    y = (
+        draw.uniform(0, 5, number).astype(np.float32)
+        if labels == 1
+        else draw.integers(0, labels, number)
+    )
+    return Encoded(
+        {"input_ids": [draw.integers(5, 60, draw.integers(3, 9)) for _ in range(number)]},
+        torch.as_tensor(y),
+        0,
+    )
 
 
 def options(batch=4, **more):
@@ -51,8 +59,10 @@ def test_head_scores_are_derivatives(labels, cumulative, tiny):
                 ends = []
                 for factor in (1 + eps, 1 - eps):
                     scale = torch.ones(48, dtype=torch.float64)
-                    scale[4 * head:4 * head + 4] = factor
-                    handle = layer.attention.output.dense.register_forward_pre_hook(lambda _, x, scale=scale: x[0] * scale)
+                    scale[4 * head : 4 * head + 4] = factor
+                    handle = layer.attention.output.dense.register_forward_pre_hook(
+                        lambda _, x, scale=scale: x[0] * scale
+                    )
                     with torch.no_grad():
                         ends.append(loss_of(model, batch, y))
                     handle.remove()
@@ -76,7 +86,11 @@ def test_neuron_scores_are_the_formula(cumulative, family, tiny):
         for l, layer in enumerate(backbone.layers(model)):
             one, two = layer.intermediate.dense, layer.output.dense
             for i in range(96):
-                expected[l, i] += (one.weight[i] @ one.weight.grad[i] + one.bias[i] * one.bias.grad[i]).abs().detach()
+                expected[l, i] += (
+                    (one.weight[i] @ one.weight.grad[i] + one.bias[i] * one.bias.grad[i])
+                    .abs()
+                    .detach()
+                )
                 expected[l, i] += (two.weight[:, i] @ two.weight.grad[:, i]).abs().detach()
     torch.testing.assert_close(found.double(), expected, atol=1e-6, rtol=1e-5)
 
@@ -90,11 +104,15 @@ def test_a_head_or_neuron_without_effect_scores_zero(family, tiny):
         backbone.layers(model)[0].intermediate.dense.bias[5] = 0
     heads, neurons = scores(model, rows(), options(), NUMERICS)
     assert heads.shape == (2, 12) and neurons.shape == (2, 96)
-    assert (heads == 0).nonzero().tolist() == [[1, 2]] and (neurons == 0).nonzero().tolist() == [[0, 5]]
+    assert (heads == 0).nonzero().tolist() == [[1, 2]] and (neurons == 0).nonzero().tolist() == [
+        [0, 5]
+    ]
 
 
 def test_one_batch_is_the_same_either_way(tiny):
-    once, summed = (scores(tiny(), rows(), options(16, cumulative=c), NUMERICS) for c in (False, True))
+    once, summed = (
+        scores(tiny(), rows(), options(16, cumulative=c), NUMERICS) for c in (False, True)
+    )
     assert all(torch.equal(a, b) for a, b in zip(once, summed, strict=True))
 
 

@@ -32,7 +32,18 @@ def encoded(number=22, seed=0, low=5, high=40):
 
 
 def train(**changes):
-    return Train(**{"epochs": 3, "batch": 4, "lr": 1e-3, "max_length": 16, "clip": 1.0, "warmup": 0.1, "dropout": 0.1} | changes)
+    return Train(
+        **{
+            "epochs": 3,
+            "batch": 4,
+            "lr": 1e-3,
+            "max_length": 16,
+            "clip": 1.0,
+            "warmup": 0.1,
+            "dropout": 0.1,
+        }
+        | changes
+    )
 
 
 class Interrupted(Exception):
@@ -53,7 +64,9 @@ def fitted(tiny, draft, settings, stop=None, evaluate=None, slow_from=None, nume
             raise Interrupted
         return losses.prediction(model(**batch).logits, data.labels[rows], Targets("hard"))
 
-    result = loop.fit(draft, model, data, loss, settings, numerics, evaluate and (lambda: evaluate(model)))
+    result = loop.fit(
+        draft, model, data, loss, settings, numerics, evaluate and (lambda: evaluate(model))
+    )
     return model, {k: v for k, v in result.items() if k != "examples_per_second"}
 
 
@@ -74,14 +87,19 @@ def arbitrary_score(model):
 
 
 # ---- schedule ----
-@pytest.mark.parametrize("steps, warmup", [(100, 0.1), (18, 0.1), (7, 0.0), (10, 0.5), (3, 0.1), (1, 0.0)])
+@pytest.mark.parametrize(
+    "steps, warmup", [(100, 0.1), (18, 0.1), (7, 0.0), (10, 0.5), (3, 0.1), (1, 0.0)]
+)
 def test_schedule_is_piecewise_linear(steps, warmup):
     first = int(warmup * steps)
     for step in range(steps):
         expected = (step + 1) / first if step < first else (steps - step) / (steps - first)
         assert loop.schedule(step, steps, warmup) == pytest.approx(expected, abs=1e-15)
     if first:
-        assert loop.schedule(0, steps, warmup) == 1 / first and loop.schedule(first - 1, steps, warmup) == 1
+        assert (
+            loop.schedule(0, steps, warmup) == 1 / first
+            and loop.schedule(first - 1, steps, warmup) == 1
+        )
     assert loop.schedule(first, steps, warmup) == 1
     assert loop.schedule(steps - 1, steps, warmup) == 1 / (steps - first)
     assert loop.schedule(steps, steps, warmup) == 0
@@ -102,8 +120,13 @@ def test_fit_follows_the_schedule(tiny, tmp_path, monkeypatch):
 
 # ---- batches ----
 @settings(max_examples=40, deadline=None)
-@given(number=st.integers(1, 500), batch=st.integers(1, 40), seed=st.integers(0, 5), epoch=st.integers(0, 5),
-       bucket=st.booleans())
+@given(
+    number=st.integers(1, 500),
+    batch=st.integers(1, 40),
+    seed=st.integers(0, 5),
+    epoch=st.integers(0, 5),
+    bucket=st.booleans(),
+)
 def test_order_covers_each_row_once(number, batch, seed, epoch, bucket):
     lengths = np.random.default_rng(number).integers(3, 30, number)
     batches = order(lengths, batch, seed, epoch, bucket)
@@ -116,8 +139,11 @@ def test_order_covers_each_row_once(number, batch, seed, epoch, bucket):
 @pytest.mark.parametrize("bucket", [True, False])
 def test_order_differs_between_epochs_and_seeds(bucket):
     lengths = np.random.default_rng(0).integers(3, 30, 300)
-    orders = {(seed, epoch): np.concatenate(order(lengths, 8, seed, epoch, bucket)).tolist()
-              for seed in (0, 1) for epoch in (0, 1)}
+    orders = {
+        (seed, epoch): np.concatenate(order(lengths, 8, seed, epoch, bucket)).tolist()
+        for seed in (0, 1)
+        for epoch in (0, 1)
+    }
     assert len({tuple(o) for o in orders.values()}) == 4
     np.random.seed(1)
     torch.manual_seed(1)
@@ -128,14 +154,23 @@ def test_buckets_pad_less():
     lengths = np.random.default_rng(0).integers(3, 60, 600)
 
     def padding(bucket):
-        return sum(lengths[rows].max() * len(rows) - lengths[rows].sum() for rows in order(lengths, 8, 0, 0, bucket))
+        return sum(
+            lengths[rows].max() * len(rows) - lengths[rows].sum()
+            for rows in order(lengths, 8, 0, 0, bucket)
+        )
 
     assert padding(True) < 0.3 * padding(False)
 
 
 def test_collate_pads_and_masks():
-    data = Encoded({"input_ids": [np.array([7, 8, 9]), np.array([5]), np.array([6, 6])],
-                    "token_type_ids": [np.array([0, 1, 1]), np.array([1]), np.array([0, 1])]}, None, 1)
+    data = Encoded(
+        {
+            "input_ids": [np.array([7, 8, 9]), np.array([5]), np.array([6, 6])],
+            "token_type_ids": [np.array([0, 1, 1]), np.array([1]), np.array([0, 1])],
+        },
+        None,
+        1,
+    )
     batch = collate(data, [2, 1])
     assert batch["input_ids"].tolist() == [[6, 6], [5, 1]]
     assert batch["token_type_ids"].tolist() == [[0, 1], [1, 0]]
@@ -151,7 +186,9 @@ def untouched(*_):
     yield
 
 
-@pytest.mark.parametrize("changes", [{"clip": 0.0}, {"clip": 0.0, "select": "best"}, {"clip": 0.0, "pad_to": 16}])
+@pytest.mark.parametrize(
+    "changes", [{"clip": 0.0}, {"clip": 0.0, "select": "best"}, {"clip": 0.0, "pad_to": 16}]
+)
 def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
     evaluate = arbitrary_score if "select" in changes else None
     with_rows, result = fitted(tiny, Draft(tmp_path / "a"), train(**changes), evaluate=evaluate)
@@ -178,12 +215,17 @@ def test_the_table_is_whole_afterwards(family, tiny):
     used = sorted({pad, *np.concatenate(data.columns["input_ids"]).tolist()})
     with used_rows(model, data, 0.0):
         inner = backbone.base(model).embeddings.word_embeddings
-        assert isinstance(inner, UsedRows) and inner.weight.shape == (len(used), table.embedding_dim)
+        assert isinstance(inner, UsedRows) and inner.weight.shape == (
+            len(used),
+            table.embedding_dim,
+        )
         assert not any(p is table.weight for p in model.parameters())
         batch = collate(data, range(4))
         model.train()
         backbone.base(model)(**batch).last_hidden_state[..., 0].sum().backward()
-        assert (inner.weight.grad.abs().sum(1) > 0).sum() == len(np.unique(np.concatenate(data.columns["input_ids"][:4])))
+        assert (inner.weight.grad.abs().sum(1) > 0).sum() == len(
+            np.unique(np.concatenate(data.columns["input_ids"][:4]))
+        )
         assert inner.weight.grad[used.index(pad)].abs().sum() == 0
         with torch.no_grad():
             inner.weight += 1
@@ -234,7 +276,9 @@ def test_fit_learns_and_tells(tiny, tmp_path):
 
 
 def test_a_run_repeats_and_follows_its_seed(tiny, tmp_path):
-    runs = [fitted(tiny, Draft(tmp_path / f"{i}", seed), train()) for i, seed in enumerate((3, 3, 4))]
+    runs = [
+        fitted(tiny, Draft(tmp_path / f"{i}", seed), train()) for i, seed in enumerate((3, 3, 4))
+    ]
     assert same(runs[0][0], runs[1][0]) and runs[0][1] == runs[1][1]
     assert not same(runs[0][0], runs[2][0])
 
@@ -264,7 +308,13 @@ def test_interrupted_at_every_step(tiny, tmp_path):
     expected, result = fitted(tiny, Draft(tmp_path / "whole"), settings, evaluate=arbitrary_score)
     for _ in range(11):
         with pytest.raises(Interrupted):
-            fitted(tiny, Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP), settings, stop=2, evaluate=arbitrary_score)
+            fitted(
+                tiny,
+                Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP),
+                settings,
+                stop=2,
+                evaluate=arbitrary_score,
+            )
     model, again = fitted(tiny, Draft(tmp_path / "cut"), settings, evaluate=arbitrary_score)
     assert same(model, expected) and again == result
 
@@ -273,7 +323,13 @@ def test_bfloat16_runs_resume_too(tiny, tmp_path):
     numerics = Numerics("bfloat16", 1)
     expected, result = fitted(tiny, Draft(tmp_path / "whole"), train(), numerics=numerics)
     with pytest.raises(Interrupted):
-        fitted(tiny, Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP), train(), stop=9, numerics=numerics)
+        fitted(
+            tiny,
+            Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP),
+            train(),
+            stop=9,
+            numerics=numerics,
+        )
     model, again = fitted(tiny, Draft(tmp_path / "cut"), train(), numerics=numerics)
     assert same(model, expected) and again == result
     assert {v.dtype for v in bits(model).values()} == {torch.float32}
@@ -282,6 +338,7 @@ def test_bfloat16_runs_resume_too(tiny, tmp_path):
 
 def test_a_best_newer_than_the_checkpoint_is_found_again(tiny, tmp_path):
     """The scores rise, so the best on disk at the interruption is of steps that the resumed run repeats."""
+
     def rising():
         scores = iter(range(100))
         return lambda _: next(scores)
@@ -289,7 +346,14 @@ def test_a_best_newer_than_the_checkpoint_is_found_again(tiny, tmp_path):
     settings = train(select="best", eval_every=2)
     expected, result = fitted(tiny, Draft(tmp_path / "whole"), settings, evaluate=rising())
     with pytest.raises(Interrupted):
-        fitted(tiny, Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP), settings, stop=12, evaluate=rising(), slow_from=6)
+        fitted(
+            tiny,
+            Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP),
+            settings,
+            stop=12,
+            evaluate=rising(),
+            slow_from=6,
+        )
     scores = rising()
     scores(None), scores(None)
     model, again = fitted(tiny, Draft(tmp_path / "cut"), settings, evaluate=scores)
@@ -305,7 +369,12 @@ def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):
         kept[step] = bits(model)
         return {2: 5.0, 3: 5.0}.get(step, 1.0)
 
-    model, result = fitted(tiny, Draft(tmp_path), train(clip=0.0, weight_decay=0.01, epochs=5, select="best"), evaluate=evaluate)
+    model, result = fitted(
+        tiny,
+        Draft(tmp_path),
+        train(clip=0.0, weight_decay=0.01, epochs=5, select="best"),
+        evaluate=evaluate,
+    )
     assert len(kept) == 5 and result["best_step"] == 12
     assert same(model, kept[2]) and not same(model, kept[5])
 
@@ -314,7 +383,12 @@ def test_a_ghost_model_resumes_too(tiny, tmp_path):
     def run(folder, stop=None):
         model, data, calls = tiny(), encoded(), [0]
         operate(model, {"op": "cut", "heads": 3})
-        operate(model, {"op": "ghost"} | plain(Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)), seed=1)
+        operate(
+            model,
+            {"op": "ghost"}
+            | plain(Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)),
+            seed=1,
+        )
         backbone.set_dropout(model, 0.1)
 
         def loss(batch, rows):
@@ -323,7 +397,9 @@ def test_a_ghost_model_resumes_too(tiny, tmp_path):
                 raise Interrupted
             return {"loss": backbone.base(model)(**batch).last_hidden_state.square().mean()}
 
-        return model, loop.fit(Draft(folder, checkpoint_seconds=EVERY_STEP), model, data, loss, train(), NUMERICS)["train_loss"]
+        return model, loop.fit(
+            Draft(folder, checkpoint_seconds=EVERY_STEP), model, data, loss, train(), NUMERICS
+        )["train_loss"]
 
     expected, value = run(tmp_path / "whole")
     with pytest.raises(Interrupted):
@@ -340,7 +416,9 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
         calls[0] += 1
         return {"loss": model(**batch).logits.mean() * (float("nan") if calls[0] == 5 else 1.0)}
 
-    with pytest.raises(FloatingPointError, match=r"loss nan at step 4 of 18: lower Train.lr \(0.001\)"):
+    with pytest.raises(
+        FloatingPointError, match=r"loss nan at step 4 of 18: lower Train.lr \(0.001\)"
+    ):
         loop.fit(Draft(tmp_path), model, data, loss, train(), NUMERICS)
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
@@ -355,7 +433,11 @@ def test_checkpoints_are_whole_and_only_the_last_is_kept(tiny, tmp_path):
         fitted(tiny, draft, train(), stop=6)
     assert [p.name for p in draft.resume.iterdir()] == ["step-00000005"]
     assert sorted(p.name for p in (draft.resume / "step-00000005").iterdir()) == [
-        "model.safetensors", "optimiser.safetensors", "random.safetensors", "state.json"]
+        "model.safetensors",
+        "optimiser.safetensors",
+        "random.safetensors",
+        "state.json",
+    ]
     (draft.resume / ".new").mkdir()
     (draft.resume / ".new" / "state.json").write_text("{")
     (draft.resume / "best.new").write_bytes(b"half")
@@ -407,7 +489,9 @@ def test_predict_gives_rows_in_their_own_order(family, pad_to, tiny, logits):
 
 def test_bfloat16_predictions_are_near(tiny):
     model, data = tiny(), encoded()
-    exact, near = (loop.predict(model, data, Numerics(dtype, 1)) for dtype in ("float32", "bfloat16"))
+    exact, near = (
+        loop.predict(model, data, Numerics(dtype, 1)) for dtype in ("float32", "bfloat16")
+    )
     assert near.dtype == np.float32 and not np.array_equal(exact, near)
     np.testing.assert_allclose(near, exact, atol=0.3)
 
@@ -429,28 +513,55 @@ def hooked(tiny, draft, settings, make, stop=None):
 
 
 def test_hooks_come_in_order_and_know_the_step(tiny, tmp_path):
-    _, calls = hooked(tiny, Draft(tmp_path), train(epochs=1), lambda _, calls: loop.Hooks(
-        before=lambda *at: calls.append(("before", *at)), gradients=lambda *at: calls.append(("gradients", *at))))
-    assert calls == [each for i in range(6) for each in (("before", i, 6), "loss", ("gradients", i, 6))]
+    _, calls = hooked(
+        tiny,
+        Draft(tmp_path),
+        train(epochs=1),
+        lambda _, calls: loop.Hooks(
+            before=lambda *at: calls.append(("before", *at)),
+            gradients=lambda *at: calls.append(("gradients", *at)),
+        ),
+    )
+    assert calls == [
+        each for i in range(6) for each in (("before", i, 6), "loss", ("gradients", i, 6))
+    ]
 
 
-def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(tiny, tmp_path, monkeypatch):
+def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
+    tiny, tmp_path, monkeypatch
+):
     seen = []
 
     class Spy(torch.optim.AdamW):
         def step(self, *args, **kwargs):
-            seen.append([(group["lr"], group["weight_decay"], len(group["params"])) for group in self.param_groups])
+            seen.append(
+                [
+                    (group["lr"], group["weight_decay"], len(group["params"]))
+                    for group in self.param_groups
+                ]
+            )
             return super().step(*args, **kwargs)
 
     monkeypatch.setattr(torch.optim, "AdamW", Spy)
     before = tiny("bert").bert.pooler.dense.weight.detach().clone()
-    model, _ = hooked(tiny, Draft(tmp_path), train(weight_decay=0.01, spare_norms=True), lambda model, _: loop.Hooks(
-        groups=({"params": [model.classifier.weight], "lr": 0.5},), apart=(model.bert.pooler.dense.weight,)))
+    model, _ = hooked(
+        tiny,
+        Draft(tmp_path),
+        train(weight_decay=0.01, spare_norms=True),
+        lambda model, _: loop.Hooks(
+            groups=({"params": [model.classifier.weight], "lr": 0.5},),
+            apart=(model.bert.pooler.dense.weight,),
+        ),
+    )
     names = [name for name, _ in model.named_parameters()]
     spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
     for step, groups in enumerate(seen):
         factor = loop.schedule(step, len(seen), 0.1)
-        assert groups == [(1e-3 * factor, 0.01, len(names) - spared - 2), (1e-3 * factor, 0.0, spared), (0.5 * factor, 0.0, 1)]
+        assert groups == [
+            (1e-3 * factor, 0.01, len(names) - spared - 2),
+            (1e-3 * factor, 0.0, spared),
+            (0.5 * factor, 0.0, 1),
+        ]
     assert torch.equal(model.bert.pooler.dense.weight, before)
 
 
@@ -466,12 +577,15 @@ def test_batches_of_a_method(tiny, tmp_path):
         rows.append(chosen.tolist())
         return losses.prediction(model(**batch).logits, data.labels[chosen], Targets("hard"))
 
-    result = loop.fit(Draft(tmp_path), model, data, loss, train(epochs=2), NUMERICS, hooks=make(model, None))
+    result = loop.fit(
+        Draft(tmp_path), model, data, loss, train(epochs=2), NUMERICS, hooks=make(model, None)
+    )
     assert rows == [[0, 3], [5], [1, 3], [5]] and result["steps"] == 4
 
 
 def test_a_resumed_run_repeats_what_hooks_do(tiny, tmp_path):
     """A parameter apart that only the gradients hook moves, by the sign of its gradient."""
+
     def make(model, _):
         apart = model.bert.pooler.dense.bias
 
@@ -491,10 +605,14 @@ def test_a_resumed_run_repeats_what_hooks_do(tiny, tmp_path):
 
 # ---- the device ----
 def test_a_run_is_where_its_numerics_say(monkeypatch):
-    assert settled(replace(NUMERICS, device="")) == settled(NUMERICS) != settled(replace(NUMERICS, device="cuda"))
+    assert (
+        settled(replace(NUMERICS, device=""))
+        == settled(NUMERICS)
+        != settled(replace(NUMERICS, device="cuda"))
+    )
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     loop.options(settled(NUMERICS))
-    assert loop.device().type == "cpu"   # a GPU at hand does not draw runs of the CPU to it
+    assert loop.device().type == "cpu"  # a GPU at hand does not draw runs of the CPU to it
     loop.options(settled(replace(NUMERICS, device="cuda")))
     assert loop.device().type == "cuda"
     loop.options(settled(NUMERICS))

@@ -8,7 +8,11 @@ from lib.options import Targets
 from lib.train.losses import mean_square, prediction, states
 
 RNG = np.random.default_rng(0)
-LOGITS, TEACHER, LABELS = RNG.normal(size=(6, 3)) * 2, RNG.normal(size=(6, 3)) * 2, RNG.integers(0, 3, 6)
+LOGITS, TEACHER, LABELS = (
+    RNG.normal(size=(6, 3)) * 2,
+    RNG.normal(size=(6, 3)) * 2,
+    RNG.integers(0, 3, 6),
+)
 
 
 def softmax(x):
@@ -25,16 +29,32 @@ def expected_hard():
 
 
 def expected_soft(temperature=1.0, sum_classes=False):
-    total = -(softmax(TEACHER / temperature) * np.log(softmax(LOGITS / temperature))).sum(-1).mean() * temperature ** 2
+    total = (
+        -(softmax(TEACHER / temperature) * np.log(softmax(LOGITS / temperature))).sum(-1).mean()
+        * temperature**2
+    )
     return total if sum_classes else total / 3
 
 
-@pytest.mark.parametrize("kind, temperature, sum_classes", [
-    ("hard", 1.0, False), ("soft", 1.0, False), ("soft", 1.0, True), ("soft", 4.0, False), ("soft", 0.5, True),
-    ("both", 1.0, False), ("both", 2.0, True)])
+@pytest.mark.parametrize(
+    "kind, temperature, sum_classes",
+    [
+        ("hard", 1.0, False),
+        ("soft", 1.0, False),
+        ("soft", 1.0, True),
+        ("soft", 4.0, False),
+        ("soft", 0.5, True),
+        ("both", 1.0, False),
+        ("both", 2.0, True),
+    ],
+)
 def test_prediction_of_classes(kind, temperature, sum_classes):
-    parts = prediction(torch.tensor(LOGITS), torch.tensor(LABELS), Targets(kind, sum_classes, temperature),
-                       torch.tensor(TEACHER) if kind != "hard" else None)
+    parts = prediction(
+        torch.tensor(LOGITS),
+        torch.tensor(LABELS),
+        Targets(kind, sum_classes, temperature),
+        torch.tensor(TEACHER) if kind != "hard" else None,
+    )
     expected = {}
     if kind != "soft":
         expected["hard"] = expected_hard()
@@ -47,8 +67,13 @@ def test_prediction_of_classes(kind, temperature, sum_classes):
 @pytest.mark.parametrize("kind", ["hard", "soft", "both"])
 def test_prediction_of_scores(kind):
     logits, teacher, labels = LOGITS[:, :1], TEACHER[:, :1], RNG.uniform(0, 5, 6).astype(np.float32)
-    parts = prediction(torch.tensor(logits), torch.tensor(labels), Targets(kind), torch.tensor(teacher))
-    expected = {"hard": ((logits[:, 0] - labels) ** 2).mean(), "soft": ((logits - teacher) ** 2).mean()}
+    parts = prediction(
+        torch.tensor(logits), torch.tensor(labels), Targets(kind), torch.tensor(teacher)
+    )
+    expected = {
+        "hard": ((logits[:, 0] - labels) ** 2).mean(),
+        "soft": ((logits - teacher) ** 2).mean(),
+    }
     expected = {k: v for k, v in expected.items() if kind in (k, "both")}
     assert values(parts) == pytest.approx(expected | {"loss": sum(expected.values())}, rel=1e-6)
 
@@ -70,7 +95,7 @@ def test_no_gradient_of_a_part_that_is_off():
 def made(layers, seed):
     generator = torch.Generator().manual_seed(seed)
     draw = [torch.randn(3, 5, 4, generator=generator) for _ in range(2 * layers + 1)]
-    return {"embedding": draw[0], "attention": draw[1:layers + 1], "ffn": draw[layers + 1:]}
+    return {"embedding": draw[0], "attention": draw[1 : layers + 1], "ffn": draw[layers + 1 :]}
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -83,9 +108,13 @@ def test_states_against_numpy(masked):
         return square[mask.numpy() == 1].mean() if masked else square.mean()
 
     expected = {"embedding": mse(student["embedding"], teacher["embedding"])} | {
-        name: sum(mse(a, b) for a, b in zip(student[name], teacher[name], strict=True)) for name in ("attention", "ffn")}
+        name: sum(mse(a, b) for a, b in zip(student[name], teacher[name], strict=True))
+        for name in ("attention", "ffn")
+    }
     expected["loss"] = sum(expected.values())
-    assert values(states(student, teacher, mask if masked else None)) == pytest.approx(expected, rel=1e-6)
+    assert values(states(student, teacher, mask if masked else None)) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_masked_loss_ignores_padding():
@@ -98,7 +127,12 @@ def test_masked_loss_ignores_padding():
 
 
 def test_equal_states_cost_nothing():
-    assert values(states(made(2, 0), made(2, 0))) == {"loss": 0, "embedding": 0, "attention": 0, "ffn": 0}
+    assert values(states(made(2, 0), made(2, 0))) == {
+        "loss": 0,
+        "embedding": 0,
+        "attention": 0,
+        "ffn": 0,
+    }
 
 
 @pytest.mark.parametrize("name", ["attention", "ffn"])

@@ -19,13 +19,20 @@ from lib.options import Ghost, Prune
 from lib.spec import plain
 from lib.train import pruning
 
-SETTINGS = {"magnitude": {}, "movement": {"lr": 1e-2}, "soft": {"lr": 1e-2, "final_lambda": 10.0},
-            "l0": {"lr": 1e-1, "final_lambda": 10.0, "init": 2.197, "final_threshold": 1.0}}
+SETTINGS = {
+    "magnitude": {},
+    "movement": {"lr": 1e-2},
+    "soft": {"lr": 1e-2, "final_lambda": 10.0},
+    "l0": {"lr": 1e-1, "final_lambda": 10.0, "init": 2.197, "final_threshold": 1.0},
+}
 
 
 def prune(method="movement", **changes):
-    return Prune(**{"method": method, "initial_threshold": 1.0, "final_threshold": 0.25, "warmup_steps": 0}
-                 | SETTINGS[method] | changes)
+    return Prune(
+        **{"method": method, "initial_threshold": 1.0, "final_threshold": 0.25, "warmup_steps": 0}
+        | SETTINGS[method]
+        | changes
+    )
 
 
 def random(*shape, seed=0):
@@ -53,7 +60,10 @@ def attached(model, method="movement", steps=10, seed=0, **changes):
 
 # ---- selection ----
 @settings(max_examples=80, deadline=None)
-@given(values=st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.0, 0.5, 3.0]), min_size=1, max_size=40), data=st.data())
+@given(
+    values=st.lists(st.sampled_from([-2.0, -1.0, 0.0, 0.0, 0.5, 3.0]), min_size=1, max_size=40),
+    data=st.data(),
+)
 def test_exactly_k_stay_the_largest_and_of_equal_ones_the_first(values, data):
     k = data.draw(st.integers(1, len(values)))
     order = sorted(range(len(values)), key=lambda i: (-values[i], i))
@@ -68,20 +78,30 @@ def test_where_all_are_tied_k_stay_all_the_same():
 
 
 @settings(max_examples=60, deadline=None)
-@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5), seed=st.integers(0, 100), data=st.data())
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=5),
+    seed=st.integers(0, 100),
+    data=st.data(),
+)
 def test_a_selection_over_all_matrices_is_that_of_one_long_list(sizes, seed, data):
     draw = torch.Generator().manual_seed(seed)
     lists = [torch.randint(0, 4, (size,), generator=draw).float() for size in sizes]
     k = data.draw(st.integers(1, sum(sizes)))
     kth, surplus = top_of_all(lists, k)
-    found = torch.cat([masks.at_least(values, kth, more) for values, more in zip(lists, surplus, strict=True)])
+    found = torch.cat(
+        [masks.at_least(values, kth, more) for values, more in zip(lists, surplus, strict=True)]
+    )
     assert torch.equal(found, top(torch.cat(lists), k))
 
 
 def test_both_ways_to_the_kth_value_agree():
     values = torch.randn(5000)
     for k in (1, 500, 4999, 5000):
-        assert kth_largest(values, k) == values.kthvalue(5000 - k + 1).values == values.sort(descending=True).values[k - 1]
+        assert (
+            kth_largest(values, k)
+            == values.kthvalue(5000 - k + 1).values
+            == values.sort(descending=True).values[k - 1]
+        )
 
 
 # ---- gradients ----
@@ -102,7 +122,9 @@ def test_straight_through_gradients(method, block):
     assert torch.equal(out, full * weight)
     out.backward(upstream)
     assert torch.equal(weight.grad, full * upstream)
-    by_weight = (weight.detach() * upstream).view(blocks[0], block[0], blocks[1], block[1]).sum((1, 3))
+    by_weight = (
+        (weight.detach() * upstream).view(blocks[0], block[0], blocks[1], block[1]).sum((1, 3))
+    )
     torch.testing.assert_close(module.scores.grad, by_weight, atol=1e-14, rtol=0)
 
 
@@ -112,14 +134,18 @@ def test_scores_collect_gradients_while_everything_is_kept():
     out = module(weight)
     assert torch.equal(out, weight) and out is not weight
     out.backward(upstream)
-    assert torch.equal(weight.grad, upstream) and torch.equal(module.scores.grad, weight.detach() * upstream)
+    assert torch.equal(weight.grad, upstream) and torch.equal(
+        module.scores.grad, weight.detach() * upstream
+    )
 
 
 def test_movement_scores_are_the_running_sum_of_equation_7():
     """Gradient descent of rate r: S = - r * sum over t of dL/dW' * W, whatever was masked meanwhile."""
     weight, x = random(3, 4).requires_grad_(), random(5, 4, seed=1)
     module, total = masked("movement", weight), torch.zeros(3, 4, dtype=torch.float64)
-    optimiser = torch.optim.SGD([{"params": [weight], "lr": 0.1}, {"params": [module.scores], "lr": 0.01}])
+    optimiser = torch.optim.SGD(
+        [{"params": [weight], "lr": 0.1}, {"params": [module.scores], "lr": 0.01}]
+    )
     seen = set()
     for step in range(6):
         module.threshold = 1.0 if step < 2 else 0.5
@@ -138,12 +164,18 @@ def test_movement_scores_are_the_running_sum_of_equation_7():
 def test_magnitude_keeps_the_largest_weights_or_blocks(block):
     weight = random(4, 6).requires_grad_()
     module, upstream = masked("magnitude", weight, threshold=0.5, block=block), random(4, 6, seed=2)
-    size = torch.kron(weight.detach().abs().view(4 // block[0], block[0], 6 // block[1], block[1]).sum((1, 3)),
-                      torch.ones(block, dtype=torch.float64))
+    size = torch.kron(
+        weight.detach().abs().view(4 // block[0], block[0], 6 // block[1], block[1]).sum((1, 3)),
+        torch.ones(block, dtype=torch.float64),
+    )
     full = (size >= size.flatten().sort(descending=True).values[11]).double()
     out = module(weight)
     out.backward(upstream)
-    assert full.sum() == 12 and torch.equal(out, full * weight) and torch.equal(weight.grad, full * upstream)
+    assert (
+        full.sum() == 12
+        and torch.equal(out, full * weight)
+        and torch.equal(weight.grad, full * upstream)
+    )
     assert list(module.parameters()) == []
 
 
@@ -168,7 +200,9 @@ def test_eval_mode_takes_the_final_threshold():
     weight = random(4, 6)
     for method, kept in (("magnitude", 6), ("movement", 6)):
         module = masked(method, weight, threshold=1.0)
-        assert module(weight).count_nonzero() == 24 and module.eval()(weight).count_nonzero() == kept
+        assert (
+            module(weight).count_nonzero() == 24 and module.eval()(weight).count_nonzero() == kept
+        )
     module = masked("soft", weight, random(4, 6, seed=1), 0.0)
     assert module(weight).count_nonzero() == 24
     assert torch.equal(module.eval()(weight) != 0, module.scores > math.log(0.25 / 0.75))
@@ -191,8 +225,12 @@ def test_l0_samples_and_gradients_in_closed_form():
     out.backward(upstream)
     inside = (raw >= 0) & (raw <= 1)
     assert 0.1 < inside.double().mean() < 0.9
-    torch.testing.assert_close(module.scores.grad, weight.detach() * upstream * inside * 1.2 / (2 / 3) * s * (1 - s),
-                               atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        module.scores.grad,
+        weight.detach() * upstream * inside * 1.2 / (2 / 3) * s * (1 - s),
+        atol=1e-12,
+        rtol=0,
+    )
     torch.testing.assert_close(weight.grad, raw.clamp(0, 1) * upstream, atol=1e-12, rtol=0)
 
 
@@ -202,9 +240,15 @@ def test_l0_in_eval_mode_has_neither_noise_nor_temperature():
     expected = (torch.sigmoid(scores) * 1.2 - 0.1).clamp(0, 1)
     torch.testing.assert_close(module(weight), weight * expected, atol=1e-14, rtol=0)
     assert torch.equal(module(weight), module(weight))
-    assert int(module.kept(weight)) == int((expected > 0).sum()) == int((scores > math.log(1 / 11)).sum())
+    assert (
+        int(module.kept(weight))
+        == int((expected > 0).sum())
+        == int((scores > math.log(1 / 11)).sum())
+    )
     start = masked("l0", weight).eval()
-    torch.testing.assert_close(start(weight) / weight, torch.full((4, 6), 0.98, dtype=torch.float64), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        start(weight) / weight, torch.full((4, 6), 0.98, dtype=torch.float64), atol=1e-4, rtol=0
+    )
 
 
 @pytest.mark.parametrize("score", [-2.0, 0.0, 2.197])
@@ -235,9 +279,12 @@ def test_every_projection_is_masked_and_nothing_else(family, method, tiny, sente
     plain_size = sum(p.numel() for p in backbone.layers(model).parameters())
     model, found = attached(model, method)
     inner = {name for name in names if ".encoder.layer." in name}
-    assert {name for name, part in model.named_modules() if parametrize.is_parametrized(part)} == inner
+    assert {
+        name for name, part in model.named_modules() if parametrize.is_parametrized(part)
+    } == inner
     assert len(inner) == 12 and found.number == sum(
-        model.get_submodule(name).parametrizations.weight.original.numel() for name in inner)
+        model.get_submodule(name).parametrizations.weight.original.numel() for name in inner
+    )
     assert len(found.scores()) == (0 if method == "magnitude" else 12)
     model.train()
     found.before(0, 10)
@@ -254,7 +301,9 @@ def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
     model(**sentences()).logits.sum().backward()
     for *_, linear, mask in found.places:
         gone = ~mask.chosen(linear.parametrizations.weight.original)
-        assert (linear.parametrizations.weight.original.grad[gone] == 0).all() and (mask.scores.grad[gone] != 0).any()
+        assert (linear.parametrizations.weight.original.grad[gone] == 0).all() and (
+            mask.scores.grad[gone] != 0
+        ).any()
 
 
 def test_the_penalty_of_a_model_is_the_mean_over_matrices(tiny):
@@ -275,7 +324,9 @@ def test_local_counts_are_exact_in_each_matrix(tiny):
     assert kept == [int(0.1 * size) for size in sizes]
     counts, shares = pruning.bake(model)
     assert counts["kept_weights"] == sum(kept) and counts["kept_share"] == sum(kept) / sum(sizes)
-    assert shares == pytest.approx([sum(kept[:6]) / sum(sizes[:6]), sum(kept[6:]) / sum(sizes[6:])], abs=1e-15)
+    assert shares == pytest.approx(
+        [sum(kept[:6]) / sum(sizes[:6]), sum(kept[6:]) / sum(sizes[6:])], abs=1e-15
+    )
     biases = counts["encoder_parameters"] - sum(sizes)
     assert counts["remaining"] == (sum(kept) + biases) / (sum(sizes) + biases)
 
@@ -300,7 +351,9 @@ def test_a_global_selection_is_renewed_every_few_steps(tiny):
         found.before(step, 10)
         kths.append(float(found.kth))
     assert kths[0] == kths[3] != kths[4] == kths[7] != kths[8] == kths[9]
-    again, same = attached(tiny(), scope="global", refresh=4)  # resumed at step 6 with the buffers of step 5
+    again, same = attached(
+        tiny(), scope="global", refresh=4
+    )  # resumed at step 6 with the buffers of step 5
     same.load_state_dict(found.state_dict() | {"kth": torch.tensor(kths[5])})
     same.before(6, 10)
     assert same.places[0][3].selected[0] == kths[6]
@@ -311,23 +364,32 @@ def test_tied_scores_leave_the_wanted_share_of_a_model(tiny):
         model = tiny()
         found = pruning.attach(model, prune(final_threshold=0.1, **changes), 10)  # all scores are 0
         counts, _ = pruning.bake(model)
-        assert counts["kept_share"] == pytest.approx(0.1, abs=1e-3) and found.number == counts["masked_weights"]
+        assert (
+            counts["kept_share"] == pytest.approx(0.1, abs=1e-3)
+            and found.number == counts["masked_weights"]
+        )
 
 
 def test_golden_counts_of_bert_base():
     """84,934,656 masked weights; at top-k 10 % 10.127 % of the encoder remain: Table 4's 10.1. All layers are alike, so one
     layer of the true size, really pruned, has the same share."""
     with torch.device("meta"):
-        whole = backbone.build(transformers.BertForSequenceClassification, transformers.BertConfig())
+        whole = backbone.build(
+            transformers.BertForSequenceClassification, transformers.BertConfig()
+        )
     sizes = [linear.weight.numel() for *_, linear in projections(whole)]
     everything = sum(p.numel() for p in backbone.layers(whole).parameters())
     assert (len(sizes), sum(sizes), everything) == (72, 84934656, 85054464)
     counts = pruning.counted(sum(sizes), sum(int(0.1 * size) for size in sizes), everything)
     assert counts["kept_weights"] == 8493432 and round(100 * counts["remaining"], 6) == 10.126735
-    exact = pruning.counted(sum(sizes), 0.1 * sum(sizes), everything)  # not cut to whole weights: what the reference prints
+    exact = pruning.counted(
+        sum(sizes), 0.1 * sum(sizes), everything
+    )  # not cut to whole weights: what the reference prints
     assert round(100 * exact["remaining"], 6) == 10.126774
-    one = backbone.build(transformers.BertForSequenceClassification,
-                         transformers.BertConfig(num_hidden_layers=1, vocab_size=30, max_position_embeddings=8))
+    one = backbone.build(
+        transformers.BertForSequenceClassification,
+        transformers.BertConfig(num_hidden_layers=1, vocab_size=30, max_position_embeddings=8),
+    )
     pruning.attach(one, prune("magnitude", final_threshold=0.1), 1)
     found, _ = pruning.bake(one)
     assert found["remaining"] == pytest.approx(counts["remaining"], abs=1e-15)
@@ -335,9 +397,13 @@ def test_golden_counts_of_bert_base():
 
 
 def test_refusals(tiny):
-    with pytest.raises(ValueError, match=r"Prune.block is \(5, 1\); it does not divide a weight of \(48, 48\)"):
+    with pytest.raises(
+        ValueError, match=r"Prune.block is \(5, 1\); it does not divide a weight of \(48, 48\)"
+    ):
         pruning.attach(tiny(), prune(block=(5, 1)), 10)
-    with pytest.raises(ValueError, match="2 \\+ 1 times that is 12 steps of warm-up in a run of 10"):
+    with pytest.raises(
+        ValueError, match="2 \\+ 1 times that is 12 steps of warm-up in a run of 10"
+    ):
         pruning.attach(tiny(), prune(warmup_steps=4, initial_warmup=2, final_warmup=1), 10)
     _, found = attached(tiny())
     with pytest.raises(ValueError, match="planned for 10 steps; the run has 12"):
@@ -347,7 +413,9 @@ def test_refusals(tiny):
 # ---- the controller in a model ----
 @pytest.mark.parametrize("method, cut", [("soft", math.log(0.25 / 0.75)), ("l0", math.log(1 / 11))])
 def test_the_controller_acts_on_the_penalty(method, cut, tiny):
-    model, found = attached(tiny(), method, initial_threshold=0.0 if method == "soft" else 1.0, target=0.5, init=3.0)
+    model, found = attached(
+        tiny(), method, initial_threshold=0.0 if method == "soft" else 1.0, target=0.5, init=3.0
+    )
     model.train()
     weights = []
     for step in range(4):
@@ -355,7 +423,9 @@ def test_the_controller_acts_on_the_penalty(method, cut, tiny):
         weights.append(float(found.steered))
     scores = torch.cat([s.detach().flatten() for s in found.scores()]).sort(descending=True).values
     error = (scores[len(scores) // 2 - 1].item() - cut) / (3 - cut) - (1 - 2 / 10) ** 2
-    assert weights[:2] == [10.0] * 2 and weights[2] == weights[3]  # every 2 steps, after the initial warm-up
+    assert (
+        weights[:2] == [10.0] * 2 and weights[2] == weights[3]
+    )  # every 2 steps, after the initial warm-up
     assert weights[2] == pytest.approx(10 * math.exp(21 * error), rel=1e-4)
     assert float(found.error) == pytest.approx(error, rel=1e-4)
     assert found.weight == pytest.approx(weights[3] * found.ramp(3) / found.options.final_threshold)
@@ -363,7 +433,10 @@ def test_the_controller_acts_on_the_penalty(method, cut, tiny):
 
 
 def test_a_target_that_scores_start_below_of_is_refused(tiny):
-    with pytest.raises(ValueError, match="Prune.init is -3.0; .* must start above the final cut, which is -1.099 for 'soft'"):
+    with pytest.raises(
+        ValueError,
+        match="Prune.init is -3.0; .* must start above the final cut, which is -1.099 for 'soft'",
+    ):
         pruning.attach(tiny(), prune("soft", target=0.1, init=-3.0), 10)
 
 
@@ -387,18 +460,25 @@ def test_what_is_empty_is_cut_out_and_the_function_stays(family, tiny, sentences
     model, batch = tiny(family), sentences(family)
     first, second = backbone.layers(model)
     with torch.no_grad():
-        first.attention.output.dense.weight[:, 4:8] = 0      # head 1, D = 4
-        first.attention.self.value.weight[8:16] = 0          # heads 2 and 3
+        first.attention.output.dense.weight[:, 4:8] = 0  # head 1, D = 4
+        first.attention.self.value.weight[8:16] = 0  # heads 2 and 3
         first.intermediate.dense.weight[:10] = 0
         first.output.dense.weight[:, 8:30] = 0
-        second.attention.self.value.weight[:] = 0            # all heads of this layer
-        second.attention.self.query.weight[:4] = 0           # says nothing about head 0 alone
+        second.attention.self.value.weight[:] = 0  # all heads of this layer
+        second.attention.self.query.weight[:4] = 0  # says nothing about head 0 alone
     expected, before = logits(model, batch), backbone.size(model)["parameters"]
     assert masks.shrink(model) == {"heads": [9, 1], "neurons": [66, 96]}
-    assert model.surgery == [{"op": "keep", "heads": [[0, *range(4, 12)], [0]],
-                              "neurons": [list(range(30, 96)), list(range(96))]}]
+    assert model.surgery == [
+        {
+            "op": "keep",
+            "heads": [[0, *range(4, 12)], [0]],
+            "neurons": [list(range(30, 96)), list(range(96))],
+        }
+    ]
     torch.testing.assert_close(logits(model, batch), expected, atol=2e-5, rtol=0)
-    assert before - backbone.size(model)["parameters"] == (3 + 11) * (4 * 4 * 48 + 3 * 4) + 30 * (2 * 48 + 1)
+    assert before - backbone.size(model)["parameters"] == (3 + 11) * (4 * 4 * 48 + 3 * 4) + 30 * (
+        2 * 48 + 1
+    )
 
 
 def test_a_model_without_anything_empty_is_left_alone(tiny):
@@ -407,7 +487,9 @@ def test_a_model_without_anything_empty_is_left_alone(tiny):
     assert masks.shrink(model) == {"heads": [12, 12], "neurons": [96, 96]} and model.surgery == []
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     operate(model, {"op": "ghost"} | plain(Ghost("dwconv", ("o", "ffn2"), 3, softmax=True)))
-    assert masks.shrink(model) == {"heads": [12, 12], "neurons": [96, 96]} and len(model.surgery) == 1
+    assert (
+        masks.shrink(model) == {"heads": [12, 12], "neurons": [96, 96]} and len(model.surgery) == 1
+    )
 
 
 def test_whole_blocks_make_a_model_really_smaller(tiny, sentences, logits):
@@ -424,7 +506,12 @@ def test_whole_blocks_make_a_model_really_smaller(tiny, sentences, logits):
 
 
 @settings(max_examples=40, deadline=None)
-@given(rows=st.integers(1, 7), columns=st.integers(1, 11), share=st.floats(0, 1), seed=st.integers(0, 99))
+@given(
+    rows=st.integers(1, 7),
+    columns=st.integers(1, 11),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 99),
+)
 def test_packing_is_exact_for_every_shape(rows, columns, share, seed):
     draw = torch.Generator().manual_seed(seed)
     mask = torch.rand(rows, columns, generator=draw) < share
@@ -432,13 +519,19 @@ def test_packing_is_exact_for_every_shape(rows, columns, share, seed):
     module = Packed(mask)
     values = module.right_inverse(weight)
     assert len(module.bits) == -(-rows * columns // 8) and len(values) == int(mask.sum())
-    assert torch.equal(module(values), weight) and torch.equal(module.mask().view(rows, columns), mask)
+    assert torch.equal(module(values), weight) and torch.equal(
+        module.mask().view(rows, columns), mask
+    )
 
 
 @pytest.mark.parametrize("method", SETTINGS)
-def test_saved_sparse_and_loaded_is_the_same_model(family, method, tiny, sentences, logits, tokenizer, tmp_path):
+def test_saved_sparse_and_loaded_is_the_same_model(
+    family, method, tiny, sentences, logits, tokenizer, tmp_path
+):
     model, batch = tiny(family, labels=3), sentences(family)
-    operate(model, {"op": "mix", "norm": "layers", "init": "xavier_uniform", "dropout": 0.0}, seed=1)
+    operate(
+        model, {"op": "mix", "norm": "layers", "init": "xavier_uniform", "dropout": 0.0}, seed=1
+    )
     attached(model, method, **({"init": -3.0} if method == "l0" else {}))
     counts, _ = pruning.bake(model)
     expected, dense = logits(model, batch), copy.deepcopy(model.state_dict())
@@ -446,14 +539,19 @@ def test_saved_sparse_and_loaded_is_the_same_model(family, method, tiny, sentenc
     assert torch.equal(logits(model, batch), expected)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, _ = backbone.load(tmp_path / "model")
-    assert torch.equal(logits(again, batch), expected) and [op["op"] for op in again.surgery] == ["mix", "sparse"]
+    assert torch.equal(logits(again, batch), expected) and [op["op"] for op in again.surgery] == [
+        "mix",
+        "sparse",
+    ]
     spared = counts["masked_weights"] - counts["kept_weights"]
     bits = sum(-(-linear.weight.numel() // 8) for *_, linear in projections(again))
     assert size["bytes_dense"] - size["bytes_sparse"] == 4 * spared - bits
     on_disk = (tmp_path / "model" / "weights.safetensors").stat().st_size
     assert size["bytes_sparse"] < on_disk < size["bytes_sparse"] + 20000  # and a header with names
     masks.unpack(again)
-    assert [op["op"] for op in again.surgery] == ["mix"] and again.state_dict().keys() == dense.keys()
+    assert [op["op"] for op in again.surgery] == [
+        "mix"
+    ] and again.state_dict().keys() == dense.keys()
     assert all(torch.equal(dense[k], v) for k, v in again.state_dict().items())
     assert torch.equal(mix.present(again).alpha, mix.present(model).alpha)
 
@@ -472,24 +570,40 @@ def test_a_pruned_weight_stays_pruned_in_what_follows(tiny, sentences):
         assert torch.equal(old == 0, linear.weight == 0) and not torch.equal(old, linear.weight)
 
 
-@pytest.mark.parametrize("kept, message", [
-    ({"0.attention.self.kuery": 3}, "sparse keeps 3 values of '0.attention.self.kuery', which has 0 and a mask of 3"),
-    ({"0.attention.self.query": 9999}, "keeps 9999 values of '0.attention.self.query', which has 2304"),
-])
+@pytest.mark.parametrize(
+    "kept, message",
+    [
+        (
+            {"0.attention.self.kuery": 3},
+            "sparse keeps 3 values of '0.attention.self.kuery', which has 0 and a mask of 3",
+        ),
+        (
+            {"0.attention.self.query": 9999},
+            "keeps 9999 values of '0.attention.self.query', which has 2304",
+        ),
+    ],
+)
 def test_packing_what_is_not_there_is_refused(kept, message, tiny):
     model = tiny()
     with pytest.raises(ValueError, match=message):
         operate(model, {"op": "sparse", "kept": kept})
-    assert model.surgery == [] and all(type(linear) is nn.Linear for *_, linear in projections(model))
+    assert model.surgery == [] and all(
+        type(linear) is nn.Linear for *_, linear in projections(model)
+    )
 
 
 def test_masks_that_say_something_else_are_refused(tiny):
     model = tiny()
     chosen = {"0.attention.self.query": torch.eye(48).bool()}
-    with pytest.raises(ValueError, match="keeps 40 values of '0.attention.self.query', which has 2304 and a mask of 48"):
+    with pytest.raises(
+        ValueError,
+        match="keeps 40 values of '0.attention.self.query', which has 2304 and a mask of 48",
+    ):
         operate(model, {"op": "sparse", "kept": {"0.attention.self.query": 40}}, masks=chosen)
     attached(model, "magnitude")
     pruning.bake(model)
     masks.packed(model)
-    with pytest.raises(ValueError, match="is masked or packed already: bake a model first, and pack it once"):
+    with pytest.raises(
+        ValueError, match="is masked or packed already: bake a model first, and pack it once"
+    ):
         masks.packed(model)

@@ -19,7 +19,9 @@ def op(norm="layers", init="xavier_uniform", **more):
 
 
 def layer_mix(norm, states=4, init="xavier_uniform", dropout=0.0):
-    return mix.LayerMix(states, norm, init, dropout, [None], torch.Generator().manual_seed(1)).double()
+    return mix.LayerMix(
+        states, norm, init, dropout, [None], torch.Generator().manual_seed(1)
+    ).double()
 
 
 def states(number=4, rows=2, tokens=5, hidden=6):
@@ -44,7 +46,9 @@ def test_the_formula_in_float64(norm):
     real = mask.bool()[None, :, :, None].expand_as(h)
 
     def standard(values, **axes):
-        return values.mean(**axes, keepdim=True), values.var(**axes, keepdim=True, unbiased=False).sqrt()
+        return values.mean(**axes, keepdim=True), values.var(
+            **axes, keepdim=True, unbiased=False
+        ).sqrt()
 
     if norm.startswith("layers"):
         mean, deviation = standard(h, dim=0)
@@ -67,7 +71,9 @@ def test_the_formula_in_float64(norm):
 def test_read_literally_equal_weights_give_zero_whatever_the_input():
     for h in (states(13), 100 + 50 * states(13)):
         assert layer_mix("layers", 13, "zeros")(list(h)).abs().max() < 1e-13
-        assert layer_mix("layers", 13)(list(h)).abs().max() > 0.1  # the spread of alpha is the signal
+        assert (
+            layer_mix("layers", 13)(list(h)).abs().max() > 0.1
+        )  # the spread of alpha is the signal
         for norm in set(MIX_NORMS) - {"layers"}:
             module = layer_mix(norm, 13, "zeros")
             if norm == "layers_affine":
@@ -99,25 +105,46 @@ def test_gradients_in_float64(norm):
     names = [name for name, _ in module.named_parameters()]
 
     def f(h, *parameters):
-        return torch.func.functional_call(module, dict(zip(names, parameters, strict=True)), (list(h), mask))
+        return torch.func.functional_call(
+            module, dict(zip(names, parameters, strict=True)), (list(h), mask)
+        )
 
     assert torch.autograd.gradcheck(f, (h, *module.parameters()))
 
 
 def test_dropout_acts_on_the_normalised_states_in_training_alone():
-    module, h = layer_mix("none", dropout=0.5), [torch.ones(2, 50, 40, dtype=torch.float64) for _ in range(4)]
+    module, h = (
+        layer_mix("none", dropout=0.5),
+        [torch.ones(2, 50, 40, dtype=torch.float64) for _ in range(4)],
+    )
     assert torch.allclose(module.eval()(h), torch.ones(()).double())
     out = module.train()(h)
-    possible = {round(sum(2 * a for a, on in zip(module.weights().tolist(), bits, strict=True) if on), 9)
-                for bits in [[i >> j & 1 for j in range(4)] for i in range(16)]}
-    assert {round(v, 9) for v in out.flatten().tolist()} == possible and out.mean().item() == pytest.approx(1, abs=0.05)
+    possible = {
+        round(sum(2 * a for a, on in zip(module.weights().tolist(), bits, strict=True) if on), 9)
+        for bits in [[i >> j & 1 for j in range(4)] for i in range(16)]
+    }
+    assert {
+        round(v, 9) for v in out.flatten().tolist()
+    } == possible and out.mean().item() == pytest.approx(1, abs=0.05)
 
 
-@pytest.mark.parametrize("init, bound, deviation", [("xavier_uniform", math.sqrt(6 / 14), math.sqrt(2 / 14)),
-                                                    ("xavier_normal", math.inf, math.sqrt(2 / 14)), ("zeros", 0, 0)])
+@pytest.mark.parametrize(
+    "init, bound, deviation",
+    [
+        ("xavier_uniform", math.sqrt(6 / 14), math.sqrt(2 / 14)),
+        ("xavier_normal", math.inf, math.sqrt(2 / 14)),
+        ("zeros", 0, 0),
+    ],
+)
 def test_initial_weights_are_xavier_of_one_row(init, bound, deviation):
-    drawn = torch.stack([mix.LayerMix(13, "layers", init, 0.0, [None], torch.Generator().manual_seed(seed)).alpha.detach()
-                         for seed in range(400)])
+    drawn = torch.stack(
+        [
+            mix.LayerMix(
+                13, "layers", init, 0.0, [None], torch.Generator().manual_seed(seed)
+            ).alpha.detach()
+            for seed in range(400)
+        ]
+    )
     assert drawn.abs().max() <= bound and drawn.std().item() == pytest.approx(deviation, abs=0.01)
     assert bound in (0, math.inf) or drawn.abs().max() > 0.99 * bound
 
@@ -127,7 +154,10 @@ def test_initial_weights_are_xavier_of_one_row(init, bound, deviation):
 def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
     model, batch = tiny(family), sentences(family)
     h = hidden_states(model, batch)
-    assert operate(model, op(norm), seed=4) == {"states": 3, "parameters": 4 + 6 * (norm == "layers_affine")}
+    assert operate(model, op(norm), seed=4) == {
+        "states": 3,
+        "parameters": 4 + 6 * (norm == "layers_affine"),
+    }
     with torch.no_grad():
         mixed = mix.present(model)(list(h), batch["attention_mask"])
         out = backbone.base(model)(**batch)
@@ -142,7 +172,10 @@ def test_the_mix_stands_between_encoder_and_head(family, norm, tiny, sentences):
 
 
 def test_the_mix_stands_before_the_span_head(tiny, sentences):
-    model, batch = backbone.build(transformers.BertForQuestionAnswering, tiny("bert").config).eval(), sentences()
+    model, batch = (
+        backbone.build(transformers.BertForQuestionAnswering, tiny("bert").config).eval(),
+        sentences(),
+    )
     h = hidden_states(model, batch)
     operate(model, op("channels"), seed=4)
     with torch.no_grad():
@@ -166,19 +199,39 @@ def test_equal_weights_read_literally_blind_the_model(tiny, sentences, logits):
     found = logits(model, sentences())
     torch.testing.assert_close(found, logits(model, sentences(seed=1)), atol=1e-5, rtol=0)
     with torch.no_grad():
-        torch.testing.assert_close(found[0], model.classifier(model.bert.pooler.activation(model.bert.pooler.dense.bias)),
-                                   atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            found[0],
+            model.classifier(model.bert.pooler.activation(model.bert.pooler.dense.bias)),
+            atol=1e-5,
+            rtol=0,
+        )
 
 
 def test_padding_does_not_change_a_row(family, tiny, sentences, logits):
     model = tiny(family)
     operate(model, op("tokens"), seed=2)
-    torch.testing.assert_close(logits(model, sentences(family)), logits(model, sentences(family, extra=6)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        logits(model, sentences(family)),
+        logits(model, sentences(family, extra=6)),
+        atol=1e-5,
+        rtol=0,
+    )
 
 
-@pytest.mark.parametrize("before", [[], [{"op": "cut", "heads": 3}, {"op": "ghost"} | plain(
-    Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, mask=True))]], ids=["whole", "cut and ghosts"])
-def test_saved_and_loaded_gives_the_same_logits(family, before, tiny, sentences, logits, tokenizer, tmp_path):
+@pytest.mark.parametrize(
+    "before",
+    [
+        [],
+        [
+            {"op": "cut", "heads": 3},
+            {"op": "ghost"} | plain(Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, mask=True)),
+        ],
+    ],
+    ids=["whole", "cut and ghosts"],
+)
+def test_saved_and_loaded_gives_the_same_logits(
+    family, before, tiny, sentences, logits, tokenizer, tmp_path
+):
     model, batch = tiny(family, labels=3), sentences(family)
     for each in [*before, op("layers_affine")]:
         operate(model, each, **({"seed": 3} if each["op"] != "cut" else {}))
@@ -199,32 +252,52 @@ def test_a_copied_model_mixes_by_itself(tiny, sentences, logits):
     twin, expected = copy.deepcopy(model), logits(model, batch)
     with torch.no_grad():
         mix.present(twin).gamma.mul_(3)
-    assert not torch.allclose(logits(twin, batch), expected) and torch.equal(logits(model, batch), expected)
+    assert not torch.allclose(logits(twin, batch), expected) and torch.equal(
+        logits(model, batch), expected
+    )
 
 
 def test_every_parameter_learns_and_nothing_is_held_back(tiny, sentences):
     model = tiny()
     operate(model, op("layers_affine"), seed=2)
     model(**sentences()).logits.sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in mix.present(model).parameters())
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0 for p in mix.present(model).parameters()
+    )
     assert mix.present(model).seen == []
 
 
 def test_bert_base_gains_fourteen_parameters():
     with torch.device("meta"):
-        plain_model = backbone.build(transformers.BertForSequenceClassification, transformers.BertConfig())
-        model = backbone.build(transformers.BertForSequenceClassification, transformers.BertConfig(), [op()])
-        affine = backbone.build(transformers.BertForSequenceClassification, transformers.BertConfig(), [op("layers_affine")])
-    assert {n: p.numel() for n, p in mix.present(model).named_parameters()} == {"alpha": 13, "gamma": 1}
+        plain_model = backbone.build(
+            transformers.BertForSequenceClassification, transformers.BertConfig()
+        )
+        model = backbone.build(
+            transformers.BertForSequenceClassification, transformers.BertConfig(), [op()]
+        )
+        affine = backbone.build(
+            transformers.BertForSequenceClassification,
+            transformers.BertConfig(),
+            [op("layers_affine")],
+        )
+    assert {n: p.numel() for n, p in mix.present(model).named_parameters()} == {
+        "alpha": 13,
+        "gamma": 1,
+    }
     size = backbone.size(plain_model)["parameters"]
-    assert (backbone.size(model)["parameters"] - size, backbone.size(affine)["parameters"] - size) == (14, 40)
+    assert (
+        backbone.size(model)["parameters"] - size,
+        backbone.size(affine)["parameters"] - size,
+    ) == (14, 40)
 
 
 def test_the_memory_of_the_mix_is_what_its_states_take(tiny, sentences):
     model, batch, held = tiny(), sentences(), []
     operate(model, op("none"))
     module = mix.present(model)
-    module.register_forward_pre_hook(lambda _, inputs: held.extend(state.nbytes for state in inputs[0]))
+    module.register_forward_pre_hook(
+        lambda _, inputs: held.extend(state.nbytes for state in inputs[0])
+    )
     with torch.no_grad():
         model(**batch)
     assert sum(held) == batch["input_ids"].numel() * mix.memory(2, 48)
@@ -233,10 +306,18 @@ def test_the_memory_of_the_mix_is_what_its_states_take(tiny, sentences):
 
 # ---- refusals ----
 def test_models_without_hidden_states_are_refused(tiny):
-    small = transformers.DistilBertConfig(vocab_size=60, dim=24, n_layers=1, n_heads=2, hidden_dim=24)
-    for model in (transformers.DistilBertForSequenceClassification(small), nn.Sequential(nn.Linear(2, 2))):
+    small = transformers.DistilBertConfig(
+        vocab_size=60, dim=24, n_layers=1, n_heads=2, hidden_dim=24
+    )
+    for model in (
+        transformers.DistilBertForSequenceClassification(small),
+        nn.Sequential(nn.Linear(2, 2)),
+    ):
         model.surgery = []
-        with pytest.raises(ValueError, match="has no hidden states to mix: it takes an embedding and a list of layers"):
+        with pytest.raises(
+            ValueError,
+            match="has no hidden states to mix: it takes an embedding and a list of layers",
+        ):
             operate(model, op())
         assert model.surgery == []
     model = tiny()
@@ -249,14 +330,22 @@ def test_a_layer_that_was_replaced_afterwards_is_noticed(tiny, sentences):
     model = tiny()
     operate(model, op())
     model.bert.encoder.layer[1] = copy.deepcopy(tiny().bert.encoder.layer[1])
-    with pytest.raises(ValueError, match="saw 2 states and weighs 3: a layer was replaced after it; put the mix last"):
+    with pytest.raises(
+        ValueError,
+        match="saw 2 states and weighs 3: a layer was replaced after it; put the mix last",
+    ):
         model(**sentences())
 
 
-@pytest.mark.parametrize("change, message", [({"norm": "layer"}, "Mix.norm is 'layer'; allowed: 'layers', "),
-                                             ({"init": "xavier"}, "Mix.init is 'xavier'; allowed: 'xavier_uniform'"),
-                                             ({"lr": 0.0}, "Mix.lr is 0.0; it must be above 0"),
-                                             ({"dropout": 1.0}, "Mix.dropout is 1.0; it must be at least 0 and below 1")])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"norm": "layer"}, "Mix.norm is 'layer'; allowed: 'layers', "),
+        ({"init": "xavier"}, "Mix.init is 'xavier'; allowed: 'xavier_uniform'"),
+        ({"lr": 0.0}, "Mix.lr is 0.0; it must be above 0"),
+        ({"dropout": 1.0}, "Mix.dropout is 1.0; it must be at least 0 and below 1"),
+    ],
+)
 def test_options_that_cannot_be(change, message):
     with pytest.raises(ValueError, match=message):
         Mix(**{"norm": "layers", "init": "zeros", "lr": 1e-2} | change)

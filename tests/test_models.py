@@ -59,13 +59,19 @@ def test_a_pickle_becomes_safetensors_once(where, root, tiny, tokenizer, capsys)
     models.fetch("mine")
     assert models.digest("mine") == first, "the same pickle gives the same bytes"
     models.copy("mine", first, root / "run")
-    assert not (root / "run" / models.PICKLE).exists() and (root / "run" / "model.safetensors").exists()
+    assert (
+        not (root / "run" / models.PICKLE).exists()
+        and (root / "run" / "model.safetensors").exists()
+    )
 
 
 def test_a_known_digest_is_checked(root, tiny, tokenizer):
     pickled(root / "models" / "mine", tiny, tokenizer)
     paths.DIGESTS.write_text(json.dumps({"models/mine/pytorch_model.bin": "0" * 64}))
-    with pytest.raises(ValueError, match="pytorch_model.bin has sha256 .*expected 0000000000000000.*nothing was stored"):
+    with pytest.raises(
+        ValueError,
+        match="pytorch_model.bin has sha256 .*expected 0000000000000000.*nothing was stored",
+    ):
         models.fetch("mine")
     assert not (root / "models" / "mine" / "model.safetensors").exists()
     right = models.sha256(root / "models" / "mine" / models.PICKLE)
@@ -94,8 +100,14 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(zipped, root, tiny, toke
     assert sorted(p.name for p in (root / "models").iterdir()) == ["mine"]
 
 
-@pytest.mark.parametrize("weights, message", [({"epoch": 3, "w": torch.zeros(1)}, "holds epoch, expected tensors"),
-                                              ([torch.zeros(1)], "holds list, expected"), ({}, "holds nothing")])
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        ({"epoch": 3, "w": torch.zeros(1)}, "holds epoch, expected tensors"),
+        ([torch.zeros(1)], "holds list, expected"),
+        ({}, "holds nothing"),
+    ],
+)
 def test_other_contents_are_refused(weights, message, root, tiny, tokenizer):
     pickled(root / "models" / "mine", tiny, tokenizer, weights)
     with pytest.raises(ValueError, match=message):
@@ -118,8 +130,11 @@ def test_tied_weights_are_stored_apart(root, tmp_path):
     assert torch.equal(found["b"], table) and torch.equal(found["a"], table.T)
 
 
-def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(root, tiny, tokenizer, monkeypatch):
+def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(
+    root, tiny, tokenizer, monkeypatch
+):
     import huggingface_hub
+
     pickled(root / "hub", tiny, tokenizer)
     asked = []
 
@@ -129,6 +144,7 @@ def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(root, 
         for pattern in allow_patterns:
             for path in (root / "hub").glob(pattern):
                 (local_dir / path.name).write_bytes(path.read_bytes())
+
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     folder = models.fetch("someone/mine")
     assert folder == root / "models" / "someone/mine" and (folder / "config.json").exists()
@@ -143,18 +159,32 @@ def test_doctor_tells_fake_weights_from_the_official_ones(root, tiny, tokenizer,
     folder = root / "models" / "all-MiniLM-L6-v2"
     pickled(folder, tiny, tokenizer)
     models.fetch("all-MiniLM-L6-v2")
-    paths.DIGESTS.write_text(json.dumps({"models/all-MiniLM-L6-v2": "0" * 64, "glue/QQP": "1" * 16, "subsets": ["glue/QQP"]}))
+    paths.DIGESTS.write_text(
+        json.dumps(
+            {"models/all-MiniLM-L6-v2": "0" * 64, "glue/QQP": "1" * 16, "subsets": ["glue/QQP"]}
+        )
+    )
     main(["doctor"])
     assert f"all-MiniLM-L6-v2 in {folder} (not the official weights" in capsys.readouterr().out
-    paths.DIGESTS.write_text(json.dumps({"models/all-MiniLM-L6-v2": models.digest("all-MiniLM-L6-v2")}))
+    paths.DIGESTS.write_text(
+        json.dumps({"models/all-MiniLM-L6-v2": models.digest("all-MiniLM-L6-v2")})
+    )
     main(["doctor"])
     assert f"all-MiniLM-L6-v2 in {folder} (official)" in capsys.readouterr().out
 
 
 def test_doctor_tells_a_subset_from_official_rows(root, monkeypatch, capsys):
     monkeypatch.setattr(data, "digest_of", lambda source, task: "1" * 16)
-    paths.DIGESTS.write_text(json.dumps({"glue/QQP": "1" * 16, "glue/RTE": "1" * 16, "glue/WNLI": "2" * 16,
-                                         "subsets": ["glue/QQP"]}))
+    paths.DIGESTS.write_text(
+        json.dumps(
+            {
+                "glue/QQP": "1" * 16,
+                "glue/RTE": "1" * 16,
+                "glue/WNLI": "2" * 16,
+                "subsets": ["glue/QQP"],
+            }
+        )
+    )
     main(["doctor"])
     told = capsys.readouterr().out
     assert "glue/QQP (a subset of the official rows)" in told and "glue/RTE (official)" in told

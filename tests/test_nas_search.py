@@ -27,8 +27,18 @@ NUMERICS = Numerics("float32", 1)
 DATA = data.describe("toy", "SST-2", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 SIZES = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 384}
-GATES = Gates(("heads", "ffn"), ratio=0.3, share=0.2, quota="layer", update="jump", weight=1.0, tolerance=0.01,
-              schedule="additive", landing="steps", memory=0.5)
+GATES = Gates(
+    ("heads", "ffn"),
+    ratio=0.3,
+    share=0.2,
+    quota="layer",
+    update="jump",
+    weight=1.0,
+    tolerance=0.01,
+    schedule="additive",
+    landing="steps",
+    memory=0.5,
+)
 PREDICTION, BOTH = Objective("prediction"), Objective("two_stage", attention=True, mask=True)
 
 
@@ -36,24 +46,58 @@ def encoder(family="bert", **sizes):
     """Random weights, never trained: the search does not mind."""
     small = {"embedding": 24, "heads": 12} if family == "electra" else {}
     model = TOY_MODELS[family] | SIZES | small | sizes
-    return Spec("pretrain", {"corpus": {"sentences": 1, "seed": 0}, "numerics": NUMERICS, "objective": TOY_OBJECTIVES[family],
-                             "model": model}, seed=0)
+    return Spec(
+        "pretrain",
+        {
+            "corpus": {"sentences": 1, "seed": 0},
+            "numerics": NUMERICS,
+            "objective": TOY_OBJECTIVES[family],
+            "model": model,
+        },
+        seed=0,
+    )
 
 
 def teacher(family="bert", **sizes):
-    return Spec("finetune", {"data": DATA, "train": replace(TRAIN, epochs=1), "targets": Targets("hard"), "numerics": NUMERICS},
-                {"start": encoder(family, **sizes)}, seed=0)
+    return Spec(
+        "finetune",
+        {
+            "data": DATA,
+            "train": replace(TRAIN, epochs=1),
+            "targets": Targets("hard"),
+            "numerics": NUMERICS,
+        },
+        {"start": encoder(family, **sizes)},
+        seed=0,
+    )
 
 
 def search(family="bert", objective=PREDICTION, start=None, guide=None, **changes):
-    return Spec("nas_search", {"data": DATA, "train": TRAIN, "numerics": NUMERICS, "gates": replace(GATES, **changes),
-                               "objective": objective},
-                {"start": start or teacher(family), "teacher": guide or teacher(family)})
+    return Spec(
+        "nas_search",
+        {
+            "data": DATA,
+            "train": TRAIN,
+            "numerics": NUMERICS,
+            "gates": replace(GATES, **changes),
+            "objective": objective,
+        },
+        {"start": start or teacher(family), "teacher": guide or teacher(family)},
+    )
 
 
 def retrain(inputs, objective, **args):
-    return Spec("retrain", {"data": DATA, "train": replace(TRAIN, epochs=1), "numerics": NUMERICS, "objective": objective} | args,
-                inputs)
+    return Spec(
+        "retrain",
+        {
+            "data": DATA,
+            "train": replace(TRAIN, epochs=1),
+            "numerics": NUMERICS,
+            "objective": objective,
+        }
+        | args,
+        inputs,
+    )
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.5, 0.7])
@@ -64,9 +108,15 @@ def test_it_lands(family, ratio, seed, store):
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert found["miss"] == pytest.approx(found["ratio"] / ratio - 1) and found["target"] == ratio
     widths = gated.counts(found["architecture"])
-    assert found["flops"] == pytest.approx(gated.flops(48, 4, widths)) == pytest.approx(found["ratio"] * whole)
+    assert (
+        found["flops"]
+        == pytest.approx(gated.flops(48, 4, widths))
+        == pytest.approx(found["ratio"] * whole)
+    )
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
-    assert (found["trimmed"] == 0) == (found["before_trim"] == found["ratio"]) and found["trimmed"] <= 40
+    assert (found["trimmed"] == 0) == (found["before_trim"] == found["ratio"]) and found[
+        "trimmed"
+    ] <= 40
 
 
 def test_what_a_search_leaves_behind(store):
@@ -76,20 +126,39 @@ def test_what_a_search_leaves_behind(store):
     assert arrays["curve"][:, 0] == pytest.approx(np.linspace(1, 0.3, 12), rel=1e-6)
     assert arrays["curve"][-1, 1] == pytest.approx(found["before_trim"])
     assert arrays["curve"][:, 2:].sum(0).tolist() == [found["switched_off"], found["switched_on"]]
-    kept = {name: (arrays[f"{layer}.{kind}"] > 4.6).nonzero()[0].tolist() for layer in (0, 1)
-            for name, kind in ((f"heads{layer}", "heads"), (f"neurons{layer}", "ffn"))}
-    assert kept == {f"{name}{layer}": found["architecture"][name][layer] for layer in (0, 1) for name in ("heads", "neurons")}
+    kept = {
+        name: (arrays[f"{layer}.{kind}"] > 4.6).nonzero()[0].tolist()
+        for layer in (0, 1)
+        for name, kind in ((f"heads{layer}", "heads"), (f"neurons{layer}", "ffn"))
+    }
+    assert kept == {
+        f"{name}{layer}": found["architecture"][name][layer]
+        for layer in (0, 1)
+        for name in ("heads", "neurons")
+    }
     assert {abs(a) for name in ("0.heads", "1.ffn") for a in arrays[name].tolist()} == {5.0}
     model, tokenizer = backbone.load(run.model)
-    assert model.surgery == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(model, "curve")
+    assert model.surgery == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(
+        model, "curve"
+    )
     dev = data.load(DATA)["dev"]
-    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 24), NUMERICS), run.arrays("predictions")["logits"])
+    assert np.array_equal(
+        loop.predict(model, encode(tokenizer, dev, 24), NUMERICS),
+        run.arrays("predictions")["logits"],
+    )
     assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.accuracy" in found
-    weights, before = model.state_dict(), backbone.load(made(store, teacher()).model)[0].state_dict()
-    assert any(not torch.equal(before[name], weights[name]) for name in before)   # they learn beside the gates
+    weights, before = (
+        model.state_dict(),
+        backbone.load(made(store, teacher()).model)[0].state_dict(),
+    )
+    assert any(
+        not torch.equal(before[name], weights[name]) for name in before
+    )  # they learn beside the gates
 
 
-@pytest.mark.parametrize("spec", [search(memory=0.9), search(objective=BOTH)], ids=["prediction", "two stages"])
+@pytest.mark.parametrize(
+    "spec", [search(memory=0.9), search(objective=BOTH)], ids=["prediction", "two stages"]
+)
 def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, monkeypatch):
     expected = made(store, spec.at(0))
     other = Store(runs=tmp_path, records=tmp_path / "none")
@@ -97,61 +166,99 @@ def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, mo
     with pytest.raises(KeyboardInterrupt):
         made(other, spec.at(0), checkpoint_seconds=-1)
     run = made(other, spec.at(0))
-    assert len(calls) == 8 + 5 and run.status["attempts"] == 2     # seven steps before, five after
+    assert len(calls) == 8 + 5 and run.status["attempts"] == 2  # seven steps before, five after
     same_run(run, expected)
 
 
-@pytest.mark.parametrize("objective", [Objective("cross_entropy"), Objective("intermediate"), BOTH], ids=lambda o: o.kind)
+@pytest.mark.parametrize(
+    "objective", [Objective("cross_entropy"), Objective("intermediate"), BOTH], ids=lambda o: o.kind
+)
 def test_other_objectives(objective, store):
     run = made(store, search(objective=objective).at(0))
     assert abs(run.metrics["miss"]) <= 0.01
     parts = [set(line) - {"step", "epoch"} for line in run.events() if "epoch" in line]
-    told = {"cross_entropy": {"loss", "hard"}, "intermediate": {"loss", "layers"}}.get(objective.kind)
+    told = {"cross_entropy": {"loss", "hard"}, "intermediate": {"loss", "layers"}}.get(
+        objective.kind
+    )
     assert parts == ([told] * 4 if told else [{"loss", "layers", "attention"}] * 2 + [{"loss"}] * 2)
 
 
-@pytest.mark.parametrize("changes", [{"memory": 0.0}, {"update": "mean"}, {"quota": "all", "share": 1.0, "schedule": "none"}],
-                         ids=["as reported", "rescaled", "no control"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"memory": 0.0}, {"update": "mean"}, {"quota": "all", "share": 1.0, "schedule": "none"}],
+    ids=["as reported", "rescaled", "no control"],
+)
 def test_without_landing_it_ends_where_it_ends_and_trims_nothing(changes, store):
     found = made(store, search(landing="", **changes).at(0)).metrics
-    assert found["trimmed"] == 0 and found["before_trim"] == found["ratio"] and abs(found["miss"]) > 0.01
-    assert all(kept for lists in found["architecture"].values() for kept in lists)   # still one of each, so that it can be cut
+    assert (
+        found["trimmed"] == 0
+        and found["before_trim"] == found["ratio"]
+        and abs(found["miss"]) > 0.01
+    )
+    assert all(
+        kept for lists in found["architecture"].values() for kept in lists
+    )  # still one of each, so that it can be cut
 
 
 def test_a_search_as_reported_is_trimmed_at_its_end_alone(store):
     """The search itself is that without landing, step by step; the trim that follows makes its FLOPs those of the target."""
-    free, trimmed = (made(store, search(landing=landing, memory=0.0).at(0)) for landing in ("", "end"))
+    free, trimmed = (
+        made(store, search(landing=landing, memory=0.0).at(0)) for landing in ("", "end")
+    )
     assert np.array_equal(free.arrays("search")["curve"], trimmed.arrays("search")["curve"])
     found = trimmed.metrics
-    assert found["before_trim"] == free.metrics["ratio"] and abs(found["before_trim"] / 0.3 - 1) > 0.01 >= abs(found["miss"])
+    assert found["before_trim"] == free.metrics["ratio"] and abs(
+        found["before_trim"] / 0.3 - 1
+    ) > 0.01 >= abs(found["miss"])
     assert found["trimmed"] > 0
 
 
-@pytest.mark.parametrize("regions", [("embedding", "qkv", "ffn"), ("heads", "ffn", "embedding"), ("qkv", "ffn")], ids="+".join)
+@pytest.mark.parametrize(
+    "regions",
+    [("embedding", "qkv", "ffn"), ("heads", "ffn", "embedding"), ("qkv", "ffn")],
+    ids="+".join,
+)
 def test_other_regions_are_searched_and_cut(regions, store):
     spec = search(regions=regions, ratio=0.5)
     run = made(store, spec.at(0))
     assert abs(run.metrics["miss"]) <= 0.01
-    cut = made(store, retrain({"start": teacher(), "search": spec, "teacher": teacher()}, PREDICTION,
-                              architecture=Output("search", "architecture")).at(0))
+    cut = made(
+        store,
+        retrain(
+            {"start": teacher(), "search": spec, "teacher": teacher()},
+            PREDICTION,
+            architecture=Output("search", "architecture"),
+        ).at(0),
+    )
     assert cut.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(cut.model)
-    assert model.surgery == [{"op": "keep"} | run.metrics["architecture"]] and gates.flops(model) == cut.metrics["flops"]
+    assert (
+        model.surgery == [{"op": "keep"} | run.metrics["architecture"]]
+        and gates.flops(model) == cut.metrics["flops"]
+    )
 
 
 def test_cut_and_retrained_in_two_stages(store):
     spec = search()
-    first = retrain({"start": teacher(), "search": spec, "teacher": teacher()}, replace(BOTH, kind="intermediate"),
-                    architecture=Output("search", "architecture"))
+    first = retrain(
+        {"start": teacher(), "search": spec, "teacher": teacher()},
+        replace(BOTH, kind="intermediate"),
+        architecture=Output("search", "architecture"),
+    )
     last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).at(0))
     run, stage = made(store, spec.at(0)), made(store, first.at(0))
     model, tokenizer = backbone.load(last.model)
     assert model.surgery == [{"op": "keep"} | run.metrics["architecture"]]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
-    assert last.metrics["parameters"] == backbone.size(model)["parameters"] < 0.75 * backbone.size(
-        backbone.load(made(store, teacher()).model)[0])["parameters"]
-    assert np.array_equal(loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS),
-                          last.arrays("predictions")["logits"])
+    assert (
+        last.metrics["parameters"]
+        == backbone.size(model)["parameters"]
+        < 0.75 * backbone.size(backbone.load(made(store, teacher()).model)[0])["parameters"]
+    )
+    assert np.array_equal(
+        loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS),
+        last.arrays("predictions")["logits"],
+    )
     assert {"layers", "attention"} < set(stage.events()[0])
 
 
@@ -159,8 +266,15 @@ def test_original_and_searched_weights(store):
     """Section 7.8: retraining starts from the model that was searched in, or from the search."""
     spec, still = search(), replace(TRAIN, epochs=1, lr=1e-9)
     for start, origin in ((teacher(), teacher()), (spec, spec)):
-        run = made(store, retrain({"start": start, "search": spec, "teacher": teacher()}, PREDICTION, train=still,
-                                  architecture=Output("search", "architecture")).at(0))
+        run = made(
+            store,
+            retrain(
+                {"start": start, "search": spec, "teacher": teacher()},
+                PREDICTION,
+                train=still,
+                architecture=Output("search", "architecture"),
+            ).at(0),
+        )
         model, _ = backbone.load(run.model)
         whole, _ = backbone.load(made(store, origin.at(0)).model)
         if gates.present(whole):
@@ -171,20 +285,35 @@ def test_original_and_searched_weights(store):
 
 
 def test_random_architectures_of_the_same_cost(store):
-    runs = [made(store, Spec("random_architecture", {"gates": GATES, "spread": spread}, {"start": teacher()}).at(seed))
-            for spread, seed in (("units", 0), ("units", 1), ("regions", 0))]
+    runs = [
+        made(
+            store,
+            Spec(
+                "random_architecture", {"gates": GATES, "spread": spread}, {"start": teacher()}
+            ).at(seed),
+        )
+        for spread, seed in (("units", 0), ("units", 1), ("regions", 0))
+    ]
     assert all(abs(run.metrics["miss"]) <= 0.01 for run in runs)
     assert len({json.dumps(run.metrics["architecture"]) for run in runs}) == 3
     drawn = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
-    cut = made(store, retrain({"start": teacher(), "search": drawn, "teacher": teacher()}, PREDICTION,
-                              architecture=Output("search", "architecture")).at(0))
+    cut = made(
+        store,
+        retrain(
+            {"start": teacher(), "search": drawn, "teacher": teacher()},
+            PREDICTION,
+            architecture=Output("search", "architecture"),
+        ).at(0),
+    )
     assert cut.metrics["flops"] == pytest.approx(runs[0].metrics["flops"])
 
 
 def test_from_a_larger_teacher(store):
     """Procedure A: a general student, a deeper and wider teacher, two stages of search; its projection is not kept."""
     big = teacher(layers=4, hidden=96)
-    run = made(store, search(objective=replace(BOTH, attention=True), start=encoder(), guide=big).at(0))
+    run = made(
+        store, search(objective=replace(BOTH, attention=True), start=encoder(), guide=big).at(0)
+    )
     model, _ = backbone.load(run.model)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
     assert run.metrics["whole_flops"] == gated.masked(backbone.shape(model))
@@ -195,42 +324,81 @@ def test_an_earlier_search_goes_on(store):
     first = search(ratio=0.6)
     run = made(store, search(start=first, ratio=0.3, schedule="none").at(0))
     before = made(store, first.at(0))
-    assert abs(run.metrics["miss"]) <= 0.01 and run.arrays("search")["curve"][0, 1] < before.metrics["ratio"]
-    with pytest.raises(ValueError, match="the checkpoint has gates on heads, ffn, the search is over ffn"):
+    assert (
+        abs(run.metrics["miss"]) <= 0.01
+        and run.arrays("search")["curve"][0, 1] < before.metrics["ratio"]
+    )
+    with pytest.raises(
+        ValueError, match="the checkpoint has gates on heads, ffn, the search is over ffn"
+    ):
         made(store, search(start=first, regions=("ffn",), ratio=0.6).at(0))
 
 
 def test_a_search_reads_augmented_rows(store):
-    told = {"data": DATA, "augment": Augment(tries=2, p=0.5, candidates=5, neighbours="embeddings"), "numerics": NUMERICS}
+    told = {
+        "data": DATA,
+        "augment": Augment(tries=2, p=0.5, candidates=5, neighbours="embeddings"),
+        "numerics": NUMERICS,
+    }
     more = Spec("augment", told, {"language_model": encoder()}, seed=0)
     spec = search()
-    run, rows = made(store, replace(spec, inputs=spec.inputs | {"augmented": more}).at(0)), made(store, more).metrics["rows_out"]
-    assert rows > 48 and run.metrics["steps"] == 4 * -(-rows // 16) and abs(run.metrics["miss"]) <= 0.01
+    run, rows = (
+        made(store, replace(spec, inputs=spec.inputs | {"augmented": more}).at(0)),
+        made(store, more).metrics["rows_out"],
+    )
+    assert (
+        rows > 48
+        and run.metrics["steps"] == 4 * -(-rows // 16)
+        and abs(run.metrics["miss"]) <= 0.01
+    )
     with pytest.raises(ValueError, match="augment the same rows"):
-        made(store, replace(spec, args=spec.args | {"data": data.describe("toy", "SST-2", 47)},
-                            inputs=spec.inputs | {"augmented": more}).at(0))
+        made(
+            store,
+            replace(
+                spec,
+                args=spec.args | {"data": data.describe("toy", "SST-2", 47)},
+                inputs=spec.inputs | {"augmented": more},
+            ).at(0),
+        )
 
 
 def test_cut_networks_are_timed_beside_the_whole_one(store):
     found = search()
-    cut = retrain({"start": teacher(), "teacher": teacher(), "search": found}, Objective("intermediate"),
-                  architecture=Output("search", "architecture"))
+    cut = retrain(
+        {"start": teacher(), "teacher": teacher(), "search": found},
+        Objective("intermediate"),
+        architecture=Output("search", "architecture"),
+    )
     told = {"reference": "Whole", "batch": 1, "length": 8, "runs": 50, "numerics": NUMERICS}
     networks = {"model:Whole": teacher(), "model:30 %": cut}
     run = made(store, Spec("latency", told, networks).at(0))
     assert run.arrays("times")["cpu"].shape == (2, 50) and run.metrics["Whole.cpu_speedup"] == 1.0
     for name, spec in networks.items():
-        model = backbone.base(backbone.load(made(store, spec.at(0) if spec.seed is None else spec).model)[0])
+        model = backbone.base(
+            backbone.load(made(store, spec.at(0) if spec.seed is None else spec).model)[0]
+        )
         assert run.metrics[f"{name[6:]}.parameters"] == backbone.size(model)["parameters"]
     assert run.metrics["30 %.parameters"] < run.metrics["Whole.parameters"]
-    assert run.metrics["30 %.cpu_ms"] == pytest.approx(1e3 * np.median(run.arrays("times")["cpu"][0]))   # sorted by name
+    assert run.metrics["30 %.cpu_ms"] == pytest.approx(
+        1e3 * np.median(run.arrays("times")["cpu"][0])
+    )  # sorted by name
 
 
-@pytest.mark.parametrize("models, message", [
-    ({}, "unknown reference among the models: 'Cut'"), ({"Whole": {"shape": "tinybert-4"}}, "called Whole, Whole: give"),
-])
+@pytest.mark.parametrize(
+    "models, message",
+    [
+        ({}, "unknown reference among the models: 'Cut'"),
+        ({"Whole": {"shape": "tinybert-4"}}, "called Whole, Whole: give"),
+    ],
+)
 def test_timed_models_have_names_of_their_own(models, message, store):
-    told = {"reference": "Whole" if models else "Cut", "batch": 1, "length": 8, "runs": 50, "numerics": NUMERICS}
+    told = {
+        "reference": "Whole" if models else "Cut",
+        "batch": 1,
+        "length": 8,
+        "runs": 50,
+        "numerics": NUMERICS,
+    }
     with pytest.raises(ValueError, match=message):
         made(store, Spec("latency", told | {"models": models}, {"model:Whole": teacher()}).at(0))
 
@@ -248,10 +416,18 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
     operate(student, {"op": "keep", "heads": [[3, 7], [0]], "neurons": [[1, 2], [3]]})
     found = parts_of(Objective("intermediate", attention=True, mask=mask), student, other, batch)
     real = batch["attention_mask"].bool()
-    with torch.no_grad(), taps(student) as mine, taps(other) as theirs, scores.watch(student) as s, scores.watch(other) as t:
+    with (
+        torch.no_grad(),
+        taps(student) as mine,
+        taps(other) as theirs,
+        scores.watch(student) as s,
+        scores.watch(other) as t,
+    ):
         student(**batch), other(**batch)
         layers = attention = 0.0
-        for a, b in zip([mine["embedding"], *mine["ffn"]], [theirs["embedding"], *theirs["ffn"]], strict=True):
+        for a, b in zip(
+            [mine["embedding"], *mine["ffn"]], [theirs["embedding"], *theirs["ffn"]], strict=True
+        ):
             layers += (a - b)[real].square().mean() if mask else (a - b).square().mean()
         for a, b, kept in zip(s, t, [[3, 7], [0]], strict=True):
             square = (a - b[:, kept]).square()
@@ -266,12 +442,21 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
 
 
 def test_equal_models_have_no_intermediate_loss(tiny, sentences):
-    found = parts_of(Objective("intermediate", attention=True), tiny("bert"), tiny("bert"), sentences())
+    found = parts_of(
+        Objective("intermediate", attention=True), tiny("bert"), tiny("bert"), sentences()
+    )
     assert found["loss"].item() == pytest.approx(0, abs=1e-10)
 
 
-@pytest.mark.parametrize("count, deep, expected", [(4, 12, [2, 5, 8, 11]), (6, 12, [1, 3, 5, 7, 9, 11]), (4, 4, [0, 1, 2, 3]),
-                                                   (4, 6, [0, 2, 3, 5])])
+@pytest.mark.parametrize(
+    "count, deep, expected",
+    [
+        (4, 12, [2, 5, 8, 11]),
+        (6, 12, [1, 3, 5, 7, 9, 11]),
+        (4, 4, [0, 1, 2, 3]),
+        (4, 6, [0, 2, 3, 5]),
+    ],
+)
 def test_teacher_layers_are_evenly_spaced(count, deep, expected):
     assert [objectives.teacher_layer(i, count, deep) for i in range(count)] == expected
 
@@ -279,10 +464,14 @@ def test_teacher_layers_are_evenly_spaced(count, deep, expected):
 def test_prediction_is_the_squared_error_of_logits(store):
     """The loss of a run that does not move, from its parts."""
     still = replace(TRAIN, epochs=1, lr=1e-12)
-    spec = replace(retrain({"start": teacher(), "teacher": teacher("bert", ffn=96)}, PREDICTION),
-                   args=retrain({"start": teacher()}, PREDICTION, train=still).args)
+    spec = replace(
+        retrain({"start": teacher(), "teacher": teacher("bert", ffn=96)}, PREDICTION),
+        args=retrain({"start": teacher()}, PREDICTION, train=still).args,
+    )
     run = made(store, spec.at(3))
-    networks = [backbone.load(made(store, spec.inputs[name]).model) for name in ("start", "teacher")]
+    networks = [
+        backbone.load(made(store, spec.inputs[name]).model) for name in ("start", "teacher")
+    ]
     rows, values = encode(networks[0][1], data.load(DATA)["train"], 24), []
     for chosen in order(rows.lengths(), 16, 3, 0):
         with torch.no_grad():
@@ -291,30 +480,50 @@ def test_prediction_is_the_squared_error_of_logits(store):
     assert run.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind, classes", [("soft_cross_entropy", 2), ("soft_cross_entropy", 1), ("cross_entropy", 2)])
+@pytest.mark.parametrize(
+    "kind, classes", [("soft_cross_entropy", 2), ("soft_cross_entropy", 1), ("cross_entropy", 2)]
+)
 def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences, monkeypatch, tmp_path):
     """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over rows and classes (Table 3); scores and
     plain cross-entropy learn the labels."""
-    student, other, batch = tiny("bert", seed=1, labels=classes), tiny("bert", labels=classes), sentences()
+    student, other, batch = (
+        tiny("bert", seed=1, labels=classes),
+        tiny("bert", labels=classes),
+        sentences(),
+    )
     with torch.no_grad():
         a, b = student(**batch).logits, other(**batch).logits
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     monkeypatch.setattr(backbone, "load", lambda _: (other, None))
     monkeypatch.setattr(loop, "predict", lambda *_, **__: b.numpy())
-    run, rows = SimpleNamespace(inputs={"teacher": SimpleNamespace(model=None)}, seed=0), SimpleNamespace(labels=labels)
+    run, rows = (
+        SimpleNamespace(inputs={"teacher": SimpleNamespace(model=None)}, seed=0),
+        SimpleNamespace(labels=labels),
+    )
     task, chosen = SimpleNamespace(labels=()), torch.arange(3)
-    with objectives.learning(run, Objective(kind), student, rows, task, TRAIN, NUMERICS, 1) as (loss, _):
+    with objectives.learning(run, Objective(kind), student, rows, task, TRAIN, NUMERICS, 1) as (
+        loss,
+        _,
+    ):
         found = loss(batch, chosen)["loss"].item()
     logs = a.log_softmax(-1)
-    wanted = ((a[:, 0] - labels).square().mean() if classes == 1 else -logs[range(3), labels].mean() if kind == "cross_entropy"
-              else -(b.softmax(-1) * logs).mean())
+    wanted = (
+        (a[:, 0] - labels).square().mean()
+        if classes == 1
+        else -logs[range(3), labels].mean()
+        if kind == "cross_entropy"
+        else -(b.softmax(-1) * logs).mean()
+    )
     assert found == pytest.approx(wanted.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize("ops, other, message", [
-    ([{"op": "cut", "heads": 3}], {}, "a cut by importance does not keep it: switch it off"),
-    ([], {"heads": 4}, "the student's whole model has 12, the teacher 4; switch it off"),
-])
+@pytest.mark.parametrize(
+    "ops, other, message",
+    [
+        ([{"op": "cut", "heads": 3}], {}, "a cut by importance does not keep it: switch it off"),
+        ([], {"heads": 4}, "the student's whole model has 12, the teacher 4; switch it off"),
+    ],
+)
 def test_attention_needs_heads_that_pair(ops, other, message, tiny):
     student = tiny("bert")
     for op in ops:
@@ -324,10 +533,19 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
 
 
 # ---- mistakes ----
-@pytest.mark.parametrize("changes, message", [
-    ({"ratio": 0.02}, "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, leaves 0.0"),
-    ({"regions": ("ffn",), "ratio": 0.2}, "Gates.ratio is 0.2, .* leaves 0.3.* ask for at least that, or search more regions"),
-])
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"ratio": 0.02},
+            "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, leaves 0.0",
+        ),
+        (
+            {"regions": ("ffn",), "ratio": 0.2},
+            "Gates.ratio is 0.2, .* leaves 0.3.* ask for at least that, or search more regions",
+        ),
+    ],
+)
 def test_a_target_out_of_reach_fails_at_once(changes, message, store):
     with pytest.raises(ValueError, match=message):
         made(store, search(**changes).at(0))
@@ -335,8 +553,16 @@ def test_a_target_out_of_reach_fails_at_once(changes, message, store):
 
 def test_a_search_does_not_select(store):
     spec = search()
-    with pytest.raises(ValueError, match="Train.select is 'best'; a search ends at its target in the last step: take \"last\""):
-        made(store, replace(spec, args=spec.args | {"train": spec.args["train"] | {"select": "best"}}).at(0))
+    with pytest.raises(
+        ValueError,
+        match="Train.select is 'best'; a search ends at its target in the last step: take \"last\"",
+    ):
+        made(
+            store,
+            replace(spec, args=spec.args | {"train": spec.args["train"] | {"select": "best"}}).at(
+                0
+            ),
+        )
 
 
 def test_a_copy_of_a_gated_model_steers_apart(tiny):

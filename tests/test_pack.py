@@ -35,35 +35,62 @@ def checkpoint(root, tiny, tokenizer):
 
 def test_rounded_weights_are_a_checkpoint_of_their_own(root, checkpoint):
     exact, near = models.locate("mine"), models.fetch("mine-bf16")
-    assert near == models.locate("mine-bf16") and models.digest("mine-bf16") != models.digest("mine")
+    assert near == models.locate("mine-bf16") and models.digest("mine-bf16") != models.digest(
+        "mine"
+    )
     one, two = (load_file(folder / "model.safetensors") for folder in (exact, near))
-    assert one.keys() == two.keys() and all(abs(one[k] - two[k].float()).max() <= 0.004 * abs(one[k]).max() for k in one)
-    assert (near / "model.safetensors").stat().st_size < 0.55 * (exact / "model.safetensors").stat().st_size
+    assert one.keys() == two.keys() and all(
+        abs(one[k] - two[k].float()).max() <= 0.004 * abs(one[k]).max() for k in one
+    )
+    assert (near / "model.safetensors").stat().st_size < 0.55 * (
+        exact / "model.safetensors"
+    ).stat().st_size
     models.rounded("mine", root / "again")
     assert models.sha256(root / "again" / "model.safetensors") == models.digest("mine-bf16")
 
 
 def test_an_archive_has_code_rows_and_rounded_weights(root, checkpoint):
-    for split, text in {"train": "sentence\tlabel\na b\t1\nc d\t0\n", "dev": "sentence\tlabel\ne f\t1\n",
-                        "test": "index\tsentence\n0\tg h\n"}.items():
+    for split, text in {
+        "train": "sentence\tlabel\na b\t1\nc d\t0\n",
+        "dev": "sentence\tlabel\ne f\t1\n",
+        "test": "index\tsentence\n0\tg h\n",
+    }.items():
         path = root / "data" / "glue" / "SST-2" / f"{split}.tsv"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     told = data.describe("glue", "SST-2", 1)
     spec = Spec("finetune", teacher().args | {"data": told}, {"start": BACKBONE}).at(10)
     claim = protocol.CLAIMS["G1"]
-    assert pack.pack(root / "out.tgz", [claim], [spec], checkpoint) == (root / "out.tgz").stat().st_size
+    assert (
+        pack.pack(root / "out.tgz", [claim], [spec], checkpoint)
+        == (root / "out.tgz").stat().st_size
+    )
     with tarfile.open(root / "out.tgz") as archive:
         names = set(archive.getnames())
-        assert {"evidence/lib/evidence.py", "evidence/data/published/central.csv", "evidence/data/glue/SST-2/train.tsv",
-                "evidence/data/glue/SST-2/dev.tsv", "evidence/data/models/mine-bf16/model.safetensors"} <= names
-        assert not any("test.tsv" in name or "records" in name or "models/mine/" in name for name in names)
+        assert {
+            "evidence/lib/evidence.py",
+            "evidence/data/published/central.csv",
+            "evidence/data/glue/SST-2/train.tsv",
+            "evidence/data/glue/SST-2/dev.tsv",
+            "evidence/data/models/mine-bf16/model.safetensors",
+        } <= names
+        assert not any(
+            "test.tsv" in name or "records" in name or "models/mine/" in name for name in names
+        )
         assert "CHECKPOINT=mine-bf16" in archive.extractfile("evidence/run.sh").read().decode()
         archive.extractall(root, filter="data")
-    asked = ("import json; from lib.execute import commit; from lib.papers.profiles import PROFILES, CHECKPOINTS; "
-             "print(json.dumps([commit(), PROFILES['mini'].numerics.device, CHECKPOINTS['mini']['bert']]))")
-    there = subprocess.run([sys.executable, "-c", asked], cwd=root / "evidence", capture_output=True, text=True, check=True,
-                           env={"DEVICE": "cuda", "CHECKPOINT": "mine-bf16"})
+    asked = (
+        "import json; from lib.execute import commit; from lib.papers.profiles import PROFILES, CHECKPOINTS; "
+        "print(json.dumps([commit(), PROFILES['mini'].numerics.device, CHECKPOINTS['mini']['bert']]))"
+    )
+    there = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=root / "evidence",
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"DEVICE": "cuda", "CHECKPOINT": "mine-bf16"},
+    )
     assert json.loads(there.stdout)[1:] == ["cuda", "mine-bf16"]
     assert json.loads(there.stdout)[0] == json.loads((root / "evidence" / "COMMIT").read_text())
 
@@ -80,8 +107,14 @@ def test_records_come_back_whole_or_not_at_all(root):
     folder = there.record(with_arrays(there))
     with tarfile.open(root / "records.tgz", "w:gz") as archive:
         archive.add(root / "b", "records")
-    assert pack.unpack(root / "records.tgz", root / "c") == 1 and pack.unpack(root / "records.tgz", root / "c") == 0
-    assert Store(root / "none", root / "c").find(SPEC).arrays("predictions")["logits"].shape == (872, 2)
+    assert (
+        pack.unpack(root / "records.tgz", root / "c") == 1
+        and pack.unpack(root / "records.tgz", root / "c") == 0
+    )
+    assert Store(root / "none", root / "c").find(SPEC).arrays("predictions")["logits"].shape == (
+        872,
+        2,
+    )
     assert len(list((root / "c").iterdir())) == 1
     (folder / record.ARRAYS).write_bytes(gzip.compress(b"other"))
     with tarfile.open(root / "records.tgz", "w:gz") as archive:

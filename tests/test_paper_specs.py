@@ -44,35 +44,59 @@ def classifier(sizes, labels=2, layers=None, surgery=()):
     if sizes.family == "roberta":
         more |= {"pad_token_id": 1}
     config = getattr(transformers, f"{name}Config")(
-        vocab_size=sizes.vocab, hidden_size=sizes.hidden, num_hidden_layers=layers or sizes.layers,
-        num_attention_heads=sizes.heads, intermediate_size=sizes.ffn, max_position_embeddings=sizes.positions,
-        type_vocab_size=sizes.types, num_labels=labels, **more)
-    return backbone.build(getattr(transformers, f"{name}ForSequenceClassification"), config, surgery)
+        vocab_size=sizes.vocab,
+        hidden_size=sizes.hidden,
+        num_hidden_layers=layers or sizes.layers,
+        num_attention_heads=sizes.heads,
+        intermediate_size=sizes.ffn,
+        max_position_embeddings=sizes.positions,
+        type_vocab_size=sizes.types,
+        num_labels=labels,
+        **more,
+    )
+    return backbone.build(
+        getattr(transformers, f"{name}ForSequenceClassification"), config, surgery
+    )
 
 
 def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
-    surgeries = {(family_of(spec), json.dumps(spec.args["surgery"])) for spec in every_spec(PAGES, "paper")
-                 if "surgery" in spec.args}
+    surgeries = {
+        (family_of(spec), json.dumps(spec.args["surgery"]))
+        for spec in every_spec(PAGES, "paper")
+        if "surgery" in spec.args
+    }
     widths = {family: set() for family in FAMILIES}
     for family, text in sorted(surgeries):
         surgery, sizes = json.loads(text), shape("paper", family)
         options = {op["op"]: {k: v for k, v in op.items() if k != "op"} for op in surgery}
-        heads, ghosts = options.get("cut", {}).get("heads"), Ghost(**options["ghost"]) if "ghost" in options else None
+        heads, ghosts = (
+            options.get("cut", {}).get("heads"),
+            Ghost(**options["ghost"]) if "ghost" in options else None,
+        )
         widths[family].add(heads or sizes.heads)
         with torch.device("meta"):
             model = classifier(sizes, surgery=surgery)
-        assert backbone.size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (family, surgery)
+        assert backbone.size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (
+            family,
+            surgery,
+        )
         assert len(backbone.layers(model)) == sizes.layers == 12
     assert widths == {"bert": {12, 9, 6, 3, 1}, "roberta": {12, 9, 6, 3, 1}, "electra": {4}}
 
 
 def test_what_the_paper_s_specs_hold_together(anywhere):
     specs = every_spec(PAGES, "paper")
-    assert {s.args["data"]["task"] for s in specs if "data" in s.args} == set(ghostbert.TASKS["paper"])
+    assert {s.args["data"]["task"] for s in specs if "data" in s.args} == set(
+        ghostbert.TASKS["paper"]
+    )
     for spec in specs:
         if spec.step == "distil":
-            assert any(op["op"] == "cut" for op in spec.args["surgery"]) == ("importance" in spec.inputs)
-            assert spec.args["train"]["epochs"] == (1 if spec.args["data"]["task"] in ("MNLI", "QQP") else 3)
+            assert any(op["op"] == "cut" for op in spec.args["surgery"]) == (
+                "importance" in spec.inputs
+            )
+            assert spec.args["train"]["epochs"] == (
+                1 if spec.args["data"]["task"] in ("MNLI", "QQP") else 3
+            )
             assert all(spec.inputs[name].args["data"] == spec.args["data"] for name in spec.inputs)
         if spec.step == "importance":
             assert spec.args["importance"] == plain(Importance("dev", 8, 128, cumulative=True))
@@ -80,15 +104,37 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert spec.args["train"]["pad_to"] == spec.args["train"]["max_length"] == 128
     bare = [s for s in specs if s.step == "distil" and "augmented" not in s.inputs]
     assert bare and {s.name for s in bare} == {
-        row["spec"].parents["start"].name for row in notebook.grids(
-            paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb", {"profile": "paper"})["grid"] if row["model"].endswith("- DA")}
+        row["spec"].parents["start"].name
+        for row in notebook.grids(
+            paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb", {"profile": "paper"}
+        )["grid"]
+        if row["model"].endswith("- DA")
+    }
 
 
 def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
-    tries = {"CoLA": 30, "MRPC": 30, "STS-B": 30, "RTE": 30, "SST-2": 20, "QNLI": 20, "MNLI": 10, "QQP": 10}
+    tries = {
+        "CoLA": 30,
+        "MRPC": 30,
+        "STS-B": 30,
+        "RTE": 30,
+        "SST-2": 20,
+        "QNLI": 20,
+        "MNLI": 10,
+        "QQP": 10,
+    }
     for task, number in tries.items():
-        made = ghostbert.student("paper", task, 3, ghostbert.ghost("paper"), "roberta").inputs["start"].inputs["augmented"]
-        assert made.args["augment"] == {"tries": number, "p": 0.4, "candidates": 15, "neighbours": "embeddings"}
+        made = (
+            ghostbert.student("paper", task, 3, ghostbert.ghost("paper"), "roberta")
+            .inputs["start"]
+            .inputs["augmented"]
+        )
+        assert made.args["augment"] == {
+            "tries": number,
+            "p": 0.4,
+            "candidates": 15,
+            "neighbours": "embeddings",
+        }
         assert made.inputs["language_model"].args["name"] == "bert-base-uncased" and made.seed == 0
         assert made == ghostbert.student("paper", task, 1).inputs["start"].inputs["augmented"]
 
@@ -98,7 +144,9 @@ def test_heads_of_other_tasks(kind, outputs):
     assert data.task("glue", kind).outputs == outputs
     with torch.device("meta"):
         model = classifier(shape("paper", "roberta"), outputs)
-    assert backbone.size(model)["parameters"] == cost.parameters(shape("paper", "roberta"), labels=outputs)
+    assert backbone.size(model)["parameters"] == cost.parameters(
+        shape("paper", "roberta"), labels=outputs
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -120,32 +168,57 @@ def test_two_steps_at_true_width(family, tmp_path, monkeypatch):
     student = copy.deepcopy(teacher)
     backbone.set_dropout(student, ghostbert.DISTIL["paper"].dropout)
     for op in ([{"op": "cut", "heads": 3}] if family in ghostbert.PRUNED else []) + [
-            {"op": "ghost"} | plain(ghostbert.ghost("paper"))]:
+        {"op": "ghost"} | plain(ghostbert.ghost("paper"))
+    ]:
         operate(student, op)
     draw = np.random.default_rng(0)
-    encoded = Encoded({"input_ids": [draw.integers(5, sizes.vocab, n) for n in (128, 90, 17, 60)]},
-                      torch.tensor([0, 1, 1, 0]), 1 if family == "roberta" else 0)
+    encoded = Encoded(
+        {"input_ids": [draw.integers(5, sizes.vocab, n) for n in (128, 90, 17, 60)]},
+        torch.tensor([0, 1, 1, 0]),
+        1 if family == "roberta" else 0,
+    )
     before = {name: value.detach().clone() for name, value in student.named_parameters()}
     head = [name for name in before if name.startswith("classifier")]
 
     def moved():
-        return {name for name, value in student.named_parameters() if not torch.equal(value, before[name])}
+        return {
+            name
+            for name, value in student.named_parameters()
+            if not torch.equal(value, before[name])
+        }
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = profiles.profile("paper").numerics
     with taps(student) as mine, taps(teacher) as theirs:
+
         def distilled(batch, rows):
             with torch.no_grad():
                 backbone.base(teacher)(**batch)
             backbone.base(student)(**batch)
             assert batch["input_ids"].shape == (2, 128)
             return losses.states(mine, theirs)
-        first = loop.fit(Draft(tmp_path), student, encoded, distilled, replace(ghostbert.DISTIL["paper"], **small), numerics)
+
+        first = loop.fit(
+            Draft(tmp_path),
+            student,
+            encoded,
+            distilled,
+            replace(ghostbert.DISTIL["paper"], **small),
+            numerics,
+        )
     kernels = {name for name in before if "convolution" in name}
     assert len(kernels) == 4 and kernels <= moved() and moved().isdisjoint(head)
     assert any("word_embeddings" in name for name in moved())
-    second = loop.fit(Draft(tmp_path), student, encoded, lambda batch, rows: losses.prediction(
-        student(**batch).logits, encoded.labels[rows], grids.LABELS), replace(ghostbert.FINETUNE["paper"], **small), numerics)
+    second = loop.fit(
+        Draft(tmp_path),
+        student,
+        encoded,
+        lambda batch, rows: losses.prediction(
+            student(**batch).logits, encoded.labels[rows], grids.LABELS
+        ),
+        replace(ghostbert.FINETUNE["paper"], **small),
+        numerics,
+    )
     assert set(head) <= moved()
     assert all(r["steps"] == 2 and np.isfinite(r["train_loss"]) for r in (first, second))
     betas = (ghostbert.LOOP["Adam beta1"], ghostbert.LOOP["Adam beta2"])
@@ -155,6 +228,7 @@ def test_two_steps_at_true_width(family, tmp_path, monkeypatch):
 
 # --- the small scales -----------------------------------------------------------------------------------------------
 
+
 def test_identities_of_the_small_scales_do_not_change():
     """Recorded runs are found by these."""
     assert ghostbert.student("toy", "CoLA", 3, ghostbert.ghost("toy")).id == "ce4306f2b9bf"
@@ -163,14 +237,32 @@ def test_identities_of_the_small_scales_do_not_change():
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
-    rows = {(row["m"], row["model"]): row["spec"] for row in ghostbert.ablated(scale, [task], [3], [0])}
-    assert set(rows) == {(3, "GhostBERT"), (3, "- Softmax"), (3, "- ReLU"), (3, "- DA & KD"), (3, "+ DA"), (12, "Plain"),
-                         (12, "Ghost"), (12, "Distilled"), (12, "Ghost + DA"), (12, "Distilled + DA")}
-    for m, without, augmented in ((3, "GhostBERT", "+ DA"), (12, "Ghost", "Ghost + DA"), (12, "Distilled", "Distilled + DA")):
+    rows = {
+        (row["m"], row["model"]): row["spec"] for row in ghostbert.ablated(scale, [task], [3], [0])
+    }
+    assert set(rows) == {
+        (3, "GhostBERT"),
+        (3, "- Softmax"),
+        (3, "- ReLU"),
+        (3, "- DA & KD"),
+        (3, "+ DA"),
+        (12, "Plain"),
+        (12, "Ghost"),
+        (12, "Distilled"),
+        (12, "Ghost + DA"),
+        (12, "Distilled + DA"),
+    }
+    for m, without, augmented in (
+        (3, "GhostBERT", "+ DA"),
+        (12, "Ghost", "Ghost + DA"),
+        (12, "Distilled", "Distilled + DA"),
+    ):
         one, two = (rows[m, label].inputs["start"] for label in (without, augmented))
         assert one.args == two.args and "augmented" not in one.inputs and "states" not in two.inputs
         assert two.inputs["augmented"].args["augment"]["tries"] == 1
-        assert {k: v for k, v in one.inputs.items() if k != "states"} == {k: v for k, v in two.inputs.items() if k != "augmented"}
+        assert {k: v for k, v in one.inputs.items() if k != "states"} == {
+            k: v for k, v in two.inputs.items() if k != "augmented"
+        }
     assert rows[12, "Distilled + DA"].inputs["start"].args["surgery"] == []
     assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).at(0)
 
@@ -179,17 +271,33 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     rows = notebook.grids(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 10 and {row["task"] for row in students} == {"CoLA"}
-    assert {(r["family"], r["m"]) for r in students} == {("bert", 12), ("bert", 3), ("bert", 1), ("roberta", 12), ("roberta", 3),
-                                                        ("roberta", 1), ("electra", 4)}
+    assert {(r["family"], r["m"]) for r in students} == {
+        ("bert", 12),
+        ("bert", 3),
+        ("bert", 1),
+        ("roberta", 12),
+        ("roberta", 3),
+        ("roberta", 1),
+        ("electra", 4),
+    }
     whole = notebook.grids(T01, {"profile": "toy", "complete": True})["grid"]
-    assert len(whole) == 8 * 2 * (2 * (3 + 4) + 3) and {row["task"] for row in whole} == set(ghostbert.TASKS["paper"])
+    assert len(whole) == 8 * 2 * (2 * (3 + 4) + 3) and {row["task"] for row in whole} == set(
+        ghostbert.TASKS["paper"]
+    )
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
-    shared = notebook.grids(paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb", {})["recorded"]
-    assert {row["spec"] for row in rows["recorded"]} <= {row["spec"] for row in shared}  # nothing of its own to record
+    shared = notebook.grids(paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb", {})[
+        "recorded"
+    ]
+    assert {row["spec"] for row in rows["recorded"]} <= {
+        row["spec"] for row in shared
+    }  # nothing of its own to record
 
 
 def test_lines_of_table_1_are_the_printed_ones_and_the_control():
-    printed = [name.partition(" (")[0] if "et al." in name else name for name in published.table("ghostbert", "table1")["Model"]]
+    printed = [
+        name.partition(" (")[0] if "et al." in name else name
+        for name in published.table("ghostbert", "table1")["Model"]
+    ]
     lines = list(ghostbert.lines_of_table_1(ghostbert.WIDTHS))
     assert [name for name in lines if not name.endswith(", distilled")] == printed
     assert len(lines) == len(printed) + 3
@@ -220,49 +328,131 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     assert [op["op"] for op in model.surgery] == ["cut", "ghost"]
     assert {layer.attention.self.num_attention_heads for layer in backbone.layers(model)} == {heads}
     sizes = replace(shape("toy", family), **SIZES, embedding=small.get("embedding", 48))
-    assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy")) and heads < total
-    again = loop.predict(model, encode(tokenizer, data.load(last.args["data"])["dev"], 32), profiles.profile("toy").numerics)
+    assert (
+        run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))
+        and heads < total
+    )
+    again = loop.predict(
+        model,
+        encode(tokenizer, data.load(last.args["data"])["dev"], 32),
+        profiles.profile("toy").numerics,
+    )
     assert np.array_equal(again, run.arrays("predictions")["logits"])
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("scale, family, heads, changes, message", [
-    ("toy", "bert", 0, {}, "width 0/12 keeps no head or too many: take a whole number from 1 to 12"),
-    ("toy", "bert", 13, {}, "width 13/12 keeps"),
-    ("mini", "bert", 0.5, {}, "width 0.5/12 keeps"),
-    ("toy", "bert", "3/12", {}, "width 3/12/12 keeps"),
-    ("toy", "bert", True, {}, "width True/12 keeps"),
-    ("toy", "electra", 9, {}, "width 9/4 keeps no head or too many: take a whole number from 1 to 4"),
-    ("toy", "electra", 12, {}, "width 12/4"),
-    ("mini", "roberta", 3, {}, "unknown kind of encoder in profile 'mini': 'roberta'; did you mean 'bert'. .allowed: bert."),
-    ("toy", "elektra", 3, {}, "'elektra'; did you mean 'electra'"),
-    ("toy", "bert", 3, {"positions": ("qk",)}, "'dwconv' has no meaning on attention maps: position 'qk' takes 'conv2d'"),
-    ("toy", "bert", 3, {"kind": "conv2d", "positions": ("qk", "v")}, "'qk' and 'v' both stand in for the pruned heads"),
-    ("toy", "bert", 12, {"positions": ("v",)}, "position 'v' generates the pruned heads, and none is pruned"),
-    ("toy", "electra", 4, {"kind": "conv2d", "positions": ("qk",)}, "'qk' generates the pruned heads, and none is pruned"),
-    ("toy", "bert", 3, {"features": 4, "positions": ("ffn1",)}, "features is 4; more than one is defined at 'o' and 'ffn2'"),
-    ("toy", "bert", 3, {"features": 2, "positions": ("v",)}, "features is 2; more than one is defined"),
-    ("toy", "bert", 3, {"positions": ()}, "Ghost.positions is .*: name at least one, and each once"),
-    ("toy", "bert", 3, {"positions": ("o", "o")}, "Ghost.positions is .*: name at least one, and each once"),
-    ("toy", "bert", 3, {"kind": "conv1d_f"}, "Ghost.tokens is 0: 'conv1d_f' needs"),
-    ("toy", "bert", 3, {"features": 0}, "Ghost.features is 0"),
-    ("toy", "bert", 3, {"kernel": 2}, "even kernel"),
-    ("toy", "bert", 3, {"positions": ("ffn3",)}, "'ffn3'; allowed"),
-])
-def test_what_does_not_go_together_stops_before_anything_runs(scale, family, heads, changes, message):
+
+@pytest.mark.parametrize(
+    "scale, family, heads, changes, message",
+    [
+        (
+            "toy",
+            "bert",
+            0,
+            {},
+            "width 0/12 keeps no head or too many: take a whole number from 1 to 12",
+        ),
+        ("toy", "bert", 13, {}, "width 13/12 keeps"),
+        ("mini", "bert", 0.5, {}, "width 0.5/12 keeps"),
+        ("toy", "bert", "3/12", {}, "width 3/12/12 keeps"),
+        ("toy", "bert", True, {}, "width True/12 keeps"),
+        (
+            "toy",
+            "electra",
+            9,
+            {},
+            "width 9/4 keeps no head or too many: take a whole number from 1 to 4",
+        ),
+        ("toy", "electra", 12, {}, "width 12/4"),
+        (
+            "mini",
+            "roberta",
+            3,
+            {},
+            "unknown kind of encoder in profile 'mini': 'roberta'; did you mean 'bert'. .allowed: bert.",
+        ),
+        ("toy", "elektra", 3, {}, "'elektra'; did you mean 'electra'"),
+        (
+            "toy",
+            "bert",
+            3,
+            {"positions": ("qk",)},
+            "'dwconv' has no meaning on attention maps: position 'qk' takes 'conv2d'",
+        ),
+        (
+            "toy",
+            "bert",
+            3,
+            {"kind": "conv2d", "positions": ("qk", "v")},
+            "'qk' and 'v' both stand in for the pruned heads",
+        ),
+        (
+            "toy",
+            "bert",
+            12,
+            {"positions": ("v",)},
+            "position 'v' generates the pruned heads, and none is pruned",
+        ),
+        (
+            "toy",
+            "electra",
+            4,
+            {"kind": "conv2d", "positions": ("qk",)},
+            "'qk' generates the pruned heads, and none is pruned",
+        ),
+        (
+            "toy",
+            "bert",
+            3,
+            {"features": 4, "positions": ("ffn1",)},
+            "features is 4; more than one is defined at 'o' and 'ffn2'",
+        ),
+        (
+            "toy",
+            "bert",
+            3,
+            {"features": 2, "positions": ("v",)},
+            "features is 2; more than one is defined",
+        ),
+        (
+            "toy",
+            "bert",
+            3,
+            {"positions": ()},
+            "Ghost.positions is .*: name at least one, and each once",
+        ),
+        (
+            "toy",
+            "bert",
+            3,
+            {"positions": ("o", "o")},
+            "Ghost.positions is .*: name at least one, and each once",
+        ),
+        ("toy", "bert", 3, {"kind": "conv1d_f"}, "Ghost.tokens is 0: 'conv1d_f' needs"),
+        ("toy", "bert", 3, {"features": 0}, "Ghost.features is 0"),
+        ("toy", "bert", 3, {"kernel": 2}, "even kernel"),
+        ("toy", "bert", 3, {"positions": ("ffn3",)}, "'ffn3'; allowed"),
+    ],
+)
+def test_what_does_not_go_together_stops_before_anything_runs(
+    scale, family, heads, changes, message
+):
     task = ghostbert.TASKS[scale][0]
     with pytest.raises(ValueError, match=message) as error:
         ghostbert.student(scale, task, heads, ghostbert.ghost(scale, **changes), family)
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("values, message", [
-    ({"widths": [0]}, "width 0/12 keeps no head"),
-    ({"families": ["bart"]}, "unknown kind of encoder .* 'bart'; did you mean 'bert'"),
-    ({"profile": "mini", "families": ["electra"]}, "unknown kind of encoder in profile 'mini'"),
-    ({"tasks": ["colla"]}, "did you mean 'CoLA'"),
-])
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ({"widths": [0]}, "width 0/12 keeps no head"),
+        ({"families": ["bart"]}, "unknown kind of encoder .* 'bart'; did you mean 'bert'"),
+        ({"profile": "mini", "families": ["electra"]}, "unknown kind of encoder in profile 'mini'"),
+        ({"tasks": ["colla"]}, "did you mean 'CoLA'"),
+    ],
+)
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
         notebook.grids(T01, values)
@@ -271,70 +461,135 @@ def test_wrong_parameters_of_table_1(values, message):
 def test_a_model_refuses_a_cut_of_another_kind():
     with torch.device("meta"):
         model = classifier(shape("paper", "electra"), layers=1)
-        with pytest.raises(ValueError, match="cut to 9 heads: a layer of this model has 4; keep 1 to 4"):
+        with pytest.raises(
+            ValueError, match="cut to 9 heads: a layer of this model has 4; keep 1 to 4"
+        ):
             operate(model, {"op": "cut", "heads": 9})
 
 
 # --- claims ---------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("plain_score, control, word", [
-    (0.80, 0.82, "CONFIRMED"), (0.80, 0.90, "PARTIAL"), (0.80, 0.99, "PARTIAL"), (0.99, 0.99, "CONTRADICTED"),
-])
+
+@pytest.mark.parametrize(
+    "plain_score, control, word",
+    [
+        (0.80, 0.82, "CONFIRMED"),
+        (0.80, 0.90, "PARTIAL"),
+        (0.80, 0.99, "PARTIAL"),
+        (0.99, 0.99, "CONTRADICTED"),
+    ],
+)
 def test_ghosts_on_the_whole_model_are_judged_against_both(plain_score, control, word):
-    frame = made_up({"Ghost": 0.90, "Plain": plain_score, "Distilled": control}, m=12, family="bert")
+    frame = made_up(
+        {"Ghost": 0.90, "Plain": plain_score, "Distilled": control}, m=12, family="bert"
+    )
     found = ghostbert.claim_unpruned(frame, "mini")
     assert (found.claim, found.verdict) == ("G2", word)
-    assert all(f"for all-MiniLM-L6-v2, over {rival}" in found.measured for rival in ("fine-tuning", "distillation alone"))
-    assert "not at this scale: RoBERTa-base, ELECTRA-small" in found.note and "BERT-base" not in found.measured
+    assert all(
+        f"for all-MiniLM-L6-v2, over {rival}" in found.measured
+        for rival in ("fine-tuning", "distillation alone")
+    )
+    assert (
+        "not at this scale: RoBERTa-base, ELECTRA-small" in found.note
+        and "BERT-base" not in found.measured
+    )
 
 
 def test_the_whole_model_of_electra_has_four_heads():
-    found = ghostbert.claim_unpruned(made_up({"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}, m=4, family="electra"), "paper")
+    found = ghostbert.claim_unpruned(
+        made_up({"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}, m=4, family="electra"), "paper"
+    )
     assert found.verdict == "CONFIRMED" and "ELECTRA-small" in found.measured
 
 
 def widths(gain, ran):
-    return [row for m in ran for row in made_up({"Ghost": 0.80 + gain, "Prune": 0.80}, m=m).to_dict("records")]
+    return [
+        row
+        for m in ran
+        for row in made_up({"Ghost": 0.80 + gain, "Prune": 0.80}, m=m).to_dict("records")
+    ]
 
 
-@pytest.mark.parametrize("gain, ran, word", [(0.1, (9, 6, 3, 1), "CONFIRMED"), (0.1, (6, 3, 1), "PARTIAL"),
-                                             (-0.1, (9, 6, 3, 1), "CONTRADICTED"), (0.1, (), "NOT_RUN")])
+@pytest.mark.parametrize(
+    "gain, ran, word",
+    [
+        (0.1, (9, 6, 3, 1), "CONFIRMED"),
+        (0.1, (6, 3, 1), "PARTIAL"),
+        (-0.1, (9, 6, 3, 1), "CONTRADICTED"),
+        (0.1, (), "NOT_RUN"),
+    ],
+)
 def test_ghosts_are_judged_at_every_printed_width(gain, ran, word):
     frame = pd.DataFrame(widths(gain, ran) or made_up({"Prune": 0.8}, m=9))
     found = ghostbert.claims_of_table_3(frame, "mini")[0]
     assert (found.claim, found.verdict) == ("G1", word)
     lacks = 9 not in ran
-    assert (found.note.startswith("missing: ") and "9/12" in found.note) == ("not measured at 9/12" in found.measured) == lacks
+    assert (
+        (found.note.startswith("missing: ") and "9/12" in found.note)
+        == ("not measured at 9/12" in found.measured)
+        == lacks
+    )
 
 
-@pytest.mark.parametrize("ran, other, word", [([1], 0.8, "CONFIRMED"), ([1, 3], 0.8, "CONFIRMED"), ([1, 3], 0.9, "PARTIAL")])
+@pytest.mark.parametrize(
+    "ran, other, word",
+    [([1], 0.8, "CONFIRMED"), ([1, 3], 0.8, "CONFIRMED"), ([1, 3], 0.9, "PARTIAL")],
+)
 def test_positions_are_judged_at_the_printed_width_and_at_others_that_ran(ran, other, word):
-    scores = {name: 0.9 if name == "Ours: After O&FFN2" else 0.99 if name == "After QK" else 0.8 for name in ghostbert.POSITIONS}
-    frame = pd.concat([made_up(scores if m == 1 else scores | {"After V": other}, m=m) for m in ran])
+    scores = {
+        name: 0.9 if name == "Ours: After O&FFN2" else 0.99 if name == "After QK" else 0.8
+        for name in ghostbert.POSITIONS
+    }
+    frame = pd.concat(
+        [made_up(scores if m == 1 else scores | {"After V": other}, m=m) for m in ran]
+    )
     found = ghostbert.claim_position(frame, "mini")
     assert (found.claim, found.verdict) == ("G9", word)
-    assert "over After V at 1/12" in found.measured and ("over After V at 3/12" in found.measured) == (3 in ran)
+    assert "over After V at 1/12" in found.measured and (
+        "over After V at 3/12" in found.measured
+    ) == (3 in ran)
     assert len(found.cells) == 4 * len(ran) and "After QK" not in found.measured
 
 
-@pytest.mark.parametrize("one, four, twelve, word", [
-    (0.80, 0.85, 0.85, "CONFIRMED"), (0.85, 0.85, 0.85, "PARTIAL"), (0.80, 0.85, 0.90, "CONTRADICTED"),
-    (0.90, 0.85, 0.80, "CONTRADICTED"), (None, None, None, "NOT_RUN"),
-])
+@pytest.mark.parametrize(
+    "one, four, twelve, word",
+    [
+        (0.80, 0.85, 0.85, "CONFIRMED"),
+        (0.85, 0.85, 0.85, "PARTIAL"),
+        (0.80, 0.85, 0.90, "CONTRADICTED"),
+        (0.90, 0.85, 0.80, "CONTRADICTED"),
+        (None, None, None, "NOT_RUN"),
+    ],
+)
 def test_more_features_are_judged_by_the_printed_rise_and_the_rest(one, four, twelve, word):
-    frame = made_up({name: share or 0.8 for name, share in (("F = 1", one), ("F = 4", four), ("F = 12", twelve))}, m=1)
+    frame = made_up(
+        {
+            name: share or 0.8
+            for name, share in (("F = 1", one), ("F = 4", four), ("F = 12", twelve))
+        },
+        m=1,
+    )
     found = ghostbert.claim_features(frame if one else frame.assign(run=None), "mini")
     assert (found.claim, found.verdict) == ("G10", word)
     assert "for F = 4 over F = 1" in found.measured and "for F = 12 over F = 4" in found.measured
 
 
-@pytest.mark.parametrize("same, worse, word", [
-    (0.90, 0.80, "CONFIRMED"), (0.86, 0.80, "CONFIRMED"), (0.95, 0.80, "CONTRADICTED"), (0.90, 0.95, "CONTRADICTED"),
-    (0.90, 0.90, "PARTIAL"),
-])
+@pytest.mark.parametrize(
+    "same, worse, word",
+    [
+        (0.90, 0.80, "CONFIRMED"),
+        (0.86, 0.80, "CONFIRMED"),
+        (0.95, 0.80, "CONTRADICTED"),
+        (0.90, 0.95, "CONTRADICTED"),
+        (0.90, 0.90, "PARTIAL"),
+    ],
+)
 def test_convolutions_are_judged_with_a_margin(same, worse, word):
     scores = {"DWConv": 0.90, "Conv1D_S": same, "Conv1D_F": worse, "Conv2D": worse}
     found = ghostbert.claim_convolution(made_up(scores, m=3, family="bert"), "mini", [3])
     assert (found.claim, found.verdict) == ("G8", word)
-    assert "over Conv1D_S at 3/12" in found.measured and f"margin [-{ghostbert.MARGIN}, inf]" in found.note
+    assert (
+        "over Conv1D_S at 3/12" in found.measured
+        and f"margin [-{ghostbert.MARGIN}, inf]" in found.note
+    )
     assert json.dumps(asdict(found))

@@ -37,20 +37,32 @@ ROWS = {"train": 24, "dev": 12, "test": 12}
 SPECIAL = {"AX": {"test": 48}, "MNLI": ROWS | {"dev_mm": 12}}
 HUB = {"train": "train", "dev": "validation", "test": "test"}
 # Heads, layers and neurons of the stand-ins; BERT-base is a multiple of the others deep.
-SIZES = {"bert-base-uncased": ("bert", 12, 4, 48), "roberta-base": ("roberta", 12, 2, 48), "electra-small": ("electra", 4, 2, 48),
-         "2nd_General_TinyBERT_4L_312D": ("bert", 12, 1, 92), "2nd_General_TinyBERT_6L_768D": ("bert", 12, 2, 48),
-         "bert-mini": ("bert", 4, 2, 48)}
+SIZES = {
+    "bert-base-uncased": ("bert", 12, 4, 48),
+    "roberta-base": ("roberta", 12, 2, 48),
+    "electra-small": ("electra", 4, 2, 48),
+    "2nd_General_TinyBERT_4L_312D": ("bert", 12, 1, 92),
+    "2nd_General_TinyBERT_6L_768D": ("bert", 12, 2, 48),
+    "bert-mini": ("bert", 4, 2, 48),
+}
 HIDDEN, POSITIONS, TOKENS, SPAN = 24, 514, 48, Span(stride=16, max_query=16, max_answer=12)
-KINDS = {"bert": (transformers.BertConfig, transformers.BertForPreTraining),
-         "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM),
-         "electra": (transformers.ElectraConfig, transformers.ElectraForPreTraining)}
+KINDS = {
+    "bert": (transformers.BertConfig, transformers.BertForPreTraining),
+    "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM),
+    "electra": (transformers.ElectraConfig, transformers.ElectraForPreTraining),
+}
 
 
 # ---- stand-ins
 def byte_level(folder, sentences):
     """A byte-level tokenizer as RoBERTa's, of few words."""
     made = tokenizers.ByteLevelBPETokenizer()
-    made.train_from_iterator(sentences, 400, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"], show_progress=False)
+    made.train_from_iterator(
+        sentences,
+        400,
+        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        show_progress=False,
+    )
     made.save_model(str(folder))
     return transformers.RobertaTokenizer.from_pretrained(str(folder))
 
@@ -59,12 +71,25 @@ def checkpoint(folder, sentences, kind, heads, layers, neurons):
     """A tiny random encoder in Hugging Face layout."""
     folder.mkdir(parents=True)
     tokenizer = byte_level(folder, sentences) if kind == "roberta" else words(folder, kind)
-    more = {"bert": {}, "electra": {"embedding_size": 12},
-            "roberta": {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}}[kind]
+    more = {
+        "bert": {},
+        "electra": {"embedding_size": 12},
+        "roberta": {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    }[kind]
     config, network = KINDS[kind]
     torch.manual_seed(0)
-    model = network(config(vocab_size=len(tokenizer), hidden_size=HIDDEN, num_hidden_layers=layers, num_attention_heads=heads,
-                           intermediate_size=neurons, max_position_embeddings=POSITIONS, initializer_range=0.2, **more))
+    model = network(
+        config(
+            vocab_size=len(tokenizer),
+            hidden_size=HIDDEN,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=neurons,
+            max_position_embeddings=POSITIONS,
+            initializer_range=0.2,
+            **more,
+        )
+    )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -75,35 +100,89 @@ def tasks(root):
         made = {"test": toy_tasks.diagnostics()} if name == "AX" else toy.load.__wrapped__(name)
         named = {HUB.get(split, split): rows for split, rows in made.items()}
         if name == "MNLI":
-            named = {"train": made["train"], "validation_matched": made["dev"], "validation_mismatched": made["dev_mm"],
-                     "test_matched": made["test"], "test_mismatched": made["dev_mm"]}
-        table = {split: [(a, b, -1 if "test" in split else y) for a, b, y in zip(rows.a, rows.b or rows.a, rows.y, strict=True)]
-                 for split, rows in named.items()}
+            named = {
+                "train": made["train"],
+                "validation_matched": made["dev"],
+                "validation_mismatched": made["dev_mm"],
+                "test_matched": made["test"],
+                "test_mismatched": made["dev_mm"],
+            }
+        table = {
+            split: [
+                (a, b, -1 if "test" in split else y)
+                for a, b, y in zip(rows.a, rows.b or rows.a, rows.y, strict=True)
+            ]
+            for split, rows in named.items()
+        }
         glue.fetch(name, root / "glue", lambda *_, name=name, table=table: hub(name, table))
     for name in squad.TASKS:
         made = toy.load.__wrapped__(name)
-        squad.fetch(name, root / "squad", lambda *_, made=made: squad_hub(*(
-            {"data": [{"title": "", "paragraphs": [{"context": text, "qas": [{
-                "id": f"{split}-{i}", "question": question,
-                "answers": [{"text": answer, "answer_start": text.index(answer)} for answer in answers]}]}
-                for i, (question, text, answers) in enumerate(zip(rows.a, rows.b, rows.answers, strict=True))]}]}
-            for split, rows in (("train", made["train"]), ("dev", made["dev"])))))
+        squad.fetch(
+            name,
+            root / "squad",
+            lambda *_, made=made: squad_hub(
+                *(
+                    {
+                        "data": [
+                            {
+                                "title": "",
+                                "paragraphs": [
+                                    {
+                                        "context": text,
+                                        "qas": [
+                                            {
+                                                "id": f"{split}-{i}",
+                                                "question": question,
+                                                "answers": [
+                                                    {
+                                                        "text": answer,
+                                                        "answer_start": text.index(answer),
+                                                    }
+                                                    for answer in answers
+                                                ],
+                                            }
+                                        ],
+                                    }
+                                    for i, (question, text, answers) in enumerate(
+                                        zip(rows.a, rows.b, rows.answers, strict=True)
+                                    )
+                                ],
+                            }
+                        ]
+                    }
+                    for split, rows in (("train", made["train"]), ("dev", made["dev"]))
+                )
+            ),
+        )
     (root / "probing").mkdir()
     for name, task in senteval.TASKS.items():
         made = toy.load.__wrapped__(name)
-        (root / "probing" / senteval.FILES[name]).write_text("".join(
-            f"{mark}\t{task.labels[y]}\t{text}\n" for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test"))
-            for text, y in zip(made[split].a, made[split].y if split == "train" else made[split].y % (1 + made["train"].y.max()),
-                               strict=True)))
+        (root / "probing" / senteval.FILES[name]).write_text(
+            "".join(
+                f"{mark}\t{task.labels[y]}\t{text}\n"
+                for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test"))
+                for text, y in zip(
+                    made[split].a,
+                    made[split].y
+                    if split == "train"
+                    else made[split].y % (1 + made["train"].y.max()),
+                    strict=True,
+                )
+            )
+        )
 
 
 def images(folder):
     folder.mkdir()
     random = np.random.default_rng(0)
     for stem, count in (("train", 64), ("t10k", 32)):
-        (folder / f"{stem}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 2051, count, 28, 28) + random.bytes(count * 784))
+        (folder / f"{stem}-images-idx3-ubyte").write_bytes(
+            struct.pack(">4I", 2051, count, 28, 28) + random.bytes(count * 784)
+        )
         (folder / f"{stem}-labels-idx1-ubyte").write_bytes(
-            struct.pack(">2I", 2049, count) + random.integers(10, size=count, dtype=np.uint8).tobytes())
+            struct.pack(">2I", 2049, count)
+            + random.integers(10, size=count, dtype=np.uint8).tobytes()
+        )
 
 
 @pytest.fixture(scope="module")
@@ -115,8 +194,12 @@ def stand_ins(tmp_path_factory):
         checkpoint(root / "models" / name, sentences, *sizes)
     for name in ("wikipedia", "books"):
         (root / name).mkdir()
-        (root / name / "train-00.txt").write_text("".join(
-            "title\n" + passage.replace(" . ", " .\n") + "\n\n" for passage in sentences[name == "books"::2]))
+        (root / name / "train-00.txt").write_text(
+            "".join(
+                "title\n" + passage.replace(" . ", " .\n") + "\n\n"
+                for passage in sentences[name == "books" :: 2]
+            )
+        )
     images(root / "mnist")
     with pytest.MonkeyPatch.context() as patch:
         for module in (toy, toy_tasks):
@@ -153,7 +236,10 @@ class Here:
 
 def perform(path, folder, values, runs):
     """As lib.page.report.execute, in a shell of this process."""
-    body, shell = nbformat.read(path, 4), InteractiveShell.instance()   # the one that `display` shows in
+    body, shell = (
+        nbformat.read(path, 4),
+        InteractiveShell.instance(),
+    )  # the one that `display` shows in
     shell.reset()
     for cell in body.cells:
         if cell.cell_type != "code":
@@ -163,9 +249,13 @@ def perform(path, folder, values, runs):
             source += "\n" + "\n".join(f"{name} = {value!r}" for name, value in values.items())
         with capture_output() as shown:
             result = shell.run_cell(source)
-        cell.outputs = [nbformat.v4.new_output("display_data", data=each.data) for each in shown.outputs]
+        cell.outputs = [
+            nbformat.v4.new_output("display_data", data=each.data) for each in shown.outputs
+        ]
         if error := result.error_before_exec or result.error_in_exec:
-            raise RuntimeError(f"{type(error).__name__}: {error} in cell: {cell.source[:200]}\n{shown.stdout[-2000:]}")
+            raise RuntimeError(
+                f"{type(error).__name__}: {error} in cell: {cell.source[:200]}\n{shown.stdout[-2000:]}"
+            )
     nbformat.write(body, folder / path.name)
     return 0.0
 
@@ -178,17 +268,21 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))
     monkeypatch.setenv(notebook.BATCH, "1")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])   # a shell puts its own there
+    monkeypatch.setitem(
+        sys.modules, "__main__", sys.modules["__main__"]
+    )  # a shell puts its own there
     monkeypatch.setattr(paths, "models_root", lambda: stand_ins / "models")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     forget()
     monkeypatch.setattr(sweep, "Local", Here)
     monkeypatch.setattr(report, "execute", perform)
-    monkeypatch.setattr(loop, "options", partial(short, loop.options, None if paper == "bermo" else 2))
+    monkeypatch.setattr(
+        loop, "options", partial(short, loop.options, None if paper == "bermo" else 2)
+    )
     monkeypatch.setattr(latency, "LEAST", 1)
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
-    monkeypatch.setitem(grids.UNSEEN, "mini", {})   # the small profile's runs are only looked for
+    monkeypatch.setitem(grids.UNSEEN, "mini", {})  # the small profile's runs are only looked for
     CUTS[paper](lambda table, value: monkeypatch.setitem(table, "paper", value), monkeypatch)
     for name in glue.TEST_ROWS:
         task, split = glue.TASK_OF[name], "test_mm" if name == "MNLI-mm" else "test"
@@ -199,7 +293,14 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 
 
 def forget():
-    for function in (data.splits, data.digest_of, data.unseen_rows, models.digest, texts.first, efficientbert_search.candidates):
+    for function in (
+        data.splits,
+        data.digest_of,
+        data.unseen_rows,
+        models.digest,
+        texts.first,
+        efficientbert_search.candidates,
+    ):
         function.cache_clear()
 
 
@@ -209,8 +310,13 @@ def short(options, epochs, numerics, train=None):
     if not train:
         return made
     numerics, train = made
-    return numerics, replace(train, epochs=min(train.epochs, epochs or train.epochs), eval_every=0,
-                             max_length=TOKENS, pad_to=TOKENS)
+    return numerics, replace(
+        train,
+        epochs=min(train.epochs, epochs or train.epochs),
+        eval_every=0,
+        max_length=TOKENS,
+        pad_to=TOKENS,
+    )
 
 
 def quick(step, run, batch=1, length=128, runs=100, **more):
@@ -248,7 +354,9 @@ def cut_bermo(at_paper, patch):
     at_paper(bermo.TEN, (9, 25))
     at_paper(bermo.SPAN, SPAN)
     at_paper(bermo.EXAMPLES, dict.fromkeys(bermo.EXAMPLES["paper"], ROWS["train"]))
-    at_paper(bermo.WARMUPS, {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()})
+    at_paper(
+        bermo.WARMUPS, {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()}
+    )
 
 
 def cut_efficientbert(at_paper, patch):
@@ -258,15 +366,20 @@ def cut_efficientbert(at_paper, patch):
     at_paper(efficientbert.LAYERS, 2)
     at_paper(efficientbert.SPAN, SPAN)
     family, heads, layers, neurons = SIZES["bert-base-uncased"]
-    small = Shape(family, layers, HIDDEN, heads, neurons, len(grammar.vocabulary()), POSITIONS, 2, HIDDEN)
+    small = Shape(
+        family, layers, HIDDEN, heads, neurons, len(grammar.vocabulary()), POSITIONS, 2, HIDDEN
+    )
     whole = efficientbert.shape
-    patch.setattr(efficientbert, "shape", lambda name, *kind: small if name == "paper" else whole(name, *kind))
+    patch.setattr(
+        efficientbert, "shape", lambda name, *kind: small if name == "paper" else whole(name, *kind)
+    )
     limits, made_up = efficientbert.LIMITS["paper"], efficientbert_search.made_up
 
-    def landscapes(numbers):   # they are of the printed sizes
+    def landscapes(numbers):  # they are of the printed sizes
         with pytest.MonkeyPatch.context() as back:
             back.setitem(efficientbert.LIMITS, "paper", limits)
             return made_up(numbers[:2])
+
     patch.setattr(efficientbert_search, "made_up", landscapes)
     patch.delitem(efficientbert.LIMITS, "paper")
     at_paper(efficientbert.WINDOW, efficientbert.WINDOW["toy"])
@@ -277,14 +390,23 @@ def cut_efficientbert(at_paper, patch):
     at_paper(efficientbert_search.HELD_OUT, 4)
     at_paper(efficientbert_search.BUDGET, {"stage1": 4, "stage2": 4, "stage3": 6, "single": 4})
     at_paper(efficientbert_search.LEARN, (2, 1))
-    at_paper(efficientbert_search.CANDIDATES, 3)   # the fewest that its figure draws
+    at_paper(efficientbert_search.CANDIDATES, 3)  # the fewest that its figure draws
 
 
-CUTS = {"ghostbert": cut_ghostbert, "nas": cut_nas, "bermo": cut_bermo, "efficientbert": cut_efficientbert}
+CUTS = {
+    "ghostbert": cut_ghostbert,
+    "nas": cut_nas,
+    "bermo": cut_bermo,
+    "efficientbert": cut_efficientbert,
+}
 
 
 # ---- the walk
-EMPTY = ("Nothing to show yet", "no run yet", "Runs that did not finish")   # what pages say of artefacts without runs
+EMPTY = (
+    "Nothing to show yet",
+    "no run yet",
+    "Runs that did not finish",
+)  # what pages say of artefacts without runs
 
 
 def empty(value):
@@ -298,11 +420,23 @@ def check(page):
     if body is None or not html.exists():
         return [f"{page.stem}: not made"]
     text = html.read_text()
-    wrong = [f"{page.stem}: {run['run']} is {run['state']}" for run in body["runs"]
-             if run["state"] not in ("finished", "missing")]
+    wrong = [
+        f"{page.stem}: {run['run']} is {run['state']}"
+        for run in body["runs"]
+        if run["state"] not in ("finished", "missing")
+    ]
     tables = {name: pd.read_csv(folder / name) for name in body["files"] if name.endswith(".csv")}
-    wrong += [f"{page.stem}: {name} shows nothing" for name, table in tables.items() if table.map(empty).all(axis=None)]
-    measured = [column for table in tables.values() for name, column in table.items() if "this run, paper" in name]
+    wrong += [
+        f"{page.stem}: {name} shows nothing"
+        for name, table in tables.items()
+        if table.map(empty).all(axis=None)
+    ]
+    measured = [
+        column
+        for table in tables.values()
+        for name, column in table.items()
+        if "this run, paper" in name
+    ]
     if measured and all(column.map(empty).all() for column in measured):
         wrong.append(f"{page.stem}: nothing measured in {len(measured)} columns")
     wrong += [f"{page.stem}: {mark}" for mark in EMPTY if mark in text]

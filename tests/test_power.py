@@ -14,7 +14,12 @@ from scipy.stats import norm
 from lib.measure.stats import Pair, paired_difference
 from lib.measure.verdict import judge_delta
 
-ROWS, LEVEL, SHARED, SEEDS_SD = 872, 0.90, 0.95, 0.6   # of SST-2: intervals of three seeds are about 3 points wide
+ROWS, LEVEL, SHARED, SEEDS_SD = (
+    872,
+    0.90,
+    0.95,
+    0.6,
+)  # of SST-2: intervals of three seeds are about 3 points wide
 
 
 def runs(rng, ease, shifts):
@@ -34,22 +39,38 @@ def judged(rng, effects, seeds, tasks, draws):
             baseline, *methods = runs(rng, ease, noise + np.array([0.0, *effects]))
             for cell, logits in zip(pairs, methods, strict=True):
                 cell.append(Pair(str(task), seed, labels, logits, baseline, "accuracy"))
-    cells = {str(i): paired_difference(cell, draws=draws, score=lambda metric, x, y: np.mean(x.argmax(1) == y))
-             for i, cell in enumerate(pairs)}
-    return judge_delta("G1", cells, {name: max(effect, 1.3) for name, effect in zip(cells, effects, strict=True)}, "mini")
+    cells = {
+        str(i): paired_difference(
+            cell, draws=draws, score=lambda metric, x, y: np.mean(x.argmax(1) == y)
+        )
+        for i, cell in enumerate(pairs)
+    }
+    return judge_delta(
+        "G1",
+        cells,
+        {name: max(effect, 1.3) for name, effect in zip(cells, effects, strict=True)},
+        "mini",
+    )
 
 
 def simulated(effects, seeds, tasks, times, draws=400):
     """(share of each word, mean power told) over so many simulated claims."""
-    found = [judged(np.random.default_rng([7, i]), effects, seeds, tasks, draws) for i in range(times)]
-    return ({word: n / times for word, n in Counter(v.verdict for v in found).items()},
-            float(np.mean([float(v.power.split()[1]) for v in found])))
+    found = [
+        judged(np.random.default_rng([7, i]), effects, seeds, tasks, draws) for i in range(times)
+    ]
+    return (
+        {word: n / times for word, n in Counter(v.verdict for v in found).items()},
+        float(np.mean([float(v.power.split()[1]) for v in found])),
+    )
 
 
 @pytest.mark.parametrize("effects", [(0.0,), (0.0, 4.0)])
 def test_false_verdicts_are_rare(effects):
     shares, _ = simulated(effects, 3, 1, 60, draws=200)
-    assert all(shares.get(word, 0) < 0.025 + 3 * np.sqrt(0.025 / 60) for word in ("CONFIRMED", "CONTRADICTED")), shares
+    assert all(
+        shares.get(word, 0) < 0.025 + 3 * np.sqrt(0.025 / 60)
+        for word in ("CONFIRMED", "CONTRADICTED")
+    ), shares
 
 
 def test_power_is_what_is_found():
@@ -63,5 +84,9 @@ if __name__ == "__main__":
     several = product([(0.0,) * 4, (2.1, 2.1, 2.1, 0.0), (2.1,) * 4], (3, 5), (1,))
     for effects, seeds, tasks in [*singles, *several]:
         shares, told = simulated(effects, seeds, tasks, int(sys.argv[1]))
-        print(f"effects {effects}, {seeds} seeds, tasks {tasks}:", ", ".join(f"{w} {s:.3f}" for w, s in sorted(shares.items())),
-              f"; power told {told:.2f}", flush=True)
+        print(
+            f"effects {effects}, {seeds} seeds, tasks {tasks}:",
+            ", ".join(f"{w} {s:.3f}" for w, s in sorted(shares.items())),
+            f"; power told {told:.2f}",
+            flush=True,
+        )

@@ -31,18 +31,33 @@ def described(task):
 
 
 def finetuned(task, start):
-    return Spec("finetune", {"data": described(task), "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS},
-                {"start": start})
+    return Spec(
+        "finetune",
+        {"data": described(task), "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS},
+        {"start": start},
+    )
 
 
 TOY = toy_backbone()
-START = Spec("pretrain", TOY.args | {"corpus": {"sentences": 80, "seed": 0}, "train": replace(TRAIN, weight_decay=0.01),
-                                     "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96}}, seed=0)
+START = Spec(
+    "pretrain",
+    TOY.args
+    | {
+        "corpus": {"sentences": 80, "seed": 0},
+        "train": replace(TRAIN, weight_decay=0.01),
+        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96},
+    },
+    seed=0,
+)
 PLAIN = finetuned("CoLA", START)
 NLI = finetuned("MNLI", START)
 GHOSTS = Spec("operate", {"surgery": [{"op": "ghost"} | plain(GHOST)]}, {"teacher": PLAIN})
 TUNED = finetuned("CoLA", GHOSTS)
-LOOK = Spec("inspect_ghosts", {"data": described("CoLA"), "train": TRAIN, "numerics": NUMERICS, "rows": 40}, {"model": TUNED})
+LOOK = Spec(
+    "inspect_ghosts",
+    {"data": described("CoLA"), "train": TRAIN, "numerics": NUMERICS, "rows": 40},
+    {"model": TUNED},
+)
 
 
 def rows(task, split="dev"):
@@ -58,6 +73,7 @@ def real(tmp_path, monkeypatch):
     def write(text):
         (tmp_path / "glue" / "CoLA" / "test.tsv").write_text(text)
         data.splits.cache_clear()
+
     yield write
     data.splits.cache_clear()
 
@@ -67,8 +83,14 @@ def real(tmp_path, monkeypatch):
 def test_it_predicts_as_the_run_itself_did(model, make):
     run, before = make(grids.prediction(model, rows("CoLA"))), make(model).arrays("predictions")
     found = run.arrays("test")
-    assert found.keys() == before.keys() and all(np.array_equal(found[name], before[name]) for name in found)
-    assert run.metrics == {"matthews": make(model).metrics["matthews"], "test_rows": 500, "scored": True}
+    assert found.keys() == before.keys() and all(
+        np.array_equal(found[name], before[name]) for name in found
+    )
+    assert run.metrics == {
+        "matthews": make(model).metrics["matthews"],
+        "test_rows": 500,
+        "scored": True,
+    }
 
 
 def test_the_model_of_mnli_predicts_ax_and_the_mismatched_rows(make):
@@ -103,9 +125,14 @@ def test_hidden_rows_are_known_by_their_texts(real):
     assert unlabelled.load(first).a == ["the dog slept", "the cat slept"]
     assert not unlabelled.labelled(unlabelled.load(first))
     real("index\tsentence\n0\tthe dog slept\n1\tthe cow slept\n")
-    with pytest.raises(ValueError, match=f"glue/CoLA/test has digest .*; this run is of {first['digest']}: put the same file"):
+    with pytest.raises(
+        ValueError,
+        match=f"glue/CoLA/test has digest .*; this run is of {first['digest']}: put the same file",
+    ):
         unlabelled.load(first)
-    with pytest.raises(FileNotFoundError, match="glue/CoLA has no split 'test_mm', only test: add its file"):
+    with pytest.raises(
+        FileNotFoundError, match="glue/CoLA has no split 'test_mm', only test: add its file"
+    ):
         unlabelled.describe("glue", "CoLA", "test_mm")
 
 
@@ -113,47 +140,85 @@ def test_a_regression_without_a_score_is_not_labelled():
     split = data.splits("toy", "STS-B")["dev"]
     assert unlabelled.labelled(split)
     assert not unlabelled.labelled(replace(split, y=np.full_like(split.y, np.nan)))
-    assert unlabelled.digest(split) == unlabelled.digest(replace(split, y=np.full_like(split.y, np.nan)))
+    assert unlabelled.digest(split) == unlabelled.digest(
+        replace(split, y=np.full_like(split.y, np.nan))
+    )
 
 
 # ---- the submission ----
 def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
-    logits = {"CoLA": make(grids.prediction(PLAIN, rows("CoLA"))).arrays("test")["logits"],
-              "AX": make(grids.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"]}
+    logits = {
+        "CoLA": make(grids.prediction(PLAIN, rows("CoLA"))).arrays("test")["logits"],
+        "AX": make(grids.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"],
+    }
     lengths = {file: len(found) for file, found in logits.items()}
     path = glue.write_submission(logits, tmp_path, partial=True, rows=lengths)
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == ["CoLA.tsv", "AX.tsv"]
         lines = {file: archive.read(f"{file}.tsv").decode().splitlines() for file in logits}
-    assert lines["CoLA"] == ["index\tprediction", *(f"{i}\t{c}" for i, c in enumerate(logits["CoLA"].argmax(1)))]
-    assert lines["AX"][1:] == [f"{i}\t{glue.TASKS['AX'].labels[c]}" for i, c in enumerate(logits["AX"].argmax(1))]
+    assert lines["CoLA"] == [
+        "index\tprediction",
+        *(f"{i}\t{c}" for i, c in enumerate(logits["CoLA"].argmax(1))),
+    ]
+    assert lines["AX"][1:] == [
+        f"{i}\t{glue.TASKS['AX'].labels[c]}" for i, c in enumerate(logits["AX"].argmax(1))
+    ]
     with pytest.raises(ValueError, match="CoLA: predictions of shape .500, 2.; expected 1063 rows"):
         glue.write_submission(logits, tmp_path, partial=True)
 
 
 def test_the_grid_of_table_2():
-    lines = ghostbert.lines_of_table_2("toy", ("BERT-base", "GhostBERT (m = 3/12)", "GhostELECTRA-small (m = 4/4)"))
+    lines = ghostbert.lines_of_table_2(
+        "toy", ("BERT-base", "GhostBERT (m = 3/12)", "GhostELECTRA-small (m = 4/4)")
+    )
     found = ghostbert.submitted("toy", ("CoLA", "MNLI"), [0, 1], lines)
-    assert len(found) == 4 * 3 * 2 and list(dict.fromkeys(row["file"] for row in found)) == ["CoLA", "MNLI-m", "MNLI-mm", "AX"]
+    assert len(found) == 4 * 3 * 2 and list(dict.fromkeys(row["file"] for row in found)) == [
+        "CoLA",
+        "MNLI-m",
+        "MNLI-mm",
+        "AX",
+    ]
     told = {row["file"]: row["spec"].args["data"] for row in found}
     assert {file: (t["task"], t["split"]) for file, t in told.items()} == {
-        "CoLA": ("CoLA", "dev"), "MNLI-m": ("MNLI", "dev"), "MNLI-mm": ("MNLI", "dev_mm"), "AX": ("AX", "test")}
+        "CoLA": ("CoLA", "dev"),
+        "MNLI-m": ("MNLI", "dev"),
+        "MNLI-mm": ("MNLI", "dev_mm"),
+        "AX": ("AX", "test"),
+    }
     module = ghostbert.ghost("toy")
-    models = {"BERT-base": ghostbert.teacher("toy", "MNLI"), "GhostBERT (m = 3/12)": ghostbert.student("toy", "MNLI", 3, module),
-              "GhostELECTRA-small (m = 4/4)": ghostbert.student("toy", "MNLI", 4, module, "electra")}
+    models = {
+        "BERT-base": ghostbert.teacher("toy", "MNLI"),
+        "GhostBERT (m = 3/12)": ghostbert.student("toy", "MNLI", 3, module),
+        "GhostELECTRA-small (m = 4/4)": ghostbert.student("toy", "MNLI", 4, module, "electra"),
+    }
     for name, model in models.items():
-        row = next(row for row in found if (row["file"], row["model"], row["seed"]) == ("AX", name, 1))
+        row = next(
+            row for row in found if (row["file"], row["model"], row["seed"]) == ("AX", name, 1)
+        )
         assert row["spec"].inputs["model"] == model and row["spec"].seed == 1
-        assert {"train", "numerics"} <= row["spec"].args.keys() and row["spec"].args["train"] == model.args["train"]
+        assert {"train", "numerics"} <= row["spec"].args.keys() and row["spec"].args[
+            "train"
+        ] == model.args["train"]
 
 
 def test_table_2_has_every_row_that_a_profile_has():
-    printed = published.table("ghostbert", "table2")["Model"].str.replace(r" \(.*\d{4}\)", "", regex=True)
+    printed = published.table("ghostbert", "table2")["Model"].str.replace(
+        r" \(.*\d{4}\)", "", regex=True
+    )
     own = [name for name in printed if name not in baselines.CONFIGS]
     assert len(own) == 3 + 11 and set(ghostbert.lines_of_table_2("paper")) == set(own)
-    assert set(ghostbert.lines_of_table_2("mini")) == {name for name in own if name.removeprefix("Ghost").startswith("BERT")}
-    assert {heads for family, _, heads in ghostbert.lines_of_table_2("toy").values() if family == "electra"} == {4}
-    with pytest.raises(ValueError, match="unknown row of Table 2 in profile 'mini': 'GhostBERT .m = 3/14.'; did you mean"):
+    assert set(ghostbert.lines_of_table_2("mini")) == {
+        name for name in own if name.removeprefix("Ghost").startswith("BERT")
+    }
+    assert {
+        heads
+        for family, _, heads in ghostbert.lines_of_table_2("toy").values()
+        if family == "electra"
+    } == {4}
+    with pytest.raises(
+        ValueError,
+        match="unknown row of Table 2 in profile 'mini': 'GhostBERT .m = 3/14.'; did you mean",
+    ):
         ghostbert.lines_of_table_2("mini", ["GhostBERT (m = 3/14)"])
 
 
@@ -193,7 +258,9 @@ def test_official_test_files_have_the_server_s_rows():
 def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     page = artefact.Page("some_page", {"profile": "toy"}, True)
-    path = glue.write_submission({"AX": np.zeros(2)}, page.folder / "some_page.m3", partial=True, rows={"AX": 2})
+    path = glue.write_submission(
+        {"AX": np.zeros(2)}, page.folder / "some_page.m3", partial=True, rows={"AX": 2}
+    )
     page.file(path, "two rows")
     page.finish()
     assert notebook.provenance(page.folder, "some_page")["files"] == ["some_page.m3/submission.zip"]
@@ -206,14 +273,20 @@ def counted():
 
 
 GOLDEN = {  # parameters, FLOPs
-    "TinyBERT6": (66_956_546, 11_174_808_576), "TinyBERT4": (14_350_874, 1_247_477_088),
-    "ConvBERT-medium": (17_624_498, 3_598_419_456), "ConvBERT-small": (13_210_074, 2_442_134_528),
-    "MobileBERT w/o OPT": (24_582_914, 5_385_488_384), "MobileBERT": (24_582_914, 5_385_488_384),
-    "MobileBERT-tiny": (15_486_722, 3_070_232_576)}
+    "TinyBERT6": (66_956_546, 11_174_808_576),
+    "TinyBERT4": (14_350_874, 1_247_477_088),
+    "ConvBERT-medium": (17_624_498, 3_598_419_456),
+    "ConvBERT-small": (13_210_074, 2_442_134_528),
+    "MobileBERT w/o OPT": (24_582_914, 5_385_488_384),
+    "MobileBERT": (24_582_914, 5_385_488_384),
+    "MobileBERT-tiny": (15_486_722, 3_070_232_576),
+}
 
 
 def test_the_counts(counted):
-    assert {name: (found["parameters"], found["flops"]) for name, found in counted.items()} == GOLDEN
+    assert {
+        name: (found["parameters"], found["flops"]) for name, found in counted.items()
+    } == GOLDEN
 
 
 @pytest.mark.parametrize("name", ["TinyBERT6", "TinyBERT4"])
@@ -224,12 +297,21 @@ def test_the_counts_of_berts_are_those_of_the_formulas(name, counted):
     assert counted[name]["parameters"] - counted[name]["encoder_parameters"] == 2 * shape.hidden + 2
 
 
-@pytest.mark.parametrize("name, width, networks", [("MobileBERT", 512, 4), ("MobileBERT-tiny", 128, 2)])
+@pytest.mark.parametrize(
+    "name, width, networks", [("MobileBERT", 512, 4), ("MobileBERT-tiny", 128, 2)]
+)
 def test_mobilebert_by_hand(name, width, networks, counted):
     """Each layer goes from 512 to 128 and back; queries and keys of the full one have a bottleneck of their own, and its
     values read all 512."""
     t, h, b = 128, 512, 128
-    layer = h * b * (2 if width == h else 1) + 2 * b * b + width * b + b * b + networks * 2 * b * h + b * h
+    layer = (
+        h * b * (2 if width == h else 1)
+        + 2 * b * b
+        + width * b
+        + b * b
+        + networks * 2 * b * h
+        + b * h
+    )
     products = 24 * (layer + 2 * t * b) + 3 * b * h
     assert counted[name]["flops"] == 2 * t * products + 2 * h * 2
 
@@ -237,31 +319,61 @@ def test_mobilebert_by_hand(name, width, networks, counted):
 def test_convbert_by_hand(counted):
     """Half of the heads attend, the others convolve by a kernel of 9 that each position computes."""
     t, h, e, half, heads, taps, ffn = 128, 256, 128, 128, 2, 9, 1024
-    layer = (3 * h * half + h * taps + h * half + half * heads * taps + h * half + half * taps  # both kinds of heads
-             + h * h + 2 * h * ffn + 2 * t * half)
-    assert counted["ConvBERT-small"]["flops"] == 2 * t * (12 * layer + e * h) + 2 * h * h + 2 * h * 2
+    layer = (
+        3 * h * half
+        + h * taps
+        + h * half
+        + half * heads * taps
+        + h * half
+        + half * taps  # both kinds of heads
+        + h * h
+        + 2 * h * ffn
+        + 2 * t * half
+    )
+    assert (
+        counted["ConvBERT-small"]["flops"] == 2 * t * (12 * layer + e * h) + 2 * h * h + 2 * h * 2
+    )
 
 
 def test_which_quoted_figures_are_met(counted):
     table = published.table("ghostbert", "table2")
-    printed = table.assign(Model=table["Model"].str.split(r" \(", regex=True).str[0]).set_index("Model")
-    met = {name: (cost.shown(found["flops"], "GFLOPs") == str(printed["FLOPs(G)"][name]),
-                  cost.shown(found["parameters"], "M params") == str(printed["#params(M)"][name]))
-           for name, found in counted.items()}
-    assert met == {"TinyBERT6": (False, True),   # 11.3 takes the convention with a head on every token
-                   "TinyBERT4": (True, False), "ConvBERT-medium": (False, False), "ConvBERT-small": (False, False),
-                   "MobileBERT w/o OPT": (False, True), "MobileBERT": (False, True), "MobileBERT-tiny": (True, True)}
+    printed = table.assign(Model=table["Model"].str.split(r" \(", regex=True).str[0]).set_index(
+        "Model"
+    )
+    met = {
+        name: (
+            cost.shown(found["flops"], "GFLOPs") == str(printed["FLOPs(G)"][name]),
+            cost.shown(found["parameters"], "M params") == str(printed["#params(M)"][name]),
+        )
+        for name, found in counted.items()
+    }
+    assert met == {
+        "TinyBERT6": (False, True),  # 11.3 takes the convention with a head on every token
+        "TinyBERT4": (True, False),
+        "ConvBERT-medium": (False, False),
+        "ConvBERT-small": (False, False),
+        "MobileBERT w/o OPT": (False, True),
+        "MobileBERT": (False, True),
+        "MobileBERT-tiny": (True, True),
+    }
     medium, small = counted["ConvBERT-medium"], counted["ConvBERT-small"]
     told = " ".join(baselines.NOTES.values())
-    head = 128 * (2 * 512 ** 2 + 11 * 512)
-    for value in (medium["flops"], small["flops"], counted["MobileBERT"]["flops"], counted["MobileBERT"]["flops"] + head):
+    head = 128 * (2 * 512**2 + 11 * 512)
+    for value in (
+        medium["flops"],
+        small["flops"],
+        counted["MobileBERT"]["flops"],
+        counted["MobileBERT"]["flops"] + head,
+    ):
         assert f"{value / 1e9:.3f} G" in told
     for value in (medium["encoder_parameters"], small["encoder_parameters"], small["parameters"]):
         assert f"{value / 1e6:.3f} M" in told
 
 
 def test_a_misspelt_size_is_refused():
-    with pytest.raises(ValueError, match="unknown size of convbert: 'num_group'; did you mean 'num_groups'"):
+    with pytest.raises(
+        ValueError, match="unknown size of convbert: 'num_group'; did you mean 'num_groups'"
+    ):
         count.count(None, {"model_type": "convbert", "num_group": 2}, 128, 2)
 
 
@@ -269,29 +381,51 @@ def test_a_misspelt_size_is_refused():
 def test_inspection_saves_the_kernels_that_convolve(make):
     run = make(LOOK)
     found, (model, _) = run.arrays("ghosts"), backbone.load(make(TUNED).model)
-    assert run.metrics["modules"] == 4 and run.metrics["inspected_rows"] == 40 and run.metrics["tokens"] > 200
-    assert {name.split(".")[1] for name in found} == {"taps", "cosine", "cka", "size", "active", "original", "ghost"}
+    assert (
+        run.metrics["modules"] == 4
+        and run.metrics["inspected_rows"] == 40
+        and run.metrics["tokens"] > 200
+    )
+    assert {name.split(".")[1] for name in found} == {
+        "taps",
+        "cosine",
+        "cka",
+        "size",
+        "active",
+        "original",
+        "ghost",
+    }
     for position, part in (("o", "attention.output.dense"), ("ffn2", "output.dense")):
-        taps = torch.stack([layer.get_submodule(part).convolution.taps() for layer in backbone.layers(model)])
+        taps = torch.stack(
+            [layer.get_submodule(part).convolution.taps() for layer in backbone.layers(model)]
+        )
         assert np.array_equal(found[f"{position}.taps"], taps.detach().numpy())
         assert np.allclose(found[f"{position}.taps"].sum(-1), 1, atol=1e-6)
         y, g = found[f"{position}.original"], found[f"{position}.ghost"]
         assert y.shape == g.shape == (2, y.shape[1], 32) and y.shape[1] <= 24 and (g >= 0).all()
         around = np.pad(y, ((0, 0), (1, 1), (0, 0)))
         weights = found[f"{position}.taps"][:, None, :32]
-        again = sum(weights[..., k] * around[:, k:k + y.shape[1]] for k in range(3))
+        again = sum(weights[..., k] * around[:, k : k + y.shape[1]] for k in range(3))
         if y.shape[1] < 24:  # the whole row
             assert np.allclose(g, np.maximum(again, 0), atol=1e-5)
         assert (0 < found[f"{position}.active"]).all() and (found[f"{position}.active"] < 1).all()
 
 
-@pytest.mark.parametrize("raw, relu, features", [((-60, 60, -60), False, 1), ((-60, 60, -60), True, 1),
-                                                 ((60, -60, -60), False, 1), ((-60, 60, -60), False, 2)])
+@pytest.mark.parametrize(
+    "raw, relu, features",
+    [
+        ((-60, 60, -60), False, 1),
+        ((-60, 60, -60), True, 1),
+        ((60, -60, -60), False, 1),
+        ((-60, 60, -60), False, 2),
+    ],
+)
 def test_inspection_of_known_kernels(raw, relu, features, make, tmp_path):
     """A tap of 1 in the centre gives the feature itself; at the left, its neighbour's."""
     options = replace(GHOST, relu=relu, features=features)
     teacher, tokenizer = backbone.load(make(PLAIN).model)
     from lib.model.surgery import operate
+
     operate(teacher, {"op": "ghost"} | plain(options))
     with torch.no_grad():
         for name, value in teacher.named_parameters():
@@ -299,8 +433,11 @@ def test_inspection_of_known_kernels(raw, relu, features, make, tmp_path):
                 value.copy_(torch.tensor(raw, dtype=torch.float32).expand_as(value))
     backbone.save(teacher, tokenizer, tmp_path)
     kept = {}
-    run = SimpleNamespace(inputs={"model": SimpleNamespace(model=tmp_path)}, progress=lambda fraction: None,
-                          save_arrays=lambda name, **arrays: kept.update(arrays))
+    run = SimpleNamespace(
+        inputs={"model": SimpleNamespace(model=tmp_path)},
+        progress=lambda fraction: None,
+        save_arrays=lambda name, **arrays: kept.update(arrays),
+    )
     inspect_ghosts.inspect_ghosts(run, described("CoLA"), plain(TRAIN), plain(NUMERICS), 20)
     tap = raw.index(60)
     for position in ("o", "ffn2"):
@@ -310,9 +447,11 @@ def test_inspection_of_known_kernels(raw, relu, features, make, tmp_path):
             assert np.allclose(g[:, 1:], y[:, :-1], atol=1e-5) and np.allclose(g[:, 0], 0)
             assert (kept[f"{position}.cka"] < 0.95).all()
         elif relu:
-            assert np.allclose(g, np.maximum(y, 0), atol=1e-5) and (kept[f"{position}.size"] < 1).all()
+            assert (
+                np.allclose(g, np.maximum(y, 0), atol=1e-5) and (kept[f"{position}.size"] < 1).all()
+            )
         else:
-            assert np.allclose(g, features * y, atol=1e-5)   # each feature repeats it
+            assert np.allclose(g, features * y, atol=1e-5)  # each feature repeats it
             for measure, value in (("cosine", 1), ("cka", 1), ("size", features)):
                 assert np.allclose(kept[f"{position}.{measure}"], value, atol=1e-6)
 
@@ -326,9 +465,14 @@ def test_sums_give_the_measures_of_all_rows_together():
         sums.add(torch.from_numpy(y[part]), torch.from_numpy(g[part]))
     a, b = y - y.mean(0), g - g.mean(0)
     norm = np.linalg.norm
-    assert sums.result() == pytest.approx({
-        "cosine": np.mean((y * g).sum(1) / (norm(y, axis=1) * norm(g, axis=1))), "active": (g > 0).mean(),
-        "size": norm(g) / norm(y), "cka": norm(a.T @ b) ** 2 / (norm(a.T @ a) * norm(b.T @ b))})
+    assert sums.result() == pytest.approx(
+        {
+            "cosine": np.mean((y * g).sum(1) / (norm(y, axis=1) * norm(g, axis=1))),
+            "active": (g > 0).mean(),
+            "size": norm(g) / norm(y),
+            "cka": norm(a.T @ b) ** 2 / (norm(a.T @ a) * norm(b.T @ b)),
+        }
+    )
 
 
 def test_cka_does_not_see_a_rotation_and_a_factor():
@@ -346,9 +490,14 @@ def test_only_added_ghosts_can_be_inspected(make, tiny):
 
 def test_the_grid_of_the_mechanism():
     module = ghostbert.ghost("toy")
-    found = {row["stage"]: row["spec"] for row in ghostbert.inspected("toy", "CoLA", 3, module, 100, [4])}
+    found = {
+        row["stage"]: row["spec"] for row in ghostbert.inspected("toy", "CoLA", 3, module, 100, [4])
+    }
     tuned = ghostbert.student("toy", "CoLA", 3, module)
-    assert found["fine-tuned"].inputs["model"] == tuned and found["distilled"].inputs["model"] == tuned.inputs["start"]
+    assert (
+        found["fine-tuned"].inputs["model"] == tuned
+        and found["distilled"].inputs["model"] == tuned.inputs["start"]
+    )
     start, distilled = found["start"].inputs["model"], found["distilled"].inputs["model"]
     assert start.step == "operate" and start.args["surgery"] == distilled.args["surgery"]
     assert start.inputs["importance"] == distilled.inputs["importance"] and found["start"].seed == 4
@@ -360,7 +509,9 @@ def test_the_grid_of_the_mechanism():
 def test_the_signal_s_ghost_is_the_module_s(kind, taps):
     tokens, channels = 7, 4
     mixes = {"softmax_over": "inputs"} if kind.startswith("conv1d") else {}
-    options = Ghost(kind, ("o",), taps, softmax=True, tokens=tokens if kind == "conv1d_f" else 0, **mixes)
+    options = Ghost(
+        kind, ("o",), taps, softmax=True, tokens=tokens if kind == "conv1d_f" else 0, **mixes
+    )
     layer = Convolution(channels, options, torch.Generator().manual_seed(0)).double()
     x = torch.randn(tokens, channels, dtype=torch.float64)
     raw = layer.weight.detach().numpy()

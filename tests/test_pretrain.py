@@ -20,14 +20,23 @@ from lib.store import Draft, Store
 from lib.train.batches import collate, encode
 
 SMALL = {"layers": 1, "hidden": 48, "ffn": 96}
-TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, weight_decay=0.01, dropout=0.1)
+TRAIN = Train(
+    epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, weight_decay=0.01, dropout=0.1
+)
 
 
 def small(family, **changes):
     whole = toy_backbone(family)
     more = {"embedding": 24} if family == "electra" else {}
-    return replace(whole, args=whole.args | {"corpus": {"sentences": 160, "seed": 0}, "train": replace(TRAIN, **changes),
-                                             "model": TOY_MODELS[family] | SMALL | more})
+    return replace(
+        whole,
+        args=whole.args
+        | {
+            "corpus": {"sentences": 160, "seed": 0},
+            "train": replace(TRAIN, **changes),
+            "model": TOY_MODELS[family] | SMALL | more,
+        },
+    )
 
 
 CHAIN = {family: small(family) for family in FAMILIES}
@@ -36,7 +45,9 @@ CHAIN = {family: small(family) for family in FAMILIES}
 def test_identities_by_kind():
     assert toy_backbone() == toy_backbone("bert") and toy_backbone().id == "cdeccc82d7f6"
     assert len({toy_backbone(family).id for family in FAMILIES}) == 3
-    with pytest.raises(ValueError, match="unknown kind of small encoder: 'robert'; did you mean 'roberta'"):
+    with pytest.raises(
+        ValueError, match="unknown kind of small encoder: 'robert'; did you mean 'roberta'"
+    ):
         toy_backbone("robert")
 
 
@@ -50,25 +61,48 @@ def test_the_loss_falls(name, runs):
 @pytest.mark.parametrize("name", FAMILIES)
 def test_what_is_saved_is_an_encoder_of_its_kind(name, runs):
     model, tokenizer = backbone.load(runs[name].model)
-    wanted = {"bert": "BertForPreTraining", "roberta": "RobertaForMaskedLM", "electra": "ElectraForPreTraining"}
+    wanted = {
+        "bert": "BertForPreTraining",
+        "roberta": "RobertaForMaskedLM",
+        "electra": "ElectraForPreTraining",
+    }
     assert type(model).__name__ == wanted[name] and model.surgery == []
     assert runs[name].metrics["parameters"] == sum(p.numel() for p in model.parameters())
     classifier, _ = backbone.classifier(runs[name].model, 2, 0.0, 0)
     heads, places = (4, 128) if name == "electra" else (12, 130 if name == "roberta" else 128)
-    made = Shape(name, 1, 48, heads, 96, len(grammar.vocabulary()), places, 1 if name == "roberta" else 2,
-                 24 if name == "electra" else 48)
+    made = Shape(
+        name,
+        1,
+        48,
+        heads,
+        96,
+        len(grammar.vocabulary()),
+        places,
+        1 if name == "roberta" else 2,
+        24 if name == "electra" else 48,
+    )
     assert sum(p.numel() for p in classifier.parameters()) == parameters(made)
     whole = shape("toy", name)
     assert (whole.heads, whole.positions, whole.types) == (made.heads, made.positions, made.types)
     trained = backbone.base(model).state_dict()
-    assert all(torch.equal(trained[k], v) for k, v in backbone.base(classifier).state_dict().items() if k in trained)
+    assert all(
+        torch.equal(trained[k], v)
+        for k, v in backbone.base(classifier).state_dict().items()
+        if k in trained
+    )
 
 
 def test_roberta_conventions(runs, tmp_path):
     model, tokenizer = backbone.load(runs["roberta"].model)
     config = model.config
-    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (1, 0, 2) and config.type_vocab_size == 1
-    assert tokenizer.pad_token_id == 1 and tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4]) == list(step.ROBERTA.values())
+    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (
+        1,
+        0,
+        2,
+    ) and config.type_vocab_size == 1
+    assert tokenizer.pad_token_id == 1 and tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4]) == list(
+        step.ROBERTA.values()
+    )
     pair = tokenizer("the dog slept .", "a cat ate .")
     assert set(pair) == {"input_ids", "attention_mask"}
     told = tokenizer.convert_ids_to_tokens(pair["input_ids"])
@@ -87,7 +121,7 @@ def test_padding_changes_nothing(runs):
         base = backbone.base(model)
         with torch.no_grad():
             single = base(**collate(rows, [0]))[0]
-            padded = base(**collate(rows, [0], pad_to=40))[0][:, :single.shape[1]]
+            padded = base(**collate(rows, [0], pad_to=40))[0][:, : single.shape[1]]
         assert torch.allclose(single, padded, atol=1e-5), name
 
 
@@ -100,20 +134,32 @@ def test_random_words_are_words():
 
 def test_the_generator_and_the_discriminator_share_their_table():
     tokenizer = SimpleNamespace(all_special_ids=[0, 1, 2, 3, 4], mask_token_id=4, __len__=None)
-    sizes = dict(vocab_size=30, hidden_size=48, num_hidden_layers=1, num_attention_heads=4, intermediate_size=96,
-                 max_position_embeddings=20, embedding_size=24)
+    sizes = dict(
+        vocab_size=30,
+        hidden_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=96,
+        max_position_embeddings=20,
+        embedding_size=24,
+    )
     network, kept, _ = step.electra(sizes, tokenizer, MaskedLM(0.2, 1.0, 0.0), None)
     assert isinstance(kept, transformers.ElectraForPreTraining) and kept is network.discriminator
     table = kept.electra.embeddings.word_embeddings.weight
     assert network.generator.electra.embeddings.word_embeddings.weight is table
     assert network.generator.generator_lm_head.weight is table
-    assert network.generator.config.hidden_size == 12 and network.generator.config.num_attention_heads == 1
+    assert (
+        network.generator.config.hidden_size == 12
+        and network.generator.config.num_attention_heads == 1
+    )
 
 
 @pytest.mark.parametrize("name", ["roberta", "electra"])
 def test_no_next_sentence_for_the_other_kinds(name, tmp_path):
     spec = small(name)
-    spec = replace(spec, args=spec.args | {"objective": MaskedLM(0.2, 0.8, 0.1, next_sentence=True)})
+    spec = replace(
+        spec, args=spec.args | {"objective": MaskedLM(0.2, 0.8, 0.1, next_sentence=True)}
+    )
     with pytest.raises(ValueError, match=f"'{name}' is pre-trained without it"):
         execute(spec, Store(tmp_path, tmp_path / "none"))
 
@@ -121,7 +167,9 @@ def test_no_next_sentence_for_the_other_kinds(name, tmp_path):
 def test_pairs_that_follow_for_the_other_kinds():
     texts = toy.corpus(60, 0)
     first, second, follows = step.passages(texts, 0, mixed=False)
-    assert not follows.any() and all(f"{a} {b}" in texts for a, b in zip(first, second, strict=True))
+    assert not follows.any() and all(
+        f"{a} {b}" in texts for a, b in zip(first, second, strict=True)
+    )
     assert step.passages(texts, 0)[2].any()
 
 
@@ -132,6 +180,7 @@ def test_a_resumed_electra_has_the_same_bits(runs, tmp_path):
     def stop(fraction):
         if fraction > 0.6:
             raise KeyboardInterrupt
+
     draft.progress = stop
     with pytest.raises(KeyboardInterrupt):
         step.pretrain(draft, **spec.args)
@@ -148,4 +197,8 @@ def test_an_unknown_kind(tmp_path):
 
 
 def test_numerics_are_those_of_the_toy_world():
-    assert toy_backbone("electra").args["numerics"] == {"dtype": "float32", "threads": 1} == plain(Numerics("float32", 1))
+    assert (
+        toy_backbone("electra").args["numerics"]
+        == {"dtype": "float32", "threads": 1}
+        == plain(Numerics("float32", 1))
+    )

@@ -13,17 +13,45 @@ from lib.papers import grids, mini, nas, protocol, trials
 
 # Digests of the Specs of each claim: records are found by them, so they change with no release.
 FIXED = {
-    "G1": "c9e4e0d2", "G2": "073e95b1", "G3": "c9e4e0d2", "G4": "a0887658", "G5": "f3dd4b2f", "G6": "86c42ceb",
-    "G7": "24c28072", "G8": "24cd23d1", "G9": "eb2e16a3", "G10": "46488a0b", "E1": "88a9b988", "E2": "6842882c",
-    "E3": "bf4ff54b", "E4": "090797ac", "E5": "f3da26ba", "E6": "11b79d5d", "B1": "59da6b43", "B2": "fd4c9768",
-    "B3": "aab920f1", "B4": "2fbddb75", "B5": "eb63ac42", "N1": "36a0d17d", "N2": "bd0fda0a", "N3": "8428f55b",
-    "N4": "660e5c68", "N5": "9cd8db8f", "N6": "dfa103fa", "N7": "dc99b12c", "N8": "f483d98e", "N9": "cec513e8",
+    "G1": "c9e4e0d2",
+    "G2": "073e95b1",
+    "G3": "c9e4e0d2",
+    "G4": "a0887658",
+    "G5": "f3dd4b2f",
+    "G6": "86c42ceb",
+    "G7": "24c28072",
+    "G8": "24cd23d1",
+    "G9": "eb2e16a3",
+    "G10": "46488a0b",
+    "E1": "88a9b988",
+    "E2": "6842882c",
+    "E3": "bf4ff54b",
+    "E4": "090797ac",
+    "E5": "f3da26ba",
+    "E6": "11b79d5d",
+    "B1": "59da6b43",
+    "B2": "fd4c9768",
+    "B3": "aab920f1",
+    "B4": "2fbddb75",
+    "B5": "eb63ac42",
+    "N1": "36a0d17d",
+    "N2": "bd0fda0a",
+    "N3": "8428f55b",
+    "N4": "660e5c68",
+    "N5": "9cd8db8f",
+    "N6": "dfa103fa",
+    "N7": "dc99b12c",
+    "N8": "f483d98e",
+    "N9": "cec513e8",
 }
 
 
 @pytest.fixture(scope="module")
 def specs():
-    return {name: {row["spec"] for row in claim.grid(claim.seeds)} for name, claim in protocol.CLAIMS.items()}
+    return {
+        name: {row["spec"] for row in claim.grid(claim.seeds)}
+        for name, claim in protocol.CLAIMS.items()
+    }
 
 
 def test_every_central_claim_stands_in_the_protocol():
@@ -40,7 +68,12 @@ def test_the_specs_of_a_claim_do_not_change(specs, name):
 
 
 def test_pages_ask_for_the_runs_of_every_claim(specs):
-    rows = [row for path in notebook.find() for grid in notebook.grids(path, {"profile": "mini"}).values() for row in grid]
+    rows = [
+        row
+        for path in notebook.find()
+        for grid in notebook.grids(path, {"profile": "mini"}).values()
+        for row in grid
+    ]
     asked = {row["spec"] for row in rows} | {row["spec"] for row in nas.architectures(rows)}
     assert {name: len(wanted - asked) for name, wanted in specs.items() if wanted - asked} == {}
 
@@ -53,6 +86,7 @@ def test_the_planned_table_names_every_claim():
 
 def test_each_task_of_mini_counts_once(monkeypatch):
     from lib.papers import claims
+
     seen = []
     monkeypatch.setattr(claims.compare, "pairs", lambda rows, method, baseline, of: seen.append(of))
     for scale in ("mini", "paper"):
@@ -66,24 +100,31 @@ def test_verdicts_by_task_stand_beside_the_average():
 
     def judge(frame, scale):
         return verdict.judge_delta("G1", {}, {"1/12": 2.1}, scale, failed=len(frame))
+
     frame = pd.DataFrame({"task": ["SST-2", "SST-2", "STS-B"]})
     note = claims.each_task(judge)(frame, "mini").note
     assert "on SST-2 alone inconclusive: not measured at 1/12" in note and "on STS-B alone" in note
     assert "alone" not in claims.each_task(judge)(frame, "paper").note
     assert "alone" not in claims.each_task(judge)(frame[:2], "mini").note
-    both = claims.each_task(lambda rows, scale: [judge(rows, scale), judge(rows, scale)])(frame, "mini")
+    both = claims.each_task(lambda rows, scale: [judge(rows, scale), judge(rows, scale)])(
+        frame, "mini"
+    )
     assert [each.note for each in both] == [note, note]
 
 
 def test_trials_are_judged_on_training_rows_that_no_claim_is_judged_on():
     """Also without data: their digests are committed."""
     rows = trials.grid()
-    assert {row["seed"] for row in rows} == {mini.PILOT} and len({row["spec"] for row in rows}) == len(rows) == 17
+    assert {row["seed"] for row in rows} == {mini.PILOT} and len(
+        {row["spec"] for row in rows}
+    ) == len(rows) == 17
     for row in rows:
         for spec in with_inputs([row["spec"]]):
             told = spec.args.get("data", {})
             if told:
-                assert told["task"] == row["task"] and told["unseen"]["beside"] == sum(trials.ROWS[row["task"]][:2])
+                assert told["task"] == row["task"] and told["unseen"]["beside"] == sum(
+                    trials.ROWS[row["task"]][:2]
+                )
     taken = {(row["question"], row["setting"]) for row in rows if row["taken"]}
     assert ("second task", "teacher of STS-B") in taken and len(taken) == 8
     own = trials.tuned(grids.teacher("mini", "SST-2"), lr=1.0)
@@ -92,10 +133,14 @@ def test_trials_are_judged_on_training_rows_that_no_claim_is_judged_on():
 
 def test_the_rule_of_the_second_task(monkeypatch):
     rows = pd.DataFrame([row for row in trials.grid() if row["question"] == "second task"])
-    rows["run"] = [SimpleNamespace(metrics={f"unseen.{name}": value, "mean_tokens": 20.0}) for name, value in
-                   (("matthews", 0.29), ("accuracy", 0.7), ("spearman", 0.85))]
+    rows["run"] = [
+        SimpleNamespace(metrics={f"unseen.{name}": value, "mean_tokens": 20.0})
+        for name, value in (("matthews", 0.29), ("accuracy", 0.7), ("spearman", 0.85))
+    ]
     lines = trials.rule(rows)
-    assert lines[0].startswith("CoLA: 0.50 of the way from 0.0 to the printed 58.1 (less than 0.6), 100 thousand tokens")
+    assert lines[0].startswith(
+        "CoLA: 0.50 of the way from 0.0 to the printed 58.1 (less than 0.6), 100 thousand tokens"
+    )
     assert "(at least 0.6), 80 thousand tokens" in lines[2] and lines[1].startswith("MRPC: ")
     rows["run"] = None
     assert trials.rule(rows) == [] and (trials.table(rows)["score"] == "–").all()

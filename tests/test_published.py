@@ -8,11 +8,14 @@ from lib import published
 from lib.page import notebook
 
 
-@pytest.mark.parametrize("paper, name, said", [
-    ("gostbert", "table1", "'ghostbert'"),
-    ("ghostbert", "table12", "'table11'"),
-    ("ghostbert", "../central", "'table1'"),
-])
+@pytest.mark.parametrize(
+    "paper, name, said",
+    [
+        ("gostbert", "table1", "'ghostbert'"),
+        ("ghostbert", "table12", "'table11'"),
+        ("ghostbert", "../central", "'table1'"),
+    ],
+)
 def test_an_unknown_name_is_refused_with_what_is_allowed(paper, name, said):
     with pytest.raises(ValueError, match=said):
         published.table(paper, name)
@@ -34,35 +37,64 @@ def test_every_claim_has_an_id_of_its_own():
 
 def test_rows_for_a_page_hold_the_printed_columns_alone():
     found = published.rows("ghostbert", "table4", "Model", [1])
-    assert list(found) == [("1/12", name) for name in ("GhostBERT", "- DA & KD", "- Softmax", "- ReLU")]
+    assert list(found) == [
+        ("1/12", name) for name in ("GhostBERT", "- DA & KD", "- Softmax", "- ReLU")
+    ]
     assert found["1/12", "- ReLU"]["published", "average"] == 78.1
-    assert ("published", "Model") not in found["1/12", "- ReLU"] and ("published", "m") not in found["1/12", "- ReLU"]
+    assert ("published", "Model") not in found["1/12", "- ReLU"] and (
+        "published",
+        "m",
+    ) not in found["1/12", "- ReLU"]
 
 
 def test_corrections_are_lines_for_the_places_that_they_name():
-    wrong, kept = published.corrections("efficientbert", "table03")[1], published.corrections("ghostbert", "table9")[0]
+    wrong, kept = (
+        published.corrections("efficientbert", "table03")[1],
+        published.corrections("ghostbert", "table9")[0],
+    )
     assert wrong.startswith("NAS-BERT_30, Avg: printed 80.3, read as 80.4 (80.35); mean of 8 ")
     assert kept.startswith("1/12 k=5, Avg.: printed 74.2; kept as printed;") and kept.endswith(".")
-    both = published.corrections("efficientbert", "table02", "table04")     # a line of several places comes once
+    both = published.corrections(
+        "efficientbert", "table02", "table04"
+    )  # a line of several places comes once
     assert [line.split(",")[0] for line in both] == ["EfficientBERT++", "own models"]
     assert published.corrections("bermo", "table07") == published.corrections("bermo", "table11")
-    assert published.corrections("ghostbert", "figure1")[0].startswith("all, all: the figure prints no numbers")
+    assert published.corrections("ghostbert", "figure1")[0].startswith(
+        "all, all: the figure prints no numbers"
+    )
     with pytest.raises(ValueError, match="'table05'"):
         published.corrections("efficientbert", "table17")
 
 
 @pytest.mark.parametrize("paper", ["ghostbert", "efficientbert", "bermo", "nas"])
 def test_corrections_of_all_papers_have_the_same_columns(paper):
-    assert list(published.table(paper, "corrections")) == ["table", "row", "column", "printed", "read_as", "reason"]
+    assert list(published.table(paper, "corrections")) == [
+        "table",
+        "row",
+        "column",
+        "printed",
+        "read_as",
+        "reason",
+    ]
 
 
 @pytest.mark.parametrize("paper", ["ghostbert", "efficientbert", "bermo", "nas"])
 def test_every_correction_and_check_stands_on_a_page(paper):
-    cells = [cell for path in notebook.find() for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    cells = [
+        cell
+        for path in notebook.find()
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["cell_type"] == "code"
+    ]
     text = "\n".join("".join(cell["source"]) for cell in cells)
-    calls = {name: re.findall(rf'published\.{name}\("{paper}",([^)]*)\)', text) for name in ("corrections", "checks")}
+    calls = {
+        name: re.findall(rf'published\.{name}\("{paper}",([^)]*)\)', text)
+        for name in ("corrections", "checks")
+    }
     shown = {name: set(re.findall('"([^"]+)"', " ".join(found))) for name, found in calls.items()}
-    shown["corrections"] |= {"table08b", "table10b"} if "name.split" in "".join(calls["corrections"]) else set()   # nas_s71
+    shown["corrections"] |= (
+        {"table08b", "table10b"} if "name.split" in "".join(calls["corrections"]) else set()
+    )  # nas_s71
     for name, places in shown.items():
         path = published.PUBLISHED / paper / f"{name}.csv"
         for row in pd.read_csv(path, dtype=str)["table"].unique() if path.exists() else ():
@@ -71,8 +103,14 @@ def test_every_correction_and_check_stands_on_a_page(paper):
 
 def test_checks_tell_how_many_agree_and_each_that_does_not():
     lines = published.checks("bermo", "table12", "table01")
-    assert lines[0] == "Computed again from other printed numbers: 79 values, of which 71 agree." and len(lines) == 9
-    assert any(line.startswith("BERMo_BASE Standard Deviation, Somo: printed 0.4306, computed 0.806474") for line in lines)
+    assert (
+        lines[0] == "Computed again from other printed numbers: 79 values, of which 71 agree."
+        and len(lines) == 9
+    )
+    assert any(
+        line.startswith("BERMo_BASE Standard Deviation, Somo: printed 0.4306, computed 0.806474")
+        for line in lines
+    )
 
 
 def test_shares_in_points_keep_their_digits():

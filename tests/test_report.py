@@ -42,12 +42,25 @@ PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # trai
 
 
 def write(folder, name, *artefact, grid=GRID):
-    cells = [("title", f"# Test {name}", "markdown"), ("parameters", PARAMETERS, "code"),
-             ("bootstrap", BOOTSTRAP.replace("ROOT", repr(str(paths.ROOT))).replace("NAME", name), "code"),
-             ("grid", grid, "code"),
-             ("runs", "runs = page.collect(grid)", "code"), *(("artefact", text, "code") for text in artefact),
-             ("verdicts", "page.finish()", "code")]
-    body = {"cells": [{"cell_type": kind, "metadata": {"tags": [tag]}, "source": text} for tag, text, kind in cells]}
+    cells = [
+        ("title", f"# Test {name}", "markdown"),
+        ("parameters", PARAMETERS, "code"),
+        (
+            "bootstrap",
+            BOOTSTRAP.replace("ROOT", repr(str(paths.ROOT))).replace("NAME", name),
+            "code",
+        ),
+        ("grid", grid, "code"),
+        ("runs", "runs = page.collect(grid)", "code"),
+        *(("artefact", text, "code") for text in artefact),
+        ("verdicts", "page.finish()", "code"),
+    ]
+    body = {
+        "cells": [
+            {"cell_type": kind, "metadata": {"tags": [tag]}, "source": text}
+            for tag, text, kind in cells
+        ]
+    }
     (folder / f"{name}.ipynb").write_text(notebook.normalised(json.dumps(body)))
 
 
@@ -60,11 +73,23 @@ def workbook(tmp_path_factory):
     write(root / "notebooks", "ghostbert_t97_worker", KILL.replace("PROCESS", "getppid"), table)
     write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
     write(root / "notebooks", "ghostbert_t99_killed", KILL.replace("PROCESS", "getpid"), table)
-    env = os.environ | {"NOTEBOOKS_ROOT": str(root / "notebooks"), "FIGURES_ROOT": str(root / "figures"),
-                        "RUNS_ROOT": str(root / "runs"), "RECORDS_ROOT": str(root / "records"), "MARK": str(root / "mark")}
+    env = os.environ | {
+        "NOTEBOOKS_ROOT": str(root / "notebooks"),
+        "FIGURES_ROOT": str(root / "figures"),
+        "RUNS_ROOT": str(root / "runs"),
+        "RECORDS_ROOT": str(root / "records"),
+        "MARK": str(root / "mark"),
+    }
 
     def lib(*words):
-        return subprocess.run([sys.executable, "-m", "lib", *words], capture_output=True, text=True, cwd=paths.ROOT, env=env)
+        return subprocess.run(
+            [sys.executable, "-m", "lib", *words],
+            capture_output=True,
+            text=True,
+            cwd=paths.ROOT,
+            env=env,
+        )
+
     first, second, third = (lib("run", "--profile", "toy") for _ in range(3))
     return root, lib, (first, second, third)
 
@@ -79,8 +104,14 @@ def test_a_killed_kernel_or_worker_is_told_and_costs_only_its_own_page(workbook)
 
 def test_the_next_command_makes_only_what_is_missing(workbook):
     _, _, (_, second, third) = workbook
-    assert second.returncode == 0 and "0 runs to make" in second.stdout, second.stdout + second.stderr
-    assert "t97_worker.html" in second.stdout and "t99_killed.html" in second.stdout and "t98_fine.html" not in second.stdout
+    assert second.returncode == 0 and "0 runs to make" in second.stdout, (
+        second.stdout + second.stderr
+    )
+    assert (
+        "t97_worker.html" in second.stdout
+        and "t99_killed.html" in second.stdout
+        and "t98_fine.html" not in second.stdout
+    )
     assert third.returncode == 0 and "made " not in third.stdout
 
 
@@ -89,27 +120,59 @@ def test_artefacts_are_whole_and_say_where_they_come_from(workbook):
     body = json.loads((folder / "ghostbert_t98_fine.json").read_text())
     assert body["files"] == [f"ghostbert_t98_fine.{kind}" for kind in ("figure.csv", "png", "svg")]
     assert all((folder / name).stat().st_size for name in body["files"])
-    assert [run["state"] for run in body["runs"]] == ["finished"] * 2 and body["parameters"] == {"profile": "toy", "rows": 32}
-    assert {p.suffix for p in folder.glob("ghostbert_t99_killed.*")} >= {".csv", ".md", ".tex", ".json", ".html"}
+    assert [run["state"] for run in body["runs"]] == ["finished"] * 2 and body["parameters"] == {
+        "profile": "toy",
+        "rows": 32,
+    }
+    assert {p.suffix for p in folder.glob("ghostbert_t99_killed.*")} >= {
+        ".csv",
+        ".md",
+        ".tex",
+        ".json",
+        ".html",
+    }
 
 
 def test_pages_need_no_network_and_link_to_each_other(workbook):
     folder = workbook[0] / "figures" / "toy"
     for page in folder.glob("*.html"):
         text = page.read_text()
-        assert not re.search(r"""(src|href)=["'](https?:)?//""", text) and "<script" not in text, page.name
+        assert not re.search(r"""(src|href)=["'](https?:)?//""", text) and "<script" not in text, (
+            page.name
+        )
     index = (folder / "index.html").read_text()
-    assert "ghostbert_t98_fine.html" in index and "ghostbert_t99_killed.html" in index and "toy profile" in index
+    assert (
+        "ghostbert_t98_fine.html" in index
+        and "ghostbert_t99_killed.html" in index
+        and "toy profile" in index
+    )
 
 
 def test_parameters_of_a_readers_own_go_to_scratch(workbook):
     root, _, _ = workbook
-    code = ("import papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], parameters={'rows': 48}, "
-            "progress_bar=False)")
-    env = os.environ | {"NOTEBOOKS_ROOT": str(root / "notebooks"), "FIGURES_ROOT": str(root / "figures"),
-                        "RUNS_ROOT": str(root / "runs"), "RECORDS_ROOT": str(root / "records")}
-    done = subprocess.run([sys.executable, "-c", code, str(root / "notebooks/ghostbert_t98_fine.ipynb"), str(root / "out.ipynb")],
-                          capture_output=True, text=True, env=env, cwd=root)
+    code = (
+        "import papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], parameters={'rows': 48}, "
+        "progress_bar=False)"
+    )
+    env = os.environ | {
+        "NOTEBOOKS_ROOT": str(root / "notebooks"),
+        "FIGURES_ROOT": str(root / "figures"),
+        "RUNS_ROOT": str(root / "runs"),
+        "RECORDS_ROOT": str(root / "records"),
+    }
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            code,
+            str(root / "notebooks/ghostbert_t98_fine.ipynb"),
+            str(root / "out.ipynb"),
+        ],
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=root,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert (root / "figures/scratch/ghostbert_t98_fine.svg").exists()
 
@@ -118,11 +181,17 @@ def test_plan_status_show_diff_and_gc(workbook):
     root, lib, _ = workbook
     assert "2 results, 0 runs missing" in lib("plan").stdout
     assert "finished  2" in lib("status").stdout
-    runs = sorted(p.parent.relative_to(root / "runs") for p in (root / "runs").glob("finetune-*/*/status.json"))
+    runs = sorted(
+        p.parent.relative_to(root / "runs")
+        for p in (root / "runs").glob("finetune-*/*/status.json")
+    )
     one, two = map(str, runs[:2])
     assert '"matthews"' in lib("show", one).stdout
     assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
-    assert lib("record", "t98").stdout.count("recorded") == 2 and (root / "records" / one / "record.json").exists()
+    assert (
+        lib("record", "t98").stdout.count("recorded") == 2
+        and (root / "records" / one / "record.json").exists()
+    )
     assert "2 records checked, 0 values differ" in lib("verify").stdout
     assert "0 folders" in lib("gc").stdout
 
@@ -130,8 +199,13 @@ def test_plan_status_show_diff_and_gc(workbook):
 def test_a_page_is_made_anew_when_any_code_that_it_imports_changes():
     for path in sorted(paths.NOTEBOOKS.glob("*.ipynb")):
         for module in re.findall(r'"\s*from lib\.(\w+)', path.read_text()):
-            assert any((paths.ROOT / place).is_relative_to(paths.ROOT / "lib" / module) for place in report.CODE), (path, module)
-    assert {"lib/search", "lib/model"} <= set(report.CODE) and all((paths.ROOT / place).exists() for place in report.CODE)
+            assert any(
+                (paths.ROOT / place).is_relative_to(paths.ROOT / "lib" / module)
+                for place in report.CODE
+            ), (path, module)
+    assert {"lib/search", "lib/model"} <= set(report.CODE) and all(
+        (paths.ROOT / place).exists() for place in report.CODE
+    )
 
 
 def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(workbook, tmp_path):
@@ -140,14 +214,24 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
     path = root / "notebooks" / "ghostbert_t96_absent.ipynb"
     write(path.parent, path.stem, "page.table(runs, 'Scores')")
     text = path.read_text()
-    path.write_text(text.replace('data.describe(\\"toy\\", \\"CoLA\\"', 'data.describe(\\"senteval\\", \\"Tense\\"'))
+    path.write_text(
+        text.replace(
+            'data.describe(\\"toy\\", \\"CoLA\\"', 'data.describe(\\"senteval\\", \\"Tense\\"'
+        )
+    )
     assert path.read_text() != text
     done = lib("--data-root", str(tmp_path), "run", "--profile", "toy")
     path.unlink()
-    assert done.returncode == 1 and "cannot   ghostbert_t96_absent: " in done.stdout and "Traceback" not in done.stderr
+    assert (
+        done.returncode == 1
+        and "cannot   ghostbert_t96_absent: " in done.stdout
+        and "Traceback" not in done.stderr
+    )
     page = (root / "figures/toy/ghostbert_t96_absent.html").read_text()
-    assert re.search(r"This page could not be made: FileNotFoundError: .*SentEval", page) and "ghostbert_t98_fine.html" in (
-        root / "figures/toy/index.html").read_text()
+    assert (
+        re.search(r"This page could not be made: FileNotFoundError: .*SentEval", page)
+        and "ghostbert_t98_fine.html" in (root / "figures/toy/index.html").read_text()
+    )
 
 
 def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):
@@ -162,9 +246,13 @@ def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):
         ours = next(p for p in (root / "runs").glob("finetune-*/0/status.json")).parent
         theirs = next(p for p in (root / "runs").glob("finetune-*/5/status.json")).parent
         for run in (ours, theirs):
-            (run / "model").mkdir()   # weights that nothing needs
+            (run / "model").mkdir()  # weights that nothing needs
         assert "0 folders deleted" not in lib("gc", "bermo", "--delete").stdout
-        assert all(p.exists() for p in backbones) and (ours / "model").exists() and not (theirs / "model").exists()
+        assert (
+            all(p.exists() for p in backbones)
+            and (ours / "model").exists()
+            and not (theirs / "model").exists()
+        )
         assert "1 folders deleted" in lib("gc", "--delete").stdout
         assert all(p.exists() for p in backbones) and not (ours / "model").exists()
     finally:

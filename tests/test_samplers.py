@@ -40,25 +40,44 @@ def first_id(net):
 # ---- the made-up landscape ----
 @pytest.mark.parametrize("low, high", [(0, 0), (90_000, 140_000)])
 def test_the_optimum_is_that_of_all_networks(low, high):
-    net = replace(TOY, layers=TOY.layers + (Layer("W1 gelu(x) + W2 tanh(x)"),))   # that formula fits ratio 1 alone
+    net = replace(
+        TOY, layers=TOY.layers + (Layer("W1 gelu(x) + W2 tanh(x)"),)
+    )  # that formula fits ratio 1 alone
     tables = {"vocab": 100, "positions": 16, "teacher": 32}
     base = Space("stage3", net, tables=tables).rest
-    space = Space("stage3", net, base + low if high else 0, base + high if high else 0, tables=tables)
+    space = Space(
+        "stage3", net, base + low if high else 0, base + high if high else 0, tables=tables
+    )
     scores = landscape(7, 3)
-    every = [replace(net, layers=tuple(replace(l, stack=k, q=q) for l, (k, q) in zip(net.layers, ids, strict=True)))
-             for ids in product(IDS, IDS, [id_ for id_ in IDS if id_[1] == 1])]
+    every = [
+        replace(
+            net,
+            layers=tuple(
+                replace(l, stack=k, q=q) for l, (k, q) in zip(net.layers, ids, strict=True)
+            ),
+        )
+        for ids in product(IDS, IDS, [id_ for id_ in IDS if id_[1] == 1])
+    ]
     inside = [n for n in every if space.inside(n)]
     assert len(inside) == space.id_tuples() and (low == 0 or len(inside) < len(every))
     best = max(inside, key=scores)
     ids, score = scores.best(space)
-    assert score == pytest.approx(scores(best), abs=1e-12) and ids == [number(l) for l in best.layers]
+    assert score == pytest.approx(scores(best), abs=1e-12) and ids == [
+        number(l) for l in best.layers
+    ]
 
 
 def test_landscapes_have_the_spread_they_are_asked_for():
     space = Space("stage3", NETS["Base Model"])
     rng = np.random.default_rng(0)
-    values = [landscape(seed, 6, level=0.5, spread=0.03)(space.draw(rng)) for seed in range(300) for _ in range(5)]
-    assert np.mean(values) == pytest.approx(0.5, abs=0.005) and np.std(values) == pytest.approx(0.03, rel=0.1)
+    values = [
+        landscape(seed, 6, level=0.5, spread=0.03)(space.draw(rng))
+        for seed in range(300)
+        for _ in range(5)
+    ]
+    assert np.mean(values) == pytest.approx(0.5, abs=0.005) and np.std(values) == pytest.approx(
+        0.03, rel=0.1
+    )
     same = [landscape(3, 6)(NETS["Base Model"]) for _ in range(2)]
     assert same[0] == same[1] != landscape(4, 6)(NETS["Base Model"])
 
@@ -67,11 +86,23 @@ def test_landscapes_have_the_spread_they_are_asked_for():
 @pytest.mark.parametrize("method", METHODS)
 def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
     history = evaluations(40, landscape(0, 2))
-    first, again = (propose(SPACE, history, METHODS[method], np.random.default_rng(3)) for _ in range(2))
+    first, again = (
+        propose(SPACE, history, METHODS[method], np.random.default_rng(3)) for _ in range(2)
+    )
     samplers.tree.cache_clear(), samplers.cascade.cache_clear()
-    assert first == again == propose(SPACE, list(history), METHODS[method], np.random.default_rng(3))
+    assert (
+        first == again == propose(SPACE, list(history), METHODS[method], np.random.default_rng(3))
+    )
     assert SPACE.key(first) not in {e.key for e in history}
-    assert len({SPACE.key(propose(SPACE, history, METHODS[method], np.random.default_rng(seed))) for seed in range(5)}) > 1
+    assert (
+        len(
+            {
+                SPACE.key(propose(SPACE, history, METHODS[method], np.random.default_rng(seed)))
+                for seed in range(5)
+            }
+        )
+        > 1
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -86,7 +117,7 @@ def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
 @pytest.mark.parametrize("method", METHODS)
 def test_an_exhausted_space_gives_none(method):
     layers = (Layer("W1 gelu(x) + W2 tanh(x)"),)
-    space = Space("stage3", replace(TOY, layers=layers))            # four ids of ratio 1
+    space = Space("stage3", replace(TOY, layers=layers))  # four ids of ratio 1
     history = evaluations(4, landscape(0, 1), space)
     assert propose(space, history * 5, METHODS[method], np.random.default_rng(0)) is None
     left = propose(space, history[:3], METHODS[method], np.random.default_rng(0))
@@ -107,7 +138,7 @@ def test_the_cascade_grows_at_its_thresholds(count, classifiers):
     assert len(fitted) == classifiers
     good = scores >= np.median(scores)
     assert (fitted[0].predict(features) == good).mean() > 0.95
-    if classifiers > 1:   # the second splits the good half at its own median
+    if classifiers > 1:  # the second splits the good half at its own median
         half = features[good]
         assert (fitted[1].predict(half) == (scores[good] >= np.median(scores[good]))).mean() > 0.95
 
@@ -121,28 +152,34 @@ def test_the_cascade_is_greedy():
 
 
 def test_a_cascade_of_mostly_failures_learns_what_works():
-    features = np.eye(2)[np.arange(40) % 4 // 3]                       # every fourth works
-    fitted = samplers.cascade(features.tobytes(), 2, tuple(np.where(np.arange(40) % 4 == 3, 0.8, 0.0)))
+    features = np.eye(2)[np.arange(40) % 4 // 3]  # every fourth works
+    fitted = samplers.cascade(
+        features.tobytes(), 2, tuple(np.where(np.arange(40) % 4 == 3, 0.8, 0.0))
+    )
     assert fitted[0].predict(np.eye(2)).tolist() == [False, True]
     assert samplers.cascade(features.tobytes(), 2, (0.5,) * 40) == ()
 
 
 def test_fits_are_renewed_after_so_many_evaluations(monkeypatch):
     seen = []
-    monkeypatch.setattr(samplers, "tree", lambda features, columns, scores, splits: seen.append(len(scores)))
+    monkeypatch.setattr(
+        samplers, "tree", lambda features, columns, scores, splits: seen.append(len(scores))
+    )
     history = evaluations(45, first_id)
     for count in (9, 10, 19, 20, 29, 45):
         samplers.path(SPACE, history[:count], METHODS["lanas"])
-    assert seen == [10, 10, 20, 20, 40]      # none with fewer than the initial ones
+    assert seen == [10, 10, 20, 20, 40]  # none with fewer than the initial ones
 
 
 def test_a_split_is_the_ridge_regression_at_its_mean():
     rng = np.random.default_rng(0)
-    features = rng.normal(size=(50, 3)) * [1, 5, 0] + [0, 2, 7]        # the last column is constant
+    features = rng.normal(size=(50, 3)) * [1, 5, 0] + [0, 2, 7]  # the last column is constant
     scores = rng.normal(size=50)
     node = samplers.grown(features, scores, 1)
     z = (features - features.mean(0))[:, :2] / features.std(0)[:2]
-    rows = np.vstack([z, np.sqrt(samplers.RIDGE) * np.eye(2)])         # least squares with the penalty as rows
+    rows = np.vstack(
+        [z, np.sqrt(samplers.RIDGE) * np.eye(2)]
+    )  # least squares with the penalty as rows
     weights = np.linalg.lstsq(rows, np.concatenate([scores - scores.mean(), np.zeros(2)]))[0]
     np.testing.assert_allclose(node.weights, [*weights / features.std(0)[:2], 0], atol=1e-12)
     assert (node.goes(features) == (z @ weights >= 0)).all()
@@ -159,12 +196,20 @@ def test_trees_end_at_their_height_or_where_samples_are_alike():
     assert [depth(samplers.grown(features, scores, splits)) for splits in (1, 2, 4)] == [1, 2, 4]
     assert samplers.grown(features, np.ones(200), 4) is None
     assert samplers.grown(features[:1], scores[:1], 4) is None
-    assert samplers.grown(np.zeros((200, 5)), scores, 4) is None       # nothing to tell them by
+    assert samplers.grown(np.zeros((200, 5)), scores, 4) is None  # nothing to tell them by
     assert depth(samplers.grown(features[:3], scores[:3], 4)) < 3
 
 
-@pytest.mark.parametrize("good, bad, cp, chosen", [
-    (10, 90, 0.0, True), (10, 90, 0.1, True), (90, 10, 0.0, True), (90, 10, 0.1, False), (90, 10, 0.05, True)])
+@pytest.mark.parametrize(
+    "good, bad, cp, chosen",
+    [
+        (10, 90, 0.0, True),
+        (10, 90, 0.1, True),
+        (90, 10, 0.0, True),
+        (90, 10, 0.1, False),
+        (90, 10, 0.05, True),
+    ],
+)
 def test_the_upper_confidence_bound_decides(good, bad, cp, chosen):
     """mean + 2 cp sqrt(2 ln 100 / n): with n 90 and 10 the bonus is 0.064 and 0.192 at cp 0.1, 0.032 and 0.096 at 0.05;
     the means are 0.1 apart."""
@@ -185,13 +230,15 @@ def test_lanas_proposes_from_the_leaf_it_selected():
 
 
 def test_an_empty_region_gives_the_candidate_that_comes_nearest():
-    path = [lambda f: f[:, 3] == 1, lambda f: f[:, 5] == 1]            # two ids of the first layer at once
+    path = [lambda f: f[:, 3] == 1, lambda f: f[:, 5] == 1]  # two ids of the first layer at once
     net = samplers.follow(SPACE, set(), path, METHODS["lanas"], np.random.default_rng(0))
     assert number(net.layers[0]) == 3
 
 
 def test_evolution_changes_a_living_parent_of_the_tournament():
-    options = replace(METHODS["evolution"], population=5, tournament=50)   # all of the living compete
+    options = replace(
+        METHODS["evolution"], population=5, tournament=50
+    )  # all of the living compete
     history = evaluations(30, first_id)
     best, old = max(history[-5:], key=lambda e: e.score), max(history[:-5], key=lambda e: e.score)
     assert old.score >= best.score
@@ -201,14 +248,27 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
 
 
 # ---- options ----
-@pytest.mark.parametrize("changes, message", [
-    ({"method": "greedy"}, "Search.method is 'greedy'; allowed: 'random', 'cascade', 'lanas', 'evolution'"),
-    ({"method": "lanas"}, "Search.initial is 0; it must be at least 1"),
-    ({"method": "lanas", "initial": 10, "refit": 10, "encoding": "onehot", "height": 1}, "height is 1; it must be at least 2"),
-    ({"method": "cascade", "initial": 10, "refit": 10}, "Search.encoding is ''; allowed"),
-    ({"cp": 0.1}, "Search.cp is 0.1, which 'random' does not take"),
-    ({"method": "evolution", "population": 5, "tournament": 2, "height": 3}, "Search.height is 3, which 'evolution' does not"),
-    ({"budget": 0}, "Search.budget is 0; it must be at least 1")])
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        (
+            {"method": "greedy"},
+            "Search.method is 'greedy'; allowed: 'random', 'cascade', 'lanas', 'evolution'",
+        ),
+        ({"method": "lanas"}, "Search.initial is 0; it must be at least 1"),
+        (
+            {"method": "lanas", "initial": 10, "refit": 10, "encoding": "onehot", "height": 1},
+            "height is 1; it must be at least 2",
+        ),
+        ({"method": "cascade", "initial": 10, "refit": 10}, "Search.encoding is ''; allowed"),
+        ({"cp": 0.1}, "Search.cp is 0.1, which 'random' does not take"),
+        (
+            {"method": "evolution", "population": 5, "tournament": 2, "height": 3},
+            "Search.height is 3, which 'evolution' does not",
+        ),
+        ({"budget": 0}, "Search.budget is 0; it must be at least 1"),
+    ],
+)
 def test_options_are_checked(changes, message):
     with pytest.raises(ValueError, match=message):
         Search(**{"method": "random", "budget": 10, "draws": 10} | changes)
@@ -220,15 +280,25 @@ def shares(method, space, budget, seeds, layers, tmp_path):
     found = []
     for seed in seeds:
         scores = landscape(seed, layers)
-        history = engine.search(space, scores, replace(METHODS[method], budget=budget), seed, tmp_path / f"{method}-{seed}")
-        found.append((engine.best(history).score - scores.level) / (scores.best(space)[1] - scores.level))
+        history = engine.search(
+            space,
+            scores,
+            replace(METHODS[method], budget=budget),
+            seed,
+            tmp_path / f"{method}-{seed}",
+        )
+        found.append(
+            (engine.best(history).score - scores.level) / (scores.best(space)[1] - scores.level)
+        )
     return np.array(found)
 
 
 def test_guided_searches_beat_a_random_one_at_equal_budget(tmp_path):
     """Three layers, no window, 60 of 4,096 candidates, 10 landscapes: a small sibling of the next test."""
     space = Space("stage3", replace(TOY, layers=TOY.layers + TOY.layers[:1]))
-    blind, lanas, evolution = (shares(m, space, 60, range(100, 110), 3, tmp_path) for m in ("random", "lanas", "evolution"))
+    blind, lanas, evolution = (
+        shares(m, space, 60, range(100, 110), 3, tmp_path) for m in ("random", "lanas", "evolution")
+    )
     assert lanas.mean() > blind.mean() and evolution.mean() > blind.mean()
     assert lanas.max() <= 1 + 1e-9 and blind.max() <= 1 + 1e-9
 
@@ -237,6 +307,9 @@ def test_guided_searches_beat_a_random_one_at_equal_budget(tmp_path):
 def test_lanas_beats_random_search_in_the_space_of_stage_3(tmp_path):
     """Paired over 20 landscapes, 120 evaluations of 4,480,424 candidates."""
     space = Space("stage3", NETS["Base Model"], 15_000_000, 16_000_000)
-    blind, lanas, evolution = (shares(m, space, 120, range(100, 120), 6, tmp_path) for m in ("random", "lanas", "evolution"))
+    blind, lanas, evolution = (
+        shares(m, space, 120, range(100, 120), 6, tmp_path)
+        for m in ("random", "lanas", "evolution")
+    )
     assert stats.ttest_rel(lanas, blind, alternative="greater").pvalue < 0.01
     assert stats.ttest_rel(evolution, blind, alternative="greater").pvalue < 0.001

@@ -45,6 +45,7 @@ def until(count):
         if left[0] < 0:
             raise Killed
         return SCORES(net)
+
     return evaluate
 
 
@@ -63,16 +64,18 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(method, killed_after, tmp
     resumed = engine.search(SPACE, SCORES, METHODS[method], 3, tmp_path / "cut")
     assert len(whole) == 30 and plain(resumed) == plain(whole)
     assert engine.best(resumed).candidate == engine.best(whole).candidate
-    assert engine.search(SPACE, until(0), METHODS[method], 3, tmp_path / "cut") == resumed   # nothing is left to do
+    assert (
+        engine.search(SPACE, until(0), METHODS[method], 3, tmp_path / "cut") == resumed
+    )  # nothing is left to do
 
 
-@pytest.mark.parametrize("cut", [1, 40, 10 ** 9])
+@pytest.mark.parametrize("cut", [1, 40, 10**9])
 def test_a_torn_last_line_is_dropped(cut, tmp_path):
     path = tmp_path / "history"
     whole = engine.search(SPACE, SCORES, METHODS["lanas"], 0, path)
     content = path.read_bytes()
     last = content[:-1].rfind(b"\n") + 1
-    path.write_bytes(content[:last] + content[last:-1][:cut])      # all but the line's end, at most
+    path.write_bytes(content[:last] + content[last:-1][:cut])  # all but the line's end, at most
     assert len(engine.resume(SPACE, METHODS["lanas"], 0, path)) == 29
     assert path.read_bytes() == content[:last]
     assert plain(engine.search(SPACE, SCORES, METHODS["lanas"], 0, path)) == plain(whole)
@@ -94,35 +97,68 @@ def test_a_damaged_history_is_refused(tmp_path):
         engine.search(SPACE, SCORES, METHODS["random"], 0, path)
 
 
-@pytest.mark.parametrize("changes, name", [
-    ({"space": replace(SPACE, stage="stage1")}, "space"), ({"space": replace(SPACE, low=1)}, "space"),
-    ({"space": Space("stage3", replace(TOY, layers=TOY.layers[:1]))}, "space"), ({"seed": 1}, "seed"),
-    ({"options": replace(METHODS["lanas"], cp=0.2)}, "search"), ({"options": METHODS["random"]}, "search")])
+@pytest.mark.parametrize(
+    "changes, name",
+    [
+        ({"space": replace(SPACE, stage="stage1")}, "space"),
+        ({"space": replace(SPACE, low=1)}, "space"),
+        ({"space": Space("stage3", replace(TOY, layers=TOY.layers[:1]))}, "space"),
+        ({"seed": 1}, "seed"),
+        ({"options": replace(METHODS["lanas"], cp=0.2)}, "search"),
+        ({"options": METHODS["random"]}, "search"),
+    ],
+)
 def test_the_history_of_another_search_is_refused(changes, name, tmp_path):
-    told = {"space": SPACE, "evaluate": SCORES, "options": METHODS["lanas"], "seed": 0, "path": tmp_path / "history"}
+    told = {
+        "space": SPACE,
+        "evaluate": SCORES,
+        "options": METHODS["lanas"],
+        "seed": 0,
+        "path": tmp_path / "history",
+    }
     engine.search(**told)
     before = told["path"].read_bytes()
-    with pytest.raises(ValueError, match=f"history of another search: its {name} is .*; give this search a folder of its own"):
+    with pytest.raises(
+        ValueError,
+        match=f"history of another search: its {name} is .*; give this search a folder of its own",
+    ):
         engine.search(**told | changes)
     assert told["path"].read_bytes() == before
 
 
 def test_each_candidate_is_evaluated_once_and_written_down(tmp_path):
     asked = []
-    history = engine.search(SPACE, lambda net: asked.append(net) or SCORES(net), METHODS["evolution"], 0, tmp_path / "history")
+    history = engine.search(
+        SPACE,
+        lambda net: asked.append(net) or SCORES(net),
+        METHODS["evolution"],
+        0,
+        tmp_path / "history",
+    )
     assert [e.candidate for e in history] == asked and len({e.key for e in history}) == 30
     head, *lines = map(json.loads, (tmp_path / "history").read_text().splitlines())
-    assert head["space"] == SPACE.identity() and head["seed"] == 0 and "budget" not in head["search"]
-    assert [(line["score"], line["key"], line["failed"]) for line in lines] == [(e.score, e.key, "") for e in history]
-    assert lines[0]["candidate"] == [[BERT, 1, 1], ["tanh(W2 gelu(W1 x))", 2, 2]]     # the start comes first
+    assert (
+        head["space"] == SPACE.identity() and head["seed"] == 0 and "budget" not in head["search"]
+    )
+    assert [(line["score"], line["key"], line["failed"]) for line in lines] == [
+        (e.score, e.key, "") for e in history
+    ]
+    assert lines[0]["candidate"] == [
+        [BERT, 1, 1],
+        ["tanh(W2 gelu(W1 x))", 2, 2],
+    ]  # the start comes first
     assert all(line["score"] == SCORES(e.candidate) for line, e in zip(lines, history, strict=True))
 
 
 def test_stage_2_begins_with_its_start_and_the_plain_twin(tmp_path):
     space = Space("stage2", TOY)
-    history = engine.search(space, lambda net: 0.5, replace(METHODS["random"], budget=3), 0, tmp_path / "history")
+    history = engine.search(
+        space, lambda net: 0.5, replace(METHODS["random"], budget=3), 0, tmp_path / "history"
+    )
     assert [space.pack(e.candidate) for e in history[:2]] == [
-        [[BERT, 1, 1], ["tanh(W2 gelu(W1 x))", 2, 2]], [[BERT, 1, 1], [BERT, 2, 2]]]
+        [[BERT, 1, 1], ["tanh(W2 gelu(W1 x))", 2, 2]],
+        [[BERT, 1, 1], [BERT, 2, 2]],
+    ]
 
 
 # ---- limits ----
@@ -131,34 +167,55 @@ def test_a_larger_budget_continues(tmp_path):
     first = engine.search(SPACE, SCORES, replace(METHODS["lanas"], budget=12), 0, path)
     more = engine.search(SPACE, SCORES, METHODS["lanas"], 0, path)
     assert len(first) == 12 and more[:12] == first
-    assert plain(more) == plain(engine.search(SPACE, SCORES, METHODS["lanas"], 0, tmp_path / "other"))
+    assert plain(more) == plain(
+        engine.search(SPACE, SCORES, METHODS["lanas"], 0, tmp_path / "other")
+    )
 
 
 def test_seconds_end_a_search_and_count_over_its_parts(tmp_path, monkeypatch):
     clock = iter(range(1000))
-    monkeypatch.setattr(engine.time, "perf_counter", lambda: next(clock))    # each evaluation takes a second
+    monkeypatch.setattr(
+        engine.time, "perf_counter", lambda: next(clock)
+    )  # each evaluation takes a second
     options = replace(METHODS["random"], seconds=5.0)
-    assert len(engine.search(SPACE, SCORES, replace(options, seconds=3.0), 0, tmp_path / "history")) == 3
+    assert (
+        len(engine.search(SPACE, SCORES, replace(options, seconds=3.0), 0, tmp_path / "history"))
+        == 3
+    )
     assert len(engine.search(SPACE, SCORES, options, 0, tmp_path / "history")) == 5
 
 
 def test_a_space_of_few_candidates_is_exhausted(tmp_path):
-    space = Space("stage3", replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),)))    # four ids of ratio 1
+    space = Space(
+        "stage3", replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),))
+    )  # four ids of ratio 1
     history = engine.search(space, landscape(0, 1), METHODS["random"], 0, tmp_path / "history")
     assert len(history) == 4
 
 
 def test_progress_is_told(tmp_path):
     seen = []
-    engine.search(SPACE, SCORES, METHODS["random"], 0, tmp_path / "history", after=lambda history: seen.append(len(history)))
+    engine.search(
+        SPACE,
+        SCORES,
+        METHODS["random"],
+        0,
+        tmp_path / "history",
+        after=lambda history: seen.append(len(history)),
+    )
     assert seen == list(range(1, 31))
 
 
 # ---- failures ----
-@pytest.mark.parametrize("failure, said", [
-    (FloatingPointError("loss nan at step 3"), "loss nan at step 3"),
-    (FormulaError("W2 takes 48 channels", "W2 x", 0), "W2 takes 48"),
-    (float("nan"), "the score is nan"), (float("inf"), "the score is inf")])
+@pytest.mark.parametrize(
+    "failure, said",
+    [
+        (FloatingPointError("loss nan at step 3"), "loss nan at step 3"),
+        (FormulaError("W2 takes 48 channels", "W2 x", 0), "W2 takes 48"),
+        (float("nan"), "the score is nan"),
+        (float("inf"), "the score is inf"),
+    ],
+)
 def test_failures_score_0_and_are_kept(failure, said, tmp_path):
     def evaluate(net):
         if number(net.layers[0]) % 2:
@@ -178,18 +235,25 @@ def test_failures_score_0_and_are_kept(failure, said, tmp_path):
 def test_other_errors_are_not_hidden(tmp_path):
     def evaluate(net):
         raise KeyError("a mistake in the evaluation")
+
     with pytest.raises(KeyError, match="a mistake"):
         engine.search(SPACE, evaluate, METHODS["random"], 0, tmp_path / "history")
 
 
 def test_without_a_working_candidate_there_is_no_best(tmp_path):
-    history = engine.search(SPACE, lambda net: float("nan"), METHODS["random"], 0, tmp_path / "history")
-    with pytest.raises(ValueError, match="none of 30 candidates could be evaluated; the first: the score is nan"):
+    history = engine.search(
+        SPACE, lambda net: float("nan"), METHODS["random"], 0, tmp_path / "history"
+    )
+    with pytest.raises(
+        ValueError, match="none of 30 candidates could be evaluated; the first: the score is nan"
+    ):
         engine.best(history)
 
 
 def test_the_best_is_the_first_of_equals():
-    history = [engine.Evaluated(TOY, str(i), score, 0.0) for i, score in enumerate((0.1, 0.7, 0.7, 0.2))]
+    history = [
+        engine.Evaluated(TOY, str(i), score, 0.0) for i, score in enumerate((0.1, 0.7, 0.7, 0.2))
+    ]
     assert engine.best(history).key == "1"
 
 
@@ -199,27 +263,76 @@ TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=32, clip=1.0, warmup=0.1, 
 FINE = Warmup("scores", "separate", prediction=1.0, mask=True)
 DATA = data.describe("toy", "STS-B", 48, 40)
 CORPUS = {"sentences": 60, "seed": 0}
-BACKBONE = Spec("pretrain", toy_backbone().args | {"corpus": CORPUS, "train": replace(TRAIN, weight_decay=0.01),
-                                                   "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96}}, seed=0)
-TEACHER = Spec("finetune", {"data": DATA, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS}, {"start": BACKBONE})
+BACKBONE = Spec(
+    "pretrain",
+    toy_backbone().args
+    | {
+        "corpus": CORPUS,
+        "train": replace(TRAIN, weight_decay=0.01),
+        "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96},
+    },
+    seed=0,
+)
+TEACHER = Spec(
+    "finetune",
+    {"data": DATA, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS},
+    {"start": BACKBONE},
+)
 WHOLE = Net(24, 24, 12, "trigram", "truncate", (Layer(BERT, 4, 1),) * 2)
 START = replace(WHOLE, layers=(Layer(BERT),) * 2)
-TEXT = {"corpus": CORPUS, "warmup": replace(FINE, prediction=0.0), "train": TRAIN, "numerics": NUMERICS}
+TEXT = {
+    "corpus": CORPUS,
+    "warmup": replace(FINE, prediction=0.0),
+    "train": TRAIN,
+    "numerics": NUMERICS,
+}
 SUPER = Spec("predistil", TEXT | {"net": WHOLE.to_json()}, {"teacher": BACKBONE})
-MANY = Spec("multitask", {"data": {"STS-B": DATA}, "warmup": FINE, "train": TRAIN, "numerics": NUMERICS,
-                          "shared": Shared((0, 10 ** 9), (((1, 1), (2, 2), (4, 1)),) * 2)},
-            {"teacher:STS-B": TEACHER, "start": SUPER})
+MANY = Spec(
+    "multitask",
+    {
+        "data": {"STS-B": DATA},
+        "warmup": FINE,
+        "train": TRAIN,
+        "numerics": NUMERICS,
+        "shared": Shared((0, 10**9), (((1, 1), (2, 2), (4, 1)),) * 2),
+    },
+    {"teacher:STS-B": TEACHER, "start": SUPER},
+)
 COMMON = {"data": DATA, "train": TRAIN, "numerics": NUMERICS, "warmup": FINE}
 FEW = Search("evolution", 4, 100, population=2, tournament=2)
-SPACES = {stage: {"stage": stage, "grammar": grammar(stage)} for stage in ("stage1", "stage2", "stage3")}
-ONE = Spec("search", COMMON | {"space": SPACES["stage1"], "net": START.to_json(), "search": FEW},
-           {"start": SUPER, "teacher": TEACHER})
-TWO = Spec("search", COMMON | {"space": SPACES["stage2"], "net": Output("before", "net"), "search": FEW, "corpus": CORPUS,
-                               "pretrain": replace(TRAIN, epochs=1)},
-           {"start": SUPER, "teacher": TEACHER, "general": BACKBONE, "before": ONE})
-THREE = Spec("search", {"space": SPACES["stage3"], "net": Output("before", "net"), "search": replace(FEW, budget=12),
-                        "data": DATA, "train": TRAIN, "numerics": NUMERICS, "classifier": "STS-B"},
-             {"start": MANY, "before": TWO})
+SPACES = {
+    stage: {"stage": stage, "grammar": grammar(stage)} for stage in ("stage1", "stage2", "stage3")
+}
+ONE = Spec(
+    "search",
+    COMMON | {"space": SPACES["stage1"], "net": START.to_json(), "search": FEW},
+    {"start": SUPER, "teacher": TEACHER},
+)
+TWO = Spec(
+    "search",
+    COMMON
+    | {
+        "space": SPACES["stage2"],
+        "net": Output("before", "net"),
+        "search": FEW,
+        "corpus": CORPUS,
+        "pretrain": replace(TRAIN, epochs=1),
+    },
+    {"start": SUPER, "teacher": TEACHER, "general": BACKBONE, "before": ONE},
+)
+THREE = Spec(
+    "search",
+    {
+        "space": SPACES["stage3"],
+        "net": Output("before", "net"),
+        "search": replace(FEW, budget=12),
+        "data": DATA,
+        "train": TRAIN,
+        "numerics": NUMERICS,
+        "classifier": "STS-B",
+    },
+    {"start": MANY, "before": TWO},
+)
 
 
 def lines(run):
@@ -229,21 +342,31 @@ def lines(run):
 def test_stages_hand_their_winner_on(make):
     one, two, three = (make(spec).metrics["net"] for spec in (ONE, TWO, THREE))
     for before, after, kept in ((one, two, slice(1, 3)), (two, three, slice(0, 1))):
-        assert [layer[kept] for layer in before["layers"]] == [layer[kept] for layer in after["layers"]]
+        assert [layer[kept] for layer in before["layers"]] == [
+            layer[kept] for layer in after["layers"]
+        ]
     for spec, start in ((ONE, START.to_json()), (TWO, one), (THREE, two)):
         head, *entries = lines(make(spec))
         assert head["space"]["start"] == start and entries[0]["candidate"] == start["layers"]
         found = make(spec).metrics
-        assert found["score"] == max(e["score"] for e in entries) and found["first_score"] == entries[0]["score"]
-        assert len({e["score"] for e in entries}) > 2               # what follows compares scores that differ
-        assert found["evaluations"] == len(entries) == len({e["key"] for e in entries}) and not found["failed"]
+        assert (
+            found["score"] == max(e["score"] for e in entries)
+            and found["first_score"] == entries[0]["score"]
+        )
+        assert len({e["score"] for e in entries}) > 2  # what follows compares scores that differ
+        assert (
+            found["evaluations"] == len(entries) == len({e["key"] for e in entries})
+            and not found["failed"]
+        )
 
 
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
     model = stack.build(found["net"], like=backbone.load(make(SUPER).model)[0].config)
-    whole = backbone.size(model)["parameters"] - 24 * 24 - 24       # no pooler
-    assert found["parameters"] == whole + 24 * 48 + 48              # the projection to the teacher's 48 channels
+    whole = backbone.size(model)["parameters"] - 24 * 24 - 24  # no pooler
+    assert (
+        found["parameters"] == whole + 24 * 48 + 48
+    )  # the projection to the teacher's 48 channels
 
 
 def test_a_score_is_that_of_the_candidate_alone(make):
@@ -276,13 +399,35 @@ def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkey
     assert not (resumed.folder / "resume").exists()
 
 
-@pytest.mark.parametrize("spec, message", [
-    (replace(ONE, args=ONE.args | {"data": data.describe("toy", "STS-B", 48)}), "describe the data with held_out"),
-    (replace(ONE, args=ONE.args | {"corpus": CORPUS}), "give all three, corpus, pretrain and the input general"),
-    (replace(ONE, args=ONE.args | {"space": SPACES["stage1"] | {"low": 1, "high": 2}}), "no candidate of 2 layers .* has 1 to 2"),
-    (replace(THREE, args=THREE.args | {"classifier": "CoLA"}), "unknown task with a head in this model: 'CoLA'"),
-    (replace(THREE, inputs=THREE.inputs | {"start": SUPER}, args={k: v for k, v in THREE.args.items() if k != "classifier"}),
-     "STS-B needs one for SequenceClassification")])
+@pytest.mark.parametrize(
+    "spec, message",
+    [
+        (
+            replace(ONE, args=ONE.args | {"data": data.describe("toy", "STS-B", 48)}),
+            "describe the data with held_out",
+        ),
+        (
+            replace(ONE, args=ONE.args | {"corpus": CORPUS}),
+            "give all three, corpus, pretrain and the input general",
+        ),
+        (
+            replace(ONE, args=ONE.args | {"space": SPACES["stage1"] | {"low": 1, "high": 2}}),
+            "no candidate of 2 layers .* has 1 to 2",
+        ),
+        (
+            replace(THREE, args=THREE.args | {"classifier": "CoLA"}),
+            "unknown task with a head in this model: 'CoLA'",
+        ),
+        (
+            replace(
+                THREE,
+                inputs=THREE.inputs | {"start": SUPER},
+                args={k: v for k, v in THREE.args.items() if k != "classifier"},
+            ),
+            "STS-B needs one for SequenceClassification",
+        ),
+    ],
+)
 def test_mistakes_are_named(spec, message, make):
     with pytest.raises(ValueError, match=message):
         make(spec)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib.data import senteval
 
-ROWS = "tr\tPAST\tShe shone .\ntr\tPRES\tHe knows .\nva\tPRES\tIt is .\nte\tPAST\tI \" went .\n"
+ROWS = 'tr\tPAST\tShe shone .\ntr\tPRES\tHe knows .\nva\tPRES\tIt is .\nte\tPAST\tI " went .\n'
 
 
 def put(root, text, task="Tense"):
@@ -22,11 +22,26 @@ def put(root, text, task="Tense"):
 
 def test_tasks_have_the_official_classes():
     sizes = {name: len(task.labels) for name, task in senteval.TASKS.items()}
-    assert sizes == {"Length": 6, "WordContent": 1000, "Depth": 8, "TopConstituents": 20, "BigramShift": 2, "Tense": 2,
-                     "SubjNumber": 2, "ObjNumber": 2, "OddManOut": 2, "CoordinationInversion": 2}
+    assert sizes == {
+        "Length": 6,
+        "WordContent": 1000,
+        "Depth": 8,
+        "TopConstituents": 20,
+        "BigramShift": 2,
+        "Tense": 2,
+        "SubjNumber": 2,
+        "ObjNumber": 2,
+        "OddManOut": 2,
+        "CoordinationInversion": 2,
+    }
     assert all(task.metrics == ("accuracy",) and not task.pair for task in senteval.TASKS.values())
-    assert list(senteval.TASKS["TopConstituents"].labels) == sorted(senteval.TASKS["TopConstituents"].labels)
-    assert senteval.FILES["OddManOut"] == "odd_man_out.txt" and senteval.FILES["Tense"] == "past_present.txt"
+    assert list(senteval.TASKS["TopConstituents"].labels) == sorted(
+        senteval.TASKS["TopConstituents"].labels
+    )
+    assert (
+        senteval.FILES["OddManOut"] == "odd_man_out.txt"
+        and senteval.FILES["Tense"] == "past_present.txt"
+    )
 
 
 def test_rows_keep_their_quotes_their_order_and_their_numbers(tmp_path):
@@ -38,14 +53,25 @@ def test_rows_keep_their_quotes_their_order_and_their_numbers(tmp_path):
     assert splits["dev"].index.tolist() == [2] and splits["dev"].b is None
 
 
-@pytest.mark.parametrize("change", [
-    lambda text: b"\xef\xbb\xbf" + text.encode(), lambda text: text.replace("\n", "\r\n"), lambda text: text + "\n \n",
-    lambda text: text.rstrip("\n"), lambda text: re.sub("\t(P[A-Z]+)\t", r"\t\1\tverb\t17\t", text)],
-    ids=["mark", "crlf", "blank end", "no end", "fields between"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: b"\xef\xbb\xbf" + text.encode(),
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: text + "\n \n",
+        lambda text: text.rstrip("\n"),
+        lambda text: re.sub("\t(P[A-Z]+)\t", r"\t\1\tverb\t17\t", text),
+    ],
+    ids=["mark", "crlf", "blank end", "no end", "fields between"],
+)
 def test_same_rows_whatever_the_form(tmp_path, change):
     put(tmp_path, change(ROWS))
     splits = senteval.load("Tense", tmp_path)
-    assert [split.a for split in splits.values()] == [["She shone .", "He knows ."], ["It is ."], ['I " went .']]
+    assert [split.a for split in splits.values()] == [
+        ["She shone .", "He knows ."],
+        ["It is ."],
+        ['I " went .'],
+    ]
 
 
 def test_form_feeds_and_unicode_separators_are_text(tmp_path):
@@ -69,16 +95,28 @@ def test_a_word_outside_the_training_rows_is_refused(tmp_path):
 
 
 def test_more_than_a_thousand_words_are_refused(tmp_path):
-    put(tmp_path, "".join(f"{part}\tw{i}\tw{i} .\n" for part in ("tr", "va", "te") for i in range(1001)), "WordContent")
+    put(
+        tmp_path,
+        "".join(f"{part}\tw{i}\tw{i} .\n" for part in ("tr", "va", "te") for i in range(1001)),
+        "WordContent",
+    )
     with pytest.raises(ValueError, match="1001 words .* at most 1000"):
         senteval.load("WordContent", tmp_path)
 
 
-@pytest.mark.parametrize(("line", "what"), [
-    ("xx\tPAST\tShe went .", "expected tr, va or te"), ("tr\tPAST", "a label and a sentence"),
-    ("tr PAST She went .", "between tabs"), ("tr\t\tShe went .", "a label"), ("tr\tPAST\t ", "a sentence"),
-    ("", "a sentence"), ("tr\tFUTURE\tShe will .", "label 'FUTURE'; expected PAST, PRES"),
-    ("tr\tpast\tShe went .", "PAST, PRES")])
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        ("xx\tPAST\tShe went .", "expected tr, va or te"),
+        ("tr\tPAST", "a label and a sentence"),
+        ("tr PAST She went .", "between tabs"),
+        ("tr\t\tShe went .", "a label"),
+        ("tr\tPAST\t ", "a sentence"),
+        ("", "a sentence"),
+        ("tr\tFUTURE\tShe will .", "label 'FUTURE'; expected PAST, PRES"),
+        ("tr\tpast\tShe went .", "PAST, PRES"),
+    ],
+)
 def test_a_malformed_row_is_named_by_file_and_line(tmp_path, line, what):
     put(tmp_path, f"tr\tPAST\tShe shone .\n{line}\n{ROWS}")
     with pytest.raises(ValueError, match=rf"past_present\.txt:2: .*{what}.*fix: "):
@@ -105,9 +143,15 @@ def test_absent_files_and_unknown_tasks(tmp_path):
         senteval.load("SubjectNumber", tmp_path)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=60) | st.lists(st.sampled_from(["tr", "va", "PAST", "\t", "\n", " ", "\r", "x"])).map(
-    lambda parts: "".join(parts).encode()))
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.binary(max_size=60)
+    | st.lists(st.sampled_from(["tr", "va", "PAST", "\t", "\n", " ", "\r", "x"])).map(
+        lambda parts: "".join(parts).encode()
+    )
+)
 @example(b"\t\t\t")
 def test_any_line_is_read_or_refused(tmp_path, line):
     path = put(tmp_path, ROWS.encode() + line)
@@ -121,8 +165,13 @@ def test_any_line_is_read_or_refused(tmp_path, line):
 
 @pytest.mark.parametrize("task", senteval.TASKS)
 def test_official_files(task):
-    root = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")) / "probing"
+    root = (
+        Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
+        / "probing"
+    )
     if not (root / senteval.FILES[task]).is_file():
         pytest.skip(f"SentEval's {senteval.FILES[task]} is not under DATA_ROOT")
     splits = senteval.load(task, root)
-    assert len(splits["train"]) >= 100_000 and min(len(splits["dev"]), len(splits["test"])) >= 10_000
+    assert (
+        len(splits["train"]) >= 100_000 and min(len(splits["dev"]), len(splits["test"])) >= 10_000
+    )

@@ -8,8 +8,13 @@ import pytest
 from lib import data
 from lib.data import digits, senteval, toy
 
-CONLLU = "".join(f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"
-                 for i, word in enumerate("one two three four five six".split(), 1)) + "\n"
+CONLLU = (
+    "".join(
+        f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"
+        for i, word in enumerate("one two three four five six".split(), 1)
+    )
+    + "\n"
+)
 
 
 @pytest.fixture
@@ -17,14 +22,36 @@ def root(tmp_path, monkeypatch):
     """A reader's own data in each layout."""
     (tmp_path / "glue" / "SST-2").mkdir(parents=True)
     for split in ("train", "dev"):
-        (tmp_path / "glue" / "SST-2" / f"{split}.tsv").write_text("sentence\tlabel\nmine is good\t1\nyours is bad\t0\n")
-    squad = {"data": [{"paragraphs": [{"context": "The cat slept.", "qas": [
-        {"id": "q", "question": "Who slept?", "answers": [{"text": "The cat", "answer_start": 0}]}]}]}]}
+        (tmp_path / "glue" / "SST-2" / f"{split}.tsv").write_text(
+            "sentence\tlabel\nmine is good\t1\nyours is bad\t0\n"
+        )
+    squad = {
+        "data": [
+            {
+                "paragraphs": [
+                    {
+                        "context": "The cat slept.",
+                        "qas": [
+                            {
+                                "id": "q",
+                                "question": "Who slept?",
+                                "answers": [{"text": "The cat", "answer_start": 0}],
+                            }
+                        ],
+                    }
+                ]
+            }
+        ]
+    }
     (tmp_path / "squad").mkdir()
     for split in ("train", "dev"):
         (tmp_path / "squad" / f"{split}-v1.1.json").write_text(json.dumps(squad))
     (tmp_path / "probing").mkdir()
-    rows = [f"{part}\t{word}\ta line of {word}" for part in ("tr", "va", "te") for word in ("fire", "water", "air")]
+    rows = [
+        f"{part}\t{word}\ta line of {word}"
+        for part in ("tr", "va", "te")
+        for word in ("fire", "water", "air")
+    ]
     (tmp_path / "probing" / "word_content.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "ud_english_ewt").mkdir()
     for split in ("train", "dev", "test"):
@@ -41,15 +68,23 @@ def test_every_source_has_tasks():
     for name in data.FOLDERS:
         module = data.source(name)
         assert module.TASKS and callable(module.load)
-        assert all(data.task(name, each) is task and task.name == each for each, task in module.TASKS.items())
+        assert all(
+            data.task(name, each) is task and task.name == each
+            for each, task in module.TASKS.items()
+        )
     with pytest.raises(ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"):
         data.source("gleu")
     assert data.digits is digits
 
 
-@pytest.mark.parametrize("source, task, first", [
-    ("glue", "SST-2", ("mine is good", None, 1)), ("squad", "SQuAD1", ("Who slept?", "The cat slept.", [0, 7])),
-    ("senteval", "WordContent", ("a line of fire", None, 1))])
+@pytest.mark.parametrize(
+    "source, task, first",
+    [
+        ("glue", "SST-2", ("mine is good", None, 1)),
+        ("squad", "SQuAD1", ("Who slept?", "The cat slept.", [0, 7])),
+        ("senteval", "WordContent", ("a line of fire", None, 1)),
+    ],
+)
 def test_a_readers_own_data(root, source, task, first):
     described = data.describe(source, task)
     train = data.load(described)["train"]
@@ -64,8 +99,14 @@ def test_a_readers_own_treebank_is_looked_for_and_told_when_too_small(root):
         data.describe("treebank", "Length")
 
 
-@pytest.mark.parametrize("source, task, missing", [
-    ("squad", "SQuAD2", "train-v2.0.json"), ("senteval", "Depth", "tree_depth.txt"), ("glue", "QNLI", "train.tsv")])
+@pytest.mark.parametrize(
+    "source, task, missing",
+    [
+        ("squad", "SQuAD2", "train-v2.0.json"),
+        ("senteval", "Depth", "tree_depth.txt"),
+        ("glue", "QNLI", "train.tsv"),
+    ],
+)
 def test_absent_files_are_named(root, source, task, missing):
     with pytest.raises(FileNotFoundError, match=missing):
         data.describe(source, task)
@@ -77,10 +118,15 @@ def test_classes_that_the_data_decide(root):
     assert data.task("senteval", "WordContent").outputs == senteval.WORDS
     assert data.described({"source": "glue", "task": "MNLI"}) is data.task("glue", "MNLI")
     assert data.described({"source": "squad", "task": "SQuAD1"}).outputs == 2
-    assert data.described({"source": "treebank", "task": "Depth"}).labels == data.task("treebank", "Depth").labels
+    assert (
+        data.described({"source": "treebank", "task": "Depth"}).labels
+        == data.task("treebank", "Depth").labels
+    )
 
 
-@pytest.mark.parametrize("name", [name for name in toy.TASKS if name != "AX"])   # which has a test set alone
+@pytest.mark.parametrize(
+    "name", [name for name in toy.TASKS if name != "AX"]
+)  # which has a test set alone
 def test_codes_of_the_twins_are_classes(name):
     described = data.describe("toy", name)
     task, splits = data.described(described), data.load(described)
@@ -88,16 +134,23 @@ def test_codes_of_the_twins_are_classes(name):
     for part, split in splits.items():
         assert (split.b is not None) == task.pair and len(split) == len(split.y) == len(split.index)
         if task.span:
-            assert all(text in golds for text, golds in zip(
-                [b[s:e] for b, (s, e) in zip(split.b, split.y, strict=True) if s >= 0],
-                [golds for golds in split.answers if golds], strict=True)), part
+            assert all(
+                text in golds
+                for text, golds in zip(
+                    [b[s:e] for b, (s, e) in zip(split.b, split.y, strict=True) if s >= 0],
+                    [golds for golds in split.answers if golds],
+                    strict=True,
+                )
+            ), part
         elif task.labels and not part.startswith("test"):
             assert set(split.y.tolist()) == set(range(task.outputs)), part
 
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):
     splits = data.splits("squad", "SQuAD1")
-    other = {name: data.Split(s.a, s.b, s.y, s.index, [["The cat", "cat"]]) for name, s in splits.items()}
+    other = {
+        name: data.Split(s.a, s.b, s.y, s.index, [["The cat", "cat"]]) for name, s in splits.items()
+    }
     assert data.digest(splits) != data.digest(other)
     plain = {"train": data.Split(["a"], None, np.array([1]), np.array([0]))}
     assert data.digest(plain) == "acd61542bc5b74e5"

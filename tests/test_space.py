@@ -46,33 +46,40 @@ def test_there_are_sixteen_ids_in_order():
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
 def test_another_id_is_refused(k, q):
-    with pytest.raises(ValueError, match=f"id {k}_{q} .*not in the search space: stack and q are each one of 1, 2, 3, 4"):
+    with pytest.raises(
+        ValueError,
+        match=f"id {k}_{q} .*not in the search space: stack and q are each one of 1, 2, 3, 4",
+    ):
         Space("stage3", replace(BASE, layers=(Layer(BERT, k, q), *BASE.layers[1:])))
 
 
 def test_stage_3_has_as_many_candidates_as_counted_elsewhere():
     space = Space("stage3", BASE, 15_000_000, 16_000_000)
     assert space.id_tuples() == 4_480_424
-    assert Space("stage3", BASE).id_tuples() == 16 ** 6
+    assert Space("stage3", BASE).id_tuples() == 16**6
     sums = space.sizes.ways[-1][0] + space.rest
     assert (sums[0], sums[-1]) == (12_712_014, 25_875_324)
 
 
 def test_counts_of_many_layers_are_exact():
     space = Space("stage3", replace(BASE, layers=BASE.layers * 4))
-    assert space.id_tuples() == 16 ** 24   # more than 64 bits hold
+    assert space.id_tuples() == 16**24  # more than 64 bits hold
     assert space.inside(space.draw(np.random.default_rng(0)))
 
 
 def test_sizes_are_those_of_all_choices():
     costs, low, high = [[3, 5, 8], [1, 4], [2, 2, 7, 9]], 9, 14
-    inside = [c for c in product(*map(range, (3, 2, 4))) if low <= sum(cost[i] for cost, i in zip(costs, c, strict=True)) <= high]
+    inside = [
+        c
+        for c in product(*map(range, (3, 2, 4)))
+        if low <= sum(cost[i] for cost, i in zip(costs, c, strict=True)) <= high
+    ]
     sizes = Sizes(costs, low, high)
     assert sizes.count() == len(inside)
     rng = np.random.default_rng(0)
     drawn = Counter(tuple(sizes.draw(rng)) for _ in range(200 * len(inside)))
     assert set(drawn) == set(inside)
-    assert np.ptp(list(drawn.values())) < 6 * np.sqrt(200)   # equally likely
+    assert np.ptp(list(drawn.values())) < 6 * np.sqrt(200)  # equally likely
 
 
 def test_the_toy_space_is_counted_and_drawn_within_its_window():
@@ -87,8 +94,11 @@ def test_the_toy_space_is_counted_and_drawn_within_its_window():
 
 
 def test_a_window_without_candidates_is_said_at_once():
-    with pytest.raises(ValueError, match="no candidate of 6 layers of hidden size 540 has 30,000,000 to 31,000,000 parameters "
-                                         r"\(with projection\); reachable are 12,712,014 to 25,875,324"):
+    with pytest.raises(
+        ValueError,
+        match="no candidate of 6 layers of hidden size 540 has 30,000,000 to 31,000,000 parameters "
+        r"\(with projection\); reachable are 12,712,014 to 25,875,324",
+    ):
         Space("stage3", BASE, 30_000_000, 31_000_000)
     with pytest.raises(ValueError, match="no candidate"):
         Space("stage1", BASE, 12_712_015, 12_712_016)
@@ -97,7 +107,9 @@ def test_a_window_without_candidates_is_said_at_once():
 def test_stage_2_keeps_ids_and_looks_at_no_window():
     space = Space("stage2", NETS["Search Stage 1"], 30_000_000, 31_000_000)
     net = space.draw(np.random.default_rng(0))
-    assert [(l.stack, l.q) for l in net.layers] == [(l.stack, l.q) for l in NETS["Search Stage 1"].layers]
+    assert [(l.stack, l.q) for l in net.layers] == [
+        (l.stack, l.q) for l in NETS["Search Stage 1"].layers
+    ]
 
 
 def test_an_unknown_stage_is_refused():
@@ -114,9 +126,15 @@ def test_prefix_lists_read_back(name):
     assert prefix(language.parse(BERT)) == ["linear", "gelu", "linear", "x", "W1", "W2"]
 
 
-@pytest.mark.parametrize("tokens", [
-    ["linear", "gelu", "foreign", "x", "W1", "W2"], ["linear", "gelu", "linear", "x", "x", "W2"], ["gelu", "W1"],
-    ["linear", "gelu", "linear", "W1", "x", "W2"]])
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ["linear", "gelu", "foreign", "x", "W1", "W2"],
+        ["linear", "gelu", "linear", "x", "x", "W2"],
+        ["gelu", "W1"],
+        ["linear", "gelu", "linear", "W1", "x", "W2"],
+    ],
+)
 def test_other_lists_are_no_formula(tokens):
     assert tree(tokens) is None and accepted(tokens) is None
 
@@ -130,7 +148,9 @@ def test_ends_of_parts():
 def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public code."""
     roll, seed, tries = dice(3), prefix(language.parse(BERT)), 40_000
-    found = [tokens for tokens in (change(seed, linears, roll) for _ in range(tries)) if accepted(tokens)]
+    found = [
+        tokens for tokens in (change(seed, linears, roll) for _ in range(tries)) if accepted(tokens)
+    ]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
@@ -154,7 +174,11 @@ def test_without_a_valid_change_the_seed_stays():
 
 def test_width_errors_are_no_formula():
     tokens = prefix(language.parse("W1 x + W2 gelu(x)"))
-    assert accepted(tokens) and accepted(tokens, 96, 96, "truncate") and not accepted(tokens, 96, 48, "truncate")
+    assert (
+        accepted(tokens)
+        and accepted(tokens, 96, 96, "truncate")
+        and not accepted(tokens, 96, 48, "truncate")
+    )
 
 
 def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
@@ -184,7 +208,9 @@ def test_candidates_are_of_their_space(stage):
 
 def test_draws_are_a_function_of_the_generator():
     space = toy("stage1")
-    first, again = ([space.draw(rng) for _ in range(3)] for rng in map(np.random.default_rng, (5, 5)))
+    first, again = (
+        [space.draw(rng) for _ in range(3)] for rng in map(np.random.default_rng, (5, 5))
+    )
     assert first == again and len(set(first)) > 1
 
 
@@ -197,7 +223,7 @@ def test_mutations_change_one_layer_in_what_is_searched():
             other = space.mutate(net, rng)
             assert space.inside(other)
             changed = [(a, b) for a, b in zip(net.layers, other.layers, strict=True) if a != b]
-            assert len(changed) <= 1     # a formula may stay, where no change was valid
+            assert len(changed) <= 1  # a formula may stay, where no change was valid
             for a, b in changed:
                 kinds["ids" if a.formula == b.formula else "formula"] += 1
                 assert a.formula == b.formula or (a.stack, a.q) == (b.stack, b.q)
@@ -209,8 +235,11 @@ def test_neighbours_are_all_networks_of_the_window_with_one_other_id():
     space = toy("stage3", low, high)
     net = space.draw(np.random.default_rng(0))
     mine = [(l.stack, l.q) for l in net.layers]
-    wanted = {ids for ids in product(IDS, repeat=2)
-              if low <= size(ids) <= high and sum(a != b for a, b in zip(ids, mine, strict=True)) == 1}
+    wanted = {
+        ids
+        for ids in product(IDS, repeat=2)
+        if low <= size(ids) <= high and sum(a != b for a, b in zip(ids, mine, strict=True)) == 1
+    }
     found = [tuple((l.stack, l.q) for l in other.layers) for other in space.neighbours(net)]
     assert set(found) == wanted and len(found) == len(wanted)
 
@@ -218,22 +247,33 @@ def test_neighbours_are_all_networks_of_the_window_with_one_other_id():
 def test_what_is_evaluated_first():
     plain = tuple(Layer(BERT, l.stack, l.q) for l in NETS["Search Stage 1"].layers)
     assert Space("stage1", BASE, 15_000_000, 16_000_000).first() == [BASE]
-    assert Space("stage2", NETS["Search Stage 1"]).first() == [NETS["Search Stage 1"],
-                                                              replace(NETS["Search Stage 1"], layers=plain)]
-    assert Space("stage2", BASE).first() == [BASE]                                   # its own twin
-    assert Space("stage1", BASE, 15_400_000, 16_000_000).first() == []               # 15.339 M is below
+    assert Space("stage2", NETS["Search Stage 1"]).first() == [
+        NETS["Search Stage 1"],
+        replace(NETS["Search Stage 1"], layers=plain),
+    ]
+    assert Space("stage2", BASE).first() == [BASE]  # its own twin
+    assert Space("stage1", BASE, 15_400_000, 16_000_000).first() == []  # 15.339 M is below
 
 
 def test_keys_are_equal_for_networks_that_differ_by_order_alone():
     space = Space("stage1", BASE)
-    one, other, third = (replace(BASE, layers=(Layer(text, 2, 3), *BASE.layers[1:]))
-                         for text in ("W2 gelu(W1 x + x)", "W2 gelu(x + W1 x)", "W2 gelu(x * W1 x)"))
+    one, other, third = (
+        replace(BASE, layers=(Layer(text, 2, 3), *BASE.layers[1:]))
+        for text in ("W2 gelu(W1 x + x)", "W2 gelu(x + W1 x)", "W2 gelu(x * W1 x)")
+    )
     assert space.key(one) == space.key(other) != space.key(third)
-    assert space.key(one) != space.key(replace(one, layers=(replace(one.layers[0], q=2), *one.layers[1:])))
+    assert space.key(one) != space.key(
+        replace(one, layers=(replace(one.layers[0], q=2), *one.layers[1:]))
+    )
 
 
 def test_identities_tell_spaces_apart_and_read_back():
-    spaces_ = [toy("stage1"), toy("single"), toy("stage1", 0, 10 ** 9), replace(toy("stage1"), convention="deployable")]
+    spaces_ = [
+        toy("stage1"),
+        toy("single"),
+        toy("stage1", 0, 10**9),
+        replace(toy("stage1"), convention="deployable"),
+    ]
     assert len({str(s.identity()) for s in spaces_}) == 4
     for space in spaces_:
         assert spaces.from_json(space.identity()) == space
@@ -243,7 +283,10 @@ def test_a_new_operation_makes_another_space(monkeypatch):
     before = toy("stage1").identity()
     monkeypatch.setattr(language, "UNARY", (*language.UNARY, "sin"))
     assert toy("stage1").identity() != before
-    with pytest.raises(ValueError, match="described with other operations than lib.search has now: ask for a new search"):
+    with pytest.raises(
+        ValueError,
+        match="described with other operations than lib.search has now: ask for a new search",
+    ):
         spaces.from_json(before)
 
 
@@ -251,15 +294,29 @@ def test_a_new_operation_makes_another_space(monkeypatch):
 def test_features_as_coded():
     """Stage 1 and 3 number linear maps by id, stage 2 has one; add, mul, max, gelu ... x, W1, W2 follow."""
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
-    first, second, third = (Space(stage, net).features([net], "index")[0] for stage in ("stage1", "stage2", "stage3"))
+    first, second, third = (
+        Space(stage, net).features([net], "index")[0] for stage in ("stage1", "stage2", "stage3")
+    )
     assert len(first) == len(second) == 6 * NODES == 120
-    assert first[:9].tolist() == [21, 13, 18, 13, 26, 27, 26, 28, -1]     # tanh, 4_2, max, 4_2, x, W1, x, W2
+    assert first[:9].tolist() == [
+        21,
+        13,
+        18,
+        13,
+        26,
+        27,
+        26,
+        28,
+        -1,
+    ]  # tanh, 4_2, max, 4_2, x, W1, x, W2
     assert second[:9].tolist() == [6, 0, 3, 0, 11, 12, 11, 13, -1]
     assert first[20:26].tolist() == [0, 19, 0, 26, 27, 28] and (first[26:40] == -1).all()
     assert third.tolist() == [13, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("stage, columns", [("stage1", 6 * 27), ("stage2", 6 * 11), ("stage3", 6 * 16)])
+@pytest.mark.parametrize(
+    "stage, columns", [("stage1", 6 * 27), ("stage2", 6 * 11), ("stage3", 6 * 16)]
+)
 def test_one_hot_features_hold_what_is_searched(stage, columns):
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
     space = Space(stage, net)
@@ -269,11 +326,25 @@ def test_one_hot_features_hold_what_is_searched(stage, columns):
         each = row[0].reshape(6, -1)[:, :16]
         assert each.argmax(1).tolist() == [13, 0, 0, 0, 0, 0] and (each.sum(1) == 1).all()
     if "formula" in space.searched:
-        assert row[0].reshape(6, -1)[0, -11:].tolist() == [0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 2]   # max, tanh, x twice
+        assert row[0].reshape(6, -1)[0, -11:].tolist() == [
+            0,
+            0,
+            1,
+            0,
+            0,
+            1,
+            0,
+            0,
+            0,
+            0,
+            2,
+        ]  # max, tanh, x twice
 
 
 def test_features_have_names_and_room():
-    with pytest.raises(ValueError, match="features.encoding is 'words'; allowed: 'index', 'onehot'"):
+    with pytest.raises(
+        ValueError, match="features.encoding is 'words'; allowed: 'index', 'onehot'"
+    ):
         Space("stage3", BASE).features([BASE], "words")
     long = "W2 gelu(((W1 x + tanh(x)) + (gelu(x) + relu(x))) + ((x * relu(x)) + (x * tanh(x))))"
     net = replace(TOY, layers=(TOY.layers[0], Layer(long)))

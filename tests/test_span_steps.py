@@ -24,41 +24,90 @@ TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 DATA = {name: data.describe("toy", name, 48, 16) for name in ("SQuAD1", "SQuAD2", "RTE")}
 TOY = toy_backbone()
-BACKBONE = Spec("pretrain", TOY.args | {"corpus": {"sentences": 80, "seed": 0}, "train": replace(TRAIN, weight_decay=0.01),
-                                        "model": TOY.args["model"] | {"layers": 1, "hidden": 48, "ffn": 96}}, seed=0)
+BACKBONE = Spec(
+    "pretrain",
+    TOY.args
+    | {
+        "corpus": {"sentences": 80, "seed": 0},
+        "train": replace(TRAIN, weight_decay=0.01),
+        "model": TOY.args["model"] | {"layers": 1, "hidden": 48, "ffn": 96},
+    },
+    seed=0,
+)
 CUT = [{"op": "cut", "heads": 3}]
 AUGMENT = Augment(tries=3, p=0.4, candidates=5, neighbours="embeddings")
 
 
 def finetuned(inputs, task="SQuAD2", kind="hard", **more):
-    return Spec("finetune", {"data": DATA[task], "train": replace(TRAIN, **more), "targets": Targets(kind),
-                             "numerics": NUMERICS, "span": SPAN if task.startswith("SQuAD") else None}, inputs).at(1)
+    return Spec(
+        "finetune",
+        {
+            "data": DATA[task],
+            "train": replace(TRAIN, **more),
+            "targets": Targets(kind),
+            "numerics": NUMERICS,
+            "span": SPAN if task.startswith("SQuAD") else None,
+        },
+        inputs,
+    ).at(1)
 
 
 def ranked(teacher, task):
-    return Spec("importance", {"data": DATA[task], "importance": Importance("held_out", 8, 40), "numerics": NUMERICS,
-                               "span": SPAN if task.startswith("SQuAD") else None}, {"teacher": teacher}).at(1)
+    return Spec(
+        "importance",
+        {
+            "data": DATA[task],
+            "importance": Importance("held_out", 8, 40),
+            "numerics": NUMERICS,
+            "span": SPAN if task.startswith("SQuAD") else None,
+        },
+        {"teacher": teacher},
+    ).at(1)
 
 
 def distilled(teacher, task, **inputs):
-    return Spec("distil", {"data": DATA[task], "train": TRAIN, "surgery": CUT, "distil": Distil(), "numerics": NUMERICS,
-                           "span": SPAN if task.startswith("SQuAD") else None},
-                {"teacher": teacher, "importance": ranked(teacher, task), **inputs}).at(1)
+    return Spec(
+        "distil",
+        {
+            "data": DATA[task],
+            "train": TRAIN,
+            "surgery": CUT,
+            "distil": Distil(),
+            "numerics": NUMERICS,
+            "span": SPAN if task.startswith("SQuAD") else None,
+        },
+        {"teacher": teacher, "importance": ranked(teacher, task), **inputs},
+    ).at(1)
 
 
 ONE = finetuned({"start": BACKBONE}, "SQuAD1")
 TWO = finetuned({"start": BACKBONE}, "SQuAD2", select="best")
 SMALL = distilled(TWO, "SQuAD2")
 PLAIN = finetuned({"start": BACKBONE}, "RTE")
-MORE = Spec("augment", {"data": DATA["RTE"], "augment": AUGMENT, "numerics": NUMERICS}, {"language_model": BACKBONE}).at(1)
-CHAIN = {"backbone": BACKBONE, "one": ONE, "two": TWO, "two ranks": ranked(TWO, "SQuAD2"), "small": SMALL,
-         "student": finetuned({"start": SMALL}, "SQuAD2"),
-         "soft": finetuned({"start": SMALL, "teacher": TWO}, "SQuAD2", "both"),
-         "plain": PLAIN, "ranks": ranked(PLAIN, "RTE"), "more": MORE, "without": distilled(PLAIN, "RTE"),
-         "with": distilled(PLAIN, "RTE", augmented=MORE)}
+MORE = Spec(
+    "augment",
+    {"data": DATA["RTE"], "augment": AUGMENT, "numerics": NUMERICS},
+    {"language_model": BACKBONE},
+).at(1)
+CHAIN = {
+    "backbone": BACKBONE,
+    "one": ONE,
+    "two": TWO,
+    "two ranks": ranked(TWO, "SQuAD2"),
+    "small": SMALL,
+    "student": finetuned({"start": SMALL}, "SQuAD2"),
+    "soft": finetuned({"start": SMALL, "teacher": TWO}, "SQuAD2", "both"),
+    "plain": PLAIN,
+    "ranks": ranked(PLAIN, "RTE"),
+    "more": MORE,
+    "without": distilled(PLAIN, "RTE"),
+    "with": distilled(PLAIN, "RTE", augmented=MORE),
+}
 
 
-@pytest.mark.parametrize("name, task", [("one", "SQuAD1"), ("two", "SQuAD2"), ("student", "SQuAD2"), ("soft", "SQuAD2")])
+@pytest.mark.parametrize(
+    "name, task", [("one", "SQuAD1"), ("two", "SQuAD2"), ("student", "SQuAD2"), ("soft", "SQuAD2")]
+)
 def test_what_is_kept_of_answers(name, task, runs):
     run, dev = runs[name], data.load(DATA[task])["dev"]
     found = run.arrays("predictions")
@@ -66,20 +115,27 @@ def test_what_is_kept_of_answers(name, task, runs):
     assert found["spans"].shape == (len(dev), 2) and np.array_equal(found["index"], dev.index)
     assert np.array_equal(found["labels"], dev.y)
     texts, version = spans.texts(dev, found["spans"]), int(task[-1])
-    said = ["" if version == 2 and more > 0 else text for text, more in zip(texts, found["null"], strict=True)]
+    said = [
+        "" if version == 2 and more > 0 else text
+        for text, more in zip(texts, found["null"], strict=True)
+    ]
     for metric, value in squad.score(said, dev.answers, version).items():
         assert run.metrics[metric] == value
     for metric in ("exact", "span_f1"):
         assert found[metric].mean() == pytest.approx(run.metrics[metric], abs=1e-12)
     assert (f"best_{metric}" in run.metrics) == (version == 2)
     model, tokenizer = backbone.load(run.model)
-    rows, marks = heads.rows(tokenizer, dev, data.described(DATA[task]), TRAIN.max_length, plain(SPAN))
+    rows, marks = heads.rows(
+        tokenizer, dev, data.described(DATA[task]), TRAIN.max_length, plain(SPAN)
+    )
     assert np.array_equal(marks(loop.predict(model, rows, NUMERICS))[1]["spans"], found["spans"])
 
 
 def test_no_text_lies_beside_the_weights(runs):
     """What `record` would commit: every file but the model's."""
-    passages = {text for name in ("SQuAD1", "SQuAD2") for text in data.load(DATA[name])["dev"].b[:50]}
+    passages = {
+        text for name in ("SQuAD1", "SQuAD2") for text in data.load(DATA[name])["dev"].b[:50]
+    }
     passages |= set(data.load(DATA["RTE"])["train"].a)
     for run in runs.values():
         for path in run.folder.iterdir():
@@ -88,7 +144,9 @@ def test_no_text_lies_beside_the_weights(runs):
 
 
 def test_a_distilled_reader_starts_the_next_stage(runs):
-    teacher, small, student = (backbone.load(runs[name].model)[0] for name in ("two", "small", "student"))
+    teacher, small, student = (
+        backbone.load(runs[name].model)[0] for name in ("two", "small", "student")
+    )
     assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
     assert [op["op"] for op in student.surgery] == ["cut"]
     assert torch.equal(teacher.qa_outputs.weight, small.qa_outputs.weight)
@@ -97,7 +155,8 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
     scores = runs["two ranks"].arrays("scores")
     assert scores["heads"].shape == (1, 12) and (scores["heads"] > 0).all()
     assert "best_step" in runs["two"].metrics and {"hard", "soft"} <= set(
-        next(line for line in runs["soft"].events() if "epoch" in line))
+        next(line for line in runs["soft"].events() if "epoch" in line)
+    )
 
 
 def test_long_passages_are_read_in_windows(runs, store):
@@ -110,13 +169,33 @@ def test_long_passages_are_read_in_windows(runs, store):
 
 
 def test_distillation_on_augmented_rows(runs):
-    lines = [json.loads(line) for line in (runs["more"].model / "variants.jsonl").read_text().splitlines()]
-    rows, plain_rows = [pair for line in lines for pair in augment.expanded(line)], data.load(DATA["RTE"])["train"]
-    assert len(rows) == runs["more"].metrics["rows_out"] > len(plain_rows) == runs["more"].metrics["rows_in"]
+    lines = [
+        json.loads(line)
+        for line in (runs["more"].model / "variants.jsonl").read_text().splitlines()
+    ]
+    rows, plain_rows = (
+        [pair for line in lines for pair in augment.expanded(line)],
+        data.load(DATA["RTE"])["train"],
+    )
+    assert (
+        len(rows)
+        == runs["more"].metrics["rows_out"]
+        > len(plain_rows)
+        == runs["more"].metrics["rows_in"]
+    )
     assert runs["more"].metrics["masked_lm"] is True
-    assert runs["with"].metrics["steps"] == -(-len(rows) // TRAIN.batch) > runs["without"].metrics["steps"] == 3
-    assert [next(augment.expanded(line)) for line in lines] == list(zip(plain_rows.a, plain_rows.b, strict=True))
-    assert runs["more"].arrays("rows")["counts"].tolist() == [len(list(augment.expanded(line))) for line in lines]
+    assert (
+        runs["with"].metrics["steps"]
+        == -(-len(rows) // TRAIN.batch)
+        > runs["without"].metrics["steps"]
+        == 3
+    )
+    assert [next(augment.expanded(line)) for line in lines] == list(
+        zip(plain_rows.a, plain_rows.b, strict=True)
+    )
+    assert runs["more"].arrays("rows")["counts"].tolist() == [
+        len(list(augment.expanded(line))) for line in lines
+    ]
 
 
 def test_augmented_rows_of_other_data_are_refused(runs, store):

@@ -7,12 +7,18 @@ from hypothesis import strategies as st
 from lib.options import Ghost, Numerics, Train
 from lib.spec import Output, Spec, canonical, from_json, known, plain, stream
 
-PRETRAIN = Spec("pretrain", {"corpus": {"sentences": 10, "seed": 0}, "numerics": Numerics("float32", 1)}, seed=0)
+PRETRAIN = Spec(
+    "pretrain", {"corpus": {"sentences": 10, "seed": 0}, "numerics": Numerics("float32", 1)}, seed=0
+)
 
 
 def finetune(**train):
     options = Train(**{"epochs": 1, "batch": 8, "lr": 1e-3, "max_length": 16} | train)
-    return Spec("finetune", {"data": {"source": "toy", "task": "CoLA", "digest": "0"}, "train": options}, {"start": PRETRAIN})
+    return Spec(
+        "finetune",
+        {"data": {"source": "toy", "task": "CoLA", "digest": "0"}, "train": options},
+        {"start": PRETRAIN},
+    )
 
 
 def test_known_identities_do_not_change():
@@ -56,20 +62,26 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
         spec.resolved({"importance": {"plans": 1}})
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: Spec("finetun"), "did you mean 'finetune'"),
-    (lambda: Spec("finetune", {"trian": 1}), "did you mean 'train'"),
-    (lambda: Spec("finetune", {}, {"strat": PRETRAIN}), "did you mean 'start'"),
-    (lambda: Spec("distil", {"surgery": Output("nobody", "x")}), "unknown input named by an Output"),
-    (lambda: PRETRAIN.at(-1), "seed is -1"),
-    (lambda: PRETRAIN.at(True), "seed is True"),
-    (lambda: finetune().name, "no seed"),
-    (lambda: Train(epochs=0, batch=1, lr=1, max_length=1), "Train.epochs is 0"),
-    (lambda: Train(epochs=1, batch=1, lr=0, max_length=1), "Train.lr is 0"),
-    (lambda: Ghost("dwconv", ["o"], 4), "even kernel"),
-    (lambda: Ghost("dwconf", ["o"], 3), "'dwconf'; allowed"),
-    (lambda: Numerics("float16", 1), "'float16'; allowed"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: Spec("finetun"), "did you mean 'finetune'"),
+        (lambda: Spec("finetune", {"trian": 1}), "did you mean 'train'"),
+        (lambda: Spec("finetune", {}, {"strat": PRETRAIN}), "did you mean 'start'"),
+        (
+            lambda: Spec("distil", {"surgery": Output("nobody", "x")}),
+            "unknown input named by an Output",
+        ),
+        (lambda: PRETRAIN.at(-1), "seed is -1"),
+        (lambda: PRETRAIN.at(True), "seed is True"),
+        (lambda: finetune().name, "no seed"),
+        (lambda: Train(epochs=0, batch=1, lr=1, max_length=1), "Train.epochs is 0"),
+        (lambda: Train(epochs=1, batch=1, lr=0, max_length=1), "Train.lr is 0"),
+        (lambda: Ghost("dwconv", ["o"], 4), "even kernel"),
+        (lambda: Ghost("dwconf", ["o"], 3), "'dwconf'; allowed"),
+        (lambda: Numerics("float16", 1), "'float16'; allowed"),
+    ],
+)
 def test_mistakes_name_value_and_fix(make, message):
     with pytest.raises(ValueError, match=message):
         make()
@@ -81,19 +93,33 @@ def test_what_json_would_change_cannot_stand_in_a_spec():
             Spec("pretrain", {"model": value})
 
 
-JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False)
-                    | st.text(max_size=5), lambda inner: st.lists(inner, max_size=3)
-                    | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=8)
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
 
 
 @given(st.dictionaries(st.text(max_size=4), JSON, max_size=4))
 def test_identity_does_not_depend_on_the_order_of_keys(value):
     assert canonical(plain(value)) == canonical(plain(dict(reversed(value.items()))))
-    assert Spec("pretrain", {"model": value}).id == Spec("pretrain", {"model": dict(reversed(value.items()))}).id
+    assert (
+        Spec("pretrain", {"model": value}).id
+        == Spec("pretrain", {"model": dict(reversed(value.items()))}).id
+    )
 
 
 def test_named_streams_differ():
-    assert len({stream(seed, name) for seed in range(20) for name in ("order:0", "dropout", "head")}) == 60
+    assert (
+        len({stream(seed, name) for seed in range(20) for name in ("order:0", "dropout", "head")})
+        == 60
+    )
 
 
 def test_near_names_ignore_case():

@@ -22,7 +22,9 @@ def rows():
 @pytest.mark.parametrize("whole", [True, False], ids=["memory", "disk"])
 def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, norm, whole):
     model = tiny("bert")
-    told = states.compute(model, rows, norm, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2)
+    told = states.compute(
+        model, rows, norm, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
+    )
     assert told["tokens"] == 25
     monkeypatch.setattr(states, "IN_MEMORY", 1 << 30 if whole else 0)
     cache = states.Cache(tmp_path / "states.safetensors", len(backbone.layers(model)))
@@ -40,6 +42,11 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, 
 
 
 def test_half_precision_is_kept(tiny, rows, tmp_path):
-    told = states.compute(tiny("bert"), rows, "post", Numerics("bfloat16", 1), tmp_path / "s.safetensors")
+    told = states.compute(
+        tiny("bert"), rows, "post", Numerics("bfloat16", 1), tmp_path / "s.safetensors"
+    )
     assert told["bytes"] == 25 * 5 * 48 * 2
-    assert states.Cache(tmp_path / "s.safetensors", 2)([0], 3, "cpu")["embedding"].dtype == torch.bfloat16
+    assert (
+        states.Cache(tmp_path / "s.safetensors", 2)([0], 3, "cpu")["embedding"].dtype
+        == torch.bfloat16
+    )

@@ -45,10 +45,18 @@ def noisy(rng, metric, n=200, seeds=(0, 1, 2), tasks=("x", "y"), noise=(1.0, 1.4
     """Pairs of a better and a worse model."""
     out = []
     for task in tasks:
-        labels = rng.normal(size=n).round(1) if metric in ("pearson", "spearman") else rng.integers(0, 2, n)
+        labels = (
+            rng.normal(size=n).round(1)
+            if metric in ("pearson", "spearman")
+            else rng.integers(0, 2, n)
+        )
         clean = labels[:, None] if labels.dtype.kind == "f" else np.eye(2)[labels]
-        out += [Pair(task, s, labels, *(clean + k * rng.normal(size=clean.shape) for k in noise), metric)
-                for s in seeds]
+        out += [
+            Pair(
+                task, s, labels, *(clean + k * rng.normal(size=clean.shape) for k in noise), metric
+            )
+            for s in seeds
+        ]
     return out
 
 
@@ -57,9 +65,15 @@ def test_weighted_metrics_equal_the_materialised_resample(metric):
     rng = np.random.default_rng(0)
     n, classes = 60, 3 if metric in ("accuracy", "matthews") else 2
     if metric in ("pearson", "spearman"):  # rounded: ties in both
-        labels, logits = rng.normal(size=n).round(1), [rng.normal(size=(n, 1)).round(1) for _ in range(2)]
+        labels, logits = (
+            rng.normal(size=n).round(1),
+            [rng.normal(size=(n, 1)).round(1) for _ in range(2)],
+        )
     else:
-        labels, logits = rng.integers(0, classes, n), [rng.normal(size=(n, classes)) for _ in range(2)]
+        labels, logits = (
+            rng.integers(0, classes, n),
+            [rng.normal(size=(n, classes)) for _ in range(2)],
+        )
     weights = draw_weights(rng, 30, n)
     assert (weights.sum(1) == n).all()
     got = weighted_score(metric, logits, labels, weights)
@@ -91,8 +105,11 @@ def test_a_score_of_another_definition_is_refused():
 
 def test_interval_of_a_constant_difference_is_that_constant():
     labels = np.arange(40) % 2
-    pairs = [Pair(t, s, labels, right(True, labels), right(False, labels), "accuracy")
-             for t in "xy" for s in range(3)]
+    pairs = [
+        Pair(t, s, labels, right(True, labels), right(False, labels), "accuracy")
+        for t in "xy"
+        for s in range(3)
+    ]
     e = paired_difference(pairs, draws=200, score=score)
     assert (e.mean, e.low, e.high, e.spread, e.p) == pytest.approx((100, 100, 100, 0, 0))
     assert (e.per_seed, e.n_seeds, e.n_tasks, e.n_pairs) == ((100, 100, 100), 3, 2, 6)
@@ -103,8 +120,20 @@ def test_interval_of_a_constant_difference_is_that_constant():
 
 def test_one_seed_gives_the_binomial_interval_of_its_examples():
     labels = np.zeros(1000, int)
-    e = paired_difference([Pair("x", 0, labels, right(np.arange(1000) < 640, labels), right(False, labels),
-                                "accuracy")], draws=8000, score=score)
+    e = paired_difference(
+        [
+            Pair(
+                "x",
+                0,
+                labels,
+                right(np.arange(1000) < 640, labels),
+                right(False, labels),
+                "accuracy",
+            )
+        ],
+        draws=8000,
+        score=score,
+    )
     half = 1.96 * 100 * np.sqrt(0.64 * 0.36 / 1000)
     assert (e.low, e.high) == pytest.approx((64 - half, 64 + half), abs=0.3)
     assert np.isnan(e.spread) and e.p == 1
@@ -113,8 +142,17 @@ def test_one_seed_gives_the_binomial_interval_of_its_examples():
 def seed_effects(values, task="x", n=100_000):
     """Pairs whose differences are these numbers of points, with next to no noise from examples."""
     labels = np.zeros(n, int)
-    return [Pair(task, s, labels, right(np.arange(n) < v * n / 100, labels), right(False, labels), "accuracy")
-            for s, v in enumerate(values)]
+    return [
+        Pair(
+            task,
+            s,
+            labels,
+            right(np.arange(n) < v * n / 100, labels),
+            right(False, labels),
+            "accuracy",
+        )
+        for s, v in enumerate(values)
+    ]
 
 
 def test_p_value_is_students_where_seeds_dominate():
@@ -137,8 +175,17 @@ def test_coverage_with_few_seeds():
     labels = np.zeros(n, int)
     for _ in range(trials):  # a gains 10 points, give or take 4 by seed
         gains = rng.normal(0.10, 0.04, 3)
-        pairs = [Pair("x", s, labels, right(rng.random(n) < 0.6 + g, labels),
-                      right(rng.random(n) < 0.6, labels), "accuracy") for s, g in enumerate(gains)]
+        pairs = [
+            Pair(
+                "x",
+                s,
+                labels,
+                right(rng.random(n) < 0.6 + g, labels),
+                right(rng.random(n) < 0.6, labels),
+                "accuracy",
+            )
+            for s, g in enumerate(gains)
+        ]
         e = paired_difference(pairs, draws=300, score=score)
         hits += e.low <= 10 <= e.high
     assert hits / trials >= 0.9
@@ -168,7 +215,9 @@ def test_trend_of_known_gains():
     by_x = {x: seed_effects([30 - 2 * x + s for s in (-1, 0, 1)], n=5000) for x in (1, 3, 6, 9)}
     e = trend(by_x, draws=300, score=score)
     assert e.mean == pytest.approx(-2) and e.low < -2 < e.high < 0
-    assert e.spread == pytest.approx(0, abs=1e-9)  # a seed's level, shared by all x, is no noise of the slope
+    assert e.spread == pytest.approx(
+        0, abs=1e-9
+    )  # a seed's level, shared by all x, is no noise of the slope
     assert (e.n_seeds, e.n_tasks, e.n_pairs) == (3, 1, 12)
     with pytest.raises(ValueError, match="two different"):
         trend({1: by_x[1]}, score=score)
@@ -222,13 +271,21 @@ def test_power_and_the_effect_that_has_it():
     effect = detectable(sd, 0.0, n)
     drawn = rng.normal(effect, sd, (4000, n))
     assert np.mean(sp.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.03)
-    assert power(sd, 0.0, n, effect) == pytest.approx(0.8) and power(sd, 0.0, n, 0.0) == pytest.approx(0.025)
+    assert power(sd, 0.0, n, effect) == pytest.approx(0.8) and power(
+        sd, 0.0, n, 0.0
+    ) == pytest.approx(0.025)
     half = sp.t.ppf(0.975, n - 1) * drawn.std(1, ddof=1) / np.sqrt(n)
     inside = (drawn.mean(1) - half > -4 + effect) & (drawn.mean(1) + half < 3 + effect)
-    assert power(sd, 0.0, n, effect, effect - 4, effect + 3) == pytest.approx(inside.mean(), abs=0.05)  # rather less
+    assert power(sd, 0.0, n, effect, effect - 4, effect + 3) == pytest.approx(
+        inside.mean(), abs=0.05
+    )  # rather less
     assert detectable(sd, 0, 1) == np.inf and detectable(0, 0, 5) == 0 and power(0, 0, 5, 1.0) == 1
-    assert detectable(sd, 0, 400) == pytest.approx((1.96 + 0.8416) * sd / 20, rel=0.01)  # the normal limit
-    assert detectable(0.0, 1.0, 3) == pytest.approx(1.96 + 0.8416, rel=0.01)             # examples alone: as of many
+    assert detectable(sd, 0, 400) == pytest.approx(
+        (1.96 + 0.8416) * sd / 20, rel=0.01
+    )  # the normal limit
+    assert detectable(0.0, 1.0, 3) == pytest.approx(
+        1.96 + 0.8416, rel=0.01
+    )  # examples alone: as of many
 
 
 def test_summary():

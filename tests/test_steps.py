@@ -31,29 +31,73 @@ SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
 DATA = data.describe("toy", "CoLA", ROWS, HELD_OUT)
 
 TOY = toy_backbone()
-BACKBONE = Spec("pretrain", TOY.args | {"corpus": {"sentences": 80, "seed": 0}, "train": replace(TRAIN, weight_decay=0.01),
-                                        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96}}, seed=0)
+BACKBONE = Spec(
+    "pretrain",
+    TOY.args
+    | {
+        "corpus": {"sentences": 80, "seed": 0},
+        "train": replace(TRAIN, weight_decay=0.01),
+        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96},
+    },
+    seed=0,
+)
 SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | plain(GHOST)]
 
 
 def finetuned(start, kind="hard", seed=1, **more):
-    return Spec("finetune", {"data": DATA, "train": replace(TRAIN, **more), "targets": Targets(kind), "numerics": NUMERICS},
-                start).at(seed)
+    return Spec(
+        "finetune",
+        {
+            "data": DATA,
+            "train": replace(TRAIN, **more),
+            "targets": Targets(kind),
+            "numerics": NUMERICS,
+        },
+        start,
+    ).at(seed)
 
 
 TEACHER = finetuned({"start": BACKBONE})
-RANKS = Spec("importance", {"data": DATA, "importance": Importance("held_out", 8, 32), "numerics": NUMERICS},
-             {"teacher": TEACHER}).at(1)
-DISTILLED = Spec("distil", {"data": DATA, "train": replace(TRAIN, lr=3e-3, dropout=0.0), "surgery": SURGERY,
-                            "distil": Distil(mask=True), "numerics": NUMERICS},
-                 {"teacher": TEACHER, "importance": RANKS}).at(1)
-CONTROL = Spec("distil", {"data": DATA, "train": TRAIN, "surgery": [], "distil": Distil(norm="pre"), "numerics": NUMERICS},
-               {"teacher": TEACHER}).at(1)
+RANKS = Spec(
+    "importance",
+    {"data": DATA, "importance": Importance("held_out", 8, 32), "numerics": NUMERICS},
+    {"teacher": TEACHER},
+).at(1)
+DISTILLED = Spec(
+    "distil",
+    {
+        "data": DATA,
+        "train": replace(TRAIN, lr=3e-3, dropout=0.0),
+        "surgery": SURGERY,
+        "distil": Distil(mask=True),
+        "numerics": NUMERICS,
+    },
+    {"teacher": TEACHER, "importance": RANKS},
+).at(1)
+CONTROL = Spec(
+    "distil",
+    {
+        "data": DATA,
+        "train": TRAIN,
+        "surgery": [],
+        "distil": Distil(norm="pre"),
+        "numerics": NUMERICS,
+    },
+    {"teacher": TEACHER},
+).at(1)
 STUDENT = finetuned({"start": DISTILLED})
 SOFT = finetuned({"start": DISTILLED, "teacher": TEACHER}, "soft")
 BOTH = finetuned({"start": DISTILLED, "teacher": TEACHER}, "both", select="best", eval_every=3)
-CHAIN = {"backbone": BACKBONE, "teacher": TEACHER, "ranks": RANKS, "distilled": DISTILLED, "control": CONTROL,
-         "student": STUDENT, "soft": SOFT, "both": BOTH}
+CHAIN = {
+    "backbone": BACKBONE,
+    "teacher": TEACHER,
+    "ranks": RANKS,
+    "distilled": DISTILLED,
+    "control": CONTROL,
+    "student": STUDENT,
+    "soft": SOFT,
+    "both": BOTH,
+}
 
 
 def test_every_run_is_finished_and_keeps_what_others_need(runs):
@@ -67,8 +111,14 @@ def test_every_run_is_finished_and_keeps_what_others_need(runs):
 
 def test_parameters_are_those_of_the_formulas(runs):
     student = parameters(SHAPE, HEADS, GHOST)
-    assert runs["teacher"].metrics["parameters"] == runs["control"].metrics["parameters"] == parameters(SHAPE)
-    assert {runs[name].metrics["parameters"] for name in ("distilled", "student", "soft", "both")} == {student}
+    assert (
+        runs["teacher"].metrics["parameters"]
+        == runs["control"].metrics["parameters"]
+        == parameters(SHAPE)
+    )
+    assert {
+        runs[name].metrics["parameters"] for name in ("distilled", "student", "soft", "both")
+    } == {student}
     assert runs["backbone"].metrics["vocabulary"] == SHAPE.vocab
 
 
@@ -102,8 +152,14 @@ def test_surgery_is_kept_with_what_it_did(runs):
     cut, ghost = json.loads((runs["distilled"].folder / "surgery.json").read_text())
     scores = runs["ranks"].arrays("scores")
     assert [cut["surgery"], ghost["surgery"]] == SURGERY
-    assert cut["report"]["heads"] == np.argsort(-scores["heads"], axis=1, kind="stable")[:, :HEADS].tolist()
-    assert cut["report"]["neurons"] == np.argsort(-scores["neurons"], axis=1, kind="stable")[:, :24].tolist()
+    assert (
+        cut["report"]["heads"]
+        == np.argsort(-scores["heads"], axis=1, kind="stable")[:, :HEADS].tolist()
+    )
+    assert (
+        cut["report"]["neurons"]
+        == np.argsort(-scores["neurons"], axis=1, kind="stable")[:, :24].tolist()
+    )
     assert ghost["report"] == {"modules": 4, "parameters": 4 * 48 * 3}
     assert json.loads((runs["control"].folder / "surgery.json").read_text()) == []
     for name in ("distilled", "student", "both"):
@@ -112,14 +168,20 @@ def test_surgery_is_kept_with_what_it_did(runs):
 
 
 def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
-    teacher, student = (backbone.load(runs[name].model)[0].state_dict() for name in ("teacher", "distilled"))
-    kept = json.loads((runs["distilled"].folder / "surgery.json").read_text())[0]["report"]["heads"][0]
+    teacher, student = (
+        backbone.load(runs[name].model)[0].state_dict() for name in ("teacher", "distilled")
+    )
+    kept = json.loads((runs["distilled"].folder / "surgery.json").read_text())[0]["report"][
+        "heads"
+    ][0]
     key = "bert.encoder.layer.0.attention.self.query.weight"
     before, after = teacher[key].view(12, 4, 48)[kept].flatten(0, 1), student[key]
     assert 0 < (before - after).norm() < 0.5 * before.norm()
     kernels = [v for k, v in student.items() if "convolution" in k]
     assert len(kernels) == 4 and len({tuple(k.flatten().tolist()) for k in kernels}) == 4
-    assert torch.equal(teacher["classifier.weight"], student["classifier.weight"])  # distillation does not touch the head
+    assert torch.equal(
+        teacher["classifier.weight"], student["classifier.weight"]
+    )  # distillation does not touch the head
 
 
 @pytest.mark.parametrize("mask", [True, False])
@@ -127,7 +189,10 @@ def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
 def test_distillation_matches_the_states_that_its_options_name(mask, norm, runs, store):
     """The loss of an epoch that does not move the weights, computed again from the parts."""
     train = replace(TRAIN, epochs=1, lr=1e-12, dropout=0.0)
-    spec = replace(DISTILLED, args=DISTILLED.args | {"train": plain(train), "distil": plain(Distil(mask, norm))})
+    spec = replace(
+        DISTILLED,
+        args=DISTILLED.args | {"train": plain(train), "distil": plain(Distil(mask, norm))},
+    )
     found = execute(spec, store)
     teacher, tokenizer = backbone.load(runs["teacher"].model)
     student, _ = backbone.load(runs["teacher"].model)
@@ -139,7 +204,11 @@ def test_distillation_matches_the_states_that_its_options_name(mask, norm, runs,
         batch = collate(rows, chosen)
         with torch.no_grad(), taps(student, norm) as mine, taps(teacher, norm) as theirs:
             student(**batch), teacher(**batch)
-            values.append(losses.states(mine, theirs, batch["attention_mask"] if mask else None)["loss"].item())
+            values.append(
+                losses.states(mine, theirs, batch["attention_mask"] if mask else None)[
+                    "loss"
+                ].item()
+            )
     assert found.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
 
 
@@ -153,8 +222,11 @@ def test_training_lowers_the_loss(runs):
 
 
 def test_targets_have_their_parts(runs):
-    parts = {name: set(next(line for line in runs[name].events() if "epoch" in line)) - {"step", "epoch", "loss"}
-             for name in ("student", "soft", "both")}
+    parts = {
+        name: set(next(line for line in runs[name].events() if "epoch" in line))
+        - {"step", "epoch", "loss"}
+        for name in ("student", "soft", "both")
+    }
     assert parts == {"student": {"hard"}, "soft": {"soft"}, "both": {"hard", "soft"}}
     assert "best_step" in runs["both"].metrics and "best_step" not in runs["soft"].metrics
 
@@ -162,7 +234,11 @@ def test_targets_have_their_parts(runs):
 def test_the_best_model_is_the_one_that_is_kept(runs):
     scored = {line["step"]: line["score"] for line in runs["both"].events() if "score" in line}
     assert sorted(scored) == [3, 6, 8]
-    assert runs["both"].metrics["matthews"] == max(scored.values()) == scored[runs["both"].metrics["best_step"]]
+    assert (
+        runs["both"].metrics["matthews"]
+        == max(scored.values())
+        == scored[runs["both"].metrics["best_step"]]
+    )
 
 
 def test_the_same_specs_again_are_bit_equal(runs, tmp_path):
@@ -180,7 +256,9 @@ def test_a_finished_run_is_not_made_again(runs, store):
 def test_another_seed_is_another_model(runs, store):
     other = execute(TEACHER.at(2), store)
     assert other.folder.parent == runs["teacher"].folder.parent and not other.model.exists()
-    assert not np.array_equal(other.arrays("predictions")["logits"], runs["teacher"].arrays("predictions")["logits"])
+    assert not np.array_equal(
+        other.arrays("predictions")["logits"], runs["teacher"].arrays("predictions")["logits"]
+    )
 
 
 @pytest.mark.parametrize("heads, message", [(13, "cut to 13 heads"), (0, "cut to 0 heads")])

@@ -29,7 +29,9 @@ def store(tmp_path):
 
 def test_a_run_is_there_only_when_it_is_whole(store):
     draft = Draft(store, SPEC, {}, keep=True)
-    assert store.find(SPEC) is None and store.state(SPEC)["state"] == "died"  # nobody holds its lock
+    assert (
+        store.find(SPEC) is None and store.state(SPEC)["state"] == "died"
+    )  # nobody holds its lock
     run = draft.finish({"accuracy": 0.5}, {"python": "3"})
     assert store.find(SPEC).metrics == {"accuracy": 0.5} and run.status["state"] == "finished"
     assert not store.part(SPEC).exists()
@@ -67,8 +69,12 @@ def test_recording_twice_replaces(store):
 def with_arrays(store, spec=SPEC, rows=872):
     """A finished run with predictions of two classes, and a history."""
     rng, draft = np.random.default_rng(0), Draft(store, spec, {}, keep=True)
-    draft.save_arrays("predictions", logits=rng.normal(size=(rows, 2)).astype(np.float32), labels=rng.integers(0, 2, rows),
-                      index=np.arange(rows))
+    draft.save_arrays(
+        "predictions",
+        logits=rng.normal(size=(rows, 2)).astype(np.float32),
+        labels=rng.integers(0, 2, rows),
+        index=np.arange(rows),
+    )
     draft.save_arrays("curve", loss=rng.random(20, dtype=np.float32), bits=np.zeros(4, np.uint8))
     (draft.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
     draft.log(step=1)
@@ -81,9 +87,21 @@ def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
     found = Store(store.runs / "empty", store.records).find(SPEC)
     assert {p.name for p in found.folder.iterdir()} == {record.NAME, record.ARRAYS}
     assert sum(p.stat().st_size for p in found.folder.iterdir()) < 8000
-    assert (found.spec, found.status, found.env, found.name) == (run.spec, run.status, run.env, run.name)
-    assert found.metrics["accuracy"] == 0.5 and np.isnan(found.metrics["loss"]) and found.events() == []
-    assert found.lines("history.jsonl") == [{"a": 1}, {"b": 2}] == run.lines("history.jsonl") and run.lines("none") == []
+    assert (found.spec, found.status, found.env, found.name) == (
+        run.spec,
+        run.status,
+        run.env,
+        run.name,
+    )
+    assert (
+        found.metrics["accuracy"] == 0.5
+        and np.isnan(found.metrics["loss"])
+        and found.events() == []
+    )
+    assert (
+        found.lines("history.jsonl") == [{"a": 1}, {"b": 2}] == run.lines("history.jsonl")
+        and run.lines("none") == []
+    )
     for name in ("predictions", "curve"):
         mine, theirs = run.arrays(name), found.arrays(name)
         assert mine.keys() == theirs.keys() and all(mine[k].dtype == theirs[k].dtype for k in mine)
@@ -93,17 +111,24 @@ def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
     assert [r.name for r in store.recorded()] == [SPEC.name]
 
 
-@pytest.mark.parametrize("columns, near, kind", [(2, 0.0, np.float16), (3, 0.0, np.float16), (2, 1e-5, np.float32),
-                                                 (1, 0.0, np.float32)])
+@pytest.mark.parametrize(
+    "columns, near, kind",
+    [(2, 0.0, np.float16), (3, 0.0, np.float16), (2, 1e-5, np.float32), (1, 0.0, np.float32)],
+)
 def test_logits_are_halved_only_where_no_metric_moves(columns, near, kind):
     rng = np.random.default_rng(1)
-    logits, labels = rng.normal(size=(500, columns)).astype(np.float32), rng.integers(0, max(2, columns), 500)
-    if near:   # two logits that float16 cannot tell apart
+    logits, labels = (
+        rng.normal(size=(500, columns)).astype(np.float32),
+        rng.integers(0, max(2, columns), 500),
+    )
+    if near:  # two logits that float16 cannot tell apart
         logits[0] = [1.0, 1.0 + near]
     stored = record.small("logits", logits)
     assert stored.dtype == kind
     for name in ("accuracy", "matthews") if columns > 1 else ("pearson", "spearman"):
-        assert metrics.score(name, stored.astype(np.float32), labels) == metrics.score(name, logits, labels)
+        assert metrics.score(name, stored.astype(np.float32), labels) == metrics.score(
+            name, logits, labels
+        )
 
 
 @pytest.mark.parametrize("name", [record.NAME, record.ARRAYS])
@@ -125,7 +150,10 @@ def test_three_thousand_records_are_looked_up_at_once(store):
         target = store.records / SPEC.at(seed).name
         target.parent.mkdir(exist_ok=True, parents=True)
         target.symlink_to(folder)
-    specs, elsewhere = [SPEC.at(seed) for seed in range(300)], Store(store.runs / "empty", store.records)
+    specs, elsewhere = (
+        [SPEC.at(seed) for seed in range(300)],
+        Store(store.runs / "empty", store.records),
+    )
     began = time.perf_counter()
     assert all(elsewhere.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
     assert (time.perf_counter() - began) / len(specs) < 0.01
@@ -149,7 +177,9 @@ def test_a_damaged_file_is_named(store):
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x.json"
     write_json(path, {"a": 1})
-    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(
+        os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+    )
     with pytest.raises(OSError):
         write_json(path, {"a": 2})
     assert read_json(path) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == ["x.json"]
@@ -160,7 +190,9 @@ HOLD = "import sys, time; from lib.store import Lock\nwith Lock(sys.argv[1]): pr
 
 def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
     path = tmp_path / "a.lock"
-    process = subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout.readline() == "held\n"
     with pytest.raises(Held), Lock(path):
         pass
@@ -184,7 +216,9 @@ def test_another_host_with_a_fresh_heartbeat_is_believed(tmp_path):
 
 
 def test_a_full_disk_stops_before_anything_starts(store, monkeypatch):
-    monkeypatch.setattr(execute.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 5 << 20}))
+    monkeypatch.setattr(
+        execute.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 5 << 20})
+    )
     with pytest.raises(OSError, match="5 MB free under .* set RUNS_ROOT"):
         execute.execute(SPEC, store)
     assert store.state(SPEC)["state"] == "missing"
@@ -195,6 +229,7 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
 
     def full(run, **_):
         raise OSError(28, "No space left on device")
+
     monkeypatch.setattr(checkpoint, "checkpoint", full)
     with pytest.raises(OSError, match="disk full .* resumes from its last checkpoint"):
         execute.execute(SPEC, store)
@@ -205,7 +240,13 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
 
 def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
     run = finished(store)
-    assert 0 <= run.status["core_seconds"] <= run.status["seconds"] + 1 and run.cost == run.status["core_seconds"]
+    assert (
+        0 <= run.status["core_seconds"] <= run.status["seconds"] + 1
+        and run.cost == run.status["core_seconds"]
+    )
     older = finished(store)
-    older.__dict__["status"] = {"seconds": 7.0, "state": "finished"}   # of a time without core seconds
+    older.__dict__["status"] = {
+        "seconds": 7.0,
+        "state": "finished",
+    }  # of a time without core seconds
     assert older.cost == 7.0

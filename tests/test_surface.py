@@ -23,13 +23,25 @@ def plane(recipe):
 def test_one_layer_by_hand():
     recipe = Recipe(**SMALL)
     x, y = plane(recipe)
-    f = 2 * NUMPY["gelu"](x + y)   # two inner channels, each gelu(x + y)
-    np.testing.assert_allclose(surface(one("W2 gelu(W1 x)"), recipe)[1], ((x + y) / 2 + f) / 2, rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(surface(one("W2 gelu(W1 x)"), Recipe(residual=False, **SMALL))[1], f, rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(surface(one("W2 gelu(W1 x)"), Recipe(average="channels", **SMALL))[1], (x + y) / 2 + f,
-                               rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(surface(one("W2 gelu(W1 x)", width=2160), recipe)[1], ((x + y) / 2 + 4 * f) / 2, rtol=1e-13,
-                               atol=1e-13)
+    f = 2 * NUMPY["gelu"](x + y)  # two inner channels, each gelu(x + y)
+    np.testing.assert_allclose(
+        surface(one("W2 gelu(W1 x)"), recipe)[1], ((x + y) / 2 + f) / 2, rtol=1e-13, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        surface(one("W2 gelu(W1 x)"), Recipe(residual=False, **SMALL))[1], f, rtol=1e-13, atol=1e-13
+    )
+    np.testing.assert_allclose(
+        surface(one("W2 gelu(W1 x)"), Recipe(average="channels", **SMALL))[1],
+        (x + y) / 2 + f,
+        rtol=1e-13,
+        atol=1e-13,
+    )
+    np.testing.assert_allclose(
+        surface(one("W2 gelu(W1 x)", width=2160), recipe)[1],
+        ((x + y) / 2 + 4 * f) / 2,
+        rtol=1e-13,
+        atol=1e-13,
+    )
 
 
 @pytest.mark.parametrize("width, gain", [("whole", 1.0), ("real", 0.5)])
@@ -37,20 +49,31 @@ def test_a_width_below_1(width, gain):
     """2 / q is 1/2 for q = 4: at least one channel, or half of one."""
     recipe = Recipe(width=width, residual=False, **SMALL)
     x, y = plane(recipe)
-    np.testing.assert_allclose(surface(one("W2 tanh(W1 x)", 4), recipe)[1], gain * np.tanh(x + y), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(
+        surface(one("W2 tanh(W1 x)", 4), recipe)[1], gain * np.tanh(x + y), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_truncation_keeps_the_first_channel():
     x, y = plane(Recipe(**SMALL))
-    whole, real = (surface(one("W2 tanh(W1 x * x)", 2), Recipe(width=w, residual=False, **SMALL))[1] for w in ("whole", "real"))
+    whole, real = (
+        surface(one("W2 tanh(W1 x * x)", 2), Recipe(width=w, residual=False, **SMALL))[1]
+        for w in ("whole", "real")
+    )
     np.testing.assert_allclose(whole, np.tanh((x + y) * x), atol=1e-13)
     np.testing.assert_allclose(real, (np.tanh((x + y) * x) + np.tanh((x + y) * y)) / 2, atol=1e-13)
 
 
-@pytest.mark.parametrize("name, average, low, high", [
-    ("BERT_BASE", "pair", -0.768, 7.11e11), ("EfficientBERT", "pair", 0.0337, 229), ("Base Model", "pair", -0.417, 1.22e3),
-    ("BERT_BASE", "channels", -15, 2.91e15), ("Base Model", "channels", -15, 7.81e4),
-])
+@pytest.mark.parametrize(
+    "name, average, low, high",
+    [
+        ("BERT_BASE", "pair", -0.768, 7.11e11),
+        ("EfficientBERT", "pair", 0.0337, 229),
+        ("Base Model", "pair", -0.417, 1.22e3),
+        ("BERT_BASE", "channels", -15, 2.91e15),
+        ("Base Model", "channels", -15, 7.81e4),
+    ],
+)
 def test_ranges_worked_out_apart(name, average, low, high):
     grid, z = surface(NETS[name], Recipe(average=average, points=81))
     assert (grid[0], grid[-1], z.shape) == (-15, 5, (81, 81))
@@ -58,21 +81,36 @@ def test_ranges_worked_out_apart(name, average, low, high):
     np.testing.assert_array_equal(z, surface(NETS[name], Recipe(average=average, points=81))[1])
 
 
-@pytest.mark.parametrize("formula", ["W2 (gelu(W1 x) * x)", "W2 ((x * W1 x) * (x * max(x * tanh(x), x)))",
-                                     "W2 swish(W1 x * x) * x", "W2 (elu(W1 x) * x) + x * sigmoid(x)"])
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "W2 (gelu(W1 x) * x)",
+        "W2 ((x * W1 x) * (x * max(x * tanh(x), x)))",
+        "W2 swish(W1 x * x) * x",
+        "W2 (elu(W1 x) * x) + x * sigmoid(x)",
+    ],
+)
 def test_nothing_overflows(formula):
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         for average, width in (("pair", "whole"), ("channels", "real")):
-            z = surface(one(formula, stack=4, layers=12), Recipe(average, width=width, points=21))[1]
+            z = surface(one(formula, stack=4, layers=12), Recipe(average, width=width, points=21))[
+                1
+            ]
             assert np.isfinite(z).all() and np.abs(z).max() <= LIMIT
-            assert all(np.isfinite(list(roughness(f(z)).values())).all() for f in (symlog, np.asarray))
+            assert all(
+                np.isfinite(list(roughness(f(z)).values())).all() for f in (symlog, np.asarray)
+            )
 
 
 def test_roughness_of_known_shapes():
     x, y = plane(Recipe(low=0, high=1, points=51))
     assert roughness(0 * x) == {"variation": 0, "steepest": 0, "curvature": 0}
-    assert roughness(7 * x - 3) == pytest.approx({"variation": 0.5, "steepest": 1, "curvature": 0}, abs=1e-9)
-    assert roughness(x * x + y * y) == pytest.approx({"variation": 0.5, "steepest": 0.99, "curvature": 1}, abs=1e-9)
+    assert roughness(7 * x - 3) == pytest.approx(
+        {"variation": 0.5, "steepest": 1, "curvature": 0}, abs=1e-9
+    )
+    assert roughness(x * x + y * y) == pytest.approx(
+        {"variation": 0.5, "steepest": 0.99, "curvature": 1}, abs=1e-9
+    )
     wave = roughness(np.sin(4 * np.pi * (x + 1 / 8)))
     assert wave["variation"] == pytest.approx(2, abs=0.01) and wave["curvature"] > 10
     step = roughness((x > 0.5).astype(float))
@@ -83,13 +121,19 @@ def test_roughness_of_known_shapes():
 
 def test_the_scale_of_z():
     z = np.array([-1e30, -1000, -1e-3, 0, 1e-3, 10, 1000, 1e90])
-    assert symlog(z) == pytest.approx([-30, -3, -1e-3 / 2 / np.log(10), 0, 1e-3 / 2 / np.log(10), 1, 3, 90], rel=5e-3)
+    assert symlog(z) == pytest.approx(
+        [-30, -3, -1e-3 / 2 / np.log(10), 0, 1e-3 / 2 / np.log(10), 1, 3, 90], rel=5e-3
+    )
 
 
-@pytest.mark.parametrize("choice, message", [
-    ({"average": "layer"}, "Recipe.average is 'layer'; allowed: 'pair', 'channels'"),
-    ({"width": "half"}, "Recipe.width is 'half'; allowed: 'whole', 'real'"), ({"points": 2}, "Recipe.points is 2"),
-])
+@pytest.mark.parametrize(
+    "choice, message",
+    [
+        ({"average": "layer"}, "Recipe.average is 'layer'; allowed: 'pair', 'channels'"),
+        ({"width": "half"}, "Recipe.width is 'half'; allowed: 'whole', 'real'"),
+        ({"points": 2}, "Recipe.points is 2"),
+    ],
+)
 def test_a_recipe_that_is_none(choice, message):
     with pytest.raises(ValueError, match=message):
         Recipe(**choice)

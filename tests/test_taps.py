@@ -10,7 +10,9 @@ from lib.model.taps import taps
 from lib.options import Ghost
 from lib.spec import plain
 
-GHOST = {"op": "ghost"} | plain(Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True))
+GHOST = {"op": "ghost"} | plain(
+    Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
+)
 
 
 def seen_by(model, batch, norm="post"):
@@ -38,7 +40,9 @@ def test_attention_states_are_the_blocks_outputs(family, tiny, sentences):
     for layer in backbone.layers(model):
         layer.attention.register_forward_hook(lambda _, __, output: expected.append(output[0]))
     seen, _ = seen_by(model, batch)
-    assert len(expected) == 2 and all(torch.equal(a, b) for a, b in zip(seen["attention"], expected, strict=True))
+    assert len(expected) == 2 and all(
+        torch.equal(a, b) for a, b in zip(seen["attention"], expected, strict=True)
+    )
 
 
 def test_pre_is_before_the_layer_norm(family, tiny, sentences):
@@ -46,7 +50,10 @@ def test_pre_is_before_the_layer_norm(family, tiny, sentences):
     (before, _), (after, _) = seen_by(model, batch, "pre"), seen_by(model, batch, "post")
     assert torch.equal(before["embedding"], after["embedding"])
     for number, layer in enumerate(backbone.layers(model)):
-        for name, norm in (("attention", layer.attention.output.LayerNorm), ("ffn", layer.output.LayerNorm)):
+        for name, norm in (
+            ("attention", layer.attention.output.LayerNorm),
+            ("ffn", layer.output.LayerNorm),
+        ):
             assert not torch.allclose(before[name][number], after[name][number])
             assert torch.equal(norm(before[name][number]), after[name][number])
 
@@ -91,6 +98,10 @@ def test_states_carry_gradients(tiny, sentences):
     model = tiny()
     with taps(model) as seen:
         backbone.base(model)(**sentences())
-        sum(s.square().mean() for s in [seen["embedding"], *seen["attention"], *seen["ffn"]]).backward()
-    inner = [m.weight.grad for m in backbone.base(model).encoder.modules() if isinstance(m, nn.Linear)]
+        sum(
+            s.square().mean() for s in [seen["embedding"], *seen["attention"], *seen["ffn"]]
+        ).backward()
+    inner = [
+        m.weight.grad for m in backbone.base(model).encoder.modules() if isinstance(m, nn.Linear)
+    ]
     assert len(inner) == 12 and all(g is not None and g.abs().sum() > 0 for g in inner)

@@ -20,18 +20,34 @@ VOCABULARY = grammar.vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
 # Pinned for GENERATOR_VERSION 2. Rows that differ need a new version.
 DIGESTS = {
-    "CoLA": "c46f2c5377a3bc5a", "SST-2": "eba483ececcb6a85", "MRPC": "c186b408e96b10e3",
-    "QQP": "44845b68e6a42fdb", "STS-B": "58423fd28a3f4b54", "MNLI": "82197ff8cc604882",
-    "QNLI": "64d38d6e1a358a0a", "RTE": "81f83b6e739ccb06", "WNLI": "d19357cf8c0f120d",
-    "AX": "b48d359b2e75449f", "SQuAD1": "86a27b792534459f", "SQuAD2": "b87e9f9e43a05517",
-    "Length": "e5930d5912174bbd", "WordContent": "c769ed536169271f", "Depth": "40bb96faff692ca8",
-    "TopConstituents": "2b1432eb198b52ca", "BigramShift": "2e5ef0248c54dfe5", "Tense": "9d5e0b7f7b55e174",
-    "SubjNumber": "89df32c8397f9dda", "ObjNumber": "c141a70380cded53", "OddManOut": "b41ceb9eea064bbf",
-    "CoordinationInversion": "742efb843312ef9a", "corpus": "5d0bce613c2bdc8d"}
+    "CoLA": "c46f2c5377a3bc5a",
+    "SST-2": "eba483ececcb6a85",
+    "MRPC": "c186b408e96b10e3",
+    "QQP": "44845b68e6a42fdb",
+    "STS-B": "58423fd28a3f4b54",
+    "MNLI": "82197ff8cc604882",
+    "QNLI": "64d38d6e1a358a0a",
+    "RTE": "81f83b6e739ccb06",
+    "WNLI": "d19357cf8c0f120d",
+    "AX": "b48d359b2e75449f",
+    "SQuAD1": "86a27b792534459f",
+    "SQuAD2": "b87e9f9e43a05517",
+    "Length": "e5930d5912174bbd",
+    "WordContent": "c769ed536169271f",
+    "Depth": "40bb96faff692ca8",
+    "TopConstituents": "2b1432eb198b52ca",
+    "BigramShift": "2e5ef0248c54dfe5",
+    "Tense": "9d5e0b7f7b55e174",
+    "SubjNumber": "89df32c8397f9dda",
+    "ObjNumber": "c141a70380cded53",
+    "OddManOut": "b41ceb9eea064bbf",
+    "CoordinationInversion": "742efb843312ef9a",
+    "corpus": "5d0bce613c2bdc8d",
+}
 
 
 SPANS = tuple(squad.TASKS)
-TELLING = ("Length", "WordContent")      # what is asked for is how many words, or which
+TELLING = ("Length", "WordContent")  # what is asked for is how many words, or which
 LABELLED = tuple(task for task in toy.TASKS if task != "AX" and task not in SPANS + TELLING)
 
 
@@ -64,8 +80,11 @@ def digest(parts):
 @pytest.mark.parametrize("task", toy.TASKS)
 def test_rows_are_pinned(task):
     splits = toy.load(task)
-    parts = [f"{name} {i} {y} {a} | {split.b[i] if split.b else ''}" for name, split in splits.items()
-             for i, (a, y) in enumerate(zip(split.a, split.y.tolist(), strict=True))]
+    parts = [
+        f"{name} {i} {y} {a} | {split.b[i] if split.b else ''}"
+        for name, split in splits.items()
+        for i, (a, y) in enumerate(zip(split.a, split.y.tolist(), strict=True))
+    ]
     assert toy.GENERATOR_VERSION == 2
     assert digest(parts) == DIGESTS[task]
 
@@ -97,7 +116,12 @@ def test_vocabulary_covers_everything():
 def test_tasks_are_the_benchmarks():
     assert toy.TASKS == glue.TASKS | squad.TASKS | toy.PROBING
     for name, task in senteval.TASKS.items():
-        assert toy.TASKS[name].labels == task.labels or name in ("Depth", "Length", "TopConstituents", "WordContent")
+        assert toy.TASKS[name].labels == task.labels or name in (
+            "Depth",
+            "Length",
+            "TopConstituents",
+            "WordContent",
+        )
     assert set(toy.TASKS["TopConstituents"].labels) <= set(senteval.TASKS["TopConstituents"].labels)
 
 
@@ -115,7 +139,9 @@ def test_splits(task):
         assert all(t == t.lower() and t.endswith(" .") for t in texts(split))
     if task != "AX":
         taught = set(texts(splits["train"]))
-        assert not any(taught & set(texts(split)) for name, split in splits.items() if name != "train")
+        assert not any(
+            taught & set(texts(split)) for name, split in splits.items() if name != "train"
+        )
     if task in LABELLED and task != "WNLI":
         assert abs(splits["train"].y[:1000].mean() - splits["dev"].y.mean()) < 0.1 * max(classes)
 
@@ -125,10 +151,13 @@ def test_a_bag_of_words_does_not_solve_it(task):
     splits = toy.load(task)
     train, dev = splits["train"].take(range(min(1500, len(splits["train"])))), splits["dev"]
     if task == "STS-B":
-        assert abs(spearmanr(Ridge(30).fit(features(train), train.y).predict(features(dev)), dev.y)[0]) < 0.25
+        assert (
+            abs(spearmanr(Ridge(30).fit(features(train), train.y).predict(features(dev)), dev.y)[0])
+            < 0.25
+        )
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")          # no need to converge to the last digit
+        warnings.simplefilter("ignore")  # no need to converge to the last digit
         model = LogisticRegression(C=0.3, max_iter=30).fit(features(train), train.y)
     for name, split in splits.items():
         if name != "train":
@@ -138,7 +167,7 @@ def test_a_bag_of_words_does_not_solve_it(task):
 @pytest.mark.parametrize("task", LABELLED)
 def test_no_single_word_gives_the_label_away(task):
     splits = toy.load(task).values()
-    x = np.vstack([features(split) for split in splits])[:, :2 * len(VOCABULARY)] > 0
+    x = np.vstack([features(split) for split in splits])[:, : 2 * len(VOCABULARY)] > 0
     x = x[:, (0.002 < x.mean(0)) & (x.mean(0) < 1)].astype(np.float32)
     x = (x - x.mean(0)) / x.std(0)
     y = np.concatenate([split.y for split in splits])
@@ -151,8 +180,10 @@ def test_no_single_word_gives_the_label_away(task):
 def test_diagnostics_hold_each_phenomenon():
     split, each = toy.load("AX")["test"], toy.rows("AX")["test"] // len(toy_tasks.PHENOMENA)
     blocks = dict(zip(toy_tasks.PHENOMENA, range(0, len(split), each), strict=True))
-    assert all(Counter(split.y[i:i + each].tolist()) == {0: each // 3, 1: each // 3, 2: each // 3}
-               for i in blocks.values())
+    assert all(
+        Counter(split.y[i : i + each].tolist()) == {0: each // 3, 1: each // 3, 2: each // 3}
+        for i in blocks.values()
+    )
     assert all(" but " in split.a[blocks["contrast"] + i] for i in range(each))
     assert any(split.a[blocks["quantifiers"] + i].startswith("all ") for i in range(each))
 
@@ -161,26 +192,47 @@ def test_diagnostics_hold_each_phenomenon():
 def test_spans_are_the_answers(task):
     for split in toy.load(task).values():
         roles = Counter()
-        for question, passage, (start, end), answers in zip(split.a, split.b, split.y, split.answers, strict=True):
+        for question, passage, (start, end), answers in zip(
+            split.a, split.b, split.y, split.answers, strict=True
+        ):
             if start < 0:
                 assert (start, end) == (-1, -1) and answers == []
                 continue
-            assert passage[start:end] == answers[0] and answers[0].startswith("the ") and passage[end] == " "
+            assert (
+                passage[start:end] == answers[0]
+                and answers[0].startswith("the ")
+                and passage[end] == " "
+            )
             sentence = passage[:start].rpartition(" . ")[2] + passage[start:].partition(" .")[0]
-            assert answers[0] in sentence and question.startswith("who ") and 2 <= passage.count(" .") <= 4
+            assert (
+                answers[0] in sentence
+                and question.startswith("who ")
+                and 2 <= passage.count(" .") <= 4
+            )
             roles[sentence.startswith(answers[0])] += 1
         assert (split.y[:, 0] < 0).sum() == (len(split) // 3 if task == "SQuAD2" else 0)
-        assert 0.35 < roles[True] / sum(roles.values()) < 0.65       # the first noun phrase is no better guess
+        assert (
+            0.35 < roles[True] / sum(roles.values()) < 0.65
+        )  # the first noun phrase is no better guess
 
 
 def test_questions_ask_for_roles():
     chase = Proposition("chase", Entity("dog"), Entity("cat", plural=True), positive=False)
-    said = [grammar.question(chase, role, passive).text() for role in ("agent", "patient") for passive in (False, True)]
-    assert said == ["who did not chase the cats .", "who were the cats not chased by .",
-                    "who did the dog not chase .", "who was not chased by the dog ."]
+    said = [
+        grammar.question(chase, role, passive).text()
+        for role in ("agent", "patient")
+        for passive in (False, True)
+    ]
+    assert said == [
+        "who did not chase the cats .",
+        "who were the cats not chased by .",
+        "who did the dog not chase .",
+        "who was not chased by the dog .",
+    ]
 
 
 # ---- What a tree says, read off its nodes: what the makers of the probing twins mean by their labels ----
+
 
 def constituents(tree):
     """What stands immediately below the sentence."""
@@ -194,7 +246,9 @@ def tense(tree):
 
 def number(nodes):
     """Of the first noun phrase among nodes."""
-    return {"sg": "NN", "pl": "NNS"}[next(node for node in nodes if node.label == "NP").features["number"]]
+    return {"sg": "NN", "pl": "NNS"}[
+        next(node for node in nodes if node.label == "NP").features["number"]
+    ]
 
 
 def subject_number(tree):
@@ -215,10 +269,12 @@ def test_probing_labels_follow_from_trees():
     tree = realise(chase)
     asked = tense, subject_number, object_number
     assert [of(tree) for of in asked] == ["PAST", "NN", "NNS"]
-    assert toy_tasks.depth(tree) == 4      # root, S, VP, NP, word
+    assert toy_tasks.depth(tree) == 4  # root, S, VP, NP, word
     assert tops(tree) == "NP_VP_."
     inner = Entity("dog", clause=Proposition("see", boy, None, past=True))
-    tree = realise(Proposition("love", cats, inner, past=False))           # "the cats love the dog that the boy saw"
+    tree = realise(
+        Proposition("love", cats, inner, past=False)
+    )  # "the cats love the dog that the boy saw"
     assert [of(tree) for of in asked] == ["PRES", "NNS", "NN"]
     assert toy_tasks.depth(tree) == 7
     assert subject_number(realise(chase, passive=True)) == "NNS"
@@ -231,12 +287,25 @@ def test_probing_labels_follow_from_trees():
     assert grammar.both(realise(chase), realise(rests), "but").leaves()[5].word == "but"
 
 
-@pytest.mark.parametrize("task, make, reader", [
-    ("Tense", toy_tasks._with_tense, tense), ("TopConstituents", toy_tasks._with_top, tops),
-    ("SubjNumber", partial(toy_tasks._with_number, slot="agent"), subject_number),
-    ("ObjNumber", partial(toy_tasks._with_number, slot="patient"), object_number),
-    ("Depth", toy_tasks._with_depth, lambda tree: toy_tasks.bin_of(toy_tasks.depth(tree), toy.DEPTHS)),
-    ("Length", toy_tasks._with_length, lambda tree: toy_tasks.bin_of(len(tree.leaves()) - 1, toy.LENGTHS))])
+@pytest.mark.parametrize(
+    "task, make, reader",
+    [
+        ("Tense", toy_tasks._with_tense, tense),
+        ("TopConstituents", toy_tasks._with_top, tops),
+        ("SubjNumber", partial(toy_tasks._with_number, slot="agent"), subject_number),
+        ("ObjNumber", partial(toy_tasks._with_number, slot="patient"), object_number),
+        (
+            "Depth",
+            toy_tasks._with_depth,
+            lambda tree: toy_tasks.bin_of(toy_tasks.depth(tree), toy.DEPTHS),
+        ),
+        (
+            "Length",
+            toy_tasks._with_length,
+            lambda tree: toy_tasks.bin_of(len(tree.leaves()) - 1, toy.LENGTHS),
+        ),
+    ],
+)
 def test_makers_give_the_label_asked_for(task, make, reader):
     rng = random.Random(7)
     for label in toy.TASKS[task].labels * 40:
@@ -251,8 +320,14 @@ def test_pairs_differ_where_their_label_says():
             assert [p.positive for p in pair] in ([True, False], [False, True])
             assert [p.positive for p in again] == [p.positive == same for p in pair]
             for p, q in zip(pair, again, strict=True):
-                assert all(grammar.is_a(x, y) for x, y in ((p.agent.noun, q.agent.noun), (p.patient.noun, q.patient.noun),
-                                                           (p.predicate, q.predicate)))
+                assert all(
+                    grammar.is_a(x, y)
+                    for x, y in (
+                        (p.agent.noun, q.agent.noun),
+                        (p.patient.noun, q.patient.noun),
+                        (p.predicate, q.predicate),
+                    )
+                )
         for label in range(3):
             p, q = toy_tasks._attached(rng, label)
             assert (p.positive == q.positive) == (label != 2)
@@ -261,7 +336,9 @@ def test_pairs_differ_where_their_label_says():
             assert realise(p).text().count(" who ") == realise(q).text().count(" who ")
 
 
-@pytest.mark.parametrize("positive, said", [(True, "the cats did ."), (False, "the cats did not .")])
+@pytest.mark.parametrize(
+    "positive, said", [(True, "the cats did ."), (False, "the cats did not .")]
+)
 def test_what_is_left_out(positive, said):
     chase = Proposition("chase", Entity("cat", plural=True), Entity("dog"), positive=positive)
     assert grammar.elliptic(chase).text() == said
@@ -269,19 +346,29 @@ def test_what_is_left_out(positive, said):
 
 
 def test_probing_rows_hold_what_their_label_says():
-    for task, name in (("Length", lambda text: toy_tasks.bin_of(len(text.split()) - 1, toy.LENGTHS)),
-                       ("WordContent", lambda text: next(w for w in text.split() if w in toy.WORDS))):
+    for task, name in (
+        ("Length", lambda text: toy_tasks.bin_of(len(text.split()) - 1, toy.LENGTHS)),
+        ("WordContent", lambda text: next(w for w in text.split() if w in toy.WORDS)),
+    ):
         split = toy.load(task)["test"]
         assert [toy.TASKS[task].labels[y] for y in split.y] == [name(text) for text in split.a]
-    assert [toy_tasks.bin_of(n, ("3-4", "5-6", "13-")) for n in (2, 3, 6, 7, 13, 40)] == [None, "3-4", "5-6", None,
-                                                                                          "13-", "13-"]
+    assert [toy_tasks.bin_of(n, ("3-4", "5-6", "13-")) for n in (2, 3, 6, 7, 13, 40)] == [
+        None,
+        "3-4",
+        "5-6",
+        None,
+        "13-",
+        "13-",
+    ]
 
 
 def test_agreement_holds_in_every_tree():
     rng = random.Random(5)
     for _ in range(2000):
         p = grammar.sample_proposition(rng, place=0.3, clause=0.3)
-        tree = realise(p, passive=p.patient is not None and p.recipient is None and rng.random() < 0.5)
+        tree = realise(
+            p, passive=p.patient is not None and p.recipient is None and rng.random() < 0.5
+        )
         check_agreement(tree.children[0])
         assert set(tree.text().split()) <= set(VOCABULARY)
 
@@ -290,7 +377,10 @@ def check_agreement(s):
     """Number of subject, S and finite verb agree, here and in every clause below that has its own subject."""
     subject, predicate = s.children if len(s.children) == 2 else (None, s.children[0])
     verb = predicate.children[0]
-    assert verb.features["number"] == s.features["number"] and verb.features["tense"] == s.features["tense"]
+    assert (
+        verb.features["number"] == s.features["number"]
+        and verb.features["tense"] == s.features["tense"]
+    )
     if subject:
         assert subject.features["number"] == s.features["number"]
     if verb.label in ("VBZ", "VBP"):
@@ -306,7 +396,10 @@ def check_agreement(s):
 
 
 def test_meanings_are_said_as_meant():
-    dog, cats = Entity("dog", quantifier="a", adjective="old"), Entity("cat", plural=True, quantifier="two")
+    dog, cats = (
+        Entity("dog", quantifier="a", adjective="old"),
+        Entity("cat", plural=True, quantifier="two"),
+    )
     chase = Proposition("chase", dog, cats)
     assert realise(chase).text() == "an old dog chased two cats ."
     assert realise(chase, passive=True).text() == "two cats were chased by an old dog ."

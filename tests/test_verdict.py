@@ -35,27 +35,32 @@ def estimate(mean, half=0.5, n=5, spread=0.2, p=0.001):
 
 ABOVE, BELOW = estimate(1.5), estimate(-1.5)
 OPEN = estimate(0.1, half=2.0, spread=1.0, p=0.9)
-NEAR = estimate(2.0, half=0.9, p=0.08)  # holds 2.1 and excludes 0, but an exact test, as of shares, proves nothing
+NEAR = estimate(
+    2.0, half=0.9, p=0.08
+)  # holds 2.1 and excludes 0, but an exact test, as of shares, proves nothing
 FEW = estimate(1.5, n=2)
 PUBLISHED = {"1/12": 2.1, "3/12": 1.3}
 
 
-@pytest.mark.parametrize("first, second, delta, ordering", [
-    (ABOVE, ABOVE, "CONFIRMED", "CONFIRMED"),
-    (ABOVE, OPEN, "PARTIAL", "PARTIAL"),
-    (ABOVE, FEW, "PARTIAL", "PARTIAL"),
-    (ABOVE, None, "PARTIAL", "PARTIAL"),
-    (NEAR, ABOVE, "PARTIAL", "PARTIAL"),
-    (ABOVE, BELOW, "PARTIAL", "CONTRADICTED"),
-    (BELOW, OPEN, "CONTRADICTED", "CONTRADICTED"),
-    (BELOW, None, "CONTRADICTED", "CONTRADICTED"),
-    (OPEN, OPEN, "INCONCLUSIVE", "INCONCLUSIVE"),
-    (NEAR, OPEN, "INCONCLUSIVE", "INCONCLUSIVE"),
-    (NEAR, None, "INCONCLUSIVE", "INCONCLUSIVE"),
-    (FEW, FEW, "INCONCLUSIVE", "INCONCLUSIVE"),
-    (NEAR, estimate(1.3, half=0.6, p=0.07), "CONSISTENT", "CONSISTENT"),
-    (None, None, "NOT_RUN", "NOT_RUN"),
-])
+@pytest.mark.parametrize(
+    "first, second, delta, ordering",
+    [
+        (ABOVE, ABOVE, "CONFIRMED", "CONFIRMED"),
+        (ABOVE, OPEN, "PARTIAL", "PARTIAL"),
+        (ABOVE, FEW, "PARTIAL", "PARTIAL"),
+        (ABOVE, None, "PARTIAL", "PARTIAL"),
+        (NEAR, ABOVE, "PARTIAL", "PARTIAL"),
+        (ABOVE, BELOW, "PARTIAL", "CONTRADICTED"),
+        (BELOW, OPEN, "CONTRADICTED", "CONTRADICTED"),
+        (BELOW, None, "CONTRADICTED", "CONTRADICTED"),
+        (OPEN, OPEN, "INCONCLUSIVE", "INCONCLUSIVE"),
+        (NEAR, OPEN, "INCONCLUSIVE", "INCONCLUSIVE"),
+        (NEAR, None, "INCONCLUSIVE", "INCONCLUSIVE"),
+        (FEW, FEW, "INCONCLUSIVE", "INCONCLUSIVE"),
+        (NEAR, estimate(1.3, half=0.6, p=0.07), "CONSISTENT", "CONSISTENT"),
+        (None, None, "NOT_RUN", "NOT_RUN"),
+    ],
+)
 def test_decision_table(first, second, delta, ordering):
     cells = {name: e for name, e in zip(PUBLISHED, (first, second), strict=True) if e}
     assert judge_delta("G1", cells, PUBLISHED, "mini").verdict == delta
@@ -64,18 +69,30 @@ def test_decision_table(first, second, delta, ordering):
 
 
 def test_text_note_and_counts():
-    v = judge_delta("G1", {"1/12": ABOVE, "3/12": estimate(0.4, 0.6, n=3, p=0.2)}, {**PUBLISHED, "9/12": 0.8},
-                    "mini", failed=2)
-    assert v.measured == ("+1.5 points at 1/12 [1.0, 2.0], n = 5 seeds; "
-                          "+0.4 points at 3/12 [-0.2, 1.0], n = 3 seeds; not measured at 9/12")
-    assert v.note == ("missing: 9/12; not proven to differ from 0: 3/12; "
-                      "published size outside the interval: 1/12, 3/12; 2 failed or diverged runs left out")
+    v = judge_delta(
+        "G1",
+        {"1/12": ABOVE, "3/12": estimate(0.4, 0.6, n=3, p=0.2)},
+        {**PUBLISHED, "9/12": 0.8},
+        "mini",
+        failed=2,
+    )
+    assert v.measured == (
+        "+1.5 points at 1/12 [1.0, 2.0], n = 5 seeds; "
+        "+0.4 points at 3/12 [-0.2, 1.0], n = 3 seeds; not measured at 9/12"
+    )
+    assert v.note == (
+        "missing: 9/12; not proven to differ from 0: 3/12; "
+        "published size outside the interval: 1/12, 3/12; 2 failed or diverged runs left out"
+    )
     assert (v.claim, v.runs, v.scale) == ("G1", 32, "at mini scale")
     assert v.interval == pytest.approx((-0.2, 2.0))
     assert json.loads(json.dumps(dataclasses.asdict(v)))["verdict"] == "PARTIAL"
     assert judge_ordering("G4", {"k = 1": FEW}, {"k = 1": 0.9}, "mini", runs=7).measured.startswith(
-        "+1.5 points over k = 1 [")
-    assert judge_delta("G1", {}, {}, "mini", failed=3).verdict == "INCONCLUSIVE"  # run, and all of it failed
+        "+1.5 points over k = 1 ["
+    )
+    assert (
+        judge_delta("G1", {}, {}, "mini", failed=3).verdict == "INCONCLUSIVE"
+    )  # run, and all of it failed
     assert judge_delta("G1", {}, {}, "mini").measured == "not measured"
 
 
@@ -87,14 +104,20 @@ def test_all_cells_are_read_as_they_stand_and_some_cells_after_holm():
     assert judge_delta("G5", {"a": against}, {}, "mini").verdict == "CONTRADICTED"
 
 
-@pytest.mark.parametrize("cells, p", [
-    ({"a": estimate(1.5, p=0.03), "b": estimate(0.4, p=0.2)}, 0.2),            # the largest
-    ({"a": estimate(1.5, p=0.03), "b": None}, 1.0),
-    ({"a": estimate(1.5, p=0.03), "b": FEW}, 1.0),
-    ({"a": estimate(-1.5, p=0.001), "b": estimate(0.4, p=0.2)}, 0.002),        # one cell is enough against
-    ({"a": estimate(-1.5, p=0.001), "b": estimate(-1.5, p=0.004)}, 0.002),
-    ({"a": estimate(1.5, p=math.nan)}, 1.0),
-])
+@pytest.mark.parametrize(
+    "cells, p",
+    [
+        ({"a": estimate(1.5, p=0.03), "b": estimate(0.4, p=0.2)}, 0.2),  # the largest
+        ({"a": estimate(1.5, p=0.03), "b": None}, 1.0),
+        ({"a": estimate(1.5, p=0.03), "b": FEW}, 1.0),
+        (
+            {"a": estimate(-1.5, p=0.001), "b": estimate(0.4, p=0.2)},
+            0.002,
+        ),  # one cell is enough against
+        ({"a": estimate(-1.5, p=0.001), "b": estimate(-1.5, p=0.004)}, 0.002),
+        ({"a": estimate(1.5, p=math.nan)}, 1.0),
+    ],
+)
 def test_the_p_of_a_claim(cells, p):
     assert judge_delta("G5", cells, {}, "mini").p == pytest.approx(p)
     assert judge_delta("G5", cells, {}, "toy").p is None
@@ -103,34 +126,55 @@ def test_the_p_of_a_claim(cells, p):
 def test_holm_over_a_paper_takes_one_p_a_claim():
     def found(claim, p):
         return judge_delta(claim, {"": estimate(1.5, p=p)}, {}, "mini")
-    verdicts = [found("G1", 0.01), found("G2", 0.03), found("G2", 0.02), judge_delta("G3", {}, {}, "mini"),
-                judge_equal("sizes", 1.0, "1.0"), judge_reached("E5", {"a": ABOVE}, {"a": "1.0"}, "here")]
+
+    verdicts = [
+        found("G1", 0.01),
+        found("G2", 0.03),
+        found("G2", 0.02),
+        judge_delta("G3", {}, {}, "mini"),
+        judge_equal("sizes", 1.0, "1.0"),
+        judge_reached("E5", {"a": ABOVE}, {"a": "1.0"}, "here"),
+    ]
     assert holm_paper(verdicts) == pytest.approx({"G1": 0.02, "G2": 0.03})
     assert holm_paper([]) == {}
 
 
 def test_no_gate_but_interval_and_p():
     """With these three seeds 1.63 is the least effect that a test finds in 80 % of cases; less may still be proven."""
-    assert judge_delta("G5", {"a": estimate(1.5, spread=0.5, n=3)}, {}, "mini").verdict == "CONFIRMED"
+    assert (
+        judge_delta("G5", {"a": estimate(1.5, spread=0.5, n=3)}, {}, "mini").verdict == "CONFIRMED"
+    )
 
 
 def test_power_is_that_of_the_planned_seeds_and_the_weakest_cell():
     narrow = estimate(1.0, spread=0.4, n=3)
-    v = judge_delta("G1", {"1/12": narrow, "3/12": dataclasses.replace(narrow, noise=0.3)}, PUBLISHED, "mini")
+    v = judge_delta(
+        "G1", {"1/12": narrow, "3/12": dataclasses.replace(narrow, noise=0.3)}, PUBLISHED, "mini"
+    )
     assert v.power == f"power {power(0.4, 0.3, 3, 1.3):.2f} at 3 seeds for the printed +1.3 at 3/12"
     v = dataclasses.replace(v, planned=5)
     assert v.power == f"power {power(0.4, 0.3, 5, 1.3):.2f} at 5 seeds for the printed +1.3 at 3/12"
     v = judge_delta("N1", {"": narrow}, {"": -1.0}, "mini")
     assert v.power == f"power {power(0.4, 0, 3, 1):.2f} at 3 seeds for the printed -1"
     assert judge_delta("N5", {"": narrow}, {}, "mini").power.startswith("3 seeds find 1.3")
-    assert judge_within("B5", narrow, -0.5, 0.5, "mini").power.endswith("at 3 seeds if the true value is 0")
+    assert judge_within("B5", narrow, -0.5, 0.5, "mini").power.endswith(
+        "at 3 seeds if the true value is 0"
+    )
     assert judge_within("G8", narrow, -2.0, math.inf, "mini").power == (
-        f"power {power(0.4, 0, 3, 2):.2f} at 3 seeds if the true value is 0")
-    assert judge_within("N3", narrow, 0.0, 1.0, "mini", published=0.3).power.endswith("for the printed +0.3")
-    assert judge_within("N3", narrow, 0.0, 1.0, "mini").power == judge_delta("G1", {}, PUBLISHED, "mini").power == ""
+        f"power {power(0.4, 0, 3, 2):.2f} at 3 seeds if the true value is 0"
+    )
+    assert judge_within("N3", narrow, 0.0, 1.0, "mini", published=0.3).power.endswith(
+        "for the printed +0.3"
+    )
+    assert (
+        judge_within("N3", narrow, 0.0, 1.0, "mini").power
+        == judge_delta("G1", {}, PUBLISHED, "mini").power
+        == ""
+    )
     one = estimate(1.5, n=1, spread=math.nan)
     assert judge_delta("G1", {"1/12": one, "3/12": narrow}, PUBLISHED, "mini").power == (
-        "power not known at 1/12: it takes the spread of two seeds")
+        "power not known at 1/12: it takes the spread of two seeds"
+    )
 
 
 def test_a_verdict_is_provisional_until_its_planned_seeds_are_there():
@@ -138,40 +182,74 @@ def test_a_verdict_is_provisional_until_its_planned_seeds_are_there():
     assert v.provisional == "" and v.seeds == 2
     assert dataclasses.replace(v, planned=5).provisional == "provisional, 2 of 5 seeds"
     assert dataclasses.replace(v, planned=2).provisional == ""
-    assert dataclasses.replace(judge_delta("G1", {}, PUBLISHED, "mini"), planned=5).provisional == ""  # not run
-    assert dataclasses.replace(judge_delta("G1", {}, PUBLISHED, "mini", failed=1), planned=5).provisional == ""  # none came
+    assert (
+        dataclasses.replace(judge_delta("G1", {}, PUBLISHED, "mini"), planned=5).provisional == ""
+    )  # not run
+    assert (
+        dataclasses.replace(
+            judge_delta("G1", {}, PUBLISHED, "mini", failed=1), planned=5
+        ).provisional
+        == ""
+    )  # none came
     told = protocol.with_plan(v)
     assert told.planned == len(protocol.CLAIMS["G1"].seeds) and "2 of" in told.provisional
-    for other in (judge_delta("G1", {"": ABOVE}, {}, "paper"), judge_delta("Table 9:", {"": ABOVE}, {}, "mini"),
-                  judge_equal("G1", 1.0, "1.0")):
+    for other in (
+        judge_delta("G1", {"": ABOVE}, {}, "paper"),
+        judge_delta("Table 9:", {"": ABOVE}, {}, "mini"),
+        judge_equal("G1", 1.0, "1.0"),
+    ):
         assert protocol.with_plan(other) == other
 
 
 def test_one_seed_says_what_its_interval_covers():
     assert judge_delta("G5", {"": estimate(1.5, n=1)}, {}, "mini").measured.endswith(
-        "n = 1 seed, whose interval covers examples alone")
-    assert judge_delta("B3", {"": estimate(1.5, 0.0, n=1)}, {}, "mini").measured.endswith("n = 1 seed, so no interval")
+        "n = 1 seed, whose interval covers examples alone"
+    )
+    assert judge_delta("B3", {"": estimate(1.5, 0.0, n=1)}, {}, "mini").measured.endswith(
+        "n = 1 seed, so no interval"
+    )
     assert compare.interval(estimate(1.5, n=1)) == "+1.5 [1.0, 2.0, examples alone]"
     assert compare.interval(ABOVE) == "+1.5 [1.0, 2.0]" and compare.interval(None) == "–"
 
 
-@pytest.mark.parametrize("times, word, note", [
-    (estimate(6.3, 0.2), "CONFIRMED", "at least as fast as printed"),
-    (estimate(4.2, 0.2), "CONFIRMED", "at least as fast as printed"),
-    (estimate(4.0, 0.2), "CONTRADICTED", "below the printed value: TINY"), (None, "NOT_RUN", "missing: TINY"),
-])
+@pytest.mark.parametrize(
+    "times, word, note",
+    [
+        (estimate(6.3, 0.2), "CONFIRMED", "at least as fast as printed"),
+        (estimate(4.2, 0.2), "CONFIRMED", "at least as fast as printed"),
+        (estimate(4.0, 0.2), "CONTRADICTED", "below the printed value: TINY"),
+        (None, "NOT_RUN", "missing: TINY"),
+    ],
+)
 def test_a_speed_is_reached_where_it_is_at_least_as_printed(times, word, note):
     v = judge_reached("E5", {"TINY": times}, {"TINY": "4.4"}, "here")
     assert (v.verdict, v.note, v.kind, v.p) == (word, note, "finding", None)
-    both = judge_reached("E5", {"TINY": times, "++": estimate(9.0)}, {"TINY": "4.4", "++": "3.5"}, "here")
-    assert both.note == (note if word == "CONFIRMED" else f"at least as fast as printed: ++; {note}")
+    both = judge_reached(
+        "E5", {"TINY": times, "++": estimate(9.0)}, {"TINY": "4.4", "++": "3.5"}, "here"
+    )
+    assert both.note == (
+        note if word == "CONFIRMED" else f"at least as fast as printed: ++; {note}"
+    )
 
 
 def test_arithmetic_is_counted_apart():
-    assert judge_equal("sizes", 1.0, "1.0").kind == "arithmetic" and judge_delta("G1", {}, {}, "mini").kind == "finding"
-    found = [("finding", "CONFIRMED"), ("finding", "NOT_RUN"), ("finding", "INCONCLUSIVE"), ("arithmetic", "CONFIRMED"),
-             ("arithmetic", "PARTIAL"), ("finding", "CONTRADICTED"), ("finding", "PARTIAL")]
-    assert tally(found) == "findings: 1 held, 2 open, 1 held in part, 1 did not hold; arithmetic checks: 1 of 2"
+    assert (
+        judge_equal("sizes", 1.0, "1.0").kind == "arithmetic"
+        and judge_delta("G1", {}, {}, "mini").kind == "finding"
+    )
+    found = [
+        ("finding", "CONFIRMED"),
+        ("finding", "NOT_RUN"),
+        ("finding", "INCONCLUSIVE"),
+        ("arithmetic", "CONFIRMED"),
+        ("arithmetic", "PARTIAL"),
+        ("finding", "CONTRADICTED"),
+        ("finding", "PARTIAL"),
+    ]
+    assert (
+        tally(found)
+        == "findings: 1 held, 2 open, 1 held in part, 1 did not hold; arithmetic checks: 1 of 2"
+    )
     assert tally([("arithmetic", "CONFIRMED")]) == "arithmetic checks: 1 of 1" and tally([]) == ""
 
 
@@ -183,10 +261,15 @@ def test_negative_published_effects_turn_the_claim():
 def test_trend():
     down = estimate(-0.15, 0.05, spread=0.01)
     v = judge_trend("G3", down, -1, "mini", published=-0.143, unit="points per head")
-    assert (v.verdict, v.measured) == ("CONFIRMED", "-0.150 points per head [-0.200, -0.100], n = 5 seeds")
+    assert (v.verdict, v.measured) == (
+        "CONFIRMED",
+        "-0.150 points per head [-0.200, -0.100], n = 5 seeds",
+    )
     assert judge_trend("G3", down, -1, "mini").verdict == "CONFIRMED"
     assert judge_trend("G3", down, 1, "mini").verdict == "CONTRADICTED"
-    assert judge_trend("G3", estimate(-0.15, 0.05, p=0.06), -1, "mini", -0.143).verdict == "CONSISTENT"
+    assert (
+        judge_trend("G3", estimate(-0.15, 0.05, p=0.06), -1, "mini", -0.143).verdict == "CONSISTENT"
+    )
     assert judge_trend("G3", estimate(-0.15, 0.05, p=0.06), -1, "mini").verdict == "INCONCLUSIVE"
     assert judge_trend("G3", OPEN, -1, "mini").verdict == "INCONCLUSIVE"
     assert judge_trend("G3", None, -1, "mini").verdict == "NOT_RUN"
@@ -196,37 +279,45 @@ def test_trend():
             judge_trend("G3", down, sign, "mini", published=published)
 
 
-@pytest.mark.parametrize("e, low, high, word", [
-    (estimate(0.1, 0.3), -0.5, 0.5, "CONFIRMED"),
-    (estimate(0.3, 0.3), -0.5, 0.5, "INCONCLUSIVE"),
-    (estimate(1.0, 0.3), -0.5, 0.5, "CONTRADICTED"),
-    (estimate(1.0, 0.3), -0.5, math.inf, "CONFIRMED"),
-    (estimate(0.1, 0.3, n=2), -0.5, 0.5, "INCONCLUSIVE"),
-    (None, -0.5, 0.5, "NOT_RUN"),
-    (estimate(-1.0, 0.3), -0.5, math.inf, "CONTRADICTED"),
-])
+@pytest.mark.parametrize(
+    "e, low, high, word",
+    [
+        (estimate(0.1, 0.3), -0.5, 0.5, "CONFIRMED"),
+        (estimate(0.3, 0.3), -0.5, 0.5, "INCONCLUSIVE"),
+        (estimate(1.0, 0.3), -0.5, 0.5, "CONTRADICTED"),
+        (estimate(1.0, 0.3), -0.5, math.inf, "CONFIRMED"),
+        (estimate(0.1, 0.3, n=2), -0.5, 0.5, "INCONCLUSIVE"),
+        (None, -0.5, 0.5, "NOT_RUN"),
+        (estimate(-1.0, 0.3), -0.5, math.inf, "CONTRADICTED"),
+    ],
+)
 def test_within(e, low, high, word):
     assert judge_within("B5", e, low, high, "mini").verdict == word
     assert judge_within("B5", e, low, high, "toy").verdict == "NOT_RUN"
     if e and e.n_seeds > 2:
-        assert (judge_within("B5", e, low, high, "mini").p < 0.05) == (word in ("CONFIRMED", "CONTRADICTED"))
+        assert (judge_within("B5", e, low, high, "mini").p < 0.05) == (
+            word in ("CONFIRMED", "CONTRADICTED")
+        )
 
 
-@pytest.mark.parametrize("computed, printed, word", [
-    (14.46, "14.5", "CONFIRMED"),
-    (14.46, "14.50", "CONTRADICTED"),
-    (np.float64(14.44), 14.5, "CONTRADICTED"),
-    (109482240, "109,482,240", "CONFIRMED"),
-    (109482241, 109482240, "CONTRADICTED"),
-    (None, "14.5", "NOT_RUN"),
-    (math.nan, "14.5", "NOT_RUN"),
-    ({"a": 1.0, "b": 2.0}, {"a": "1.0", "b": "2.1"}, "PARTIAL"),
-    ({"a": 1.0}, {"a": "1.0", "b": "2.1"}, "PARTIAL"),
-    ({"a": 1.0}, {"a": "1.3", "b": "2.1"}, "CONTRADICTED"),
-    ({"a": 1.04}, {"a": ["1.0", "1.04"], "b": "2"}, "PARTIAL"),
-    ({"a": 1.0}, {"a": ["1.0", "1.3"]}, "PAPER_INCONSISTENT"),
-    ({}, {}, "NOT_RUN"),
-])
+@pytest.mark.parametrize(
+    "computed, printed, word",
+    [
+        (14.46, "14.5", "CONFIRMED"),
+        (14.46, "14.50", "CONTRADICTED"),
+        (np.float64(14.44), 14.5, "CONTRADICTED"),
+        (109482240, "109,482,240", "CONFIRMED"),
+        (109482241, 109482240, "CONTRADICTED"),
+        (None, "14.5", "NOT_RUN"),
+        (math.nan, "14.5", "NOT_RUN"),
+        ({"a": 1.0, "b": 2.0}, {"a": "1.0", "b": "2.1"}, "PARTIAL"),
+        ({"a": 1.0}, {"a": "1.0", "b": "2.1"}, "PARTIAL"),
+        ({"a": 1.0}, {"a": "1.3", "b": "2.1"}, "CONTRADICTED"),
+        ({"a": 1.04}, {"a": ["1.0", "1.04"], "b": "2"}, "PARTIAL"),
+        ({"a": 1.0}, {"a": ["1.0", "1.3"]}, "PAPER_INCONSISTENT"),
+        ({}, {}, "NOT_RUN"),
+    ],
+)
 def test_equal(computed, printed, word):
     assert judge_equal("cost", computed, printed).verdict == word
 
@@ -235,8 +326,10 @@ def test_equal_text():
     v = judge_equal("cost", 14.46, "14.5")
     assert (v.measured, v.note, v.scale) == ("14.46 computed, 14.5 printed", "", "any scale")
     v = judge_equal("cost", {"a": 1.0, "b": 2.0}, {"a": "1.0", "b": "2.1", "c": "3"})
-    assert (v.measured, v.note) == ("1 of 3 equal to the printed digits",
-                                    "differs: b 2.0 computed, 2.1 printed; missing: c")
+    assert (v.measured, v.note) == (
+        "1 of 3 equal to the printed digits",
+        "differs: b 2.0 computed, 2.1 printed; missing: c",
+    )
     assert "1.0 and 1.3 printed" in judge_equal("cost", 1.0, {"": ["1.0", "1.3"]}).note
 
 
@@ -244,9 +337,17 @@ def test_equal_text():
 
 numbers = st.floats(-5, 5) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0])
 estimates = st.none() | st.builds(
-    Estimate, mean=numbers, low=numbers, high=numbers, per_seed=st.just(()), n_seeds=st.integers(0, 12),
-    n_tasks=st.integers(1, 3), spread=st.floats(0, 3) | st.just(math.nan),
-    p=st.floats(0, 1) | st.just(math.nan), n_pairs=st.integers(0, 36))
+    Estimate,
+    mean=numbers,
+    low=numbers,
+    high=numbers,
+    per_seed=st.just(()),
+    n_seeds=st.integers(0, 12),
+    n_tasks=st.integers(1, 3),
+    spread=st.floats(0, 3) | st.just(math.nan),
+    p=st.floats(0, 1) | st.just(math.nan),
+    n_pairs=st.integers(0, 36),
+)
 names = st.sampled_from(["1/12", "3/12", "6/12", "9/12"])
 cells = st.dictionaries(names, estimates)
 sizes = st.dictionaries(names, numbers)
@@ -271,17 +372,26 @@ def test_rules_of_deltas_and_orderings_are_total(measured, published, profile, s
         assert not failed or f"{failed} failed or diverged run" in v.note
 
 
-@given(estimates, st.sampled_from([-1, 1]), st.none() | numbers.map(abs), profiles, numbers, numbers)
+@given(
+    estimates, st.sampled_from([-1, 1]), st.none() | numbers.map(abs), profiles, numbers, numbers
+)
 @settings(deadline=None, max_examples=200)
 def test_rules_of_trends_and_margins_are_total(measured, sign, size, profile, low, high):
-    one_word(judge_trend("G3", measured, sign, profile, None if size is None else sign * size), profile)
+    one_word(
+        judge_trend("G3", measured, sign, profile, None if size is None else sign * size), profile
+    )
     one_word(judge_within("B5", measured, low, high, profile), profile)
 
 
-@given(st.dictionaries(names, st.none() | numbers | st.integers()),
-       st.dictionaries(names, texts | st.lists(texts, min_size=1, max_size=3)))
+@given(
+    st.dictionaries(names, st.none() | numbers | st.integers()),
+    st.dictionaries(names, texts | st.lists(texts, min_size=1, max_size=3)),
+)
 def test_rule_of_equality_is_total(computed, printed):
-    assert judge_equal("cost", computed, printed).verdict in set(WORDS) - {"CONSISTENT", "INCONCLUSIVE"}
+    assert judge_equal("cost", computed, printed).verdict in set(WORDS) - {
+        "CONSISTENT",
+        "INCONCLUSIVE",
+    }
 
 
 def flip(e):
@@ -293,11 +403,15 @@ def flip(e):
 def test_mirrored_measurements_mirror_the_verdict(measured, published):
     measured = {n: measured.get(n) for n in published}
     mirrored = {n: flip(e) for n, e in measured.items()}
-    judge = {k: judge_delta("G1", m, {n: s * v for n, v in published.items()}, "mini").verdict
-             for k, m, s in (("plain", measured, 1), ("both", mirrored, -1), ("against", mirrored, 1))}
+    judge = {
+        k: judge_delta("G1", m, {n: s * v for n, v in published.items()}, "mini").verdict
+        for k, m, s in (("plain", measured, 1), ("both", mirrored, -1), ("against", mirrored, 1))
+    }
     assert judge["plain"] == judge["both"]
-    if all(e is not None and math.isfinite(e.low) and math.isfinite(e.high) and e.low <= e.high
-           for e in measured.values()):
+    if all(
+        e is not None and math.isfinite(e.low) and math.isfinite(e.high) and e.low <= e.high
+        for e in measured.values()
+    ):
         assert judge["plain"] != "CONFIRMED" or judge["against"] == "CONTRADICTED"
         assert judge["against"] != "CONFIRMED" or judge["plain"] == "CONTRADICTED"
 

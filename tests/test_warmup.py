@@ -44,14 +44,31 @@ def padding():
 
 def net(*layers, hidden=24, **changes):
     layers = layers or (("tanh(W2 gelu(W1 x))", 2, 2), ("W2 relu(W1 x * x)", 1, 3))
-    return Net(**{"hidden": hidden, "width": hidden, "heads": 12, "embedding": "trigram", "mismatch": "truncate",
-                  "layers": tuple(Layer(*layer) for layer in layers)} | changes)
+    return Net(
+        **{
+            "hidden": hidden,
+            "width": hidden,
+            "heads": 12,
+            "embedding": "trigram",
+            "mismatch": "truncate",
+            "layers": tuple(Layer(*layer) for layer in layers),
+        }
+        | changes
+    )
 
 
 # ---- layers, attention, states, predictions ----
-@pytest.mark.parametrize("student, teacher, pairs", [
-    (6, 12, [(0, 1), (1, 3), (2, 5), (3, 7), (4, 9), (5, 11)]), (4, 12, [(0, 2), (1, 5), (2, 8), (3, 11)]),
-    (12, 12, [(i, i) for i in range(12)]), (2, 2, [(0, 0), (1, 1)]), (4, 2, [(1, 0), (3, 1)]), (1, 2, [(0, 1)])])
+@pytest.mark.parametrize(
+    "student, teacher, pairs",
+    [
+        (6, 12, [(0, 1), (1, 3), (2, 5), (3, 7), (4, 9), (5, 11)]),
+        (4, 12, [(0, 2), (1, 5), (2, 8), (3, 11)]),
+        (12, 12, [(i, i) for i in range(12)]),
+        (2, 2, [(0, 0), (1, 1)]),
+        (4, 2, [(1, 0), (3, 1)]),
+        (1, 2, [(0, 1)]),
+    ],
+)
 def test_layer_map(student, teacher, pairs):
     assert matching.layer_map(student, teacher) == pairs
 
@@ -65,7 +82,7 @@ def test_depths_that_do_not_divide_are_refused():
 @pytest.mark.parametrize("masked", [True, False])
 def test_attention_is_the_mean_square_of_raw_scores(zero, masked):
     mine, theirs, mask = rand(B, A, T, T), rand(B, A, T, T, seed=1), padding()
-    mine[1, 0, 2, 3] = -100.0                       # as good as masked; -99.9 is not
+    mine[1, 0, 2, 3] = -100.0  # as good as masked; -99.9 is not
     mine[1, 1, 2, 3], theirs[1, 1, 0, 0] = -99.9, -250.0
     total, count = 0.0, 0
     for b in range(B):
@@ -91,35 +108,57 @@ def test_attention_as_probabilities_ignores_padded_keys():
         n = int(mask[b].sum())
         p, q = (x[b, :, :n, :n].softmax(-1) for x in (mine, theirs))
         wanted, count = wanted + (p - q).square().sum(), count + A * n * n
-    assert matching.attention_distance(mine, theirs, mask, options).item() == pytest.approx((wanted / count).item(), rel=1e-6)
+    assert matching.attention_distance(mine, theirs, mask, options).item() == pytest.approx(
+        (wanted / count).item(), rel=1e-6
+    )
 
 
-@pytest.mark.parametrize("kind, maps", [("shared", [0, 0, 0]), ("separate", [0, 1, 1]), ("layers", [0, 1, 2])])
+@pytest.mark.parametrize(
+    "kind, maps", [("shared", [0, 0, 0]), ("separate", [0, 1, 1]), ("layers", [0, 1, 2])]
+)
 @pytest.mark.parametrize("masked", [True, False])
 def test_states_go_through_their_projection(kind, maps, masked):
     """Two layers of 4 channels against four of 6: student layers 1, 2 with teacher layers 2, 4."""
     options, mask = Warmup("scores", kind, mask=masked), padding()
     projection = matching.Projection(kind, 4, 6, 2).double()
-    student = {"embedding": rand(B, T, 4), "ffn": [rand(B, T, 4, seed=i) for i in (1, 2)],
-               "scores": [rand(B, A, T, T, seed=i) for i in (3, 4)]}
-    teacher = {"embedding": rand(B, T, 6, seed=5), "ffn": [rand(B, T, 6, seed=i) for i in (6, 7, 8, 9)],
-               "scores": [rand(B, A, T, T, seed=i) for i in (10, 11, 12, 13)]}
+    student = {
+        "embedding": rand(B, T, 4),
+        "ffn": [rand(B, T, 4, seed=i) for i in (1, 2)],
+        "scores": [rand(B, A, T, T, seed=i) for i in (3, 4)],
+    }
+    teacher = {
+        "embedding": rand(B, T, 6, seed=5),
+        "ffn": [rand(B, T, 6, seed=i) for i in (6, 7, 8, 9)],
+        "scores": [rand(B, A, T, T, seed=i) for i in (10, 11, 12, 13)],
+    }
     weight = mask.double() if masked else torch.ones(B, T, dtype=torch.float64)
 
     def distance(x, y, which):
-        each = (x @ projection.maps[which].weight.T + projection.maps[which].bias - y).square().mean(-1)
+        each = (
+            (x @ projection.maps[which].weight.T + projection.maps[which].bias - y)
+            .square()
+            .mean(-1)
+        )
         return (each * weight).sum() / weight.sum()
 
     parts = matching.states(student, teacher, projection, mask, options)
     assert len(projection.maps) == max(maps) + 1
-    expected = {"embedding": distance(student["embedding"], teacher["embedding"], maps[0]),
-                "hidden": sum(distance(student["ffn"][m], teacher["ffn"][n], maps[m + 1]) for m, n in ((0, 1), (1, 3))),
-                "attention": sum(matching.attention_distance(student["scores"][m], teacher["scores"][n], mask, options)
-                                 for m, n in ((0, 1), (1, 3)))}
+    expected = {
+        "embedding": distance(student["embedding"], teacher["embedding"], maps[0]),
+        "hidden": sum(
+            distance(student["ffn"][m], teacher["ffn"][n], maps[m + 1]) for m, n in ((0, 1), (1, 3))
+        ),
+        "attention": sum(
+            matching.attention_distance(student["scores"][m], teacher["scores"][n], mask, options)
+            for m, n in ((0, 1), (1, 3))
+        ),
+    }
     assert parts.keys() == expected.keys()
     for name, value in expected.items():
         assert parts[name].item() == pytest.approx(value.item(), rel=1e-6), name
-    assert "attention" not in matching.states(student, teacher, projection, mask, replace(options, attention="none"))
+    assert "attention" not in matching.states(
+        student, teacher, projection, mask, replace(options, attention="none")
+    )
 
 
 @pytest.mark.parametrize("summed", [True, False])
@@ -143,7 +182,9 @@ def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
     mine, theirs = rand(B, 2, T), rand(B, 2, T, seed=1)
     x, y = (mine[..., 1:], theirs[..., 1:]) if hide else (mine, theirs)
     ends = [-(y[:, e].softmax(1) * x[:, e].log_softmax(1)).sum() / B / T for e in (0, 1)]
-    found = matching.prediction(mine, theirs, torch.zeros(B, 2, dtype=torch.long), replace(PAPER, hide_first=hide))
+    found = matching.prediction(
+        mine, theirs, torch.zeros(B, 2, dtype=torch.long), replace(PAPER, hide_first=hide)
+    )
     assert found.item() == pytest.approx(sum(ends).item(), rel=1e-6)
 
 
@@ -153,14 +194,23 @@ def test_the_whole_loss_on_models(tiny, sentences):
     student = stack.build(net(), transformers.BertForSequenceClassification, tiny().config)
     student.projection = matching.Projection("separate", 24, 48, 2)
     teacher, batch = tiny(), sentences()
-    with matching.matching(student, {"a": teacher, "b": tiny(seed=1)}, replace(TOY, prediction=0.5), NUMERICS) as match:
-        parts = match("a", batch, lambda: loop.outputs(student, batch), lambda: loop.outputs(teacher, batch))
+    with matching.matching(
+        student, {"a": teacher, "b": tiny(seed=1)}, replace(TOY, prediction=0.5), NUMERICS
+    ) as match:
+        parts = match(
+            "a", batch, lambda: loop.outputs(student, batch), lambda: loop.outputs(teacher, batch)
+        )
         parts["loss"].backward()
-    assert parts["loss"].item() == pytest.approx(sum(v.item() * (0.5 if k == "prediction" else 1)
-                                                     for k, v in parts.items() if k != "loss"))
+    assert parts["loss"].item() == pytest.approx(
+        sum(v.item() * (0.5 if k == "prediction" else 1) for k, v in parts.items() if k != "loss")
+    )
     assert all(p.grad is None for p in teacher.parameters())
-    for name in ("projection.maps.1.weight", "bert.encoder.layer.1.output.networks.0.W2.weight",
-                 "bert.embeddings.word_embeddings.word_embeddings.weight", "bert.encoder.layer.0.attention.self.key.weight"):
+    for name in (
+        "projection.maps.1.weight",
+        "bert.encoder.layer.1.output.networks.0.W2.weight",
+        "bert.embeddings.word_embeddings.word_embeddings.weight",
+        "bert.encoder.layer.0.attention.self.key.weight",
+    ):
         assert (student.get_parameter(name).grad != 0).any(), name
 
 
@@ -173,7 +223,7 @@ def test_heads_must_be_as_many(tiny, sentences):
 
 
 # ---- parts of a supernet ----
-CHOICES = ((((1, 1), (1, 2), (2, 1), (4, 4)),) * 2)
+CHOICES = (((1, 1), (1, 2), (2, 1), (4, 4)),) * 2
 
 
 def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
@@ -194,14 +244,19 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
         matching.part(net(*[(BERT, 4, 1)] * 3), shared, 0, 0, **tables)
 
 
-@pytest.mark.parametrize("make, message", [
-    (lambda: Warmup("score", "shared"), "'score'; allowed"), (lambda: Warmup("scores", "share"), "'share'; allowed"),
-    (lambda: Warmup("probabilities", "shared", zero=True), "Warmup.zero is on"),
-    (lambda: Warmup("scores", "shared", prediction=-1), "must be at least 0"),
-    (lambda: Shared((2, 1), CHOICES), "least and the most"), (lambda: Shared((1, 2), ((),)), "layer without any"),
-    (lambda: Spec("multitask", {}, {"teachers:CoLA": TEACHER}), "did you mean 'teacher:'"),
-    (lambda: Spec("warmup", {}, {"teacher:CoLA": TEACHER}), "unknown input of step warmup"),
-])
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: Warmup("score", "shared"), "'score'; allowed"),
+        (lambda: Warmup("scores", "share"), "'share'; allowed"),
+        (lambda: Warmup("probabilities", "shared", zero=True), "Warmup.zero is on"),
+        (lambda: Warmup("scores", "shared", prediction=-1), "must be at least 0"),
+        (lambda: Shared((2, 1), CHOICES), "least and the most"),
+        (lambda: Shared((1, 2), ((),)), "layer without any"),
+        (lambda: Spec("multitask", {}, {"teachers:CoLA": TEACHER}), "did you mean 'teacher:'"),
+        (lambda: Spec("warmup", {}, {"teacher:CoLA": TEACHER}), "unknown input of step warmup"),
+    ],
+)
 def test_mistakes_name_value_and_fix(make, message):
     with pytest.raises(ValueError, match=message):
         make()
@@ -225,13 +280,16 @@ def library(tmp_path, monkeypatch):
 
 def test_documents_and_digests_of_text(library):
     told = texts.describe("wikipedia", 2)
-    assert list(texts.load(told)) == [["word0 word1 word2 .", "word3 word0 ."], ["word1 word1 word2 .", "word3 word1 ."]]
+    assert list(texts.load(told)) == [
+        ["word0 word1 word2 .", "word3 word0 ."],
+        ["word1 word1 word2 .", "word3 word1 ."],
+    ]
     assert [len(document) for document in texts.load(texts.describe("books"))] == [20, 10]
     mixed = list(texts.load(texts.describe("wikipedia+books")))
     assert len(mixed) == 8 and [len(document) for document in mixed[:5]] == [2, 20, 2, 10, 2]
     texts.first.cache_clear()
     (library / "wikipedia" / "train-01.txt").write_text("Title\nmore words .")
-    assert texts.describe("wikipedia", 2) == told                    # more text behind does not matter
+    assert texts.describe("wikipedia", 2) == told  # more text behind does not matter
     (library / "wikipedia" / "train-00.txt").write_text("Title\nother words .")
     texts.first.cache_clear()
     with pytest.raises(ValueError, match="put the same files back"):
@@ -254,14 +312,24 @@ def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
     corpus = texts.describe("wikipedia") | {"pairs": {"recycle": 2}}
     encoded, batches = text.rows(corpus, tokenizer, train, seed=0)
     assert len(encoded) == 12 and encoded.labels is None and max(encoded.lengths()) <= 12
-    for ids, segments in zip(encoded.columns["input_ids"], encoded.columns["token_type_ids"], strict=True):
+    for ids, segments in zip(
+        encoded.columns["input_ids"], encoded.columns["token_type_ids"], strict=True
+    ):
         assert ids[0] == tokenizer.cls_token_id and (ids == tokenizer.sep_token_id).sum() == 2
         assert segments.tolist() == sorted(segments)
     for epoch in range(4):
         rows = np.concatenate(batches(epoch))
-        assert sorted(rows) == list(range(6 * (epoch % 2), 6 * (epoch % 2) + 6)) and len(batches(epoch)) == 3
-    assert any((a != b).any() for a, b in zip(*np.split(np.array(list(encoded.columns["input_ids"]), object), 2), strict=True)
-               if len(a) == len(b))
+        assert (
+            sorted(rows) == list(range(6 * (epoch % 2), 6 * (epoch % 2) + 6))
+            and len(batches(epoch)) == 3
+        )
+    assert any(
+        (a != b).any()
+        for a, b in zip(
+            *np.split(np.array(list(encoded.columns["input_ids"]), object), 2), strict=True
+        )
+        if len(a) == len(b)
+    )
 
 
 # ---- the steps ----
@@ -270,26 +338,50 @@ TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, 
 CORPUS = {"sentences": 90, "seed": 0}
 DATA = {name: data.describe("toy", name, 48, 8, unseen=8) for name in ("CoLA", "STS-B")}
 SPAN = Span(stride=12, max_query=10, max_answer=8)
-BACKBONE = Spec("pretrain", toy_backbone().args | {"corpus": CORPUS, "train": replace(TRAIN, weight_decay=0.01),
-                                                   "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96}}, seed=0)
+BACKBONE = Spec(
+    "pretrain",
+    toy_backbone().args
+    | {
+        "corpus": CORPUS,
+        "train": replace(TRAIN, weight_decay=0.01),
+        "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96},
+    },
+    seed=0,
+)
 SUPER = net(*[(BERT, 3, 1)] * 2)
-WINDOW = Shared((0, 10 ** 9), (((1, 1), (2, 2), (3, 1)),) * 2)
+WINDOW = Shared((0, 10**9), (((1, 1), (2, 2), (3, 1)),) * 2)
 FINE = replace(TOY, prediction=1.0)
 
 
 def finetuned(described, span=None):
-    return Spec("finetune", {"data": described, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS, "span": span},
-                {"start": BACKBONE}).at(1)
+    return Spec(
+        "finetune",
+        {
+            "data": described,
+            "train": TRAIN,
+            "targets": Targets("hard"),
+            "numerics": NUMERICS,
+            "span": span,
+        },
+        {"start": BACKBONE},
+    ).at(1)
 
 
 def predistilled(inputs=None, **more):
-    return Spec("predistil", {"corpus": CORPUS, "warmup": TOY, "train": replace(TRAIN, lr=3e-3), "numerics": NUMERICS} | more,
-                {"teacher": BACKBONE} | (inputs or {})).at(1)
+    return Spec(
+        "predistil",
+        {"corpus": CORPUS, "warmup": TOY, "train": replace(TRAIN, lr=3e-3), "numerics": NUMERICS}
+        | more,
+        {"teacher": BACKBONE} | (inputs or {}),
+    ).at(1)
 
 
 def warmed(teacher, start=None, described=DATA["CoLA"], **more):
-    return Spec("warmup", {"data": described, "warmup": FINE, "train": TRAIN, "numerics": NUMERICS} | more,
-                {"teacher": teacher} | ({"start": start} if start else {})).at(1)
+    return Spec(
+        "warmup",
+        {"data": described, "warmup": FINE, "train": TRAIN, "numerics": NUMERICS} | more,
+        {"teacher": teacher} | ({"start": start} if start else {}),
+    ).at(1)
 
 
 TEACHER, SCORER = finetuned(DATA["CoLA"]), finetuned(DATA["STS-B"])
@@ -298,19 +390,54 @@ READER = finetuned(QUESTIONS, SPAN)
 WHOLE = predistilled(net=SUPER.to_json())
 SHARED = predistilled({"start": WHOLE}, shared=WINDOW)
 STUDENT = predistilled({"start": WHOLE}, net=net().to_json())
-MANY = Spec("multitask", {"data": DATA, "warmup": replace(FINE, gold=True), "train": TRAIN, "numerics": NUMERICS,
-                          "shared": WINDOW}, {"teacher:CoLA": TEACHER, "teacher:STS-B": SCORER, "start": SHARED}).at(1)
+MANY = Spec(
+    "multitask",
+    {
+        "data": DATA,
+        "warmup": replace(FINE, gold=True),
+        "train": TRAIN,
+        "numerics": NUMERICS,
+        "shared": WINDOW,
+    },
+    {"teacher:CoLA": TEACHER, "teacher:STS-B": SCORER, "start": SHARED},
+).at(1)
 FINAL = warmed(TEACHER, STUDENT)
-CHAIN = {"backbone": BACKBONE, "teacher": TEACHER, "scorer": SCORER, "reader": READER, "whole": WHOLE, "shared": SHARED,
-         "student": STUDENT, "many": MANY, "final": FINAL,
-         "cold": warmed(TEACHER, net=net().to_json()),
-         "plus": warmed(TEACHER, MANY, net=net().to_json(), classifier="CoLA", train=replace(TRAIN, lr=1e-9, dropout=0.0)),
-         "deep": warmed(TEACHER, WHOLE, net=net(*[(BERT, 1, 1)] * 4, hidden=12).to_json()),
-         "published": warmed(TEACHER, BACKBONE, net=bert(2, 48, 96).to_json(), train=replace(TRAIN, lr=1e-9, dropout=0.0)),
-         "answers": warmed(READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)),
-         "best": warmed(TEACHER, STUDENT, train=replace(TRAIN, select="best", eval_every=2)),
-         "maps": Spec("maps", {"data": DATA["CoLA"], "rows": [0, 3], "examples": 6, "max_length": 32, "numerics": NUMERICS},
-                      {"reference": TEACHER, "model:final": FINAL, "model": TEACHER}).at(1)}
+CHAIN = {
+    "backbone": BACKBONE,
+    "teacher": TEACHER,
+    "scorer": SCORER,
+    "reader": READER,
+    "whole": WHOLE,
+    "shared": SHARED,
+    "student": STUDENT,
+    "many": MANY,
+    "final": FINAL,
+    "cold": warmed(TEACHER, net=net().to_json()),
+    "plus": warmed(
+        TEACHER,
+        MANY,
+        net=net().to_json(),
+        classifier="CoLA",
+        train=replace(TRAIN, lr=1e-9, dropout=0.0),
+    ),
+    "deep": warmed(TEACHER, WHOLE, net=net(*[(BERT, 1, 1)] * 4, hidden=12).to_json()),
+    "published": warmed(
+        TEACHER, BACKBONE, net=bert(2, 48, 96).to_json(), train=replace(TRAIN, lr=1e-9, dropout=0.0)
+    ),
+    "answers": warmed(READER, STUDENT, QUESTIONS, span=SPAN, warmup=replace(FINE, hide_first=True)),
+    "best": warmed(TEACHER, STUDENT, train=replace(TRAIN, select="best", eval_every=2)),
+    "maps": Spec(
+        "maps",
+        {
+            "data": DATA["CoLA"],
+            "rows": [0, 3],
+            "examples": 6,
+            "max_length": 32,
+            "numerics": NUMERICS,
+        },
+        {"reference": TEACHER, "model:final": FINAL, "model": TEACHER},
+    ).at(1),
+}
 
 
 def test_metrics_are_finite_and_losses_fall(runs):
@@ -320,20 +447,27 @@ def test_metrics_are_finite_and_losses_fall(runs):
         curve, epochs = run.arrays("curve"), [line for line in run.events() if "epoch" in line]
         steps = run.metrics["steps"]
         assert curve["step"].tolist() == list(range(steps)) and len(curve["loss"]) == steps
-        assert np.mean(curve["loss"][steps // 2:]) == pytest.approx(epochs[-1]["loss"], rel=1e-5)
+        assert np.mean(curve["loss"][steps // 2 :]) == pytest.approx(epochs[-1]["loss"], rel=1e-5)
         assert name == "shared" or epochs[1]["loss"] < epochs[0]["loss"]
-        total = curve["hidden"] + curve["embedding"] + curve["attention"] + curve.get("prediction", 0)
+        total = (
+            curve["hidden"] + curve["embedding"] + curve["attention"] + curve.get("prediction", 0)
+        )
         np.testing.assert_allclose(curve["loss"], total, rtol=1e-5)
 
 
 def test_students_are_their_nets_and_really_small(runs):
     vocab = runs["backbone"].metrics["vocabulary"]
     for name, wanted in (("whole", SUPER), ("shared", SUPER), ("student", net()), ("many", SUPER)):
-        assert runs[name].metrics["parameters"] == parameters(wanted, "with pooler", vocab=vocab, positions=128)
+        assert runs[name].metrics["parameters"] == parameters(
+            wanted, "with pooler", vocab=vocab, positions=128
+        )
         model, _ = backbone.load(runs[name].model)
         assert stack.of(model) == wanted and not hasattr(model, "projection")
     for name, wanted in (("final", net()), ("plus", net())):
-        assert runs[name].metrics["parameters"] == parameters(wanted, "with pooler", vocab=vocab, positions=128) + 2 * 24 + 2
+        assert (
+            runs[name].metrics["parameters"]
+            == parameters(wanted, "with pooler", vocab=vocab, positions=128) + 2 * 24 + 2
+        )
     assert load_file(runs["student"].model / matching.PROJECTION)["maps.1.weight"].shape == (48, 24)
     assert load_file(runs["deep"].model / matching.PROJECTION)["maps.1.weight"].shape == (48, 12)
 
@@ -345,8 +479,12 @@ def test_a_student_starts_with_what_it_inherits(runs):
     found, tokenizer = backbone.load(runs["plus"].model)
     rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
     stack.choose(start, net())
-    np.testing.assert_allclose(loop.predict(found, rows, NUMERICS), loop.predict(start, rows, NUMERICS), atol=1e-4)
-    assert runs["student"].arrays("curve")["loss"][0] < 0.9 * runs["whole"].arrays("curve")["loss"][0]
+    np.testing.assert_allclose(
+        loop.predict(found, rows, NUMERICS), loop.predict(start, rows, NUMERICS), atol=1e-4
+    )
+    assert (
+        runs["student"].arrays("curve")["loss"][0] < 0.9 * runs["whole"].arrays("curve")["loss"][0]
+    )
 
 
 def test_a_published_checkpoint_is_a_start(runs):
@@ -355,7 +493,10 @@ def test_a_published_checkpoint_is_a_start(runs):
     found, _ = backbone.load(runs["published"].model)
     theirs, mine = (backbone.base(model).state_dict() for model in (there, found))
     for layer in (0, 1):
-        for old, new in (("intermediate.dense", "networks.0.W1"), ("output.dense", "networks.0.W2")):
+        for old, new in (
+            ("intermediate.dense", "networks.0.W1"),
+            ("output.dense", "networks.0.W2"),
+        ):
             for kind in ("weight", "bias"):
                 a = theirs[f"encoder.layer.{layer}.{old}.{kind}"]
                 b = mine[f"encoder.layer.{layer}.output.{new}.{kind}"]
@@ -365,12 +506,19 @@ def test_a_published_checkpoint_is_a_start(runs):
 def test_predictions_are_those_of_the_saved_model(runs):
     dev, found = data.load(DATA["CoLA"])["dev"], runs["final"].arrays("predictions")
     model, tokenizer = backbone.load(runs["final"].model)
-    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
+    assert np.array_equal(
+        loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"]
+    )
     assert runs["final"].metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
     held = runs["final"].arrays("predictions_held_out")
     assert np.array_equal(held["labels"], data.load(DATA["CoLA"])["held_out"].y)
-    assert runs["final"].arrays("predictions_unseen").keys() == {"bits"} and "unseen.matthews" in runs["final"].metrics
-    assert runs["final"].metrics["held_out.matthews"] == metrics.matthews(held["logits"], held["labels"])
+    assert (
+        runs["final"].arrays("predictions_unseen").keys() == {"bits"}
+        and "unseen.matthews" in runs["final"].metrics
+    )
+    assert runs["final"].metrics["held_out.matthews"] == metrics.matthews(
+        held["logits"], held["labels"]
+    )
     again, _ = heads.network(runs["final"].model, data.described(DATA["CoLA"]), 0.1, 0)
     assert type(again) is type(model) and "exact" in runs["answers"].metrics
 
@@ -378,7 +526,11 @@ def test_predictions_are_those_of_the_saved_model(runs):
 def test_held_out_rows_select(runs):
     scored = {line["step"]: line["score"] for line in runs["best"].events() if "score" in line}
     assert sorted(scored) == [2, 4, 6]
-    assert scored[runs["best"].metrics["best_step"]] == max(scored.values()) == runs["best"].metrics["held_out.matthews"]
+    assert (
+        scored[runs["best"].metrics["best_step"]]
+        == max(scored.values())
+        == runs["best"].metrics["held_out.matthews"]
+    )
     assert len(runs["best"].arrays("curve")["loss"]) == 6
 
 
@@ -386,23 +538,35 @@ def test_held_out_rows_select(runs):
 def test_each_task_of_many_has_its_head(name, metric, runs):
     model, tokenizer = matching.classifier(runs["many"].model, name)
     dev, found = data.load(DATA[name])["dev"], runs["many"].arrays(f"predictions_{name}")
-    assert np.array_equal(loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"])
+    assert np.array_equal(
+        loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"]
+    )
     assert runs["many"].metrics[f"{name}.{metric}"] == metrics.score(metric, found["logits"], dev.y)
-    assert len(runs["many"].arrays(f"predictions_{name}_unseen")) == 1 and f"{name}_unseen.{metric}" in runs["many"].metrics
+    assert (
+        len(runs["many"].arrays(f"predictions_{name}_unseen")) == 1
+        and f"{name}_unseen.{metric}" in runs["many"].metrics
+    )
     with pytest.raises(ValueError, match="unknown task with a head in this model: 'MNLI'"):
         matching.head(runs["many"].model, "MNLI")
 
 
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     """One step, computed again by hand; networks out of its part stay where they were."""
-    spec = replace(SHARED, args=SHARED.args | {"train": plain(replace(TRAIN, epochs=1, batch=500, dropout=0.0))})
+    spec = replace(
+        SHARED,
+        args=SHARED.args | {"train": plain(replace(TRAIN, epochs=1, batch=500, dropout=0.0))},
+    )
     run = execute(spec, store, keep=True)
     assert run.metrics["steps"] == 1
     start, tokenizer = backbone.load(runs["whole"].model)
     teacher, _ = backbone.load(runs["backbone"].model)
     start.projection = matching.Projection("separate", 24, 48, 2)
-    start.projection.load_state_dict({k: torch.from_numpy(v) for k, v in load_file(
-        runs["whole"].model / matching.PROJECTION).items()})
+    start.projection.load_state_dict(
+        {
+            k: torch.from_numpy(v)
+            for k, v in load_file(runs["whole"].model / matching.PROJECTION).items()
+        }
+    )
     matching.sampler(start, WINDOW, 1)(0)
     encoded, _ = text.rows(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
     batch = collate(encoded, range(len(encoded)))
@@ -420,12 +584,16 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
     """Shared training and its curve, stopped after the third of its steps and resumed."""
-    store, calls, each = store_with(tmp_path, runs["backbone"], runs["whole"]), [0], matching.Curve.note
+    store, calls, each = (
+        store_with(tmp_path, runs["backbone"], runs["whole"]),
+        [0],
+        matching.Curve.note,
+    )
 
     def note(self, parts):
         calls[0] += 1
         each(self, parts)
-        if calls[0] == 4:      # written down, but behind the last checkpoint
+        if calls[0] == 4:  # written down, but behind the last checkpoint
             raise KeyboardInterrupt
         return parts
 
@@ -442,18 +610,28 @@ def test_maps_of_the_reference_are_its_own(runs):
     found = run.arrays("maps")
     lengths = found["lengths"]
     assert found["attention.model:final"].shape == (2, 12, lengths.max(), lengths.max())
-    assert found["output.model:final"].shape == found["output.reference"].shape == (2, lengths.max(), 48)
+    assert (
+        found["output.model:final"].shape
+        == found["output.reference"].shape
+        == (2, lengths.max(), 48)
+    )
     for line, length in enumerate(lengths):
-        np.testing.assert_allclose(found["attention.reference"][line, :, :length, :length].sum(-1), 1, rtol=1e-5)
+        np.testing.assert_allclose(
+            found["attention.reference"][line, :, :length, :length].sum(-1), 1, rtol=1e-5
+        )
         assert (found["attention.reference"][line, :, length:] == 0).all()
-    assert run.metrics["model.kl"] == 0 == run.metrics["model.kl_mean_map"] and run.metrics["model.cka"] == pytest.approx(1)
+    assert run.metrics["model.kl"] == 0 == run.metrics["model.kl_mean_map"] and run.metrics[
+        "model.cka"
+    ] == pytest.approx(1)
     assert run.metrics["model:final.kl"] > 0 and 0 < run.metrics["model:final.cka"] < 1
     model, tokenizer = backbone.load(runs["teacher"].model)
     model.set_attn_implementation("eager")
     batch = collate(encode(tokenizer, data.load(DATA["CoLA"])["dev"].take([3]), 32), [0])
     with torch.no_grad():
         wanted = model(**batch, output_attentions=True).attentions[-1][0].numpy()
-    np.testing.assert_allclose(found["attention.reference"][1, :, :lengths[1], :lengths[1]], wanted, atol=1e-6)
+    np.testing.assert_allclose(
+        found["attention.reference"][1, :, : lengths[1], : lengths[1]], wanted, atol=1e-6
+    )
 
 
 def test_similarity_figures():
@@ -462,7 +640,9 @@ def test_similarity_figures():
     assert views.cka(x, 3 * x @ rotation + 5) == pytest.approx(1) and views.cka(x, y) < 0.6
     centred = [each - each.mean(0) for each in (x, y)]
     kernels = [each @ each.T for each in centred]
-    wanted = (kernels[0] * kernels[1]).sum() / (np.linalg.norm(kernels[0]) * np.linalg.norm(kernels[1]))
+    wanted = (kernels[0] * kernels[1]).sum() / (
+        np.linalg.norm(kernels[0]) * np.linalg.norm(kernels[1])
+    )
     assert views.cka(x, y) == pytest.approx(wanted)
     p, q = np.array([[0.5, 0.5], [1.0, 0.0]]), np.array([[0.25, 0.75], [1.0, 0.0]])
     assert views.divergence(p, q) == pytest.approx(0.5 * (0.5 * np.log(2) + 0.5 * np.log(2 / 3)))
@@ -472,9 +652,18 @@ def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
     small = net((BERT, 1, 1), hidden=24)
     tiny = replace(timing.SHAPES["bert-base"], layers=1, hidden=48, ffn=96, embedding=48, vocab=500)
     monkeypatch.setitem(timing.SHAPES, "small", tiny)
-    args = {"models": {"A": {"shape": "small"}, "B": {"net": small.to_json()},
-                       "C": {"shape": "small", "surgery": [{"op": "cut", "heads": 3}]}},
-            "reference": "A", "batch": 2, "length": 16, "runs": 50, "numerics": NUMERICS}
+    args = {
+        "models": {
+            "A": {"shape": "small"},
+            "B": {"net": small.to_json()},
+            "C": {"shape": "small", "surgery": [{"op": "cut", "heads": 3}]},
+        },
+        "reference": "A",
+        "batch": 2,
+        "length": 16,
+        "runs": 50,
+        "numerics": NUMERICS,
+    }
     run = execute(Spec("latency", args, seed=0), Store(tmp_path / "runs", tmp_path / "none"))
     times = run.arrays("times")
     assert times["wall"].shape == times["cpu"].shape == (3, 50) and (times["wall"] > 0).all()
@@ -485,20 +674,50 @@ def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
     assert run.metrics["B.wall_ms_p5"] <= run.metrics["B.wall_ms"] <= run.metrics["B.wall_ms_p95"]
 
 
-@pytest.mark.parametrize("spec, message", [
-    (predistilled(), "neither a net nor the input start"),
-    (predistilled(net=net().to_json(), warmup=FINE), "Warmup.prediction is 1.0"),
-    (warmed(TEACHER, TEACHER), "has no stacks of feed-forward networks"),
-    (warmed(TEACHER, net=net().to_json(), classifier="CoLA"), "without the input start"),
-    (warmed(BACKBONE, STUDENT), "a BertForPreTraining of 2 outputs; CoLA needs one for SequenceClassification of 2"),
-    (warmed(SCORER, STUDENT), "BertForSequenceClassification of 1 outputs"),
-    (replace(MANY, inputs={"teacher:CoLA": TEACHER, "start": WHOLE}), r"teachers \['CoLA'\]"),
-    (replace(CHAIN["maps"], args=CHAIN["maps"].args | {"rows": [500]}), "none beyond"),
-    (Spec("latency", {"models": {"A": {"shape": "bert-bass"}}, "reference": "A", "batch": 1, "length": 4,
-                      "numerics": NUMERICS}, seed=0), "did you mean 'bert-base'"),
-    (Spec("latency", {"models": {"A": {}}, "reference": "A", "batch": 1, "length": 4, "numerics": NUMERICS}, seed=0),
-     'give "net" or "shape"'),
-])
+@pytest.mark.parametrize(
+    "spec, message",
+    [
+        (predistilled(), "neither a net nor the input start"),
+        (predistilled(net=net().to_json(), warmup=FINE), "Warmup.prediction is 1.0"),
+        (warmed(TEACHER, TEACHER), "has no stacks of feed-forward networks"),
+        (warmed(TEACHER, net=net().to_json(), classifier="CoLA"), "without the input start"),
+        (
+            warmed(BACKBONE, STUDENT),
+            "a BertForPreTraining of 2 outputs; CoLA needs one for SequenceClassification of 2",
+        ),
+        (warmed(SCORER, STUDENT), "BertForSequenceClassification of 1 outputs"),
+        (replace(MANY, inputs={"teacher:CoLA": TEACHER, "start": WHOLE}), r"teachers \['CoLA'\]"),
+        (replace(CHAIN["maps"], args=CHAIN["maps"].args | {"rows": [500]}), "none beyond"),
+        (
+            Spec(
+                "latency",
+                {
+                    "models": {"A": {"shape": "bert-bass"}},
+                    "reference": "A",
+                    "batch": 1,
+                    "length": 4,
+                    "numerics": NUMERICS,
+                },
+                seed=0,
+            ),
+            "did you mean 'bert-base'",
+        ),
+        (
+            Spec(
+                "latency",
+                {
+                    "models": {"A": {}},
+                    "reference": "A",
+                    "batch": 1,
+                    "length": 4,
+                    "numerics": NUMERICS,
+                },
+                seed=0,
+            ),
+            'give "net" or "shape"',
+        ),
+    ],
+)
 def test_runs_that_cannot_be_say_why(spec, message, runs, store):
     with pytest.raises(ValueError, match=message):
         execute(spec, store)

@@ -14,6 +14,7 @@ from lib.measure.stats import Pair, predicted, summary
 @dataclass(frozen=True)
 class Column:
     """A column of a paper's table: the metric of a task's labelled split that it prints."""
+
     title: str
     task: str
     metric: str
@@ -40,19 +41,38 @@ def pairs(frame, method, baseline, metric_of):
     """Pairs of `method` and `baseline` runs of a collected frame (columns task, seed, model, run), matched by task and
     seed, rows by their index: one for each column of the task, under its title; unseen rows join those of the development
     set. metric_of: {task: columns or metric}. Runs that are missing or failed, or lack a column's split, make no pair."""
-    there = {(row.task, row.seed, row.model): row.run for row in frame.itertuples() if row.run is not None}
+    there = {
+        (row.task, row.seed, row.model): row.run
+        for row in frame.itertuples()
+        if row.run is not None
+    }
     found = []
     for (task, seed, model), run in sorted(there.items(), key=lambda item: item[0][:2]):
         other = there.get((task, seed, baseline))
         if model != method or other is None:
             continue
         for column in columns(metric_of, task):
-            if column.split != "dev" and not (column.key in run.metrics and column.key in other.metrics):
+            if column.split != "dev" and not (
+                column.key in run.metrics and column.key in other.metrics
+            ):
                 continue
             a, b = judged(run, column), judged(other, column)
             if a["index"] != b["index"]:
-                raise ValueError(f"{run.name} and {other.name} were evaluated on different rows of {column.title}")
-            found.append(Pair(column.title, seed, a["labels"], a["said"], b["said"], column.metric, a["cluster"], a["unseen"]))
+                raise ValueError(
+                    f"{run.name} and {other.name} were evaluated on different rows of {column.title}"
+                )
+            found.append(
+                Pair(
+                    column.title,
+                    seed,
+                    a["labels"],
+                    a["said"],
+                    b["said"],
+                    column.metric,
+                    a["cluster"],
+                    a["unseen"],
+                )
+            )
     return found
 
 
@@ -66,9 +86,15 @@ def judged(run, column):
     found = {"labels": own["labels"], "said": predicted(own["logits"]), "cluster": np.arange(count)}
     if told:
         more = data.judging(described)
-        more |= {"said": unpacked(run.arrays("predictions_unseen"), told["rows"]), "cluster": count + more["cluster"].astype(int)}
+        more |= {
+            "said": unpacked(run.arrays("predictions_unseen"), told["rows"]),
+            "cluster": count + more["cluster"].astype(int),
+        }
         found = {name: np.concatenate([found[name], more[name]]) for name in found}
-    return found | {"index": own["index"].tolist() + ([told["digest"]] if told else []), "unseen": told["rows"] if told else 0}
+    return found | {
+        "index": own["index"].tolist() + ([told["digest"]] if told else []),
+        "unseen": told["rows"] if told else 0,
+    }
 
 
 def lost(frame):
@@ -79,23 +105,35 @@ def lost(frame):
 def points(frame, metric_of):
     """One line for each row of a frame and column of its task, with the column's title as `column` and `score` in points.
     metric_of as in `pairs`; a column of a split that no run has is left out."""
-    lines = [row | {"column": column.title, "score": 100 * row.get(column.key, nan)} for row in frame.to_dict("records")
-             for column in columns(metric_of, row["task"]) if column.split == "dev" or column.key in frame]
-    return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", "score"]))).astype({"score": float})
+    lines = [
+        row | {"column": column.title, "score": 100 * row.get(column.key, nan)}
+        for row in frame.to_dict("records")
+        for column in columns(metric_of, row["task"])
+        if column.split == "dev" or column.key in frame
+    ]
+    return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", "score"]))).astype(
+        {"score": float}
+    )
 
 
 def source(frame, profile_name):
     """Where the numbers of a collected frame come from, as the head of its columns: "this run, toy", "recorded, mini",
     "not run, paper"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
-    words = " and ".join(word for word, origin in (("this run", "run"), ("recorded", "record")) if origin in origins)
+    words = " and ".join(
+        word for word, origin in (("this run", "run"), ("recorded", "record")) if origin in origins
+    )
     return f"{words or 'not run'}, {profile_name}"
 
 
 def sources(own, real, profile_name):
     """{source: (frame, profile)} of a page: what is recorded at mini where any is there and the page is another profile's,
     then the page's own runs."""
-    recorded = {source(real, "mini"): (real, "mini")} if profile_name != "mini" and pd.notna(real.get("run", ())).any() else {}
+    recorded = (
+        {source(real, "mini"): (real, "mini")}
+        if profile_name != "mini" and pd.notna(real.get("run", ())).any()
+        else {}
+    )
     return recorded | {source(own, profile_name): (own, profile_name)}
 
 
@@ -107,7 +145,11 @@ def rows_of(frame):
 def average(frame):
     """Replicates of the average over columns: one line for each row of the table and seed whose columns are all there."""
     wanted = frame["column"].nunique()
-    by = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"].agg(["mean", "count"]).reset_index()
+    by = (
+        frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
+        .agg(["mean", "count"])
+        .reset_index()
+    )
     return by[by["count"] == wanted].rename(columns={"mean": "score"}).drop(columns="count")
 
 
@@ -117,10 +159,16 @@ def table(*parts):
     keys = list(dict.fromkeys(key for part in parts for key in part))
     if not keys:
         return pd.DataFrame()
-    index = (pd.MultiIndex.from_tuples(keys, names=["m", "model"]) if isinstance(keys[0], tuple)
-             else pd.Index(keys, name="model"))
-    frame = pd.DataFrame([{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys], index=index,
-                         dtype=object)
+    index = (
+        pd.MultiIndex.from_tuples(keys, names=["m", "model"])
+        if isinstance(keys[0], tuple)
+        else pd.Index(keys, name="model")
+    )
+    frame = pd.DataFrame(
+        [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys],
+        index=index,
+        dtype=object,
+    )
     if len(frame.columns):
         frame.columns = pd.MultiIndex.from_tuples(frame.columns)
     return frame
@@ -136,8 +184,13 @@ def spread(values):
 
 def interval(estimate):
     """An Estimate as text: "+0.4 [-0.2, 1.1]"; with one seed it says that the interval covers examples alone."""
-    return "–" if estimate is None or not isfinite(estimate.mean) else (
-        f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}{', examples alone' * (estimate.n_seeds == 1)}]")
+    return (
+        "–"
+        if estimate is None or not isfinite(estimate.mean)
+        else (
+            f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}{', examples alone' * (estimate.n_seeds == 1)}]"
+        )
+    )
 
 
 def by_task(frame, metric_of, source):
@@ -148,6 +201,9 @@ def by_task(frame, metric_of, source):
     means = dict(list(average(scored).groupby(by, sort=False)["score"]))
     for key, rows in scored.groupby(by, sort=False):
         name = (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
-        row = table[name] = {(source, title): spread(part["score"]) for title, part in rows.groupby("column", sort=False)}
+        row = table[name] = {
+            (source, title): spread(part["score"])
+            for title, part in rows.groupby("column", sort=False)
+        }
         row[source, "average"] = spread(means.get(key, ()))
     return table

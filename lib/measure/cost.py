@@ -15,22 +15,29 @@ from lib.options import one_of
 @dataclass(frozen=True)
 class Shape:
     """The widths of an encoder with a classification head. Raises ValueError if A does not divide H."""
-    family: str      # "bert", "roberta" or "electra"
-    layers: int      # L
-    hidden: int      # H
-    heads: int       # A
-    ffn: int         # F
-    vocab: int       # rows of the token table
-    positions: int   # rows of the position table; RoBERTa's has two more than its longest input
-    types: int       # rows of the token-type table
-    embedding: int   # width of the three tables; projected to H by a dense layer where it differs (ELECTRA)
+
+    family: str  # "bert", "roberta" or "electra"
+    layers: int  # L
+    hidden: int  # H
+    heads: int  # A
+    ffn: int  # F
+    vocab: int  # rows of the token table
+    positions: int  # rows of the position table; RoBERTa's has two more than its longest input
+    types: int  # rows of the token-type table
+    embedding: (
+        int  # width of the three tables; projected to H by a dense layer where it differs (ELECTRA)
+    )
 
     def __post_init__(self):
         one_of("Shape", "family", self.family, ("bert", "roberta", "electra"))
         if self.hidden % self.heads:
-            raise ValueError(f"Shape.hidden is {self.hidden}, not a multiple of its {self.heads} heads")
+            raise ValueError(
+                f"Shape.hidden is {self.hidden}, not a multiple of its {self.heads} heads"
+            )
         if self.family != "electra" and self.embedding != self.hidden:
-            raise ValueError(f"Shape.embedding is {self.embedding}; only ELECTRA's may differ from hidden")
+            raise ValueError(
+                f"Shape.embedding is {self.embedding}; only ELECTRA's may differ from hidden"
+            )
 
 
 SHAPES = {
@@ -48,7 +55,9 @@ def kept_heads(shape, heads=None):
     if heads is None:
         return shape.heads
     if heads != int(heads) or not 1 <= heads <= shape.heads:
-        raise ValueError(f"heads is {heads!r}; this model keeps a whole number from 1 to {shape.heads}")
+        raise ValueError(
+            f"heads is {heads!r}; this model keeps a whole number from 1 to {shape.heads}"
+        )
     if heads < shape.heads and shape.ffn % shape.heads:
         raise ValueError(f"{shape.ffn} neurons do not split into {shape.heads} folds of equal size")
     return int(heads)
@@ -58,13 +67,21 @@ def compatible(shape, ghost, heads=None):
     """Raises ValueError where kind, positions, features and heads of a ghost do not go together."""
     inside = {"qk", "v"} & set(ghost.positions)
     if "qk" in ghost.positions and ghost.kind != "conv2d":
-        raise ValueError(f"{ghost.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'")
+        raise ValueError(
+            f"{ghost.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"
+        )
     if len(inside) == 2:
-        raise ValueError("positions 'qk' and 'v' both stand in for the pruned heads: take one of them")
+        raise ValueError(
+            "positions 'qk' and 'v' both stand in for the pruned heads: take one of them"
+        )
     if inside and kept_heads(shape, heads) == shape.heads:
-        raise ValueError(f"position {inside.pop()!r} generates the pruned heads, and none is pruned")
+        raise ValueError(
+            f"position {inside.pop()!r} generates the pruned heads, and none is pruned"
+        )
     if ghost.features > 1 and not set(ghost.positions) <= {"o", "ffn2"}:
-        raise ValueError(f"features is {ghost.features}; more than one is defined at 'o' and 'ffn2' only")
+        raise ValueError(
+            f"features is {ghost.features}; more than one is defined at 'o' and 'ffn2' only"
+        )
 
 
 def widths(shape, heads=None, ghost=None):
@@ -76,7 +93,12 @@ def widths(shape, heads=None, ghost=None):
     cut = kept_heads(shape, heads) * shape.hidden // shape.heads
     positions = ghost.positions if ghost else ()
     values = shape.hidden if "qk" in positions else cut
-    return cut, values, shape.hidden if "v" in positions else values, shape.ffn * cut // shape.hidden
+    return (
+        cut,
+        values,
+        shape.hidden if "v" in positions else values,
+        shape.ffn * cut // shape.hidden,
+    )
 
 
 def _kernels(shape, ghost, heads, position):
@@ -89,8 +111,10 @@ def _kernels(shape, ghost, heads, position):
     kept = kept_heads(shape, heads)
     if position in ("qk", "v"):
         return kept * (shape.heads - kept), shape.hidden // shape.heads
-    return (kept * ghost.features if ghost.features > 1 else 1,
-            widths(shape, heads)[3] if position == "ffn1" else shape.hidden)
+    return (
+        kept * ghost.features if ghost.features > 1 else 1,
+        widths(shape, heads)[3] if position == "ffn1" else shape.hidden,
+    )
 
 
 def _ghost(shape, ghost, heads, tokens):
@@ -101,9 +125,13 @@ def _ghost(shape, ghost, heads, tokens):
     weights = products = 0
     for position in ghost.positions:
         number, channels = _kernels(shape, ghost, heads, position)
-        columns = tokens if position == "qk" else channels   # a map is T x T
-        one = {"dwconv": channels, "conv1d_s": channels ** 2, "conv1d_f": tokens ** 2,
-               "conv2d": ghost.kernel}[ghost.kind] * ghost.kernel
+        columns = tokens if position == "qk" else channels  # a map is T x T
+        one = {
+            "dwconv": channels,
+            "conv1d_s": channels**2,
+            "conv1d_f": tokens**2,
+            "conv2d": ghost.kernel,
+        }[ghost.kind] * ghost.kernel
         moves = {"conv1d_f": columns, "conv2d": tokens * columns}.get(ghost.kind, tokens)
         weights += shape.layers * number * one
         products += shape.layers * number * one * moves
@@ -137,10 +165,19 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
     """
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
-    embeddings = (shape.vocab + shape.positions + shape.types + 2) * e + (e * h + h if e != h else 0)
+    embeddings = (shape.vocab + shape.positions + shape.types + 2) * e + (
+        e * h + h if e != h else 0
+    )
     layer = 2 * (h * qk + qk) + h * v + v + o * h + h + h * f + f + f * h + h + 4 * h
-    return (embeddings + shape.layers * layer + h * h + h + h * labels + labels
-            + ghost_parameters(shape, ghost, heads, tokens))
+    return (
+        embeddings
+        + shape.layers * layer
+        + h * h
+        + h
+        + h * labels
+        + labels
+        + ghost_parameters(shape, ghost, heads, tokens)
+    )
 
 
 def _encoder_flops(shape, tokens, heads, ghost):
@@ -148,7 +185,7 @@ def _encoder_flops(shape, tokens, heads, ghost):
     h = shape.hidden
     qk, v, o, f = widths(shape, heads, ghost)
     dense = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f)
-    attention = 2 * tokens ** 2 * (qk + v)
+    attention = 2 * tokens**2 * (qk + v)
     return shape.layers * (dense + attention) + ghost_flops(shape, ghost, heads, tokens)
 
 
@@ -185,12 +222,17 @@ def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2
     Raises ValueError for an unknown convention, and as `compatible` and `kept_heads` do.
     """
     if convention not in CONVENTIONS:
-        raise ValueError(f"convention is {convention!r}; allowed: {', '.join(map(repr, CONVENTIONS))}")
+        raise ValueError(
+            f"convention is {convention!r}; allowed: {', '.join(map(repr, CONVENTIONS))}"
+        )
     return CONVENTIONS[convention](shape, tokens, heads, ghost, labels)
 
 
-UNITS = {   # power of ten, last digit printed
-    "GFLOPs": (9, "0.1"), "MFLOPs": (6, "0.1"), "M params": (6, "1"), "K params": (3, "0.1"),
+UNITS = {  # power of ten, last digit printed
+    "GFLOPs": (9, "0.1"),
+    "MFLOPs": (6, "0.1"),
+    "M params": (6, "1"),
+    "K params": (3, "0.1"),
     "%": (-2, "0.1"),
 }
 
@@ -208,7 +250,8 @@ def shown(value, unit):
 @dataclass(frozen=True)
 class Miss:
     """A printed cell that the arithmetic cannot give."""
-    table: str       # file of the published table
+
+    table: str  # file of the published table
     row: str
     column: str
     printed: str
@@ -217,40 +260,85 @@ class Miss:
 
 
 _F, _P = "FLOPs(G)", "#params(M)"
-_BASE = ("109,483,778 parameters with a two-label head round to 109; 110 is the literature's figure, "
-         "which the ghost row at 12/12 reaches on its own with 109,539,074")
+_BASE = (
+    "109,483,778 parameters with a two-label head round to 109; 110 is the literature's figure, "
+    "which the ghost row at 12/12 reaches on its own with 109,539,074"
+)
 _SMALL = SHAPES["electra-small"]
-_ELECTRA = (f"the layers at T = 128 and H = 256 give {_encoder_flops(_SMALL, 128, None, None) / 1e9:.3f} G, with a head on "
-            f"every token {flops(_SMALL, convention='ghostbert') / 1e9:.3f} G; ELECTRA's own 3.7 G has a one-hot lookup in "
-            "it, and taking off 2 * 30522 * 256 * 128 = 2.0 G leaves the printed 1.7, but the table is "
-            "128 wide (1.0 G)")
-_PRUNED = ("5.739 G: printing 5.8 takes a constant term of at least 0.163 G beside the layers, and the "
-           "11.3 of the ghost row at 6/12 takes less than 0.162 G; the ghost row's 5.8 seems copied")
-_AFTER_QK = ("5.652 G with all 12 maps multiplying V; 5.375 G, the printed figure, with a single map "
-             "there, although the 11 ghost maps must multiply V too")
-_AFTER_V = ("the whole output projection brings the pruned model to 3.675 G and 38.06 M before any ghost; "
-            "a depthwise kernel from 1 to 11 heads, 704 * 3 weights a layer, makes it 3.682 G and 38.08 "
-            "M; a dense 64 to 704 layer would print 39 M, but 3.8 G")
-_CLAIM = ("of BERT-base, 55,296 parameters are 0.05 % and 14,155,776 FLOPs 0.06 %; 0.4 % is 55.3 K of "
-          "the 14 M of ELECTRA-small, and 14.2 M of its 1.7 G is 0.8 %")
+_ELECTRA = (
+    f"the layers at T = 128 and H = 256 give {_encoder_flops(_SMALL, 128, None, None) / 1e9:.3f} G, with a head on "
+    f"every token {flops(_SMALL, convention='ghostbert') / 1e9:.3f} G; ELECTRA's own 3.7 G has a one-hot lookup in "
+    "it, and taking off 2 * 30522 * 256 * 128 = 2.0 G leaves the printed 1.7, but the table is "
+    "128 wide (1.0 G)"
+)
+_PRUNED = (
+    "5.739 G: printing 5.8 takes a constant term of at least 0.163 G beside the layers, and the "
+    "11.3 of the ghost row at 6/12 takes less than 0.162 G; the ghost row's 5.8 seems copied"
+)
+_AFTER_QK = (
+    "5.652 G with all 12 maps multiplying V; 5.375 G, the printed figure, with a single map "
+    "there, although the 11 ghost maps must multiply V too"
+)
+_AFTER_V = (
+    "the whole output projection brings the pruned model to 3.675 G and 38.06 M before any ghost; "
+    "a depthwise kernel from 1 to 11 heads, 704 * 3 weights a layer, makes it 3.682 G and 38.08 "
+    "M; a dense 64 to 704 layer would print 39 M, but 3.8 G"
+)
+_CLAIM = (
+    "of BERT-base, 55,296 parameters are 0.05 % and 14,155,776 FLOPs 0.06 %; 0.4 % is 55.3 K of "
+    "the 14 M of ELECTRA-small, and 14.2 M of its 1.7 G is 0.8 %"
+)
 
 KNOWN_MISSES = (
-    *(Miss(t, "BERT-base (Devlin et al., 2019)", _P, "110", "109", _BASE) for t in ("table1", "table2")),
-    *(Miss(t, r, _F, "1.7", "2.6", _ELECTRA) for t in ("table1", "table2")
-      for r in ("ELECTRA-small (Clark et al., 2020)", "GhostELECTRA-small (m = 4/4)")),
-    Miss("table2", "TinyBERT4 (Jiao et al., 2020)", _F, "1.2", "1.3",
-         "quoted: 1.273 G, and 1.247 G without the all-token head, which would round to 1.2"),
-    Miss("table2", "TinyBERT4 (Jiao et al., 2020)", _P, "15", "14",
-         "quoted: 14.35 M; 15 takes in the 312 to 768 layer that matched its teacher's states (14.59 M)"),
+    *(
+        Miss(t, "BERT-base (Devlin et al., 2019)", _P, "110", "109", _BASE)
+        for t in ("table1", "table2")
+    ),
+    *(
+        Miss(t, r, _F, "1.7", "2.6", _ELECTRA)
+        for t in ("table1", "table2")
+        for r in ("ELECTRA-small (Clark et al., 2020)", "GhostELECTRA-small (m = 4/4)")
+    ),
+    Miss(
+        "table2",
+        "TinyBERT4 (Jiao et al., 2020)",
+        _F,
+        "1.2",
+        "1.3",
+        "quoted: 1.273 G, and 1.247 G without the all-token head, which would round to 1.2",
+    ),
+    Miss(
+        "table2",
+        "TinyBERT4 (Jiao et al., 2020)",
+        _P,
+        "15",
+        "14",
+        "quoted: 14.35 M; 15 takes in the 312 to 768 layer that matched its teacher's states (14.59 M)",
+    ),
     Miss("table3", "3/12", "Pruned BERT FLOPs(G)", "5.8", "5.7", _PRUNED),
     Miss("table10", "3/12 Prune", _F, "5.8", "5.7", _PRUNED),
-    Miss("table5", "1/12 Conv1D_F", _F, "3.9", "3.8",
-         "3.826 G: printing 3.9 takes a constant term of over 0.175 G, and DWConv's 2.0 less than 0.174 G"),
+    Miss(
+        "table5",
+        "1/12 Conv1D_F",
+        _F,
+        "3.9",
+        "3.8",
+        "3.826 G: printing 3.9 takes a constant term of over 0.175 G, and DWConv's 2.0 less than 0.174 G",
+    ),
     *(Miss(t, "After QK", _F, "5.4", "5.7", _AFTER_QK) for t in ("table6", "table11")),
-    *(Miss(t, "After V", c, p, q, _AFTER_V) for t in ("table6", "table11")
-      for c, p, q in ((_F, "3.6", "3.7"), (_P, "39", "38"))),
-    Miss("b4", "example: share of backbone #params", "value", "7.2", "7.3",
-         "7,962,624 of the 109,483,778 counted is 7.27 %; of the 110 M printed for BERT-base it is 7.24 %"),
+    *(
+        Miss(t, "After V", c, p, q, _AFTER_V)
+        for t in ("table6", "table11")
+        for c, p, q in ((_F, "3.6", "3.7"), (_P, "39", "38"))
+    ),
+    Miss(
+        "b4",
+        "example: share of backbone #params",
+        "value",
+        "7.2",
+        "7.3",
+        "7,962,624 of the 109,483,778 counted is 7.27 %; of the 110 M printed for BERT-base it is 7.24 %",
+    ),
     Miss("claims", "extra params of ghost modules (introduction)", "value", "0.4", "0.1", _CLAIM),
     Miss("claims", "extra FLOPs of ghost modules (introduction)", "value", "0.9", "0.1", _CLAIM),
 )

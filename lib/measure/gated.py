@@ -14,32 +14,41 @@ import math
 from lib.measure.cost import SHAPES, Miss, Shape
 
 TOKENS = 128
-START = 5.0                                # of every alpha
-OPEN = 1 / (1 + math.exp(-START))          # the mask of a gate that is on: 0.9933
-KEPT = 0.99                                # a gate counts as on above this
+START = 5.0  # of every alpha
+OPEN = 1 / (1 + math.exp(-START))  # the mask of a gate that is on: 0.9933
+KEPT = 0.99  # a gate counts as on above this
 
 BERT_MINI = Shape("bert", 4, 256, 4, 1024, 30522, 512, 2, 256)
-REPORTED = {   # name: (shape, mask, GFLOPs as printed)
-    "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239), "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
-    "BERT-base": (SHAPES["bert-base"], OPEN, 22.199), "BERT-Mini": (BERT_MINI, 1.0, 0.873)}
+REPORTED = {  # name: (shape, mask, GFLOPs as printed)
+    "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239),
+    "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
+    "BERT-base": (SHAPES["bert-base"], OPEN, 22.199),
+    "BERT-Mini": (BERT_MINI, 1.0, 0.873),
+}
 
 
 def layer(hidden, embedding, qk, values, ffn, tokens=TOKENS):
     """FLOPs of one layer whose Q, K and V read `embedding` of the H inputs, with `qk` columns of queries and as many of
     keys, `values` columns of values, and `ffn` neurons. Linear in each."""
     projections = 2 * tokens * (embedding * (2 * qk + values) + values * hidden)
-    products = 2 * tokens ** 2 * (qk + values)
+    products = 2 * tokens**2 * (qk + values)
     return projections + products + 4 * tokens * hidden * ffn
 
 
 def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
     """FLOPs of a model of head size D. widths: one dict a layer: "heads" and "ffn", and where they are searched
     "embedding", "qk" and "v" (otherwise H, and D times the heads)."""
-    total = 2 * hidden ** 2 if pooler else 0
+    total = 2 * hidden**2 if pooler else 0
     for width in widths:
         columns = size * width["heads"]
-        total += layer(hidden, width.get("embedding", hidden), width.get("qk", columns), width.get("v", columns),
-                       width["ffn"], tokens)
+        total += layer(
+            hidden,
+            width.get("embedding", hidden),
+            width.get("qk", columns),
+            width.get("v", columns),
+            width["ffn"],
+            tokens,
+        )
     return total
 
 
@@ -56,18 +65,27 @@ def expected(shape, masks, tokens=TOKENS):
 
 def actual(shape, masks, tokens=TOKENS):
     """F: the same of what is above the threshold of 0.99."""
-    hard = {kind: [[float(m > KEPT) for m in layer] for layer in layers] for kind, layers in masks.items()}
+    hard = {
+        kind: [[float(m > KEPT) for m in layer] for layer in layers]
+        for kind, layers in masks.items()
+    }
     return expected(shape, hard, tokens)
 
 
 def sums(masks):
-    return [dict(zip(masks, (sum(part) for part in parts), strict=True)) for parts in zip(*masks.values(), strict=True)]
+    return [
+        dict(zip(masks, (sum(part) for part in parts), strict=True))
+        for parts in zip(*masks.values(), strict=True)
+    ]
 
 
 def counts(architecture):
     """Widths, as `flops` takes them, of an architecture: {"heads": L lists of indices, "neurons": L lists, ...}."""
     named = {"ffn" if kind == "neurons" else kind: lists for kind, lists in architecture.items()}
-    return [{kind: len(kept) for kind, kept in zip(named, parts, strict=True)} for parts in zip(*named.values(), strict=True)]
+    return [
+        {kind: len(kept) for kind, kept in zip(named, parts, strict=True)}
+        for parts in zip(*named.values(), strict=True)
+    ]
 
 
 def head(hidden, size, tokens=TOKENS):
@@ -83,9 +101,12 @@ def neuron(hidden, tokens=TOKENS):
 def shares(shape, tokens=TOKENS):
     """Fractions of the whole model's FLOPs: {"projections", "attention products", "feed-forward", "pooler"} (7.2)."""
     h, layers = shape.hidden, shape.layers
-    parts = {"projections": layers * (layer(h, h, h, h, 0, tokens) - 4 * tokens ** 2 * h),
-             "attention products": layers * 4 * tokens ** 2 * h, "feed-forward": layers * shape.ffn * neuron(h, tokens),
-             "pooler": 2 * h * h}
+    parts = {
+        "projections": layers * (layer(h, h, h, h, 0, tokens) - 4 * tokens**2 * h),
+        "attention products": layers * 4 * tokens**2 * h,
+        "feed-forward": layers * shape.ffn * neuron(h, tokens),
+        "pooler": 2 * h * h,
+    }
     return {name: part / masked(shape, tokens=tokens) for name, part in parts.items()}
 
 
@@ -95,19 +116,56 @@ def change(value, baseline):
 
 
 _CUT = "kept inputs of 1,568, cut off after three digits instead of rounded"
-_RATIO = ("of 22.199 B the FLOPs printed in the first Table 8 are 30.2 to 42.7 %; the lowest and the highest ratio both "
-          "imply a divisor of 23.74 B, which no count of the model gives")
+_RATIO = (
+    "of 22.199 B the FLOPs printed in the first Table 8 are 30.2 to 42.7 %; the lowest and the highest ratio both "
+    "imply a divisor of 23.74 B, which no count of the model gives"
+)
 
 KNOWN_MISSES = (
-    Miss("table06_test_tinybert4l", "30% TinyBERT-4L", "Speedup low", "3.0", "3.1", "1.239 B / 0.403 B is 3.07"),
-    Miss("table08b_mnist_3layer", "0.01", "Resulting Input Size Ratio", "0.012", "0.013", "20: " + _CUT),
-    *(Miss("table10b_mnist_11layer", target, "Resulting Input Size Ratio", printed, computed, f"{kept}: {_CUT}")
-      for target, printed, computed, kept in (
-          ("0.04", "0.036", "0.037", 58), ("0.05", "0.046", "0.047", 73), ("0.3", "0.262", "0.263", 412),
-          ("0.5", "0.456", "0.457", 716), ("0.75", "0.701", "0.702", 1100))),
-    *(Miss("table10a_vs_imp_dev", "Ratio % (30% Bertbase-12L)", end, printed, computed, _RATIO)
-      for end, printed, computed in (("lowest", "28.2", "30.2"), ("highest", "39.9", "42.7"))),
-    Miss("text 7.2", "TinyBERT 4L", "feed-forward size", "1024", "1200",
-         "with 1,024 neurons the model costs 1.127 B (1.135 B whole) and the feed-forward share is 57.6 %; 1,200 give 1.239 B "
-         "and 61 %"),
+    Miss(
+        "table06_test_tinybert4l",
+        "30% TinyBERT-4L",
+        "Speedup low",
+        "3.0",
+        "3.1",
+        "1.239 B / 0.403 B is 3.07",
+    ),
+    Miss(
+        "table08b_mnist_3layer",
+        "0.01",
+        "Resulting Input Size Ratio",
+        "0.012",
+        "0.013",
+        "20: " + _CUT,
+    ),
+    *(
+        Miss(
+            "table10b_mnist_11layer",
+            target,
+            "Resulting Input Size Ratio",
+            printed,
+            computed,
+            f"{kept}: {_CUT}",
+        )
+        for target, printed, computed, kept in (
+            ("0.04", "0.036", "0.037", 58),
+            ("0.05", "0.046", "0.047", 73),
+            ("0.3", "0.262", "0.263", 412),
+            ("0.5", "0.456", "0.457", 716),
+            ("0.75", "0.701", "0.702", 1100),
+        )
+    ),
+    *(
+        Miss("table10a_vs_imp_dev", "Ratio % (30% Bertbase-12L)", end, printed, computed, _RATIO)
+        for end, printed, computed in (("lowest", "28.2", "30.2"), ("highest", "39.9", "42.7"))
+    ),
+    Miss(
+        "text 7.2",
+        "TinyBERT 4L",
+        "feed-forward size",
+        "1024",
+        "1200",
+        "with 1,024 neurons the model costs 1.127 B (1.135 B whole) and the feed-forward share is 57.6 %; 1,200 give 1.239 B "
+        "and 61 %",
+    ),
 )

@@ -16,7 +16,7 @@ def convolve(x, kind, weight):
     ends = (taps // 2, taps // 2)
     if kind == "conv2d":
         return np.einsum("tcij,ij->tc", sliding_window_view(np.pad(x, ends), (taps, taps)), weight)
-    windows = sliding_window_view(np.pad(x, (ends, (0, 0))), taps, axis=0)    # [T, C, k]
+    windows = sliding_window_view(np.pad(x, (ends, (0, 0))), taps, axis=0)  # [T, C, k]
     return np.einsum("tck,ck->tc" if kind == "dwconv" else "tck,dck->td", windows, weight)
 
 
@@ -33,6 +33,10 @@ def example(kind, taps, spread, tokens=24, channels=4):
     random = np.random.default_rng(0)
     waves = np.sin(np.arange(tokens)[:, None] * 2 * np.pi / (4.0 + 4.0 * np.arange(channels)))
     x = waves + 0.4 * random.normal(size=(tokens, channels))
-    size = {"dwconv": (channels, taps), "conv1d_s": (channels, channels, taps), "conv1d_f": (tokens, tokens, taps),
-            "conv2d": (taps, taps)}[kind]
+    size = {
+        "dwconv": (channels, taps),
+        "conv1d_s": (channels, channels, taps),
+        "conv1d_f": (tokens, tokens, taps),
+        "conv2d": (taps, taps),
+    }[kind]
     return x, np.maximum(convolve(x, kind, softmax(spread * random.normal(size=size), kind)), 0.0)

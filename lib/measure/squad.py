@@ -38,16 +38,26 @@ def score(predictions, answers, version=None):
     rules of v1.1 or v2.0; by default 2 where some question has no answer.
     """
     if not len(predictions) or len(predictions) != len(answers):
-        raise ValueError(f"{len(predictions)} predictions for {len(answers)} questions; expected one each")
+        raise ValueError(
+            f"{len(predictions)} predictions for {len(answers)} questions; expected one each"
+        )
     version = version or (1 if all(answers) else 2)
-    values = {f.__name__: np.array([f(p, golds, version) for p, golds in zip(predictions, answers, strict=True)])
-              for f in (exact, span_f1)}
+    values = {
+        f.__name__: np.array(
+            [f(p, golds, version) for p, golds in zip(predictions, answers, strict=True)]
+        )
+        for f in (exact, span_f1)
+    }
     result = {name: float(value.mean()) for name, value in values.items()}
     if version == 2:
         has = np.array([bool(golds) for golds in answers])
         parts = (("has_answer", has), ("no_answer", ~has))
-        result |= {f"{part}_{name}": float(value[rows].mean()) for part, rows in parts if rows.any()
-                   for name, value in values.items()}
+        result |= {
+            f"{part}_{name}": float(value[rows].mean())
+            for part, rows in parts
+            if rows.any()
+            for name, value in values.items()
+        }
     return result
 
 
@@ -61,9 +71,13 @@ def best_threshold(predictions, differences, answers, metric=span_f1):
     """
     differences = np.asarray(differences, np.float64)
     if not len(predictions) == len(differences) == len(answers) or not len(answers):
-        raise ValueError(f"{len(predictions)} predictions, {len(differences)} differences, {len(answers)} questions")
+        raise ValueError(
+            f"{len(predictions)} predictions, {len(differences)} differences, {len(answers)} questions"
+        )
     if not (differences > -np.inf).all():
-        raise ValueError("some differences are not numbers: the model diverged, or the file is damaged")
+        raise ValueError(
+            "some differences are not numbers: the model diverged, or the file is damaged"
+        )
     gains = [metric(p, golds) - (not golds) for p, golds in zip(predictions, answers, strict=True)]
     order = np.argsort(differences, kind="stable")
     ranked = differences[order]
@@ -78,7 +92,9 @@ def best_threshold(predictions, differences, answers, metric=span_f1):
 def _golds(golds, version):
     if version == 1:
         if not golds:
-            raise ValueError("a question without an answer cannot be scored by the rules of v1.1; take version 2")
+            raise ValueError(
+                "a question without an answer cannot be scored by the rules of v1.1; take version 2"
+            )
         return [normalise(gold) for gold in golds]
     return [text for text in map(normalise, golds) if text] or [""]
 

@@ -35,8 +35,17 @@ def layers(model):
 def shape(model):
     """The widths that the model had before any surgery, as the formulas of `lib.measure.cost` take them."""
     c = model.config
-    return Shape(c.model_type, c.num_hidden_layers, c.hidden_size, c.num_attention_heads, c.intermediate_size,
-                 c.vocab_size, c.max_position_embeddings, c.type_vocab_size, getattr(c, "embedding_size", c.hidden_size))
+    return Shape(
+        c.model_type,
+        c.num_hidden_layers,
+        c.hidden_size,
+        c.num_attention_heads,
+        c.intermediate_size,
+        c.vocab_size,
+        c.max_position_embeddings,
+        c.type_vocab_size,
+        getattr(c, "embedding_size", c.hidden_size),
+    )
 
 
 def embedding_output(model):
@@ -52,16 +61,25 @@ def classifier(folder, outputs, dropout, seed):
     """
     folder = Path(folder)
     if bare(folder):
-        model, tokenizer = headed(folder, transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, outputs, seed)
+        model, tokenizer = headed(
+            folder, transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, outputs, seed
+        )
     elif (folder / "surgery.json").exists() or "SequenceClassification" in architecture(folder):
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
-            raise ValueError(f"the model in {folder.name} has {model.config.num_labels} outputs; the task needs {outputs}")
+            raise ValueError(
+                f"the model in {folder.name} has {model.config.num_labels} outputs; the task needs {outputs}"
+            )
     else:
         torch.manual_seed(seed)
         with quiet():
             model = transformers.AutoModelForSequenceClassification.from_pretrained(
-                folder, num_labels=outputs, dtype=torch.float32, use_safetensors=True, local_files_only=True)
+                folder,
+                num_labels=outputs,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+            )
         model.surgery = []
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     set_dropout(model, dropout)
@@ -82,14 +100,16 @@ def headed(folder, classes, outputs, seed):
     config.num_labels = outputs
     torch.manual_seed(seed)
     model = build(classes[type(config)], config, encoder.surgery)
-    base(model).load_state_dict(encoder.state_dict(), strict=False)   # a head may need no pooler
+    base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
     return model, tokenizer
 
 
 def architecture(folder):
     path = Path(folder) / "config.json"
     if not path.exists():
-        raise FileNotFoundError(f"{folder} has no config.json: it must be a checkpoint folder in Hugging Face layout")
+        raise FileNotFoundError(
+            f"{folder} has no config.json: it must be a checkpoint folder in Hugging Face layout"
+        )
     return " ".join(json.loads(path.read_text()).get("architectures") or [])
 
 
@@ -112,9 +132,16 @@ def save(model, tokenizer, folder):
     folder = Path(folder)
     if model.surgery:
         folder.mkdir(parents=True, exist_ok=True)
-        body = {"class": type(model).__name__, "config": model.config.to_dict(), "surgery": model.surgery}
+        body = {
+            "class": type(model).__name__,
+            "config": model.config.to_dict(),
+            "surgery": model.surgery,
+        }
         (folder / "surgery.json").write_text(json.dumps(body, indent=1, default=str))
-        save_file({k: v.detach().contiguous() for k, v in model.state_dict().items()}, folder / "weights.safetensors")
+        save_file(
+            {k: v.detach().contiguous() for k, v in model.state_dict().items()},
+            folder / "weights.safetensors",
+        )
     else:
         with quiet():
             model.save_pretrained(folder)
@@ -132,7 +159,9 @@ def load(folder):
         known = architecture(folder).split()
         cls = getattr(transformers, known[0]) if known else transformers.AutoModel
         with quiet():
-            model = cls.from_pretrained(folder, dtype=torch.float32, use_safetensors=True, local_files_only=True)
+            model = cls.from_pretrained(
+                folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
+            )
         model.surgery = []
         return model.eval(), tokenizer
     body = json.loads((folder / "surgery.json").read_text())
@@ -140,10 +169,15 @@ def load(folder):
     model = build(cls, cls.config_class.from_dict(body["config"]), body["surgery"])
     weights = load_file(folder / "weights.safetensors")
     shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
-    wrong = [f"{k} {tuple(weights[k].shape) if k in weights else 'missing'}, expected {shapes.get(k, 'none')}"
-             for k in sorted(shapes.keys() | weights.keys()) if k not in weights or tuple(weights[k].shape) != shapes.get(k)]
+    wrong = [
+        f"{k} {tuple(weights[k].shape) if k in weights else 'missing'}, expected {shapes.get(k, 'none')}"
+        for k in sorted(shapes.keys() | weights.keys())
+        if k not in weights or tuple(weights[k].shape) != shapes.get(k)
+    ]
     if wrong:
-        raise ValueError(f"{folder.name}: weights do not fit surgery {body['surgery']}: {'; '.join(wrong[:3])}")
+        raise ValueError(
+            f"{folder.name}: weights do not fit surgery {body['surgery']}: {'; '.join(wrong[:3])}"
+        )
     model.load_state_dict(weights)
     return model.eval(), tokenizer
 

@@ -26,7 +26,7 @@ from lib.search.gates import encoder
 
 QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
 OUT, NEURONS = "attention.output.dense", "output.dense"
-NAMES = {"ffn": "neurons"}   # what the operation "keep" calls them
+NAMES = {"ffn": "neurons"}  # what the operation "keep" calls them
 
 
 class Gated(nn.Linear):
@@ -34,7 +34,9 @@ class Gated(nn.Linear):
     alphas: the layer's ParameterDict, in a list, as it is registered there."""
 
     def __init__(self, linear, alphas, **sides):
-        super().__init__(linear.in_features, linear.out_features, linear.bias is not None, device="meta")
+        super().__init__(
+            linear.in_features, linear.out_features, linear.bias is not None, device="meta"
+        )
         self.weight, self.bias = linear.weight, linear.bias
         self.alphas, self.sides = [alphas], sides
         self.train(linear.training)
@@ -52,12 +54,23 @@ class Gated(nn.Linear):
 def plan(layer, regions):
     """{kind: (gates, columns of each, {linear layer: side})} of one layer."""
     attention = layer.attention.self
-    heads, size, width = attention.num_attention_heads, attention.attention_head_size, attention.value.out_features
-    every = {"heads": {"heads": (heads, size, {OUT: "inputs"})},
-             "ffn": {"ffn": (layer.output.dense.in_features, 1, {NEURONS: "inputs"})},
-             "embedding": {"embedding": (attention.query.in_features, 1, dict.fromkeys(QKV, "inputs"))},
-             "qkv": {"qk": (width, 1, {QKV[0]: "outputs"}), "v": (width, 1, {OUT: "inputs"})}}
-    return {kind: what for region in GATE_REGIONS if region in regions for kind, what in every[region].items()}
+    heads, size, width = (
+        attention.num_attention_heads,
+        attention.attention_head_size,
+        attention.value.out_features,
+    )
+    every = {
+        "heads": {"heads": (heads, size, {OUT: "inputs"})},
+        "ffn": {"ffn": (layer.output.dense.in_features, 1, {NEURONS: "inputs"})},
+        "embedding": {"embedding": (attention.query.in_features, 1, dict.fromkeys(QKV, "inputs"))},
+        "qkv": {"qk": (width, 1, {QKV[0]: "outputs"}), "v": (width, 1, {OUT: "inputs"})},
+    }
+    return {
+        kind: what
+        for region in GATE_REGIONS
+        if region in regions
+        for kind, what in every[region].items()
+    }
 
 
 def attach(model, regions):
@@ -73,8 +86,10 @@ def attach(model, regions):
         uncut("gates", layer)
         for path in (*QKV, OUT, NEURONS):
             if type(part := layer.get_submodule(path)) is not nn.Linear:
-                raise ValueError(f"gates on layer {number}: its {path} is a {type(part).__name__}; put them on a model of plain "
-                                 "linear layers")
+                raise ValueError(
+                    f"gates on layer {number}: its {path} is a {type(part).__name__}; put them on a model of plain "
+                    "linear layers"
+                )
     count = {}
     for layer in layers(model):
         places, weight = {}, layer.output.dense.weight
@@ -96,7 +111,11 @@ def present(model):
 
 def alphas(model):
     """{(layer, kind): Parameter}, in a fixed order."""
-    return {(number, kind): alpha for number, layer in enumerate(layers(model)) for kind, alpha in layer.gates.items()}
+    return {
+        (number, kind): alpha
+        for number, layer in enumerate(layers(model))
+        for kind, alpha in layer.gates.items()
+    }
 
 
 def costs(model, regions):
@@ -105,7 +124,12 @@ def costs(model, regions):
     sizes, whole = {}, []
     for number, layer in enumerate(layers(model)):
         sizes |= {(number, kind): gates for kind, (gates, _, _) in plan(layer, regions).items()}
-        whole.append({"heads": layer.attention.self.num_attention_heads, "ffn": layer.output.dense.in_features})
+        whole.append(
+            {
+                "heads": layer.attention.self.num_attention_heads,
+                "ffn": layer.output.dense.in_features,
+            }
+        )
     return sizes, encoder(model.config.hidden_size, layer.attention.self.attention_head_size, whole)
 
 
@@ -114,15 +138,24 @@ def flops(model):
     widths = []
     for layer in layers(model):
         query, _, value = (layer.get_submodule(path) for path in QKV)
-        widths.append({"heads": layer.attention.self.num_attention_heads, "ffn": layer.output.dense.in_features,
-                       "embedding": query.weight.shape[1], "qk": query.weight.shape[0], "v": value.weight.shape[0]})
+        widths.append(
+            {
+                "heads": layer.attention.self.num_attention_heads,
+                "ffn": layer.output.dense.in_features,
+                "embedding": query.weight.shape[1],
+                "qk": query.weight.shape[0],
+                "v": value.weight.shape[0],
+            }
+        )
     return gated.flops(model.config.hidden_size, layer.attention.self.attention_head_size, widths)
 
 
 def regions(model):
     """The regions that are gated, in the order of GATE_REGIONS."""
     kinds = set(layers(model)[0].gates)
-    return tuple(region for region in GATE_REGIONS if (region if region != "qkv" else "qk") in kinds)
+    return tuple(
+        region for region in GATE_REGIONS if (region if region != "qkv" else "qk") in kinds
+    )
 
 
 def ensure(model, wanted):
@@ -133,8 +166,10 @@ def ensure(model, wanted):
 
         operate(model, {"op": "gates", "regions": list(wanted)})
     elif set(regions(model)) != set(wanted):
-        raise ValueError(f"the checkpoint has gates on {', '.join(regions(model))}, the search is over {', '.join(wanted)}: "
-                         "start from a model without gates, or search the same regions")
+        raise ValueError(
+            f"the checkpoint has gates on {', '.join(regions(model))}, the search is over {', '.join(wanted)}: "
+            "start from a model without gates, or search the same regions"
+        )
     return alphas(model)
 
 
@@ -143,7 +178,9 @@ def detach(model):
     for layer in layers(model):
         for path in (*QKV, OUT, NEURONS):
             if isinstance(part := layer.get_submodule(path), Gated):
-                plain = nn.Linear(part.in_features, part.out_features, part.bias is not None, device="meta")
+                plain = nn.Linear(
+                    part.in_features, part.out_features, part.bias is not None, device="meta"
+                )
                 plain.weight, plain.bias = part.weight, part.bias
                 layer.set_submodule(path, plain.train(part.training))
         del layer.gates
@@ -155,7 +192,9 @@ def architecture(sizes, on):
     on: whether each is."""
     kept, start = {}, 0
     for (_, kind), number in sizes.items():
-        kept.setdefault(NAMES.get(kind, kind), []).append([i for i in range(number) if on[start + i]])
+        kept.setdefault(NAMES.get(kind, kind), []).append(
+            [i for i in range(number) if on[start + i]]
+        )
         start += number
     return kept
 
@@ -169,18 +208,26 @@ class Thin(nn.Linear):
         from lib.model.surgery import sliced
 
         small = sliced(linear, rows, columns)
-        super().__init__(small.in_features, small.out_features, small.bias is not None, device="meta")
+        super().__init__(
+            small.in_features, small.out_features, small.bias is not None, device="meta"
+        )
         self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
         self.register_buffer("rows", rows, persistent=False)
         self.register_buffer("columns", columns, persistent=False)
 
     def forward(self, x):
         made = super().forward(x if self.columns is None else x.index_select(-1, self.columns))
-        return made if self.rows is None else made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, self.rows, made)
+        return (
+            made
+            if self.rows is None
+            else made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, self.rows, made)
+        )
 
 
 def thin(layer, embedding=None, qk=None, v=None):
     """Leave these inputs of Q, K and V, and these dimensions of queries and keys, and of values, in one layer."""
-    for path, rows, columns in zip((*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True):
+    for path, rows, columns in zip(
+        (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True
+    ):
         if rows is not None or columns is not None:
             layer.set_submodule(path, Thin(layer.get_submodule(path), rows, columns))

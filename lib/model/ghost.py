@@ -39,17 +39,29 @@ def depthwise(x, kernels):
     In two dimensions, of which one is 1, with the channels last as they come: four to ten times as fast on a CPU as in one.
     """
     outputs, _, channels, taps = kernels.shape
-    maps = x.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2).contiguous(memory_format=torch.channels_last)  # [B, C * M, 1, T]
-    y = functional.conv2d(maps, kernels.permute(2, 0, 1, 3).flatten(0, 1).unsqueeze(2), padding=(0, taps // 2),
-                          groups=channels)  # [B, C * R, 1, T]
+    maps = (
+        x.permute(0, 3, 1, 2)
+        .flatten(1, 2)
+        .unsqueeze(2)
+        .contiguous(memory_format=torch.channels_last)
+    )  # [B, C * M, 1, T]
+    y = functional.conv2d(
+        maps,
+        kernels.permute(2, 0, 1, 3).flatten(0, 1).unsqueeze(2),
+        padding=(0, taps // 2),
+        groups=channels,
+    )  # [B, C * R, 1, T]
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
 def over_tokens(x, kernels):
     """Over the tokens, all channels mixed: kernels [R, M, C, C, K]."""
     outputs, _, channels, _, taps = kernels.shape
-    y = functional.conv1d(x.transpose(2, 3).flatten(1, 2), kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1),
-                          padding=taps // 2)  # [B, R * C, T]
+    y = functional.conv1d(
+        x.transpose(2, 3).flatten(1, 2),
+        kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1),
+        padding=taps // 2,
+    )  # [B, R * C, T]
     return y.unflatten(1, (outputs, channels)).transpose(2, 3)
 
 
@@ -60,9 +72,13 @@ def over_features(x, kernels):
     """
     outputs, _, tokens, _, taps = kernels.shape
     if x.shape[2] != tokens:
-        raise ValueError(f"a batch of {x.shape[2]} tokens: the ghost convolution 'conv1d_f' has one channel for each "
-                         f"of {tokens} tokens and takes no other length; set Train.pad_to to {tokens}")
-    y = functional.conv1d(x.flatten(1, 2), kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1), padding=taps // 2)
+        raise ValueError(
+            f"a batch of {x.shape[2]} tokens: the ghost convolution 'conv1d_f' has one channel for each "
+            f"of {tokens} tokens and takes no other length; set Train.pad_to to {tokens}"
+        )
+    y = functional.conv1d(
+        x.flatten(1, 2), kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1), padding=taps // 2
+    )
     return y.unflatten(1, (outputs, tokens))
 
 
@@ -71,14 +87,23 @@ def over_both(x, kernels):
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
 
 
-CONVOLUTIONS = {"dwconv": depthwise, "conv1d_s": over_tokens, "conv1d_f": over_features, "conv2d": over_both}
+CONVOLUTIONS = {
+    "dwconv": depthwise,
+    "conv1d_s": over_tokens,
+    "conv1d_f": over_features,
+    "conv2d": over_both,
+}
 
 
 def kernel_shape(options, channels):
     """Shape of the kernel between one map [T, C] and another (GhostBERT section 4.1)."""
     taps, tokens = options.kernel, options.tokens
-    return {"dwconv": (channels, taps), "conv1d_s": (channels, channels, taps), "conv1d_f": (tokens, tokens, taps),
-            "conv2d": (taps, taps)}[options.kind]
+    return {
+        "dwconv": (channels, taps),
+        "conv1d_s": (channels, channels, taps),
+        "conv1d_f": (tokens, tokens, taps),
+        "conv2d": (taps, taps),
+    }[options.kind]
 
 
 class Convolution(nn.Module):
@@ -90,16 +115,26 @@ class Convolution(nn.Module):
 
     def __init__(self, channels, options, generator, inputs=1, outputs=1):
         super().__init__()
-        self.kind, self.softmax, self.softmax_over = options.kind, options.softmax, options.softmax_over
+        self.kind, self.softmax, self.softmax_over = (
+            options.kind,
+            options.softmax,
+            options.softmax_over,
+        )
         kernel = kernel_shape(options, channels)
         self.full = (outputs, inputs, *kernel)
-        weight = torch.empty(kernel if inputs == outputs == 1 and self.kind != "conv2d" else self.full)
+        weight = torch.empty(
+            kernel if inputs == outputs == 1 and self.kind != "conv2d" else self.full
+        )
         if options.init == "uniform":
-            summed = math.prod(kernel) // (1 if self.kind == "conv2d" else kernel[0])  # weights of one output value
+            summed = math.prod(kernel) // (
+                1 if self.kind == "conv2d" else kernel[0]
+            )  # weights of one output value
             weight.fill_(0.0 if options.softmax else 1.0 / summed)
         else:
             for one in weight.view(-1, *kernel):  # each as if it were the only one
-                nn.init.xavier_uniform_(one[None, None] if self.kind == "conv2d" else one, generator=generator)
+                nn.init.xavier_uniform_(
+                    one[None, None] if self.kind == "conv2d" else one, generator=generator
+                )
         self.weight = nn.Parameter(weight)
 
     def taps(self):
@@ -142,9 +177,9 @@ class Folded(Ghosted):
 
     def forward(self, x):
         heads = self.convolution.full[1]
-        slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)                     # [B, M, T, columns of a head]
+        slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)  # [B, M, T, columns of a head]
         each = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)  # [B, M, T, H]
-        ghosts = self.convolution(real(each, self.options, self.padding))         # [B, F, T, H]
+        ghosts = self.convolution(real(each, self.options, self.padding))  # [B, F, T, H]
         y = each.sum(1)
         if self.dense.bias is not None:
             y = y + self.dense.bias.to(y.dtype)
@@ -161,7 +196,12 @@ class Completed(nn.Module):
 
     def __init__(self, position, convolution, options, padding):
         super().__init__()
-        self.position, self.convolution, self.options, self.padding = position, convolution, options, padding
+        self.position, self.convolution, self.options, self.padding = (
+            position,
+            convolution,
+            options,
+            padding,
+        )
 
     def forward(self, x):
         square = self.position == "qk"
@@ -205,23 +245,32 @@ def _remember(encoder, args, kwargs):
     encoder.padding[0] = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
-PLACES = {"qk": lambda layer: (layer.attention.self, "ghost"), "v": lambda layer: (layer.attention.self, "ghost"),
-          "o": lambda layer: (layer.attention.output, "dense"),
-          "ffn1": lambda layer: (layer.intermediate, "intermediate_act_fn"),
-          "ffn2": lambda layer: (layer.output, "dense")}
+PLACES = {
+    "qk": lambda layer: (layer.attention.self, "ghost"),
+    "v": lambda layer: (layer.attention.self, "ghost"),
+    "o": lambda layer: (layer.attention.output, "dense"),
+    "ffn1": lambda layer: (layer.intermediate, "intermediate_act_fn"),
+    "ffn2": lambda layer: (layer.output, "dense"),
+}
 
 
 def present(layer):
     """Positions of a layer that have a ghost."""
     found = {position: getattr(*PLACES[position](layer), None) for position in PLACES}
-    return {p for p, m in found.items() if isinstance(m, Ghosted) or isinstance(m, Completed) and m.position == p}
+    return {
+        p
+        for p, m in found.items()
+        if isinstance(m, Ghosted) or isinstance(m, Completed) and m.position == p
+    }
 
 
 def whole(layer):
     """Which of the values ("v") and the output projection ("o") have more heads than queries and keys."""
     width, output = layer.attention.self.query.out_features, layer.attention.output.dense
     inputs = getattr(output, "dense", output).in_features
-    return [n for n, w in (("v", layer.attention.self.value.out_features), ("o", inputs)) if w > width]
+    return [
+        n for n, w in (("v", layer.attention.self.value.out_features), ("o", inputs)) if w > width
+    ]
 
 
 def check(model, options):
@@ -238,10 +287,14 @@ def check(model, options):
             raise ValueError(f"position {position!r} has a ghost already: name each position once")
     wanted = list(options.whole)
     if wanted != whole(first) and (wanted or not there & {"qk", "v"}):
-        raise ValueError(f"ghosts at {list(options.positions)} need a cut with \"whole\": {wanted}; this model's "
-                         f"cut left {whole(first)} whole")
+        raise ValueError(
+            f'ghosts at {list(options.positions)} need a cut with "whole": {wanted}; this model\'s '
+            f"cut left {whole(first)} whole"
+        )
     if options.kind == "conv1d_f" and not options.tokens:
-        raise ValueError("Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens that it will take")
+        raise ValueError(
+            "Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens that it will take"
+        )
     neurons = first.intermediate.dense.out_features
     if options.features > 1 and "ffn2" in options.positions and neurons % heads:
         raise ValueError(f"{neurons} neurons do not split into {heads} folds of equal size")
@@ -250,7 +303,12 @@ def check(model, options):
 def module(layer, position, options, generator, padding, total):
     """The new part of one layer at one position; see the head of this file."""
     attention, inner = layer.attention.self, getattr(*PLACES[position](layer), None)
-    size, heads, inputs, outputs = attention.attention_head_size, attention.num_attention_heads, 1, 1
+    size, heads, inputs, outputs = (
+        attention.attention_head_size,
+        attention.num_attention_heads,
+        1,
+        1,
+    )
     if position in ("qk", "v"):
         channels, inputs, outputs = size, heads, total - heads
     elif position == "ffn1":
@@ -258,8 +316,13 @@ def module(layer, position, options, generator, padding, total):
     else:
         channels = inner.out_features
     if options.features > 1:
-        inputs, outputs = heads if position == "ffn2" else inner.in_features // size, options.features
-    convolution = Convolution(channels, options, generator, inputs, outputs).to(attention.query.weight.device)
+        inputs, outputs = (
+            heads if position == "ffn2" else inner.in_features // size,
+            options.features,
+        )
+    convolution = Convolution(channels, options, generator, inputs, outputs).to(
+        attention.query.weight.device
+    )
     if position in ("qk", "v"):
         return Completed(position, convolution, options, padding)
     return (Folded if options.features > 1 else Ghosted)(inner, convolution, options, padding)
@@ -279,7 +342,9 @@ def add(model, options, seed):
     added = []
     for layer in layers(model):
         for position in options.positions:
-            new = module(layer, position, options, generator, padding, model.config.num_attention_heads)
+            new = module(
+                layer, position, options, generator, padding, model.config.num_attention_heads
+            )
             owner, name = PLACES[position](layer)
             setattr(owner, name, new)
             if position == "v":
@@ -290,7 +355,10 @@ def add(model, options, seed):
     if options.mask and not hasattr(base(model), "padding"):
         base(model).padding = padding
         base(model).register_forward_pre_hook(_remember, with_kwargs=True)
-    return {"modules": len(added), "parameters": sum(p.numel() for c in added for p in c.parameters())}
+    return {
+        "modules": len(added),
+        "parameters": sum(p.numel() for c in added for p in c.parameters()),
+    }
 
 
 def attend_with_ghosts(model):

@@ -27,15 +27,19 @@ from torch.nn.utils import parametrize
 from lib.model import ghost, surgery
 from lib.model.backbone import layers
 
-FLOOR = 0.005                     # share of a matrix that "soft" keeps at least
+FLOOR = 0.005  # share of a matrix that "soft" keeps at least
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3  # l, r and b; the paper calls them gamma, epsilon and beta
-EDGE = 1e-4                       # u is clamped this far from 0 and 1
+EDGE = 1e-4  # u is clamped this far from 0 and 1
 
 
 def projections(model):
     """Every linear layer of the encoder, in order: (layer, name such as "3.output.dense", module)."""
-    return [(number, f"{number}.{name}", part) for number, layer in enumerate(layers(model))
-            for name, part in layer.named_modules() if isinstance(part, nn.Linear)]
+    return [
+        (number, f"{number}.{name}", part)
+        for number, layer in enumerate(layers(model))
+        for name, part in layer.named_modules()
+        if isinstance(part, nn.Linear)
+    ]
 
 
 # ---- selection ----
@@ -64,7 +68,7 @@ def at_least(values, kth, surplus):
 def without(mask, values, kth, surplus):
     if surplus > 0:
         tied = (values == kth).flatten().nonzero().flatten()
-        mask.view(-1)[tied[max(0, len(tied) - surplus):]] = False
+        mask.view(-1)[tied[max(0, len(tied) - surplus) :]] = False
     return mask
 
 
@@ -91,7 +95,13 @@ def final_cut(options):
     if options.method == "l0":
         return math.log(-LOW / HIGH)
     threshold = options.final_threshold
-    return None if options.method != "soft" else math.log(threshold / (1 - threshold)) if threshold < 1 else math.inf
+    return (
+        None
+        if options.method != "soft"
+        else math.log(threshold / (1 - threshold))
+        if threshold < 1
+        else math.inf
+    )
 
 
 # ---- masks ----
@@ -102,7 +112,9 @@ class Masked(torch.autograd.Function):
     @staticmethod
     def forward(ctx, weight, scores, mask, block):
         ctx.block = block
-        mask = mask if mask is None else spread(mask.to(weight.dtype), block)  # a product with bool is twice as slow
+        mask = (
+            mask if mask is None else spread(mask.to(weight.dtype), block)
+        )  # a product with bool is twice as slow
         ctx.save_for_backward(weight if scores is not None else None, mask)
         return weight.clone() if mask is None else weight * mask
 
@@ -134,16 +146,26 @@ class Mask(nn.Module):
     def __init__(self, weight, options):
         super().__init__()
         if any(wide % part for wide, part in zip(weight.shape, options.block, strict=True)):
-            raise ValueError(f"Prune.block is {options.block}; it does not divide a weight of {tuple(weight.shape)}")
+            raise ValueError(
+                f"Prune.block is {options.block}; it does not divide a weight of {tuple(weight.shape)}"
+            )
         self.method, self.block = options.method, options.block
-        self.threshold, self.final, self.selected = options.initial_threshold, options.final_threshold, None
+        self.threshold, self.final, self.selected = (
+            options.initial_threshold,
+            options.final_threshold,
+            None,
+        )
         if options.scored:
             blocks = [wide // part for wide, part in zip(weight.shape, options.block, strict=True)]
             self.scores = nn.Parameter(weight.new_full(blocks, options.init))
 
     def importance(self, weight):
         """What the largest are chosen by [R, C]: scores, or the sum of |W| over a block."""
-        return gathered(weight.detach().abs(), self.block) if self.method == "magnitude" else self.scores.detach()
+        return (
+            gathered(weight.detach().abs(), self.block)
+            if self.method == "magnitude"
+            else self.scores.detach()
+        )
 
     @torch.no_grad()
     def chosen(self, weight):
@@ -174,7 +196,11 @@ class Mask(nn.Module):
     def kept(self, weight):
         """Weights whose mask is above 0, a tensor of one number. For "l0" those of eval mode, whatever the mode."""
         mask = self.concrete(draw=False) > 0 if self.method == "l0" else self.chosen(weight)
-        return torch.count_nonzero(mask) * math.prod(self.block) if mask is not None else torch.tensor(weight.numel())
+        return (
+            torch.count_nonzero(mask) * math.prod(self.block)
+            if mask is not None
+            else torch.tensor(weight.numel())
+        )
 
     def penalty(self):
         """Mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0: sigmoid(S - b ln(-l / r)) ("l0")."""
@@ -196,12 +222,24 @@ def shrink(model):
         attention, first, second = layer.attention.self, layer.intermediate, layer.output.dense
         number, size = attention.num_attention_heads, attention.attention_head_size
         if ghost.present(layer):
-            heads, neurons = heads + [list(range(number))], neurons + [list(range(first.dense.out_features))]
+            heads, neurons = (
+                heads + [list(range(number))],
+                neurons + [list(range(first.dense.out_features))],
+            )
             continue
-        heads.append(emptied(attention.value.weight, layer.attention.output.dense, attention.value.bias, size))
-        neurons.append(emptied(first.dense.weight, second, first.intermediate_act_fn(first.dense.bias), 1))
-    if any(len(a) < layer.attention.self.num_attention_heads or len(b) < layer.intermediate.dense.out_features
-           for layer, a, b in zip(layers(model), heads, neurons, strict=True)):
+        heads.append(
+            emptied(
+                attention.value.weight, layer.attention.output.dense, attention.value.bias, size
+            )
+        )
+        neurons.append(
+            emptied(first.dense.weight, second, first.intermediate_act_fn(first.dense.bias), 1)
+        )
+    if any(
+        len(a) < layer.attention.self.num_attention_heads
+        or len(b) < layer.intermediate.dense.out_features
+        for layer, a, b in zip(layers(model), heads, neurons, strict=True)
+    ):
         surgery.operate(model, {"op": "keep", "heads": heads, "neurons": neurons})
     return {"heads": [len(kept) for kept in heads], "neurons": [len(kept) for kept in neurons]}
 
@@ -235,10 +273,16 @@ class Packed(nn.Module):
 
     def mask(self):
         """bool [O * I]."""
-        return ((self.bits[:, None] & self.powers(self.bits.device)) != 0).flatten()[:math.prod(self.shape)]
+        return ((self.bits[:, None] & self.powers(self.bits.device)) != 0).flatten()[
+            : math.prod(self.shape)
+        ]
 
     def forward(self, values):
-        return values.new_zeros(math.prod(self.shape)).masked_scatter(self.mask(), values).view(self.shape)
+        return (
+            values.new_zeros(math.prod(self.shape))
+            .masked_scatter(self.mask(), values)
+            .view(self.shape)
+        )
 
     def right_inverse(self, weight):
         return weight.flatten()[self.mask()]
@@ -253,16 +297,28 @@ def pack(model, kept, masks=None):
     there = {name: linear for _, name, linear in projections(model)}
     for name, number in kept.items():
         total = there[name].weight.numel() if name in there else 0
-        found = number if masks is None else int(torch.count_nonzero(masks[name])) if name in masks else 0
+        found = (
+            number
+            if masks is None
+            else int(torch.count_nonzero(masks[name]))
+            if name in masks
+            else 0
+        )
         if not 0 <= number <= total or found != number:
-            raise ValueError(f"sparse keeps {number} values of {name!r}, which has {total} and a mask of {found}: name the "
-                             "encoder's projections, and as many values as their masks keep")
+            raise ValueError(
+                f"sparse keeps {number} values of {name!r}, which has {total} and a mask of {found}: name the "
+                "encoder's projections, and as many values as their masks keep"
+            )
         if parametrize.is_parametrized(there[name]):
-            raise ValueError(f"{name!r} is masked or packed already: bake a model first, and pack it once")
+            raise ValueError(
+                f"{name!r} is masked or packed already: bake a model first, and pack it once"
+            )
     for name, number in kept.items():
         weight = there[name].weight
         if masks is None:
-            chosen = (torch.arange(weight.numel(), device=weight.device) < number).view(weight.shape)
+            chosen = (torch.arange(weight.numel(), device=weight.device) < number).view(
+                weight.shape
+            )
         else:
             chosen = masks[name]
         parametrize.register_parametrization(there[name], "weight", Packed(chosen), unsafe=True)
@@ -273,8 +329,15 @@ def packed(model):
     """Pack the projections of a baked model by their zeros, where that saves bytes. Returns {"bytes_dense", "bytes_sparse"}
     of all its tensors."""
     masks = {name: linear.weight.detach() != 0 for _, name, linear in projections(model)}
-    kept, before = {name: int(torch.count_nonzero(mask)) for name, mask in masks.items()}, stored(model)
-    kept = {name: number for name, number in kept.items() if 32 * number + masks[name].numel() < 32 * masks[name].numel()}
+    kept, before = (
+        {name: int(torch.count_nonzero(mask)) for name, mask in masks.items()},
+        stored(model),
+    )
+    kept = {
+        name: number
+        for name, number in kept.items()
+        if 32 * number + masks[name].numel() < 32 * masks[name].numel()
+    }
     if kept:
         surgery.operate(model, {"op": "sparse", "kept": kept}, masks=masks)
     return {"bytes_dense": before, "bytes_sparse": stored(model)}

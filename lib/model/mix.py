@@ -41,7 +41,10 @@ class LayerMix(nn.Module):
             getattr(nn.init, f"{init}_")(alpha.view(1, -1), generator=generator)
         self.alpha, self.gamma = nn.Parameter(alpha), nn.Parameter(torch.ones(()))
         if norm == "layers_affine":
-            self.scale, self.shift = nn.Parameter(torch.ones(states)), nn.Parameter(torch.zeros(states))
+            self.scale, self.shift = (
+                nn.Parameter(torch.ones(states)),
+                nn.Parameter(torch.zeros(states)),
+            )
         self.dropout = nn.Dropout(dropout)
 
     def weights(self):
@@ -51,8 +54,10 @@ class LayerMix(nn.Module):
     def forward(self, states, mask=None):
         """states: L + 1 tensors [B, T, H]; mask [B, T]. Returns [B, T, H]."""
         normal = self.normaliser(states, mask)
-        return self.gamma * sum(a * self.dropout(normal(j, h)) for j, (a, h) in enumerate(zip(self.weights(), states,
-                                                                                              strict=True)))
+        return self.gamma * sum(
+            a * self.dropout(normal(j, h))
+            for j, (a, h) in enumerate(zip(self.weights(), states, strict=True))
+        )
 
     def normaliser(self, states, mask):
         """f(j, state) -> the state normalised."""
@@ -61,7 +66,11 @@ class LayerMix(nn.Module):
         if self.norm == "channels":
             return lambda _, state: functional.layer_norm(state, state.shape[-1:], eps=EPS)
         if self.norm == "tokens":
-            real = states[0].new_ones(states[0].shape[:2]) if mask is None else mask.to(states[0].dtype)
+            real = (
+                states[0].new_ones(states[0].shape[:2])
+                if mask is None
+                else mask.to(states[0].dtype)
+            )
             return lambda _, state: over_tokens(state, real.unsqueeze(-1))
         mean = sum(states) / len(states)
         rate = (sum((state - mean).square() for state in states) / len(states) + EPS).rsqrt()
@@ -77,10 +86,15 @@ class LayerMix(nn.Module):
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
     def replace(self, _, __, output):
-        states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []   # what tells layers apart is small
+        states, self.seen = (
+            [state.to(self.alpha.dtype) for state in self.seen],
+            [],
+        )  # what tells layers apart is small
         if len(states) != len(self.alpha):
-            raise ValueError(f"the layer mix saw {len(states)} states and weighs {len(self.alpha)}: a layer was replaced after "
-                             "it; put the mix last")
+            raise ValueError(
+                f"the layer mix saw {len(states)} states and weighs {len(self.alpha)}: a layer was replaced after "
+                "it; put the mix last"
+            )
         output["last_hidden_state"] = self(states, self.padding[0])
         return output
 
@@ -108,8 +122,10 @@ def add(model, norm, init, dropout=0.0, seed=0):
     try:
         there, first = layers(model), embedding_output(model)
     except AttributeError:
-        raise ValueError(f"a {type(model).__name__} has no hidden states to mix: it takes an embedding and a list of layers, "
-                         "as BERT, RoBERTa and ELECTRA have") from None
+        raise ValueError(
+            f"a {type(model).__name__} has no hidden states to mix: it takes an embedding and a list of layers, "
+            "as BERT, RoBERTa and ELECTRA have"
+        ) from None
     if present(model):
         raise ValueError("this model has a layer mix already: it takes one")
     encoder = base(model)
@@ -117,12 +133,17 @@ def add(model, norm, init, dropout=0.0, seed=0):
         encoder.padding = [None]
         encoder.register_forward_pre_hook(ghost._remember, with_kwargs=True)
     generator = torch.Generator().manual_seed(stream(seed, "mix"))
-    encoder.mix = LayerMix(len(there) + 1, norm, init, dropout, encoder.padding, generator).to(next(model.parameters()).device)
+    encoder.mix = LayerMix(len(there) + 1, norm, init, dropout, encoder.padding, generator).to(
+        next(model.parameters()).device
+    )
     first.register_forward_hook(encoder.mix.start)
     for layer in there:
         layer.register_forward_hook(encoder.mix.keep)
     encoder.encoder.register_forward_hook(encoder.mix.replace)
-    return {"states": len(there) + 1, "parameters": sum(p.numel() for p in encoder.mix.parameters())}
+    return {
+        "states": len(there) + 1,
+        "parameters": sum(p.numel() for p in encoder.mix.parameters()),
+    }
 
 
 def memory(layers, hidden, size=4):

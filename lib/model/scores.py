@@ -14,8 +14,8 @@ from transformers.masking_utils import eager_mask
 from lib.model.backbone import embedding_output, layers
 
 ATTENTION = "raw_scores"
-SHORT = 64        # keys below which the softmax is taken with the keys as the outermost axis
-WATCHED = set()   # names of attentions that call `raw`
+SHORT = 64  # keys below which the softmax is taken with the keys as the outermost axis
+WATCHED = set()  # names of attentions that call `raw`
 
 
 def register(name, attention):
@@ -44,7 +44,10 @@ def maps(scores, drop):
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
     """Eager attention as transformers' interface wants it: context [B, T, A, D] and maps [B, A, T, T] after dropout. It
     drops out through the module's own layer, of the same rate, which may draw its masks otherwise (lib.train.dropout)."""
-    found = maps(raw(module, query, key, attention_mask, scaling), lambda p: module.dropout(p.to(value.dtype)))
+    found = maps(
+        raw(module, query, key, attention_mask, scaling),
+        lambda p: module.dropout(p.to(value.dtype)),
+    )
     return (found @ value).transpose(1, 2).contiguous(), found
 
 

@@ -18,10 +18,17 @@ from lib.model import backbone
 from lib.search import formula, net
 from lib.search.net import FACTOR, Net
 
-FUNCTIONS = {   # what a formula is made of; GELU by tanh, as the code has it everywhere
-    "add": torch.add, "mul": torch.mul, "max": torch.maximum, "gelu": partial(functional.gelu, approximate="tanh"),
-    "sigmoid": torch.sigmoid, "tanh": torch.tanh, "relu": torch.relu, "leaky_relu": functional.leaky_relu,
-    "elu": functional.elu, "swish": functional.silu,
+FUNCTIONS = {  # what a formula is made of; GELU by tanh, as the code has it everywhere
+    "add": torch.add,
+    "mul": torch.mul,
+    "max": torch.maximum,
+    "gelu": partial(functional.gelu, approximate="tanh"),
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "leaky_relu": functional.leaky_relu,
+    "elu": functional.elu,
+    "swish": functional.silu,
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value),
 }
 
@@ -38,8 +45,10 @@ class Network(nn.Module):
         """W1 and W2 as functions of arrays, with their first `inner` channels."""
         if inner == self.W1.out_features:
             return self.W1, self.W2
-        return (partial(functional.linear, weight=self.W1.weight[:inner], bias=self.W1.bias[:inner]),
-                partial(functional.linear, weight=self.W2.weight[:, :inner], bias=self.W2.bias))
+        return (
+            partial(functional.linear, weight=self.W1.weight[:inner], bias=self.W1.bias[:inner]),
+            partial(functional.linear, weight=self.W2.weight[:, :inner], bias=self.W2.bias),
+        )
 
 
 class Norm(nn.Module):
@@ -47,7 +56,7 @@ class Norm(nn.Module):
 
     def __init__(self, stack):
         super().__init__()
-        self.stack = [stack]   # in a list: not a submodule
+        self.stack = [stack]  # in a list: not a submodule
 
     def forward(self, x):
         stack = self.stack[0]
@@ -67,13 +76,17 @@ class Stack(nn.Module):
         """Run the formula and the first networks of a Layer (lib.search.net), with the first `inner` channels."""
         there = self.networks[0].W1.out_features
         if layer.stack > len(self.networks) or inner > there:
-            raise ValueError(f"{layer.stack} networks of {inner} channels asked of a stack of {len(self.networks)} networks "
-                             f"of {there}: choose a smaller net, or build a larger one")
+            raise ValueError(
+                f"{layer.stack} networks of {inner} channels asked of a stack of {len(self.networks)} networks "
+                f"of {there}: choose a smaller net, or build a larger one"
+            )
         self.tree, self.active, self.inner, self.mismatch = layer.tree, layer.stack, inner, mismatch
 
     def forward(self, _, x):
-        for number, network in enumerate(self.networks[:self.active], 1):
-            found = formula.evaluate(self.tree, x, *network.sliced(self.inner), FUNCTIONS, self.mismatch)
+        for number, network in enumerate(self.networks[: self.active], 1):
+            found = formula.evaluate(
+                self.tree, x, *network.sliced(self.inner), FUNCTIONS, self.mismatch
+            )
             x = x + network.dropout(found)
             x = self.LayerNorm(x) if number == self.active else network.LayerNorm(x)
         return x
@@ -91,7 +104,10 @@ class Trigram(nn.Module):
 
     def forward(self, ids):
         x = self.word_embeddings(ids)
-        after, before = functional.pad(x[:, 1:], (0, 0, 0, 1)), functional.pad(x[:, :-1], (0, 0, 1, 0))
+        after, before = (
+            functional.pad(x[:, 1:], (0, 0, 0, 1)),
+            functional.pad(x[:, :-1], (0, 0, 1, 0)),
+        )
         return self.dense(torch.cat((after, x, before), -1))
 
 
@@ -101,8 +117,10 @@ def trigram(model, width):
     embeddings = backbone.base(model).embeddings
     old = embeddings.word_embeddings
     if model.get_output_embeddings() is not None:
-        raise ValueError(f"trigram embeddings in a {type(model).__name__}, whose output layer shares the token table: take "
-                         "an encoder or a classifier")
+        raise ValueError(
+            f"trigram embeddings in a {type(model).__name__}, whose output layer shares the token table: take "
+            "an encoder or a classifier"
+        )
     new = draw(Trigram(old.num_embeddings, width, model.config.hidden_size, old.padding_idx), model)
     embeddings.word_embeddings = new
     return {"parameters": backbone.size(new)["parameters"] - backbone.size(old)["parameters"]}
@@ -118,17 +136,29 @@ def stack(model, net):
     told = (wanted.hidden, len(wanted.layers), wanted.heads)
     there = (config.hidden_size, len(layers), config.num_attention_heads)
     if told != there:
-        raise ValueError(f"a net of hidden, layers, heads {told} on a model of {there}: build the model for the net")
+        raise ValueError(
+            f"a net of hidden, layers, heads {told} on a model of {there}: build the model for the net"
+        )
     before = backbone.size(model)["parameters"]
     for layer, new in zip(layers, wanted.layers, strict=True):
         if ghost.present(layer):
             raise ValueError("stack after ghost: ghosts have no place in a stack")
         layer.intermediate = nn.Identity()
-        layer.output = draw(Stack(wanted.hidden, wanted.inner(new), new.stack, config.layer_norm_eps,
-                                  config.hidden_dropout_prob), model)
+        layer.output = draw(
+            Stack(
+                wanted.hidden,
+                wanted.inner(new),
+                new.stack,
+                config.layer_norm_eps,
+                config.hidden_dropout_prob,
+            ),
+            model,
+        )
         layer.output.use(new, wanted.inner(new), wanted.mismatch)
-    return {"networks": sum(layer.stack for layer in wanted.layers),
-            "parameters": backbone.size(model)["parameters"] - before}
+    return {
+        "networks": sum(layer.stack for layer in wanted.layers),
+        "parameters": backbone.size(model)["parameters"] - before,
+    }
 
 
 def draw(module, model):
@@ -153,7 +183,9 @@ def of(model):
     for op in getattr(model, "surgery", ()):
         if op["op"] == "stack":
             return read(op["net"])
-    raise ValueError(f"this {type(model).__name__} has no stacks of feed-forward networks: give a net to build one")
+    raise ValueError(
+        f"this {type(model).__name__} has no stacks of feed-forward networks: give a net to build one"
+    )
 
 
 def operations(wanted):
@@ -164,8 +196,13 @@ def operations(wanted):
 
 def sizes(wanted):
     """A Net as the configuration of a BERT has it."""
-    return {"hidden_size": wanted.hidden, "num_hidden_layers": len(wanted.layers), "num_attention_heads": wanted.heads,
-            "intermediate_size": wanted.width, "hidden_act": "gelu_pytorch_tanh"}
+    return {
+        "hidden_size": wanted.hidden,
+        "num_hidden_layers": len(wanted.layers),
+        "num_attention_heads": wanted.heads,
+        "intermediate_size": wanted.width,
+        "hidden_act": "gelu_pytorch_tanh",
+    }
 
 
 def build(wanted, cls=transformers.BertModel, like=None, **config):
@@ -174,10 +211,15 @@ def build(wanted, cls=transformers.BertModel, like=None, **config):
     like: a configuration whose tables (vocabulary, positions, segments, padding) are taken, else BERT's own; `config`:
     further values, such as num_labels. LayerNorm's eps is the framework's 1e-5, as in the code, not BERT's 1e-12.
     """
-    wanted, tables = read(wanted), ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id")
+    wanted, tables = (
+        read(wanted),
+        ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id"),
+    )
     shared = {name: getattr(like, name) for name in tables} if like else {}
     own = {"layer_norm_eps": 1e-5, "initializer_range": 0.02}
-    return backbone.build(cls, transformers.BertConfig(**shared | own | sizes(wanted) | config), operations(wanted))
+    return backbone.build(
+        cls, transformers.BertConfig(**shared | own | sizes(wanted) | config), operations(wanted)
+    )
 
 
 def choose(model, wanted=None):
@@ -191,8 +233,10 @@ def choose(model, wanted=None):
     wanted = whole if wanted is None else read(wanted)
     widths = [(n.hidden, len(n.layers), n.heads, n.embedding) for n in (wanted, whole)]
     if widths[0] != widths[1]:
-        raise ValueError(f"a net of hidden, layers, heads, embedding {widths[0]} in a supernet of {widths[1]}: only formulas, "
-                         "stacks and ratios can be chosen; use materialise for the others")
+        raise ValueError(
+            f"a net of hidden, layers, heads, embedding {widths[0]} in a supernet of {widths[1]}: only formulas, "
+            "stacks and ratios can be chosen; use materialise for the others"
+        )
     for layer, new in zip(backbone.layers(model), wanted.layers, strict=True):
         layer.output.use(new, wanted.inner(new), wanted.mismatch)
 
@@ -220,27 +264,48 @@ def inherit(student, source):
     vocabularies = student.config.vocab_size, source.config.vocab_size
     times, rest = divmod(len(backbone.layers(student)), len(backbone.layers(source)))
     if vocabularies[0] != vocabularies[1] or rest or not times:
-        raise ValueError(f"a student of {vocabularies[0]} words and {len(backbone.layers(student))} layers cannot inherit from "
-                         f"{vocabularies[1]} words and {len(backbone.layers(source))} layers: take the same vocabulary, and "
-                         "a multiple of the layers")
-    there, left = {as_stack(bare(name, source)): value for name, value in source.state_dict().items()}, []
+        raise ValueError(
+            f"a student of {vocabularies[0]} words and {len(backbone.layers(student))} layers cannot inherit from "
+            f"{vocabularies[1]} words and {len(backbone.layers(source))} layers: take the same vocabulary, and "
+            "a multiple of the layers"
+        )
+    there, left = (
+        {as_stack(bare(name, source)): value for name, value in source.state_dict().items()},
+        [],
+    )
     for name, value in student.state_dict().items():
-        origin = re.sub(r"(?<=encoder\.layer\.)\d+", lambda found: str(int(found[0]) // times), bare(name, student))
+        origin = re.sub(
+            r"(?<=encoder\.layer\.)\d+",
+            lambda found: str(int(found[0]) // times),
+            bare(name, student),
+        )
         if origin not in there:
             left.append(name)
             continue
         larger = there[origin]
-        outputs = name.startswith(("classifier.", "qa_outputs.")) and value.shape[0] != larger.shape[0]
-        if outputs or larger.dim() != value.dim() or any(a > b for a, b in zip(value.shape, larger.shape, strict=True)):
-            raise ValueError(f"{name} of shape {list(value.shape)} cannot inherit from {list(larger.shape)}: the source must be "
-                             "at least as large, and have as many outputs")
+        outputs = (
+            name.startswith(("classifier.", "qa_outputs.")) and value.shape[0] != larger.shape[0]
+        )
+        if (
+            outputs
+            or larger.dim() != value.dim()
+            or any(a > b for a, b in zip(value.shape, larger.shape, strict=True))
+        ):
+            raise ValueError(
+                f"{name} of shape {list(value.shape)} cannot inherit from {list(larger.shape)}: the source must be "
+                "at least as large, and have as many outputs"
+            )
         value.copy_(larger[tuple(slice(n) for n in value.shape)])
     return left
 
 
 def as_stack(name):
     """What a tensor of a plain BERT's feed-forward block is called in a stack; other names stay."""
-    for block, part in (("intermediate.dense", "W1"), ("output.dense", "W2"), ("output.LayerNorm", "LayerNorm")):
+    for block, part in (
+        ("intermediate.dense", "W1"),
+        ("output.dense", "W2"),
+        ("output.LayerNorm", "LayerNorm"),
+    ):
         name = re.sub(rf"(encoder\.layer\.\d+)\.{block}\.", rf"\1.output.networks.0.{part}.", name)
     return name
 

@@ -53,17 +53,23 @@ def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
 
     whole = sorted(whole, key=str, reverse=True) if isinstance(whole, (list, tuple)) else whole
     if whole not in WHOLE:
-        raise ValueError(f"cut with \"whole\": {whole}; what can stay whole is one of {', '.join(map(str, WHOLE))}")
+        raise ValueError(
+            f'cut with "whole": {whole}; what can stay whole is one of {", ".join(map(str, WHOLE))}'
+        )
     kept = {"heads": [], "neurons": []} | ({"others": []} if whole else {})
     for number, layer in enumerate(layers(model)):
         total = layer.attention.self.num_attention_heads
         if not (isinstance(heads, int) and 1 <= heads <= total):
-            raise ValueError(f"cut to {heads!r} heads: a layer of this model has {total}; keep 1 to {total}")
+            raise ValueError(
+                f"cut to {heads!r} heads: a layer of this model has {total}; keep 1 to {total}"
+            )
         uncut("cut", layer)
         ffn = layer.intermediate.dense.out_features
         order = choose(head_scores, len(layers(model)), number, total, total, "head")
-        chosen_heads, chosen_neurons = order[:heads], choose(neuron_scores, len(layers(model)), number, ffn,
-                                                             heads * ffn // total, "neuron")
+        chosen_heads, chosen_neurons = (
+            order[:heads],
+            choose(neuron_scores, len(layers(model)), number, ffn, heads * ffn // total, "neuron"),
+        )
         narrow(layer, chosen_heads, chosen_neurons, order, whole)
         kept["heads"].append(chosen_heads.tolist())
         kept["neurons"].append(chosen_neurons.tolist())
@@ -77,11 +83,15 @@ def uncut(op, layer):
     from lib.model import ghost as ghosts
 
     if hasattr(layer.output, "networks"):
-        raise ValueError(f"{op} after stack: the width of stacked networks is their net's, leave out the {op}")
+        raise ValueError(
+            f"{op} after stack: the width of stacked networks is their net's, leave out the {op}"
+        )
     if hasattr(layer, "gates"):
         raise ValueError(f"{op} after gates: detach them first (lib.model.gates.detach)")
     if any(hasattr(part, "columns") for part in layer.attention.self.children()):
-        raise ValueError(f"{op} after keep of embedding inputs or of QKV dimensions: put the {op} first")
+        raise ValueError(
+            f"{op} after keep of embedding inputs or of QKV dimensions: put the {op} first"
+        )
     if ghosts.present(layer):
         raise ValueError(f"{op} after ghost: put the {op} first")
     if ghosts.whole(layer):
@@ -92,13 +102,19 @@ def narrow(layer, heads, neurons, every=None, whole=()):
     """Leave the chosen heads [M] and neurons [N] of one layer, in this order. every: [A] all heads in the order in which
     the parts named by `whole` keep them."""
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
-    rows, full = (None if index is None else (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
-                  for index in (heads, every))
+    rows, full = (
+        None
+        if index is None
+        else (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
+        for index in (heads, every)
+    )
     for name in ("query", "key", "value"):
         part = full if name == "value" and "v" in whole else rows
         setattr(attention, name, sliced(getattr(attention, name), rows=part))
     attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
-    layer.attention.output.dense = sliced(layer.attention.output.dense, columns=full if "o" in whole else rows)
+    layer.attention.output.dense = sliced(
+        layer.attention.output.dense, columns=full if "o" in whole else rows
+    )
     layer.intermediate.dense = sliced(layer.intermediate.dense, rows=neurons)
     layer.output.dense = sliced(layer.output.dense, columns=neurons)
 
@@ -116,24 +132,44 @@ def keep(model, heads=None, neurons=None, embedding=None, qk=None, v=None):
     from lib.model.backbone import layers
 
     there = layers(model)
-    given = {name: lists for name, lists in zip(("heads", "neurons", "embedding", "qk", "v"),
-                                                (heads, neurons, embedding, qk, v), strict=True) if lists is not None}
+    given = {
+        name: lists
+        for name, lists in zip(
+            ("heads", "neurons", "embedding", "qk", "v"),
+            (heads, neurons, embedding, qk, v),
+            strict=True,
+        )
+        if lists is not None
+    }
     if "heads" in given and ("qk" in given or "v" in given):
-        raise ValueError("keep heads and dimensions of queries, keys or values: they are the same columns, give one of them")
+        raise ValueError(
+            "keep heads and dimensions of queries, keys or values: they are the same columns, give one of them"
+        )
     for what, lists in given.items():
         if not isinstance(lists, (list, tuple)) or len(lists) != len(there):
-            raise ValueError(f"keep {what}: {len(there)} lists of indices needed, one for each layer; found {str(lists)[:60]}")
+            raise ValueError(
+                f"keep {what}: {len(there)} lists of indices needed, one for each layer; found {str(lists)[:60]}"
+            )
         for number, (layer, chosen) in enumerate(zip(there, lists, strict=True)):
             uncut("keep", layer)
             total = wide(layer)[what]
-            wrong = ([i for i in chosen if type(i) is not int or not 0 <= i < total]
-                     or [i for i, times in Counter(chosen).items() if times > 1])
+            wrong = [i for i in chosen if type(i) is not int or not 0 <= i < total] or [
+                i for i, times in Counter(chosen).items() if times > 1
+            ]
             if wrong or not chosen:
-                raise ValueError(f"keep {what} of layer {number}: found {wrong[0] if wrong else 'none'}; give at least one "
-                                 f"of 0 to {total - 1}, each once")
+                raise ValueError(
+                    f"keep {what} of layer {number}: found {wrong[0] if wrong else 'none'}; give at least one "
+                    f"of 0 to {total - 1}, each once"
+                )
     for number, layer in enumerate(there):
         chosen = {what: torch.tensor(lists[number], device="cpu") for what, lists in given.items()}
-        narrow(layer, *(chosen.pop(what, torch.arange(wide(layer)[what], device="cpu")) for what in ("heads", "neurons")))
+        narrow(
+            layer,
+            *(
+                chosen.pop(what, torch.arange(wide(layer)[what], device="cpu"))
+                for what in ("heads", "neurons")
+            ),
+        )
         gates.thin(layer, **chosen)
     return {what: [len(kept) for kept in lists] for what, lists in given.items()}
 
@@ -141,16 +177,22 @@ def keep(model, heads=None, neurons=None, embedding=None, qk=None, v=None):
 def wide(layer):
     """How much there is of what `keep` keeps."""
     attention = layer.attention.self
-    return {"heads": attention.num_attention_heads, "neurons": layer.intermediate.dense.out_features,
-            "embedding": attention.query.in_features, "qk": attention.query.out_features,
-            "v": attention.value.out_features}
+    return {
+        "heads": attention.num_attention_heads,
+        "neurons": layer.intermediate.dense.out_features,
+        "embedding": attention.query.in_features,
+        "qk": attention.query.out_features,
+        "v": attention.value.out_features,
+    }
 
 
 def choose(scores, layers, layer, total, keep, what):
     if scores is None:
         return torch.arange(keep, device="cpu")  # also where a model is built on the meta device
     if tuple(scores.shape) != (layers, total):
-        raise ValueError(f"{what} scores are of shape {list(scores.shape)}; this model has {layers} layers of {total} {what}s")
+        raise ValueError(
+            f"{what} scores are of shape {list(scores.shape)}; this model has {layers} layers of {total} {what}s"
+        )
     return rank(torch.as_tensor(scores[layer]))[:keep]
 
 
@@ -160,7 +202,9 @@ def sliced(linear, rows=None, columns=None):
     weight = weight if rows is None else weight[rows.to(weight.device)]
     weight = weight if columns is None else weight[:, columns.to(weight.device)]
     bias = bias if rows is None or bias is None else bias[rows.to(bias.device)]
-    new = nn.Linear(weight.shape[1], weight.shape[0], bias is not None, device="meta", dtype=weight.dtype)
+    new = nn.Linear(
+        weight.shape[1], weight.shape[0], bias is not None, device="meta", dtype=weight.dtype
+    )
     new.weight = nn.Parameter(weight.detach().clone())
     if bias is not None:
         new.bias = nn.Parameter(bias.detach().clone())
@@ -210,5 +254,13 @@ def gates(model, regions):
     return masks.attach(model, regions)
 
 
-OPERATIONS = {"cut": cut, "keep": keep, "gates": gates, "ghost": ghost,
-              "mix": mix, "sparse": sparse, "stack": stack, "trigram": trigram}
+OPERATIONS = {
+    "cut": cut,
+    "keep": keep,
+    "gates": gates,
+    "ghost": ghost,
+    "mix": mix,
+    "sparse": sparse,
+    "stack": stack,
+    "trigram": trigram,
+}

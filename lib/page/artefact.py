@@ -34,24 +34,41 @@ from lib.papers import protocol
 from lib.papers.profiles import PROFILES
 from lib.store import write_json
 
-PALETTE = {"Prune": "#D55E00", "Ghost": "#0072B2", "Plain": "#000000", "Distilled": "#009E73"}  # Okabe and Ito
+PALETTE = {
+    "Prune": "#D55E00",
+    "Ghost": "#0072B2",
+    "Plain": "#000000",
+    "Distilled": "#009E73",
+}  # Okabe and Ito
 
 
 def style():
     """One look for all figures; colours that colour-blind readers can tell apart; bytes that do not change by the day."""
-    sns.set_theme(style="whitegrid", context="notebook", palette="colorblind",
-                  rc={"svg.hashsalt": "workbook", "figure.dpi": 110, "savefig.bbox": "tight", "axes.titlesize": "medium"})
+    sns.set_theme(
+        style="whitegrid",
+        context="notebook",
+        palette="colorblind",
+        rc={
+            "svg.hashsalt": "workbook",
+            "figure.dpi": 110,
+            "savefig.bbox": "tight",
+            "axes.titlesize": "medium",
+        },
+    )
 
 
 @dataclass
 class Page:
     """An open notebook: its parameters, the runs it used, the files it wrote."""
+
     id: str
     values: dict
     defaults: bool
-    runs: dict = field(default_factory=dict)    # by name, each Spec once
+    runs: dict = field(default_factory=dict)  # by name, each Spec once
     files: list = field(default_factory=list)
-    wanted: set = field(default_factory=set)    # names of the runs that the page makes where they are missing
+    wanted: set = field(
+        default_factory=set
+    )  # names of the runs that the page makes where they are missing
 
     @property
     def profile(self):
@@ -68,15 +85,34 @@ class Page:
         is missing stands below the cell."""
         if on_missing == "run":
             self.wanted |= {row["spec"].name for row in rows}
-        frame = sweep.collect(rows, on_missing="skip" if os.environ.get(notebook.BATCH) else on_missing)
-        there = {row["spec"].name: {"run": row["spec"].name, "origin": row["run"].origin if row["run"] else "",
-                                    "state": row["state"], "error": row["error"]} for row in frame.to_dict("records")}
+        frame = sweep.collect(
+            rows, on_missing="skip" if os.environ.get(notebook.BATCH) else on_missing
+        )
+        there = {
+            row["spec"].name: {
+                "run": row["spec"].name,
+                "origin": row["run"].origin if row["run"] else "",
+                "state": row["state"],
+                "error": row["error"],
+            }
+            for row in frame.to_dict("records")
+        }
         new = [run for name, run in there.items() if name not in self.runs]
         self.runs |= there
         how = f"not made yet: `python -m lib run {self.id} --profile {self.profile.name}` makes what is missing"
-        lost = Counter((run["error"] or how) if run["run"] in self.wanted else "" for run in new if run["state"] != "finished")
-        self.note([f"{count} of {len(there)} runs missing: {why}" if why else f"{count} of {len(there)} runs are not recorded yet"
-                   for why, count in lost.most_common(3)])
+        lost = Counter(
+            (run["error"] or how) if run["run"] in self.wanted else ""
+            for run in new
+            if run["state"] != "finished"
+        )
+        self.note(
+            [
+                f"{count} of {len(there)} runs missing: {why}"
+                if why
+                else f"{count} of {len(there)} runs are not recorded yet"
+                for why, count in lost.most_common(3)
+            ]
+        )
         return frame
 
     def table(self, frame, caption, name="", marks=None):
@@ -85,33 +121,60 @@ class Page:
         flat = frame.copy()
         if isinstance(flat.columns, pd.MultiIndex):
             flat.columns = [", ".join(filter(None, map(str, c))) for c in flat.columns]
-        if not any(value not in ("", "–") for value in flat.to_numpy().ravel() if not pd.isna(value)):
-            rows = ", ".join(" ".join(map(str, row)) if isinstance(row, tuple) else str(row) for row in frame.index)
+        if not any(
+            value not in ("", "–") for value in flat.to_numpy().ravel() if not pd.isna(value)
+        ):
+            rows = ", ".join(
+                " ".join(map(str, row)) if isinstance(row, tuple) else str(row)
+                for row in frame.index
+            )
             return self.unmade(f"{caption}" + f". Rows: {rows}" * bool(rows))
         stem = f"{self.id}.{name}" if name else self.id
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
-        values = flat.map(lambda v: round(v, 6) if type(v) in (float, np.float64) else getattr(v, "text", v))
+        values = flat.map(
+            lambda v: round(v, 6) if type(v) in (float, np.float64) else getattr(v, "text", v)
+        )
         self._write(f"{stem}.csv", values.to_csv())
         flat = flat.apply(lambda column: column.map(digits(column), na_action="ignore"))
         self._write(f"{stem}.md", markdown(flat.reset_index()))
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
         shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False).set_caption(caption)
-        display(HTML(f'<div class="table">{(shown.apply(marks, axis=None) if marks else shown).to_html()}</div>'))
+        display(
+            HTML(
+                f'<div class="table">{(shown.apply(marks, axis=None) if marks else shown).to_html()}</div>'
+            )
+        )
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
         told = "".join(f'<p class="provenance">{mark}{html.escape(line)}</p>' for line in lines)
-        display(HTML(f'<details class="provenance"><summary>{html.escape(fold)}</summary>{told}</details>' if fold else told))
+        display(
+            HTML(
+                f'<details class="provenance"><summary>{html.escape(fold)}</summary>{told}</details>'
+                if fold
+                else told
+            )
+        )
 
     def figure(self, figure, data, name="", exact=False):
         """Write and show a figure with the data it draws, a sentence where there is none; toy figures carry a watermark,
         unless what they show is exact at any scale."""
         if data.dropna(how="all").empty:
             plt.close(figure)
-            return self.unmade("a figure" + " of " * bool(len(data.columns)) + ", ".join(map(str, data.columns)))
+            return self.unmade(
+                "a figure" + " of " * bool(len(data.columns)) + ", ".join(map(str, data.columns))
+            )
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
-                axis.text(0.5, 0.5, "no run yet", color="grey", ha="center", va="center", transform=axis.transAxes)
+                axis.text(
+                    0.5,
+                    0.5,
+                    "no run yet",
+                    color="grey",
+                    ha="center",
+                    va="center",
+                    transform=axis.transAxes,
+                )
         stem = f"{self.id}.{name}" if name else self.id
         if self.profile.name == "toy" and not exact and "recorded" not in name:
             watermark(figure)
@@ -123,14 +186,22 @@ class Page:
 
     def unmade(self, what):
         """Say what a table or figure would show, had it runs."""
-        display(HTML(f'<p class="unmade">Nothing to show yet: none of the runs of this table or figure is there. It would show: '
-                     f"{html.escape(what)}.</p>"))
+        display(
+            HTML(
+                f'<p class="unmade">Nothing to show yet: none of the runs of this table or figure is there. It would show: '
+                f"{html.escape(what)}.</p>"
+            )
+        )
 
     def file(self, path, about):
         """List a file that was written below the page's folder, and show a link to it."""
         name = Path(path).relative_to(self.folder).as_posix()
         self.files.append(name)
-        display(HTML(f'<p class="provenance"><a href="{html.escape(name)}">{html.escape(name)}</a>: {html.escape(about)}</p>'))
+        display(
+            HTML(
+                f'<p class="provenance"><a href="{html.escape(name)}">{html.escape(name)}</a>: {html.escape(about)}</p>'
+            )
+        )
 
     def _write(self, name, text):
         temporary = self.folder / f".{name}.{os.getpid()}"
@@ -143,29 +214,50 @@ class Page:
         {profile: lines} of a paper; shown are those of this page's profile and of every profile that it judges."""
         verdicts = [protocol.with_plan(each) for each in verdicts]
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
-        told = {name: [line for each in deviations for line in each.get(name, ())]
-                for name in dict.fromkeys([*judged, self.profile.name])}
+        told = {
+            name: [line for each in deviations for line in each.get(name, ())]
+            for name in dict.fromkeys([*judged, self.profile.name])
+        }
         runs = list(self.runs.values())
         bad = [run for run in runs if run["state"] not in ("finished", "missing")]
-        write_json(self.folder / f"{self.id}.json", {
-            "id": self.id, "profile": self.profile.name, "parameters": self.values, "runs": runs,
-            "verdicts": [asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts],
-            "deviations": told, "files": sorted(set(self.files)),
-            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | commit())
+        write_json(
+            self.folder / f"{self.id}.json",
+            {
+                "id": self.id,
+                "profile": self.profile.name,
+                "parameters": self.values,
+                "runs": runs,
+                "verdicts": [
+                    asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts
+                ],
+                "deviations": told,
+                "files": sorted(set(self.files)),
+                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            }
+            | commit(),
+        )
         parts = [table_of_verdicts(verdicts)] if verdicts else []
         for name, lines in told.items():
             items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-            parts += [f"<h4>Differences from the paper {SCALES[name]}{', where claims are judged' * (name in judged)}</h4>"
-                      f"<ul>{items}</ul>"] * bool(lines)
+            parts += [
+                f"<h4>Differences from the paper {SCALES[name]}{', where claims are judged' * (name in judged)}</h4>"
+                f"<ul>{items}</ul>"
+            ] * bool(lines)
         if bad:
-            items = "".join(f"<li><code>{r['run']}</code> {r['state']}: {r['error']}</li>" for r in bad)
+            items = "".join(
+                f"<li><code>{r['run']}</code> {r['state']}: {r['error']}</li>" for r in bad
+            )
             parts.append(f'<h4>Runs that did not finish</h4><ul class="bad">{items}</ul>')
-        parts.append(f'<p class="provenance">Runs: {notebook.counted(runs)}; files in '
-                     f"<code>{paths.shown(self.folder)}/{self.id}.*</code></p>")
+        parts.append(
+            f'<p class="provenance">Runs: {notebook.counted(runs)}; files in '
+            f"<code>{paths.shown(self.folder)}/{self.id}.*</code></p>"
+        )
         display(HTML("".join(parts)))
         lost = [self.runs[name] for name in sorted(self.wanted) if not self.runs[name]["origin"]]
         if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
-            raise RuntimeError(f"none of the {len(lost)} runs of this page could be made: {lost[0]['error'] or lost[0]['state']}")
+            raise RuntimeError(
+                f"none of the {len(lost)} runs of this page could be made: {lost[0]['error'] or lost[0]['state']}"
+            )
 
 
 def start(name, namespace):
@@ -188,15 +280,17 @@ def show(figure, svg=""):
         with io.StringIO() as buffer:
             figure.savefig(buffer, format="svg", metadata={"Date": None})
             svg = buffer.getvalue()
-    display(HTML(f"<figure>{svg[svg.index('<svg'):]}</figure>"))
+    display(HTML(f"<figure>{svg[svg.index('<svg') :]}</figure>"))
     plt.close(figure)
 
 
 def digits(column):
     """f(value) -> text for a column of a table: what is printed as printed; floats with the decimals that say all, where two
     do, else with those that leave the smallest of them two digits, one to four; the rest as it is."""
+
     def plain(v):
         return isinstance(v, float | np.floating) and not hasattr(v, "text")
+
     floats = [abs(v) for v in column if plain(v) and isfinite(v) and v]
     most = min(4, max(1, 1 - floor(log10(min(floats, default=1)))))
     least = next((n for n in range(3) if all(abs(round(v, n) - v) < 1e-9 for v in floats)), most)
@@ -205,10 +299,19 @@ def digits(column):
 
 def watermark(figure):
     """Write "toy scale" over the panels of a figure; where titles tell recorded or published panels, over the others alone."""
+
     def told(words):
         return any(word in words for word in ("recorded", "published", "as printed"))
-    heads = {round(axis.get_position().x0, 2): axis.get_title() for axis in reversed(figure.axes) if axis.get_title()}
-    titles = [(axis, axis.get_title() or heads.get(round(axis.get_position().x0, 2), "")) for axis in figure.axes]
+
+    heads = {
+        round(axis.get_position().x0, 2): axis.get_title()
+        for axis in reversed(figure.axes)
+        if axis.get_title()
+    }
+    titles = [
+        (axis, axis.get_title() or heads.get(round(axis.get_position().x0, 2), ""))
+        for axis in figure.axes
+    ]
     if figure.get_suptitle() and told(figure.get_suptitle()):
         return
     look = {"color": "grey", "alpha": 0.13, "rotation": 24, "ha": "center", "va": "center"}
@@ -222,7 +325,10 @@ def watermark(figure):
 def markdown(frame):
     """A DataFrame as a Markdown table."""
     lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * len(frame.columns)]
-    lines += ["| " + " | ".join("" if pd.isna(v) else str(v) for v in row) + " |" for row in frame.itertuples(index=False)]
+    lines += [
+        "| " + " | ".join("" if pd.isna(v) else str(v) for v in row) + " |"
+        for row in frame.itertuples(index=False)
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -232,4 +338,5 @@ def explore(function, **knobs):
         function()
         return
     import ipywidgets
+
     ipywidgets.interact(function, **knobs)

@@ -45,7 +45,11 @@ def cells(path):
     """{tag: source} of the tagged cells. Raises ValueError where the file is not a notebook."""
     try:
         body = json.loads(Path(path).read_text())
-        return {tag: "".join(cell["source"]) for cell in body["cells"] for tag in cell["metadata"].get("tags", [])}
+        return {
+            tag: "".join(cell["source"])
+            for cell in body["cells"]
+            for tag in cell["metadata"].get("tags", [])
+        }
     except (json.JSONDecodeError, KeyError) as error:
         raise ValueError(f"{paths.shown(path)} is not a notebook ({error})") from None
 
@@ -64,11 +68,18 @@ def parameters(path):
     lines, found = source.splitlines(), {}
     for node in ast.parse(source).body:
         if not isinstance(node, ast.AnnAssign):
-            raise ValueError(f"{paths.shown(path)}: the parameters cell holds typed literals alone, not line {node.lineno}")
+            raise ValueError(
+                f"{paths.shown(path)}: the parameters cell holds typed literals alone, not line {node.lineno}"
+            )
         about = lines[node.end_lineno - 1].partition("#")[2].strip()
-        found[node.target.id] = Parameter(node.target.id, {"str": str, "int": int, "float": float, "bool": bool,
-                                                           "list": list}[ast.unparse(node.annotation).partition("[")[0]],
-                                          ast.literal_eval(node.value), about)
+        found[node.target.id] = Parameter(
+            node.target.id,
+            {"str": str, "int": int, "float": float, "bool": bool, "list": list}[
+                ast.unparse(node.annotation).partition("[")[0]
+            ],
+            ast.literal_eval(node.value),
+            about,
+        )
     return found
 
 
@@ -79,10 +90,16 @@ def check(path, values):
     for name, value in values.items():
         known(f"parameter of {Path(path).stem}", name, declared)
         wanted = declared[name].type
-        if not (isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
-                or wanted is float and type(value) is int):
-            raise TypeError(f"parameter {name} of {Path(path).stem} is {value!r} ({type(value).__name__}); "
-                            f"it must be {wanted.__name__}, for example {declared[name].default!r}")
+        if not (
+            isinstance(value, wanted)
+            and (wanted is bool or not isinstance(value, bool))
+            or wanted is float
+            and type(value) is int
+        ):
+            raise TypeError(
+                f"parameter {name} of {Path(path).stem} is {value!r} ({type(value).__name__}); "
+                f"it must be {wanted.__name__}, for example {declared[name].default!r}"
+            )
     full = {name: parameter.default for name, parameter in declared.items()} | values
     if "profile" in full:
         known("profile", full["profile"], PROFILES)
@@ -99,16 +116,24 @@ def grids(path, values):
     only looked up. Runs the cell in this process: it is free of torch."""
     names = check(path, values)
     exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
-    return {name: rows for name, rows in names.items() if isinstance(rows, list) and rows
-            and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)}
+    return {
+        name: rows
+        for name, rows in names.items()
+        if isinstance(rows, list)
+        and rows
+        and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
+    }
 
 
 def injected(history):
     """Values that papermill injected, out of a kernel's history of cells; {} when run by hand."""
     for source in history:
         if source.startswith("# Parameters\n"):
-            return {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(source).body
-                    if isinstance(node, ast.Assign)}
+            return {
+                node.targets[0].id: ast.literal_eval(node.value)
+                for node in ast.parse(source).body
+                if isinstance(node, ast.Assign)
+            }
     return {}
 
 
@@ -122,8 +147,10 @@ def normalised(text):
         cell["source"] = source.splitlines(keepends=True)
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
-    body["metadata"] = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-                        "language_info": {"name": "python"}}
+    body["metadata"] = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
     body |= {"nbformat": 4, "nbformat_minor": 5}
     return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 

@@ -22,10 +22,25 @@ from lib.page import notebook, verdicts
 from lib.papers.profiles import PROFILES
 from lib.store import Store, read_json, write_json
 
-PAPERS = {"ghostbert": "GhostBERT", "efficientbert": "EfficientBERT", "bermo": "BERMo", "nas": "NAS pruning"}
+PAPERS = {
+    "ghostbert": "GhostBERT",
+    "efficientbert": "EfficientBERT",
+    "bermo": "BERMo",
+    "nas": "NAS pruning",
+}
 TEMPLATE = Path(__file__).parent / "template"
-CODE = ("lib/page", "lib/papers", "lib/measure", "lib/search", "lib/model", "lib/data", "data/published", "lib/options.py",
-        "lib/sweep.py", "lib/published.py")
+CODE = (
+    "lib/page",
+    "lib/papers",
+    "lib/measure",
+    "lib/search",
+    "lib/model",
+    "lib/data",
+    "data/published",
+    "lib/options.py",
+    "lib/sweep.py",
+    "lib/published.py",
+)
 
 
 def fingerprint(path, rows, store):
@@ -53,16 +68,22 @@ def render(chosen, values, executor, store=None, say=print):
     for path in chosen:
         try:
             rows = sum(notebook.grids(path, values).values(), [])
-        except Exception as error:   # such as data that are not at hand
+        except Exception as error:  # such as data that are not at hand
             failed[path.stem] = one_line(error)
             (folder / f"{path.stem}.json").unlink(missing_ok=True)
             continue
         digest = fingerprint(path, rows, store)
         state = folder / f".{path.stem}.state"
-        if not (state.exists() and read_json(state) == {"state": "finished", "digest": digest}
-                and (folder / f"{path.stem}.ipynb").exists() and all_there(folder, path.stem)):
+        if not (
+            state.exists()
+            and read_json(state) == {"state": "finished", "digest": digest}
+            and (folder / f"{path.stem}.ipynb").exists()
+            and all_there(folder, path.stem)
+        ):
             todo[path] = digest
-    for (path, *_), future in executor.each(execute, [(path, folder, values, store) for path in todo]):
+    for (path, *_), future in executor.each(
+        execute, [(path, folder, values, store) for path in todo]
+    ):
         error = future.exception()
         if error:
             killed = isinstance(error, BrokenProcessPool)
@@ -96,23 +117,41 @@ def execute(path, folder, values, store):
     ledger = folder / f"{path.stem}.json"
     ledger.unlink(missing_ok=True)
     write_json(folder / f".{path.stem}.state", {"state": "started", "digest": None})
-    os.environ |= {notebook.BATCH: "1", "RUNS_ROOT": str(store.runs), "RECORDS_ROOT": str(store.records),
-                   "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    os.environ |= {
+        notebook.BATCH: "1",
+        "RUNS_ROOT": str(store.runs),
+        "RECORDS_ROOT": str(store.records),
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+    }
     output = folder / f"{path.stem}.ipynb"
     sockets = tempfile.mkdtemp(prefix="kernel-")
     try:
-        papermill.execute_notebook(str(path), str(output), parameters=values, kernel_name="python3", cwd=str(paths.ROOT),
-                                   progress_bar=False, log_output=False, start_timeout=180,
-                                   extra_arguments=["--log-level=CRITICAL"],   # an idle kernel tells of its own stop
-                                   kernel_manager_class=LocalKernel)
+        papermill.execute_notebook(
+            str(path),
+            str(output),
+            parameters=values,
+            kernel_name="python3",
+            cwd=str(paths.ROOT),
+            progress_bar=False,
+            log_output=False,
+            start_timeout=180,
+            extra_arguments=["--log-level=CRITICAL"],  # an idle kernel tells of its own stop
+            kernel_manager_class=LocalKernel,
+        )
     except papermill.PapermillExecutionError as error:
-        raise RuntimeError(f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; see {paths.shown(output)})") from None
+        raise RuntimeError(
+            f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; see {paths.shown(output)})"
+        ) from None
     except Exception as error:  # a dead kernel comes in several shapes
-        raise RuntimeError(f"the kernel died ({one_line(error)}); see {paths.shown(output)}; run it again") from None
+        raise RuntimeError(
+            f"the kernel died ({one_line(error)}); see {paths.shown(output)}; run it again"
+        ) from None
     finally:
         shutil.rmtree(sockets, ignore_errors=True)
     if not ledger.exists():
-        raise RuntimeError(f"the kernel died before its last cell; see {paths.shown(output)}; run it again")
+        raise RuntimeError(
+            f"the kernel died before its last cell; see {paths.shown(output)}; run it again"
+        )
     return time.time() - began
 
 
@@ -123,15 +162,33 @@ def publish(profile, executor, failed=()):
     for path in notebook.find():
         body = notebook.provenance(folder, path.stem)
         if body or path.stem in failed:
-            pages.append({"id": path.stem, "title": notebook.title(path), "short": short(path.stem), "body": body,
-                          "failed": dict(failed).get(path.stem)})
+            pages.append(
+                {
+                    "id": path.stem,
+                    "title": notebook.title(path),
+                    "short": short(path.stem),
+                    "body": body,
+                    "failed": dict(failed).get(path.stem),
+                }
+            )
     css = (TEMPLATE / "page.css").read_text()
     banner = f"{profile} profile: {PROFILES[profile].about}" + (
-        ". Numbers from real data on these pages are marked as recorded." if profile == "toy" else "")
+        ". Numbers from real data on these pages are marked as recorded."
+        if profile == "toy"
+        else ""
+    )
     for page in pages:
         if page["failed"]:
-            write(folder / f"{page['id']}.html", document(page["title"], css, banner, f"<h1>{html.escape(page['title'])}</h1>"
-                  f'<p class="failed">This page could not be made: {html.escape(page["failed"])}</p>'))
+            write(
+                folder / f"{page['id']}.html",
+                document(
+                    page["title"],
+                    css,
+                    banner,
+                    f"<h1>{html.escape(page['title'])}</h1>"
+                    f'<p class="failed">This page could not be made: {html.escape(page["failed"])}</p>',
+                ),
+            )
     jobs = [job for page in pages if (job := stale(folder, page, pages, css, banner))]
     for _, future in executor.each(convert, jobs):
         future.result()
@@ -151,20 +208,39 @@ def stale(folder, page, pages, css, banner):
     if not (page["body"] and source.exists()):
         return None
     near = [each for each in pages if paper(each["id"]) == paper(page["id"])]
-    resources = {"id": page["id"], "title": page["title"], "pages": near, "css": css,
-                 "papers": {name: anchor(name) for name in dict.fromkeys(paper(each["id"]) for each in pages)},
-                 "paper": paper(page["id"]), "banner": banner,
-                 "profile": page["body"]["profile"], "footer": footer(page["body"])}
-    key = hashlib.sha256(source.read_bytes() + json.dumps(resources, sort_keys=True, default=str).encode()).hexdigest()
-    return None if target.exists() and target.read_text().endswith(f"<!-- {key} -->") else (source, target, resources, key)
+    resources = {
+        "id": page["id"],
+        "title": page["title"],
+        "pages": near,
+        "css": css,
+        "papers": {
+            name: anchor(name) for name in dict.fromkeys(paper(each["id"]) for each in pages)
+        },
+        "paper": paper(page["id"]),
+        "banner": banner,
+        "profile": page["body"]["profile"],
+        "footer": footer(page["body"]),
+    }
+    key = hashlib.sha256(
+        source.read_bytes() + json.dumps(resources, sort_keys=True, default=str).encode()
+    ).hexdigest()
+    return (
+        None
+        if target.exists() and target.read_text().endswith(f"<!-- {key} -->")
+        else (source, target, resources, key)
+    )
 
 
 def convert(source, target, resources, key):
     """Write the HTML of an executed notebook, and under it what it was made of."""
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(template_name="workbook", extra_template_basedirs=[str(TEMPLATE)],
-                            exclude_input_prompt=True, exclude_output_prompt=True)
+    exporter = HTMLExporter(
+        template_name="workbook",
+        extra_template_basedirs=[str(TEMPLATE)],
+        exclude_input_prompt=True,
+        exclude_output_prompt=True,
+    )
     body, _ = exporter.from_filename(str(source), resources=resources)
     write(target, body + f"<!-- {key} -->")
 
@@ -194,36 +270,55 @@ def _index(profile, pages, css, banner, folder):
     cards = {}
     for page in pages:
         cards.setdefault(paper(page["id"]), []).append(_card(page, folder))
-    sections = "".join(f'<h2 id="{anchor(name)}">{name}</h2><div class="cards">{"".join(each)}</div>'
-                       for name, each in cards.items())
+    sections = "".join(
+        f'<h2 id="{anchor(name)}">{name}</h2><div class="cards">{"".join(each)}</div>'
+        for name, each in cards.items()
+    )
     code = commit()
     made = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
-    return document(f"BERT compression workbook: {profile}", css, banner, "<h1>BERT compression, reproduced</h1><p>One page "
-                    "for each table or figure: published numbers beside measured ones, and a computed verdict on each claim.</p>"
-                    f"{verdicts.legend()}{sections}", f"{made}{len(pages)} artefacts")
+    return document(
+        f"BERT compression workbook: {profile}",
+        css,
+        banner,
+        "<h1>BERT compression, reproduced</h1><p>One page "
+        "for each table or figure: published numbers beside measured ones, and a computed verdict on each claim.</p>"
+        f"{verdicts.legend()}{sections}",
+        f"{made}{len(pages)} artefacts",
+    )
 
 
 def document(title, css, banner, main, footer=""):
     """A page that no notebook made."""
-    return (f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-            f'initial-scale=1"><title>{html.escape(title)}</title><style>{css}</style></head><body>'
-            f'<nav><a href="index.html">Workbook</a></nav><div class="banner">{banner}</div><main>{main}</main>'
-            f"<footer>{footer}</footer></body></html>")
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><title>{html.escape(title)}</title><style>{css}</style></head><body>'
+        f'<nav><a href="index.html">Workbook</a></nav><div class="banner">{banner}</div><main>{main}</main>'
+        f"<footer>{footer}</footer></body></html>"
+    )
 
 
 def _card(page, folder):
     body = page["body"]
     if page["failed"]:
-        return (f'<a class="card" href="{page["id"]}.html"><h3>{html.escape(page["title"])}</h3><span class="badge failed">'
-                f'failed</span><p>{html.escape(page["failed"])}</p></a>')
+        return (
+            f'<a class="card" href="{page["id"]}.html"><h3>{html.escape(page["title"])}</h3><span class="badge failed">'
+            f"failed</span><p>{html.escape(page['failed'])}</p></a>"
+        )
     pictures = [file for file in body["files"] if file.endswith(".png")]
     look = f'<img src="{pictures[0]}" alt="">' if pictures else preview(folder, body)
-    found = [{"kind": "finding", "provisional": ""} | v for v in body["verdicts"]]   # a page of older code has neither
-    badges = " ".join(verdicts.badge(v["verdict"], v["kind"], v["claim"], v["provisional"])
-                      for v in found if v["kind"] == "finding")
+    found = [
+        {"kind": "finding", "provisional": ""} | v for v in body["verdicts"]
+    ]  # a page of older code has neither
+    badges = " ".join(
+        verdicts.badge(v["verdict"], v["kind"], v["claim"], v["provisional"])
+        for v in found
+        if v["kind"] == "finding"
+    )
     counts = tally((v["kind"], v["verdict"]) for v in found)
-    return (f'<a class="card" href="{page["id"]}.html">{look}<h3>{html.escape(page["title"])}</h3><p>{badges}</p>'
-            f'<p>{counts}</p><p>Runs: {notebook.counted(body["runs"])}</p></a>')
+    return (
+        f'<a class="card" href="{page["id"]}.html">{look}<h3>{html.escape(page["title"])}</h3><p>{badges}</p>'
+        f"<p>{counts}</p><p>Runs: {notebook.counted(body['runs'])}</p></a>"
+    )
 
 
 def preview(folder, body):

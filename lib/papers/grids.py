@@ -13,22 +13,67 @@ from lib.options import Targets, Train
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec
 
-ROWS = {"toy": {"CoLA": 1500, "RTE": 1000, "SQuAD1": 600, "SQuAD2": 600}, "mini": {"SST-2": 4000, "STS-B": 4000},
-        "paper": {}}                                       # training rows; all where a task is not named
-HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}           # further training rows, for importance and selection
+ROWS = {
+    "toy": {"CoLA": 1500, "RTE": 1000, "SQuAD1": 600, "SQuAD2": 600},
+    "mini": {"SST-2": 4000, "STS-B": 4000},
+    "paper": {},
+}  # training rows; all where a task is not named
+HELD_OUT = {
+    "toy": 300,
+    "mini": 300,
+    "paper": 0,
+}  # further training rows, for importance and selection
 # Labelled rows that verdicts count beside the development set: the test rows of STS-B and of the treebank's tasks, and of
 # SST-2 training rows that share no text with the first 9,000, of which every run takes its rows.
-UNSEEN = {"toy": {}, "paper": {}, "mini": {"SST-2": {"unseen": 8000, "beside": 9000}, "STS-B": {"unseen": 1379}} | {
-    task: {"unseen": 2000} for task in ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")}}
+UNSEEN = {
+    "toy": {},
+    "paper": {},
+    "mini": {"SST-2": {"unseen": 8000, "beside": 9000}, "STS-B": {"unseen": 1379}}
+    | {
+        task: {"unseen": 2000}
+        for task in ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
+    },
+}
 
-TEACHER = {"toy": Train(epochs=4, batch=32, lr=5e-4, max_length=64, clip=1.0, warmup=0.1, dropout=0.1, byte_dropout=True),
-           "mini": Train(epochs=3, batch=32, lr=1e-4, max_length=128, clip=1.0, warmup=0.1, dropout=0.1, byte_dropout=True),
-           "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1, select="best")}
+TEACHER = {
+    "toy": Train(
+        epochs=4,
+        batch=32,
+        lr=5e-4,
+        max_length=64,
+        clip=1.0,
+        warmup=0.1,
+        dropout=0.1,
+        byte_dropout=True,
+    ),
+    "mini": Train(
+        epochs=3,
+        batch=32,
+        lr=1e-4,
+        max_length=128,
+        clip=1.0,
+        warmup=0.1,
+        dropout=0.1,
+        byte_dropout=True,
+    ),
+    "paper": Train(
+        epochs=3,
+        batch=32,
+        lr=2e-5,
+        max_length=128,
+        pad_to=128,
+        clip=1.0,
+        dropout=0.1,
+        select="best",
+    ),
+}
 LABELS = Targets("hard")
 # What every paper's runs at mini differ by.
-SMALL = ("4,000 training rows each of SST-2 (of 67,349) and, for headlines, of STS-B (of 5,749); verdicts count unseen rows "
-         "beside the development set: 8,000 of SST-2's training rows, and STS-B's 1,379 labelled test rows",
-         "dropout rates in 256ths")
+SMALL = (
+    "4,000 training rows each of SST-2 (of 67,349) and, for headlines, of STS-B (of 5,749); verdicts count unseen rows "
+    "beside the development set: 8,000 of SST-2's training rows, and STS-B's 1,379 labelled test rows",
+    "dropout rates in 256ths",
+)
 
 
 def source(profile_name, task):
@@ -46,29 +91,48 @@ def dataset(profile_name, task):
 
 def described(profile_name, task, rows, held_out=0):
     """Descriptor of so many rows of a task, with its unseen rows at a profile: the same ones however many the others are."""
-    return data.describe(source(profile_name, task), task, rows, held_out, **UNSEEN[profile_name].get(task, {}))
+    return data.describe(
+        source(profile_name, task), task, rows, held_out, **UNSEEN[profile_name].get(task, {})
+    )
 
 
 def teacher(profile_name, task, family="bert", train=None, span=None):
     """The fine-tuned full model: teacher, initialisation of many students, and the plain row of most tables. train: a
     paper's own settings; span: how a task such as SQuAD is cut."""
-    return Spec("finetune", {"data": dataset(profile_name, task), "train": train or TEACHER[profile_name], "span": span,
-                             "targets": LABELS, "numerics": profile(profile_name).numerics},
-                {"start": backbone(profile_name, family)})
+    return Spec(
+        "finetune",
+        {
+            "data": dataset(profile_name, task),
+            "train": train or TEACHER[profile_name],
+            "span": span,
+            "targets": LABELS,
+            "numerics": profile(profile_name).numerics,
+        },
+        {"start": backbone(profile_name, family)},
+    )
 
 
 def crossed(seeds, make, **axes):
     """One row for each combination of the axes' values and each seed: {axis: value, ..., "seed", "spec"}. make: f(**cell)
     -> Spec."""
     cells = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    return [cell | {"seed": seed, "spec": spec.at(seed)} for cell in cells for spec in [make(**cell)] for seed in seeds]
+    return [
+        cell | {"seed": seed, "spec": spec.at(seed)}
+        for cell in cells
+        for spec in [make(**cell)]
+        for seed in seeds
+    ]
 
 
 # Submissions: the test sets, whose labels the GLUE server has.
 def file_rows(profile_name, file):
     """Descriptor of the rows that a file of a submission is of; None where they are not at hand. The generated twins
     have test rows for AX alone: their development rows stand in."""
-    own, task, split = profile(profile_name).source, glue.TASK_OF[file], "test_mm" if file == "MNLI-mm" else "test"
+    own, task, split = (
+        profile(profile_name).source,
+        glue.TASK_OF[file],
+        "test_mm" if file == "MNLI-mm" else "test",
+    )
     try:
         if own == "toy" and task != "AX":
             split = split.replace("test", "dev")
@@ -87,8 +151,17 @@ def submitted(profile_name, task_names, seeds, make, **axes):
     """One row for each file of a submission whose rows are at hand, combination of the axes' values and seed: {"file",
     "task", axis: value, ..., "seed", "spec"}; AX by the model of MNLI. make: f(task, **cell) -> Spec of the model."""
     learned = {file: unlabelled.LEARNED.get(task, task) for file, task in glue.TASK_OF.items()}
-    there = {file: rows for file, task in learned.items() if task in task_names and (rows := file_rows(profile_name, file))}
-    cells = crossed(seeds, lambda file, **cell: prediction(make(learned[file], **cell), there[file]), file=there, **axes)
+    there = {
+        file: rows
+        for file, task in learned.items()
+        if task in task_names and (rows := file_rows(profile_name, file))
+    }
+    cells = crossed(
+        seeds,
+        lambda file, **cell: prediction(make(learned[file], **cell), there[file]),
+        file=there,
+        **axes,
+    )
     return [{"file": cell["file"], "task": glue.TASK_OF[cell["file"]]} | cell for cell in cells]
 
 
@@ -109,12 +182,18 @@ def archive(rows, folder, own):
     logits = {row["file"]: row["run"].arrays("test")["logits"] for row in rows}
     if (constant := most_frequent(own, "WNLI") if "WNLI" not in logits else None) is not None:
         logits["WNLI"] = constant
-    lengths = {file: len(found) for file, found in logits.items()} if own == "toy" else glue.TEST_ROWS
+    lengths = (
+        {file: len(found) for file, found in logits.items()} if own == "toy" else glue.TEST_ROWS
+    )
     path = glue.write_submission(logits, folder, partial=True, rows=lengths)
     lacking = [file for file in glue.TEST_ROWS if file not in logits]
-    return path, ", ".join(logits) + (f"; the server wants {', '.join(lacking)} as well" if lacking else "; complete") + (
-        "; WNLI is the most frequent class of its training rows, as most submissions send" if constant is not None else "") + (
-        "; of generated sentences: its format alone is real" if own == "toy" else "")
+    return path, ", ".join(logits) + (
+        f"; the server wants {', '.join(lacking)} as well" if lacking else "; complete"
+    ) + (
+        "; WNLI is the most frequent class of its training rows, as most submissions send"
+        if constant is not None
+        else ""
+    ) + ("; of generated sentences: its format alone is real" if own == "toy" else "")
 
 
 def archives(rows, folder, stem, own):
@@ -123,14 +202,24 @@ def archives(rows, folder, stem, own):
     there = [row for row in rows if row["run"]]
     for model, seed in dict.fromkeys((row["model"], row["seed"]) for row in there):
         name = "-".join(re.findall("[a-z0-9]+", model.lower()))
-        path, about = archive([row for row in there if (row["model"], row["seed"]) == (model, seed)],
-                              folder / f"{stem}.{name}.seed{seed}", own)
+        path, about = archive(
+            [row for row in there if (row["model"], row["seed"]) == (model, seed)],
+            folder / f"{stem}.{name}.seed{seed}",
+            own,
+        )
         yield path, f"submission of {model}, seed {seed}: {about}"
 
 
 def metrics(profile_name, printed=()):
     """{task: columns}: those that a table prints (lib.measure.compare.Column), of other tasks the first metric."""
     own = profile(profile_name).source
-    tasks = data.source(own).TASKS if own == "toy" else glue.TASKS | squad.TASKS | data.source("treebank").TASKS
+    tasks = (
+        data.source(own).TASKS
+        if own == "toy"
+        else glue.TASKS | squad.TASKS | data.source("treebank").TASKS
+    )
     found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
-    return found | {task: tuple(column for column in printed if column.task == task) for task in {c.task for c in printed}}
+    return found | {
+        task: tuple(column for column in printed if column.task == task)
+        for task in {c.task for c in printed}
+    }

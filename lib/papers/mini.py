@@ -4,7 +4,7 @@ The settings themselves stand in each paper's module; what was tried for them is
 """
 
 FIRST, SECOND = "SST-2", "STS-B"
-BOTH, ONE = (FIRST, SECOND), (FIRST,)                     # tasks of headlines, and of the other claims
-FIVE, THREE = (10, 11, 12, 13, 14), (10, 11, 12)          # their seeds; 0 to 2 were seen in trials
-TEN = tuple(range(10, 20))                                # seeds of B2, whose unit is a diverged seed
-PILOT = 90                                                # seed of the trials, which no claim has
+BOTH, ONE = (FIRST, SECOND), (FIRST,)  # tasks of headlines, and of the other claims
+FIVE, THREE = (10, 11, 12, 13, 14), (10, 11, 12)  # their seeds; 0 to 2 were seen in trials
+TEN = tuple(range(10, 20))  # seeds of B2, whose unit is a diverged seed
+PILOT = 90  # seed of the trials, which no claim has

@@ -13,35 +13,61 @@ from lib.spec import Spec, known
 @dataclass(frozen=True)
 class Profile:
     name: str
-    source: str        # of the tasks, see lib.data
+    source: str  # of the tasks, see lib.data
     numerics: Numerics
-    about: str         # one line on every page
+    about: str  # one line on every page
 
 
-DEVICE = os.environ.get("DEVICE", "")   # of all runs: "" is the CPU, "cuda" a GPU
+DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GPU
 
 PROFILES = {
-    "toy": Profile("toy", "toy", Numerics("float32", 1, DEVICE),
-                   "generated sentences and a small encoder, made here: shows that everything works, proves nothing"),
-    "mini": Profile("mini", "glue", Numerics("bfloat16", 1, DEVICE),
-                    "real GLUE tasks, all-MiniLM-L6-v2 (6 layers, 384 hidden, 12 heads, 22.7 M parameters)"),
-    "paper": Profile("paper", "glue", Numerics("float32", 1, DEVICE), "the paper's own tasks, backbones and settings"),
+    "toy": Profile(
+        "toy",
+        "toy",
+        Numerics("float32", 1, DEVICE),
+        "generated sentences and a small encoder, made here: shows that everything works, proves nothing",
+    ),
+    "mini": Profile(
+        "mini",
+        "glue",
+        Numerics("bfloat16", 1, DEVICE),
+        "real GLUE tasks, all-MiniLM-L6-v2 (6 layers, 384 hidden, 12 heads, 22.7 M parameters)",
+    ),
+    "paper": Profile(
+        "paper",
+        "glue",
+        Numerics("float32", 1, DEVICE),
+        "the paper's own tasks, backbones and settings",
+    ),
 }
 
 # Published checkpoints that the profiles start from, by kind.
-CHECKPOINTS = {"mini": {"bert": os.environ.get("CHECKPOINT", "all-MiniLM-L6-v2")},   # or the rounded one, see lib.pack
-               "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"}}
+CHECKPOINTS = {
+    "mini": {
+        "bert": os.environ.get("CHECKPOINT", "all-MiniLM-L6-v2")
+    },  # or the rounded one, see lib.pack
+    "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"},
+}
 
 # The toy encoder: 12 heads as the papers' backbones, so that widths are the same twelfths.
 TOY_MODEL = {"family": "bert", "layers": 2, "hidden": 192, "heads": 12, "ffn": 768, "init": 0.04}
 # The other kinds; four heads and narrow tables as ELECTRA-small has them.
-TOY_MODELS = {"bert": TOY_MODEL, "roberta": TOY_MODEL | {"family": "roberta"},
-              "electra": TOY_MODEL | {"family": "electra", "heads": 4, "embedding": 96}}
-TOY_OBJECTIVES = {"bert": MaskedLM(share=0.3, hidden=0.6, replaced=0.3, next_sentence=True),
-                  "roberta": MaskedLM(share=0.3, hidden=0.6, replaced=0.3),
-                  "electra": MaskedLM(share=0.25, hidden=1.0, replaced=0.0)}
+TOY_MODELS = {
+    "bert": TOY_MODEL,
+    "roberta": TOY_MODEL | {"family": "roberta"},
+    "electra": TOY_MODEL | {"family": "electra", "heads": 4, "embedding": 96},
+}
+TOY_OBJECTIVES = {
+    "bert": MaskedLM(share=0.3, hidden=0.6, replaced=0.3, next_sentence=True),
+    "roberta": MaskedLM(share=0.3, hidden=0.6, replaced=0.3),
+    "electra": MaskedLM(share=0.25, hidden=1.0, replaced=0.0),
+}
 
-TOY_SENTENCES = {"bert": 40000, "roberta": 20000, "electra": 20000}   # the first serves every paper, the others Table 1 alone
+TOY_SENTENCES = {
+    "bert": 40000,
+    "roberta": 20000,
+    "electra": 20000,
+}  # the first serves every paper, the others Table 1 alone
 
 
 def profile(name):
@@ -80,11 +106,26 @@ def backbone(name, family="bert"):
 def toy_backbone(family="bert"):
     """Spec of the small encoder of a kind, pre-trained on generated text."""
     known("kind of small encoder", family, TOY_MODELS)
-    train = Train(epochs=2, batch=32, lr=1e-3 if family == "electra" else 2e-3, max_length=64, clip=1.0, warmup=0.1,
-                  weight_decay=0.01)
-    return Spec("pretrain", {"corpus": {"sentences": TOY_SENTENCES[family], "seed": 0}, "model": TOY_MODELS[family],
-                             "objective": TOY_OBJECTIVES[family], "train": train, "numerics": PROFILES["toy"].numerics},
-                seed=0)
+    train = Train(
+        epochs=2,
+        batch=32,
+        lr=1e-3 if family == "electra" else 2e-3,
+        max_length=64,
+        clip=1.0,
+        warmup=0.1,
+        weight_decay=0.01,
+    )
+    return Spec(
+        "pretrain",
+        {
+            "corpus": {"sentences": TOY_SENTENCES[family], "seed": 0},
+            "model": TOY_MODELS[family],
+            "objective": TOY_OBJECTIVES[family],
+            "train": train,
+            "numerics": PROFILES["toy"].numerics,
+        },
+        seed=0,
+    )
 
 
 def untrained(family="bert"):
@@ -98,6 +139,15 @@ def shape(name, family="bert"):
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name == "toy":
         model, roberta = TOY_MODELS[family], family == "roberta"
-        return Shape(family, model["layers"], model["hidden"], model["heads"], model["ffn"], len(grammar.vocabulary()),
-                     130 if roberta else 128, 1 if roberta else 2, model.get("embedding", model["hidden"]))
+        return Shape(
+            family,
+            model["layers"],
+            model["hidden"],
+            model["heads"],
+            model["ffn"],
+            len(grammar.vocabulary()),
+            130 if roberta else 128,
+            1 if roberta else 2,
+            model.get("embedding", model["hidden"]),
+        )
     return SHAPES[CHECKPOINTS[name][family].removesuffix(models.ROUNDED).removesuffix("-uncased")]

@@ -19,14 +19,15 @@ from lib.search import samplers
 from lib.search.formula import FormulaError
 from lib.spec import canonical, stream
 
-LIMITS = ("budget", "seconds")     # may be raised later: they do not decide what is proposed
+LIMITS = ("budget", "seconds")  # may be raised later: they do not decide what is proposed
 
 
 @dataclass(frozen=True)
 class Evaluated(samplers.Evaluation):
     """A line of the history."""
-    seconds: float               # of proposal and evaluation
-    failed: str = ""             # why the score is 0
+
+    seconds: float  # of proposal and evaluation
+    failed: str = ""  # why the score is 0
 
 
 def search(space, evaluate, options, seed, path, after=None):
@@ -38,14 +39,18 @@ def search(space, evaluate, options, seed, path, after=None):
     evaluation. Ends early where no candidate is new. Raises ValueError for the history of another search.
     """
     history, first = resume(space, options, seed, Path(path)), space.first()
-    while len(history) < options.budget and not 0 < options.seconds <= sum(e.seconds for e in history):
+    while len(history) < options.budget and not 0 < options.seconds <= sum(
+        e.seconds for e in history
+    ):
         began, n = time.perf_counter(), len(history)
         rng = np.random.default_rng(stream(seed, f"proposal {n}"))
         candidate = first[n] if n < len(first) else samplers.propose(space, history, options, rng)
         if candidate is None:
             break
         score, failed = judged(evaluate, candidate)
-        entry = Evaluated(candidate, space.key(candidate), score, round(time.perf_counter() - began, 3), failed)
+        entry = Evaluated(
+            candidate, space.key(candidate), score, round(time.perf_counter() - began, 3), failed
+        )
         append(Path(path), line(space, entry))
         history.append(entry)
         if after:
@@ -66,14 +71,21 @@ def best(history):
     """The evaluation of the highest score, the first of equals. Raises ValueError where every candidate failed."""
     worked = [e for e in history if not e.failed]
     if not worked:
-        raise ValueError(f"none of {len(history)} candidates could be evaluated"
-                         + (f"; the first: {history[0].failed}" if history else ""))
+        raise ValueError(
+            f"none of {len(history)} candidates could be evaluated"
+            + (f"; the first: {history[0].failed}" if history else "")
+        )
     return max(worked, key=lambda e: e.score)
 
 
 def line(space, entry):
-    return {"candidate": space.pack(entry.candidate), "key": entry.key, "score": entry.score, "seconds": entry.seconds,
-            "failed": entry.failed}
+    return {
+        "candidate": space.pack(entry.candidate),
+        "key": entry.key,
+        "score": entry.score,
+        "seconds": entry.seconds,
+        "failed": entry.failed,
+    }
 
 
 def append(path, value):
@@ -85,8 +97,11 @@ def append(path, value):
 def resume(space, options, seed, path):
     """The history so far; a last line that a kill tore is dropped. Raises ValueError where the file is of another space,
     sampler or seed, or damaged elsewhere."""
-    told = {"space": space.identity(), "seed": seed,
-            "search": {k: v for k, v in settled(options).items() if k not in LIMITS}}
+    told = {
+        "space": space.identity(),
+        "seed": seed,
+        "search": {k: v for k, v in settled(options).items() if k not in LIMITS},
+    }
     whole = 0
     if path.exists():
         content = path.read_bytes()
@@ -99,9 +114,13 @@ def resume(space, options, seed, path):
     head, entries = read(path)
     for name, mine in told.items():
         if canonical(head.get(name)) != canonical(mine):
-            raise ValueError(f"{paths.shown(path)} is the history of another search: its {name} is "
-                             f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a folder of its own")
-    return [Evaluated(**entry | {"candidate": space.unpack(entry["candidate"])}) for entry in entries]
+            raise ValueError(
+                f"{paths.shown(path)} is the history of another search: its {name} is "
+                f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a folder of its own"
+            )
+    return [
+        Evaluated(**entry | {"candidate": space.unpack(entry["candidate"])}) for entry in entries
+    ]
 
 
 def read(path):
@@ -109,5 +128,7 @@ def read(path):
     try:
         head, *entries = map(json.loads, Path(path).read_text().splitlines())
     except ValueError as error:
-        raise ValueError(f"{paths.shown(path)} is damaged ({error}): delete it, the search begins anew") from None
+        raise ValueError(
+            f"{paths.shown(path)} is damaged ({error}): delete it, the search begins anew"
+        ) from None
     return head, entries

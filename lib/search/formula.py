@@ -22,9 +22,9 @@ LINEAR = ("W1", "W2")
 UNARY = ("gelu", "sigmoid", "tanh", "relu", "leaky_relu", "elu", "swish")
 BINARY = ("add", "mul", "max")
 ARITY = {"x": 0} | dict.fromkeys(LINEAR + UNARY, 1) | dict.fromkeys(BINARY, 2)
-MISMATCH = ("truncate", "pad")                          # what happens where two operands differ in width
-PADDING = {"add": 0.0, "mul": 1.0, "max": -np.inf}      # leaves the other operand as it is
-HEIGHTS = (3, 7)                                        # edges from the root to the deepest x; BERT's network has 3
+MISMATCH = ("truncate", "pad")  # what happens where two operands differ in width
+PADDING = {"add": 0.0, "mul": 1.0, "max": -np.inf}  # leaves the other operand as it is
+HEIGHTS = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[(),+*])")
 
 
@@ -43,9 +43,10 @@ class _Fault(Exception):
 @dataclass(frozen=True)
 class Node:
     """An operation with its operands; two nodes are equal if they print alike. Raises ValueError for a wrong count."""
-    op: str                                                     # a key of ARITY
+
+    op: str  # a key of ARITY
     args: tuple["Node", ...] = ()
-    at: int = field(default=0, compare=False, repr=False)       # where in the text it was read
+    at: int = field(default=0, compare=False, repr=False)  # where in the text it was read
 
     def __post_init__(self):
         if len(self.args) != ARITY.get(self.op):
@@ -60,8 +61,10 @@ X = Node("x")
 
 def show(node):
     """The formula as text: what `parse` reads back as the same tree."""
+
     def inside(child, *loose):
         return f"({show(child)})" if child.op in loose else show(child)
+
     if node.op == "x":
         return "x"
     if node.op in LINEAR:
@@ -110,7 +113,9 @@ class _Reader:
     def take(self, wanted=None, said="{found}, where {wanted!r} should stand"):
         token, at = self.tokens[0]
         if wanted and token != wanted:
-            self.fail(said.format(found=repr(token) if token else "the formula ends", wanted=wanted), at)
+            self.fail(
+                said.format(found=repr(token) if token else "the formula ends", wanted=wanted), at
+            )
         if token:
             del self.tokens[0]
         return token, at
@@ -134,8 +139,12 @@ class _Reader:
         if op not in ARITY:
             near = difflib.get_close_matches(op, ARITY, 1, 0.5)
             known = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(ARITY)}"
-            self.fail(f"unknown operation {op!r}; {known}" if op[:1].isidentifier() else
-                      f"{repr(op) if op else 'the formula ends'}, where an operand should stand", at)
+            self.fail(
+                f"unknown operation {op!r}; {known}"
+                if op[:1].isidentifier()
+                else f"{repr(op) if op else 'the formula ends'}, where an operand should stand",
+                at,
+            )
         if ARITY[op] == 1:
             return Node(op, (self.factor(),), at)
         if ARITY[op] == 0:
@@ -160,8 +169,12 @@ def parse(text):
         reader.fail("nested more than 100 deep", 0)
     token, at = reader.take()
     if token:
-        reader.fail("a parenthesis is closed that was not opened" if token == ")" else f"{token!r} after the end of the formula; "
-                    "operands are joined by '+' or '*'", at)
+        reader.fail(
+            "a parenthesis is closed that was not opened"
+            if token == ")"
+            else f"{token!r} after the end of the formula; operands are joined by '+' or '*'",
+            at,
+        )
     return node
 
 
@@ -184,14 +197,24 @@ def _inspect(node, hidden=None, inner=None, mismatch="truncate"):
     for op in LINEAR:
         found = [n for n in nodes if n.op == op]
         if len(found) != 1:
-            raise _Fault(f"{op} occurs {len(found)} times; W1 and W2 have to occur once each", found[1] if found else None)
+            raise _Fault(
+                f"{op} occurs {len(found)} times; W1 and W2 have to occur once each",
+                found[1] if found else None,
+            )
     first, second = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
-    if second in walk(first.args[0]) or nodes.index(second) < nodes.index(first) and first not in walk(second.args[0]):
+    if (
+        second in walk(first.args[0])
+        or nodes.index(second) < nodes.index(first)
+        and first not in walk(second.args[0])
+    ):
         raise _Fault("W1 has to be applied before W2", second)
     for n in nodes:
         for kind, name in ((LINEAR, "linear maps"), (UNARY, "activations")):
             if n.op in kind and n.args[0].op in kind:
-                raise _Fault(f"{n.op} directly on {n.args[0].op}: two {name} in a row are not in the search space", n.args[0])
+                raise _Fault(
+                    f"{n.op} directly on {n.args[0].op}: two {name} in a row are not in the search space",
+                    n.args[0],
+                )
         if n.op in BINARY and n.args[0] == n.args[1]:
             raise _Fault(f"{n.op} of two equal operands, {n.args[0]}", n)
     low, high = HEIGHTS
@@ -236,7 +259,9 @@ def canonical(node):
     return Node(node.op, tuple(sorted(args, key=str)) if node.op in BINARY else args)
 
 
-def evaluate(node, x, w1: Callable, w2: Callable, functions: Mapping[str, Callable], mismatch="truncate"):
+def evaluate(
+    node, x, w1: Callable, w2: Callable, functions: Mapping[str, Callable], mismatch="truncate"
+):
     """f(x) for an array with channels last, (..., d) to (..., d), in whatever framework `functions` is written.
 
     `functions` maps UNARY and BINARY names to functions of arrays, and "pad" to f(array, count, value), which appends
@@ -252,19 +277,29 @@ def evaluate(node, x, w1: Callable, w2: Callable, functions: Mapping[str, Callab
         if mismatch == "truncate":
             args = [a[..., :narrow] for a in args]
         elif narrow < wide:
-            args = [a if a.shape[-1] == wide else functions["pad"](a, wide - narrow, PADDING[node.op]) for a in args]
+            args = [
+                a if a.shape[-1] == wide else functions["pad"](a, wide - narrow, PADDING[node.op])
+                for a in args
+            ]
     return functions[node.op](*args)
 
 
 def _sigmoid(x):
-    return 0.5 * (1 + np.tanh(0.5 * x))   # exp(-x) overflows
+    return 0.5 * (1 + np.tanh(0.5 * x))  # exp(-x) overflows
 
 
 NUMPY = {
-    "add": np.add, "mul": np.multiply, "max": np.maximum,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
     "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x))),
-    "sigmoid": _sigmoid, "tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0),
-    "leaky_relu": lambda x: np.where(x >= 0, x, 0.01 * x), "elu": lambda x: np.where(x >= 0, x, np.expm1(np.minimum(x, 0.0))),
+    "sigmoid": _sigmoid,
+    "tanh": np.tanh,
+    "relu": lambda x: np.maximum(x, 0.0),
+    "leaky_relu": lambda x: np.where(x >= 0, x, 0.01 * x),
+    "elu": lambda x: np.where(x >= 0, x, np.expm1(np.minimum(x, 0.0))),
     "swish": lambda x: x * _sigmoid(x),
-    "pad": lambda a, count, value: np.concatenate([a, np.full((*a.shape[:-1], count), value, a.dtype)], -1),
+    "pad": lambda a, count, value: np.concatenate(
+        [a, np.full((*a.shape[:-1], count), value, a.dtype)], -1
+    ),
 }

@@ -32,7 +32,7 @@ from lib.options import Gates
 from lib.spec import stream
 
 LIMIT, JUMP = gated.START, 2 * gated.START
-EDGE = math.log(gated.KEPT / (1 - gated.KEPT))   # a gate is on above this alpha: 4.595
+EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # a gate is on above this alpha: 4.595
 
 
 def target(step, steps, ratio, schedule):
@@ -45,7 +45,7 @@ def target(step, steps, ratio, schedule):
     if schedule == "none" or steps == 1:
         return ratio
     done = step / (steps - 1)
-    return ratio ** done if schedule == "multiplicative" else 1 - (1 - ratio) * done
+    return ratio**done if schedule == "multiplicative" else 1 - (1 - ratio) * done
 
 
 def pull(actual, goal, tolerance):
@@ -59,11 +59,13 @@ def sigmoid(x):
 
 def encoder(hidden, size, whole, tokens=gated.TOKENS):
     """f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size D. whole: L dicts {"heads", "ffn"}."""
+
     def cost(sums):
         widths = [dict(width) for width in whole]
         for (layer, kind), number in sums.items():
             widths[layer][kind] = number
         return gated.flops(hidden, size, widths, tokens)
+
     return cost
 
 
@@ -71,31 +73,42 @@ def encoder(hidden, size, whole, tokens=gated.TOKENS):
 class Control:
     """Steers N gates. sizes: {region: gates}, a region being (layer, kind), in the order in which the gates lie one after
     another; cost: f({region: sum of masks}), linear in each. Raises ValueError for a target out of reach."""
+
     options: Gates
     sizes: dict
     cost: object
     seed: int = 0
-    region: np.ndarray = field(init=False)   # [N] number of each gate's region
-    groups: list = field(init=False)         # gates of each group that has a quota of its own
+    region: np.ndarray = field(init=False)  # [N] number of each gate's region
+    groups: list = field(init=False)  # gates of each group that has a quota of its own
 
     def __post_init__(self):
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
-        label = {"layer": lambda region: region, "kind": lambda region: region[1:], "all": lambda _: None}[self.options.quota]
+        label = {
+            "layer": lambda region: region,
+            "kind": lambda region: region[1:],
+            "all": lambda _: None,
+        }[self.options.quota]
         labels = [label(region) for region in self.sizes]
-        self.groups = [np.flatnonzero(np.isin(self.region, [r for r, own in enumerate(labels) if own == each]))
-                       for each in dict.fromkeys(labels)]
+        self.groups = [
+            np.flatnonzero(np.isin(self.region, [r for r, own in enumerate(labels) if own == each]))
+            for each in dict.fromkeys(labels)
+        ]
         self.full = self.cost(self.sizes)
         lowest, wanted = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
         if lowest > (1 + self.options.tolerance) * wanted:
-            raise ValueError(f"Gates.ratio is {wanted}, but one gate for each kind and layer, the least that can stay, leaves "
-                             f"{lowest:.4f} of the cost: ask for at least that, or search more regions")
+            raise ValueError(
+                f"Gates.ratio is {wanted}, but one gate for each kind and layer, the least that can stay, leaves "
+                f"{lowest:.4f} of the cost: ask for at least that, or search more regions"
+            )
 
     def on(self, alphas):
         return alphas > EDGE
 
     def sums(self, masks):
         """{region: sum} of masks [N]."""
-        return dict(zip(self.sizes, np.bincount(self.region, masks, len(self.sizes)).tolist(), strict=True))
+        return dict(
+            zip(self.sizes, np.bincount(self.region, masks, len(self.sizes)).tolist(), strict=True)
+        )
 
     def ratio(self, alphas):
         """F over the whole cost."""
@@ -106,7 +119,9 @@ class Control:
         masks = sigmoid(alphas)
         sums = self.sums(masks)
         expected = self.cost(sums)
-        units = np.array([self.cost(sums | {region: value + 1}) - expected for region, value in sums.items()])
+        units = np.array(
+            [self.cost(sums | {region: value + 1}) - expected for region, value in sums.items()]
+        )
         return units[self.region] * masks * (1 - masks) / expected
 
     def move(self, alphas, average, gradient, step, steps):
@@ -120,9 +135,16 @@ class Control:
             wish = wish + options.weight * sign * self.slope(alphas)
         if options.landing == "steps":
             new = alphas.copy()
-            random = np.random.default_rng(stream(self.seed, f"gates:{step}")).random(len(self.sizes))
-            taken = self.settle(on, self.leaving(on, alphas, wish, random, options.share),
-                                self.returning(on, wish, random, options.share), goal, goal)
+            random = np.random.default_rng(stream(self.seed, f"gates:{step}")).random(
+                len(self.sizes)
+            )
+            taken = self.settle(
+                on,
+                self.leaving(on, alphas, wish, random, options.share),
+                self.returning(on, wish, random, options.share),
+                goal,
+                goal,
+            )
             new[taken] = np.where(on[taken], -LIMIT, LIMIT)
         else:
             new = self.jump(alphas, wish)
@@ -151,7 +173,10 @@ class Control:
 
     def most(self, eagerness, share):
         """The ceil(share * n) gates of each group with the largest eagerness; of equal ones the first."""
-        return [group[np.argsort(-eagerness[group], kind="stable")[:math.ceil(share * len(group))]] for group in self.groups]
+        return [
+            group[np.argsort(-eagerness[group], kind="stable")[: math.ceil(share * len(group))]]
+            for group in self.groups
+        ]
 
     def leaving(self, on, alphas, wish, random, share):
         """Gates that may switch off, in turn."""
@@ -197,7 +222,7 @@ class Control:
             if region not in closed:
                 more = self.cost(sums | {region: sums[region] + 1})
                 if more > most:
-                    closed.add(region)   # one more costs no less later, as F only grows from here
+                    closed.add(region)  # one more costs no less later, as F only grows from here
                 else:
                     sums[region] += 1
                     actual = more
@@ -209,8 +234,12 @@ class Control:
         switched]); none where F is within the tolerance, or where gates are so coarse that it comes no nearer."""
         on = new = self.on(alphas)
         if pull(self.cost(self.sums(on)), self.full * self.options.ratio, self.options.tolerance):
-            new = self.fit(on, self.leaving(on, alphas, average, np.full(len(self.sizes), 0.5), 1.0), average)
-        distance = [abs(self.cost(self.sums(each)) / self.full - self.options.ratio) for each in (on, new)]
+            new = self.fit(
+                on, self.leaving(on, alphas, average, np.full(len(self.sizes), 0.5), 1.0), average
+            )
+        distance = [
+            abs(self.cost(self.sums(each)) / self.full - self.options.ratio) for each in (on, new)
+        ]
         new = new if distance[1] < distance[0] else on
         alphas, taken = alphas.copy(), np.flatnonzero(new != on)
         alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)

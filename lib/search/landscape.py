@@ -13,31 +13,38 @@ from lib.search.space import IDS, number
 
 @dataclass(frozen=True)
 class Landscape:
-    single: np.ndarray       # [L, 16]
-    pair: np.ndarray         # [L - 1, 16, 16]: id of a layer, id of the next
-    level: float             # score of a network whose terms are 0
+    single: np.ndarray  # [L, 16]
+    pair: np.ndarray  # [L - 1, 16, 16]: id of a layer, id of the next
+    level: float  # score of a network whose terms are 0
 
     def __call__(self, net):
         """The score of a network of L layers."""
         ids = [number(layer) for layer in net.layers]
-        return float(self.level + self.single[range(len(ids)), ids].sum()
-                     + self.pair[range(len(ids) - 1), ids[:-1], ids[1:]].sum())
+        return float(
+            self.level
+            + self.single[range(len(ids)), ids].sum()
+            + self.pair[range(len(ids) - 1), ids[:-1], ids[1:]].sum()
+        )
 
     def best(self, space):
         """(ids, score) of the best network of a stage-3 space, exactly: dynamic programming over the size so far and the
         last id."""
         sizes, sums, ways, costs = space.sizes, np.zeros(1, np.int64), [], np.array(space.costs)
-        value = np.zeros((1, 1))                             # [S, 16] of so many layers; no layer has no id
+        value = np.zeros((1, 1))  # [S, 16] of so many layers; no layer has no id
         pairs = [np.zeros((1, len(IDS))), *self.pair]
         for own, pair, choices in zip(self.single, pairs, space.choices, strict=True):
             own = np.where(np.isin(np.arange(len(IDS)), choices), own, -np.inf)
-            totals = value[:, :, None] + pair                # [S, id, next id]
+            totals = value[:, :, None] + pair  # [S, id, next id]
             sums, where = np.unique((sums[:, None] + costs).ravel(), return_inverse=True)
-            where = where.reshape(len(value), -1)            # [S, 16]: place of the new sum
-            after, origin = np.full((len(sums), len(IDS)), -np.inf), np.zeros((len(sums), len(IDS), 2), int)
+            where = where.reshape(len(value), -1)  # [S, 16]: place of the new sum
+            after, origin = (
+                np.full((len(sums), len(IDS)), -np.inf),
+                np.zeros((len(sums), len(IDS), 2), int),
+            )
             after[where, range(len(IDS))] = totals.max(1) + own
             origin[where, range(len(IDS))] = np.stack(
-                [np.arange(len(value))[:, None].repeat(len(IDS), 1), totals.argmax(1)], -1)
+                [np.arange(len(value))[:, None].repeat(len(IDS), 1), totals.argmax(1)], -1
+            )
             value = after
             ways.append(origin)
         allowed = np.where(((sums >= sizes.low) & (sums <= sizes.high))[:, None], value, -np.inf)
@@ -54,5 +61,8 @@ def landscape(seed, layers, level=0.75, spread=0.02, pairs=0.5):
     comes from pairs."""
     rng = np.random.default_rng(seed)
     neighbours = max(1, layers - 1)
-    return Landscape(rng.normal(0, spread * np.sqrt((1 - pairs) / layers), (layers, len(IDS))),
-                     rng.normal(0, spread * np.sqrt(pairs / neighbours), (layers - 1, len(IDS), len(IDS))), level)
+    return Landscape(
+        rng.normal(0, spread * np.sqrt((1 - pairs) / layers), (layers, len(IDS))),
+        rng.normal(0, spread * np.sqrt(pairs / neighbours), (layers - 1, len(IDS), len(IDS))),
+        level,
+    )

@@ -11,9 +11,9 @@ from lib.options import at_least, one_of
 from lib.search import formula as language
 
 BERT = "W2 gelu(W1 x)"
-STACKS = QS = (1, 2, 3, 4)                  # of the search space: 16 ids (k, q) for each layer
-TEACHER = 768                               # channels of the teacher that the training-only projection maps to
-FACTOR = 128                                # channels of the factorised token table (MobileBERT)
+STACKS = QS = (1, 2, 3, 4)  # of the search space: 16 ids (k, q) for each layer
+TEACHER = 768  # channels of the teacher that the training-only projection maps to
+FACTOR = 128  # channels of the factorised token table (MobileBERT)
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
 _checked = lru_cache(maxsize=4096)(language.check)
@@ -22,9 +22,10 @@ _checked = lru_cache(maxsize=4096)(language.check)
 @dataclass(frozen=True)
 class Layer:
     """k networks of one formula, each `LayerNorm(x + f(x))`, after the attention. Raises ValueError for a bad formula."""
-    formula: str      # text or tree; kept as text in the printer's spelling
-    stack: int = 1    # k
-    q: int = 1        # ratio 1 / q
+
+    formula: str  # text or tree; kept as text in the printer's spelling
+    stack: int = 1  # k
+    q: int = 1  # ratio 1 / q
 
     def __post_init__(self):
         at_least("Layer", "stack", self.stack, 1)
@@ -44,11 +45,12 @@ class Layer:
 @dataclass(frozen=True)
 class Net:
     """A Transformer encoder of such layers. Raises ValueError for impossible widths and formulas that do not fit them."""
-    hidden: int                  # d
-    width: int                   # D
+
+    hidden: int  # d
+    width: int  # D
     heads: int
-    embedding: str               # "trigram": three neighbours' rows of 128, projected to d; "plain": BERT's
-    mismatch: str                # where operands differ in width: "truncate" or "pad"
+    embedding: str  # "trigram": three neighbours' rows of 128, projected to d; "plain": BERT's
+    mismatch: str  # where operands differ in width: "truncate" or "pad"
     layers: tuple[Layer, ...]
 
     def __post_init__(self):
@@ -57,7 +59,9 @@ class Net:
         object.__setattr__(self, "layers", tuple(self.layers))
         at_least("Net", "number of layers", len(self.layers), 1)
         if self.hidden % self.heads:
-            raise ValueError(f"Net.hidden is {self.hidden}, not a multiple of its {self.heads} heads")
+            raise ValueError(
+                f"Net.hidden is {self.hidden}, not a multiple of its {self.heads} heads"
+            )
         for layer in self.layers:
             at_least("Net", f"inner width for q = {layer.q}", self.inner(layer), 1)
             _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)
@@ -87,7 +91,7 @@ def ffn_parameters(hidden, inner):
 
 def attention_parameters(hidden):
     """Queries, keys, values and output with biases, and the LayerNorm: 4dd + 6d."""
-    return 4 * hidden ** 2 + 6 * hidden
+    return 4 * hidden**2 + 6 * hidden
 
 
 def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR):
@@ -107,8 +111,12 @@ def parameters(net, convention="deployable", teacher=TEACHER, **tables):
     """
     one_of("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
-    encoder = sum(attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l)) for l in net.layers)
-    extra = {"deployable": 0, "with pooler": d * d + d, "with projection": d * teacher + teacher}[convention]
+    encoder = sum(
+        attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l)) for l in net.layers
+    )
+    extra = {"deployable": 0, "with pooler": d * d + d, "with projection": d * teacher + teacher}[
+        convention
+    ]
     return embedding_parameters(net, **tables) + encoder + extra
 
 

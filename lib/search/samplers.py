@@ -16,17 +16,18 @@ from functools import lru_cache
 
 import numpy as np
 
-BATCH = 8                              # candidates whose features are compared at once
-GROWTH = (400, 800, 1600, 3200)        # evaluations above which the cascade gets another classifier
-RIDGE = 10.0                           # on standardised columns; LaNAS's own regression is stopped early instead
+BATCH = 8  # candidates whose features are compared at once
+GROWTH = (400, 800, 1600, 3200)  # evaluations above which the cascade gets another classifier
+RIDGE = 10.0  # on standardised columns; LaNAS's own regression is stopped early instead
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """What is known of a candidate."""
+
     candidate: object
     key: str
-    score: float             # higher is better; 0 where it failed
+    score: float  # higher is better; 0 where it failed
 
 
 def propose(space, history, options, rng):
@@ -44,6 +45,7 @@ def threads():
     up to 20 times as long."""
     import sklearn.ensemble  # noqa: F401
     from threadpoolctl import ThreadpoolController  # comes with scikit-learn
+
     return ThreadpoolController()
 
 
@@ -69,7 +71,11 @@ def follow(space, seen, wanted, options, rng):
     while draws > 0:
         size = min(BATCH if wanted else 1, draws)
         draws -= size
-        new = [candidate for candidate in (space.draw(rng) for _ in range(size)) if space.key(candidate) not in seen]
+        new = [
+            candidate
+            for candidate in (space.draw(rng) for _ in range(size))
+            if space.key(candidate) not in seen
+        ]
         if not new:
             continue
         steps = followed(space, new, wanted, options.encoding)
@@ -92,6 +98,7 @@ def followed(space, candidates, wanted, encoding):
 
 # The cascade of the public code
 
+
 @lru_cache(maxsize=2)
 def cascade(features, columns, scores):
     """Classifiers of ever better halves: each learns which of its samples score at least their median and hands these
@@ -102,6 +109,7 @@ def cascade(features, columns, scores):
     it is good, and samples that all score alike end the cascade (the code fails there).
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
+
     features, scores = np.frombuffer(features).reshape(-1, columns), np.array(scores)
     fitted = []
     for _ in range(1 + sum(len(scores) > size for size in GROWTH)):
@@ -110,19 +118,24 @@ def cascade(features, columns, scores):
         if not good.any():
             break
         leaf = max(1, min(20, len(scores) // 10))
-        fitted.append(HistGradientBoostingClassifier(max_iter=100, early_stopping=False, min_samples_leaf=leaf,
-                                                     random_state=0).fit(features, good))
+        fitted.append(
+            HistGradientBoostingClassifier(
+                max_iter=100, early_stopping=False, min_samples_leaf=leaf, random_state=0
+            ).fit(features, good)
+        )
         features, scores = features[good], scores[good]
     return tuple(fitted)
 
 
 # LaNAS
 
+
 @dataclass(frozen=True)
 class Split:
     """A node of LaNAS's tree: what a linear regression predicts to be at least the node's mean score is good. `good` and
     `bad` are None where the tree ends."""
-    weights: np.ndarray      # [F]
+
+    weights: np.ndarray  # [F]
     threshold: float
     good: "Split | None"
     bad: "Split | None"
@@ -143,15 +156,22 @@ def grown(features, scores, splits):
     if not splits or len(scores) < 2 or np.ptp(scores) == 0:
         return None
     middle, spread = features.mean(0), features.std(0)
-    scale = np.where(spread > 0, spread, np.inf)     # a constant column tells nothing
+    scale = np.where(spread > 0, spread, np.inf)  # a constant column tells nothing
     z = (features - middle) / scale
-    weights = np.linalg.solve(z.T @ z + RIDGE * np.eye(len(middle)), z.T @ (scores - scores.mean())) / scale
+    weights = (
+        np.linalg.solve(z.T @ z + RIDGE * np.eye(len(middle)), z.T @ (scores - scores.mean()))
+        / scale
+    )
     threshold = float(middle @ weights)
     good = features @ weights >= threshold
     if good.all() or not good.any():
         return None
-    return Split(weights, threshold, grown(features[good], scores[good], splits - 1),
-                 grown(features[~good], scores[~good], splits - 1))
+    return Split(
+        weights,
+        threshold,
+        grown(features[good], scores[good], splits - 1),
+        grown(features[~good], scores[~good], splits - 1),
+    )
 
 
 def select(node, features, scores, cp):
@@ -163,7 +183,11 @@ def select(node, features, scores, cp):
         values = {}
         for side in (True, False):
             there = scores[good == side]
-            values[side] = there.mean() + 2 * cp * np.sqrt(2 * np.log(len(scores)) / len(there)) if len(there) else np.inf
+            values[side] = (
+                there.mean() + 2 * cp * np.sqrt(2 * np.log(len(scores)) / len(there))
+                if len(there)
+                else np.inf
+            )
         side = values[True] >= values[False]
         wanted.append(lambda f, node=node, side=side: node.goes(f) == side)
         features, scores = features[good == side], scores[good == side]
@@ -173,10 +197,11 @@ def select(node, features, scores, cp):
 
 # Evolution
 
+
 def evolution(space, history, seen, options, rng):
     """A changed copy of the best of `options.tournament` drawn, with replacement, from the youngest
     `options.population`: who is older has died."""
-    alive = history[-options.population:]
+    alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
     parent = max(drawn, key=lambda e: e.score).candidate
     for _ in range(options.draws):

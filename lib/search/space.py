@@ -23,34 +23,69 @@ from lib.search.net import BERT, QS, STACKS, Layer, Net, ffn_parameters, paramet
 from lib.search.net import from_json as read_net
 from lib.spec import known
 
-SEARCHED = {"stage1": ("formula", "ids"), "stage2": ("formula",), "stage3": ("ids",), "single": ("formula", "ids")}
-TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}    # changes tried before a layer keeps its seed formula
+SEARCHED = {
+    "stage1": ("formula", "ids"),
+    "stage2": ("formula",),
+    "stage3": ("ids",),
+    "single": ("formula", "ids"),
+}
+TRIES = {
+    "stage1": 1000,
+    "stage2": 400,
+    "single": 1000,
+}  # changes tried before a layer keeps its seed formula
 IDS = tuple((k, q) for k in STACKS for q in QS)
-NODES = 20                                                 # of a prefix list that features can hold
-DEPTH = 3                                                  # of a random tree that replaces a part
-ENDLESS = 1 << 60                                          # parameters that no network has
+NODES = 20  # of a prefix list that features can hold
+DEPTH = 3  # of a random tree that replaces a part
+ENDLESS = 1 << 60  # parameters that no network has
 _NUMBER = {id_: number for number, id_ in enumerate(IDS)}
 _TERMINALS = ("x", *language.LINEAR)
-_ARITY = {"linear": 2, "foreign": 2} | dict.fromkeys(language.BINARY, 2) | dict.fromkeys(language.UNARY, 1)
-_NAMES = ("add", "mul", "max", "gelu", "sigmoid", "tanh", "relu", "leaky_relu", "elu", "swish", *_TERMINALS)
+_ARITY = (
+    {"linear": 2, "foreign": 2}
+    | dict.fromkeys(language.BINARY, 2)
+    | dict.fromkeys(language.UNARY, 1)
+)
+_NAMES = (
+    "add",
+    "mul",
+    "max",
+    "gelu",
+    "sigmoid",
+    "tanh",
+    "relu",
+    "leaky_relu",
+    "elu",
+    "swish",
+    *_TERMINALS,
+)
 
 
 def grammar(stage):
     """What decides on the networks of a stage and how they are drawn beside the fields of a Space, as plain JSON: part of a
     search's identity, so that a new operation makes a new search."""
-    return {"operations": [*language.UNARY, *language.BINARY], "stacks": list(STACKS), "ratios": list(QS),
-            "heights": list(language.HEIGHTS), "nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
+    return {
+        "operations": [*language.UNARY, *language.BINARY],
+        "stacks": list(STACKS),
+        "ratios": list(QS),
+        "heights": list(language.HEIGHTS),
+        "nodes": NODES,
+        "depth": DEPTH,
+        "tries": TRIES.get(stage, 0),
+    }
 
 
 def number(layer):
     """Place of a layer's id among the 16: 4 (k - 1) + q - 1. Raises ValueError for another id."""
     if (layer.stack, layer.q) not in _NUMBER:
-        raise ValueError(f"id {layer.stack}_{layer.q} (stack {layer.stack}, ratio 1/{layer.q}) is not in the search space: "
-                         f"stack and q are each one of {', '.join(map(str, STACKS))}")
+        raise ValueError(
+            f"id {layer.stack}_{layer.q} (stack {layer.stack}, ratio 1/{layer.q}) is not in the search space: "
+            f"stack and q are each one of {', '.join(map(str, STACKS))}"
+        )
     return _NUMBER[layer.stack, layer.q]
 
 
 # Formulas
+
 
 def prefix(node):
     """A formula's tree as prefix list; 6 entries for `W2 gelu(W1 x)`."""
@@ -61,6 +96,7 @@ def prefix(node):
 def tree(tokens):
     """The tree of a prefix list, or None where it is no formula: a linear map of another id, or without weights of its
     own, weights where a tensor should stand."""
+
     def read(at):
         op, at = tokens[at], at + 1
         args = []
@@ -74,6 +110,7 @@ def tree(tokens):
         elif op in language.LINEAR or op == "foreign":
             raise LookupError
         return language.Node(op, tuple(args)), at
+
     try:
         return read(0)[0]
     except LookupError:
@@ -96,6 +133,7 @@ def change(tokens, linears, dice):
     linears: how many linear maps there are to draw from, one for each id; all but the layer's own are "foreign". dice:
     f() -> uniform in [0, 1).
     """
+
     def pick(values):
         return values[int(dice() * len(values))]
 
@@ -107,15 +145,15 @@ def change(tokens, linears, dice):
 
     binary, functions = _functions(linears)
     at = int(dice() * len(tokens))
-    tokens = tokens[:at] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, at):]
+    tokens = tokens[:at] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, at) :]
     if len(tokens) > 1:
         at = 1 + int(dice() * (len(tokens) - 1))
         tokens[at] = pick({0: _TERMINALS, 1: language.UNARY, 2: binary}[_ARITY.get(tokens[at], 0)])
     at = int(dice() * len(tokens))
-    op, part = pick(functions), tokens[at:end(tokens, at)]
+    op, part = pick(functions), tokens[at : end(tokens, at)]
     place = int(dice() * _ARITY[op])
     args = [part if i == place else [pick(_TERMINALS)] for i in range(_ARITY[op])]
-    return [*tokens[:at], op, *(token for arg in args for token in arg), *tokens[at + len(part):]]
+    return [*tokens[:at], op, *(token for arg in args for token in arg), *tokens[at + len(part) :]]
 
 
 @lru_cache
@@ -127,7 +165,12 @@ def _functions(linears):
 def accepted(tokens, *widths):
     """The tree of a prefix list that is a formula of the space (`lib.search.formula.check`), else None. The code sees a
     width error in training alone and scores 0; here it is no formula."""
-    if tokens.count("W1") != 1 or tokens.count("W2") != 1 or tokens.count("linear") != 2 or len(tokens) > NODES:
+    if (
+        tokens.count("W1") != 1
+        or tokens.count("W2") != 1
+        or tokens.count("linear") != 2
+        or len(tokens) > NODES
+    ):
         return None
     node = tree(tokens)
     return node if node and language.valid(node, *widths) else None
@@ -145,6 +188,7 @@ def grow(formula, linears, tries, dice, *widths):
 
 # Sizes
 
+
 class Sizes:
     """Choices for L layers whose sizes add up to low..high, by convolution of histograms: an exact count, exact uniform
     draws.
@@ -155,7 +199,7 @@ class Sizes:
 
     def __init__(self, costs, low, high):
         self.costs, self.low, self.high = [np.asarray(c, np.int64) for c in costs], low, high
-        exact = np.int64 if np.prod([float(len(c)) for c in costs]) < 2 ** 62 else object
+        exact = np.int64 if np.prod([float(len(c)) for c in costs]) < 2**62 else object
         sums, counts = np.zeros(1, np.int64), np.ones(1, exact)
         self.ways = [(sums, np.array([0, 1], exact))]
         for own in reversed(self.costs):
@@ -169,7 +213,10 @@ class Sizes:
         """How many choices for the last `left` layers end in the window when those before cost `spent` (may be an
         array); all, without arguments."""
         sums, below = self.ways[len(self.costs) if left is None else left]
-        return below[np.searchsorted(sums, self.high - spent, "right")] - below[np.searchsorted(sums, self.low - spent)]
+        return (
+            below[np.searchsorted(sums, self.high - spent, "right")]
+            - below[np.searchsorted(sums, self.low - spent)]
+        )
 
     def draw(self, rng):
         """One of them, all equally likely: the index of each layer's choice [L]."""
@@ -186,6 +233,7 @@ class Sizes:
 
 # Spaces
 
+
 @dataclass(frozen=True)
 class Space:
     """All networks that a stage may evaluate. Raises ValueError where there is none, or `start` has an id of no space.
@@ -194,6 +242,7 @@ class Space:
     the stage does not search. low, high: parameters that a candidate may have, under `convention` and with `tables`
     (`lib.search.net.parameters`); high 0 is no limit. As coded, stage 2 has no limit either, its ids being fixed.
     """
+
     stage: str
     start: Net
     low: int = 0
@@ -209,7 +258,8 @@ class Space:
             sums = self.sizes.ways[-1][0] + self.rest
             raise ValueError(
                 f"no candidate of {len(self.start.layers)} layers of hidden size {self.start.hidden} has {self.low:,} to "
-                f"{self.high:,} parameters ({self.convention}); reachable are {sums[0]:,} to {sums[-1]:,}: move the window")
+                f"{self.high:,} parameters ({self.convention}); reachable are {sums[0]:,} to {sums[-1]:,}: move the window"
+            )
 
     @property
     def searched(self):
@@ -217,8 +267,15 @@ class Space:
 
     def identity(self):
         """What tells this space from others, as plain JSON."""
-        return {"stage": self.stage, "start": self.start.to_json(), "low": self.low, "high": self.high,
-                "convention": self.convention, "tables": dict(self.tables), "grammar": grammar(self.stage)}
+        return {
+            "stage": self.stage,
+            "start": self.start.to_json(),
+            "low": self.low,
+            "high": self.high,
+            "convention": self.convention,
+            "tables": dict(self.tables),
+            "grammar": grammar(self.stage),
+        }
 
     # sizes
 
@@ -229,7 +286,10 @@ class Space:
     @cached_property
     def costs(self):
         """Parameters of a layer's feed-forward networks for each id [16]."""
-        return [k * ffn_parameters(self.start.hidden, self.start.inner(Layer(BERT, k, q))) for k, q in IDS]
+        return [
+            k * ffn_parameters(self.start.hidden, self.start.inner(Layer(BERT, k, q)))
+            for k, q in IDS
+        ]
 
     @cached_property
     def rest(self):
@@ -241,15 +301,21 @@ class Space:
         """For each layer, the ids (0..15) that it may have: all, but for a fixed formula that some ratio does not fit."""
         if "formula" in self.searched:
             return [range(len(IDS))] * len(self.start.layers)
-        return [[i for i, id_ in enumerate(IDS) if self._fits(replace(l, stack=id_[0], q=id_[1]))] for l in self.start.layers]
+        return [
+            [i for i, id_ in enumerate(IDS) if self._fits(replace(l, stack=id_[0], q=id_[1]))]
+            for l in self.start.layers
+        ]
 
     def _fits(self, layer):
         return _fits(layer.formula, self.start.hidden, self.start.inner(layer), self.start.mismatch)
 
     @cached_property
     def sizes(self):
-        return Sizes([[self.costs[i] for i in own] for own in self.choices], self.low - self.rest,
-                     (self.high or ENDLESS) - self.rest)
+        return Sizes(
+            [[self.costs[i] for i in own] for own in self.choices],
+            self.low - self.rest,
+            (self.high or ENDLESS) - self.rest,
+        )
 
     def inside(self, net):
         """Whether a network's size is in the window; always, where the stage does not search sizes."""
@@ -263,7 +329,9 @@ class Space:
 
     def first(self):
         """What the code evaluates before it draws: the start; in stage 2 also its twin with plain formulas."""
-        twin = replace(self.start, layers=tuple(replace(l, formula=BERT) for l in self.start.layers))
+        twin = replace(
+            self.start, layers=tuple(replace(l, formula=BERT) for l in self.start.layers)
+        )
         nets = [self.start, twin] if self.stage == "stage2" else [self.start]
         return [net for net in dict.fromkeys(nets) if self.inside(net)]
 
@@ -279,14 +347,27 @@ class Space:
         layers = [_layer(l.formula, *IDS[i]) for l, i in zip(self.start.layers, ids, strict=True)]
         if "formula" in self.searched:
             dice = _dice(rng)
-            seeds = [(l.formula, BERT)[int(dice() * 2)] if self.stage == "stage2" else BERT for l in layers]
-            layers = [self._grown(replace(l, formula=seed), dice) for l, seed in zip(layers, seeds, strict=True)]
+            seeds = [
+                (l.formula, BERT)[int(dice() * 2)] if self.stage == "stage2" else BERT
+                for l in layers
+            ]
+            layers = [
+                self._grown(replace(l, formula=seed), dice)
+                for l, seed in zip(layers, seeds, strict=True)
+            ]
         return replace(self.start, layers=tuple(layers))
 
     def _grown(self, layer, dice):
         linears = 1 if self.stage == "stage2" else len(IDS)
-        text = grow(layer.formula, linears, TRIES[self.stage], dice, self.start.hidden, self.start.inner(layer),
-                    self.start.mismatch)
+        text = grow(
+            layer.formula,
+            linears,
+            TRIES[self.stage],
+            dice,
+            self.start.hidden,
+            self.start.inner(layer),
+            self.start.mismatch,
+        )
         return replace(layer, formula=text)
 
     def neighbours(self, net):
@@ -297,8 +378,12 @@ class Space:
         """The one layer, with its place, that each of them differs in."""
         ids = [number(layer) for layer in net.layers]
         size, high = self.rest + sum(self.costs[own] for own in ids), self.high or ENDLESS
-        changed = [(i, _layer(net.layers[i].formula, *IDS[other])) for i, own in enumerate(ids) for other in range(len(IDS))
-                   if other != own and self.low <= size - self.costs[own] + self.costs[other] <= high]
+        changed = [
+            (i, _layer(net.layers[i].formula, *IDS[other]))
+            for i, own in enumerate(ids)
+            for other in range(len(IDS))
+            if other != own and self.low <= size - self.costs[own] + self.costs[other] <= high
+        ]
         return [(i, layer) for i, layer in changed if self._fits(layer)]
 
     def mutate(self, net, rng):
@@ -311,7 +396,7 @@ class Space:
         return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
 
     def _with(self, net, i, layer):
-        return replace(net, layers=(*net.layers[:i], layer, *net.layers[i + 1:]))
+        return replace(net, layers=(*net.layers[:i], layer, *net.layers[i + 1 :]))
 
     # descriptions
 
@@ -336,8 +421,17 @@ class Space:
         """
         one_of("features", "encoding", encoding, ENCODINGS)
         describe = _indices if encoding == "index" else _counts
-        return np.array([[value for l in net.layers for value in describe(l.formula, number(l), self.searched)]
-                         for net in nets], float)
+        return np.array(
+            [
+                [
+                    value
+                    for l in net.layers
+                    for value in describe(l.formula, number(l), self.searched)
+                ]
+                for net in nets
+            ],
+            float,
+        )
 
 
 _layer = lru_cache(maxsize=4096)(Layer)
@@ -367,14 +461,20 @@ def _indices(formula, own, searched):
     tokens = prefix(language.parse(formula))
     if len(tokens) > NODES:
         raise ValueError(f"the formula {formula!r} has {len(tokens)} nodes; features hold {NODES}")
-    return [linear if t == "linear" else others + _NAMES.index(t) for t in tokens] + [-1] * (NODES - len(tokens))
+    return [linear if t == "linear" else others + _NAMES.index(t) for t in tokens] + [-1] * (
+        NODES - len(tokens)
+    )
 
 
 @lru_cache(maxsize=65536)
 def _counts(formula, own, searched):
     tokens = prefix(language.parse(formula))
     ids = [int(i == own) for i in range(len(IDS))] if "ids" in searched else []
-    return ids + ([tokens.count(n) for n in _NAMES if n not in language.LINEAR] if "formula" in searched else [])
+    return ids + (
+        [tokens.count(n) for n in _NAMES if n not in language.LINEAR]
+        if "formula" in searched
+        else []
+    )
 
 
 def from_json(body):
@@ -382,5 +482,10 @@ def from_json(body):
     told, here = body["grammar"], grammar(body["stage"])
     if told != here:
         changed = [name for name in here if told.get(name) != here[name]]
-        raise ValueError(f"the space was described with other {', '.join(changed)} than lib.search has now: ask for a new search")
-    return Space(**{name: value for name, value in body.items() if name != "grammar"} | {"start": read_net(body["start"])})
+        raise ValueError(
+            f"the space was described with other {', '.join(changed)} than lib.search has now: ask for a new search"
+        )
+    return Space(
+        **{name: value for name, value in body.items() if name != "grammar"}
+        | {"start": read_net(body["start"])}
+    )

@@ -12,16 +12,17 @@ from lib.options import at_least, one_of
 from lib.search.formula import NUMPY, evaluate
 
 CHANNELS = 2
-LIMIT = 1e90   # magnitudes end here: two of them can still be multiplied, and a GELU takes the third power
+LIMIT = 1e90  # magnitudes end here: two of them can still be multiplied, and a GELU takes the third power
 
 
 @dataclass(frozen=True)
 class Recipe:
     """The open ends of Figure 5. Raises ValueError for an unknown choice."""
-    average: str = "pair"     # in LayerNorm's place: "pair", (h + f) / 2; "channels", the mean over both in each of them
-    residual: bool = True     # False: f(h) stands where h + f(h) would
-    width: str = "whole"      # inner channels: "whole", max(1, int(D / q)), as int(2 / q) is 0 for q > 2; "real", D / q
-    points: int = 121         # on each axis
+
+    average: str = "pair"  # in LayerNorm's place: "pair", (h + f) / 2; "channels", the mean over both in each of them
+    residual: bool = True  # False: f(h) stands where h + f(h) would
+    width: str = "whole"  # inner channels: "whole", max(1, int(D / q)), as int(2 / q) is 0 for q > 2; "real", D / q
+    points: int = 121  # on each axis
     low: float = -15.0
     high: float = 5.0
 
@@ -33,8 +34,12 @@ class Recipe:
 
 def _linear(inner, width):
     """W1 and W2 with weights 1. At a real width e both channels are kept and stand for e / 2 each."""
+
     def sums(count, gain=1.0):
-        return lambda a: np.repeat(np.clip(gain * a.sum(-1, keepdims=True), -LIMIT, LIMIT), count, -1)
+        return lambda a: np.repeat(
+            np.clip(gain * a.sum(-1, keepdims=True), -LIMIT, LIMIT), count, -1
+        )
+
     if width == "whole":
         return sums(max(1, int(inner))), sums(CHANNELS)
     return sums(CHANNELS), sums(CHANNELS, inner / CHANNELS)
@@ -78,6 +83,11 @@ def roughness(z):
     unit = z / (high - low)
     steps = [np.diff(unit, axis=axis) for axis in (0, 1)]
     cells = z.shape[0] - 1
-    return {"variation": float(np.mean([np.abs(s).sum(axis).mean() for axis, s in enumerate(steps)])),
-            "steepest": float(max(np.abs(s).max() for s in steps) * cells),
-            "curvature": float(np.mean([np.abs(np.diff(s, axis=axis)).mean() for axis, s in enumerate(steps)]) * cells ** 2)}
+    return {
+        "variation": float(np.mean([np.abs(s).sum(axis).mean() for axis, s in enumerate(steps)])),
+        "steepest": float(max(np.abs(s).max() for s in steps) * cells),
+        "curvature": float(
+            np.mean([np.abs(np.diff(s, axis=axis)).mean() for axis, s in enumerate(steps)])
+            * cells**2
+        ),
+    }

@@ -25,12 +25,20 @@ def augment(run, data, augment, numerics, glove=None):
     """Input: `language_model`. glove: {"file" under DATA_ROOT/glove, "digest"} where the options ask for it."""
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
-        raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text, which would move")
+        raise ValueError(
+            f"{data['task']} cannot be augmented: its answers are places in the text, which would move"
+        )
     path = vectors(options, glove)
     split = sources.load(data)["train"]
     source = words.source(run.inputs["language_model"].model, path)
-    found, report = candidates([*split.a, *(split.b or [])], source, options.candidates, numerics, run.resume,
-                               lambda fraction: run.progress(0.9 * fraction))
+    found, report = candidates(
+        [*split.a, *(split.b or [])],
+        source,
+        options.candidates,
+        numerics,
+        run.resume,
+        lambda fraction: run.progress(0.9 * fraction),
+    )
     began, counts = time.perf_counter(), []
     if run.model:
         run.model.mkdir(exist_ok=True)
@@ -39,24 +47,35 @@ def augment(run, data, augment, numerics, glove=None):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))
             run.progress(0.9 + 0.1 * len(counts) / len(split))
-    run.save_arrays("rows", y=np.ascontiguousarray(split.y), index=np.ascontiguousarray(split.index),
-                    counts=np.array(counts))
-    return report | {"rows_in": len(split), "rows_out": sum(counts),
-                     "seconds_tries": round(time.perf_counter() - began, 3)}
+    run.save_arrays(
+        "rows",
+        y=np.ascontiguousarray(split.y),
+        index=np.ascontiguousarray(split.index),
+        counts=np.array(counts),
+    )
+    return report | {
+        "rows_in": len(split),
+        "rows_out": sum(counts),
+        "seconds_tries": round(time.perf_counter() - began, 3),
+    }
 
 
 def vectors(options, glove):
     """Path of the file of word vectors, checked; None where the model's own embeddings are asked for."""
     if (options.neighbours == "glove") != bool(glove):
-        raise ValueError(f"Augment.neighbours is {options.neighbours!r} and glove is {glove!r}: give both or neither")
+        raise ValueError(
+            f"Augment.neighbours is {options.neighbours!r} and glove is {glove!r}: give both or neither"
+        )
     if not glove:
         return None
     path = paths.data_root() / "glove" / glove["file"]
     with open(path, "rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != glove["digest"]:
-        raise ValueError(f"{path.name} has sha256 {found}; this run is of {glove['digest']}: put the same file back, "
-                         "or ask for a new run")
+        raise ValueError(
+            f"{path.name} has sha256 {found}; this run is of {glove['digest']}: put the same file back, "
+            "or ask for a new run"
+        )
     return path
 
 
@@ -66,7 +85,7 @@ def candidates(texts, source, count, numerics, resume=None, progress=lambda frac
     unique = list(dict.fromkeys(texts))
     found, near, totals = {}, {}, np.zeros(4)
     for start in range(0, len(unique), CHUNK):
-        part = unique[start:start + CHUNK]
+        part = unique[start : start + CHUNK]
         path = resume and resume / f"candidates-{start:09d}.safetensors"
         if path and path.exists():
             there = load_file(path)
@@ -79,9 +98,14 @@ def candidates(texts, source, count, numerics, resume=None, progress=lambda frac
         found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
         totals += there["totals"]
         progress((start + len(part)) / len(unique))
-    return found, {"sentences": len(unique), "words": int(totals[0]), "one_piece": totals[1] / max(1.0, totals[0]),
-                   "masked_lm": source.head is not None, "seconds_masked_lm": round(totals[2], 3),
-                   "seconds_neighbours": round(totals[3], 3)}
+    return found, {
+        "sentences": len(unique),
+        "words": int(totals[0]),
+        "one_piece": totals[1] / max(1.0, totals[0]),
+        "masked_lm": source.head is not None,
+        "seconds_masked_lm": round(totals[2], 3),
+        "seconds_neighbours": round(totals[3], 3),
+    }
 
 
 def variants(split, source, found, options, seed):
@@ -90,4 +114,6 @@ def variants(split, source, found, options, seed):
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         generator = np.random.default_rng(stream(seed, f"augment:{index}"))
-        yield [words.variants(side[i], source, found[side[i]], options, generator) for side in sides]
+        yield [
+            words.variants(side[i], source, found[side[i]], options, generator) for side in sides
+        ]

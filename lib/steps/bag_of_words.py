@@ -12,7 +12,7 @@ from lib import data as sources
 from lib.measure import metrics, squad
 
 WORD = re.compile(r"\w+|[^\w\s]")
-LONGEST = 12    # words of an answer
+LONGEST = 12  # words of an answer
 
 
 def bag_of_words(run, data):
@@ -20,7 +20,10 @@ def bag_of_words(run, data):
     ("bag_of_words"), on the development set. Regularisation is fixed: C = 0.3, ridge 10."""
     task, splits = sources.task(data["source"], data["task"]), sources.load(data)
     train, dev = splits["train"], splits["dev"]
-    return (spans if task.span else classes)(task, train, dev) | {"train_rows": len(train), "dev_rows": len(dev)}
+    return (spans if task.span else classes)(task, train, dev) | {
+        "train_rows": len(train),
+        "dev_rows": len(dev),
+    }
 
 
 def classes(task, train, dev):
@@ -33,7 +36,9 @@ def classes(task, train, dev):
     for name, model in (("majority", constant), ("bag_of_words", words)):
         model.fit(counts(counter, train), train.y)
         said = model.predict(counts(counter, dev))
-        result[name] = metrics.score(task.metrics[0], said.astype(float) if regression else said, dev.y)
+        result[name] = metrics.score(
+            task.metrics[0], said.astype(float) if regression else said, dev.y
+        )
     return result
 
 
@@ -52,34 +57,74 @@ def spans(task, train, dev):
     suits the training rows best."""
     counter = CountVectorizer(analyzer=lambda features: features, dtype=np.float32)
     cut = [[list(WORD.finditer(text)) for text in split.b] for split in (train, dev)]
-    known, asked = ([features(a, words) for a, words in zip(split.a, each, strict=True)]
-                    for split, each in zip((train, dev), cut, strict=True))
+    known, asked = (
+        [features(a, words) for a, words in zip(split.a, each, strict=True)]
+        for split, each in zip((train, dev), cut, strict=True)
+    )
     table = counter.fit_transform([word for row in known for word in row])
     odds = []
     for side in (0, 1):
-        at = np.array([(word.start(), word.end())[side] == y[side] for words, y in zip(cut[0], train.y, strict=True)
-                       for word in words])
+        at = np.array(
+            [
+                (word.start(), word.end())[side] == y[side]
+                for words, y in zip(cut[0], train.y, strict=True)
+                for word in words
+            ]
+        )
         model = LogisticRegression(C=0.3, max_iter=1000).fit(table, at)
-        odds.append([model.decision_function(counter.transform(row)) if row else np.zeros(0) for rows in (known, asked)
-                     for row in rows])
-    said, worth = zip(*(best(text, words, *each) for text, words, *each in zip(
-        train.b + dev.b, cut[0] + cut[1], *odds, strict=True)), strict=True)
+        odds.append(
+            [
+                model.decision_function(counter.transform(row)) if row else np.zeros(0)
+                for rows in (known, asked)
+                for row in rows
+            ]
+        )
+    said, worth = zip(
+        *(
+            best(text, words, *each)
+            for text, words, *each in zip(train.b + dev.b, cut[0] + cut[1], *odds, strict=True)
+        ),
+        strict=True,
+    )
     version, lack = 1 if all(dev.answers) else 2, -np.array(worth)
-    limit = squad.best_threshold(said[:len(train)], lack[:len(train)], train.answers)[0] if version == 2 else np.inf
-    said = ["" if much > limit else text for text, much in zip(said[len(train):], lack[len(train):], strict=True)]
-    return {name: squad.score(answers, dev.answers, version)[task.metrics[0]]
-            for name, answers in (("majority", [""] * len(dev)), ("bag_of_words", said))}
+    limit = (
+        squad.best_threshold(said[: len(train)], lack[: len(train)], train.answers)[0]
+        if version == 2
+        else np.inf
+    )
+    said = [
+        "" if much > limit else text
+        for text, much in zip(said[len(train) :], lack[len(train) :], strict=True)
+    ]
+    return {
+        name: squad.score(answers, dev.answers, version)[task.metrics[0]]
+        for name, answers in (("majority", [""] * len(dev)), ("bag_of_words", said))
+    }
 
 
 def features(question, words):
     """A list of names for each word."""
     asked = [word.group().lower() for word in WORD.finditer(question)] or [""]
-    return [[word.group().lower(), "asked" if word.group().lower() in asked else "new", f"{asked[0]} {kind(word.group())}"]
-            for word in words]
+    return [
+        [
+            word.group().lower(),
+            "asked" if word.group().lower() in asked else "new",
+            f"{asked[0]} {kind(word.group())}",
+        ]
+        for word in words
+    ]
 
 
 def kind(word):
-    return "number" if word[0].isdigit() else "mark" if not word[0].isalnum() else "name" if word[0].isupper() else "word"
+    return (
+        "number"
+        if word[0].isdigit()
+        else "mark"
+        if not word[0].isalnum()
+        else "name"
+        if word[0].isupper()
+        else "word"
+    )
 
 
 def best(text, words, begin, end):
@@ -89,4 +134,4 @@ def best(text, words, begin, end):
     worth = begin[:, None] + end[None]
     worth[np.tril_indices(len(words), -1)] = worth[np.triu_indices(len(words), LONGEST)] = -np.inf
     i, j = np.unravel_index(worth.argmax(), worth.shape)
-    return text[words[i].start():words[j].end()], worth[i, j]
+    return text[words[i].start() : words[j].end()], worth[i, j]

@@ -14,16 +14,25 @@ def count(run, config, tokens, labels):
     counts them under eager attention: matrix products and convolutions, one multiply-accumulate being two. Raises
     ValueError for a size that the architecture does not have.
     """
-    kind, sizes = config["model_type"], {name: value for name, value in config.items() if name != "model_type"}
+    kind, sizes = (
+        config["model_type"],
+        {name: value for name, value in config.items() if name != "model_type"},
+    )
     for name in sizes:
         known(f"size of {kind}", name, transformers.AutoConfig.for_model(kind).to_dict())
     with torch.device("meta"):
         model = transformers.AutoModelForSequenceClassification.from_config(
-            transformers.AutoConfig.for_model(kind, **sizes, num_labels=labels), attn_implementation="eager").eval()
+            transformers.AutoConfig.for_model(kind, **sizes, num_labels=labels),
+            attn_implementation="eager",
+        ).eval()
         # A whole mask, as one of a row's length would be looked into, and there is nothing on this device.
-        inputs = {"input_ids": torch.zeros(1, tokens, dtype=torch.long), "attention_mask": torch.zeros(1, 1, tokens, tokens)}
+        inputs = {
+            "input_ids": torch.zeros(1, tokens, dtype=torch.long),
+            "attention_mask": torch.zeros(1, 1, tokens, tokens),
+        }
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(**inputs)
     parts = {"parameters": model, "encoder_parameters": model.base_model}
     return {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()} | {
-        "flops": counter.get_total_flops()}
+        "flops": counter.get_total_flops()
+    }

@@ -28,8 +28,15 @@ def digits(run, images, perceptron, gates, numerics):
     """
     loop.options(numerics)
     options, gates = Perceptron(**perceptron), Gates(**gates)
-    splits = {name: (torch.from_numpy(pixels).to(loop.device()), torch.from_numpy(labels).to(loop.device()))
-              for name, (pixels, labels) in images_of.described(paths.data_root() / "mnist", images).items()}
+    splits = {
+        name: (
+            torch.from_numpy(pixels).to(loop.device()),
+            torch.from_numpy(labels).to(loop.device()),
+        )
+        for name, (pixels, labels) in images_of.described(
+            paths.data_root() / "mnist", images
+        ).items()
+    }
     shape = splits["train"][0].shape[1:]
     pixels = shape.numel()
     control = Control(gates, {"inputs": 2 * pixels}, lambda sums: sums["inputs"], run.seed)
@@ -40,18 +47,39 @@ def digits(run, images, perceptron, gates, numerics):
     if gates.landing:
         alphas, trimmed = control.trim(alphas, average)
     kept = control.on(alphas)
-    run.save_arrays("inputs", kept=kept.reshape(2, *shape), alphas=alphas.astype(np.float32), curve=curve.astype(np.float32))
+    run.save_arrays(
+        "inputs",
+        kept=kept.reshape(2, *shape),
+        alphas=alphas.astype(np.float32),
+        curve=curve.astype(np.float32),
+    )
     ratio = control.ratio(alphas)
-    return {"accuracy": accuracy(network, splits["test"], np.where(kept, 1.0, 0.0), options, run.seed),
-            "soft_accuracy": accuracy(network, splits["test"], 1 / (1 + np.exp(-alphas)), options, run.seed),
-            "pixels": int(kept[:pixels].sum()), "noise": int(kept[pixels:].sum()), "inputs": 2 * pixels, "target": gates.ratio,
-            "ratio": ratio, "miss": ratio / gates.ratio - 1, "before_trim": before, "trimmed": len(trimmed), "steps": len(curve),
-            "switched_off": int(curve[:, 2].sum()), "switched_on": int(curve[:, 3].sum())}
+    return {
+        "accuracy": accuracy(network, splits["test"], np.where(kept, 1.0, 0.0), options, run.seed),
+        "soft_accuracy": accuracy(
+            network, splits["test"], 1 / (1 + np.exp(-alphas)), options, run.seed
+        ),
+        "pixels": int(kept[:pixels].sum()),
+        "noise": int(kept[pixels:].sum()),
+        "inputs": 2 * pixels,
+        "target": gates.ratio,
+        "ratio": ratio,
+        "miss": ratio / gates.ratio - 1,
+        "before_trim": before,
+        "trimmed": len(trimmed),
+        "steps": len(curve),
+        "switched_off": int(curve[:, 2].sum()),
+        "switched_on": int(curve[:, 3].sum()),
+    }
 
 
 def mlp(inputs, widths):
     """Dense layers with ReLU between them."""
-    layers = [each for a, b in zip((inputs, *widths), widths, strict=False) for each in (nn.Linear(a, b), nn.ReLU())]
+    layers = [
+        each
+        for a, b in zip((inputs, *widths), widths, strict=False)
+        for each in (nn.Linear(a, b), nn.ReLU())
+    ]
     return nn.Sequential(*layers[:-1])
 
 
@@ -72,12 +100,20 @@ def train(run, network, split, control, options):
     whole = inputs_of(pixels, options, generator) if options.fixed_noise else None
     per_epoch, gates = -(-len(labels) // options.batch), len(control.region)
     steps = per_epoch * options.epochs
-    for name, value in (("alphas", np.full(gates, LIMIT)), ("average", np.zeros(gates)), ("curve", np.zeros((steps, 4))),
-                        ("noise", generator.get_state())):
-        network.register_buffer(name, torch.as_tensor(value))   # on the CPU; parts of its checkpoints
+    for name, value in (
+        ("alphas", np.full(gates, LIMIT)),
+        ("average", np.zeros(gates)),
+        ("curve", np.zeros((steps, 4))),
+        ("noise", generator.get_state()),
+    ):
+        network.register_buffer(
+            name, torch.as_tensor(value)
+        )  # on the CPU; parts of its checkpoints
     step, _, _ = loop.restore(run, network, optimiser)
     generator.set_state(network.noise)
-    alphas, average, curve = (buffer.numpy() for buffer in (network.alphas, network.average, network.curve))
+    alphas, average, curve = (
+        buffer.numpy() for buffer in (network.alphas, network.average, network.curve)
+    )
     saved = time.time()
     while step < steps:
         epoch, offset = divmod(step, per_epoch)
@@ -87,7 +123,9 @@ def train(run, network, split, control, options):
             batch = inputs_of(pixels[rows], options, generator) if whole is None else whole[rows]
             masks = torch.from_numpy(alphas).float().to(labels.device).requires_grad_()
             functional.cross_entropy(network(batch * masks.sigmoid()), labels[rows]).backward()
-            alphas[:], average[:], curve[step] = control.move(alphas, average, masks.grad.double().cpu().numpy(), step, steps)
+            alphas[:], average[:], curve[step] = control.move(
+                alphas, average, masks.grad.double().cpu().numpy(), step, steps
+            )
             optimiser.step()
             optimiser.zero_grad()
             step += 1
@@ -103,5 +141,7 @@ def train(run, network, split, control, options):
 def accuracy(network, split, masks, options, seed):
     """Share of the images that are told right with these masks [N] on the inputs."""
     pixels, labels = split
-    batch = inputs_of(pixels, options, seed=stream(seed, "test noise")) * torch.from_numpy(masks).float().to(labels.device)
+    batch = inputs_of(pixels, options, seed=stream(seed, "test noise")) * torch.from_numpy(
+        masks
+    ).float().to(labels.device)
     return (network(batch).argmax(1) == labels).double().mean().item()

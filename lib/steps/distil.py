@@ -34,7 +34,12 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
 
     remembered = cached(run, data, options, len(backbone.layers(teacher)))
 
-    with taps(student, options.norm) as mine, taps(teacher, options.norm) as theirs, lean(frozen(teacher, numerics), numerics):
+    with (
+        taps(student, options.norm) as mine,
+        taps(teacher, options.norm) as theirs,
+        lean(frozen(teacher, numerics), numerics),
+    ):
+
         def loss(batch, chosen):
             wanted = theirs
             if remembered:
@@ -56,8 +61,10 @@ def learned(run, data, tokenizer, task, train, span=None):
         return heads.rows(tokenizer, sources.load(data)["train"], task, train.max_length, span)[0]
     made = run.inputs["augmented"]
     if made.spec["args"]["data"] != data:
-        raise ValueError(f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, but this run is "
-                         f"of {data}: augment the same rows")
+        raise ValueError(
+            f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, but this run is "
+            f"of {data}: augment the same rows"
+        )
     return augment.encoded(made, tokenizer, train.max_length)
 
 
@@ -68,10 +75,19 @@ def cached(run, data, options, layers):
         return None
     made = run.inputs["states"]
     told = made.spec["args"]
-    other = "augmented" in run.inputs or "span" in run.spec.args  # rows that the cache was not made of
-    if other or told["data"] != data or told["distil"].get("norm", "post") != options.norm or not options.mask:
-        raise ValueError(f"the states of {made.name} are of {told['data']} with {told['distil']}, real tokens alone; this "
-                         f"run is of {data} with {options}: cache the same plain rows and norm, and mask the padding")
+    other = (
+        "augmented" in run.inputs or "span" in run.spec.args
+    )  # rows that the cache was not made of
+    if (
+        other
+        or told["data"] != data
+        or told["distil"].get("norm", "post") != options.norm
+        or not options.mask
+    ):
+        raise ValueError(
+            f"the states of {made.name} are of {told['data']} with {told['distil']}, real tokens alone; this "
+            f"run is of {data} with {options}: cache the same plain rows and norm, and mask the padding"
+        )
     return Cache(made.model / "states.safetensors", layers)
 
 
@@ -83,7 +99,10 @@ def perform(run, model, ops):
         more = {}
         if op["op"] == "cut":
             scores = run.inputs["importance"].arrays("scores")
-            more = {"head_scores": torch.from_numpy(scores["heads"]), "neuron_scores": torch.from_numpy(scores["neurons"])}
+            more = {
+                "head_scores": torch.from_numpy(scores["heads"]),
+                "neuron_scores": torch.from_numpy(scores["neurons"]),
+            }
         elif op["op"] == "ghost":
             more = {"seed": stream(run.seed, "ghost")}
         reports.append({"surgery": op, "report": operate(model, op, **more)})

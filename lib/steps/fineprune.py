@@ -21,8 +21,20 @@ from lib.train import heads, loop, losses, pruning
 BINS = 50  # of the run, for what is kept of each step
 
 
-def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=None, frozen=None, margin=None, span=None,
-              lower_case=None):
+def fineprune(
+    run,
+    data,
+    train,
+    numerics,
+    targets,
+    alpha=None,
+    prune=None,
+    mix=None,
+    frozen=None,
+    margin=None,
+    span=None,
+    lower_case=None,
+):
     """Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
     prune, mix: lib.options.Prune and Mix; without, nothing is pruned, the mix is that of `start`. alpha: with targets
@@ -43,21 +55,29 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
     numerics, train = loop.options(numerics, train)
     targets = Targets(**targets)
     if (alpha is None) != (targets.kind != "both") or not 0 <= (alpha or 0) <= 1:
-        raise ValueError(f"alpha is {alpha!r} with targets {targets.kind!r}: \"both\" takes a weight of the teacher's part from "
-                         "0 to 1, the others none")
+        raise ValueError(
+            f'alpha is {alpha!r} with targets {targets.kind!r}: "both" takes a weight of the teacher\'s part from '
+            "0 to 1, the others none"
+        )
     splits, task = sources.load(data), sources.described(data)
-    model, tokenizer = heads.network(run.inputs["start"].model, task, train.dropout, stream(run.seed, "head"))
+    model, tokenizer = heads.network(
+        run.inputs["start"].model, task, train.dropout, stream(run.seed, "head")
+    )
     one_of("fineprune", "lower_case", lower_case, (None, False))
     if lower_case is False:
         tokenizer = cased(run.inputs["start"].model, tokenizer)
     rows, _ = heads.rows(tokenizer, splits["train"], task, train.max_length, span)
     steps = -(-len(rows) // train.batch) * train.epochs
     teacher = teacher_logits(run, targets, task, rows, train, numerics)
-    judges = evaluation(model, tokenizer, splits, task, train, numerics, span, ("dev", "unseen", "test"))
+    judges = evaluation(
+        model, tokenizer, splits, task, train, numerics, span, ("dev", "unseen", "test")
+    )
 
     groups, result = [], {} if margin is None else {"majority": majority(task, splits)}
     if lower_case is False:
-        result["unknown_share"] = float(np.mean(np.concatenate(rows.columns["input_ids"]) == tokenizer.unk_token_id))
+        result["unknown_share"] = float(
+            np.mean(np.concatenate(rows.columns["input_ids"]) == tokenizer.unk_token_id)
+        )
     mix = mix and Mix(**mix)
     if mix:
         operate(model, mix.surgery, seed=stream(run.seed, "mix"))
@@ -65,7 +85,9 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
     before = mixed and mixed.weights().detach().numpy().copy()
     if mix:
         groups.append({"params": list(mixed.parameters()), "lr": mix.lr})
-        result["mix_bytes_per_token"] = mixes.memory(len(backbone.layers(model)), model.config.hidden_size)
+        result["mix_bytes_per_token"] = mixes.memory(
+            len(backbone.layers(model)), model.config.hidden_size
+        )
     masked = pruning.attach(model, Prune(**prune), steps) if prune else None
     if masked:
         if masked.scores():
@@ -78,7 +100,9 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
     def loss(batch, chosen):
         logits = loop.outputs(model, batch)
         labels = rows.labels[chosen].to(logits.device)
-        parts = losses.prediction(logits, labels, targets, None if teacher is None else teacher[chosen].to(logits.device))
+        parts = losses.prediction(
+            logits, labels, targets, None if teacher is None else teacher[chosen].to(logits.device)
+        )
         if alpha is not None:
             parts["loss"] = (1 - alpha) * parts["hard"] + alpha * parts["soft"]
         if masked and masked.options.penalised:
@@ -101,7 +125,10 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
                 raise
             result |= {"diverged": True, "diverged_at": course.step, "steps": steps}
     if masked:
-        result["threshold"], result["penalty_weight"] = masked.options.final_threshold, masked.weight
+        result["threshold"], result["penalty_weight"] = (
+            masked.options.final_threshold,
+            masked.weight,
+        )
         counts, shares = pruning.bake(model)
         result |= counts | ({"target": masked.options.target} if masked.options.target else {})
         run.save_arrays("shares", layers=shares)
@@ -109,8 +136,12 @@ def fineprune(run, data, train, numerics, targets, alpha=None, prune=None, mix=N
         result |= {f"kept_{what}": sum(numbers) for what, numbers in kept.items()}
     run.save_arrays("course", **course.binned())
     if mixed:
-        run.save_arrays("mix", before=before, after=mixed.weights().detach().cpu().numpy(),
-                        gamma=mixed.gamma.detach().cpu().numpy()[None])
+        run.save_arrays(
+            "mix",
+            before=before,
+            after=mixed.weights().detach().cpu().numpy(),
+            gamma=mixed.gamma.detach().cpu().numpy()[None],
+        )
     if "diverged" not in result:
         result |= predictions(run, judges)
         if margin is not None:
@@ -129,9 +160,11 @@ def cased(folder, tokenizer):
     rules = [each.backend_tokenizer.normalizer for each in (tokenizer, found)]
     before, after = (bool(rule) and rule.normalize_str("A") == "a" for rule in rules)
     if after or not before:
-        raise ValueError(f"fineprune.lower_case is False; the tokenizer of `start`, a {type(tokenizer).__name__}, "
-                         f"{'has no switch do_lower_case' if before else 'does not lower-case'}: leave lower_case out, or "
-                         "start from an uncased BERT")
+        raise ValueError(
+            f"fineprune.lower_case is False; the tokenizer of `start`, a {type(tokenizer).__name__}, "
+            f"{'has no switch do_lower_case' if before else 'does not lower-case'}: leave lower_case out, or "
+            "start from an uncased BERT"
+        )
     return found
 
 
@@ -140,7 +173,9 @@ def majority(task, splits):
     its mean score, no answer to any question."""
     train, dev = splits["train"], splits["dev"]
     if task.span:
-        return squad.score([""] * len(dev), dev.answers, 1 if all(dev.answers) else 2)[task.metrics[0]]
+        return squad.score([""] * len(dev), dev.answers, 1 if all(dev.answers) else 2)[
+            task.metrics[0]
+        ]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
     return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)
 
@@ -152,8 +187,14 @@ def still(model, part):
     one_of("fineprune", "frozen", part, (None, "embeddings", "encoder"))
     base, fixed = backbone.base(model), []
     if part == "encoder":
-        fixed = [p for name, p in base.named_parameters() if not (name.startswith(("pooler", "mix")) or name.endswith("scores"))]
-    handle = part and base.embeddings.register_forward_hook(lambda _, __, output: output.detach(), prepend=True)
+        fixed = [
+            p
+            for name, p in base.named_parameters()
+            if not (name.startswith(("pooler", "mix")) or name.endswith("scores"))
+        ]
+    handle = part and base.embeddings.register_forward_hook(
+        lambda _, __, output: output.detach(), prepend=True
+    )
     for parameter in fixed:
         parameter.requires_grad_(False)
     try:
@@ -171,7 +212,10 @@ class Course:
     def __init__(self, run, model, masked, steps):
         self.masked, self.step = masked, None
         scores = {id(p) for p in masked.scores()} if masked else ()
-        self.layers = [[p for p in layer.parameters() if id(p) not in scores] for layer in backbone.layers(model)]
+        self.layers = [
+            [p for p in layer.parameters() if id(p) not in scores]
+            for layer in backbone.layers(model)
+        ]
         run.resume.mkdir(exist_ok=True)
         path, shape = run.resume / "course.npy", (steps, len(self.layers) + 3)
         there = path.exists()
@@ -188,16 +232,30 @@ class Course:
 
     def note(self, step, _):
         """For lib.train.loop.Hooks: gradients are there and not yet clipped."""
-        norms = [torch.nn.utils.get_total_norm([p.grad for p in layer if p.grad is not None]) for layer in self.layers]
+        norms = [
+            torch.nn.utils.get_total_norm([p.grad for p in layer if p.grad is not None])
+            for layer in self.layers
+        ]
         more = (1.0, 0.0, 1.0)
         if self.masked:
-            more = (self.masked.ramp(step), self.masked.weight, self.masked.share() if step in self.edges else np.nan)
+            more = (
+                self.masked.ramp(step),
+                self.masked.weight,
+                self.masked.share() if step in self.edges else np.nan,
+            )
         self.table[step] = [*torch.stack(norms).tolist(), *more]
 
     def binned(self):
         """{"gradient_norm" [bins, L], "threshold", "penalty_weight" [bins]}, means over the steps of a bin, "kept_share"
         [bins] at its first step, "last_step" [bins]; NaN where a run did not get to."""
         table = np.asarray(self.table, np.float64)
-        means = np.stack([table[a:b].mean(0) for a, b in zip(self.edges, self.edges[1:], strict=False)])
-        return {"gradient_norm": means[:, :-3].copy(), "threshold": means[:, -3].copy(), "penalty_weight": means[:, -2].copy(),
-                "kept_share": table[self.edges[:-1], -1].copy(), "last_step": self.edges[1:].copy()}
+        means = np.stack(
+            [table[a:b].mean(0) for a, b in zip(self.edges, self.edges[1:], strict=False)]
+        )
+        return {
+            "gradient_norm": means[:, :-3].copy(),
+            "threshold": means[:, -3].copy(),
+            "penalty_weight": means[:, -2].copy(),
+            "kept_share": table[self.edges[:-1], -1].copy(),
+            "last_step": self.edges[1:].copy(),
+        }

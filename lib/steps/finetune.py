@@ -22,17 +22,23 @@ def finetune(run, data, train, numerics, targets, span=None):
     targets = Targets(**targets)
     splits = sources.load(data)
     task = sources.described(data)
-    model, tokenizer = heads.network(run.inputs["start"].model, task, train.dropout, stream(run.seed, "head"))
+    model, tokenizer = heads.network(
+        run.inputs["start"].model, task, train.dropout, stream(run.seed, "head")
+    )
     rows, _ = heads.rows(tokenizer, splits["train"], task, train.max_length, span)
     teacher = teacher_logits(run, targets, task, rows, train, numerics)
 
     def loss(batch, chosen):
         logits = loop.outputs(model, batch)
         labels = rows.labels[chosen].to(logits.device)
-        return losses.prediction(logits, labels, targets, None if teacher is None else teacher[chosen].to(logits.device))
+        return losses.prediction(
+            logits, labels, targets, None if teacher is None else teacher[chosen].to(logits.device)
+        )
 
     judges = evaluation(model, tokenizer, splits, task, train, numerics, span)
-    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judged(judges["dev"], task, train))
+    result = loop.fit(
+        run, model, rows, loss, train, numerics, lambda: judged(judges["dev"], task, train)
+    )
     backbone.save(model, tokenizer, run.model)
     return result | predictions(run, judges) | backbone.size(model)
 
@@ -49,14 +55,18 @@ def teacher_logits(run, targets, task, rows, train, numerics):
 def evaluation(model, tokenizer, splits, task, train, numerics, span=None, names=("dev", "unseen")):
     """{name: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with one of `names`, for the model
     as it then is. Unseen rows are for the end alone: nothing may select on them."""
+
     def judge(name, split):
         encoded, marks = heads.rows(tokenizer, split, task, train.max_length, span)
         if name == "unseen":
             marks = partial(heads.unseen_marks, task, split)
         return lambda: marks(loop.predict(model, encoded, numerics, pad_to=train.pad_to))
 
-    return {name: judge(name, split) for name, split in splits.items()
-            if name.startswith(names) and unlabelled.labelled(split)}
+    return {
+        name: judge(name, split)
+        for name, split in splits.items()
+        if name.startswith(names) and unlabelled.labelled(split)
+    }
 
 
 def judged(judge, task, train):
@@ -71,5 +81,9 @@ def predictions(run, judges):
     for name, judge in judges.items():
         values, arrays = judge()
         run.save_arrays("predictions" if name == "dev" else f"predictions_{name}", **arrays)
-        result |= values if name == "dev" else {f"{name}.{metric}": value for metric, value in values.items()}
+        result |= (
+            values
+            if name == "dev"
+            else {f"{name}.{metric}": value for metric, value in values.items()}
+        )
     return result

@@ -22,7 +22,9 @@ def imp(run, data, train, numerics, kept):
     """
     numerics, train = loop.options(numerics, train)
     splits, task = sources.load(data), sources.described(data)
-    model, tokenizer = heads.network(run.inputs["start"].model, task, train.dropout, stream(run.seed, "head"))
+    model, tokenizer = heads.network(
+        run.inputs["start"].model, task, train.dropout, stream(run.seed, "head")
+    )
     weights = prunable(model)
     chosen = largest([w.detach().abs() for w in weights], kept)
     origin, _ = backbone.load(run.inputs["origin"].model)
@@ -38,16 +40,29 @@ def imp(run, data, train, numerics, kept):
         logits = loop.outputs(model, batch)
         return losses.prediction(logits, rows.labels[rows_of].to(logits.device), Targets("hard"))
 
-    def gradients(*_):   # Adam leaves a weight without gradients where it is
+    def gradients(*_):  # Adam leaves a weight without gradients where it is
         for weight, mask in zip(weights, chosen, strict=True):
             weight.grad *= mask
 
     judges = evaluation(model, tokenizer, splits, task, train, numerics)
-    result = loop.fit(run, model, rows, loss, train, numerics, lambda: judged(judges["dev"], task, train),
-                      loop.Hooks(gradients=gradients))
+    result = loop.fit(
+        run,
+        model,
+        rows,
+        loss,
+        train,
+        numerics,
+        lambda: judged(judges["dev"], task, train),
+        loop.Hooks(gradients=gradients),
+    )
     backbone.save(model, tokenizer, run.model)
     total, left = sum(w.numel() for w in weights), sum(int(mask.sum()) for mask in chosen)
-    return result | predictions(run, judges) | backbone.size(model) | {"kept_share": left / total, "pruned": total - left}
+    return (
+        result
+        | predictions(run, judges)
+        | backbone.size(model)
+        | {"kept_share": left / total, "pruned": total - left}
+    )
 
 
 def prunable(model):
@@ -62,8 +77,10 @@ def largest(sizes, kept):
     total, there = sum(s.numel() for s in sizes), sum(int(torch.count_nonzero(s)) for s in sizes)
     count = round(kept * total)
     if not 0 < count < there:
-        raise ValueError(f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: keep fewer, and "
-                         "at least one")
+        raise ValueError(
+            f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: keep fewer, and "
+            "at least one"
+        )
     kth, surplus = masks.top_of_all(sizes, count)
     return [masks.at_least(size, kth, over) for size, over in zip(sizes, surplus, strict=True)]
 
@@ -71,7 +88,13 @@ def largest(sizes, kept):
 def rewind(model, origin):
     """Set the encoder to the weights of `origin`. Raises ValueError where these are not all there."""
     mine, theirs = backbone.base(model).state_dict(), backbone.base(origin).state_dict()
-    lacking = [name for name, value in mine.items() if name not in theirs or theirs[name].shape != value.shape]
+    lacking = [
+        name
+        for name, value in mine.items()
+        if name not in theirs or theirs[name].shape != value.shape
+    ]
     if lacking:
-        raise ValueError(f"the origin has no {lacking[0]} of the model's shape: rewind to the model that it was fine-tuned from")
+        raise ValueError(
+            f"the origin has no {lacking[0]} of the model's shape: rewind to the model that it was fine-tuned from"
+        )
     backbone.base(model).load_state_dict({name: theirs[name] for name in mine})

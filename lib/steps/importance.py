@@ -38,11 +38,19 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
         def scale(_, inputs, factor=factor, size=attention.attention_head_size):
             # Scaling a head's context is scaling its attention probabilities.
             return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
+
         handles.append(layer.attention.output.dense.register_forward_pre_hook(scale))
     head_total = torch.zeros(len(layers), len(factors[0]))
     neuron_total = torch.zeros(len(layers), layers[0].intermediate.dense.out_features)
-    watched = [p for layer in layers for p in (layer.intermediate.dense.weight, layer.intermediate.dense.bias,
-                                               layer.output.dense.weight)]
+    watched = [
+        p
+        for layer in layers
+        for p in (
+            layer.intermediate.dense.weight,
+            layer.intermediate.dense.bias,
+            layer.output.dense.weight,
+        )
+    ]
     running = None
     starts = range(0, len(rows), options.batch)
     try:
@@ -52,14 +60,20 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
             with loop.autocast(numerics):
                 logits = loop.outputs(model, batch)
             labels = rows.labels[list(chosen)].to(logits.device)
-            gradients = torch.autograd.grad(losses.prediction(logits, labels, Targets("hard"))["loss"], factors + watched)
+            gradients = torch.autograd.grad(
+                losses.prediction(logits, labels, Targets("hard"))["loss"], factors + watched
+            )
             if options.cumulative:
-                gradients = running = [a + b for a, b in zip(gradients, running or [0] * len(gradients), strict=True)]
+                gradients = running = [
+                    a + b for a, b in zip(gradients, running or [0] * len(gradients), strict=True)
+                ]
             for l, layer in enumerate(layers):
-                w1, b1, w2 = gradients[len(layers) + 3 * l:len(layers) + 3 * l + 3]
+                w1, b1, w2 = gradients[len(layers) + 3 * l : len(layers) + 3 * l + 3]
                 dense, out = layer.intermediate.dense, layer.output.dense
                 head_total[l] += gradients[l].abs().float().cpu()
-                neuron_total[l] += ((dense.weight * w1).sum(1) + dense.bias * b1).abs().float().detach().cpu()
+                neuron_total[l] += (
+                    ((dense.weight * w1).sum(1) + dense.bias * b1).abs().float().detach().cpu()
+                )
                 neuron_total[l] += (out.weight * w2).sum(0).abs().float().detach().cpu()
             progress((start + options.batch) / len(rows))
     finally:

@@ -21,9 +21,13 @@ from lib.model import ghost as ghosts
 from lib.train import heads, loop
 from lib.train.batches import collate
 
-ADDED = ("o", "ffn1", "ffn2")  # positions whose ghosts are added, token by token, to what they are made from
+ADDED = (
+    "o",
+    "ffn1",
+    "ffn2",
+)  # positions whose ghosts are added, token by token, to what they are made from
 BATCH = 32
-TOKENS, CHANNELS = 24, 32      # of one row, whose features are kept to look at
+TOKENS, CHANNELS = 24, 32  # of one row, whose features are kept to look at
 
 
 def inspect_ghosts(run, data, train, numerics, rows):
@@ -43,6 +47,7 @@ def inspect_ghosts(run, data, train, numerics, rows):
     order = np.argsort(encoded.lengths(), kind="stable")
     sums = {place: Sums() for place in found}
     with watched(found) as seen, torch.inference_mode():
+
         def forward(chosen):
             """Fills `seen`; returns which tokens are real [B, T]."""
             batch = collate(encoded, chosen, train.pad_to, loop.device())
@@ -51,30 +56,47 @@ def inspect_ghosts(run, data, train, numerics, rows):
             return batch["attention_mask"].bool()
 
         for start in range(0, len(order), BATCH):
-            real = forward(order[start:start + BATCH])
+            real = forward(order[start : start + BATCH])
             for place, (y, g) in seen.items():
                 sums[place].add(y[real].double(), g[real].double())
             run.progress(start / len(order))
-        real = forward(order[len(order) // 2:][:1])
-        look = {place: [part[real][:TOKENS, :CHANNELS].float().cpu().numpy() for part in pair] for place, pair in seen.items()}
+        real = forward(order[len(order) // 2 :][:1])
+        look = {
+            place: [part[real][:TOKENS, :CHANNELS].float().cpu().numpy() for part in pair]
+            for place, pair in seen.items()
+        }
     kept = {}
     for (position, layer), module in found.items():
         y, g = look[position, layer]
-        values = sums[position, layer].result() | {"original": y, "ghost": g, "taps": module.convolution.taps().detach().cpu()}
+        values = sums[position, layer].result() | {
+            "original": y,
+            "ghost": g,
+            "taps": module.convolution.taps().detach().cpu(),
+        }
         for name, value in values.items():
             kept.setdefault(f"{position}.{name}", []).append(np.asarray(value))
     run.save_arrays("ghosts", **{name: np.stack(layers) for name, layers in kept.items()})
-    return {"modules": len(found), "inspected_rows": len(split), "tokens": int(encoded.lengths().sum())}
+    return {
+        "modules": len(found),
+        "inspected_rows": len(split),
+        "tokens": int(encoded.lengths().sum()),
+    }
 
 
 def modules(model):
     """{(position, layer): ghost module}."""
-    found = {(position, number): getattr(*ghosts.PLACES[position](layer))
-             for number, layer in enumerate(backbone.layers(model)) for position in ADDED if position in ghosts.present(layer)}
+    found = {
+        (position, number): getattr(*ghosts.PLACES[position](layer))
+        for number, layer in enumerate(backbone.layers(model))
+        for position in ADDED
+        if position in ghosts.present(layer)
+    }
     there = sorted(ghosts.present(backbone.layers(model)[0]))
     if not found:
-        raise ValueError(f"ghosts at {there or 'no position'}: there is something to compare where a ghost is added to what "
-                         f"it is made from, at {', '.join(map(repr, ADDED))}")
+        raise ValueError(
+            f"ghosts at {there or 'no position'}: there is something to compare where a ghost is added to what "
+            f"it is made from, at {', '.join(map(repr, ADDED))}"
+        )
     return found
 
 
@@ -88,9 +110,13 @@ def watched(found):
         def hook(_, inputs, output):
             y, g = inputs[0], output.relu() if module.options.relu else output
             seen[place] = (y.sum(1), g.sum(1)) if y.dim() == 4 else (y, g)
+
         return hook
 
-    handles = [module.convolution.register_forward_hook(keep(place, module)) for place, module in found.items()]
+    handles = [
+        module.convolution.register_forward_hook(keep(place, module))
+        for place, module in found.items()
+    ]
     try:
         yield seen
     finally:
@@ -106,13 +132,26 @@ class Sums:
 
     def add(self, y, g):
         self.n += len(y)
-        new = {"cosine": functional.cosine_similarity(y, g, dim=-1).sum(), "active": (g > 0).double().mean(-1).sum(),
-               "y": y.sum(0), "g": g.sum(0), "yy": y.T @ y, "gg": g.T @ g, "yg": y.T @ g}
+        new = {
+            "cosine": functional.cosine_similarity(y, g, dim=-1).sum(),
+            "active": (g > 0).double().mean(-1).sum(),
+            "y": y.sum(0),
+            "g": g.sum(0),
+            "yy": y.T @ y,
+            "gg": g.T @ g,
+            "yg": y.T @ g,
+        }
         self.sums = {name: value + self.sums.get(name, 0) for name, value in new.items()}
 
     def result(self):
         s = self.sums
-        centred = {a + b: (s[a + b] - torch.outer(s[a], s[b]) / self.n).norm() for a, b in ("yy", "gg", "yg")}
-        return {"cosine": (s["cosine"] / self.n).item(), "active": (s["active"] / self.n).item(),
-                "size": (s["gg"].trace() / s["yy"].trace()).sqrt().item(),
-                "cka": (centred["yg"] ** 2 / (centred["yy"] * centred["gg"])).item()}
+        centred = {
+            a + b: (s[a + b] - torch.outer(s[a], s[b]) / self.n).norm()
+            for a, b in ("yy", "gg", "yg")
+        }
+        return {
+            "cosine": (s["cosine"] / self.n).item(),
+            "active": (s["active"] / self.n).item(),
+            "size": (s["gg"].trace() / s["yy"].trace()).sqrt().item(),
+            "cka": (centred["yg"] ** 2 / (centred["yy"] * centred["gg"])).item(),
+        }

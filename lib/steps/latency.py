@@ -17,8 +17,8 @@ from lib.options import at_least
 from lib.spec import known
 from lib.train import loop
 
-WARM = 5        # turns before any is counted
-LEAST = 50      # counted turns
+WARM = 5  # turns before any is counted
+LEAST = 50  # counted turns
 FAMILIES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
 
 
@@ -58,8 +58,12 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100, atte
     for line, (name, model) in enumerate(made.items()):
         for kind, times in (("wall", wall), ("cpu", cpu)):
             low, middle, high = np.percentile(1e3 * times[line], (5, 50, 95))
-            result |= {f"{name}.{kind}_ms": middle, f"{name}.{kind}_ms_p5": low, f"{name}.{kind}_ms_p95": high,
-                       f"{name}.{kind}_speedup": np.median(times[base] / times[line])}
+            result |= {
+                f"{name}.{kind}_ms": middle,
+                f"{name}.{kind}_ms_p5": low,
+                f"{name}.{kind}_ms_p95": high,
+                f"{name}.{kind}_speedup": np.median(times[base] / times[line]),
+            }
         result[f"{name}.parameters"] = backbone.size(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
 
@@ -81,17 +85,29 @@ def settle():
 def encoder(told):
     """The encoder of a description, random weights. Raises ValueError where it names neither a net nor a shape."""
     if ("net" in told) == ("shape" in told):
-        raise ValueError(f"a model described as {told}: give \"net\" or \"shape\", one of them")
+        raise ValueError(f'a model described as {told}: give "net" or "shape", one of them')
     if "net" in told:
         model = stack.build(told["net"])
     else:
         known("published shape", told["shape"], SHAPES)
         shape = SHAPES[told["shape"]]
-        config, cls = (getattr(transformers, FAMILIES[shape.family] + kind) for kind in ("Config", "Model"))
+        config, cls = (
+            getattr(transformers, FAMILIES[shape.family] + kind) for kind in ("Config", "Model")
+        )
         more = {"embedding_size": shape.embedding} if shape.family == "electra" else {}
-        model = backbone.build(cls, config(
-            vocab_size=shape.vocab, hidden_size=shape.hidden, num_hidden_layers=shape.layers, intermediate_size=shape.ffn,
-            num_attention_heads=shape.heads, max_position_embeddings=shape.positions, type_vocab_size=shape.types, **more))
+        model = backbone.build(
+            cls,
+            config(
+                vocab_size=shape.vocab,
+                hidden_size=shape.hidden,
+                num_hidden_layers=shape.layers,
+                intermediate_size=shape.ffn,
+                num_attention_heads=shape.heads,
+                max_position_embeddings=shape.positions,
+                type_vocab_size=shape.types,
+                **more,
+            ),
+        )
     for op in told.get("surgery", ()):
         operate(model, op)
     return model

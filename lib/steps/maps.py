@@ -13,7 +13,7 @@ from lib.train import loop
 from lib.train import warmup as matching
 from lib.train.batches import collate, encode
 
-TINY = 1e-12   # below it a probability counts as this in a logarithm
+TINY = 1e-12  # below it a probability counts as this in a logarithm
 
 
 def maps(run, data, rows, examples, max_length, numerics):
@@ -29,8 +29,10 @@ def maps(run, data, rows, examples, max_length, numerics):
     dev = sources.load(data)["dev"]
     last = max([*rows, examples - 1])
     if not rows or last >= len(dev):
-        raise ValueError(f"rows {rows} and {examples} examples asked of {len(dev)} development rows: name at least one, and "
-                         "none beyond")
+        raise ValueError(
+            f"rows {rows} and {examples} examples asked of {len(dev)} development rows: name at least one, and "
+            "none beyond"
+        )
     seen, ids = {}, {}
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model)
@@ -41,13 +43,24 @@ def maps(run, data, rows, examples, max_length, numerics):
         seen[name] = [last_layer(model, encoded, i, project, numerics) for i in range(last + 1)]
     reference, result, arrays = seen["reference"], {}, {}
     if any(each != ids["reference"] for each in ids.values()):
-        raise ValueError(f"the models {', '.join(ids)} cut the text into different tokens: compare models of one vocabulary")
+        raise ValueError(
+            f"the models {', '.join(ids)} cut the text into different tokens: compare models of one vocabulary"
+        )
     for name, states in seen.items():
         arrays[f"attention.{name}"], arrays[f"output.{name}"] = (
-            padded([states[i][part] for i in rows], axes) for part, axes in ((0, (1, 2)), (1, (0,))))
+            padded([states[i][part] for i in rows], axes) for part, axes in ((0, (1, 2)), (1, (0,)))
+        )
         if name != "reference":
-            result |= {f"{name}.{key}": value for key, value in similarity(reference[:examples], states[:examples]).items()}
-    run.save_arrays("maps", lengths=np.array([len(ids["reference"][i]) for i in rows]), rows=np.array(rows), **arrays)
+            result |= {
+                f"{name}.{key}": value
+                for key, value in similarity(reference[:examples], states[:examples]).items()
+            }
+    run.save_arrays(
+        "maps",
+        lengths=np.array([len(ids["reference"][i]) for i in rows]),
+        rows=np.array(rows),
+        **arrays,
+    )
     return result
 
 
@@ -59,17 +72,30 @@ def last_layer(model, encoded, row, project, numerics):
         backbone.base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:
-        kind = max(int(name.split(".")[1]) for name in project)   # of several maps, the last layer's
-        output = torch.nn.functional.linear(output, project[f"maps.{kind}.weight"].to(output.device),
-                                            project[f"maps.{kind}.bias"].to(output.device))
+        kind = max(int(name.split(".")[1]) for name in project)  # of several maps, the last layer's
+        output = torch.nn.functional.linear(
+            output,
+            project[f"maps.{kind}.weight"].to(output.device),
+            project[f"maps.{kind}.bias"].to(output.device),
+        )
     return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[0].cpu().numpy()
 
 
 def padded(arrays, axes):
     """Arrays that differ in the length of `axes`, stacked, zeros behind the shorter ones."""
     longest = max(array.shape[axes[0]] for array in arrays)
-    return np.stack([np.pad(array, [(0, longest - size if axis in axes else 0) for axis, size in enumerate(array.shape)])
-                     for array in arrays])
+    return np.stack(
+        [
+            np.pad(
+                array,
+                [
+                    (0, longest - size if axis in axes else 0)
+                    for axis, size in enumerate(array.shape)
+                ],
+            )
+            for array in arrays
+        ]
+    )
 
 
 def similarity(reference, states):
@@ -79,7 +105,9 @@ def similarity(reference, states):
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)) for a, b in both])}
     if heads[0] == heads[1]:
         result["kl"] = np.mean([divergence(a, b) for a, b in both])
-    result["cka"] = cka(*(np.concatenate([output for _, output in each]) for each in (reference, states)))
+    result["cka"] = cka(
+        *(np.concatenate([output for _, output in each]) for each in (reference, states))
+    )
     return {name: float(value) for name, value in result.items()}
 
 

@@ -27,26 +27,38 @@ def nas_search(run, data, train, numerics, gates, objective):
     """
     numerics, train = loop.options(numerics, train)
     if train.select != "last":
-        raise ValueError(f"Train.select is {train.select!r}; a search ends at its target in the last step: take \"last\"")
+        raise ValueError(
+            f'Train.select is {train.select!r}; a search ends at its target in the last step: take "last"'
+        )
     options, objective = Gates(**gates), Objective(**objective)
     splits, task = sources.load(data), sources.described(data)
-    model, tokenizer = heads.network(run.inputs["start"].model, task, train.dropout, stream(run.seed, "head"))
+    model, tokenizer = heads.network(
+        run.inputs["start"].model, task, train.dropout, stream(run.seed, "head")
+    )
     alphas = list(masks.ensure(model, options.regions).values())
     sizes, cost = masks.costs(model, options.regions)
     control = Control(options, sizes, cost, run.seed)
     rows = learned(run, data, tokenizer, task, train)
     steps = -(-len(rows) // train.batch) * train.epochs
-    for name, size in (("curve", (steps, 4)), ("average", (len(control.region),))):   # parts of its checkpoints
+    for name, size in (
+        ("curve", (steps, 4)),
+        ("average", (len(control.region),)),
+    ):  # parts of its checkpoints
         model.register_buffer(name, torch.zeros(size, dtype=torch.float64))
 
     def steer(step, _):
         found = [a.new_zeros(a.shape) if a.grad is None else a.grad for a in alphas]
-        moved, average, note = control.move(flat(alphas), model.average.cpu().numpy(), flat(found), step, steps)
+        moved, average, note = control.move(
+            flat(alphas), model.average.cpu().numpy(), flat(found), step, steps
+        )
         write(alphas, moved)
         model.average.copy_(torch.from_numpy(average))
         model.curve[step] = torch.from_numpy(note)
 
-    with objectives.learning(run, objective, model, rows, task, train, numerics, steps) as (loss, before):
+    with objectives.learning(run, objective, model, rows, task, train, numerics, steps) as (
+        loss,
+        before,
+    ):
         hooks = loop.Hooks(apart=tuple(alphas), before=before, gradients=steer)
         result = loop.fit(run, model, rows, loss, train, numerics, hooks=hooks)
     last, trimmed = flat(alphas), []
@@ -58,13 +70,30 @@ def nas_search(run, data, train, numerics, gates, objective):
     del model.curve, model.average
     on = control.on(last)
     found, ratio = masks.architecture(sizes, on), control.ratio(last)
-    run.save_arrays("search", curve=curve.astype(np.float32), **{   # small: they are committed with a record
-        f"{layer}.{kind}": alpha.detach().cpu().half().numpy() for (layer, kind), alpha in masks.alphas(model).items()})
+    run.save_arrays(
+        "search",
+        curve=curve.astype(np.float32),
+        **{  # small: they are committed with a record
+            f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
+            for (layer, kind), alpha in masks.alphas(model).items()
+        },
+    )
     backbone.save(model, tokenizer, run.model)
-    return result | predictions(run, evaluation(model, tokenizer, splits, task, train, numerics)) | {
-        "architecture": found, "target": options.ratio, "ratio": ratio, "miss": ratio / options.ratio - 1,
-        "flops": control.full * ratio, "whole_flops": control.full, "trimmed": len(trimmed),
-        "switched_off": int(curve[:, 2].sum()), "switched_on": int(curve[:, 3].sum())}
+    return (
+        result
+        | predictions(run, evaluation(model, tokenizer, splits, task, train, numerics))
+        | {
+            "architecture": found,
+            "target": options.ratio,
+            "ratio": ratio,
+            "miss": ratio / options.ratio - 1,
+            "flops": control.full * ratio,
+            "whole_flops": control.full,
+            "trimmed": len(trimmed),
+            "switched_off": int(curve[:, 2].sum()),
+            "switched_on": int(curve[:, 3].sum()),
+        }
+    )
 
 
 def flat(tensors):
@@ -75,5 +104,7 @@ def flat(tensors):
 def write(alphas, values):
     """The reverse of `flat`, in place."""
     with torch.no_grad():
-        for alpha, part in zip(alphas, np.split(values, np.cumsum([len(a) for a in alphas])[:-1]), strict=True):
+        for alpha, part in zip(
+            alphas, np.split(values, np.cumsum([len(a) for a in alphas])[:-1]), strict=True
+        ):
             alpha.copy_(torch.from_numpy(part))

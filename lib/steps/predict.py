@@ -16,10 +16,16 @@ def predict(run, data, train, numerics, span=None):
     task, split = sources.described(data), unlabelled.load(data)
     made, wanted = run.inputs["model"], unlabelled.LEARNED.get(task.name, task.name)
     if (learned := made.spec["args"]["data"]["task"]) != wanted:
-        raise ValueError(f"the model of {made.name} learned {learned}; {task.name} takes one that learned {wanted}")
+        raise ValueError(
+            f"the model of {made.name} learned {learned}; {task.name} takes one that learned {wanted}"
+        )
     model, tokenizer = heads.network(made.model, task, 0.0, run.seed)
     rows, marks = heads.rows(tokenizer, split, task, train.max_length, span)
     logits = loop.predict(model, rows, numerics, pad_to=train.pad_to)
-    metrics, arrays = marks(logits) if unlabelled.labelled(split) else ({}, {"logits": logits, "index": split.index})
+    metrics, arrays = (
+        marks(logits)
+        if unlabelled.labelled(split)
+        else ({}, {"logits": logits, "index": split.index})
+    )
     run.save_arrays("test", **arrays)
     return metrics | {"test_rows": len(split), "scored": bool(metrics)}

@@ -26,8 +26,10 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     numerics, train = loop.options(numerics, train)
     options, shared = Warmup(**warmup), shared and Shared(**shared)
     if options.prediction or train.select == "best":
-        raise ValueError(f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has nothing to "
-                         "predict or to select by; take 0 and \"last\"")
+        raise ValueError(
+            f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has nothing to "
+            'predict or to select by; take 0 and "last"'
+        )
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     teacher.to(loop.device())
     encoded, batches = rows(corpus, tokenizer, train, run.seed)
@@ -39,11 +41,22 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
         sample(step)
 
     with matching.matching(student, {"teacher": teacher}, options, numerics) as match:
+
         def loss(batch, _):
-            run_teacher, run_student = (partial(backbone.base(model), **batch) for model in (teacher, student))
+            run_teacher, run_student = (
+                partial(backbone.base(model), **batch) for model in (teacher, student)
+            )
             return curve.note(match("teacher", batch, run_student, run_teacher))
 
-        result = loop.fit(run, student, encoded, loss, train, numerics, hooks=loop.Hooks(before=before, batches=batches))
+        result = loop.fit(
+            run,
+            student,
+            encoded,
+            loss,
+            train,
+            numerics,
+            hooks=loop.Hooks(before=before, batches=batches),
+        )
     curve.save()
     stack.choose(student)
     matching.save(student, tokenizer, run.model)
@@ -56,24 +69,50 @@ def rows(corpus, tokenizer, train, seed):
     data epochs are made of a text and used in turn, as the code does."""
     if "text" not in corpus:
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
-        return encode(tokenizer, Split(first, second, np.zeros(len(first), np.int64), None), train.max_length), None
+        return encode(
+            tokenizer, Split(first, second, np.zeros(len(first), np.int64), None), train.max_length
+        ), None
     options = Pairs(max_length=train.max_length, **corpus.get("pairs", {}))
     documents, key = tokenised(corpus, tokenizer, options)
-    special, names = (tokenizer.cls_token_id, tokenizer.sep_token_id), ("input_ids", "token_type_ids")
+    special, names = (
+        (tokenizer.cls_token_id, tokenizer.sep_token_id),
+        ("input_ids", "token_type_ids"),
+    )
 
     def made(epoch):
-        return ({"input_ids": row.ids, "token_type_ids": row.segments}
-                for row in pairs(documents, special, seed, epoch, options))
-    epochs = [tokens.kept(tokens.key_of(key, asdict(options), seed, epoch), partial(made, epoch), names, len(tokenizer))
-              for epoch in range(min(train.epochs, options.recycle or train.epochs))]
-    least = min(len(epoch["input_ids"]) for epoch in epochs)   # as many in each, so that every epoch has the same steps
-    encoded = Encoded({name: tokens.Joined([epoch[name][:least] for epoch in epochs])
-                       for name in names if name in tokenizer.model_input_names}, None, tokenizer.pad_token_id)
+        return (
+            {"input_ids": row.ids, "token_type_ids": row.segments}
+            for row in pairs(documents, special, seed, epoch, options)
+        )
+
+    epochs = [
+        tokens.kept(
+            tokens.key_of(key, asdict(options), seed, epoch),
+            partial(made, epoch),
+            names,
+            len(tokenizer),
+        )
+        for epoch in range(min(train.epochs, options.recycle or train.epochs))
+    ]
+    least = min(
+        len(epoch["input_ids"]) for epoch in epochs
+    )  # as many in each, so that every epoch has the same steps
+    encoded = Encoded(
+        {
+            name: tokens.Joined([epoch[name][:least] for epoch in epochs])
+            for name in names
+            if name in tokenizer.model_input_names
+        },
+        None,
+        tokenizer.pad_token_id,
+    )
     lengths = encoded.lengths()
 
     def batches(epoch):
         start = epoch % len(epochs) * least
-        found = order(lengths[start:start + least], train.batch, seed, epoch, bucket=not train.pad_to)
+        found = order(
+            lengths[start : start + least], train.batch, seed, epoch, bucket=not train.pad_to
+        )
         return [start + chosen for chosen in found]
 
     return encoded, batches
@@ -82,11 +121,25 @@ def rows(corpus, tokenizer, train, seed):
 def tokenised(corpus, tokenizer, options):
     """(Documents of a text on disk, the key that they are kept by): tokenised once for all runs, epochs and seeds."""
     plain = partial(tokenizer, add_special_tokens=False, verbose=False)
-    key = tokens.key_of("documents", corpus["text"], corpus["digest"], corpus.get("documents"), options.whole,
-                        tokens.vocabulary(tokenizer))
+    key = tokens.key_of(
+        "documents",
+        corpus["text"],
+        corpus["digest"],
+        corpus.get("documents"),
+        options.whole,
+        tokens.vocabulary(tokenizer),
+    )
 
     def rows():
-        for segments in tokenized(texts.load(corpus), lambda part: plain(part)["input_ids"], options):
-            yield {"ids": [i for ids in segments for i in ids], "sizes": [len(ids) for ids in segments]}
+        for segments in tokenized(
+            texts.load(corpus), lambda part: plain(part)["input_ids"], options
+        ):
+            yield {
+                "ids": [i for ids in segments for i in ids],
+                "sizes": [len(ids) for ids in segments],
+            }
+
     columns = ("ids", "sizes")
-    return Documents(**tokens.kept(key, lambda: tokens.through_arrow(key, rows, columns), columns, 2 ** 31)), key
+    return Documents(
+        **tokens.kept(key, lambda: tokens.through_arrow(key, rows, columns), columns, 2**31)
+    ), key

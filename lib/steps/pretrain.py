@@ -1,8 +1,8 @@
 """Step: pre-training of a small encoder on the generated corpus, the toy world's stand-in for a published checkpoint.
 
-    bert       masked words and next sentence (Devlin et al. 2019, section 3.1)
-    roberta    masked words alone, passages as they are (Liu et al. 2019)
-    electra    which words a small generator replaced (Clark et al. 2020); the discriminator is saved
+bert       masked words and next sentence (Devlin et al. 2019, section 3.1)
+roberta    masked words alone, passages as they are (Liu et al. 2019)
+electra    which words a small generator replaced (Clark et al. 2020); the discriminator is saved
 """
 
 import numpy as np
@@ -20,10 +20,16 @@ from lib.spec import known, stream
 from lib.train import loop
 from lib.train.batches import encode
 
-POSITIONS = 128            # longest row; RoBERTa's table has two rows more, as its count starts behind the padding's id
-ROBERTA = {"bos": "<s>", "pad": "<pad>", "eos": "</s>", "unk": "<unk>", "mask": "<mask>"}   # ids 0 to 4
-GENERATOR = 4              # times narrower than the discriminator, as ELECTRA-small's
-DISCRIMINATOR = 50.0       # weight of its loss beside the generator's; ELECTRA's
+POSITIONS = 128  # longest row; RoBERTa's table has two rows more, as its count starts behind the padding's id
+ROBERTA = {
+    "bos": "<s>",
+    "pad": "<pad>",
+    "eos": "</s>",
+    "unk": "<unk>",
+    "mask": "<mask>",
+}  # ids 0 to 4
+GENERATOR = 4  # times narrower than the discriminator, as ELECTRA-small's
+DISCRIMINATOR = 50.0  # weight of its loss beside the generator's; ELECTRA's
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
@@ -41,9 +47,17 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
         encoded = encode(tokenizer, Split(first, second, follows, None), train.max_length)
         result = {"passages": len(first)}
     torch.manual_seed(stream(run.seed, "init"))
-    sizes = dict(vocab_size=len(tokenizer), hidden_size=model["hidden"], num_hidden_layers=model["layers"],
-                 num_attention_heads=model["heads"], intermediate_size=model["ffn"], initializer_range=model["init"],
-                 max_position_embeddings=POSITIONS, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    sizes = dict(
+        vocab_size=len(tokenizer),
+        hidden_size=model["hidden"],
+        num_hidden_layers=model["layers"],
+        num_attention_heads=model["heads"],
+        intermediate_size=model["ffn"],
+        initializer_range=model["init"],
+        max_position_embeddings=POSITIONS,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
     if "embedding" in model:
         sizes["embedding_size"] = model["embedding"]
     trained, kept, loss = FAMILIES[family](sizes, tokenizer, options, encoded)
@@ -61,14 +75,25 @@ def words(folder, family="bert"):
         (folder / "vocab.txt").write_text("\n".join(forms) + "\n")
         return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
     forms = [*ROBERTA.values(), *(word for word in forms if not word.startswith("["))]
-    rules = tokenizers.Tokenizer(models.WordPiece({word: i for i, word in enumerate(forms)}, unk_token=ROBERTA["unk"]))
-    rules.normalizer, rules.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    rules = tokenizers.Tokenizer(
+        models.WordPiece({word: i for i, word in enumerate(forms)}, unk_token=ROBERTA["unk"])
+    )
+    rules.normalizer, rules.pre_tokenizer = (
+        normalizers.BertNormalizer(),
+        pre_tokenizers.BertPreTokenizer(),
+    )
     ends = [(ROBERTA[end], forms.index(ROBERTA[end])) for end in ("eos", "bos")]
-    rules.post_processor = processors.RobertaProcessing(*ends, trim_offsets=False, add_prefix_space=False)
+    rules.post_processor = processors.RobertaProcessing(
+        *ends, trim_offsets=False, add_prefix_space=False
+    )
     named = {f"{role}_token": token for role, token in ROBERTA.items()}
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=rules, cls_token=ROBERTA["bos"], sep_token=ROBERTA["eos"],
-        model_input_names=["input_ids", "attention_mask"], **named)
+        tokenizer_object=rules,
+        cls_token=ROBERTA["bos"],
+        sep_token=ROBERTA["eos"],
+        model_input_names=["input_ids", "attention_mask"],
+        **named,
+    )
 
 
 def passages(texts, seed, mixed=True):
@@ -93,7 +118,11 @@ def mask(ids, special, vocabulary, mask_id, options, lowest=0):
     draw = torch.rand(ids.shape).to(ids.device) / options.share
     chosen = (draw < 1) & ~torch.isin(ids, special)
     other = torch.randint(lowest, vocabulary, ids.shape).to(ids.device)
-    corrupted = torch.where(draw < options.hidden, mask_id, torch.where(draw < options.hidden + options.replaced, other, ids))
+    corrupted = torch.where(
+        draw < options.hidden,
+        mask_id,
+        torch.where(draw < options.hidden + options.replaced, other, ids),
+    )
     return torch.where(chosen, corrupted, ids), chosen
 
 
@@ -104,13 +133,17 @@ def bert(sizes, tokenizer, options, encoded):
 
     def loss(batch, rows):
         ids = batch["input_ids"]
-        masked, chosen = mask(ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options)
+        masked, chosen = mask(
+            ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options
+        )
         out = backbone.base(network)(**batch | {"input_ids": masked})
         words = network.cls.predictions(out.last_hidden_state[chosen])
         parts = {"masked": functional.cross_entropy(words.float(), ids[chosen])}
         if options.next_sentence:
             which = network.cls.seq_relationship(out.pooler_output)
-            parts["next"] = functional.cross_entropy(which.float(), encoded.labels[rows].to(ids.device))
+            parts["next"] = functional.cross_entropy(
+                which.float(), encoded.labels[rows].to(ids.device)
+            )
         return {"loss": sum(parts.values()), **parts}
 
     return network, network, loss
@@ -119,19 +152,36 @@ def bert(sizes, tokenizer, options, encoded):
 def roberta(sizes, tokenizer, options, encoded):
     no_next_sentence("roberta", options)
     padding = tokenizer.pad_token_id
-    places = {"max_position_embeddings": sizes["max_position_embeddings"] + padding + 1, "type_vocab_size": 1}
-    network = backbone.build(transformers.RobertaForMaskedLM, transformers.RobertaConfig(
-        **sizes | places, pad_token_id=padding, bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id))
+    places = {
+        "max_position_embeddings": sizes["max_position_embeddings"] + padding + 1,
+        "type_vocab_size": 1,
+    }
+    network = backbone.build(
+        transformers.RobertaForMaskedLM,
+        transformers.RobertaConfig(
+            **sizes | places,
+            pad_token_id=padding,
+            bos_token_id=tokenizer.bos_token_id,
+            eos_token_id=tokenizer.eos_token_id,
+        ),
+    )
     special = torch.tensor(tokenizer.all_special_ids)
 
     def loss(batch, rows):
         ids = batch["input_ids"]
         # No special token as a random word: RoBERTa takes its padding's id for padding wherever it stands.
-        masked, chosen = mask(ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options,
-                              lowest=len(special))
+        masked, chosen = mask(
+            ids,
+            special.to(ids.device),
+            len(tokenizer),
+            tokenizer.mask_token_id,
+            options,
+            lowest=len(special),
+        )
         hidden = backbone.base(network)(**batch | {"input_ids": masked})[0]
-        return {"loss": functional.cross_entropy(network.lm_head(hidden[chosen]).float(), ids[chosen])}
+        return {
+            "loss": functional.cross_entropy(network.lm_head(hidden[chosen]).float(), ids[chosen])
+        }
 
     return network, network, loss
 
@@ -157,7 +207,7 @@ class Both(nn.Module):
         for part in (self.generator, self.discriminator):
             part.set_attn_implementation(name)
 
-    def get_output_embeddings(self):   # the table is an output layer too: all of it is trained
+    def get_output_embeddings(self):  # the table is an output layer too: all of it is trained
         return self.generator.generator_lm_head
 
 
@@ -166,21 +216,29 @@ def electra(sizes, tokenizer, options, encoded):
     narrow = ("hidden_size", "num_attention_heads", "intermediate_size")
     small = {name: max(1, sizes[name] // GENERATOR) for name in narrow}
     config = transformers.ElectraConfig
-    network = Both(transformers.ElectraForMaskedLM(config(**sizes | small)),
-                   backbone.build(transformers.ElectraForPreTraining, config(**sizes)))
+    network = Both(
+        transformers.ElectraForMaskedLM(config(**sizes | small)),
+        backbone.build(transformers.ElectraForPreTraining, config(**sizes)),
+    )
     generator, discriminator = network.generator, network.discriminator
     special = torch.tensor(tokenizer.all_special_ids)
 
     def loss(batch, rows):
         ids, real = batch["input_ids"], batch["attention_mask"].bool()
-        masked, chosen = mask(ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options)
+        masked, chosen = mask(
+            ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options
+        )
         hidden = backbone.base(generator)(**batch | {"input_ids": masked})[0][chosen]
         scores = generator.generator_lm_head(generator.generator_predictions(hidden)).float()
         drawn = ids.clone()
         drawn[chosen] = torch.multinomial(scores.detach().softmax(-1), 1)[:, 0]
         told = discriminator(**batch | {"input_ids": drawn}).logits.float()
-        parts = {"masked": functional.cross_entropy(scores, ids[chosen]),
-                 "replaced": functional.binary_cross_entropy_with_logits(told[real], (drawn != ids)[real].float())}
+        parts = {
+            "masked": functional.cross_entropy(scores, ids[chosen]),
+            "replaced": functional.binary_cross_entropy_with_logits(
+                told[real], (drawn != ids)[real].float()
+            ),
+        }
         return {"loss": parts["masked"] + DISCRIMINATOR * parts["replaced"], **parts}
 
     return network, discriminator, loss
@@ -188,7 +246,9 @@ def electra(sizes, tokenizer, options, encoded):
 
 def no_next_sentence(family, options):
     if options.next_sentence:
-        raise ValueError(f"MaskedLM.next_sentence is on, but {family!r} is pre-trained without it: switch it off")
+        raise ValueError(
+            f"MaskedLM.next_sentence is on, but {family!r} is pre-trained without it: switch it off"
+        )
 
 
 FAMILIES = {"bert": bert, "roberta": roberta, "electra": electra}

@@ -14,5 +14,11 @@ def random_architecture(run, gates, spread="units"):
     on = search.random_architecture(options, sizes, cost, run.seed, spread)
     control = search.Control(options, sizes, cost)
     flops = cost(control.sums(on))
-    return {"architecture": masks.architecture(sizes, on), "target": options.ratio, "ratio": flops / control.full,
-            "miss": flops / control.full / options.ratio - 1, "flops": flops, "whole_flops": control.full}
+    return {
+        "architecture": masks.architecture(sizes, on),
+        "target": options.ratio,
+        "ratio": flops / control.full,
+        "miss": flops / control.full / options.ratio - 1,
+        "flops": flops,
+        "whole_flops": control.full,
+    }

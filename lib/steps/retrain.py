@@ -23,7 +23,9 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     numerics, train = loop.options(numerics, train)
     objective = Objective(**objective)
     splits, task = sources.load(data), sources.described(data)
-    model, tokenizer = heads.network(run.inputs["start"].model, task, train.dropout, stream(run.seed, "head"))
+    model, tokenizer = heads.network(
+        run.inputs["start"].model, task, train.dropout, stream(run.seed, "head")
+    )
     if masks.present(model):
         masks.detach(model)
     if architecture:
@@ -31,8 +33,19 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     rows = learned(run, data, tokenizer, task, train)
     steps = -(-len(rows) // train.batch) * train.epochs
     judges = evaluation(model, tokenizer, splits, task, train, numerics)
-    with objectives.learning(run, objective, model, rows, task, train, numerics, steps) as (loss, before):
-        result = loop.fit(run, model, rows, loss, train, numerics, lambda: judged(judges["dev"], task, train),
-                          loop.Hooks(before=before))
+    with objectives.learning(run, objective, model, rows, task, train, numerics, steps) as (
+        loss,
+        before,
+    ):
+        result = loop.fit(
+            run,
+            model,
+            rows,
+            loss,
+            train,
+            numerics,
+            lambda: judged(judges["dev"], task, train),
+            loop.Hooks(before=before),
+        )
     backbone.save(model, tokenizer, run.model)
     return result | predictions(run, judges) | backbone.size(model) | {"flops": masks.flops(model)}

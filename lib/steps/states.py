@@ -15,4 +15,11 @@ def states(run, data, train, distil, numerics):
     rows = encode(tokenizer, sources.load(data)["train"], train.max_length)
     folder = run.folder / "model"  # large: kept only while another Spec needs it
     folder.mkdir(exist_ok=True)
-    return cache.compute(model, rows, Distil(**distil).norm, numerics, folder / "states.safetensors", progress=run.progress)
+    return cache.compute(
+        model,
+        rows,
+        Distil(**distil).norm,
+        numerics,
+        folder / "states.safetensors",
+        progress=run.progress,
+    )

@@ -29,29 +29,34 @@ from lib.train.batches import Encoded
 GLOVE_WORDS = 100_000  # lines of a GloVe file that are used: the most frequent words
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
-STOP = frozenset("""i me my mine myself we us our ours you your yours he him his she her hers it its they them their
+STOP = frozenset(
+    """i me my mine myself we us our ours you your yours he him his she her hers it its they them their
 theirs himself herself itself yourself ourselves themselves who whom whose which what that this these those a an the
 some any no none every each either neither both all such same other another own am is are was were be been being do does
 did done have has had having can could may might must shall should will would let not nor never and or but if unless
 because since while although though whether until than as so yet of at by for with without about against between among
 into onto through during before after above below to from up down in out on off over under toward within across along
 via again then once here there when where why how too very just only also even still more most less least few many much
-s t d m ll re ve don doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split())
+s t d m ll re ve don doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split()
+)
 
 
 @dataclass(frozen=True)
 class Source:
     """Where candidates come from: a language model with a vocabulary of V pieces, and a table of N word vectors."""
+
     model: torch.nn.Module
     tokenizer: object
-    head: Callable | None     # hidden states [B, H] to scores [B, V]; None: the checkpoint has no masked-LM head
-    pieces: Callable          # word: its ids, none where the vocabulary cannot spell it
-    names: list               # every word that may be a candidate: the V pieces, then those of a GloVe file
-    usable: list              # [V] whether a piece is a word
-    rows: dict                # word: its row in the table
-    places: np.ndarray        # [N] the table's words in `names`
-    vectors: torch.Tensor     # [N, D] of length 1
-    vector: Callable          # word: its own vector [D], None where it is unknown
+    head: (
+        Callable | None
+    )  # hidden states [B, H] to scores [B, V]; None: the checkpoint has no masked-LM head
+    pieces: Callable  # word: its ids, none where the vocabulary cannot spell it
+    names: list  # every word that may be a candidate: the V pieces, then those of a GloVe file
+    usable: list  # [V] whether a piece is a word
+    rows: dict  # word: its row in the table
+    places: np.ndarray  # [N] the table's words in `names`
+    vectors: torch.Tensor  # [N, D] of length 1
+    vector: Callable  # word: its own vector [D], None where it is unknown
 
 
 def source(folder, glove=None):
@@ -63,7 +68,9 @@ def source(folder, glove=None):
         raise ValueError(f"the model in {folder} has no WordPiece vocabulary: augment with a BERT")
     embeddings = model.to(loop.device()).get_input_embeddings().weight.detach()
     names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    usable = [not name.startswith("##") and name not in tokenizer.all_special_tokens for name in names]
+    usable = [
+        not name.startswith("##") and name not in tokenizer.all_special_tokens for name in names
+    ]
 
     @cache
     def pieces(word):
@@ -82,8 +89,18 @@ def source(folder, glove=None):
         words, vectors = read_glove(glove, loop.device())
         places, names = np.arange(len(words)) + len(names), names + words
     rows = {names[place]: row for row, place in enumerate(places)}
-    return Source(model, tokenizer, masked_lm(model, folder), pieces, names, usable, rows, places,
-                  functional.normalize(vectors), vector)
+    return Source(
+        model,
+        tokenizer,
+        masked_lm(model, folder),
+        pieces,
+        names,
+        usable,
+        rows,
+        places,
+        functional.normalize(vectors),
+        vector,
+    )
 
 
 def masked_lm(model, folder):
@@ -94,7 +111,12 @@ def masked_lm(model, folder):
     if head is None or not stored.exists():
         return head
     with safe_open(stored, "pt") as file:
-        return head if {"cls.predictions.transform.dense.weight", "cls.predictions.bias"} <= set(file.keys()) else None
+        return (
+            head
+            if {"cls.predictions.transform.dense.weight", "cls.predictions.bias"}
+            <= set(file.keys())
+            else None
+        )
 
 
 def read_glove(path, device="cpu", limit=GLOVE_WORDS):
@@ -105,10 +127,21 @@ def read_glove(path, device="cpu", limit=GLOVE_WORDS):
             try:
                 parts = line.decode().rstrip().split(" ")
                 size = size or len(parts) - 1
-                word, vector = " ".join(parts[:-size]), np.array([float(v) for v in parts[-size:]], dtype=np.float32)
+                word, vector = (
+                    " ".join(parts[:-size]),
+                    np.array([float(v) for v in parts[-size:]], dtype=np.float32),
+                )
                 # ". . ." is a word of GloVe 840B; a number in there means a line that is too long.
-                if not word or " " in word and re.search(r"\d", word) or size < 2 or not np.isfinite(vector).all():
-                    raise ValueError(f"a word and {size} finite numbers expected, as in line 1; found {line[:40]!r}")
+                if (
+                    not word
+                    or " " in word
+                    and re.search(r"\d", word)
+                    or size < 2
+                    or not np.isfinite(vector).all()
+                ):
+                    raise ValueError(
+                        f"a word and {size} finite numbers expected, as in line 1; found {line[:40]!r}"
+                    )
             except ValueError as error:
                 raise ValueError(f"{path}:{number}: {error}") from None
             table.setdefault(word, vector)
@@ -120,8 +153,13 @@ def read_glove(path, device="cpu", limit=GLOVE_WORDS):
 def cut(source, text):
     """(words of a text, places of the eligible ones): BERT's basic tokens, not yet cut into pieces."""
     rules = source.tokenizer.backend_tokenizer
-    words = [word for word, _ in rules.pre_tokenizer.pre_tokenize_str(rules.normalizer.normalize_str(text))]
-    return words, [i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP]
+    words = [
+        word
+        for word, _ in rules.pre_tokenizer.pre_tokenize_str(rules.normalizer.normalize_str(text))
+    ]
+    return words, [
+        i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP
+    ]
 
 
 def candidates(texts, source, count, numerics, near, tokens=None):
@@ -129,11 +167,17 @@ def candidates(texts, source, count, numerics, near, tokens=None):
     then -1; "sizes": words of each text; "totals": words, those of one piece, seconds of model and neighbours}.
     near: {word: neighbours} of earlier calls, added to. tokens: of one batch, with padding."""
     began, sizes, masked, others, one_piece, slot = time.perf_counter(), [], [], {}, 0, 0
-    tokens, limit = tokens or TOKENS[loop.device().type], source.model.config.max_position_embeddings
+    tokens, limit = (
+        tokens or TOKENS[loop.device().type],
+        source.model.config.max_position_embeddings,
+    )
     for text in texts:
         words, eligible = cut(source, text)
         pieces = [source.pieces(word) or [source.tokenizer.unk_token_id] for word in words]
-        row, starts = [i for ids in pieces for i in ids], np.cumsum([1] + [len(ids) for ids in pieces])
+        row, starts = (
+            [i for ids in pieces for i in ids],
+            np.cumsum([1] + [len(ids) for ids in pieces]),
+        )
         sizes.append(len(eligible))
         for i in eligible:
             single = len(source.pieces(words[i])) == 1
@@ -156,7 +200,7 @@ def candidates(texts, source, count, numerics, near, tokens=None):
     found |= {slot: near[word] for slot, word in others.items()}
     ids = np.full((slot, count), -1, dtype=np.int32)
     for each, best in found.items():
-        ids[each, :len(best)] = best
+        ids[each, : len(best)] = best
     totals = np.array([len(ids), one_piece, halfway - began, time.perf_counter() - halfway])
     return {"ids": ids, "sizes": np.array(sizes), "totals": totals}
 
@@ -171,15 +215,25 @@ def likeliest(source, masked, length, count, numerics):
     for line, (_, row, place) in enumerate(masked):
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
         both = (row + row[1:])[:length]
-        ids[line, :len(both)], attention[line, :len(both)], segments[line, len(row):len(both)] = both, 1, 1
+        (
+            ids[line, : len(both)],
+            attention[line, : len(both)],
+            segments[line, len(row) : len(both)],
+        ) = both, 1, 1
         ids[line, place] = tokenizer.mask_token_id
     batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
     with loop.autocast(numerics):
-        hidden = backbone.base(source.model)(**{k: torch.from_numpy(v).to(where) for k, v in batch.items()})[0]
+        hidden = backbone.base(source.model)(
+            **{k: torch.from_numpy(v).to(where) for k, v in batch.items()}
+        )[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
-    scores = source.head(hidden[range(len(masked)), [place for _, _, place in masked]].float())[:, :len(source.usable)]
+    scores = source.head(hidden[range(len(masked)), [place for _, _, place in masked]].float())[
+        :, : len(source.usable)
+    ]
     best = scores.topk(min(count, scores.shape[1])).indices.tolist()
-    return [sorted(i for i in row if source.usable[i]) for row in best]  # sorted: rounding may swap neighbours
+    return [
+        sorted(i for i in row if source.usable[i]) for row in best
+    ]  # sorted: rounding may swap neighbours
 
 
 @torch.inference_mode()
@@ -188,8 +242,10 @@ def nearest(source, words, count, block=512):
     found = {word: [] for word in words}
     queries = {word: vector for word in words if (vector := source.vector(word)) is not None}
     for start in range(0, len(queries), block):
-        part = list(queries)[start:start + block]
-        cosines = functional.normalize(torch.stack([queries[word] for word in part])) @ source.vectors.T
+        part = list(queries)[start : start + block]
+        cosines = (
+            functional.normalize(torch.stack([queries[word] for word in part])) @ source.vectors.T
+        )
         for line, word in enumerate(part):
             if word in source.rows:
                 cosines[line, source.rows[word]] = -torch.inf
@@ -227,17 +283,35 @@ def expanded(sides, slip=False):
 
 def encoded(run, tokenizer, max_length):
     """The Encoded training rows of a run of step augment, tokenised once and read from disk."""
-    path, slip = run.model / "variants.jsonl", run.spec["args"]["augment"].get("in_place_slip", False)
+    path, slip = (
+        run.model / "variants.jsonl",
+        run.spec["args"]["augment"].get("in_place_slip", False),
+    )
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
     def rows():
         with open(path) as file:
-            for part in tokens.chunks(pair for line in file for pair in expanded(json.loads(line), slip)):
-                texts = [[pair[side] for pair in part] for side in (0, 1) if part[0][side] is not None]
+            for part in tokens.chunks(
+                pair for line in file for pair in expanded(json.loads(line), slip)
+            ):
+                texts = [
+                    [pair[side] for pair in part] for side in (0, 1) if part[0][side] is not None
+                ]
                 found = tokenizer(*texts, truncation=True, max_length=max_length)
                 yield from ({name: found[name][row] for name in names} for row in range(len(part)))
-    key = tokens.key_of("augmented", run.name, path.stat().st_size, path.stat().st_mtime_ns, tokens.vocabulary(tokenizer),
-                        max_length)
-    columns = tokens.kept(key, lambda: tokens.through_arrow(key, rows, names), names, len(tokenizer))
+
+    key = tokens.key_of(
+        "augmented",
+        run.name,
+        path.stat().st_size,
+        path.stat().st_mtime_ns,
+        tokens.vocabulary(tokenizer),
+        max_length,
+    )
+    columns = tokens.kept(
+        key, lambda: tokens.through_arrow(key, rows, names), names, len(tokenizer)
+    )
     there = run.arrays("rows")
-    return Encoded(columns, torch.from_numpy(np.repeat(there["y"], there["counts"])), tokenizer.pad_token_id)
+    return Encoded(
+        columns, torch.from_numpy(np.repeat(there["y"], there["counts"])), tokenizer.pad_token_id
+    )

@@ -15,6 +15,7 @@ class Encoded:
     """N rows as token ids. `columns`: names to N int arrays of each row's own length, a list of them or rows on disk
     (lib.data.tokens); `labels` [N], a tensor of
     int64 codes or float32 scores, or None."""
+
     columns: dict
     labels: torch.Tensor | None
     pad: int
@@ -29,14 +30,20 @@ class Encoded:
     def used(self):
         """The different token ids, padding included."""
         ids = self.columns["input_ids"]
-        return np.unique(np.append(np.concatenate(ids) if isinstance(ids, list) else ids.used(), self.pad)).astype(np.int64)
+        return np.unique(
+            np.append(np.concatenate(ids) if isinstance(ids, list) else ids.used(), self.pad)
+        ).astype(np.int64)
 
 
 def encode(tokenizer, split, max_length):
     """Tokenise a Split (lib.data) to at most `max_length` tokens a row."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     rows = tokenizer(*texts, truncation=True, max_length=max_length)
-    columns = {k: [np.asarray(r, dtype=np.int64) for r in v] for k, v in rows.items() if k != "attention_mask"}
+    columns = {
+        k: [np.asarray(r, dtype=np.int64) for r in v]
+        for k, v in rows.items()
+        if k != "attention_mask"
+    }
     return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
 
 
@@ -46,12 +53,12 @@ def order(lengths, batch, seed, epoch, bucket=True):
     generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
     if not bucket:
-        return [rows[i:i + batch] for i in range(0, len(rows), batch)]
+        return [rows[i : i + batch] for i in range(0, len(rows), batch)]
     batches = []
     for start in range(0, len(rows), POOL * batch):
-        pool = rows[start:start + POOL * batch]
+        pool = rows[start : start + POOL * batch]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[i:i + batch] for i in range(0, len(pool), batch)]
+        batches += [pool[i : i + batch] for i in range(0, len(pool), batch)]
     return [batches[i] for i in generator.permutation(len(batches))]
 
 
@@ -60,9 +67,11 @@ def collate(encoded, rows, pad_to=0, device="cpu"):
     size = max(pad_to, max(len(encoded.columns["input_ids"][i]) for i in rows))
     batch = {}
     for name, values in encoded.columns.items():
-        table = np.full((len(rows), size), encoded.pad if name == "input_ids" else 0, dtype=np.int64)
+        table = np.full(
+            (len(rows), size), encoded.pad if name == "input_ids" else 0, dtype=np.int64
+        )
         for line, i in enumerate(rows):
-            table[line, :len(values[i])] = values[i]
+            table[line, : len(values[i])] = values[i]
         batch[name] = torch.from_numpy(table).to(device)
     lengths = torch.tensor([len(encoded.columns["input_ids"][i]) for i in rows], device=device)
     batch["attention_mask"] = (torch.arange(size, device=device) < lengths[:, None]).long()

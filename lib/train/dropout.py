@@ -20,8 +20,12 @@ def dropped(x, rate):
     comparison would. The scale is a factor of its own, so that bfloat16 does not round it.
     """
     level = round(256 * rate)
-    draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(-2 ** 63, None)
-    stays = draws.view(torch.uint8)[:x.numel()].view(x.shape).to(x.dtype).sub_(level - 1).clamp_(0, 1)
+    draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(
+        -(2**63), None
+    )
+    stays = (
+        draws.view(torch.uint8)[: x.numel()].view(x.shape).to(x.dtype).sub_(level - 1).clamp_(0, 1)
+    )
     return (x * stays).mul_(256 / (256 - level))
 
 
@@ -38,8 +42,12 @@ def byte_dropout(model, wanted=True):
         yield
         return
     before = model.config._attn_implementation
-    layers = [(parent, name, child) for parent in model.modules() for name, child in parent.named_children()
-              if type(child) is nn.Dropout]
+    layers = [
+        (parent, name, child)
+        for parent in model.modules()
+        for name, child in parent.named_children()
+        if type(child) is nn.Dropout
+    ]
     for parent, name, child in layers:
         setattr(parent, name, ByteDropout(child.p).train(child.training))
     if before in ("sdpa", "eager"):

@@ -29,17 +29,26 @@ def network(folder, task, dropout, seed):
         model, tokenizer = backbone.classifier(folder, task.outputs, dropout, seed)
         return by_name(model, task.labels) if there else model, tokenizer
     if backbone.bare(folder):
-        model, tokenizer = backbone.headed(folder, transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING, 2, seed)
+        model, tokenizer = backbone.headed(
+            folder, transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING, 2, seed
+        )
     elif there:
         model, tokenizer = backbone.load(folder)
         if not hasattr(model, "qa_outputs"):
-            raise ValueError(f"the model in {folder.name} is a {type(model).__name__}, which marks no spans: start "
-                             f"{task.name} from an encoder, or from a model of such a task")
+            raise ValueError(
+                f"the model in {folder.name} is a {type(model).__name__}, which marks no spans: start "
+                f"{task.name} from an encoder, or from a model of such a task"
+            )
     else:
         torch.manual_seed(seed)
         with backbone.quiet():
             model = transformers.AutoModelForQuestionAnswering.from_pretrained(
-                folder, num_labels=2, dtype=torch.float32, use_safetensors=True, local_files_only=True)
+                folder,
+                num_labels=2,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+            )
         model.surgery = []
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     backbone.set_dropout(model, dropout)
@@ -54,13 +63,23 @@ def by_name(model, labels):
     mine = [name for _, name in sorted(model.config.id2label.items())]
     if not labels or all(name == f"LABEL_{i}" for i, name in enumerate(mine)):
         return model
-    folded, wanted = ([name.lower().replace(" ", "_").replace("-", "_") for name in names] for names in (mine, labels))
+    folded, wanted = (
+        [name.lower().replace(" ", "_").replace("-", "_") for name in names]
+        for names in (mine, labels)
+    )
     if sorted(folded) != sorted(wanted):
         near = [get_close_matches(name, wanted, 1, 0) for name in folded]
         near = [labels[wanted.index(each[0])] for each in near]
-        fix = json.dumps({str(i): name for i, name in enumerate(near if len(set(near)) == len(labels) else labels)})
-        raise ValueError(f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name them in "
-                         f"the config.json of the model, in the head's own order, perhaps \"id2label\": {fix}")
+        fix = json.dumps(
+            {
+                str(i): name
+                for i, name in enumerate(near if len(set(near)) == len(labels) else labels)
+            }
+        )
+        raise ValueError(
+            f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name them in "
+            f'the config.json of the model, in the head\'s own order, perhaps "id2label": {fix}'
+        )
     order = [folded.index(name) for name in wanted]
     last = getattr(model.classifier, "out_proj", model.classifier)
     with torch.no_grad():
@@ -75,8 +94,10 @@ def rows(tokenizer, split, task, max_length, span=None):
     """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)). `span`: a task's lib.options.Span, as a dict;
     its rows are windows, and what is kept holds no text of them."""
     if task.span != bool(span):
-        raise ValueError(f"{task.name} {'needs the argument span' if task.span else 'has no spans'}: give "
-                         "lib.options.Span to tasks such as SQuAD, and to these alone")
+        raise ValueError(
+            f"{task.name} {'needs the argument span' if task.span else 'has no spans'}: give "
+            "lib.options.Span to tasks such as SQuAD, and to these alone"
+        )
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
     span = Span(**span)
@@ -87,7 +108,10 @@ def rows(tokenizer, split, task, max_length, span=None):
 def class_marks(task, split, logits):
     """logits [N, C]."""
     return metrics.scores(task, logits, split.y), {
-        "logits": logits, "labels": np.ascontiguousarray(split.y), "index": np.ascontiguousarray(split.index)}
+        "logits": logits,
+        "labels": np.ascontiguousarray(split.y),
+        "index": np.ascontiguousarray(split.index),
+    }
 
 
 def unseen_marks(task, split, logits):
@@ -99,15 +123,30 @@ def unseen_marks(task, split, logits):
 def span_marks(split, windows, max_answer, logits):
     """logits [W, 2, T]. Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
     0; `best_...` are at the threshold that suits this very split best, as the official script also tells them."""
-    places, null = spans.best_places(logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer)
+    places, null = spans.best_places(
+        logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
+    )
     found, version = spans.texts(split, places), 1 if all(split.answers) else 2
-    said = ["" if version == 2 and more > 0 else text for text, more in zip(found, null, strict=True)]
-    marks = {f.__name__: np.array([f(text, golds, version) for text, golds in zip(said, split.answers, strict=True)])
-             for f in (squad.exact, squad.span_f1)}
+    said = [
+        "" if version == 2 and more > 0 else text for text, more in zip(found, null, strict=True)
+    ]
+    marks = {
+        f.__name__: np.array(
+            [f(text, golds, version) for text, golds in zip(said, split.answers, strict=True)]
+        )
+        for f in (squad.exact, squad.span_f1)
+    }
     result = squad.score(said, split.answers, version)
     if version == 2:
         for metric in (squad.exact, squad.span_f1):
-            threshold, result[f"best_{metric.__name__}"] = squad.best_threshold(found, null, split.answers, metric)
+            threshold, result[f"best_{metric.__name__}"] = squad.best_threshold(
+                found, null, split.answers, metric
+            )
             result[f"best_{metric.__name__}_threshold"] = threshold
-    return result, {"spans": places, "null": null, **marks, "labels": np.ascontiguousarray(split.y),
-                    "index": np.ascontiguousarray(split.index)}
+    return result, {
+        "spans": places,
+        "null": null,
+        **marks,
+        "labels": np.ascontiguousarray(split.y),
+        "index": np.ascontiguousarray(split.index),
+    }

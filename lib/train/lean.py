@@ -16,7 +16,11 @@ from lib.model.backbone import embedding_output, layers
 def keep_memory():
     """Let the C library keep what a step frees for the next one: else it hands large tensors back to the system, and each
     step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing happens."""
-    trim, own, whole = -1, -3, 32 << 20   # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, which is at most so many bytes
+    trim, own, whole = (
+        -1,
+        -3,
+        32 << 20,
+    )  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, which is at most so many bytes
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(trim, 1 << 30)
         ctypes.CDLL(None).mallopt(own, whole)
@@ -41,8 +45,12 @@ def lean(model, numerics):
         yield
         return
     before, handle = model.config._attn_implementation, None
-    if numerics.dtype == "bfloat16":   # first of all hooks, so that those who read along see what the layers see
-        handle = embedding_output(model).register_forward_hook(lambda _, __, output: output.to(torch.bfloat16), prepend=True)
+    if (
+        numerics.dtype == "bfloat16"
+    ):  # first of all hooks, so that those who read along see what the layers see
+        handle = embedding_output(model).register_forward_hook(
+            lambda _, __, output: output.to(torch.bfloat16), prepend=True
+        )
     if before in ("sdpa", "eager"):
         model.set_attn_implementation(scores.ATTENTION)
     try:

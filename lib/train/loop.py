@@ -23,10 +23,10 @@ from lib.train.dropout import byte_dropout
 from lib.train.lean import keep_memory, lean
 from lib.train.used_rows import used_rows
 
-ABSENT = -1e4   # logit of a token that is none: probability 0, without infinities
+ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
 
 
-_chosen = "cpu"   # of the run that this process makes
+_chosen = "cpu"  # of the run that this process makes
 
 
 def device():
@@ -53,17 +53,26 @@ def schedule(step, steps, warmup):
 class Hooks:
     """What a method adds to the loop. Its parameters are the model's own, and what it does follows from the step and
     from the model's state alone, so that a resumed run repeats it."""
-    groups: tuple = ()    # {"params", "lr", "weight_decay"}: parameters with a rate of their own, on the run's schedule
-    apart: tuple = ()     # parameters that neither the optimiser nor the clipping touches: `gradients` may move them
-    before: Callable | None = None     # f(step, steps), before each forward pass
-    gradients: Callable | None = None  # f(step, steps), when the gradients are there, before they are clipped
-    batches: Callable | None = None    # f(epoch) -> index arrays in place of the bucketed order, equally many each epoch
+
+    groups: tuple = ()  # {"params", "lr", "weight_decay"}: parameters with a rate of their own, on the run's schedule
+    apart: tuple = ()  # parameters that neither the optimiser nor the clipping touches: `gradients` may move them
+    before: Callable | None = None  # f(step, steps), before each forward pass
+    gradients: Callable | None = (
+        None  # f(step, steps), when the gradients are there, before they are clipped
+    )
+    batches: Callable | None = (
+        None  # f(epoch) -> index arrays in place of the bucketed order, equally many each epoch
+    )
 
 
 def fit(draft, model, encoded, loss, train, numerics, evaluate=None, hooks=Hooks()):
     """Train `model` in place over `encoded` (lib.train.batches.Encoded); see `_fit`."""
     model.to(device())
-    with lean(model, numerics), byte_dropout(model, train.byte_dropout), used_rows(model, encoded, train.weight_decay):
+    with (
+        lean(model, numerics),
+        byte_dropout(model, train.byte_dropout),
+        used_rows(model, encoded, train.weight_decay),
+    ):
         return _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks)
 
 
@@ -78,10 +87,15 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
     model.train()
     groups = parameter_groups(model, train, hooks)
     rates = [group["lr"] for group in groups]
-    parameters, everything = [p for group in groups for p in group["params"]], list(model.parameters())
+    parameters, everything = (
+        [p for group in groups for p in group["params"]],
+        list(model.parameters()),
+    )
     optimiser = torch.optim.AdamW(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)
     lengths = encoded.lengths()
-    batches_of = hooks.batches or (lambda epoch: order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to))
+    batches_of = hooks.batches or (
+        lambda epoch: order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to)
+    )
     per_epoch = len(hooks.batches(0)) if hooks.batches else -(-len(encoded) // train.batch)
     steps = per_epoch * train.epochs
     torch.manual_seed(stream(draft.seed, "dropout"))
@@ -90,7 +104,9 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
     first, means = step, {}
     while step < steps:
         epoch, offset = divmod(step, per_epoch)
-        sums = sums if offset else {}  # a checkpoint of an epoch's last step holds those of the epoch before
+        sums = (
+            sums if offset else {}
+        )  # a checkpoint of an epoch's last step holds those of the epoch before
         for rows in batches_of(epoch)[offset:]:
             batch = collate(encoded, rows, train.pad_to, where)
             for group, rate in zip(optimiser.param_groups, rates, strict=True):
@@ -100,20 +116,24 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
             with autocast(numerics):
                 parts = loss(batch, rows)
             if not torch.isfinite(parts["loss"]):
-                raise FloatingPointError(f"loss {parts['loss'].item()} at step {step} of {steps}: lower Train.lr "
-                                         f"({train.lr}) or clip the gradient")
+                raise FloatingPointError(
+                    f"loss {parts['loss'].item()} at step {step} of {steps}: lower Train.lr "
+                    f"({train.lr}) or clip the gradient"
+                )
             parts["loss"].backward()
             if hooks.gradients:
                 hooks.gradients(step, steps)
             if train.clip:
                 torch.nn.utils.clip_grad_norm_(parameters, train.clip)
             optimiser.step()
-            for parameter in everything:   # as zero_grad, which looks for them anew
+            for parameter in everything:  # as zero_grad, which looks for them anew
                 parameter.grad = None
             step += 1
             for name, value in parts.items():
                 sums[name] = sums.get(name, 0.0) + value.detach().double()
-            if train.select == "best" and (step % (train.eval_every or per_epoch) == 0 or step == steps):
+            if train.select == "best" and (
+                step % (train.eval_every or per_epoch) == 0 or step == steps
+            ):
                 best = keep_best(draft, model, evaluate(), step, best)
                 model.train()
             draft.progress(step / steps)
@@ -127,16 +147,27 @@ def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
     seconds = time.time() - began
     model.eval()
     done = (step - first) * train.batch
-    return {"steps": steps, "examples_per_second": round(done / seconds, 1) if done else None,
-            "mean_tokens": round(float(lengths.mean()), 1), "train_loss": means.get("loss")} | (
-                {"best_step": best["step"]} if best else {})
+    return {
+        "steps": steps,
+        "examples_per_second": round(done / seconds, 1) if done else None,
+        "mean_tokens": round(float(lengths.mean()), 1),
+        "train_loss": means.get("loss"),
+    } | ({"best_step": best["step"]} if best else {})
 
 
 def parameter_groups(model, train, hooks):
     """The optimiser's groups: what trains, then, where asked for, what is spared weight decay, then the hooks' own."""
-    taken = {id(p) for p in hooks.apart} | {id(p) for group in hooks.groups for p in group["params"]}
-    rest = [(name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken]
-    spared = [p for name, p in rest if train.spare_norms and (name.endswith("bias") or "LayerNorm" in name)]
+    taken = {id(p) for p in hooks.apart} | {
+        id(p) for group in hooks.groups for p in group["params"]
+    }
+    rest = [
+        (name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken
+    ]
+    spared = [
+        p
+        for name, p in rest
+        if train.spare_norms and (name.endswith("bias") or "LayerNorm" in name)
+    ]
     ids = {id(p) for p in spared}
     groups = [{"params": [p for _, p in rest if id(p) not in ids], "lr": train.lr}]
     if spared:
@@ -167,12 +198,22 @@ def checkpoint(draft, model, optimiser, step, best, sums):
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     save_file(state(model), temporary / "model.safetensors")
-    save_file({f"{i}.{k}": v.detach().cpu().contiguous() for i, values in optimiser.state_dict()["state"].items()
-               for k, v in values.items()}, temporary / "optimiser.safetensors")
-    random = {"cpu": torch.get_rng_state()} | ({"cuda": torch.cuda.get_rng_state()} if device().type == "cuda" else {})
+    save_file(
+        {
+            f"{i}.{k}": v.detach().cpu().contiguous()
+            for i, values in optimiser.state_dict()["state"].items()
+            for k, v in values.items()
+        },
+        temporary / "optimiser.safetensors",
+    )
+    random = {"cpu": torch.get_rng_state()} | (
+        {"cuda": torch.cuda.get_rng_state()} if device().type == "cuda" else {}
+    )
     save_file(random, temporary / "random.safetensors")
-    write_json(temporary / "state.json",
-               {"step": step, "best": best, "sums": {name: float(value) for name, value in sums.items()}})
+    write_json(
+        temporary / "state.json",
+        {"step": step, "best": best, "sums": {name: float(value) for name, value in sums.items()}},
+    )
     temporary.rename(target)
     for old in sorted(draft.resume.glob("step-*")):
         if old != target:
@@ -190,7 +231,9 @@ def restore(draft, model, optimiser):
     for name, tensor in load_file(folder / "optimiser.safetensors").items():
         index, key = name.split(".", 1)
         values.setdefault(int(index), {})[key] = tensor
-    optimiser.load_state_dict({"state": values, "param_groups": optimiser.state_dict()["param_groups"]})
+    optimiser.load_state_dict(
+        {"state": values, "param_groups": optimiser.state_dict()["param_groups"]}
+    )
     random = load_file(folder / "random.safetensors")
     torch.set_rng_state(random["cpu"])
     if "cuda" in random:
@@ -220,12 +263,12 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
     logits = None
     with lean(model, numerics), autocast(numerics):
         while start < len(rows):
-            chosen = rows[start:start + max(1, tokens // lengths[rows[start]])]
+            chosen = rows[start : start + max(1, tokens // lengths[rows[start]])]
             out = outputs(model, collate(encoded, chosen, pad_to, device())).float().cpu().numpy()
             if logits is None:
                 shape = out.shape[1:] if out.ndim == 2 else (2, lengths.max())
                 logits = np.full((len(rows), *shape), ABSENT, dtype=np.float32)
-            logits[chosen, ..., :out.shape[-1]] = out
+            logits[chosen, ..., : out.shape[-1]] = out
             start += len(chosen)
     return logits
 
@@ -236,8 +279,10 @@ def options(numerics, train=None):
     global _chosen
     numerics = Numerics(**numerics)
     if numerics.device == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError("Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, or unset DEVICE "
-                           "for runs of the CPU, which are others")
+        raise RuntimeError(
+            "Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, or unset DEVICE "
+            "for runs of the CPU, which are others"
+        )
     torch.set_num_threads(numerics.threads)
     keep_memory()
     _chosen = numerics.device or "cpu"

@@ -17,12 +17,17 @@ def prediction(logits, labels, targets, teacher_logits=None):
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        labels = labels.masked_fill(labels >= tokens, -100)   # cross_entropy passes over these
-        teacher_logits = teacher_logits if teacher_logits is None else teacher_logits[..., :tokens].flatten(0, 1)
+        labels = labels.masked_fill(labels >= tokens, -100)  # cross_entropy passes over these
+        teacher_logits = (
+            teacher_logits if teacher_logits is None else teacher_logits[..., :tokens].flatten(0, 1)
+        )
     parts = {}
     if targets.kind in ("hard", "both"):
-        parts["hard"] = (functional.mse_loss(logits[:, 0].float(), labels) if logits.shape[1] == 1
-                         else functional.cross_entropy(logits.float(), labels))
+        parts["hard"] = (
+            functional.mse_loss(logits[:, 0].float(), labels)
+            if logits.shape[1] == 1
+            else functional.cross_entropy(logits.float(), labels)
+        )
     if targets.kind in ("soft", "both"):
         heat = targets.temperature
         if logits.shape[1] == 1:
@@ -30,7 +35,9 @@ def prediction(logits, labels, targets, teacher_logits=None):
         else:
             wanted = (teacher_logits.float() / heat).softmax(-1)
             each = -(wanted * (logits.float() / heat).log_softmax(-1))
-            parts["soft"] = (each.sum(-1) if targets.sum_classes else each.mean(-1)).mean() * heat ** 2
+            parts["soft"] = (
+                each.sum(-1) if targets.sum_classes else each.mean(-1)
+            ).mean() * heat**2
     return {"loss": sum(parts.values()), **parts}
 
 
@@ -47,7 +54,9 @@ def states(student, teacher, mask=None):
         if name == "embedding":
             mine, theirs = [mine], [theirs]
         if len(mine) != len(theirs):
-            raise ValueError(f"{len(mine)} {name} states in the student, {len(theirs)} in the teacher")
+            raise ValueError(
+                f"{len(mine)} {name} states in the student, {len(theirs)} in the teacher"
+            )
         parts[name] = sum(mean_square(a, b, mask) for a, b in zip(mine, theirs, strict=True))
     return {"loss": sum(parts.values()), **parts}
 

@@ -38,11 +38,20 @@ def learning(run, objective, student, rows, task, train, numerics, steps):
         wanted = None if logits is None else logits[chosen].to(made.device)
         if "cross_entropy" in objective.kind:
             soft = objective.kind == "soft_cross_entropy" and made.shape[1] > 1
-            return losses.prediction(made, rows.labels[chosen].to(made.device), Targets("soft" if soft else "hard"), wanted)
+            return losses.prediction(
+                made,
+                rows.labels[chosen].to(made.device),
+                Targets("soft" if soft else "hard"),
+                wanted,
+            )
         return {"loss": nn.functional.mse_loss(made, wanted)}
 
     def loss(batch, chosen):
-        first = objective.kind == "intermediate" or objective.kind == "two_stage" and now[0] < steps // 2
+        first = (
+            objective.kind == "intermediate"
+            or objective.kind == "two_stage"
+            and now[0] < steps // 2
+        )
         return between(batch) if first else prediction(batch, chosen)
 
     with ExitStack() as stack:
@@ -66,7 +75,9 @@ def intermediate(stack, objective, student, teacher):
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
     project = nn.Identity()
     if narrow != wide:
-        project = student.projection = nn.Linear(narrow, wide)   # part of the student, so that checkpoints hold it
+        project = student.projection = nn.Linear(
+            narrow, wide
+        )  # part of the student, so that checkpoints hold it
         stack.callback(delattr, student, "projection")
 
     def loss(batch):
@@ -76,13 +87,27 @@ def intermediate(stack, objective, student, teacher):
         real = batch["attention_mask"].bool()
         mask = real if objective.mask else None
         ours = [mine["embedding"], *mine["ffn"]]
-        wanted = [theirs["embedding"], *(theirs["ffn"][teacher_layer(i, count, deep)] for i in range(count))]
-        parts = {"layers": sum(losses.mean_square(project(a), b, mask) for a, b in zip(ours, wanted, strict=True))}
+        wanted = [
+            theirs["embedding"],
+            *(theirs["ffn"][teacher_layer(i, count, deep)] for i in range(count)),
+        ]
+        parts = {
+            "layers": sum(
+                losses.mean_square(project(a), b, mask) for a, b in zip(ours, wanted, strict=True)
+            )
+        }
         if objective.attention:
-            pairs = real[:, None, :, None] & real[:, None, None, :] if objective.mask else real[:, None, None, :]
+            pairs = (
+                real[:, None, :, None] & real[:, None, None, :]
+                if objective.mask
+                else real[:, None, None, :]
+            )
             parts["attention"] = sum(
-                attention_square(a, seen[1][teacher_layer(i, count, deep)][:, kept], pairs, objective.mask)
-                for i, (a, kept) in enumerate(zip(seen[0], heads_of, strict=True)))
+                attention_square(
+                    a, seen[1][teacher_layer(i, count, deep)][:, kept], pairs, objective.mask
+                )
+                for i, (a, kept) in enumerate(zip(seen[0], heads_of, strict=True))
+            )
         return {"loss": sum(parts.values()), **parts}
 
     return loss
@@ -106,13 +131,19 @@ def kept_heads(student, teacher):
     not say which, or where the teacher's heads are not as many as those of the student's whole model."""
     whole = student.config.num_attention_heads
     if teacher.config.num_attention_heads != whole or teacher.surgery:
-        raise ValueError(f"Objective.attention pairs heads by their index: the student's whole model has {whole}, the teacher "
-                         f"{teacher.config.num_attention_heads}{' and a surgery' if teacher.surgery else ''}; switch it off")
+        raise ValueError(
+            f"Objective.attention pairs heads by their index: the student's whole model has {whole}, the teacher "
+            f"{teacher.config.num_attention_heads}{' and a surgery' if teacher.surgery else ''}; switch it off"
+        )
     kept = [list(range(whole))] * len(backbone.layers(student))
     for op in student.surgery:
         if op["op"] == "cut":
-            raise ValueError("Objective.attention pairs heads by their index, and a cut by importance does not keep it: "
-                             "switch it off")
+            raise ValueError(
+                "Objective.attention pairs heads by their index, and a cut by importance does not keep it: "
+                "switch it off"
+            )
         if "heads" in op and op["op"] == "keep":
-            kept = [[layer[i] for i in chosen] for layer, chosen in zip(kept, op["heads"], strict=True)]
+            kept = [
+                [layer[i] for i in chosen] for layer, chosen in zip(kept, op["heads"], strict=True)
+            ]
     return kept

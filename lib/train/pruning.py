@@ -25,12 +25,21 @@ class Pruning(nn.Module):
         self.warmup, self.ramp = schedules.plan(options, steps)
         self.cut = final_cut(options)
         if options.target and not options.init > self.cut:
-            raise ValueError(f"Prune.init is {options.init}; with a target the scores must start above the final cut, which is "
-                             f"{self.cut:.3f} for {options.method!r} at {options.final_threshold}")
-        self.places = [(number, name, linear, Mask(linear.weight, options)) for number, name, linear in projections(model)]
+            raise ValueError(
+                f"Prune.init is {options.init}; with a target the scores must start above the final cut, which is "
+                f"{self.cut:.3f} for {options.method!r} at {options.final_threshold}"
+            )
+        self.places = [
+            (number, name, linear, Mask(linear.weight, options))
+            for number, name, linear in projections(model)
+        ]
         for _, _, linear, mask in self.places:
-            parametrize.register_parametrization(linear, "weight", mask.train(linear.training), unsafe=True)
-        self.number = sum(linear.parametrizations.weight.original.numel() for _, _, linear, _ in self.places)
+            parametrize.register_parametrization(
+                linear, "weight", mask.train(linear.training), unsafe=True
+            )
+        self.number = sum(
+            linear.parametrizations.weight.original.numel() for _, _, linear, _ in self.places
+        )
         self.register_buffer("steered", torch.tensor(options.final_lambda, dtype=torch.float64))
         self.register_buffer("error", torch.zeros((), dtype=torch.float64))
         self.register_buffer("kth", torch.zeros(()))
@@ -44,14 +53,19 @@ class Pruning(nn.Module):
     def before(self, step, steps):
         """Threshold, penalty weight and selection of a step; for lib.train.loop.Hooks."""
         if steps != self.steps:
-            raise ValueError(f"this pruning was planned for {self.steps} steps; the run has {steps}")
+            raise ValueError(
+                f"this pruning was planned for {self.steps} steps; the run has {steps}"
+            )
         threshold = self.ramp(step)
         for *_, mask in self.places:
             mask.threshold = threshold
         if self.options.scope == "global":
             if step % self.options.refresh == 0:
                 kth, surplus = self.selection(threshold)
-                self.kth, self.surplus = kth.to(self.kth.device), torch.tensor(surplus, device=self.surplus.device)
+                self.kth, self.surplus = (
+                    kth.to(self.kth.device),
+                    torch.tensor(surplus, device=self.surplus.device),
+                )
             self.select(self.kth, self.surplus.tolist())
         if self.options.penalised:
             self.weight = schedules.penalty(threshold, self.options)
@@ -64,13 +78,24 @@ class Pruning(nn.Module):
         """Move the penalty so that the score which the wanted share leaves out meets the final cut when the run ends. A
         share would not do as a measure: it stays at 1 for long, then falls within a few steps, too late to brake."""
         count = max(1, int(self.options.target * sum(scores.numel() for scores in self.scores())))
-        score = float(kth_largest(torch.cat([scores.detach().flatten() for scores in self.scores()]), count))
-        error = (score - self.cut) / (self.options.init - self.cut) - schedules.course(step, self.ramp.first, self.steps)
-        self.steered.fill_(schedules.steered(float(self.steered), error, float(self.error), self.options.final_lambda))
+        score = float(
+            kth_largest(torch.cat([scores.detach().flatten() for scores in self.scores()]), count)
+        )
+        error = (score - self.cut) / (self.options.init - self.cut) - schedules.course(
+            step, self.ramp.first, self.steps
+        )
+        self.steered.fill_(
+            schedules.steered(
+                float(self.steered), error, float(self.error), self.options.final_lambda
+            )
+        )
         self.error.fill_(error)
 
     def selection(self, threshold):
-        values = [mask.importance(linear.parametrizations.weight.original) for _, _, linear, mask in self.places]
+        values = [
+            mask.importance(linear.parametrizations.weight.original)
+            for _, _, linear, mask in self.places
+        ]
         return top_of_all(values, max(1, int(threshold * sum(v.numel() for v in values))))
 
     def select(self, kth, surplus):
@@ -88,7 +113,9 @@ class Pruning(nn.Module):
         return int(sum(self.kept())) / self.number
 
     def kept(self):
-        return [mask.kept(linear.parametrizations.weight.original) for _, _, linear, mask in self.places]
+        return [
+            mask.kept(linear.parametrizations.weight.original) for _, _, linear, mask in self.places
+        ]
 
     @contextmanager
     def final(self, model):
@@ -115,7 +142,10 @@ def bake(model):
     weights"} and [L] kept shares by layer. Embeddings, pooler, head and layer mix are in none of them."""
     pruning, everything = model.pruning, sum(p.numel() for p in layers(model).parameters())
     everything -= sum(scores.numel() for scores in pruning.scores())
-    kept, total = np.zeros(len(layers(model)), dtype=np.int64), np.zeros(len(layers(model)), dtype=np.int64)
+    kept, total = (
+        np.zeros(len(layers(model)), dtype=np.int64),
+        np.zeros(len(layers(model)), dtype=np.int64),
+    )
     with pruning.final(model):
         for (number, *_), count in zip(pruning.places, pruning.kept(), strict=True):
             kept[number] += int(count)
@@ -128,5 +158,10 @@ def bake(model):
 
 def counted(masked, kept, everything):
     """The counts of `bake`, with the denominator of each share beside it."""
-    return {"masked_weights": masked, "kept_weights": kept, "encoder_parameters": everything,
-            "kept_share": kept / masked, "remaining": (kept + everything - masked) / everything}
+    return {
+        "masked_weights": masked,
+        "kept_weights": kept,
+        "encoder_parameters": everything,
+        "kept_share": kept / masked,
+        "remaining": (kept + everything - masked) / everything,
+    }

@@ -8,18 +8,22 @@ steps of the run.
 import math
 from dataclasses import dataclass
 
-EVERY = 2                          # steps between two moves of the controller
-PROPORTIONAL, INTEGRAL = 20.0, 1.0  # of the penalty's logarithm, for a score that lags by its whole way
-REACH = 1e4                        # the penalty stays within this factor of where it started
+EVERY = 2  # steps between two moves of the controller
+PROPORTIONAL, INTEGRAL = (
+    20.0,
+    1.0,
+)  # of the penalty's logarithm, for a score that lags by its whole way
+REACH = 1e4  # the penalty stays within this factor of where it started
 
 
 @dataclass(frozen=True)
 class Ramp:
     """A value that stays at `start` up to step `first`, at `end` after step `last`, and follows a cubic between."""
+
     start: float
     end: float
-    first: int   # i w
-    last: int    # T - f w
+    first: int  # i w
+    last: int  # T - f w
 
     def __call__(self, step):
         """end + (start - end) (1 - (step - first) / (last - first))^3, held at both ends."""
@@ -27,7 +31,10 @@ class Ramp:
             return self.start
         if step > self.last:
             return self.end
-        return self.end + (self.start - self.end) * (1 - (step - self.first) / (self.last - self.first)) ** 3
+        return (
+            self.end
+            + (self.start - self.end) * (1 - (step - self.first) / (self.last - self.first)) ** 3
+        )
 
 
 def plan(options, steps):
@@ -41,13 +48,19 @@ def plan(options, steps):
     if w * both >= steps:
         fit = steps // (both + 1)
         if options.overlong == "refuse":
-            raise ValueError(f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times that is "
-                             f"{w * both} steps of warm-up in a run of {steps}; take more epochs, warmup_steps of at most "
-                             f"{max(0, (steps - 1) // both)}, or overlong \"rescale\" (to {fit}) or \"jump\" (no ramp)")
+            raise ValueError(
+                f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times that is "
+                f"{w * both} steps of warm-up in a run of {steps}; take more epochs, warmup_steps of at most "
+                f'{max(0, (steps - 1) // both)}, or overlong "rescale" (to {fit}) or "jump" (no ramp)'
+            )
         if options.overlong == "rescale":
             w = fit
-    return w, Ramp(options.initial_threshold, options.final_threshold, options.initial_warmup * w,
-                   steps - options.final_warmup * w)
+    return w, Ramp(
+        options.initial_threshold,
+        options.final_threshold,
+        options.initial_warmup * w,
+        steps - options.final_warmup * w,
+    )
 
 
 def penalty(threshold, options):
@@ -59,7 +72,9 @@ def fraction(warmup, steps):
     """The `Train.warmup` whose linear warm-up is exactly `warmup` of `steps` steps. Raises ValueError where it is longer
     than the run."""
     if not 0 <= warmup <= steps:
-        raise ValueError(f"a warm-up of {warmup} steps does not fit a run of {steps}: take at most {steps}")
+        raise ValueError(
+            f"a warm-up of {warmup} steps does not fit a run of {steps}: take at most {steps}"
+        )
     return min(1.0, (warmup + 0.5) / steps) if warmup else 0.0
 
 

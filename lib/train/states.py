@@ -20,7 +20,10 @@ IN_MEMORY = 4 << 30  # bytes of states that are read whole; more is read row by 
 
 def order_of(seen):
     """The S states of a taps dict in the order of the file."""
-    return [seen["embedding"], *(state for pair in zip(seen["attention"], seen["ffn"], strict=True) for state in pair)]
+    return [
+        seen["embedding"],
+        *(state for pair in zip(seen["attention"], seen["ffn"], strict=True) for state in pair),
+    ]
 
 
 @torch.no_grad()
@@ -32,13 +35,13 @@ def compute(model, encoded, norm, numerics, path, batch=32, progress=lambda frac
     rows, table = np.argsort(lengths, kind="stable"), None
     with taps(model, norm) as seen, lean(model, numerics), loop.autocast(numerics):
         for start in range(0, len(rows), batch):
-            chosen = rows[start:start + batch]
+            chosen = rows[start : start + batch]
             backbone.base(model)(**collate(encoded, chosen, device=loop.device()))
             states = torch.cat(order_of(seen), -1).to(getattr(torch, numerics.dtype)).cpu()
             if table is None:
                 table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)
             for line, row in enumerate(chosen):
-                table[offsets[row]:offsets[row + 1]] = states[line, :lengths[row]]
+                table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
             progress((start + batch) / len(rows))
     save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
     return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
@@ -52,10 +55,12 @@ class Cache:
         self.file = safe_open(path, "pt")
         self.offsets = self.file.get_tensor("offsets").tolist()
         size = path.stat().st_size
-        self.states = load_file(path)["states"] if size <= IN_MEMORY else self.file.get_slice("states")
+        self.states = (
+            load_file(path)["states"] if size <= IN_MEMORY else self.file.get_slice("states")
+        )
 
     def __call__(self, rows, tokens, device):
-        pieces = [self.states[self.offsets[i]:self.offsets[i + 1]] for i in rows]
+        pieces = [self.states[self.offsets[i] : self.offsets[i + 1]] for i in rows]
         table = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
         table = torch.nn.functional.pad(table, (0, 0, 0, tokens - table.shape[1])).to(device)
         parts = table.chunk(2 * self.layers + 1, -1)

@@ -19,7 +19,9 @@ class UsedRows(nn.Module):
 
     def __init__(self, embedding, used):
         super().__init__()
-        self.full = [embedding]  # in a list: not a submodule, so that its table is neither trained nor saved twice
+        self.full = [
+            embedding
+        ]  # in a list: not a submodule, so that its table is neither trained nor saved twice
         self.used = used
         self.place = torch.full((embedding.num_embeddings,), -1, device=used.device)
         self.place[used] = torch.arange(len(used), device=used.device)
@@ -50,7 +52,9 @@ def used_rows(model, encoded, weight_decay):
     if weight_decay or head is not None:
         yield
         return
-    owner = getattr(embeddings, "word_embeddings", None)   # of the table: itself one, or a module around one
+    owner = getattr(
+        embeddings, "word_embeddings", None
+    )  # of the table: itself one, or a module around one
     owner = owner if hasattr(owner, "word_embeddings") else embeddings
     table = owner.word_embeddings
     used = torch.from_numpy(encoded.used())

@@ -25,12 +25,13 @@ from lib.store import Run
 from lib.train import heads, loop, losses
 from lib.train.lean import frozen, lean
 
-PROJECTION = "projection.safetensors"   # beside a student's weights: it serves distillation alone
-HEADS = "heads.safetensors"             # beside a shared encoder's weights: one classifier for each task
-DRAWS = 10_000                          # of parts of a supernet, before the window is taken for empty
+PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
+HEADS = "heads.safetensors"  # beside a shared encoder's weights: one classifier for each task
+DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
 
 
 # ---- What is compared ----
+
 
 class Projection(nn.Module):
     """The student's states as wide as the teacher's: linear maps with bias, N(0, 0.02) at first."""
@@ -50,16 +51,26 @@ class Projection(nn.Module):
     def inherit(self, tensors):
         """Take what fits of an earlier projection's tensors: the leading columns of maps of the same number."""
         for name, value in self.state_dict().items():
-            if name in tensors and tensors[name].shape[0] == value.shape[0] and tensors[name].shape[-1] >= value.shape[-1]:
-                value.copy_(tensors[name][..., :value.shape[-1]])
+            if (
+                name in tensors
+                and tensors[name].shape[0] == value.shape[0]
+                and tensors[name].shape[-1] >= value.shape[-1]
+            ):
+                value.copy_(tensors[name][..., : value.shape[-1]])
 
 
 def layer_map(student, teacher):
     """[(student layer, teacher layer)], from 0: m of 1..L_s goes with m L_t / L_s, where that is a whole number; so a
     deeper student has layers that match none. Raises ValueError where neither depth divides the other."""
     if student % teacher and teacher % student:
-        raise ValueError(f"a student of {student} layers and a teacher of {teacher}: one must be a multiple of the other")
-    return [(m - 1, m * teacher // student - 1) for m in range(1, student + 1) if m * teacher % student == 0]
+        raise ValueError(
+            f"a student of {student} layers and a teacher of {teacher}: one must be a multiple of the other"
+        )
+    return [
+        (m - 1, m * teacher // student - 1)
+        for m in range(1, student + 1)
+        if m * teacher % student == 0
+    ]
 
 
 def zeroed(scores, mask):
@@ -74,7 +85,10 @@ def attention_distance(mine, theirs, mask, options):
     """
     mine, theirs = mine.float(), theirs.float()
     if options.attention == "probabilities":
-        mine, theirs = (x.masked_fill(mask[:, None, None, :] == 0, loop.ABSENT).softmax(-1) for x in (mine, theirs))
+        mine, theirs = (
+            x.masked_fill(mask[:, None, None, :] == 0, loop.ABSENT).softmax(-1)
+            for x in (mine, theirs)
+        )
     elif options.zero:
         mine, theirs = zeroed(mine, mask), zeroed(theirs, mask)
     square = (mine - theirs).square()
@@ -89,17 +103,30 @@ def states(student, teacher, projection, mask, options):
 
     student, teacher: what `observed` gives, {"embedding" [B, T, H], "ffn" and "scores" L each}. mask [B, T].
     """
-    pairs, real = layer_map(len(student["ffn"]), len(teacher["ffn"])), mask if options.mask else None
-    parts = {"hidden": sum(losses.mean_square(projection(m + 1, student["ffn"][m]), teacher["ffn"][n], real)
-                           for m, n in pairs),
-             "embedding": losses.mean_square(projection(0, student["embedding"]), teacher["embedding"], real)}
+    pairs, real = (
+        layer_map(len(student["ffn"]), len(teacher["ffn"])),
+        mask if options.mask else None,
+    )
+    parts = {
+        "hidden": sum(
+            losses.mean_square(projection(m + 1, student["ffn"][m]), teacher["ffn"][n], real)
+            for m, n in pairs
+        ),
+        "embedding": losses.mean_square(
+            projection(0, student["embedding"]), teacher["embedding"], real
+        ),
+    }
     if options.attention != "none":
         heads = [each["scores"][0].shape[1] for each in (student, teacher)]
         if heads[0] != heads[1]:
-            raise ValueError(f"{heads[0]} heads in the student, {heads[1]} in the teacher: their attention cannot be "
-                             "matched; take as many, or Warmup.attention \"none\"")
-        parts["attention"] = sum(attention_distance(student["scores"][m], teacher["scores"][n], mask, options)
-                                 for m, n in pairs)
+            raise ValueError(
+                f"{heads[0]} heads in the student, {heads[1]} in the teacher: their attention cannot be "
+                'matched; take as many, or Warmup.attention "none"'
+            )
+        parts["attention"] = sum(
+            attention_distance(student["scores"][m], teacher["scores"][n], mask, options)
+            for m, n in pairs
+        )
     return parts
 
 
@@ -114,7 +141,12 @@ def prediction(logits, teacher, labels, options):
         first = torch.arange(logits.shape[2], device=logits.device) == 0
         logits, teacher = (x.masked_fill(first, loop.ABSENT) for x in (logits, teacher))
     hard = options.gold and logits.shape[1] == 1
-    return ends * losses.prediction(logits, labels, Targets("hard" if hard else "soft", options.sum_classes), teacher)["loss"]
+    return (
+        ends
+        * losses.prediction(
+            logits, labels, Targets("hard" if hard else "soft", options.sum_classes), teacher
+        )["loss"]
+    )
 
 
 @contextmanager
@@ -152,13 +184,18 @@ def matching(student, teachers, options, numerics):
 
 # ---- Parts of a supernet ----
 
+
 def sampler(student, shared, seed):
     """f(step): let the student run as the part that this step trains; nothing without `shared` (lib.options.Shared)."""
     if shared is None:
         return lambda step: None
     whole, config = stack.of(student), student.config
-    tables = {"teacher": student.projection.maps[0].out_features, "vocab": config.vocab_size,
-              "positions": config.max_position_embeddings, "types": config.type_vocab_size}
+    tables = {
+        "teacher": student.projection.maps[0].out_features,
+        "vocab": config.vocab_size,
+        "positions": config.max_position_embeddings,
+        "types": config.type_vocab_size,
+    }
     return lambda step: stack.choose(student, part(whole, shared, seed, step, **tables))
 
 
@@ -170,21 +207,28 @@ def part(whole, shared, seed, step, **tables):
     the window.
     """
     if len(shared.choices) != len(whole.layers):
-        raise ValueError(f"Shared.choices has {len(shared.choices)} layers, the supernet {len(whole.layers)}: give one list each")
+        raise ValueError(
+            f"Shared.choices has {len(shared.choices)} layers, the supernet {len(whole.layers)}: give one list each"
+        )
     dice, found = random.Random(stream(seed, f"part:{step}")), []
     for _ in range(DRAWS):
-        layers = tuple(replace(layer, stack=k, q=q) for layer, (k, q) in zip(whole.layers, map(dice.choice, shared.choices),
-                                                                             strict=True))
+        layers = tuple(
+            replace(layer, stack=k, q=q)
+            for layer, (k, q) in zip(whole.layers, map(dice.choice, shared.choices), strict=True)
+        )
         net = replace(whole, layers=layers)
         size = parameters(net, "with projection", **tables)
         if shared.window[0] <= size <= shared.window[1]:
             return net
         found.append(size)
-    raise ValueError(f"none of {DRAWS} draws has {shared.window[0]:,} to {shared.window[1]:,} parameters; found {min(found):,} "
-                     f"to {max(found):,}: move Shared.window")
+    raise ValueError(
+        f"none of {DRAWS} draws has {shared.window[0]:,} to {shared.window[1]:,} parameters; found {min(found):,} "
+        f"to {max(found):,}: move Shared.window"
+    )
 
 
 # ---- The run around it ----
+
 
 def taught(folder, task):
     """(teacher, tokenizer) for a task, on the device, in eval mode. Raises ValueError for a model without the task's
@@ -192,8 +236,10 @@ def taught(folder, task):
     model, tokenizer = backbone.load(folder)
     wanted = "QuestionAnswering" if task.span else "SequenceClassification"
     if wanted not in type(model).__name__ or model.config.num_labels != task.outputs:
-        raise ValueError(f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; {task.name} needs one "
-                         f"for {wanted} of {task.outputs}: fine-tune it on the task first")
+        raise ValueError(
+            f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; {task.name} needs one "
+            f"for {wanted} of {task.outputs}: fine-tune it on the task first"
+        )
     return heads.by_name(model, task.labels).to(loop.device()), tokenizer
 
 
@@ -210,14 +256,23 @@ class Curve:
     def note(self, parts):
         """The parts, written down where it is time."""
         if self.due:
-            self.draft.log(step=self.step, curve={name: float(value.detach()) for name, value in parts.items()})
+            self.draft.log(
+                step=self.step, curve={name: float(value.detach()) for name, value in parts.items()}
+            )
         return parts
 
     def save(self):
-        lines = {line["step"]: line["curve"] for line in Run(self.draft.folder, "run").events() if "curve" in line}
+        lines = {
+            line["step"]: line["curve"]
+            for line in Run(self.draft.folder, "run").events()
+            if "curve" in line
+        }
         steps = sorted(lines)
-        self.draft.save_arrays("curve", step=np.array(steps), **{
-            name: np.array([lines[step][name] for step in steps]) for name in lines[steps[0]]})
+        self.draft.save_arrays(
+            "curve",
+            step=np.array(steps),
+            **{name: np.array([lines[step][name] for step in steps]) for name in lines[steps[0]]},
+        )
 
 
 def student(run, net, cls, teacher, options, dropout, **config):
@@ -229,12 +284,18 @@ def student(run, net, cls, teacher, options, dropout, **config):
     """
     start = run.inputs.get("start")
     if start is None and net is None:
-        raise ValueError("neither a net nor the input start is given: name the net to train, or what to start from")
+        raise ValueError(
+            "neither a net nor the input start is given: name the net to train, or what to start from"
+        )
     larger = start and backbone.load(start.model)[0]
     torch.manual_seed(stream(run.seed, "student"))
     model = stack.build(stack.of(larger) if net is None else net, cls, teacher.config, **config)
-    model.projection = Projection(options.projection, model.config.hidden_size, teacher.config.hidden_size,
-                                  len(backbone.layers(model)))
+    model.projection = Projection(
+        options.projection,
+        model.config.hidden_size,
+        teacher.config.hidden_size,
+        len(backbone.layers(model)),
+    )
     if start:
         stack.inherit(model, backbone.base(larger))
         if (start.model / PROJECTION).exists():
@@ -274,7 +335,9 @@ def headed(encoder, weight, bias):
     """A classifier with a copy of an encoder's weights and of a head's, on its device, in eval mode."""
     config = copy.deepcopy(encoder.config)
     config.num_labels = len(bias)
-    model = backbone.build(transformers.BertForSequenceClassification, config, encoder.surgery).to(bias.device)
+    model = backbone.build(transformers.BertForSequenceClassification, config, encoder.surgery).to(
+        bias.device
+    )
     stack.inherit(model, encoder)
     put(model.classifier, weight, bias)
     return model.eval()
@@ -283,5 +346,5 @@ def headed(encoder, weight, bias):
 def put(linear, weight, bias):
     """Fill a dense layer with the first columns of a weight at least as wide."""
     with torch.no_grad():
-        linear.weight.copy_(weight[:, :linear.in_features])
+        linear.weight.copy_(weight[:, : linear.in_features])
         linear.bias.copy_(bias)
