@@ -23,10 +23,13 @@ from lib.data import unseen as left
 @dataclass(frozen=True)
 class Task:
     """What a task is, whatever its source."""
-    name: str         # as the benchmark spells it: "CoLA"
-    pair: bool        # two sentences a row
-    labels: tuple     # class names in the order of the official codes; () for a regression
-    metrics: tuple    # names in lib.measure.metrics; the first is the one that the papers' tables show
+
+    name: str  # as the benchmark spells it: "CoLA"
+    pair: bool  # two sentences a row
+    labels: tuple  # class names in the order of the official codes; () for a regression
+    metrics: (
+        tuple  # names in lib.measure.metrics; the first is the one that the papers' tables show
+    )
     span: bool = False  # the answer is a span of the second text (SQuAD)
 
     @property
@@ -43,6 +46,7 @@ class Split:
     y: int64 codes [N]; float32 scores [N] for a regression; for spans int64 [N, 2], the first answer's first
     character in `b` and the one after its last, -1 and -1 where there is none, with all accepted texts in `answers`.
     """
+
     a: list
     b: list | None
     y: np.ndarray
@@ -55,11 +59,18 @@ class Split:
     def take(self, rows):
         def pick(values):
             return values and [values[i] for i in rows]
+
         return Split(pick(self.a), pick(self.b), self.y[rows], self.index[rows], pick(self.answers))
 
 
 # Sources, modules of their own here, and the folder below DATA_ROOT that each reads.
-FOLDERS = {"toy": None, "glue": "glue", "squad": "squad", "senteval": "probing", "treebank": "ud_english_ewt"}
+FOLDERS = {
+    "toy": None,
+    "glue": "glue",
+    "squad": "squad",
+    "senteval": "probing",
+    "treebank": "ud_english_ewt",
+}
 
 
 def source(name):
@@ -111,7 +122,11 @@ def described(descriptor):
     """The Task of a descriptor, with the classes of the data at hand where these decide (WordContent's words)."""
     found = task(descriptor["source"], descriptor["task"])
     labels = getattr(source(descriptor["source"]), "labels", None)
-    return replace(found, labels=labels(found.name, *folder(descriptor["source"]))) if labels else found
+    return (
+        replace(found, labels=labels(found.name, *folder(descriptor["source"])))
+        if labels
+        else found
+    )
 
 
 @cache
@@ -138,13 +153,25 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
         found = lacking(f"{name}/{task_name}", known.get(f"{name}/{task_name}"))
         if found is None:
             raise
-    body = {"source": name, "task": task_name, "digest": found, "rows": rows, "held_out": held_out or None,
-            "in_order": in_order or None}
+    body = {
+        "source": name,
+        "task": task_name,
+        "digest": found,
+        "rows": rows,
+        "held_out": held_out or None,
+        "in_order": in_order or None,
+    }
     if unseen:
         if in_order:
-            raise ValueError(f"unseen rows of {name}/{task_name} are drawn, rows in_order are not: leave one of them out")
+            raise ValueError(
+                f"unseen rows of {name}/{task_name} are drawn, rows in_order are not: leave one of them out"
+            )
         beside = reserved(name, task_name, rows, held_out, beside)
-        told = known.get(f"{name}/{task_name}/{beside}/{unseen}") if found == known.get(f"{name}/{task_name}") else None
+        told = (
+            known.get(f"{name}/{task_name}/{beside}/{unseen}")
+            if found == known.get(f"{name}/{task_name}")
+            else None
+        )
         body["unseen"] = told or summary(name, task_name, beside, unseen)
     return {k: v for k, v in body.items() if v is not None}
 
@@ -157,13 +184,17 @@ def reserved(name, task_name, rows, held_out, beside=0):
     """How many rows of the training set the unseen ones stand beside; 0 for a task with official unseen rows, unless it is
     said that they are to be training rows. Raises ValueError where it is not clear, or fewer than are trained and selected on."""
     if task(name, task_name).span:
-        raise ValueError(f"{task_name} has spans: unseen rows are for tasks with classes or scores; leave `unseen` out")
+        raise ValueError(
+            f"{task_name} has spans: unseen rows are for tasks with classes or scores; leave `unseen` out"
+        )
     if not beside and task_name in getattr(source(name), "UNSEEN", ()):
         return 0
     if not rows or 0 < beside < rows + held_out:
-        raise ValueError(f"unseen rows of {name}/{task_name} beside {beside or 'none'} of its training rows, of which "
-                         f"{rows or 'all'} are trained on and {held_out} held out: say how many `rows`, and let `beside` be no fewer "
-                         "than these together")
+        raise ValueError(
+            f"unseen rows of {name}/{task_name} beside {beside or 'none'} of its training rows, of which "
+            f"{rows or 'all'} are trained on and {held_out} held out: say how many `rows`, and let `beside` be no fewer "
+            "than these together"
+        )
     return beside or rows + held_out
 
 
@@ -180,8 +211,10 @@ def unseen_rows(name, task_name, beside, count):
     order = permuted(train)
     chosen = left.apart(train, order[:beside], order[beside:], count)
     if not chosen:
-        raise ValueError(f"no row of {name}/{task_name} is left that shares no text with {beside} of its {len(train)} training rows: "
-                         "take fewer `rows`, or leave `unseen` out")
+        raise ValueError(
+            f"no row of {name}/{task_name} is left that shares no text with {beside} of its {len(train)} training rows: "
+            "take fewer `rows`, or leave `unseen` out"
+        )
     chosen = train.take(np.sort(chosen))
     return chosen, left.clusters(chosen)
 
@@ -205,15 +238,26 @@ def judging(descriptor):
     if path.exists():
         return load_file(path)
     split = load(descriptor)["unseen"]
-    return {"labels": split.y, "cluster": unseen_rows(descriptor["source"], descriptor["task"], told["beside"], told["rows"])[1]}
+    return {
+        "labels": split.y,
+        "cluster": unseen_rows(
+            descriptor["source"], descriptor["task"], told["beside"], told["rows"]
+        )[1],
+    }
 
 
 def publish(name, task_name, unseen, beside=0):
     """Note unseen rows, so that descriptors are found and runs judged without the data: their digest in
     `data/digests.json`, labels and clusters in `data/unseen/`. Returns what a descriptor says of them."""
-    told, (split, cluster) = summary(name, task_name, beside, unseen), unseen_rows(name, task_name, beside, unseen)
+    told, (split, cluster) = (
+        summary(name, task_name, beside, unseen),
+        unseen_rows(name, task_name, beside, unseen),
+    )
     small = {"labels": split.y, "cluster": cluster}
-    small = {key: v.astype(np.min_scalar_type(v.max())) if v.dtype.kind == "i" else v for key, v in small.items()}
+    small = {
+        key: v.astype(np.min_scalar_type(v.max())) if v.dtype.kind == "i" else v
+        for key, v in small.items()
+    }
     paths.UNSEEN.mkdir(parents=True, exist_ok=True)
     save_file(small, paths.UNSEEN / f"{told['digest']}.safetensors")
     digests = official_digests() | {f"{name}/{task_name}/{beside}/{unseen}": told}
@@ -240,14 +284,18 @@ def digest_of(name, task_name):
 
 def official(name):
     """Tasks of a source whose official rows are known by their digest."""
-    return [key.split("/")[1] for key in official_digests() if key.startswith(f"{name}/") and key.count("/") == 1]
+    return [
+        key.split("/")[1]
+        for key in official_digests()
+        if key.startswith(f"{name}/") and key.count("/") == 1
+    ]
 
 
 def load(descriptor):
     """The splits that a descriptor names: "train", "held_out" and "unseen" where asked for, and the official ones beside them.
 
-    Rows are drawn from a fixed permutation of the training set, or taken from its two ends. Raises ValueError where the data have changed since
-    they were described, or hold too few rows.
+    Rows are drawn from a fixed permutation of the training set, or taken from its two ends.
+    Raises ValueError where the data have changed since they were described, or hold too few rows.
     """
     name, task_name = descriptor["source"], descriptor["task"]
     there = dict(splits(name, task_name))
@@ -255,20 +303,30 @@ def load(descriptor):
     if found != descriptor["digest"]:
         raise ValueError(_changed(f"{name}/{task_name}", found, descriptor["digest"]))
     if "train" not in there:
-        raise FileNotFoundError(f"{name}/{task_name} has no training file under {paths.shown(paths.data_root())}: add it, "
-                                "or choose another task")
+        raise FileNotFoundError(
+            f"{name}/{task_name} has no training file under {paths.shown(paths.data_root())}: add it, "
+            "or choose another task"
+        )
     train, held = there["train"], descriptor.get("held_out", 0)
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):
-        raise ValueError(f"{rows} training and {held} held-out rows asked of {name}/{task_name}, which has {len(train)}")
-    order, first = (np.arange(len(train)), len(train) - held) if descriptor.get("in_order") else (permuted(train), rows)
+        raise ValueError(
+            f"{rows} training and {held} held-out rows asked of {name}/{task_name}, which has {len(train)}"
+        )
+    order, first = (
+        (np.arange(len(train)), len(train) - held)
+        if descriptor.get("in_order")
+        else (permuted(train), rows)
+    )
     there["train"] = train.take(np.sort(order[:rows]))
     if held:
-        there["held_out"] = train.take(np.sort(order[first:first + held]))
+        there["held_out"] = train.take(np.sort(order[first : first + held]))
     if told := descriptor.get("unseen"):
         there["unseen"], _ = unseen_rows(name, task_name, told["beside"], told["rows"])
         if (found := digest({"unseen": there["unseen"]})) != told["digest"]:
-            raise ValueError(_changed(f"{name}/{task_name}, its unseen rows,", found, told["digest"]))
+            raise ValueError(
+                _changed(f"{name}/{task_name}, its unseen rows,", found, told["digest"])
+            )
     return there
 
 

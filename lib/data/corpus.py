@@ -20,27 +20,37 @@ from lib.spec import stream
 @dataclass(frozen=True)
 class Pairs:
     """How documents become pairs."""
-    max_length: int = 128        # tokens with [CLS] and twice [SEP]; in the paper
-    short: float = 0.1           # share of documents whose pairs gather fewer tokens; not in the paper
-    random_next: float = 0.5     # share of pairs whose second part is from another document; not in the paper
-    recycle: int = 5             # data epochs made, then used again in turn (0: a new one each epoch); not in the paper
-    whole: bool = True           # a document is one segment, hence one pair, its second part always random, as the
+
+    max_length: int = 128  # tokens with [CLS] and twice [SEP]; in the paper
+    short: float = 0.1  # share of documents whose pairs gather fewer tokens; not in the paper
+    random_next: float = (
+        0.5  # share of pairs whose second part is from another document; not in the paper
+    )
+    recycle: int = (
+        5  # data epochs made, then used again in turn (0: a new one each epoch); not in the paper
+    )
+    whole: bool = (
+        True  # a document is one segment, hence one pair, its second part always random, as the
+    )
     #                              code's one article a line makes it; False: a segment a paragraph. Not in the paper
 
 
 @dataclass(frozen=True)
 class Masking:
     """Which tokens are predicted."""
-    share: float = 0.15          # of the tokens, special ones counted, at least one; not in the paper
-    most: int = 20               # predictions a row; the code's script asks for 0: EfficientBERT trains on whole text
-    mask: float = 0.8            # of the predicted tokens become [MASK]; not in the paper
-    other: float = 0.1           # of them any token of the vocabulary; the rest stay; not in the paper
+
+    share: float = 0.15  # of the tokens, special ones counted, at least one; not in the paper
+    most: int = (
+        20  # predictions a row; the code's script asks for 0: EfficientBERT trains on whole text
+    )
+    mask: float = 0.8  # of the predicted tokens become [MASK]; not in the paper
+    other: float = 0.1  # of them any token of the vocabulary; the rest stay; not in the paper
 
 
 class Row(NamedTuple):
-    ids: list         # [CLS] first [SEP] second [SEP]
-    segments: list    # 0 to the first [SEP], 1 after it
-    is_next: bool     # the second part follows the first in its document
+    ids: list  # [CLS] first [SEP] second [SEP]
+    segments: list  # 0 to the first [SEP], 1 after it
+    is_next: bool  # the second part follows the first in its document
 
 
 def documents(paths, most=None):
@@ -60,7 +70,9 @@ def documents(paths, most=None):
 def tokenized(documents, tokenize, options=Pairs()):
     """Documents one after another as lists of segments, each a list of token ids; empty ones are dropped. `tokenize` gives
     the ids of each of some texts, without special tokens."""
-    for part in chunks([" ".join(document)] if options.whole else document for document in documents):
+    for part in chunks(
+        [" ".join(document)] if options.whole else document for document in documents
+    ):
         ids = iter(tokenize([text for texts in part for text in texts]))
         for texts in part:
             if segments := [found for found in islice(ids, len(texts)) if found]:
@@ -70,6 +82,7 @@ def tokenized(documents, tokenize, options=Pairs()):
 @dataclass(frozen=True)
 class Documents:
     """Tokenised documents on disk: `ids` of each, and `sizes` of its segments."""
+
     ids: Rows
     sizes: Rows
 
@@ -91,21 +104,32 @@ def pairs(tokenized, special, seed, epoch, options=Pairs()):
     than two documents."""
     room = options.max_length - 3
     if len(tokenized) < 2 or room < 2:
-        raise ValueError(f"{len(tokenized)} document(s) and room for {room} tokens; expected at least two of both; "
-                         "fix: put blank lines between documents, or raise max_length")
-    return _pairs(tokenized, special, room, options,
-                  np.random.default_rng(stream(seed, f"pairs:{epoch % options.recycle if options.recycle else epoch}")))
+        raise ValueError(
+            f"{len(tokenized)} document(s) and room for {room} tokens; expected at least two of both; "
+            "fix: put blank lines between documents, or raise max_length"
+        )
+    return _pairs(
+        tokenized,
+        special,
+        room,
+        options,
+        np.random.default_rng(
+            stream(seed, f"pairs:{epoch % options.recycle if options.recycle else epoch}")
+        ),
+    )
 
 
 def _pairs(tokenized, special, room, options, rng):
-    ends = np.cumsum(tokenized.counts() if isinstance(tokenized, Documents) else list(map(len, tokenized)))
+    ends = np.cumsum(
+        tokenized.counts() if isinstance(tokenized, Documents) else list(map(len, tokenized))
+    )
 
     def second(own, length):
         """Segments from a random place of another document on, up to a length."""
         drawn = (ends[own] + int(rng.integers(ends[-1] - len(tokenized[own])))) % ends[-1]
         other = tokenized[bisect_right(ends, drawn)]
         found = []
-        for segment in other[int(rng.integers(len(other))):]:
+        for segment in other[int(rng.integers(len(other))) :]:
             found += segment
             if len(found) >= length:
                 break
@@ -124,7 +148,9 @@ def _pairs(tokenized, special, room, options, rng):
             first = sum(document[start:cut], [])
             last = sum(document[cut:end], []) if is_next else second(number, target - len(first))
             yield _row(*_fitted(first, last, room, rng), special, is_next)
-            start = end if is_next else cut   # segments that a random second part displaced come again
+            start = (
+                end if is_next else cut
+            )  # segments that a random second part displaced come again
 
 
 def _fitted(first, last, room, rng):
@@ -137,12 +163,14 @@ def _fitted(first, last, room, rng):
         sizes = (len(first), len(last))
     for ids, size in zip((first, last), sizes, strict=True):
         front = int(rng.binomial(len(ids) - size, 0.5))
-        yield ids[front:front + size]
+        yield ids[front : front + size]
 
 
 def _row(first, last, special, is_next):
     cls, sep = special
-    return Row([cls, *first, sep, *last, sep], [0] * (len(first) + 2) + [1] * (len(last) + 1), is_next)
+    return Row(
+        [cls, *first, sep, *last, sep], [0] * (len(first) + 2) + [1] * (len(last) + 1), is_next
+    )
 
 
 def mask(ids, special, mask_id, vocabulary, rng, options=Masking()):
@@ -154,5 +182,7 @@ def mask(ids, special, mask_id, vocabulary, rng, options=Masking()):
     places = np.sort(rng.permutation(open_)[:most])
     draw, labels = rng.random(most), ids[places]
     other = rng.integers(vocabulary, size=most)
-    ids[places] = np.where(draw < options.mask, mask_id, np.where(draw < options.mask + options.other, other, labels))
+    ids[places] = np.where(
+        draw < options.mask, mask_id, np.where(draw < options.mask + options.other, other, labels)
+    )
     return ids, places, labels

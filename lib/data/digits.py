@@ -15,10 +15,14 @@ import numpy as np
 
 from lib.spec import known, stream
 
-KINDS = ("files", "hub", "bundled")         # without a network, asking the hub takes it half a minute to give up
-_MAGIC = {"images": 2051, "labels": 2049}   # unsigned bytes in 3 dimensions and in 1
+KINDS = (
+    "files",
+    "hub",
+    "bundled",
+)  # without a network, asking the hub takes it half a minute to give up
+_MAGIC = {"images": 2051, "labels": 2049}  # unsigned bytes in 3 dimensions and in 1
 _STEMS = {"train": "train", "test": "t10k"}
-_BUNDLED_TEST = 360                         # a fifth of scikit-learn's 1,797
+_BUNDLED_TEST = 360  # a fifth of scikit-learn's 1,797
 
 
 def load(root, kinds=KINDS, loader=None):
@@ -46,8 +50,10 @@ def described(root, descriptor):
     """What `load` gives, of a descriptor. Raises ValueError where the digits at hand are others."""
     found = describe(root, (descriptor["kind"],))
     if found != descriptor:
-        raise ValueError(f"the digits in {root} have digest {found['digest']}; this run is of {descriptor['digest']}: put the "
-                         "same files back, or ask for a new run")
+        raise ValueError(
+            f"the digits in {root} have digest {found['digest']}; this run is of {descriptor['digest']}: put the "
+            "same files back, or ask for a new run"
+        )
     return load(root, (descriptor["kind"],))
 
 
@@ -58,17 +64,27 @@ def _load(root, kinds, loader):
         found = _bundled() if kind == "bundled" else _hub(loader) if kind == "hub" else _files(root)
         if found:
             return kind, found
-    raise FileNotFoundError(f"no digits from {' or '.join(kinds)}; fix: put MNIST's four idx files into {root}")
+    raise FileNotFoundError(
+        f"no digits from {' or '.join(kinds)}; fix: put MNIST's four idx files into {root}"
+    )
 
 
 def _files(root):
-    paths = {(split, what): _path(root, stem, what) for split, stem in _STEMS.items() for what in _MAGIC}
+    paths = {
+        (split, what): _path(root, stem, what) for split, stem in _STEMS.items() for what in _MAGIC
+    }
     there = [path for path in paths.values() if path]
-    lacking = ", ".join(f"{_STEMS[split]}-{what}" for (split, what), path in paths.items() if not path)
+    lacking = ", ".join(
+        f"{_STEMS[split]}-{what}" for (split, what), path in paths.items() if not path
+    )
     if there and lacking:
-        raise ValueError(f"{root} holds {', '.join(path.name for path in there)} alone; expected also {lacking}; "
-                         "fix: add these idx files, or move the others away")
-    return there and {split: _pair(paths[split, "images"], paths[split, "labels"]) for split in _STEMS}
+        raise ValueError(
+            f"{root} holds {', '.join(path.name for path in there)} alone; expected also {lacking}; "
+            "fix: add these idx files, or move the others away"
+        )
+    return there and {
+        split: _pair(paths[split, "images"], paths[split, "labels"]) for split in _STEMS
+    }
 
 
 def _hub(loader):
@@ -76,15 +92,22 @@ def _hub(loader):
         if loader is None:
             from datasets import load_dataset as loader
         found = loader("ylecun/mnist")
-    except Exception:   # the hub's client raises many kinds, by version and by failure
+    except Exception:  # the hub's client raises many kinds, by version and by failure
         return None
-    return {split: (np.stack([np.asarray(image, np.uint8) for image in found[split]["image"]]),
-                    np.asarray(found[split]["label"], np.int64)) for split in _STEMS}
+    return {
+        split: (
+            np.stack([np.asarray(image, np.uint8) for image in found[split]["image"]]),
+            np.asarray(found[split]["label"], np.int64),
+        )
+        for split in _STEMS
+    }
 
 
 def _path(root, stem, kind):
     dimensions = 3 if kind == "images" else 1
-    names = (f"{stem}-{kind}{mark}idx{dimensions}-ubyte{end}" for mark in "-." for end in ("", ".gz"))
+    names = (
+        f"{stem}-{kind}{mark}idx{dimensions}-ubyte{end}" for mark in "-." for end in ("", ".gz")
+    )
     return next((root / name for name in names if (root / name).is_file()), None)
 
 
@@ -100,20 +123,28 @@ def _pair(images, labels):
 def _read(path, kind):
     """An idx file: magic number, one length a dimension, big-endian; then the bytes."""
     body = path.read_bytes()
-    if body[:2] == b"\x1f\x8b":   # whatever the name says
+    if body[:2] == b"\x1f\x8b":  # whatever the name says
         try:
             body = gzip.decompress(body)
         except (EOFError, OSError, zlib.error) as error:
-            raise _bad(path, f"a gzip file that cannot be unpacked ({error})", "a whole one") from None
+            raise _bad(
+                path, f"a gzip file that cannot be unpacked ({error})", "a whole one"
+            ) from None
     elif path.suffix == ".gz":
-        raise _bad(path, f"first bytes {body[:2].hex() or 'none'}", "1f8b of a gzip file, or a name without .gz")
+        raise _bad(
+            path,
+            f"first bytes {body[:2].hex() or 'none'}",
+            "1f8b of a gzip file, or a name without .gz",
+        )
     head = 16 if kind == "images" else 8
     magic, *shape = np.frombuffer(body[:head].ljust(head, b"\0"), ">u4").tolist()
     if magic != _MAGIC[kind]:
         raise _bad(path, f"magic number {magic}", f"{_MAGIC[kind]} of {kind}")
     size = head + math.prod(shape)
     if len(body) != size or size == head:
-        raise _bad(path, f"{len(body):,} bytes", f"{size:,} for {' x '.join(map(str, shape))} {kind}")
+        raise _bad(
+            path, f"{len(body):,} bytes", f"{size:,} for {' x '.join(map(str, shape))} {kind}"
+        )
     return np.frombuffer(body, np.uint8, offset=head).reshape(shape).copy()
 
 
@@ -123,8 +154,13 @@ def _bundled():
     digits = load_digits()
     images = np.rint(digits.images * (255 / 16)).astype(np.uint8)
     order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
-    return {split: (images[rows], digits.target[rows].astype(np.int64)) for split, rows in
-            (("train", np.sort(order[_BUNDLED_TEST:])), ("test", np.sort(order[:_BUNDLED_TEST])))}
+    return {
+        split: (images[rows], digits.target[rows].astype(np.int64))
+        for split, rows in (
+            ("train", np.sort(order[_BUNDLED_TEST:])),
+            ("test", np.sort(order[:_BUNDLED_TEST])),
+        )
+    }
 
 
 def _bad(path, found, expected):

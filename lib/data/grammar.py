@@ -24,8 +24,14 @@ TAXONOMY = {
     "place": "garden=yard park school",
 }
 PLURALS = {"woman": "women", "person": "people", "thief": "thieves"}
-GENDER = {"boy": "himself", "lad": "himself", "king": "himself",
-          "girl": "herself", "woman": "herself", "lady": "herself"}
+GENDER = {
+    "boy": "himself",
+    "lad": "himself",
+    "king": "himself",
+    "girl": "herself",
+    "woman": "herself",
+    "lady": "herself",
+}
 ANIMATE = ("person", "animal")
 THINGS = ("food", "vehicle", "tool", "garment", "document")
 
@@ -42,13 +48,30 @@ transitive;   person animal; person animal; chase=pursue see=notice love=adore a
 ditransitive; person; food tool garment document; give send
 clausal;      person;; know=realize think say
 """
-FACTIVE = ("know", "realize")     # "X knows that S" entails S; the other clausal verbs do not
+FACTIVE = ("know", "realize")  # "X knows that S" entails S; the other clausal verbs do not
 IRREGULAR = {  # past, participle where it differs
-    "sleep": "slept", "run": "ran run", "weep": "wept", "eat": "ate eaten", "read": "read",
-    "write": "wrote written", "wear": "wore worn", "buy": "bought", "sell": "sold", "find": "found",
-    "lose": "lost", "take": "took taken", "see": "saw seen", "catch": "caught", "give": "gave given",
-    "send": "sent", "lend": "lent",
-    "know": "knew known", "think": "thought", "say": "said", "be": "was been"}
+    "sleep": "slept",
+    "run": "ran run",
+    "weep": "wept",
+    "eat": "ate eaten",
+    "read": "read",
+    "write": "wrote written",
+    "wear": "wore worn",
+    "buy": "bought",
+    "sell": "sold",
+    "find": "found",
+    "lose": "lost",
+    "take": "took taken",
+    "see": "saw seen",
+    "catch": "caught",
+    "give": "gave given",
+    "send": "sent",
+    "lend": "lent",
+    "know": "knew known",
+    "think": "thought",
+    "say": "said",
+    "be": "was been",
+}
 
 # group; classes it fits; "a=b" synonyms; "/" stands between opposites
 ADJECTIVES = """
@@ -60,18 +83,19 @@ food; fresh/rotten
 ADVERBS = "quickly=rapidly slowly loudly often"
 SINGULAR = ("the", "a", "every", "this", "no")
 PLURAL = ("the", "some", "these", "all", "two", "no")
-PLAIN = ("the", "a", "some")          # upward in both arguments
-DOWNWARD = ("every", "all", "no")                             # downward in their noun
+PLAIN = ("the", "a", "some")  # upward in both arguments
+DOWNWARD = ("every", "all", "no")  # downward in their noun
 PREPOSITIONS = ("in", "near", "behind")
-FUNCTION = ("an do does did is are was were not who that by to and but or "
-            "himself herself itself themselves").split()
+FUNCTION = (
+    "an do does did is are was were not who that by to and but or himself herself itself themselves"
+).split()
 
 
 @dataclass(frozen=True)
 class Verb:
     lemma: str
     frame: str
-    agents: tuple       # classes of TAXONOMY
+    agents: tuple  # classes of TAXONOMY
     patients: tuple
     third: str
     past: str
@@ -91,7 +115,9 @@ def _verb(lemma, frame, agents, patients):
 
 
 CLASS = {word: kind for kind, text in TAXONOMY.items() for group in _groups(text) for word in group}
-NOUNS = {kind: tuple(w for group in _groups(text) for w in group) for kind, text in TAXONOMY.items()}
+NOUNS = {
+    kind: tuple(w for group in _groups(text) for w in group) for kind, text in TAXONOMY.items()
+}
 VERB = {"be": _verb("be", "copula", (*ANIMATE, *THINGS), ())}
 SYNONYM, OPPOSITE, ADJECTIVE = {}, {}, {kind: () for kind in TAXONOMY}
 
@@ -103,7 +129,9 @@ def _build():
         frame, agents, patients, lemmas = (part.strip() for part in line.split(";"))
         texts.append(lemmas)
         for group in _groups(lemmas):
-            VERB.update({w: _verb(w, frame, tuple(agents.split()), tuple(patients.split())) for w in group})
+            VERB.update(
+                {w: _verb(w, frame, tuple(agents.split()), tuple(patients.split())) for w in group}
+            )
     for line in ADJECTIVES.strip().splitlines():
         classes, scales = line.split(";")
         for scale in scales.split():
@@ -116,15 +144,21 @@ def _build():
                     if other is not pole:
                         OPPOSITE.update({word: OPPOSITE.get(word, ()) + other for word in pole})
     for group in (g for text in texts for g in _groups(text)):
-        SYNONYM.update({word: tuple(w for w in group if w != word) for word in group if len(group) > 1})
+        SYNONYM.update(
+            {word: tuple(w for w in group if w != word) for word in group if len(group) > 1}
+        )
 
 
 _build()
-FRAMES = {frame: tuple(v for v in VERB.values() if v.frame == frame)
-          for frame in ("intransitive", "optional", "transitive", "ditransitive", "clausal")}
+FRAMES = {
+    frame: tuple(v for v in VERB.values() if v.frame == frame)
+    for frame in ("intransitive", "optional", "transitive", "ditransitive", "clausal")
+}
 FRAMES["object"] = FRAMES["optional"] + FRAMES["transitive"]
 ANY_FRAME = ("intransitive",) * 4 + ("object",) * 3 + ("mutual",) * 2 + ("ditransitive", "clausal")
-FRAMES["mutual"] = tuple(v for v in FRAMES["transitive"] if set(v.patients) == set(v.agents) == set(ANIMATE))
+FRAMES["mutual"] = tuple(
+    v for v in FRAMES["transitive"] if set(v.patients) == set(v.agents) == set(ANIMATE)
+)
 
 
 @cache
@@ -160,13 +194,16 @@ def vocabulary():
 @dataclass(frozen=True, slots=True)
 class Entity:
     """What a noun phrase means. `reflexive` stands for the clause's own subject."""
+
     noun: str
     plural: bool = False
     quantifier: str = "the"
     adjective: str = ""
-    place: tuple = ()                        # (preposition, Entity)
-    clause: "Proposition | None" = None      # relative clause: the head fills the role left empty (None)
-    link: str = ""                           # "and" / "or" joins `other`
+    place: tuple = ()  # (preposition, Entity)
+    clause: "Proposition | None" = (
+        None  # relative clause: the head fills the role left empty (None)
+    )
+    link: str = ""  # "and" / "or" joins `other`
     other: "Entity | None" = None
     reflexive: bool = False
 
@@ -174,12 +211,13 @@ class Entity:
 @dataclass(frozen=True, slots=True)
 class Proposition:
     """Who does what. In a relative clause `agent` or `patient` is None: that is the gap."""
+
     predicate: str
     agent: Entity | None
     patient: Entity | None = None
     recipient: Entity | None = None
-    content: "Proposition | None" = None     # of clausal verbs
-    quality: str = ""                        # adjective after "be"
+    content: "Proposition | None" = None  # of clausal verbs
+    quality: str = ""  # adjective after "be"
     past: bool = True
     positive: bool = True
     adverb: str = ""
@@ -189,6 +227,7 @@ class Proposition:
 @dataclass(frozen=True, slots=True)
 class Compound:
     """Two propositions joined by "and" or "but": both hold."""
+
     link: str
     first: Proposition
     second: Proposition
@@ -198,10 +237,13 @@ class Compound:
 @dataclass(frozen=True, slots=True)
 class Node:
     """A constituent, or, with a `word`, a leaf under its part of speech (Penn tags, AUX, NEG)."""
+
     label: str
     children: tuple = ()
     word: str = ""
-    features: dict = field(default_factory=dict, hash=False)      # number, tense, lemma, where they apply
+    features: dict = field(
+        default_factory=dict, hash=False
+    )  # number, tense, lemma, where they apply
 
     def leaves(self):
         return [self] if self.word else [leaf for child in self.children for leaf in child.leaves()]
@@ -211,8 +253,10 @@ class Node:
 
 
 def article(word):
-    """"a" or "an" before this word (no word of the lexicon starts with a sounded u)."""
-    return "an" if word[0] in "aeiou" and not word.startswith("u") or word.startswith("unh") else "a"
+    """ "a" or "an" before this word (no word of the lexicon starts with a sounded u)."""
+    return (
+        "an" if word[0] in "aeiou" and not word.startswith("u") or word.startswith("unh") else "a"
+    )
 
 
 def _leaf(label, word, **features):
@@ -226,10 +270,16 @@ def is_plural(entity):
 def noun_phrase(e, subject=None):
     """The NP of an entity; `subject` is the clause's subject, for reflexives."""
     if e.reflexive:
-        gender = GENDER.get(subject.noun) or ("himself" if kind_of(subject.noun) == "person" else "itself")
+        gender = GENDER.get(subject.noun) or (
+            "himself" if kind_of(subject.noun) == "person" else "itself"
+        )
         return Node("NP", (_leaf("PRP", "themselves" if is_plural(subject) else gender),))
     if e.other:
-        parts = noun_phrase(replace(e, link="", other=None)), _leaf("CC", e.link), noun_phrase(e.other)
+        parts = (
+            noun_phrase(replace(e, link="", other=None)),
+            _leaf("CC", e.link),
+            noun_phrase(e.other),
+        )
         return Node("NP", parts, features={"number": "pl" if is_plural(e) else "sg"})
     number = "pl" if e.plural else "sg"
     parts = [_leaf("JJ", e.adjective)] if e.adjective else []
@@ -288,8 +338,11 @@ def clause(p, passive=False, gap=None):
         parts.append(_prepositional(*p.place))
     if p.adverb:
         parts.append(_leaf("RB", p.adverb))
-    marks = {"number": number, "tense": "past" if p.past else "present",
-             "voice": "passive" if passive else "active"}
+    marks = {
+        "number": number,
+        "tense": "past" if p.past else "present",
+        "voice": "passive" if passive else "active",
+    }
     predicate = Node("VP", tuple(parts))
     return Node("S", (noun_phrase(subject), predicate) if subject else (predicate,), features=marks)
 
@@ -332,7 +385,9 @@ def sample_entity(rng, classes, quantifiers=None, adjective=0.15, place=0.0, cla
 
 
 def sample_place(rng):
-    return pick(rng, PREPOSITIONS), sample_entity(rng, ("place",), ("the", "a"), adjective=0.0, many=0.4)
+    return pick(rng, PREPOSITIONS), sample_entity(
+        rng, ("place",), ("the", "a"), adjective=0.0, many=0.4
+    )
 
 
 def sample_relative(rng, kind, past=None):
@@ -349,8 +404,9 @@ def sample_relative(rng, kind, past=None):
     return Proposition(verb.lemma, None, other, past=past)
 
 
-def sample_proposition(rng, frame=None, past=None, positive=None, subject=None, adverbial=0.0,
-                       **modifiers):
+def sample_proposition(
+    rng, frame=None, past=None, positive=None, subject=None, adverbial=0.0, **modifiers
+):
     """A proposition of the frame (any, unless given); `modifiers` are the subject's (`sample_entity`)."""
     frame = frame or pick(rng, ANY_FRAME)
     verb = common(rng, FRAMES[frame])
@@ -380,14 +436,27 @@ def question(p, role, passive=False):
     "who chased the dog", "who was the dog chased by"; "who did the cat chase", "who was chased by the cat".
     """
     who, someone = _leaf("WP", "who"), Entity("person")
-    if (role == "agent") != passive:        # who is the subject
+    if (role == "agent") != passive:  # who is the subject
         inner = clause(replace(p, **{role: None}), passive, gap=someone)
     else:
         subject, verb = (p.patient if passive else p.agent), VERB[p.predicate]
         first = verb_group(verb, "pl" if is_plural(subject) else "sg", p.past, False, passive)[0]
         negation = () if p.positive else (_leaf("NEG", "not"),)
-        main = _leaf("VBN", verb.participle, lemma=verb.lemma) if passive else _leaf("VB", verb.lemma, lemma=verb.lemma)
-        inner = Node("SQ", (first, noun_phrase(subject), *negation, main, *((_leaf("IN", "by"),) if passive else ())))
+        main = (
+            _leaf("VBN", verb.participle, lemma=verb.lemma)
+            if passive
+            else _leaf("VB", verb.lemma, lemma=verb.lemma)
+        )
+        inner = Node(
+            "SQ",
+            (
+                first,
+                noun_phrase(subject),
+                *negation,
+                main,
+                *((_leaf("IN", "by"),) if passive else ()),
+            ),
+        )
     return Node("ROOT", (Node("SBARQ", (who, inner)), _leaf(".", ".")))
 
 
@@ -408,7 +477,9 @@ def arranged(p, top):
 
 def elliptic(p):
     """The tree of "the cat did not": what was done is left to another sentence."""
-    words = verb_group(VERB[p.predicate], "pl" if is_plural(p.agent) else "sg", p.past, False)[:1 if p.positive else 2]
+    words = verb_group(VERB[p.predicate], "pl" if is_plural(p.agent) else "sg", p.past, False)[
+        : 1 if p.positive else 2
+    ]
     return Node("ROOT", (Node("S", (noun_phrase(p.agent), Node("VP", words))), _leaf(".", ".")))
 
 

@@ -18,7 +18,7 @@ def each_line(path):
             for line in file:
                 yield line.rstrip("\n")
     except UnicodeDecodeError:
-        read_lines(path)   # says where
+        read_lines(path)  # says where
         raise
 
 
@@ -27,10 +27,14 @@ def read_lines(path):
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = error.object[:error.start].decode("latin1")
-        raise malformed(path, len(re.findall("\r\n?|\n", before)) + 1,
-                        f"byte 0x{error.object[error.start]:02x} is not UTF-8", "UTF-8 text",
-                        "convert the file (iconv -f latin1 -t utf-8), or download it again") from None
+        before = error.object[: error.start].decode("latin1")
+        raise malformed(
+            path,
+            len(re.findall("\r\n?|\n", before)) + 1,
+            f"byte 0x{error.object[error.start]:02x} is not UTF-8",
+            "UTF-8 text",
+            "convert the file (iconv -f latin1 -t utf-8), or download it again",
+        ) from None
     # not splitlines(): it also cuts at form feeds and Unicode separators, which are text here
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     while lines and not lines[-1].strip():

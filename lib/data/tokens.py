@@ -17,7 +17,7 @@ import numpy as np
 
 from lib import paths
 
-CHUNK = 1000   # rows that are tokenised and written together
+CHUNK = 1000  # rows that are tokenised and written together
 
 
 def root():
@@ -51,15 +51,17 @@ class Rows:
         if not -self.count <= row < self.count:
             raise IndexError(f"row {row} of {self.count}")
         at = self.first + row % self.count
-        return self.ids[self.ends[at]:self.ends[at + 1]]
+        return self.ids[self.ends[at] : self.ends[at + 1]]
 
     def lengths(self):
-        return np.diff(self.ends[self.first:self.first + self.count + 1])
+        return np.diff(self.ends[self.first : self.first + self.count + 1])
 
     def used(self):
         """The different numbers in them, found piece by piece."""
         start, end = self.ends[self.first], self.ends[self.first + self.count]
-        seen = [np.unique(self.ids[at:min(end, at + (1 << 22))]) for at in range(start, end, 1 << 22)]
+        seen = [
+            np.unique(self.ids[at : min(end, at + (1 << 22))]) for at in range(start, end, 1 << 22)
+        ]
         return np.unique(np.concatenate(seen)) if seen else np.array([], self.ids.dtype)
 
 
@@ -93,15 +95,21 @@ def kept(key, make, columns, largest):
             write(temporary, make(), columns, kind)
             os.rename(temporary, folder)
         except OSError:
-            if not folder.exists():   # else another process was faster, with the same rows
+            if not folder.exists():  # else another process was faster, with the same rows
                 raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    return {name: Rows(mapped(folder / f"{name}.ids", kind), mapped(folder / f"{name}.ends", np.int64)) for name in columns}
+    return {
+        name: Rows(mapped(folder / f"{name}.ids", kind), mapped(folder / f"{name}.ends", np.int64))
+        for name in columns
+    }
 
 
 def write(folder, rows, columns, kind):
-    files = {name: (open(folder / f"{name}.ids", "wb"), open(folder / f"{name}.ends", "wb")) for name in columns}
+    files = {
+        name: (open(folder / f"{name}.ids", "wb"), open(folder / f"{name}.ends", "wb"))
+        for name in columns
+    }
     ends = dict.fromkeys(columns, 0)
     for _, end in files.values():
         end.write(np.int64(0).tobytes())
@@ -140,9 +148,16 @@ def through_arrow(key, rows, columns):
         yield from rows()
         return
     datasets.disable_progress_bars()
-    kinds = datasets.Features({name: datasets.Sequence(datasets.Value("int32")) for name in columns})
-    found = datasets.Dataset.from_generator(rows, features=kinds, cache_dir=str(root() / "arrow"), fingerprint=key,
-                                            writer_batch_size=CHUNK)
+    kinds = datasets.Features(
+        {name: datasets.Sequence(datasets.Value("int32")) for name in columns}
+    )
+    found = datasets.Dataset.from_generator(
+        rows,
+        features=kinds,
+        cache_dir=str(root() / "arrow"),
+        fingerprint=key,
+        writer_batch_size=CHUNK,
+    )
     for batch in found.with_format("numpy").iter(CHUNK):
         for values in zip(*(batch[name] for name in columns), strict=True):
             yield dict(zip(columns, values, strict=True))
@@ -159,7 +174,7 @@ def remembered(what, files, compute):
             if before["files"] == told:
                 return before["value"]
         except (ValueError, KeyError):
-            pass   # a damaged note is made again
+            pass  # a damaged note is made again
     value = compute()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -43,16 +43,34 @@ from lib.data.grammar import (
 
 GENERATOR_VERSION = 2
 SEED = 20
-ROWS = {"train": 4000, "dev": 500}   # of the others see `rows`
+ROWS = {"train": 4000, "dev": 500}  # of the others see `rows`
 
 # Classes of the probing tasks that are not SentEval's: steps from the root to a word, words, and words to be found.
 DEPTHS = ("7-8", "9-10", "11-12")
 LENGTHS = ("3-4", "5-6", "7-8", "9-10", "11-12", "13-")
-WORDS = ("doctor", "thief", "boy", "woman", "teacher", "dog", "rabbit", "cat", "cake", "apple", "car", "axe", "coat",
-         "letter", "book", "hat")
+WORDS = (
+    "doctor",
+    "thief",
+    "boy",
+    "woman",
+    "teacher",
+    "dog",
+    "rabbit",
+    "cat",
+    "cake",
+    "apple",
+    "car",
+    "axe",
+    "coat",
+    "letter",
+    "book",
+    "hat",
+)
 _CLASSES = {"Depth": DEPTHS, "Length": LENGTHS, "TopConstituents": TOPS, "WordContent": WORDS}
-PROBING = {name: Task(name, False, _CLASSES.get(name, task.labels), task.metrics)
-           for name, task in senteval.TASKS.items()}
+PROBING = {
+    name: Task(name, False, _CLASSES.get(name, task.labels), task.metrics)
+    for name, task in senteval.TASKS.items()
+}
 TASKS = glue.TASKS | squad.TASKS | PROBING
 
 
@@ -60,7 +78,11 @@ def rows(task):
     """{split: number of rows} of a twin."""
     if task in PROBING:
         return {"train": 3000, "dev": 500, "test": 500}
-    special = {"MNLI": {**ROWS, "dev_mm": 500}, "WNLI": {"train": 400, "dev": 200}, "AX": {"test": 480}}
+    special = {
+        "MNLI": {**ROWS, "dev_mm": 500},
+        "WNLI": {"train": 400, "dev": 200},
+        "AX": {"test": 480},
+    }
     return special.get(task, ROWS)
 
 
@@ -73,7 +95,7 @@ def _words(leaves):
 
 
 def _swap(leaves, i, word):
-    return leaves[:i] + [replace(leaves[i], word=word)] + leaves[i + 1:]
+    return leaves[:i] + [replace(leaves[i], word=word)] + leaves[i + 1 :]
 
 
 def _places(leaves, *labels):
@@ -88,19 +110,23 @@ def _number_swapped(leaf):
 
 
 def _agreement(rng):
-    """"the dogs near the park sleeps": verb and subject disagree, with another noun in between."""
+    """ "the dogs near the park sleeps": verb and subject disagree, with another noun in between."""
     near = {"place": 0.25, "clause": 0.15}
-    p = sample_proposition(rng, pick(rng, ("intransitive", "object", "mutual")), past=False, many=0.5, **near)
+    p = sample_proposition(
+        rng, pick(rng, ("intransitive", "object", "mutual")), past=False, many=0.5, **near
+    )
     if p.agent.clause:
         p = replace(p, agent=replace(p.agent, clause=sample_relative(rng, "animal", past=True)))
     tree = realise(p, passive=bool(p.patient) and rng.random() < 0.25)
     leaves = tree.leaves()
-    i = [i for i in _places(leaves, "VBZ", "VBP", "AUX") if leaves[i].features["tense"] == "present"][0]
+    i = [
+        i for i in _places(leaves, "VBZ", "VBP", "AUX") if leaves[i].features["tense"] == "present"
+    ][0]
     return leaves, _swap(leaves, i, _number_swapped(leaves[i]))
 
 
 def _determiner(rng):
-    """"every dogs slept": determiner and noun disagree."""
+    """ "every dogs slept": determiner and noun disagree."""
     strict = tuple(q for q in (*SINGULAR, *PLURAL) if q not in ("the", "some", "no"))
     frame = pick(rng, ("intransitive", "object", "ditransitive"))
     p = sample_proposition(rng, frame, past=True, many=0.5, quantifiers=strict)
@@ -111,18 +137,32 @@ def _determiner(rng):
 
 
 def _order(rng):
-    """"the dog big slept", "the boy the apple ate", "the dog not did sleep": two neighbours change places."""
+    """ "the dog big slept", "the boy the apple ate", "the dog not did sleep": two neighbours change places."""
     p = sample_proposition(rng, adjective=0.4, adverbial=0.2)
     tree = realise(p, passive=p.patient is not None and p.recipient is None and rng.random() < 0.2)
     leaves = tree.leaves()
-    pairs = {("DT", "JJ"), ("JJ", "NN"), ("JJ", "NNS"), ("DT", "NN"), ("DT", "NNS"), ("AUX", "NEG"),
-             ("NEG", "VB"), ("VBD", "DT"), ("VBZ", "DT"), ("VBP", "DT"), ("IN", "DT"), ("AUX", "VBN")}
-    i = pick(rng, [i for i in range(len(leaves) - 1) if (leaves[i].label, leaves[i + 1].label) in pairs])
-    return leaves, leaves[:i] + [leaves[i + 1], leaves[i]] + leaves[i + 2:]
+    pairs = {
+        ("DT", "JJ"),
+        ("JJ", "NN"),
+        ("JJ", "NNS"),
+        ("DT", "NN"),
+        ("DT", "NNS"),
+        ("AUX", "NEG"),
+        ("NEG", "VB"),
+        ("VBD", "DT"),
+        ("VBZ", "DT"),
+        ("VBP", "DT"),
+        ("IN", "DT"),
+        ("AUX", "VBN"),
+    }
+    i = pick(
+        rng, [i for i in range(len(leaves) - 1) if (leaves[i].label, leaves[i + 1].label) in pairs]
+    )
+    return leaves, leaves[:i] + [leaves[i + 1], leaves[i]] + leaves[i + 2 :]
 
 
 def _arguments(rng):
-    """"the dog slept the cat", "the dog chased": a verb of the wrong frame."""
+    """ "the dog slept the cat", "the dog chased": a verb of the wrong frame."""
     has_object = rng.random() < 0.5
     p = sample_proposition(rng, "transitive" if has_object else "intransitive")
     verb, leaves = VERB[p.predicate], realise(p).leaves()
@@ -134,7 +174,7 @@ def _arguments(rng):
 
 
 def _tense(rng):
-    """"did not slept", "did slept", "not sleep", "was chase": a form too many or too few."""
+    """ "did not slept", "did slept", "not sleep", "was chase": a form too many or too few."""
     kind = pick(rng, ("double", "added", "dropped", "base", "finite"))
     if kind in ("base", "finite"):
         p = sample_proposition(rng, pick(rng, ("object", "mutual")), past=True)
@@ -147,16 +187,18 @@ def _tense(rng):
     if kind == "added":
         i = _places(leaves, "VBD", "VBZ", "VBP")[0]
         do = {"VBD": "did", "VBZ": "does", "VBP": "do"}[leaves[i].label]
-        return leaves, leaves[:i] + [replace(leaves[i], word="not" if rng.random() < .5 else do)] + leaves[i:]
+        return leaves, leaves[:i] + [
+            replace(leaves[i], word="not" if rng.random() < 0.5 else do)
+        ] + leaves[i:]
     i = _places(leaves, "AUX")[0]
     if kind == "dropped":
-        return leaves, leaves[:i + 1 - int(rng.random() < .5)] + leaves[i + 2:]
+        return leaves, leaves[: i + 1 - int(rng.random() < 0.5)] + leaves[i + 2 :]
     verb = VERB[leaves[i + 2].features["lemma"]]
     return leaves, _swap(leaves, i + 2, pick(rng, (verb.past, verb.third)))
 
 
 def _reflexive(rng):
-    """"the boy saw herself": a reflexive that is not the subject's."""
+    """ "the boy saw herself": a reflexive that is not the subject's."""
     subject = sample_entity(rng, ANIMATE, place=0.2, many=0.4)
     if rng.random() < 0.7 and not subject.adjective:
         subject = replace(subject, noun=pick(rng, sorted(GENDER)))
@@ -165,12 +207,12 @@ def _reflexive(rng):
     i = _places(leaves, "PRP")[0]
     wrong = {"himself", "herself", "itself", "themselves"} - {leaves[i].word}
     if kind_of(subject.noun) == "person" and subject.noun not in GENDER and not subject.plural:
-        wrong -= {"herself"}                         # a doctor may see herself
+        wrong -= {"herself"}  # a doctor may see herself
     return leaves, _swap(leaves, i, pick(rng, sorted(wrong)))
 
 
 def _gap(rng):
-    """"the dog that the cat chased the boy slept", "the dog that chased slept": gap filled, or extra."""
+    """ "the dog that the cat chased the boy slept", "the dog that chased slept": gap filled, or extra."""
     head = sample_entity(rng, ANIMATE, adjective=0.0)
     relative = sample_relative(rng, kind_of(head.noun))
     while VERB[relative.predicate].frame == "optional":
@@ -185,8 +227,13 @@ def _gap(rng):
     return trees[0].leaves(), trees[1].leaves()
 
 
-VIOLATIONS = ((_agreement,) * 3 + (_order,) * 5 + (_arguments,) * 3 + (_tense,) * 4
-              + (_determiner, _reflexive, _gap))
+VIOLATIONS = (
+    (_agreement,) * 3
+    + (_order,) * 5
+    + (_arguments,) * 3
+    + (_tense,) * 4
+    + (_determiner, _reflexive, _gap)
+)
 
 
 def _cola(rng, label):
@@ -221,11 +268,15 @@ def _two(rng, classes=ANIMATE):
 
 
 def _renamed(rng, e, share=0.4):
-    return replace(e, noun=pick(rng, _renamings(e.noun))) if e.noun in CLASS and rng.random() < share else e
+    return (
+        replace(e, noun=pick(rng, _renamings(e.noun)))
+        if e.noun in CLASS and rng.random() < share
+        else e
+    )
 
 
 def _roles(rng, ok):
-    """"the dog chased the cat", "the cat was chased by the dog"."""
+    """ "the dog chased the cat", "the cat was chased by the dog"."""
     agent, patient = _two(rng)
     p = sample_proposition(rng, "mutual", subject=agent, positive=rng.random() < 0.85)
     p = replace(p, patient=patient)
@@ -236,15 +287,18 @@ def _roles(rng, ok):
 
 
 def _lexical(rng, ok):
-    """"the dog slept", "the animal slept": one word is renamed, or becomes the new name of another one."""
+    """ "the dog slept", "the animal slept": one word is renamed, or becomes the new name of another one."""
     frame = pick(rng, ("intransitive", "intransitive", "object", "mutual"))
     p = sample_proposition(rng, frame, quantifiers=PLAIN, adjective=0.15, positive=True)
     slot = pick(rng, ("agent", "agent", "patient", "verb", "adjective"))
     if slot == "patient" and p.patient is None:
         slot = "agent"
     if slot == "verb":
-        peers = [v.lemma for v in FRAMES[VERB[p.predicate].frame] if v.patients == VERB[p.predicate].patients
-                 and v.agents == VERB[p.predicate].agents]
+        peers = [
+            v.lemma
+            for v in FRAMES[VERB[p.predicate].frame]
+            if v.patients == VERB[p.predicate].patients and v.agents == VERB[p.predicate].agents
+        ]
     elif slot == "adjective":
         kind = kind_of(p.agent.noun)
         peers = ADJECTIVE[kind]
@@ -252,15 +306,19 @@ def _lexical(rng, ok):
         verb = VERB[p.predicate]
         classes = verb.agents if slot == "agent" else verb.patients
         peers = [noun for kind in classes for noun in NOUNS[kind]]
-        wide = len(classes) > 1         # with one class only, its hypernym would always follow
+        wide = len(classes) > 1  # with one class only, its hypernym would always follow
     peers = [w for w in peers if w in SYNONYM or slot in ("agent", "patient") and wide]
     if len(peers) < 3:
         return _lexical(rng, ok)
     while True:
         word, source = common(rng, peers), common(rng, peers)
         source = word if ok else source
-        new = pick(rng, [n for n in _renamings(source) if n in SYNONYM or wide]
-                   if slot in ("agent", "patient") else SYNONYM[source])
+        new = pick(
+            rng,
+            [n for n in _renamings(source) if n in SYNONYM or wide]
+            if slot in ("agent", "patient")
+            else SYNONYM[source],
+        )
         if ok or new not in (word, *_renamings(word)):
             break
     texts = []
@@ -275,13 +333,17 @@ def _lexical(rng, ok):
 
 
 def _monotone(rng, ok):
-    """"every animal slept", "every dog slept", and back; "some" and "a" go the other way."""
+    """ "every animal slept", "every dog slept", and back; "some" and "a" go the other way."""
     many = rng.random() < 0.5
     down = rng.random() < 0.5
-    words = {(True, True): ("all", "no"), (True, False): ("some", "two"),
-             (False, True): ("every", "no"), (False, False): ("a", "this")}[many, down]
+    words = {
+        (True, True): ("all", "no"),
+        (True, False): ("some", "two"),
+        (False, True): ("every", "no"),
+        (False, False): ("a", "this"),
+    }[many, down]
     kind = pick(rng, ANIMATE)
-    frame = pick(rng, ("intransitive", "mutual", "object")[:2 if kind == "animal" else 3])
+    frame = pick(rng, ("intransitive", "mutual", "object")[: 2 if kind == "animal" else 3])
     narrow = Entity(pick(rng, NOUNS[kind]), many, pick(rng, words))
     wide = narrow
     how = rng.random()
@@ -297,10 +359,12 @@ def _monotone(rng, ok):
 
 
 def _polarity(rng, ok):
-    """"the dog slept but the cat did not eat", "the cat ate": one of two clauses, affirmed or denied."""
+    """ "the dog slept but the cat did not eat", "the cat ate": one of two clauses, affirmed or denied."""
     one, other = _two(rng)
     frames = ("intransitive", "mutual")
-    parts = [sample_proposition(rng, pick(rng, frames), subject=e, positive=True) for e in (one, other)]
+    parts = [
+        sample_proposition(rng, pick(rng, frames), subject=e, positive=True) for e in (one, other)
+    ]
     denied = int(rng.random() < 0.5)
     parts[denied] = replace(parts[denied], positive=False)
     h = pick(rng, parts)
@@ -309,13 +373,17 @@ def _polarity(rng, ok):
 
 
 def _joined(rng, ok):
-    """"the dog and the cat slept", "the cat slept"; with "or" it is the other way round."""
+    """ "the dog and the cat slept", "the cat slept"; with "or" it is the other way round."""
     link = pick(rng, ("and", "or"))
     many = float(rng.random() < 0.5)
     one, other, third = (_simple(rng, ANIMATE, adjective=0.0, many=many) for _ in range(3))
-    if any(is_a(a.noun, b.noun) for a in (one, other, third) for b in (one, other, third) if a is not b):
+    if any(
+        is_a(a.noun, b.noun) for a in (one, other, third) for b in (one, other, third) if a is not b
+    ):
         return _joined(rng, ok)
-    single = sample_proposition(rng, "mutual", past=True, subject=pick(rng, (one, other)), positive=True)
+    single = sample_proposition(
+        rng, "mutual", past=True, subject=pick(rng, (one, other)), positive=True
+    )
     single = replace(single, patient=third)
     both = replace(single, agent=replace(one, link=link, other=other))
     # What "and" or "or" would give away, swapped roles and plain restatement take back
@@ -327,11 +395,13 @@ def _joined(rng, ok):
         return realise(both), realise(single)
     h = pick(rng, (single, both) if link == "and" else (both,))
     premise = both if link == "and" else pick(rng, (single, both))
-    return realise(premise), realise(replace(h, agent=third, patient=h.agent), passive=rng.random() < 0.5)
+    return realise(premise), realise(
+        replace(h, agent=third, patient=h.agent), passive=rng.random() < 0.5
+    )
 
 
 def _relative(rng, ok):
-    """"the dog that chased the cat slept", "the dog slept", "the cat was chased by the dog"."""
+    """ "the dog that chased the cat slept", "the dog slept", "the cat was chased by the dog"."""
     head, other = _two(rng)
     p = sample_proposition(rng, pick(rng, ("intransitive", "intransitive", "mutual")), subject=head)
     inner = Proposition(pick(rng, FRAMES["mutual"]).lemma, head, other, past=p.past)
@@ -346,14 +416,19 @@ def _relative(rng, ok):
 
 
 def _denied(rng, ok):
-    """"the dog did not sleep", "the hound did not sleep"; not "the hound slept"."""
-    p = sample_proposition(rng, pick(rng, ("intransitive", "mutual", "object")), quantifiers=PLAIN, adjective=0.15,
-                           positive=rng.random() < 0.5)
+    """ "the dog did not sleep", "the hound did not sleep"; not "the hound slept"."""
+    p = sample_proposition(
+        rng,
+        pick(rng, ("intransitive", "mutual", "object")),
+        quantifiers=PLAIN,
+        adjective=0.15,
+        positive=rng.random() < 0.5,
+    )
     h = replace(p, agent=_renamed(rng, p.agent, 0.2))
     return _said(rng, p), _said(rng, h if ok else replace(h, positive=not p.positive))
 
 
-INFERENCES = ((_denied,) * 6 + (_lexical,) * 6 + (_roles, _monotone, _polarity, _relative, _joined))
+INFERENCES = (_denied,) * 6 + (_lexical,) * 6 + (_roles, _monotone, _polarity, _relative, _joined)
 
 
 def _rte(rng, label):
@@ -386,10 +461,10 @@ def _split(task, name, make, labels, seen):
     while len(found) < rows(task)[name]:
         label = len(found) % len(labels)
         row = make(rng, label)
-        texts = row[:1 + pair]
+        texts = row[: 1 + pair]
         if texts not in fresh and len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             fresh.add(texts)
-            found.append((rng.random(), row[1 + pair:] or labels[label], texts))
+            found.append((rng.random(), row[1 + pair :] or labels[label], texts))
     found.sort()
     seen.update(text for _, _, texts in found for text in texts)
     return split(task, [texts for _, _, texts in found], [target for _, target, _ in found])
@@ -400,14 +475,17 @@ def split(task, texts, targets):
     columns = [list(column) for column in zip(*texts, strict=True)]
     b, answers = columns[1] if TASKS[task].pair else None, None
     if TASKS[task].span:
-        answers = [[text[start:end]] if end > 0 else [] for text, (start, end) in zip(b, targets, strict=True)]
+        answers = [
+            [text[start:end]] if end > 0 else []
+            for text, (start, end) in zip(b, targets, strict=True)
+        ]
     y = np.array(targets, np.int64 if TASKS[task].span or TASKS[task].labels else np.float32)
     return Split(columns[0], b, y, np.arange(len(y)), answers)
 
 
 # ---- corpus ----
 def _definition(rng):
-    """"every dog is an animal"."""
+    """ "every dog is an animal"."""
     noun = pick(rng, sorted(CLASS))
     one = Entity(noun, False, pick(rng, ("every", "a", "this")))
     p = Proposition("be", one, Entity(pick(rng, _renamings(noun)), False, "a"), past=False)
@@ -421,8 +499,10 @@ def _story(rng):
     texts = [tree.text()]
     if rng.random() < 0.4:
         kind = kind_of(p.agent.noun)
-        frame = pick(rng, ("intransitive", "mutual", "object")[:2 if kind == "animal" else 3])
-        subject = replace(p.agent, quantifier="these" if p.agent.plural else "this", place=(), clause=None)
+        frame = pick(rng, ("intransitive", "mutual", "object")[: 2 if kind == "animal" else 3])
+        subject = replace(
+            p.agent, quantifier="these" if p.agent.plural else "this", place=(), clause=None
+        )
         texts.append(realise(sample_proposition(rng, frame, subject=subject)).text())
     return texts
 

@@ -63,7 +63,12 @@ def _entities(rng, n, adjective=0.25):
 
 
 def _scene(rng, frame, agent=None):
-    verb = pick(rng, FRAMES[frame] if agent is None else [v for v in FRAMES[frame] if set(ANIMATE) <= set(v.agents)])
+    verb = pick(
+        rng,
+        FRAMES[frame]
+        if agent is None
+        else [v for v in FRAMES[frame] if set(ANIMATE) <= set(v.agents)],
+    )
     agent = agent or _entity(rng, verb.agents)
     p = Proposition(verb.lemma, agent, past=rng.random() < 0.5, positive=rng.random() < 0.5)
     while verb.patients and (p.patient is None or is_a(p.agent.noun, p.patient.noun)):
@@ -74,7 +79,9 @@ def _scene(rng, frame, agent=None):
 def _event(rng, agent, patient):
     """Someone does to another what the other could do to them."""
     verb = pick(rng, FRAMES["mutual"])
-    return Proposition(verb.lemma, agent, patient, past=rng.random() < 0.5, positive=rng.random() < 0.5)
+    return Proposition(
+        verb.lemma, agent, patient, past=rng.random() < 0.5, positive=rng.random() < 0.5
+    )
 
 
 def _denial(p):
@@ -112,7 +119,11 @@ def _renamed(rng, p, slot, same=True):
     else:
         words = [n for _, n in _NAMED if not is_a(n, p.agent.noun) and not is_a(n, p.patient.noun)]
     new = pick(rng, words)
-    return replace(p, predicate=new) if slot == "verb" else replace(p, **{slot: replace(getattr(p, slot), noun=new)})
+    return (
+        replace(p, predicate=new)
+        if slot == "verb"
+        else replace(p, **{slot: replace(getattr(p, slot), noun=new)})
+    )
 
 
 def _restated(rng, p, n, slots=("agent", "patient", "verb")):
@@ -139,9 +150,9 @@ def _contrasted(rng, same, **slots):
 
 
 def _attached(rng, label):
-    """"the dog that slept was seen by the cat": the same in other words; or another one slept; or a denial."""
+    """ "the dog that slept was seen by the cat": the same in other words; or another one slept; or a denial."""
     p = _named(rng)
-    while kind_of(p.agent.noun) != kind_of(p.patient.noun):      # "who" and "that" must not tell
+    while kind_of(p.agent.noun) != kind_of(p.patient.noun):  # "who" and "that" must not tell
         p = _named(rng)
     q, slots = _affirmed(rng, p, label != 2), ["agent", "patient"]
     inner = replace(_scene(rng, "intransitive", p.agent), agent=None, positive=True)
@@ -161,8 +172,10 @@ def _but(one, other):
 
 
 # ---- SST-2: what is said of something, denied or not; after "but" the second clause counts ----
-_MOODS = {1: ("happy", "glad", "fresh", "clean", "love", "adore", "find", "discover"),
-          0: ("sad", "unhappy", "rotten", "dirty", "avoid", "lose")}
+_MOODS = {
+    1: ("happy", "glad", "fresh", "clean", "love", "adore", "find", "discover"),
+    0: ("sad", "unhappy", "rotten", "dirty", "avoid", "lose"),
+}
 
 
 def _felt(rng, mood):
@@ -173,9 +186,13 @@ def _felt(rng, mood):
     if word in VERB:
         verb = VERB[word]
         agent, patient = (_entity(rng, classes, 0) for classes in (verb.agents, verb.patients))
-        return realise(Proposition(word, agent, patient, past=past, positive=positive), passive=True)
+        return realise(
+            Proposition(word, agent, patient, past=past, positive=positive), passive=True
+        )
     kind = pick(rng, [kind for kind, words in ADJECTIVE.items() if word in words])
-    return realise(Proposition("be", _entity(rng, (kind,), 0), quality=word, past=past, positive=positive))
+    return realise(
+        Proposition("be", _entity(rng, (kind,), 0), quality=word, past=past, positive=positive)
+    )
 
 
 def _sst(rng, label):
@@ -191,25 +208,29 @@ def _mrpc(rng, label):
         p = _named(rng)
         return realise(p, True).text(), realise(_affirmed(rng, p, label), True).text()
     if kind < 0.8:
-        return tuple(_but(*(realise(p, True) for p in pair)).text() for pair in _contrasted(rng, label))
+        return tuple(
+            _but(*(realise(p, True) for p in pair)).text() for pair in _contrasted(rng, label)
+        )
     p = _event(rng, *_entities(rng, 2))
     q, (one, other) = p if label else _swapped(p), _voices(rng)
     return realise(p, one).text(), realise(q, other).text()
 
 
 def _whom(p):
-    """"who was chased by the dog"."""
+    """ "who was chased by the dog"."""
     return question(p, "patient", True)
 
 
 def _qqp(rng, label):
-    """"who chased the dog" and "who was the dog chased by" ask for one role, "who was chased by the dog" for the other."""
+    """ "who chased the dog" and "who was the dog chased by" ask for one role, "who was chased by the dog" for the other."""
     kind, role, slots = rng.random(), pick(rng, ("agent", "patient")), ("verb", "agent")
     if kind < 0.4:
         p = _named(rng)
         return _whom(p).text(), _whom(_affirmed(rng, p, label, slots=slots)).text()
     if kind < 0.8:
-        return tuple(_but(*map(_whom, pair)).text() for pair in _contrasted(rng, label, slots=slots))
+        return tuple(
+            _but(*map(_whom, pair)).text() for pair in _contrasted(rng, label, slots=slots)
+        )
     (one, two), p = _voices(rng), _named(rng)
     other = "patient" if role == "agent" else "agent"
     q = question(p, role, two) if label else question(_swapped(p), other, two)
@@ -226,7 +247,9 @@ def _qnli(rng, label):
         asked, said = _contrasted(rng, label == 0, slots=("verb", "agent"))
         return _but(*map(_whom, asked)).text(), _but(*(realise(p, True) for p in said)).text()
     p, says = _named(rng), role == "patient"
-    return question(p, role, passive == says).text(), realise(_swapped(p) if label else p, not says).text()
+    return question(p, role, passive == says).text(), realise(
+        _swapped(p) if label else p, not says
+    ).text()
 
 
 # ---- STS-B: how many of agent, verb, patient and polarity agree ----
@@ -263,7 +286,7 @@ def _roles(rng, label):
 
 
 def _contrast(rng, label):
-    """"the dog slept but the cat did not eat", "the cat ate"."""
+    """ "the dog slept but the cat did not eat", "the cat ate"."""
     one, other = (_scene(rng, pick(rng, ("intransitive", "mutual")), e) for e in _entities(rng, 2))
     other = replace(other, positive=not one.positive)
     h, rest = (one, other) if rng.random() < 0.5 else (other, one)
@@ -282,7 +305,7 @@ def _negations(rng, label):
 
 
 def _hypernyms(rng, label):
-    """"the dog slept", "the animal slept"; not the other way round."""
+    """ "the dog slept", "the animal slept"; not the other way round."""
     agent, patient = _entities(rng, 2, 0)
     p = replace(_event(rng, agent, patient), positive=True)
     wide = replace(p, agent=replace(agent, noun=kind_of(agent.noun)))
@@ -290,16 +313,19 @@ def _hypernyms(rng, label):
 
 
 def _quantifiers(rng, label):
-    """"every dog slept", "some dog slept": all, none and some."""
+    """ "every dog slept", "some dog slept": all, none and some."""
     p = replace(_scene(rng, pick(rng, ("intransitive", "mutual"))), positive=True)
 
     def of(word):
         return replace(p, agent=replace(p.agent, plural=True, quantifier=word))
-    return {0: (of("all"), of("some")), 1: (of("some"), of("all")), 2: (of("no"), of("some"))}[label]
+
+    return {0: (of("all"), of("some")), 1: (of("some"), of("all")), 2: (of("no"), of("some"))}[
+        label
+    ]
 
 
 def _relatives(rng, label):
-    """"the dog that the cat chased slept", "the dog was chased by the cat"."""
+    """ "the dog that the cat chased slept", "the dog was chased by the cat"."""
     head, other = _entities(rng, 2)
     inner = replace(_event(rng, head, other), positive=True)
     inner = inner if rng.random() < 0.5 else _swapped(inner)
@@ -309,7 +335,7 @@ def _relatives(rng, label):
 
 
 def _conjunctions(rng, label):
-    """"the dog and the cat slept", "the cat slept"; with "or" it may be."""
+    """ "the dog and the cat slept", "the cat slept"; with "or" it may be."""
     one, other = _entities(rng, 2, 0)
     one, other = (replace(e, plural=True) for e in (one, other))
     p = replace(_scene(rng, "intransitive", pick(rng, (one, other))), positive=True)
@@ -317,9 +343,16 @@ def _conjunctions(rng, label):
     return premise, _labelled(rng, label, p, p)
 
 
-PHENOMENA = {"synonyms": _synonyms, "negations": _negations, "active and passive": _roles, "contrast": _contrast,
-             "hypernyms": _hypernyms, "quantifiers": _quantifiers, "relative clauses": _relatives,
-             "conjunctions": _conjunctions}
+PHENOMENA = {
+    "synonyms": _synonyms,
+    "negations": _negations,
+    "active and passive": _roles,
+    "contrast": _contrast,
+    "hypernyms": _hypernyms,
+    "quantifiers": _quantifiers,
+    "relative clauses": _relatives,
+    "conjunctions": _conjunctions,
+}
 
 
 def _text(rng, meaning):
@@ -368,11 +401,14 @@ def _squad(rng, label, chain=0.5):
     answer, first = noun_phrase(getattr(asked, role)).text(), rng.random() < 0.5
     if label == 2 and rng.random() < 0.8:
         asked = _denial(asked)
-    elif label == 2:                        # nobody did it to the first, nor the third to anybody
+    elif label == 2:  # nobody did it to the first, nor the third to anybody
         asked = replace(asked, patient=a) if role == "agent" else replace(asked, agent=c)
     if asked.predicate in SYNONYM and rng.random() < 0.3:
         asked = _renamed(rng, asked, "verb")
-    text, passage = question(asked, role, rng.random() < 0.3).text(), " ".join(said if first else said[::-1])
+    text, passage = (
+        question(asked, role, rng.random() < 0.3).text(),
+        " ".join(said if first else said[::-1]),
+    )
     if label == 2:
         return text, passage, -1, -1
     start = (0 if first else len(said[1]) + 1) + said[0].index(f"{answer} ")
@@ -400,7 +436,11 @@ def bin_of(n, names):
 
 def _relative(rng, past):
     """A relative clause with its subject or its object missing."""
-    p = replace(_event(rng, sample_entity(rng, ANIMATE, PLAIN, adjective=0.0), None), past=past, positive=True)
+    p = replace(
+        _event(rng, sample_entity(rng, ANIMATE, PLAIN, adjective=0.0), None),
+        past=past,
+        positive=True,
+    )
     return p if rng.random() < 0.5 else _swapped(p)
 
 
@@ -413,7 +453,9 @@ def _mutual(rng, past=True):
 def _with_tense(rng, wanted):
     """A clause in the other tense stands inside."""
     past = wanted == "PAST"
-    return realise(_on(_mutual(rng, past), pick(rng, ("agent", "patient")), _relative(rng, not past)))
+    return realise(
+        _on(_mutual(rng, past), pick(rng, ("agent", "patient")), _relative(rng, not past))
+    )
 
 
 def _with_number(rng, wanted, slot):
@@ -423,12 +465,16 @@ def _with_number(rng, wanted, slot):
 
     def someone(many):
         return sample_entity(rng, ANIMATE, PLAIN, 0.1, many=float(many))
+
     p = replace(_event(rng, someone(many), someone(not many)), past=False, positive=True)
     inner = replace(_event(rng, None, None), past=False, positive=True)
     if rng.random() < 0.5:
         return realise(_on(p, "patient", replace(inner, patient=someone(rng.random() < 0.5))))
     p = _on(p, "agent", replace(inner, agent=someone(not many)))
-    return arranged(replace(p, place=(pick(rng, PREPOSITIONS), someone(many)), adverb=pick(rng, _ADVERBS)), "PP_NP_VP_.")
+    return arranged(
+        replace(p, place=(pick(rng, PREPOSITIONS), someone(many)), adverb=pick(rng, _ADVERBS)),
+        "PP_NP_VP_.",
+    )
 
 
 def _with_depth(rng, wanted):
@@ -438,7 +484,11 @@ def _with_depth(rng, wanted):
         if rng.random() < 0.3:
             p = _on(_on(p, "agent", one), "patient", other)
         else:
-            p = _on(p, pick(rng, ("agent", "patient")), _on(one, "agent" if one.agent else "patient", other))
+            p = _on(
+                p,
+                pick(rng, ("agent", "patient")),
+                _on(one, "agent" if one.agent else "patient", other),
+            )
         tree = realise(p)
         if bin_of(depth(tree), DEPTHS) == wanted:
             return tree
@@ -447,11 +497,15 @@ def _with_depth(rng, wanted):
 def _with_length(rng, wanted):
     low = int(wanted.split("-")[0])
     while True:
-        p = sample_proposition(rng, pick(rng, ANY_FRAME), adverbial=0.3, place=0.3 * (low > 5), clause=0.5 * (low > 6))
+        p = sample_proposition(
+            rng, pick(rng, ANY_FRAME), adverbial=0.3, place=0.3 * (low > 5), clause=0.5 * (low > 6)
+        )
         tree = realise(p)
         if low > 8 and rng.random() < 0.7:
-            tree = both(tree, realise(sample_proposition(rng, "intransitive")), pick(rng, ("and", "but")))
-        if bin_of(len(tree.leaves()) - 1, LENGTHS) == wanted:      # without the full stop
+            tree = both(
+                tree, realise(sample_proposition(rng, "intransitive")), pick(rng, ("and", "but"))
+            )
+        if bin_of(len(tree.leaves()) - 1, LENGTHS) == wanted:  # without the full stop
             return tree
 
 
@@ -469,16 +523,30 @@ def _probe(task, make):
 def _bigram_shift(rng, label):
     """Two neighbours change places; adverbs, which may, do not."""
     p = sample_proposition(rng, adjective=0.3, adverbial=0.2, place=0.2, clause=0.2)
-    leaves = realise(p, passive=p.patient is not None and p.recipient is None and rng.random() < 0.2).leaves()
+    leaves = realise(
+        p, passive=p.patient is not None and p.recipient is None and rng.random() < 0.2
+    ).leaves()
     if label == 0:
-        i = pick(rng, [i for i in range(len(leaves) - 2) if "RB" not in (leaves[i].label, leaves[i + 1].label)])
-        leaves = leaves[:i] + [leaves[i + 1], leaves[i]] + leaves[i + 2:]
+        i = pick(
+            rng,
+            [
+                i
+                for i in range(len(leaves) - 2)
+                if "RB" not in (leaves[i].label, leaves[i + 1].label)
+            ],
+        )
+        leaves = leaves[:i] + [leaves[i + 1], leaves[i]] + leaves[i + 2 :]
     return (" ".join(_words(leaves)),)
 
 
 def _odd_man_out(rng, label):
-    """"the boy ate the garden near a cake": the object's noun and the place's stand for each other."""
-    p = sample_proposition(rng, pick(rng, ("object", "object", "mutual", "ditransitive")), quantifiers=PLAIN, adjective=0.1)
+    """ "the boy ate the garden near a cake": the object's noun and the place's stand for each other."""
+    p = sample_proposition(
+        rng,
+        pick(rng, ("object", "object", "mutual", "ditransitive")),
+        quantifiers=PLAIN,
+        adjective=0.1,
+    )
     patient, (preposition, place) = replace(p.patient, adjective=""), sample_place(rng)
     if label == 0:
         patient, place = replace(patient, noun=place.noun), replace(place, noun=patient.noun)
@@ -486,7 +554,7 @@ def _odd_man_out(rng, label):
 
 
 def _coordination_inversion(rng, label):
-    """"the dog slept but the cats did not": what leaves words out comes second; inverted, first."""
+    """ "the dog slept but the cats did not": what leaves words out comes second; inverted, first."""
     one, other = _entities(rng, 2)
     p = _scene(rng, pick(rng, ("intransitive", "mutual")), one)
     clauses = realise(p), elliptic(replace(p, agent=other, positive=rng.random() < 0.5))
@@ -499,8 +567,14 @@ def _word_content(rng, label):
     while True:
         frame = pick(rng, ("intransitive", "mutual", "object", "ditransitive"))
         p = sample_proposition(rng, frame, adverbial=0.2, place=0.2)
-        fits = [slot for slot, kinds in (("agent", VERB[p.predicate].agents), ("patient", VERB[p.predicate].patients))
-                if CLASS[word] in kinds]
+        fits = [
+            slot
+            for slot, kinds in (
+                ("agent", VERB[p.predicate].agents),
+                ("patient", VERB[p.predicate].patients),
+            )
+            if CLASS[word] in kinds
+        ]
         if fits:
             slot = pick(rng, fits)
             text = realise(replace(p, **{slot: replace(getattr(p, slot), noun=word)})).text()
@@ -509,16 +583,32 @@ def _word_content(rng, label):
 
 
 MAKERS = {
-    "SST-2": _sst, "MRPC": _mrpc, "QQP": _qqp, "STS-B": _sts, "MNLI": _mnli, "QNLI": _qnli, "WNLI": _wnli,
-    "SQuAD1": _squad, "SQuAD2": _squad2, "BigramShift": _bigram_shift, "OddManOut": _odd_man_out,
-    "CoordinationInversion": _coordination_inversion, "WordContent": _word_content,
-    "Tense": _probe("Tense", _with_tense), "Depth": _probe("Depth", _with_depth),
+    "SST-2": _sst,
+    "MRPC": _mrpc,
+    "QQP": _qqp,
+    "STS-B": _sts,
+    "MNLI": _mnli,
+    "QNLI": _qnli,
+    "WNLI": _wnli,
+    "SQuAD1": _squad,
+    "SQuAD2": _squad2,
+    "BigramShift": _bigram_shift,
+    "OddManOut": _odd_man_out,
+    "CoordinationInversion": _coordination_inversion,
+    "WordContent": _word_content,
+    "Tense": _probe("Tense", _with_tense),
+    "Depth": _probe("Depth", _with_depth),
     "Length": _probe("Length", _with_length),
     "TopConstituents": _probe("TopConstituents", _with_top),
     "SubjNumber": _probe("SubjNumber", lambda rng, wanted: _with_number(rng, wanted, "agent")),
-    "ObjNumber": _probe("ObjNumber", lambda rng, wanted: _with_number(rng, wanted, "patient"))}
+    "ObjNumber": _probe("ObjNumber", lambda rng, wanted: _with_number(rng, wanted, "patient")),
+}
 MISMATCHED = _mnli_mm
-_LABELS = {"STS-B": tuple(GRADE * level for level in range(5)), "SQuAD1": (0, 1), "SQuAD2": (0, 1, 2)}
+_LABELS = {
+    "STS-B": tuple(GRADE * level for level in range(5)),
+    "SQuAD1": (0, 1),
+    "SQuAD2": (0, 1, 2),
+}
 
 
 def targets(task):

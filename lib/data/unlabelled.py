@@ -10,12 +10,19 @@ import numpy as np
 
 from lib import data, paths
 
-LEARNED = {"AX": "MNLI"}   # the task whose models predict the rows of another: diagnostic rows have none to learn from
+LEARNED = {
+    "AX": "MNLI"
+}  # the task whose models predict the rows of another: diagnostic rows have none to learn from
 
 
 def describe(source, task, split):
     """Descriptor for a Spec: {"source", "task", "split", "digest"}. Raises FileNotFoundError where it is not at hand."""
-    return {"source": source, "task": task, "split": split, "digest": digest(_split(source, task, split))}
+    return {
+        "source": source,
+        "task": task,
+        "split": split,
+        "digest": digest(_split(source, task, split)),
+    }
 
 
 def load(descriptor):
@@ -23,8 +30,10 @@ def load(descriptor):
     name = f"{descriptor['source']}/{descriptor['task']}/{descriptor['split']}"
     split = _split(descriptor["source"], descriptor["task"], descriptor["split"])
     if (found := digest(split)) != descriptor["digest"]:
-        raise ValueError(f"{name} has digest {found}; this run is of {descriptor['digest']}: put the same file back, or ask "
-                         "for a new run")
+        raise ValueError(
+            f"{name} has digest {found}; this run is of {descriptor['digest']}: put the same file back, or ask "
+            "for a new run"
+        )
     return split
 
 
@@ -34,12 +43,16 @@ def digest(split):
 
 def labelled(split):
     """Whether every row has a label: -1 stands for none, and nan for no score. Spans always have their answers."""
-    return split.answers is not None or bool((split.y >= 0).all() if split.y.dtype.kind == "i" else np.isfinite(split.y).all())
+    return split.answers is not None or bool(
+        (split.y >= 0).all() if split.y.dtype.kind == "i" else np.isfinite(split.y).all()
+    )
 
 
 def _split(source, task, split):
     there = data.splits(source, task)
     if split not in there:
-        raise FileNotFoundError(f"{source}/{task} has no split {split!r}, only {', '.join(there)}: add its file under "
-                                f"{paths.shown(paths.data_root())}, or leave it out")
+        raise FileNotFoundError(
+            f"{source}/{task} has no split {split!r}, only {', '.join(there)}: add its file under "
+            f"{paths.shown(paths.data_root())}, or leave it out"
+        )
     return there[split]

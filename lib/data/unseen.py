@@ -8,7 +8,7 @@ itself. Free of torch.
 
 import numpy as np
 
-WORDS = 4   # in a row, that two rows may not share
+WORDS = 4  # in a row, that two rows may not share
 
 
 def texts(split, row):
@@ -38,10 +38,16 @@ def within(text, whole):
 def apart(split, taken, rest, count):
     """The first `count` rows of `rest` that share with none of the rows `taken`; fewer where no more are there."""
     found = [text for row in taken for text in texts(split, row)]
-    there, whole = {part for text in found for part in parts(text, *range(1, WORDS + 1))}, short(found)
+    there, whole = (
+        {part for text in found for part in parts(text, *range(1, WORDS + 1))},
+        short(found),
+    )
 
     def shares(text):
-        return not there.isdisjoint(marks(text)) or (len(text) < WORDS and bool(within(text, whole)))
+        return not there.isdisjoint(marks(text)) or (
+            len(text) < WORDS and bool(within(text, whole))
+        )
+
     chosen = []
     for row in rest:
         if len(chosen) == count:
@@ -61,6 +67,7 @@ def clusters(split):
         while parent[row] != row:
             parent[row] = row = parent[parent[row]]
         return row
+
     for row, each in enumerate(found):
         for mark in (mark for text in each for mark in marks(text) + within(text, whole)):
             parent[root(row)] = root(first.setdefault(mark, row))
@@ -73,7 +80,11 @@ def packed(labels, scores):
     if not labels:
         return {"scores": scores[:, 0]}
     said = scores.argmax(1)
-    return {"bits": np.packbits(said == 1)} if len(labels) == 2 else {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
+    return (
+        {"bits": np.packbits(said == 1)}
+        if len(labels) == 2
+        else {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
+    )
 
 
 def unpacked(arrays, count):
