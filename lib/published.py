@@ -4,6 +4,7 @@ Cells are what the paper prints; `corrections.csv` of a paper lists the few that
 and the printed averages that do not recompute.
 """
 
+import tomllib
 from decimal import Decimal
 
 import pandas as pd
@@ -77,26 +78,57 @@ def claims():
     return pd.read_csv(PUBLISHED / "central.csv", keep_default_na=False)
 
 
-def rows(paper, name, label, widths, rename=str, m="m"):
-    """A published table as {(m, model): {("published", column): value}}, for the tables of pages: the rows of these
-    widths, their models named by `rename` of the column `label`. A table without a column `m` is all at 1/12."""
-    found = {}
+def rows(paper, name, label, widths=None, rename=str, columns=()):
+    """A published table as a part of a page's table: {row: {("published", column): value}}.
+
+    label: the column that names the rows, or a list of such columns. rename: f(name of a row) ->
+    name that the page has for it. widths: only the rows of these kept heads, named (m, row); a
+    table without a column `m` is all at 1/12. columns: {printed column: name that the page has
+    for it}; an average is "average" everywhere.
+    """
+    columns, found = dict(columns), {}
     for row in lines(paper, name):
-        width, model = row.pop(m, "1/12"), rename(row.pop(label))
-        if int(width.split("/")[0]) in widths:
-            found[width, model] = {
-                ("published", "average" if column.startswith("Avg.") else column): value
-                for column, value in row.items()
-            }
+        key = rename(row.pop(label) if isinstance(label, str) else " · ".join(map(row.pop, label)))
+        if widths is not None:
+            width = row.pop("m", "1/12")
+            if int(width.split("/")[0]) not in widths:
+                continue
+            key = width, key
+        found[key] = {
+            ("published", "average" if c.startswith("Avg") else columns.get(c, c)): value
+            for c, value in row.items()
+        }
     return found
 
 
+def gaps(paper, name, label, method, widths=None, rename=str, column="average"):
+    """By how much the row `method` of a published table is printed above each other row.
+
+    Returns {row: points}, or {(row, m): points} where `widths` are given; arguments as in `rows`.
+    """
+    values = {
+        key: row["published", column]
+        for key, row in rows(paper, name, label, widths, rename).items()
+    }
+    if widths is None:
+        return {key: round(values[method] - v, 1) for key, v in values.items() if key != method}
+    return {
+        (row, int(m.split("/")[0])): round(values[m, method] - v, 1)
+        for (m, row), v in values.items()
+        if row != method
+    }
+
+
 def _of(paper, name, places):
-    """The rows of `corrections.csv` or `checks.csv` that are of these places. Raises ValueError for a place that has none."""
+    """The rows of `corrections.csv`, `checks.csv` or `misses.csv` that are of these places, or all.
+
+    Raises ValueError for a place that has none.
+    """
     found = pd.read_csv(PUBLISHED / paper / f"{name}.csv", dtype=str, keep_default_na=False)
     named = found["table"].str.split("; ")
+    places = places or sorted(set(named.explode()))
     for place in places:
-        _allowed(f"{name.removesuffix('s')} of {paper} at", place, sorted(set(named.explode())))
+        _allowed(f"{name} of {paper} at", place, sorted(set(named.explode())))
     return found[[not set(places).isdisjoint(own) for own in named]].to_dict("records")
 
 
@@ -113,6 +145,29 @@ def checks(paper, *places):
         f"Computed again from other printed numbers: {len(rows)} values, of which {len(rows) - len(wrong)} agree.",
         *told,
     ]
+
+
+def misses(paper, *places):
+    """The printed values of these places, or of all, that no arithmetic gives (`misses.csv`).
+
+    Each is a dict with the keys table, row, column, printed, computed and reason. Raises ValueError
+    for a place that has none.
+    """
+    return _of(paper, "misses", places)
+
+
+def deviations(paper, part="pages"):
+    """What each profile does differently from a paper: {profile: sentences}, for the pages.
+
+    They stand in `deviations.toml` of the paper, in the table `part`. The sentences of all papers,
+    in the file of the same name one folder above, join those of "pages".
+    """
+    files = [(PUBLISHED / paper, part)] + [(PUBLISHED, part)] * (part == "pages")
+    found = [tomllib.loads((at / "deviations.toml").read_text())[name] for at, name in files]
+    return {
+        profile: [line for told in found for line in told.get(profile, []) + told.get("all", [])]
+        for profile in ("toy", "mini", "paper")
+    }
 
 
 def corrections(paper, *places):

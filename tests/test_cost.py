@@ -13,8 +13,8 @@ from transformers import (
     RobertaConfig,
 )
 
+from lib import published
 from lib.measure.cost import (
-    KNOWN_MISSES,
     SHAPES,
     Shape,
     compatible,
@@ -137,7 +137,11 @@ def cells():
 
 
 CELLS = cells()
-MISSES = {(m.table, m.row, m.column): m for m in KNOWN_MISSES}
+MISSES = {
+    (name, m["row"], m["column"]): m
+    for m in published.misses("ghostbert")
+    for name in m["table"].split("; ")
+}
 
 
 @pytest.mark.parametrize(
@@ -148,12 +152,11 @@ def test_a_printed_cell_matches_or_is_a_known_miss(name, row, column, printed, c
     if miss is None:
         assert computed == printed
     else:
-        assert (miss.printed, miss.computed) == (printed, computed)
+        assert (miss["printed"], miss["computed"]) == (printed, computed)
         assert printed != computed, "listed as a miss, but it matches"
 
 
 def test_every_known_miss_is_a_cell_and_listed_once():
-    assert len(MISSES) == len(KNOWN_MISSES)
     assert set(MISSES) <= {cell[:3] for cell in CELLS}
     # 14 + 16 model rows, 8 in Table 3 and 10, 8 in Table 5, 6 in Tables 6 and 11: two cells each
     assert len(CELLS) == 2 * (14 + 16 + 8 + 8 + 8 + 6 + 6) + 4 + 4

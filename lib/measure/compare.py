@@ -193,17 +193,23 @@ def interval(estimate):
     )
 
 
-def by_task(frame, metric_of, source):
-    """{(m, model) or model: {(source, title): text, ..., (source, "average"): text}} of a collected frame, metric_of as in
-    `pairs`; cells that were not run are dashes."""
+def by_task(frame, metric_of, source, by=()):
+    """A part of a page's table out of a collected frame, metric_of as in `pairs`:
+    {(m, model) or model: {(source, title): text, ..., (source, "average"): text}}.
+
+    A cell that was not run is a dash. by: other columns of the frame that name its rows, as
+    "value · value"; then there is no average, and cells without a score are left out.
+    """
     scored = points(frame, metric_of)
-    by, table = rows_of(scored), {}
-    means = dict(list(average(scored).groupby(by, sort=False)["score"]))
-    for key, rows in scored.groupby(by, sort=False):
-        name = (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
+    names, table = list(by) or rows_of(scored), {}
+    means = {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
+    for key, rows in scored.groupby(names, sort=False):
+        name = " · ".join(key) if by else (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
         row = table[name] = {
             (source, title): spread(part["score"])
             for title, part in rows.groupby("column", sort=False)
+            if not by or part["score"].notna().any()
         }
-        row[source, "average"] = spread(means.get(key, ()))
+        if not by:
+            row[source, "average"] = spread(means.get(key, ()))
     return table

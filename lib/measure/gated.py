@@ -11,7 +11,7 @@ its BERT-Mini, which is not searched, is counted whole. Widths may be numbers, a
 
 import math
 
-from lib.measure.cost import SHAPES, Miss, Shape
+from lib.measure.cost import SHAPES, Shape
 
 TOKENS = 128
 START = 5.0  # of every alpha
@@ -113,59 +113,3 @@ def shares(shape, tokens=TOKENS):
 def change(value, baseline):
     """The tables' percentage change: relative, not in points; from a baseline of 0 it is infinite."""
     return 100 * (value - baseline) / baseline if baseline else math.copysign(math.inf, value)
-
-
-_CUT = "kept inputs of 1,568, cut off after three digits instead of rounded"
-_RATIO = (
-    "of 22.199 B the FLOPs printed in the first Table 8 are 30.2 to 42.7 %; the lowest and the highest ratio both "
-    "imply a divisor of 23.74 B, which no count of the model gives"
-)
-
-KNOWN_MISSES = (
-    Miss(
-        "table06_test_tinybert4l",
-        "30% TinyBERT-4L",
-        "Speedup low",
-        "3.0",
-        "3.1",
-        "1.239 B / 0.403 B is 3.07",
-    ),
-    Miss(
-        "table08b_mnist_3layer",
-        "0.01",
-        "Resulting Input Size Ratio",
-        "0.012",
-        "0.013",
-        "20: " + _CUT,
-    ),
-    *(
-        Miss(
-            "table10b_mnist_11layer",
-            target,
-            "Resulting Input Size Ratio",
-            printed,
-            computed,
-            f"{kept}: {_CUT}",
-        )
-        for target, printed, computed, kept in (
-            ("0.04", "0.036", "0.037", 58),
-            ("0.05", "0.046", "0.047", 73),
-            ("0.3", "0.262", "0.263", 412),
-            ("0.5", "0.456", "0.457", 716),
-            ("0.75", "0.701", "0.702", 1100),
-        )
-    ),
-    *(
-        Miss("table10a_vs_imp_dev", "Ratio % (30% Bertbase-12L)", end, printed, computed, _RATIO)
-        for end, printed, computed in (("lowest", "28.2", "30.2"), ("highest", "39.9", "42.7"))
-    ),
-    Miss(
-        "text 7.2",
-        "TinyBERT 4L",
-        "feed-forward size",
-        "1024",
-        "1200",
-        "with 1,024 neurons the model costs 1.127 B (1.135 B whole) and the feed-forward share is 57.6 %; 1,200 give 1.239 B "
-        "and 61 %",
-    ),
-)

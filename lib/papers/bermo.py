@@ -8,10 +8,10 @@ listed in `DEVIATIONS` and shown on the pages.
 from dataclasses import replace
 from math import ceil
 
-from lib import data
+from lib import published
 from lib.data import squad
 from lib.measure.compare import Column
-from lib.options import MIX_NORMS, Mix, Prune, Span, Targets, Train
+from lib.options import MIX_NORMS, Mix, Prune, Span, Targets
 from lib.papers import grids, mini
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec, known
@@ -126,19 +126,10 @@ EXAMPLES = {
     "paper": {"SST-2": 67349, "MNLI": 392702, "QQP": 363846, "SQuAD1": 88524},
 }
 
-_TOY = dict(batch=16, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True)
-_MINI = dict(max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
-_PAPER = dict(batch=32, max_length=128, pad_to=128, clip=1.0, dropout=0.1)
-DENSE = {
-    "toy": Train(epochs=4, lr=5e-4, warmup=0.1, **_TOY),
-    "mini": Train(epochs=5, batch=16, lr=1e-4, warmup=0.1, **_MINI),
-    "paper": Train(epochs=3, lr=5e-5, **_PAPER),
-}
-MASKED = {
-    "toy": Train(epochs=5, lr=1e-3, **_TOY),
-    "mini": Train(epochs=6, batch=32, lr=1e-4, **_MINI),
-    "paper": Train(epochs=6, lr=3e-5, **_PAPER),
-}
+DENSE = grids.training(
+    epochs=(4, 5, 3), batch=(16, 16, 32), lr=(5e-4, 1e-4, 5e-5), warmup=(0.1, 0.1, 0.0)
+)
+MASKED = grids.training(epochs=(5, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e-5))
 EPOCHS = {
     "SST-2": 25,
     "MNLI": 6,
@@ -210,32 +201,7 @@ TABLES = {
     "table11_hparams_kd": ("Movement", True),
 }
 
-_SMALL = (
-    "un-pruned runs warm up for a tenth of their steps, where the paper has none",
-    "batches are padded to their longest row; rates, epochs and warm-ups of their own, warm-ups fixed in steps as printed",
-)
-DEVIATIONS = {
-    "toy": (
-        "generated tasks with 512 training rows (SQuAD 256) and a 2-layer encoder made here: the mix has 3 weights",
-        "the probing task Tense for SST-2, MNLI, QQP and SQuAD in pruning; the mix learns at 5e-2, having some 130 steps",
-        "dropout rates in 256ths",
-        *_SMALL,
-    ),
-    "mini": (
-        "all-MiniLM-L6-v2 (6 layers, 384 hidden, tuned on sentence pairs) instead of BERT-base; the mix has 7 weights",
-        "probing tasks derived from a treebank stand in for SentEval's: at most 2,000 rows each instead of 100,000",
-        *grids.SMALL,
-        "pruning on SST-2 for MNLI, QQP and SQuAD; SQuAD 1.1 with 7,768 of 87,599 "
-        "questions in windows of 128 tokens",
-        *_SMALL,
-    ),
-    "paper": (
-        "dropout of the mix 0.1, Xavier uniform, no weight decay: not printed; its own pooler follows it",
-        "pruned runs keep their embeddings as they are, as the public code does; un-pruned runs train them",
-        "Tables 2, 4, 5 and Figure 5 print one run of an unknown seed: here five, those of Table 12",
-        "SQuAD: one batch of 16 on one device for two of 8; the temperature of distillation, 2, is the public code's",
-    ),
-}
+DEVIATIONS = published.deviations("bermo")
 
 
 def of(settings, profile_name, task, what):
@@ -247,15 +213,11 @@ def of(settings, profile_name, task, what):
 
 
 def tasks(profile_name, chosen, wanted=()):
-    """Tasks of a page, by default those of `chosen`. Raises ValueError naming the nearest task."""
-    known("profile", profile_name, chosen)
-    for name in wanted:
-        data.task(grids.source(profile_name, name), name)
-    return tuple(wanted) or chosen[profile_name]
+    return grids.tasks(profile_name, wanted, chosen)
 
 
 def seeds(profile_name, wanted=(), own=SEEDS):
-    return tuple(wanted) or own[profile_name]
+    return grids.seeds(profile_name, wanted, own)
 
 
 def budgets(profile_name, task):

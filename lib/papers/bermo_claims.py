@@ -67,32 +67,17 @@ def check_trials():
     return verdict.judge_equal("Table 12, means and deviations of the trials:", computed, shown)
 
 
-def printed(table, by=("Model",), rename=None):
-    """{row: {("published", column): value}} of Tables 2, 4 and 5, rows named as in `measured`; rename: columns that are printed
-    under another name."""
-    found = {}
-    for line in published.lines("bermo", table):
-        line = {(rename or {}).get(column, column): value for column, value in line.items()}
-        name = " · ".join(line[column].removesuffix("_BASE") for column in by)
-        found[name] = {
-            ("published", column.title): line[column.title]
-            for column in COLUMNS
-            if column.title in line
-        }
-    return found
+def printed(table, by=("Model",), rename=()):
+    """Table 2, 4 or 5 as a part of a page's table, see `lib.published.rows`."""
+    return published.rows(
+        "bermo", table, list(by), rename=lambda name: name.replace("_BASE", ""), columns=rename
+    )
 
 
 def measured(frame, source, by=("model",)):
-    """{row: {(source, column of Tables 2, 4 and 5): text}} of a collected frame, its rows named by the columns `by`."""
-    found = {}
-    for key, rows in frame.groupby(list(by), sort=False):
-        line = found[" · ".join(key)] = {}
-        for column in COLUMNS:
-            part = (
-                rows[rows["task"] == column.task].get(column.key, pd.Series(dtype=float)).dropna()
-            )
-            line |= {(source, column.title): compare.spread(100 * part)} if len(part) else {}
-    return found
+    """A collected frame as a part of Table 2, 4 or 5, its rows named by the columns `by`."""
+    columns = {task: [c for c in COLUMNS if c.task == task] for task in set(frame["task"])}
+    return compare.by_task(frame, columns, source, by)
 
 
 def diverged(frame):

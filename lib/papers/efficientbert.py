@@ -216,44 +216,7 @@ TENTH = {
 }
 PART = (39270, 3927)
 
-_BATCHES = (
-    "batches of several tasks are put together anew in every epoch; the public code cuts each file once and shuffles the "
-    "order of its batches"
-)
-_GELU = "the teacher's GELU is BERT's own, x Φ(x); in the public code it has the tanh form, as all networks here have"
-_DEEP = "++ has twice the layers of its teacher, of which every second one is distilled; the paper's ++ has as many"
-DEVIATIONS = {
-    "toy": (
-        "generated text and tasks, a teacher of 2 layers of 192 made here, networks of 2 layers of 96 (60 for TINY and ++) "
-        "with the formulas of layers 1 and 4",
-        _DEEP,
-        _BATCHES,
-        _GELU,
-        "padding is masked in losses, batches are padded to their longest row; the last model counts",
-        "pre-training for 2 epochs of 4,000 generated sentences, one for all seeds",
-    ),
-    "mini": (
-        "teacher all-MiniLM-L6-v2 (6 layers of 384), networks of 288 (192 for TINY and ++) in place of 540 and 360",
-        _DEEP,
-        _BATCHES,
-        _GELU,
-        "pre-training for 2 epochs of 4,000 pairs of up to 64 tokens out of as many documents of Wikipedia and books, one "
-        "for all seeds; several tasks are SST-2 and STS-B, learned together for one epoch",
-        *grids.SMALL,
-        "SQuAD 1.1 with 7,768 of 87,599 questions, 300 of them held out, for "
-        "2 epochs in windows of 192 tokens that begin 128 apart, scored on the whole development set",
-        "padding is masked in losses, batches are padded to their longest row; the last model counts",
-    ),
-    "paper": (
-        "optimiser AdamW with clipping at 1.0 and no decay on biases and LayerNorms, as coded; the paper says Adam with "
-        "L2 decay",
-        "metrics over the whole development set; the code averages them over batches",
-        _BATCHES,
-        _GELU,
-        "MobileBERT_TINY has no published weights: a network of its depth and size stands beside it in Table 2, 24 layers "
-        "of 144 with two networks of 648 each, no bottlenecks, trained from scratch as EfficientBERT w/o Warm-up KD is",
-    ),
-}
+DEVIATIONS = published.deviations("efficientbert")
 
 
 def network(name):

@@ -86,29 +86,7 @@ SHOWN = {
     "toy": ("Base Model", "EfficientBERT")
 }  # published networks of Table 5; elsewhere all four
 
-_EVOLUTION = (
-    "candidates are proposed by regularised evolution, which does best on landscapes with a known answer; the public "
-    "code's cascade is no better than chance there (page of Table 6)"
-)
-DEVIATIONS = {
-    "toy": (
-        _EVOLUTION,
-        "searches of 6, 4 and 16 evaluations, the single stage of 10; a candidate of stages 1 and 2 is trained for 2 epochs "
-        "on 300 rows, without text",
-    ),
-    "mini": (
-        _EVOLUTION,
-        "stages 1 and 2 have 12 and 8 evaluations, the single stage 20; a candidate is trained for 2 epochs on 1,000 rows, "
-        "without text, and scored on 1,000",
-        "stage 3 has 40 evaluations and starts from the published network of stage 2, not from ours",
-        "to the end (Table 6, Figure 3) is fine-tuning on the task alone, from the supernet",
-    ),
-    "paper": (
-        "one supernet, of Wikipedia and books, for all stages; the paper's first two have one of Wikipedia alone",
-        "every candidate gets the same fresh head; in the code a head goes on from one candidate to the next",
-        "twelve candidates in Figure 3, where the paper has eight: with so few only a tau above 0.64 differs from chance",
-    ),
-}
+DEVIATIONS = published.deviations("efficientbert", "search")
 
 
 def space(profile_name, stage):

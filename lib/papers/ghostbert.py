@@ -5,10 +5,11 @@ own, chosen once before their first recorded run; every difference is listed in 
 """
 
 from dataclasses import replace
+from functools import partial
 
-from lib import data, published
+from lib import published
 from lib.measure import compare, cost, stats, verdict
-from lib.options import Augment, Distil, Ghost, Importance, Targets, Train
+from lib.options import Augment, Distil, Ghost, Importance, Targets
 from lib.papers import claims, grids, mini
 from lib.papers.grids import LABELS, dataset, metrics, teacher
 from lib.papers.profiles import CHECKPOINTS, backbone, families, profile, shape
@@ -33,7 +34,7 @@ TASKS = {
     "mini": mini.BOTH,
     "paper": ("MNLI", "QNLI", "QQP", "RTE", "SST-2", "MRPC", "CoLA", "STS-B"),
 }
-SWEPT = {"toy": ("CoLA",), "mini": mini.ONE}
+SWEPT = TASKS | {"toy": ("CoLA",), "mini": mini.ONE}
 CUT = {"toy": (3, 1)}  # widths of Tables 1 and 3; elsewhere all
 SWEPT_CUT = {"toy": (3,)}  # of Tables 4, 5 and 9, which print 3 and 1
 FIVE = ("SST-2", "MRPC", "CoLA", "STS-B", "RTE")  # tasks of Tables 6, 9 and 11 and of Figure 3
@@ -44,33 +45,8 @@ SWEPT_SEEDS = {
     "paper": (0, 1, 2),
 }  # of tables that change one thing; a verdict takes three
 
-DISTIL = {
-    "toy": Train(
-        epochs=2, batch=32, lr=1e-3, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True
-    ),
-    "mini": Train(
-        epochs=3, batch=32, lr=2e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True
-    ),
-    "paper": Train(epochs=3, batch=32, lr=2e-5, max_length=128, pad_to=128, clip=1.0, dropout=0.1),
-}
-FINETUNE = {
-    "toy": Train(
-        epochs=2, batch=32, lr=5e-4, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True
-    ),
-    "mini": Train(
-        epochs=3, batch=32, lr=5e-5, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True
-    ),
-    "paper": Train(
-        epochs=3,
-        batch=32,
-        lr=2e-5,
-        max_length=128,
-        pad_to=128,
-        clip=1.0,
-        dropout=0.1,
-        select="best",
-    ),
-}
+DISTIL = grids.training(epochs=(2, 3, 3), lr=(1e-3, 2e-4, 2e-5))
+FINETUNE = grids.training(epochs=(2, 3, 3), lr=(5e-4, 5e-5, 2e-5), select=("last", "last", "best"))
 IMPORTANCE = {
     "toy": Importance("held_out", batch=8, max_length=64),
     "mini": Importance("held_out", batch=8, max_length=128),
@@ -106,62 +82,17 @@ LOOP = {
 
 CACHED = {"toy": True, "mini": True, "paper": False}  # the teacher's states from disk
 
-DEVIATIONS = {
-    "toy": (
-        "generated tasks and 2-layer encoders made here instead of GLUE and published checkpoints; RoBERTa's and ELECTRA's "
-        "saw half as much text as BERT's",
-        "no data augmentation in the distillation stage, but in the rows + DA of Table 4",
-        "importance on 300 held-out training rows; the paper's ancestor uses the development set",
-        "padding is masked in ghosts and losses, batches are padded to their longest row",
-        "learning rates and epochs of their own; the last model counts, not the best on the development set",
-        "dropout rates in 256ths; the teacher's hidden states are computed once, for real tokens",
-    ),
-    "mini": (
-        "all-MiniLM-L6-v2 (6 layers, 384 hidden, tuned on sentence pairs) instead of BERT-base",
-        *grids.SMALL,
-        "Conv1D_F is tied to 64 tokens; of SST-2's rows 0.01 % are longer, and cut there",
-        "no data augmentation in the distillation stage, but in the rows + DA of Table 4",
-        "importance on 300 held-out training rows; the paper's ancestor uses the development set",
-        "padding is masked in ghosts and losses, batches are padded to their longest row; the teacher's hidden states are "
-        "computed once",
-        "learning rates of their own: the printed 2e-5 leaves a cut MiniLM at chance; the last model counts, not "
-        "the best on the development set",
-    ),
-    "paper": (
-        "teacher settings are not printed: those of the fine-tuning stage are taken",
-        "no setting of the augmentation is printed: tries by task, chance and candidates are those of TinyBERT's code; "
-        "words of several pieces take their neighbours from BERT's own embeddings, where that code reads a file of "
-        "word vectors that it does not name; made once for all seeds, and lower-cased, for RoBERTa too",
-        "teacher and last stage keep the best model after an epoch; the ancestor's code looks every 50 steps",
-        "on MNLI importance is measured on the matched development set; the ancestor's code adds the mismatched one",
-    ),
-}
+DEVIATIONS = published.deviations("ghostbert")
 
-
-def tasks(profile_name, wanted=()):
-    known("profile", profile_name, TASKS)
-    for name in wanted:
-        data.task(profile(profile_name).source, name)
-    return tuple(wanted) or TASKS[profile_name]
-
-
-def swept(profile_name, wanted=()):
-    """The tasks of tables that change one thing at a time: at toy one is enough."""
-    return tasks(profile_name, wanted or SWEPT.get(profile_name, ()))
+tasks = partial(grids.tasks, own=TASKS)
+seeds = partial(grids.seeds, own=SEEDS)
+swept = partial(grids.tasks, own=SWEPT)  # of tables that change one thing: at toy one is enough
+swept_seeds = partial(grids.seeds, own=SWEPT_SEEDS)
 
 
 def five(profile_name, wanted=()):
     """Those of `swept` that the paper averages in its tables of five tasks."""
     return tasks(profile_name, wanted or [name for name in swept(profile_name) if name in FIVE])
-
-
-def seeds(profile_name, wanted=(), own=SEEDS):
-    return tuple(wanted) or own[profile_name]
-
-
-def swept_seeds(profile_name, wanted=()):
-    """Replicates of the tables that change one thing at a time."""
-    return seeds(profile_name, wanted, SWEPT_SEEDS)
 
 
 def widths(profile_name, wanted=()):
@@ -615,7 +546,7 @@ def claim_position(frame, profile_name):
     there the direction alone is judged. After QK is not cheap, and is printed above ours."""
     ours, best = "Ours: After O&FFN2", "After QK"
     rivals = [name for name in POSITIONS if name not in (ours, best)]
-    gaps = printed_gaps("table6", "Position", ours, [1])
+    gaps = published.gaps("ghostbert", "table6", "Position", ours, [1])
     ran = [
         m
         for m in dict.fromkeys(frame["m"])
@@ -659,8 +590,13 @@ def claim_features(frame, profile_name):
 
 def claim_convolution(frame, profile_name, widths):
     """Verdict on G8 at the printed ones of these widths: DWConv not below Conv1D_S by MARGIN, and above the other two."""
-    gaps = printed_gaps(
-        "table5", "Convolution Type", "DWConv", widths, lambda text: text.replace("ours: ", "")
+    gaps = published.gaps(
+        "ghostbert",
+        "table5",
+        "Convolution Type",
+        "DWConv",
+        widths,
+        lambda text: text.removeprefix("ours: "),
     )
     others = claims.best(
         "G8",
@@ -689,21 +625,6 @@ def claim_convolution(frame, profile_name, widths):
             ),
         ]
     )
-
-
-def printed_gaps(table, label, method, widths, rename=lambda text: text):
-    """{(rival, m): points by which `method` is printed above it} of a published table with an average column."""
-    rows = {
-        (rename(row[label]), int(str(row.get("m", "1/12")).split("/")[0])): row.get(
-            "Avg.", row.get("Avg. acc")
-        )
-        for row in published.table("ghostbert", table).to_dict("records")
-    }
-    return {
-        (rival, m): round(rows[method, m] - value, 1)
-        for (rival, m), value in rows.items()
-        if rival != method and m in widths
-    }
 
 
 def lines_of_table_2(profile_name, wanted=()):

@@ -11,7 +11,7 @@ from lib.data import glue, squad, unlabelled
 from lib.measure.compare import Column
 from lib.options import Targets, Train
 from lib.papers.profiles import backbone, profile
-from lib.spec import Spec
+from lib.spec import Spec, known
 
 ROWS = {
     "toy": {"CoLA": 1500, "RTE": 1000, "SQuAD1": 600, "SQuAD2": 600},
@@ -35,45 +35,52 @@ UNSEEN = {
     },
 }
 
-TEACHER = {
-    "toy": Train(
-        epochs=4,
-        batch=32,
-        lr=5e-4,
-        max_length=64,
-        clip=1.0,
-        warmup=0.1,
-        dropout=0.1,
-        byte_dropout=True,
-    ),
-    "mini": Train(
-        epochs=3,
-        batch=32,
-        lr=1e-4,
-        max_length=128,
-        clip=1.0,
-        warmup=0.1,
-        dropout=0.1,
-        byte_dropout=True,
-    ),
-    "paper": Train(
-        epochs=3,
-        batch=32,
-        lr=2e-5,
-        max_length=128,
-        pad_to=128,
-        clip=1.0,
-        dropout=0.1,
-        select="best",
-    ),
+# What the trainings of a scale have in common, as fields of Train.
+TRAINING = {
+    "toy": dict(batch=32, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True),
+    "mini": dict(batch=32, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True),
+    "paper": dict(batch=32, max_length=128, pad_to=128, clip=1.0, dropout=0.1),
 }
-LABELS = Targets("hard")
-# What every paper's runs at mini differ by.
-SMALL = (
-    "4,000 training rows each of SST-2 (of 67,349) and, for headlines, of STS-B (of 5,749); verdicts count unseen rows "
-    "beside the development set: 8,000 of SST-2's training rows, and STS-B's 1,379 labelled test rows",
-    "dropout rates in 256ths",
+
+
+def training(**fields):
+    """{profile: Train} with what the trainings of each scale have in common, and these fields.
+
+    A field that differs between the scales is a tuple: its values at toy, mini and paper.
+
+    >>> training(epochs=(2, 3, 3), lr=(1e-3, 2e-4, 2e-5))["paper"].epochs
+    3
+    """
+    return {
+        name: Train(**own | {f: v[n] if isinstance(v, tuple) else v for f, v in fields.items()})
+        for n, (name, own) in enumerate(TRAINING.items())
+    }
+
+
+TEACHER = training(
+    epochs=(4, 3, 3), lr=(5e-4, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
 )
+LABELS = Targets("hard")
+
+
+def tasks(profile_name, wanted=(), own=None):
+    """The tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
+
+    Raises ValueError, naming the nearest, for a profile that `own` lacks and for an unknown task.
+    """
+    known("profile", profile_name, own)
+    for name in wanted:
+        data.task(source(profile_name, name), name)
+    return tuple(wanted) or tuple(own[profile_name])
+
+
+def seeds(profile_name, wanted=(), own=None):
+    """The seeds of a page: those that are wanted, or a profile's own of {profile: seeds}.
+
+    Raises ValueError, naming the nearest, for a profile that `own` lacks.
+    """
+    known("profile", profile_name, own)
+    return tuple(wanted) or tuple(own[profile_name])
 
 
 def source(profile_name, task):

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import data
+from lib import data, published
 from lib.measure.compare import Column
 from lib.measure.cost import SHAPES
 from lib.options import Gates, Objective, Perceptron, Train
@@ -131,60 +131,9 @@ NETWORKS = {
 TARGETS = (0.01, 0.04, 0.05, 0.1, 0.3, 0.5, 0.75, 1.0)
 NOISE = 0.25  # "far below one half" of the kept inputs (N8)
 
-LANDING = (
-    "gates switch one after another until a step's target is reached, and a final trim ends within 1 % of it; the "
-    "report switches a tenth at once and ends up to 40 % above its target",
-    "gates follow an average of their gradients over steps (memory 0.9): which optimiser they have is not said",
-)
-JUMPS = (
-    'where a page says "as reported", a tenth of the gates switches at once and without that average, and the final trim '
-    "alone is ours"
-)
-DEVIATIONS = {
-    "toy": (
-        "generated CoLA, 600 rows for searches and retraining; an encoder of 2 layers of 192 made here stands for "
-        "TinyBERT-4L, TinyBERT-6L and BERT-base",
-        *LANDING,
-        JUMPS,
-        "2 epochs of search, 1 and 1 of retraining, learning rates of their own; no augmented data but on its own page; "
-        "the last model counts; padding is masked in losses",
-        "2 rounds of magnitude pruning instead of 9",
-    ),
-    "mini": (
-        "all-MiniLM-L6-v2 (6 layers of 384) stands for TinyBERT-4L, TinyBERT-6L and BERT-base; BERT-Mini has no stand-in",
-        *grids.SMALL,
-        *LANDING,
-        JUMPS,
-        "3 epochs of search, 3 and 3 of retraining, learning rates of their own; no augmented data but on its own page; "
-        "the last model counts; padding is masked in losses",
-        "4 rounds of magnitude pruning instead of 9",
-    ),
-    "paper": (
-        *LANDING,
-        JUMPS,
-        "learning rates, warm-up and decay of weights (none of biases and LayerNorms) are TinyBERT's: the "
-        "report prints those of its teachers alone; the intermediate stage decays to zero, TinyBERT's is constant",
-        "the last stage after a search learns from the squared error of logits, as the search does (equation 3); that "
-        "the report took TinyBERT's own loss there, as it did for Table 3, is possible",
-        "augmentation takes neighbours of words of several pieces from BERT's own embeddings; the report takes GloVe's, "
-        "and names no file",
-        "procedure A's two searches are one run: how the target moves over both is not said",
-        "the learning rate of each round of magnitude pruning falls to zero; in the public code it falls by a tenth",
-        "TinyBERT-4L and -6L are distilled for each task here, in 10 and 10 epochs; the report takes the public ones",
-        "3 epochs instead of 10 for MNLI, QQP, QNLI and SST-2, where the report says fewer",
-    ),
-}
-SMALL_TEACHER = dict.fromkeys(
-    ("toy", "mini"),
-    (
-        "the larger teacher is no larger than its student here; what differs is the start and the intermediate loss",
-    ),
-)
-DIGITS = {
-    "toy": ("scikit-learn's 1,797 digits of 8 x 8 pixels in place of MNIST", *LANDING),
-    "mini": LANDING,
-    "paper": LANDING,
-}
+DEVIATIONS = published.deviations("nas")
+SMALL_TEACHER = published.deviations("nas", "small_teacher")
+DIGITS = published.deviations("nas", "digits")
 
 
 def tasks(profile_name, wanted=(), names=TASKS):

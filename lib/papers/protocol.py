@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
+from lib import published
 from lib.measure.verdict import SCALES
 from lib.papers import bermo, bermo_claims, claims, efficientbert, ghostbert, mini, nas, nas_claims
 from lib.papers import efficientbert_search as search
@@ -62,7 +63,7 @@ def delta(claim, method, row, printed):
 
 
 def best_kernel(frame):
-    gaps = ghostbert.printed_gaps("table9", "Kernel Size", "k = 3", (3, 1), "k = {}".format)
+    gaps = published.gaps("ghostbert", "table9", "Kernel Size", "k = 3", (3, 1), "k = {}".format)
     return claims.best("G4", frame, SCALE, "k = 3", gaps)
 
 
