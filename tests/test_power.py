@@ -39,12 +39,7 @@ def judged(rng, effects, seeds, tasks, draws):
             baseline, *methods = runs(rng, ease, noise + np.array([0.0, *effects]))
             for cell, logits in zip(pairs, methods, strict=True):
                 cell.append(Pair(str(task), seed, labels, logits, baseline, "accuracy"))
-    cells = {
-        str(i): paired_difference(
-            cell, draws=draws, score=lambda metric, x, y: np.mean(x.argmax(1) == y)
-        )
-        for i, cell in enumerate(pairs)
-    }
+    cells = {str(i): paired_difference(cell, draws=draws) for i, cell in enumerate(pairs)}
     return judge_delta(
         "G1",
         cells,

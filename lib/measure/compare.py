@@ -8,7 +8,7 @@ import pandas as pd
 
 from lib import data
 from lib.data.unseen import unpacked
-from lib.measure.stats import Pair, predicted, summary
+from lib.measure.stats import Pair, predicted
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,11 @@ def table(*parts):
 
 def spread(values):
     """Mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)"."""
-    s = summary([v for v in values if v is not None and isfinite(v)])
-    if not s.n:
+    x = np.array([v for v in values if v is not None and isfinite(v)])
+    if not len(x):
         return "–"
-    return f"{s.mean:.1f} ({s.n})" if s.n == 1 else f"{s.mean:.1f} ± {s.sd:.1f} ({s.n})"
+    deviation = f" ± {x.std(ddof=1):.1f}" if len(x) > 1 else ""
+    return f"{x.mean():.1f}{deviation} ({len(x)})"
 
 
 def interval(estimate):

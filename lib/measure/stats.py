@@ -1,21 +1,24 @@
 """Paired comparisons: intervals, tests and power, all in points (100 times the metric).
 
-A replicate is one seed on one task, scored for a method (a) and its baseline (b) on the same examples. The
-interval is a hierarchical bootstrap. The examples of each task are drawn with replacement, the same draw for
-every seed, both models, all widths and all metrics, because they share them; the metric is computed anew
-exactly, from how often each example was drawn. Seeds are drawn jointly for all tasks and widths: each may mark all of them.
+A replicate is one seed on one task. It is scored for a method (a) and its baseline (b) on the same
+examples. The interval is a hierarchical bootstrap. The examples of each task are drawn with
+replacement. All seeds, both models, all widths and all metrics get the same draw, because they
+share the examples. The metric is computed anew and exactly, from how often each example was drawn.
+Seeds are drawn jointly for all tasks and widths, because a seed may mark all of them.
 
-Two choices keep the interval honest with few seeds: simulated for 3 to 10 seeds and 1,000 examples it covers
-92 to 99 %, where the textbook form covers 86 to 99 %, too wide where examples dominate and too narrow where
-seeds do. Seed deviations are those observed on all examples (redrawn, they would count the examples' noise
-again), times sqrt(n / (n - 1)). And the draws are expanded about the mean by Student's over the normal's
-quantile (Hesterberg 2015) with Satterthwaite's degrees of freedom: many where examples dominate, n - 1 where
-seeds do. With one seed the interval speaks of examples only.
+Two choices keep the interval honest with few seeds. Simulated for 3 to 10 seeds and 1,000 examples,
+it covers 92 to 99 %. The textbook form covers 86 to 99 %: it is too wide where examples dominate,
+and too narrow where seeds do.
+- The deviations of seeds are those observed on all examples, times sqrt(n / (n - 1)). If they were
+  drawn again, they would count the noise of the examples twice.
+- The draws are expanded about the mean by Student's over the normal's quantile (Hesterberg 2015),
+  with Satterthwaite's degrees of freedom. These are many where examples dominate, and n - 1 where
+  seeds do.
+With one seed, the interval speaks of examples only.
 
-Examples that share text are no independent witnesses: they are drawn together, as a cluster (a cluster bootstrap).
+Examples that share text are not independent. They are drawn together, as a cluster.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from zlib import crc32
 
@@ -28,26 +31,24 @@ BLOCK = 32  # draws and examples at once where ranks are summed
 
 @dataclass(frozen=True)
 class Pair:
-    """One replicate; a and b are aligned by row. Failed runs make no Pair, count them apart."""
+    """One replicate; a and b are aligned by row. Failed runs make no Pair: count them apart."""
 
     task: str
     seed: int
     labels: np.ndarray  # [N], integer classes or float targets
-    a: np.ndarray  # [N, C] logits of the method, C = 1 for regression; or [N] its classes or scores
+    a: np.ndarray  # logits [N, C] of the method, C = 1 for regression; or its classes or scores [N]
     b: np.ndarray  # the same of the baseline
     metric: str  # accuracy, f1 (of class 1), matthews, pearson or spearman
-    cluster: np.ndarray | None = (
-        None  # [N], which examples are drawn together, numbered from 0; None: each by itself
-    )
-    unseen: int = 0  # how many of the examples are of no development set
+    cluster: np.ndarray | None = None  # [N], examples drawn together, from 0; None: each by itself
+    unseen: int = 0  # how many of the examples are in no development set
 
     def __post_init__(self):
         n = len(self.labels)
         for said in (self.a, self.b):
             if n == 0 or said.ndim not in (1, 2) or len(said) != n or not np.isfinite(said).all():
                 raise ValueError(
-                    f"{self.task}, seed {self.seed}: predictions must be finite and [{n}] or [{n}, C], at "
-                    f"least one row; their shape is {said.shape}"
+                    f"{self.task}, seed {self.seed}: predictions must be finite and [{n}] or "
+                    f"[{n}, C], at least one row; their shape is {said.shape}"
                 )
 
 
@@ -68,58 +69,25 @@ class Estimate:
     unseen: int = 0  # examples of no development set, of the task that has most
 
 
-@dataclass(frozen=True)
-class Permutation:
-    """p-values of a sign-flip test; `smallest` is the least two-sided p of so many differences."""
-
-    two_sided: float
-    greater: float
-    less: float
-    smallest: float
-    n: int
-    exact: bool
-
-
-@dataclass(frozen=True)
-class Summary:
-    mean: float
-    sd: float  # ddof = 1
-    n: int
-    min: float
-    max: float
-
-
-def summary(values: Sequence[float]) -> Summary:
-    """Mean, sd, count and range of replicates; nan where undefined (sd of one value, anything of none)."""
-    x = np.asarray(values, float)
-    if x.size == 0:
-        return Summary(np.nan, np.nan, 0, np.nan, np.nan)
-    return Summary(
-        float(x.mean()),
-        float(x.std(ddof=1)) if x.size > 1 else np.nan,
-        x.size,
-        float(x.min()),
-        float(x.max()),
-    )
-
-
-def draw_weights(rng: np.random.Generator, draws: int, n: int) -> np.ndarray:
+def draw_weights(rng, draws, n):
     """How often each of n examples occurs in each bootstrap draw: [draws, n], rows sum to n."""
     index = rng.integers(n, size=(draws, n)) + np.arange(draws)[:, None] * n
     return np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
 
 
-def predicted(logits: np.ndarray) -> np.ndarray:
-    """The classes [N] of logits [N, C], the scores of [N, 1]; what is [N] already stays."""
-    return (
-        logits if logits.ndim == 1 else logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
-    )
+def predicted(logits):
+    """Classes [N] of logits [N, C], scores [N] of logits [N, 1]; what is [N] already stays."""
+    if logits.ndim == 1:
+        return logits
+    return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
 
 
-def weighted_score(
-    metric: str, said: Sequence[np.ndarray], labels: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """The metric of each model under each draw: M times [N] or [N, C], [N], [D, N] to [D, M]; undefined counts 0."""
+def weighted_score(metric, said, labels, weights):
+    """The metric of each model under each draw, [D, M]; an undefined one counts 0.
+
+    said: M predictions [N] or [N, C]. labels: [N]. weights: how often each draw has each example
+    [D, N]. Raises ValueError for an unknown metric.
+    """
     said = [predicted(x) for x in said]
     if metric == "accuracy":
         return weights @ np.stack([x == labels for x in said], 1) / weights.sum(1, keepdims=True)
@@ -129,9 +97,8 @@ def weighted_score(
         raise ValueError(
             f"unknown metric {metric!r}; allowed: accuracy, f1, matthews, pearson, spearman"
         )
-    return (_pearson if metric == "pearson" else _spearman)(
-        [x.astype(float) for x in said], labels.astype(float), weights
-    )
+    correlation = _pearson if metric == "pearson" else _spearman
+    return correlation([x.astype(float) for x in said], labels.astype(float), weights)
 
 
 def _ratio(top, bottom):
@@ -141,9 +108,8 @@ def _ratio(top, bottom):
 def _from_confusion(metric, said, labels, weights):
     k = int(max(labels.max(), 1, *(x.max() for x in said))) + 1
     true = weights @ np.eye(k)[labels]  # [D, k]
-    guess = (weights @ np.concatenate([np.eye(k)[x] for x in said], 1)).reshape(
-        len(weights), len(said), k
-    )
+    guess = weights @ np.concatenate([np.eye(k)[x] for x in said], 1)
+    guess = guess.reshape(len(weights), len(said), k)
     right = np.stack([x == labels for x in said], 1)
     if metric == "f1":
         return _ratio(2 * weights @ (right & (labels == 1)[:, None]), true[:, 1:2] + guess[..., 1])
@@ -153,7 +119,7 @@ def _from_confusion(metric, said, labels, weights):
 
 
 def _standard(x):
-    """Zero mean and unit sd, so that weighted moments lose no digits and "constant" is a fixed threshold."""
+    """Zero mean and unit sd: weighted moments lose no digits, and "constant" has one threshold."""
     return (x - x.mean()) / x.std() if np.ptp(x) > 0 else np.zeros(len(x))
 
 
@@ -162,19 +128,19 @@ def _pearson(said, labels, weights):
     x = np.stack([_standard(each) for each in said], 1)
     mx, my = weights @ x / n, weights @ y / n
     vx, vy = weights @ x**2 / n - mx**2, weights @ y**2 / n - my**2
-    return _ratio(
-        weights @ (x * y) / n - mx * my, np.sqrt(np.where((vx > 1e-12) & (vy > 1e-12), vx * vy, 0))
-    )
+    varies = (vx > 1e-12) & (vy > 1e-12)
+    return _ratio(weights @ (x * y) / n - mx * my, np.sqrt(np.where(varies, vx * vy, 0)))
 
 
 def _spearman(said, labels, weights):
-    """Correlation of mid-ranks. The sum of squared ranks about their mean is (n^3 - sum of t^3) / 12 over groups of ties of t
-    examples. Draws come last here, and few at once: sums over examples then run along rows that the cache holds."""
-    found, groups, own = (
-        np.empty((len(weights), len(said))),
-        [_groups(x) for x in said],
-        _groups(labels),
-    )
+    """Correlation of mid-ranks.
+
+    The sum of squared ranks about their mean is (n^3 - sum of t^3) / 12 over groups of t tied
+    examples. Draws come last here, and few at once, so that sums over examples run along rows that
+    the cache holds.
+    """
+    found = np.empty((len(weights), len(said)))
+    groups, own = [_groups(x) for x in said], _groups(labels)
     for start in range(0, len(weights), BLOCK):
         w = np.ascontiguousarray(weights[start : start + BLOCK].T)  # [N, D]
         ranks, spread = _ranks(w, own)
@@ -183,14 +149,14 @@ def _spearman(said, labels, weights):
         y *= w
         for i, group in enumerate(groups):
             x, mine = _ranks(w, group)
-            found[start : start + BLOCK, i] = _ratio(
-                12 * np.einsum("nd,nd->d", x, y[group[0]]), np.sqrt(mine * spread)
-            )
+            both = 12 * np.einsum("nd,nd->d", x, y[group[0]])
+            found[start : start + BLOCK, i] = _ratio(both, np.sqrt(mine * spread))
     return found
 
 
 def _groups(x):
-    """(Order of x [N], where each group of ties begins and ends in it [G], the group of each place in it [N])."""
+    """Groups of ties in x [N]: the order of x [N], where each group begins and ends in it [G], and
+    the group of each place in it [N]."""
     order = np.argsort(x, kind="stable")
     new = np.append(True, np.diff(x[order]) != 0)
     starts = np.flatnonzero(new)
@@ -198,20 +164,22 @@ def _groups(x):
 
 
 def _ranks(weights, group):
-    """(Mid-ranks in the order of the group [N, D], 12 times the sum of their squares about their mean [D])."""
+    """Mid-ranks in the order of the group [N, D], and 12 times the sum of their squares about
+    their mean [D]."""
     order, starts, ends, place = group
     upto = _running(weights[order])
     before, after = upto[starts], upto[ends]
     size = after - before
     middle = (before + after + 1) / 2
-    return middle if len(starts) == len(order) else middle[place], upto[-1] ** 3 - np.einsum(
-        "gd,gd,gd->d", size, size, size
-    )
+    squares = upto[-1] ** 3 - np.einsum("gd,gd,gd->d", size, size, size)
+    return middle if len(starts) == len(order) else middle[place], squares
 
 
 def _running(x):
-    """Sums of the rows [N, D] before each and of all: [N + 1, D]. By triangles of BLOCK rows: numpy's cumsum down columns takes
-    six times as long."""
+    """Sums of the rows of x [N, D] before each and of all: [N + 1, D].
+
+    They are summed by triangles of BLOCK rows: numpy's cumsum down columns takes six times as long.
+    """
     blocks = np.zeros((len(x) // BLOCK + 1, BLOCK, x.shape[1]))
     blocks.reshape(-1, x.shape[1])[1 : len(x) + 1] = x
     sums = np.tri(BLOCK) @ blocks
@@ -219,59 +187,48 @@ def _running(x):
     return sums.reshape(-1, x.shape[1])[: len(x) + 1]
 
 
-def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score) -> Estimate:
-    """Estimates sum_g coefficients[g] * (mean over tasks of the mean difference over seeds in group g)."""
-    if score is None:
-        from lib.measure.metrics import score
+def _contrast(groups, coefficients, draws, seed):
+    """Estimate of sum_g coefficients[g] * (mean over tasks of the mean difference over seeds in g).
+
+    groups: lists of Pairs. All pairs of a task share examples, their order, clusters and metric.
+    """
     pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
     if not pairs or len(pairs) < sum(map(len, groups)):
         raise ValueError("a comparison needs at least one pair, and each task and seed once")
-    tasks, seeds = (
-        sorted({p.task for p in pairs.values()}),
-        sorted({p.seed for p in pairs.values()}),
-    )
-    rng = np.random.default_rng(seed)
-    picked = draw_weights(rng, draws, len(seeds)) / len(seeds)
+    tasks, seeds = (sorted({key[i] for key in pairs}) for i in (1, 2))
+    picked = draw_weights(np.random.default_rng(seed), draws, len(seeds)) / len(seeds)
     shape = (len(groups), len(tasks), len(seeds))
     seen, values, drawn = np.zeros(shape, bool), np.zeros(shape), np.zeros(draws)
     for t, task in enumerate(tasks):
-        keys = [k for k in pairs if k[1] == task]
-        labels, metric, cluster = (
-            getattr(pairs[keys[0]], name) for name in ("labels", "metric", "cluster")
-        )
-        if any(
-            pairs[k].metric != metric
-            or not np.array_equal(pairs[k].labels, labels)
-            or not np.array_equal(pairs[k].cluster, cluster)
-            for k in keys
-        ):
-            raise ValueError(
-                f"{task}: all pairs must share examples, their order, their clusters and the metric"
-            )
-        models = [x for k in keys for x in (pairs[k].a, pairs[k].b)]
-        exact = np.array([score(metric, x, labels) for x in models], float)
-        once = np.ones((1, len(labels)))
-        if not np.allclose(weighted_score(metric, models, labels, once)[0], exact):
-            raise ValueError(f"{metric}: the weighted form disagrees with score() on {task}")
-        where = tuple(np.array([(k[0], t, seeds.index(k[2])) for k in keys]).T)
+        of_task = {key: pair for key, pair in pairs.items() if key[1] == task}
+        first, *others = of_task.values()
+        labels, metric, cluster = first.labels, first.metric, first.cluster
+        for pair in others:
+            same = np.array_equal(pair.labels, labels) and np.array_equal(pair.cluster, cluster)
+            if pair.metric != metric or not same:
+                raise ValueError(
+                    f"{task}: all pairs must share examples, their order, their clusters and the "
+                    "metric"
+                )
+        models = [x for pair in of_task.values() for x in (pair.a, pair.b)]
+        exact = weighted_score(metric, models, labels, np.ones((1, len(labels))))[0]
+        where = tuple(np.array([(g, t, seeds.index(s)) for g, _, s in of_task]).T)
         seen[where], values[where] = True, 100 * (exact[::2] - exact[1::2])
         if not seen[:, t].any(1).all():
             raise ValueError(f"{task}: no seed at one of the points of the comparison")
-        share = np.array([coefficients[k[0]] / seen[k[0], t].sum() / len(tasks) for k in keys])
-        own = np.random.default_rng(
-            [seed, crc32(labels.tobytes())]
-        )  # two metrics of the same rows share the draws
+        share = np.array([coefficients[g] / seen[g, t].sum() / len(tasks) for g, _, _ in of_task])
+        # two metrics of the same rows share the draws
+        own = np.random.default_rng([seed, crc32(labels.tobytes())])
         rows = max(1, CELLS // len(labels))
+        units = len(labels) if cluster is None else cluster.max() + 1
         for start in range(0, draws, rows):
-            weights = draw_weights(
-                own, min(rows, draws - start), len(labels) if cluster is None else cluster.max() + 1
-            )
+            weights = draw_weights(own, min(rows, draws - start), units)
             weights = weights if cluster is None else weights[:, cluster]
             scores = weighted_score(metric, models, labels, weights)
             drawn[start : start + rows] += 100 * (scores[:, ::2] - scores[:, 1::2]) @ share
     centre = np.where(seen, values, 0).sum(2) / seen.sum(2)
     mean = float(coefficients @ centre.mean(1))
-    # a seed that misses a task takes the task's mean there, lest tasks of unequal level pose as seeds
+    # a seed that misses a task takes the mean of that task, whose level is no mark of the seed
     filled = np.where(seen, values, centre[:, :, None])
     per_seed = np.einsum("g,gts->s", coefficients, filled) / len(tasks)
     n, spread, of_seeds, of_examples = int(seen.sum(2).min()), np.nan, 0.0, drawn.var()
@@ -283,12 +240,6 @@ def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else 1e9
     expand = stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975)
     low, high = mean + expand * (np.quantile(drawn, (0.025, 0.975)) - mean)
-    if n < 2:
-        p = 1.0
-    elif total < 1e-18:  # nothing varies
-        p = float(abs(mean) < 1e-9)
-    else:
-        p = float(2 * stats.t.sf(abs(mean) / np.sqrt(total), freedom))
     return Estimate(
         mean,
         float(low),
@@ -297,53 +248,64 @@ def _contrast(groups: Sequence[Sequence[Pair]], coefficients, draws, seed, score
         n,
         len(tasks),
         spread,
-        p,
+        _students_p(mean, total, freedom) if n > 1 else 1.0,
         len(pairs),
         float(np.sqrt(of_examples)),
         max(pair.unseen for pair in pairs.values()),
     )
 
 
-def paired_difference(
-    pairs: Sequence[Pair], draws: int = 2000, seed: int = 0, score: Callable | None = None
-) -> Estimate:
-    """Method minus baseline in points, averaged over seeds, then tasks.
+def _students_p(mean, variance, freedom):
+    """Two-sided p of a mean with this variance against 0."""
+    if variance < 1e-18:  # nothing varies
+        return float(abs(mean) < 1e-9)
+    return float(2 * stats.t.sf(abs(mean) / np.sqrt(variance), freedom))
 
-    `score(name, predictions, labels) -> float`, by default that of `lib.measure.metrics`, gives the point values.
+
+def paired_difference(pairs, draws=2000, seed=0):
+    """Estimate of method minus baseline in points, averaged over seeds, then tasks."""
+    return _contrast([pairs], np.ones(1), draws, seed)
+
+
+def trend(pairs_by_x, draws=2000, seed=0, weights=None):
+    """Estimate of the slope of the mean gain over x, in points per unit of x.
+
+    pairs_by_x: {x: Pairs}. weights: f(x) -> what other contrast of the gains to take
+    (`slope_weights`). Seeds and examples are drawn once for all x.
     """
-    return _contrast([pairs], np.ones(1), draws, seed, score)
+    x = sorted(pairs_by_x)
+    return _contrast([pairs_by_x[v] for v in x], (weights or slope_weights)(x), draws, seed)
 
 
-def replicates(values: Sequence[float]) -> Estimate:
-    """Mean over seeds of what is no score of examples, such as a share of steps, with Student's interval; one seed has
-    none but the value itself."""
-    s = summary(values)
-    if not s.n or not np.isfinite(s.mean):
+def replicates(values, resolution=0.0):
+    """Estimate of the mean over seeds of what is no score of examples, such as a share of steps.
+
+    It has Student's interval; one seed has none but the value itself. resolution: the values are
+    multiples of it, which adds a twelfth of its square to their variance.
+    """
+    x = np.asarray(values, float)
+    n, mean = len(x), float(x.mean()) if len(x) else np.nan
+    if not np.isfinite(mean):
         raise ValueError(f"replicates {list(values)}: at least one, all finite")
-    half = s.sd / np.sqrt(s.n) * stats.t.ppf(0.975, s.n - 1) if s.n > 1 else 0.0
-    p = (
-        float(2 * stats.t.sf(abs(s.mean) / (s.sd / np.sqrt(s.n)), s.n - 1))
-        if s.n > 1 and s.sd > 0
-        else 1.0
-    )
-    return Estimate(
-        s.mean, s.mean - half, s.mean + half, tuple(map(float, values)), s.n, 1, s.sd, p, s.n
-    )
+    if n == 1:
+        return Estimate(mean, mean, mean, (mean,), 1, 1, np.nan, 1.0, 1)
+    spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
+    half = float(stats.t.ppf(0.975, n - 1) * spread / n**0.5)
+    p = _students_p(mean, spread**2 / n, n - 1)
+    return Estimate(mean, mean - half, mean + half, tuple(map(float, x)), n, 1, spread, p, n)
 
 
-def ratio(
-    above: Sequence[float],
-    below: Sequence[float],
-    block: int = 10,
-    draws: int = 2000,
-    seed: int = 0,
-) -> Estimate:
-    """Median of above / below over turns in which both were timed, [N] seconds each. Interval: bootstrap over blocks of
-    successive turns, for what slows a machine lasts longer than one. It speaks of these turns, not of other machines."""
+def ratio(above, below, block=10, draws=2000, seed=0):
+    """Estimate of the median of above / below, [N] seconds each of N turns that time both.
+
+    The interval is a bootstrap over blocks of successive turns, because what slows a machine lasts
+    longer than one turn. It speaks of these turns, not of other machines.
+    """
     x = np.asarray(above, float) / np.asarray(below, float)
     if x.ndim != 1 or len(x) < 2 * block or not np.isfinite(x).all():
         raise ValueError(
-            f"ratios of shape {x.shape}: two series of as many finite times, at least {2 * block}"
+            f"ratios of shape {x.shape}: give two series of as many finite times, at least "
+            f"{2 * block}"
         )
     count = -(-len(x) // block)
     starts = np.random.default_rng(seed).integers(len(x) - block + 1, size=(draws, count, 1))
@@ -352,7 +314,7 @@ def ratio(
     return Estimate(float(np.median(x)), float(low), float(high), (), 1, 1, np.nan, 1.0, len(x))
 
 
-def slope_weights(x: Sequence[float]) -> np.ndarray:
+def slope_weights(x):
     """Weights w with w @ y = least-squares slope of y over x."""
     centred = np.asarray(x, float) - np.mean(x)
     if not (centred**2).sum() > 0:
@@ -360,62 +322,21 @@ def slope_weights(x: Sequence[float]) -> np.ndarray:
     return centred / (centred**2).sum()
 
 
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
+def slope(x, y):
     """Least-squares slope of y over x."""
     return float(slope_weights(x) @ np.asarray(y, float))
 
 
-def straighter_weights(x: Sequence[float], other: Sequence[float]) -> np.ndarray:
-    """Weights w with w @ y = root of the sum of squares that a line over x explains in y, less that of a line over `other`.
-    Where y rises with both it is above 0 exactly where the line over x leaves the smaller residuals: with unit vectors u
-    and v along the centred x and `other`, the two residual sums differ by (u @ y)^2 - (v @ y)^2."""
+def straighter_weights(x, other):
+    """Weights w, for which w @ y tells whether y is straighter over x than over `other`.
+
+    w @ y is the root of the sum of squares that a line over x explains in y, less the root for a
+    line over `other`. Where y rises with both, it is above 0 exactly where the line over x leaves
+    the smaller residuals. With unit vectors u and v along the centred x and `other`, the two sums
+    of squared residuals differ by (u @ y)^2 - (v @ y)^2.
+    """
     u, v = (w / np.sqrt((w**2).sum()) for w in map(slope_weights, (x, other)))
     return u - v
-
-
-def trend(
-    pairs_by_x: Mapping[float, Sequence[Pair]],
-    draws: int = 2000,
-    seed: int = 0,
-    score: Callable | None = None,
-    weights: Callable = slope_weights,
-) -> Estimate:
-    """Slope of the mean gain over x, in points per unit of x, or what other `weights` of x give; seeds and examples are
-    drawn once for all x."""
-    x = sorted(pairs_by_x)
-    return _contrast([pairs_by_x[v] for v in x], weights(x), draws, seed, score)
-
-
-def permutation_test(
-    differences: Sequence[float], draws: int = 100_000, seed: int = 0
-) -> Permutation:
-    """Sign-flip test that paired differences are symmetric about 0: every flip up to n = 16, else `draws`."""
-    x = np.asarray(differences, float)
-    if x.size == 0 or not np.isfinite(x).all():
-        raise ValueError("a permutation test needs finite differences, at least one")
-    exact = x.size <= 16
-    if x.size == 1:  # scipy asks for two; one difference has two flips
-        p = [1.0 if x[0] == 0 else 0.5 if s * x[0] > 0 else 1.0 for s in (1, -1)]
-    else:
-        p = [
-            float(
-                stats.permutation_test(
-                    (x,),
-                    lambda v, axis: v.mean(axis),
-                    permutation_type="samples",
-                    vectorized=True,
-                    batch=4096,
-                    n_resamples=np.inf if exact else draws,
-                    alternative=side,
-                    rng=np.random.default_rng(seed),
-                ).pvalue
-            )
-            for side in ("greater", "less")
-        ]
-    least = (
-        0.5 ** int(np.count_nonzero(x)) if exact else 1 / (draws + 1)
-    )  # flipping a zero changes nothing
-    return Permutation(min(1.0, 2 * min(p)), p[0], p[1], min(1.0, 2 * least), x.size, exact)
 
 
 @dataclass(frozen=True)
@@ -429,15 +350,17 @@ class Rank:
     n: int
 
 
-def rank_correlation(
-    x: Sequence[float], y: Sequence[float], draws: int = 2000, seed: int = 0
-) -> Rank:
-    """How alike two scores of the same n things rank them. The interval is that of a bootstrap over the things, a thing
-    drawn twice being no pair; simulated for 8 and 12 things it covers 93 to 98 %."""
+def rank_correlation(x, y, draws=2000, seed=0):
+    """The Rank of two scores of the same n things: how alike the scores rank them.
+
+    The interval is a bootstrap over the things. A thing that is drawn twice is no pair with itself.
+    Simulated for 8 and 12 things, it covers 93 to 98 %.
+    """
     x, y = np.asarray(x, float), np.asarray(y, float)
     if len(x) != len(y) or len(x) < 3 or not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError(
-            f"a rank correlation needs two finite scores of at least 3 things; given are {len(x)} and {len(y)}"
+            "a rank correlation needs two finite scores of at least 3 things; given are "
+            f"{len(x)} and {len(y)}"
         )
     a, b = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
     weights = draw_weights(np.random.default_rng(seed), draws, len(x))
@@ -448,12 +371,11 @@ def rank_correlation(
     drawn = _ratio(pairs(a * b), np.sqrt(pairs(a * a) * pairs(b * b)))
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = stats.kendalltau(x, y)
-    return Rank(
-        float(np.nan_to_num(tau)), float(low), float(high), float(np.nan_to_num(p, nan=1.0)), len(x)
-    )
+    tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
+    return Rank(float(tau), float(low), float(high), float(p), len(x))
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def holm(p_values):
     """Holm's step-down adjusted p-values, in the order given."""
     p = np.asarray(p_values, float)
     order = np.argsort(p, kind="stable")
@@ -462,11 +384,12 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def power(
-    spread: float, noise: float, n: int, effect: float, low: float = 0.0, high: float = np.inf
-) -> float:
-    """How often the 95 % interval of n paired differences, at least two, lies within (low, high) if their true mean is
-    `effect`. spread: their sd over seeds; noise: sd of the mean that examples alone cause, whatever the seeds."""
+def power(spread, noise, n, effect, low=0.0, high=np.inf):
+    """How often the 95 % interval of n paired differences lies within (low, high).
+
+    n is at least 2, and the true mean of the differences is `effect`. spread: their sd over seeds.
+    noise: the sd of the mean that examples alone cause, whatever the seeds.
+    """
     of_seeds = spread**2 / n
     total = of_seeds + noise**2
     if total <= 0:
@@ -480,11 +403,10 @@ def power(
     return float(np.clip(np.nan_to_num(sum(found) - 1), 0, 1))
 
 
-def detectable(spread: float, noise: float, n: int, wanted: float = 0.8) -> float:
+def detectable(spread, noise, n, wanted=0.8):
     """Smallest true effect that n paired differences prove to be above 0 with this power."""
     scale = np.sqrt(spread**2 / n + noise**2) if n > 1 else np.inf
     if not 0 < scale < np.inf:
         return float(scale)
-    return float(
-        scale * optimize.brentq(lambda x: power(spread, noise, n, x * scale) - wanted, 0, 60)
-    )
+    least = optimize.brentq(lambda x: power(spread, noise, n, x * scale) - wanted, 0, 60)
+    return float(scale * least)

@@ -1,56 +1,46 @@
 """From estimates to verdicts: total functions, so that no verdict is ever typed.
 
-A claim has one or more *cells*, its comparisons: a width, a rival. It is confirmed when all of them are. So each cell is
-tested at 5 % as it stands, and the p of the claim is the largest of its cells (intersection-union test). What one cell of
-several is enough for, PARTIAL and CONTRADICTED, takes the cells' p after Holm. `holm_paper` adjusts over a paper's claims.
+A claim has one or more cells. A cell is one comparison, such as a width or a rival. A claim is
+confirmed when all of its cells are. So each cell is tested at 5 % as it stands, and the p of the
+claim is the largest p of its cells (intersection-union test). One cell of several is enough for
+PARTIAL and CONTRADICTED, so these two words are read after Holm's correction over the cells.
+`holm_paper` corrects over the claims of a paper.
 
-With the published effect turned upwards a cell is
-- `missing`: no estimate, or one that is not finite;
-- `few`: fewer than `minimum_seeds` seeds, nothing is read from it;
-- `above` (`below`): its 95 % interval lies above (below) 0 and its p is under 0.05;
-- `near`: none of these, yet the interval holds the published value and is narrower than it (so excludes 0);
+The states of a cell, with the published effect turned upwards:
+- `missing`: there is no estimate, or it is not finite;
+- `few`: it has fewer than SEEDS seeds, and nothing is read from it;
+- `above` (`below`): its 95 % interval lies above (below) 0, and its p is under 0.05;
+- `near`: none of these, but the interval holds the published value and is narrower than it;
 - `open`: the rest.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import copysign, inf, isfinite
 
 from scipy.stats import norm
 
-from lib.measure.stats import Estimate, detectable, holm, power
+from lib.measure.stats import detectable, holm, power
 
-# What each word means for a finding: (its mark, how it is counted, a line), and what an arithmetic check says instead.
+# What each word means for a finding: (its mark, how it is counted, one line).
 WORDS = {
     "CONFIRMED": (
         "✓",
         "held",
-        "the claim is proven at this scale, in each of its cells (widths, rivals); its size may differ",
+        "proven at this scale in every cell (width, rival); size may differ",
     ),
-    "CONSISTENT": (
-        "≈",
-        "open",
-        "not proven, but the interval holds the published value and is narrower than that effect",
-    ),
+    "CONSISTENT": ("≈", "open", "not proven; the interval holds the printed value, and excludes 0"),
     "PARTIAL": ("◐", "held in part", "proven in some cells only"),
     "CONTRADICTED": ("✗", "did not hold", "the opposite is proven at this scale"),
-    "INCONCLUSIVE": (
-        "?",
-        "open",
-        "nothing is proven: too few seeds, or an interval that holds 0 or an end of the margin",
-    ),
-    "NOT_RUN": (
-        "–",
-        "open",
-        "not measured, or measured at toy scale, which judges arithmetic alone",
-    ),
+    "INCONCLUSIVE": ("?", "open", "not proven: too few seeds, or the interval holds 0 or a margin"),
+    "NOT_RUN": ("–", "open", "not measured, or at toy scale, which judges arithmetic alone"),
     "PAPER_INCONSISTENT": (
         "!",
         "the paper contradicts itself",
-        "the paper prints values that exclude each other",
+        "printed values exclude each other",
     ),
 }
+# What each word says for an arithmetic check.
 CHECKS = {
     "CONFIRMED": "= equal",
     "PARTIAL": "≠ partly equal",
@@ -59,24 +49,26 @@ CHECKS = {
     "PAPER_INCONSISTENT": "! printed twice, not alike",
 }
 READING = (
-    "A finding rests on runs. An arithmetic check recomputes what the paper prints (settings, sums, counts), and is counted "
-    "apart.",
-    "Intervals and p are of this claim alone, at 95 % and 5 %; its p is the largest of its cells. Fewer than 3 seeds prove "
-    "nothing, and the interval of one seed covers examples alone. The board, python -m lib evidence --list, adjusts p over the "
-    "claims of a paper (Holm).",
-    "Power: how often the planned seeds would confirm the printed effect, with the spread of the paired differences seen so far.",
-    "Provisional: fewer seeds than planned are done, so the word may change.",
+    "A finding rests on runs. An arithmetic check computes printed numbers (settings, sums, "
+    "counts) again, and is counted apart.",
+    "Intervals and p are of this claim alone, at 95 % and 5 %. The p of a claim is the largest p "
+    "of its cells. Fewer than 3 seeds prove nothing. The interval of one seed covers examples "
+    "alone. `python -m lib evidence --list` corrects p over the claims of a paper (Holm).",
+    "Power is how often the planned seeds would confirm the printed effect. It takes the spread of "
+    "the paired differences seen so far.",
+    "Provisional means that fewer seeds than planned are done, so the word may change.",
 )
 SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
 ALPHA = 0.05
+SEEDS = 3  # fewer prove nothing
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One comparison of a claim, as measured, and the interval that it is to lie in."""
+    """One comparison of a claim as measured, and the interval in which it is to lie."""
 
     name: str
-    published: float | None  # None: a direction alone is printed
+    published: float | None  # None: only a direction is printed
     mean: float
     low: float
     high: float
@@ -85,23 +77,45 @@ class Cell:
     noise: float  # sd of the mean that examples alone cause
     bounds: tuple[float | None, float | None]  # confirmed within; None: no end
 
+    def power(self, planned):
+        """(power, a line on it) of the planned seeds, else of those there; None where it has none.
+
+        It is the power to confirm the printed effect. Without a printed effect the line tells the
+        effect that these seeds find.
+        """
+        n, place = planned or self.seeds, f" {self.name}" * bool(self.name)
+        low, high = (-inf if self.bounds[0] is None else self.bounds[0]), self.bounds[1]
+        high = inf if high is None else high
+        if self.seeds < 2:
+            return -1.0, f"power not known{place}: it takes the spread of two seeds"
+        if self.spread is None:  # no mean of seeds, such as a ratio of variances
+            return None
+        if self.published is not None or low < 0 < high:
+            effect = self.published or 0.0
+            value = power(self.spread, self.noise, n, effect, low, high)
+            printed = f"for the printed {effect:+.3g}"
+            about = "if the true value is 0" if self.published is None else printed
+            return value, f"power {value:.2f} at {n} seeds {about}{place}"
+        if 0.0 in (low, high) and inf in (-low, high):
+            least = detectable(self.spread, self.noise, n)
+            return 2.0, f"{n} seeds find {least:.2g} with power 0.80{place}"
+        return None
+
 
 @dataclass(frozen=True)
 class Verdict:
     claim: str
     verdict: str  # one of WORDS
     measured: str  # one readable line
-    interval: (
-        tuple[float, float] | None
-    )  # 95 %, in the unit of `measured`; envelope of several cells
+    interval: tuple[float, float] | None  # 95 %, in the unit of `measured`; spans several cells
     note: str
-    runs: int  # as given, else two a pair, where a shared baseline counts again
+    runs: int  # two for each pair; a shared baseline counts again
     scale: str
     kind: str = "finding"  # or "arithmetic"
     p: float | None = None  # two-sided, of the claim as a whole; None where there is none
     cells: tuple[Cell, ...] = ()  # those measured
     planned: int | None = None  # seeds; None: nothing is said
-    unseen: int = 0  # rows of no development set among those of a task that it rests on
+    unseen: int = 0  # rows of a task that it rests on and that are in no development set
 
     @property
     def seeds(self):
@@ -111,66 +125,39 @@ class Verdict:
     @property
     def provisional(self):
         """What stands beside the word until the planned seeds are there."""
-        short = (
-            self.planned
-            and self.seeds is not None
-            and self.verdict != "NOT_RUN"
-            and self.seeds < self.planned
-        )
+        if not self.planned or self.seeds is None or self.verdict == "NOT_RUN":
+            return ""
+        short = self.seeds < self.planned
         return f"provisional, {self.seeds} of {self.planned} seeds" if short else ""
 
     @property
     def power(self):
-        """A line: how often the planned seeds, else those there, confirm the printed effect, in the cell of least power;
-        without a printed effect, the one that they find."""
-        found = []
-        for cell in self.cells:
-            n, place = self.planned or cell.seeds, f" {cell.name}" * bool(cell.name)
-            low, high = (
-                copysign(inf, side) if end is None else end
-                for side, end in zip((-1, 1), cell.bounds, strict=True)
-            )
-            inside = (
-                cell.published if cell.published is not None else 0.0 if low < 0 < high else None
-            )
-            if cell.seeds < 2:
-                found.append((-1.0, f"power not known{place}: it takes the spread of two seeds"))
-            elif cell.spread is None:  # no mean of seeds, such as a ratio of variances
-                continue
-            elif inside is not None:
-                value = power(cell.spread, cell.noise, n, inside, low, high)
-                about = (
-                    f"for the printed {inside:+.3g}"
-                    if cell.published is not None
-                    else "if the true value is 0"
-                )
-                found.append((value, f"power {value:.2f} at {n} seeds {about}{place}"))
-            elif 0.0 in (low, high) and inf in (-low, high):
-                found.append(
-                    (
-                        2.0,
-                        f"{n} seeds find {detectable(cell.spread, cell.noise, n):.2g} with power 0.80{place}",
-                    )
-                )
-        return min(found)[1] if found else ""
+        """A line on the power of the cell that has least; see `Cell.power`."""
+        found = [cell.power(self.planned) for cell in self.cells]
+        return min(filter(None, found), default=(0.0, ""))[1]
 
 
-def tally(found) -> str:
-    """Counts of verdicts, findings and arithmetic checks apart. found: (kind, word) of each."""
+def tally(found):
+    """Counts of verdicts as text, findings and arithmetic checks apart.
+
+    found: (kind, word) of each verdict.
+    """
     found = list(found)
     findings = [WORDS[word][1] for kind, word in found if kind == "finding"]
     checks = [word == "CONFIRMED" for kind, word in found if kind == "arithmetic"]
     groups = dict.fromkeys(group for _, group, _ in WORDS.values())
     counts = ", ".join(f"{findings.count(group)} {group}" for group in groups if group in findings)
-    parts = [f"findings: {counts}"] * bool(findings) + [
-        f"arithmetic checks: {sum(checks)} of {len(checks)}"
-    ] * bool(checks)
+    parts = [f"findings: {counts}"] * bool(findings)
+    parts += [f"arithmetic checks: {sum(checks)} of {len(checks)}"] * bool(checks)
     return "; ".join(parts)
 
 
-def holm_paper(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """{claim: p after Holm} over the findings of one paper that have been judged and have a p. A claim that several
-    verdicts share, such as two halves on two pages, counts once, with their largest p."""
+def holm_paper(verdicts):
+    """{claim: p after Holm} over the findings of one paper that have a p.
+
+    A claim that several verdicts share, such as its two halves on two pages, counts once. It has
+    the largest p of them.
+    """
     p = {}
     for each in verdicts:
         if each.kind == "finding" and each.p is not None:
@@ -179,30 +166,30 @@ def holm_paper(verdicts: Sequence[Verdict]) -> dict[str, float]:
 
 
 def _usable(e):
-    return (
-        e is not None
-        and e.n_seeds > 0
-        and isfinite(e.mean)
-        and isfinite(e.low)
-        and isfinite(e.high)
-    )
+    return e is not None and e.n_seeds > 0 and all(map(isfinite, (e.mean, e.low, e.high)))
 
 
-def _state(e, published, p, minimum_seeds):
+def _enough(e):
+    return _usable(e) and e.n_seeds >= SEEDS
+
+
+def _state(e, published, p):
     """The state of one cell, as the module describes it."""
-    if not _usable(e):
-        return "missing"
-    if e.n_seeds < minimum_seeds:
-        return "few"
+    if not _enough(e):
+        return "few" if _usable(e) else "missing"
     low, high = (e.low, e.high) if copysign(1, published) > 0 else (-e.high, -e.low)
     if p < ALPHA and (low > 0 or high < 0):
         return "above" if low > 0 else "below"
     return "near" if low <= abs(published) <= high and high - low < abs(published) else "open"
 
 
-def whole(toward: Sequence[float], against: Sequence[float]) -> float:
-    """Two-sided p of a claim that wants all its parts: the largest of `toward`, of parts that point its way (1 for another);
-    or, where that is less, the smallest of `against` times their number, as one part is enough to contradict."""
+def whole(toward, against):
+    """Two-sided p of a claim that wants all of its parts.
+
+    toward: p of each part, 1 for a part that points the other way. against: the same for the
+    opposite. The claim has the largest p of `toward`. One part is enough to contradict it: where it
+    is less, the claim has the smallest p of `against` times their number.
+    """
     return min(1.0, max(toward, default=1.0), len(against) * min(against, default=1.0))
 
 
@@ -221,51 +208,50 @@ def _line(name, e, unit):
         return f"not measured {name}".strip()
     digits = 1 if unit == "points" else 3
     alone = ", whose interval covers examples alone" if e.high > e.low else ", so no interval"
-    return (
-        f"{e.mean:+.{digits}f} {unit} {name}".strip()
-        + f" [{e.low:.{digits}f}, {e.high:.{digits}f}], "
-        f"n = {e.n_seeds} seed" + ("s" if e.n_seeds != 1 else alone)
-    )
+    value, name = f"{e.mean:+.{digits}f} {unit}", f" {name}" * bool(name)
+    seeds = f"n = {e.n_seeds} seed" + ("s" if e.n_seeds != 1 else alone)
+    return f"{value}{name} [{e.low:.{digits}f}, {e.high:.{digits}f}], {seeds}"
 
 
-def _verdict(claim, word, estimates, notes, profile, failed, runs, unit, p, published, bounds):
-    """Puts a verdict together; toy scale overrules the word, failed runs enter the note. bounds: f(cell) -> its ends."""
+def _listed(text, names):
+    """ "text: a, b"; the text alone for one cell without a name; nothing without cells."""
+    return f"{text}: {', '.join(names)}".removesuffix(": ") if names else ""
+
+
+def _span(estimates):
+    """The interval that spans those of some estimates; None without one."""
+    lows, highs = [e.low for e in estimates], [e.high for e in estimates]
+    return (min(lows), max(highs)) if lows else None
+
+
+def _verdict(claim, word, estimates, notes, profile, failed, unit, p, published, bounds):
+    """Puts a verdict together. Toy scale overrules the word, and failed runs enter the note.
+
+    bounds: {cell: (low, high)}, between which a cell is to lie.
+    """
     usable = {name: e for name, e in estimates.items() if _usable(e)}
-    if profile == "toy":
+    toy = profile == "toy"
+    if toy:
         word, notes = "NOT_RUN", ["toy scale judges arithmetic alone", *notes]
     elif word == "NOT_RUN" and failed:
         word = "INCONCLUSIVE"  # it was run, and nothing came of it
     if failed:
         notes = [*notes, f"{failed} failed or diverged run{'s' * (failed != 1)} left out"]
-    measured = "; ".join(_line(name, e, unit) for name, e in estimates.items()) or "not measured"
-    interval = (
-        (min(e.low for e in usable.values()), max(e.high for e in usable.values()))
-        if usable
-        else None
-    )
-    runs = 2 * sum(e.n_pairs for e in usable.values()) if runs is None else runs
-    cells = tuple(
-        Cell(
-            name,
-            published.get(name),
-            e.mean,
-            e.low,
-            e.high,
-            e.n_seeds,
-            e.spread if isfinite(e.spread) else None,
-            e.noise,
-            tuple(end if isfinite(end) else None for end in bounds(name)),
-        )
-        for name, e in usable.items()
-        if profile != "toy"
-    )
+
+    def cell(name, e):
+        spread = e.spread if isfinite(e.spread) else None
+        ends = tuple(end if isfinite(end) else None for end in bounds[name])
+        told = (name, published.get(name), e.mean, e.low, e.high, e.n_seeds, spread, e.noise, ends)
+        return Cell(*told)
+
+    cells = () if toy else tuple(cell(name, e) for name, e in usable.items())
     return Verdict(
         claim,
         word,
-        measured,
-        interval,
+        "; ".join(_line(name, e, unit) for name, e in estimates.items()) or "not measured",
+        _span(usable.values()),
         "; ".join(filter(None, notes)),
-        runs,
+        2 * sum(e.n_pairs for e in usable.values()),
         SCALES[profile],
         p=p if cells else None,
         cells=cells,
@@ -274,18 +260,9 @@ def _verdict(claim, word, estimates, notes, profile, failed, runs, unit, p, publ
 
 
 def judge_delta(
-    claim_id: str,
-    estimates: Mapping[str, Estimate],
-    published: Mapping[str, float],
-    profile: str,
-    minimum_seeds: int = 3,
-    failed: int = 0,
-    runs: int | None = None,
-    unit: str = "points",
-    mixed: str = "PARTIAL",
-    word: str = "at",
-) -> Verdict:
-    """A difference with the sign of its published value, at each cell such as a width.
+    claim, estimates, published, profile, failed=0, unit="points", mixed="PARTIAL", word="at"
+):
+    """A difference with the sign of its published value, in each cell, such as a width.
 
     | cells | verdict |
     |---|---|
@@ -297,172 +274,119 @@ def judge_delta(
     | all near | CONSISTENT |
     | else | INCONCLUSIVE |
 
-    "Some" is read after Holm over the cells, "all" as they stand. Cells are those published and those estimated; without a
-    published value a cell is judged for > 0. `failed` runs are counted in the note; `word` stands before a cell's name in
-    the text.
+    "Some" is read after Holm over the cells, "all" as they stand. The cells are those of
+    `estimates` {name: Estimate or None} and of `published` {name: value}. A cell without a
+    published value is judged for > 0. The note counts `failed` runs. `word` stands before the name
+    of a cell in the text.
     """
     cells = {name: estimates.get(name) for name in (*published, *estimates)}
     size = {name: float(published.get(name, 0.0)) for name in cells}
-    size = {
-        name: v if isfinite(v) else copysign(0.0, v) for name, v in size.items()
-    }  # 0: only a direction
-    enough = {n: _usable(e) and e.n_seeds >= minimum_seeds for n, e in cells.items()}
-    p = {n: e.p if enough[n] and isfinite(e.p) else 1.0 for n, e in cells.items()}
-    state = {n: _state(e, size[n], p[n], minimum_seeds) for n, e in cells.items()}
+    # a value of 0 stands for a direction alone, which its sign tells
+    size = {name: v if isfinite(v) else copysign(0.0, v) for name, v in size.items()}
+    p = {name: e.p if _enough(e) and isfinite(e.p) else 1.0 for name, e in cells.items()}
+    state = {name: _state(e, size[name], p[name]) for name, e in cells.items()}
     if set(state.values()) != {"above"}:
-        judged = [n for n in cells if enough[n]]
-        adjusted = dict(zip(judged, holm([p[n] for n in judged]), strict=True))
-        state = {
-            n: _state(e, size[n], adjusted.get(n, 1.0), minimum_seeds) for n, e in cells.items()
-        }
-    toward = {n: enough[n] and copysign(1, size[n]) * e.mean > 0 for n, e in cells.items()}
-    outside = [
-        n
-        for n, e in cells.items()
-        if state[n] not in ("missing", "few") and size[n] and not e.low <= size[n] <= e.high
-    ]
-    notes = [
-        f"{text}: {', '.join(names)}" if any(names) else text
-        for text, names in (
-            ("missing", [n for n in cells if state[n] == "missing"]),
-            (f"fewer than {minimum_seeds} seeds", [n for n in cells if state[n] == "few"]),
-            ("opposite to the claim", [n for n in cells if state[n] == "below"]),
-            ("not proven to differ from 0", [n for n in cells if state[n] in ("near", "open")]),
-            ("published size outside the interval", outside),
-        )
-        if names
-    ]
-    shown = {n: f"{word} {n}" if n else "" for n in cells}
+        judged = [name for name, e in cells.items() if _enough(e)]
+        after = p | dict(zip(judged, holm([p[name] for name in judged]), strict=True))
+        state = {name: _state(e, size[name], after[name]) for name, e in cells.items()}
+    toward = {n: _enough(e) and copysign(1, size[n]) * e.mean > 0 for n, e in cells.items()}
+
+    outside = [n for n, e in cells.items() if _enough(e) and size[n]]
+    outside = [n for n in outside if not cells[n].low <= size[n] <= cells[n].high]
+
+    def those(*states):
+        return [name for name in cells if state[name] in states]
+
+    shown = {name: f"{word} {name}" if name else "" for name in cells}
     return _verdict(
-        claim_id,
+        claim,
         _word(set(state.values()), mixed),
-        {shown[n]: e for n, e in cells.items()},
-        notes,
+        {shown[name]: e for name, e in cells.items()},
+        [
+            _listed("missing", those("missing")),
+            _listed(f"fewer than {SEEDS} seeds", those("few")),
+            _listed("opposite to the claim", those("below")),
+            _listed("not proven to differ from 0", those("near", "open")),
+            _listed("published size outside the interval", outside),
+        ],
         profile,
         failed,
-        runs,
         unit,
         whole(
-            [p[n] if toward[n] else 1.0 for n in cells], [1.0 if toward[n] else p[n] for n in cells]
+            [p[name] if toward[name] else 1.0 for name in cells],
+            [1.0 if toward[name] else p[name] for name in cells],
         ),
-        {shown[n]: v for n, v in size.items() if v},
-        {shown[n]: (0.0, inf) if copysign(1, v) > 0 else (-inf, 0.0) for n, v in size.items()}.get,
+        {shown[name]: v for name, v in size.items() if v},
+        {shown[n]: (0.0, inf) if copysign(1, v) > 0 else (-inf, 0.0) for n, v in size.items()},
     )
 
 
-def judge_ordering(
-    claim_id: str,
-    estimates: Mapping[str, Estimate],
-    published: Mapping[str, float],
-    profile: str,
-    **options,
-) -> Verdict:
-    """x above each rival: cells are rivals y, estimates and published values x - y, options as `judge_delta`.
+def judge_ordering(claim, estimates, published, profile, **options):
+    """x above each rival. Cells are rivals y, values are x - y, options as in `judge_delta`.
 
-    The same table, but a rival proven better is enough: some below is CONTRADICTED, whatever the others.
+    The table is the same, but one rival that is proven better is enough to contradict: some below
+    is CONTRADICTED.
     """
-    return judge_delta(
-        claim_id, estimates, published, profile, mixed="CONTRADICTED", word="over", **options
-    )
+    options = {"mixed": "CONTRADICTED", "word": "over"} | options
+    return judge_delta(claim, estimates, published, profile, **options)
 
 
-def judge_trend(
-    claim_id: str,
-    estimate: Estimate | None,
-    sign: int,
-    profile: str,
-    published: float | None = None,
-    unit: str = "points per unit",
-    **options,
-) -> Verdict:
-    """A slope of this sign, +1 or -1; `published` is the printed values' slope; options as `judge_delta`.
+def judge_trend(claim, estimate, sign, profile, published=None, unit="points per unit", **options):
+    """A slope of this sign, 1 or -1, in one cell; options as in `judge_delta`.
 
-    One cell: missing NOT_RUN, above CONFIRMED, below CONTRADICTED, near CONSISTENT, few or open INCONCLUSIVE;
-    a published slope against `sign` raises, for then the claim is transcribed wrongly.
+    Missing is NOT_RUN, above CONFIRMED, below CONTRADICTED, near CONSISTENT, few or open
+    INCONCLUSIVE. Raises ValueError where the published slope has another sign than `sign`: then the
+    claim is transcribed wrongly.
     """
     if sign not in (1, -1) or (published or 0.0) * sign < 0:
         raise ValueError(
-            f"{claim_id}: sign {sign!r} must be 1 or -1, the sign of published {published!r}"
+            f"{claim}: sign {sign!r} must be 1 or -1, the sign of published {published!r}"
         )
-    return judge_delta(
-        claim_id,
-        {"": estimate},
-        {"": copysign(published or 0.0, sign)},
-        profile,
-        unit=unit,
-        **options,
-    )
+    size = {"": copysign(published or 0.0, sign)}
+    return judge_delta(claim, {"": estimate}, size, profile, unit=unit, **options)
 
 
-def judge_within(
-    claim_id: str,
-    estimate: Estimate | None,
-    low: float,
-    high: float,
-    profile: str,
-    minimum_seeds: int = 3,
-    failed: int = 0,
-    runs: int | None = None,
-    unit: str = "points",
-    published: float | None = None,
-) -> Verdict:
-    """A difference within a margin fixed beforehand: equivalent; with one infinite end, not worse or no gain.
+def judge_within(claim, estimate, low, high, profile, failed=0, unit="points", published=None):
+    """A difference within a margin fixed beforehand: equivalent; with one infinite end, not worse.
 
-    missing NOT_RUN; few INCONCLUSIVE; interval inside [low, high] CONFIRMED, wholly outside CONTRADICTED,
-    across an end INCONCLUSIVE. `published` is what power is counted for, where the paper prints it.
+    A missing estimate is NOT_RUN, one of few seeds INCONCLUSIVE. An interval inside [low, high] is
+    CONFIRMED, one wholly outside CONTRADICTED, one across an end INCONCLUSIVE. Power is counted for
+    `published`, where the paper prints it.
     """
     word, notes, p = "INCONCLUSIVE", [f"margin [{low:g}, {high:g}]"], 1.0
     if not _usable(estimate):
         word = "NOT_RUN"
-    elif estimate.n_seeds < minimum_seeds:
-        notes.append(f"fewer than {minimum_seeds} seeds")
+    elif not _enough(estimate):
+        notes.append(f"fewer than {SEEDS} seeds")
     else:
         if low <= estimate.low and estimate.high <= high:
             word = "CONFIRMED"
         elif estimate.high < low or estimate.low > high:
             word = "CONTRADICTED"
-        p = whole(
-            [_beyond(estimate, low, 1), _beyond(estimate, high, -1)],
-            [min(_beyond(estimate, low, -1), _beyond(estimate, high, 1))],
-        )
-    return _verdict(
-        claim_id,
-        word,
-        {"": estimate},
-        notes,
-        profile,
-        failed,
-        runs,
-        unit,
-        p,
-        {"": published} if published is not None else {},
-        lambda name: (low, high),
-    )
+        inside = [_beyond(estimate, low, 1), _beyond(estimate, high, -1)]
+        p = whole(inside, [min(_beyond(estimate, low, -1), _beyond(estimate, high, 1))])
+    printed, cells = {} if published is None else {"": published}, {"": estimate}
+    return _verdict(claim, word, cells, notes, profile, failed, unit, p, printed, {"": (low, high)})
 
 
 def _beyond(e, end, side):
-    """Two-sided p of an estimate above (side 1) or below (-1) an end, read off the 95 % interval: 0.05 where they meet."""
+    """Two-sided p of an estimate above (side 1) or below (side -1) an end.
+
+    It is read off the 95 % interval: 0.05 where the interval touches the end.
+    """
     if not isfinite(end):
         return 0.0 if (end < 0) == (side > 0) else 1.0
     room, half = side * (e.mean - end), side * (e.mean - (e.low if side > 0 else e.high))
-    return (
-        min(1.0, 2 * float(norm.sf(norm.ppf(1 - ALPHA / 2) * room / half)))
-        if half > 0
-        else float(room < 0)
-    )
+    if half <= 0:
+        return float(room < 0)
+    return min(1.0, 2 * float(norm.sf(norm.ppf(1 - ALPHA / 2) * room / half)))
 
 
-def judge_reached(
-    claim_id: str,
-    estimates: Mapping[str, Estimate],
-    printed: Mapping[str, str],
-    scale: str,
-    unit: str = "times",
-    runs: int = 1,
-) -> Verdict:
-    """Something measured at full size, such as a speed-up, against the printed digits: reached, at least as fast as printed,
-    where the interval holds what rounds to them, or lies above. It does not depend on a profile; `scale` says where it was
-    measured.
+def judge_reached(claim, estimates, printed, scale, unit="times", runs=1):
+    """A value measured at full size, such as a speed-up, against the printed digits.
+
+    A cell is reached where its interval holds a value that rounds to the printed digits, or lies
+    above them. The verdict depends on no profile; `scale` says where it was measured.
 
     | cells | verdict |
     |---|---|
@@ -472,74 +396,57 @@ def judge_reached(
     | none reached | CONTRADICTED |
     """
     there = {name: estimates[name] for name in printed if _usable(estimates.get(name))}
-    reached = [
-        name for name, e in there.items() if e.high >= float(_rounding_range(printed[name])[0])
+    reached = [name for name, e in there.items() if e.high >= float(_rounding(printed[name])[0])]
+    word = "PARTIAL" if reached else "CONTRADICTED" if there else "NOT_RUN"
+    if there and len(reached) == len(printed):
+        word = "CONFIRMED"
+    measured = [
+        f"{name} {e.mean:.2f} {unit} [{e.low:.2f}, {e.high:.2f}], {printed[name]} printed"
+        for name, e in there.items()
     ]
-    word = (
-        "NOT_RUN"
-        if not there
-        else "CONFIRMED"
-        if len(reached) == len(printed)
-        else "PARTIAL"
-        if reached
-        else "CONTRADICTED"
-    )
-    measured = (
-        "; ".join(
-            f"{name} {e.mean:.2f} {unit} [{e.low:.2f}, {e.high:.2f}], {printed[name]} printed"
-            for name, e in there.items()
-        )
-        or "not measured"
-    )
-    notes = {
-        "at least as fast as printed": reached if reached != list(printed) else [""],
-        "below the printed value": [name for name in there if name not in reached],
-        "missing": [name for name in printed if name not in there],
-    }
-    interval = (
-        (min(e.low for e in there.values()), max(e.high for e in there.values())) if there else None
-    )
-    note = "; ".join(
-        f"{text}: {', '.join(names)}".removesuffix(": ") for text, names in notes.items() if names
-    )
-    return Verdict(claim_id, word, measured, interval, note, runs, scale)
+    notes = [
+        _listed("at least as fast as printed", reached if reached != list(printed) else [""]),
+        _listed("below the printed value", [name for name in there if name not in reached]),
+        _listed("missing", [name for name in printed if name not in there]),
+    ]
+    note = "; ".join(filter(None, notes))
+    measured = "; ".join(measured) or "not measured"
+    return Verdict(claim, word, measured, _span(there.values()), note, runs, scale)
 
 
-def _rounding_range(printed):
-    """What a printed number stands for: half a unit of its last digit either way, "14.5": 14.45 to 14.55."""
+def _rounding(printed):
+    """(low, high) of the numbers that round to a printed one: "14.5" is from 14.45 to 14.55."""
     value = Decimal(str(printed).replace(",", ""))
     half = Decimal(1).scaleb(value.as_tuple().exponent) / 2
     return value - half, value + half
 
 
 def _rounds_to(number, printed):
-    """Whether a Decimal rounds to the printed digits, a half away from zero: 80.35 to 80.4, not to 80.3."""
-    low, high = _rounding_range(printed)
+    """Whether a Decimal rounds to the printed digits, a half away from zero: 80.35 to 80.4."""
+    low, high = _rounding(printed)
     return low < number < high or number == (low if low > 0 else high if high < 0 else None)
 
 
-def judge_equal(
-    claim_id: str,
-    computed: Mapping[str, float] | float | None,
-    printed: Mapping[str, str | Sequence[str]] | str | float,
-    runs: int = 0,
-) -> Verdict:
-    """Deterministic values against the printed digits (as text, to keep "14.50"), at any profile, also toy.
+def judge_equal(claim, computed, printed, runs=0):
+    """Computed values against the printed digits, at any profile, also toy.
+
+    computed and printed are {name: value}, or one value each. Printed values are text, to keep the
+    digits of "14.50". A list of them are several places where the paper prints the same quantity.
 
     | cells | verdict |
     |---|---|
     | none computed | NOT_RUN |
-    | some printed in several places (a list) with values that no number rounds to | PAPER_INCONSISTENT |
+    | some printed in several places, with values that no number rounds to | PAPER_INCONSISTENT |
     | all equal | CONFIRMED |
     | some equal, others differ or are missing | PARTIAL |
     | none equal | CONTRADICTED |
     """
-    printed = printed if isinstance(printed, Mapping) else {"": printed}
-    computed = computed if isinstance(computed, Mapping) else {"": computed}
+    printed = printed if isinstance(printed, dict) else {"": printed}
+    computed = computed if isinstance(computed, dict) else {"": computed}
     cells = {"equal": [], "differs": [], "missing": [], "inconsistent": []}
     for name, text in printed.items():
         places = list(text) if isinstance(text, list | tuple) else [text]
-        lows, highs = zip(*map(_rounding_range, places), strict=True)
+        lows, highs = zip(*map(_rounding, places), strict=True)
         value, shown = computed.get(name), f"{' and '.join(map(str, places))} printed"
         if value is None or not isfinite(value):
             cells["missing"].append(name or "value")
@@ -548,24 +455,19 @@ def judge_equal(
         else:
             number = Decimal(str(value))
             equal = all(_rounds_to(number, place) for place in places)
-            cells["equal" if equal else "differs"].append(
-                f"{name} {number} computed, {shown}".strip()
-            )
-    if len(cells["missing"]) == len(printed):
+            line = f"{name} {number} computed, {shown}".strip()
+            cells["equal" if equal else "differs"].append(line)
+    count = {state: len(names) for state, names in cells.items()}
+    word = "PARTIAL" if count["equal"] else "CONTRADICTED"
+    if count["missing"] == len(printed):
         word = "NOT_RUN"
-    elif cells["inconsistent"]:
+    elif count["inconsistent"]:
         word = "PAPER_INCONSISTENT"
-    elif len(cells["equal"]) == len(printed):
+    elif count["equal"] == len(printed):
         word = "CONFIRMED"
-    else:
-        word = "PARTIAL" if cells["equal"] else "CONTRADICTED"
     single = cells["equal"] + cells["differs"] if len(printed) == 1 else []
-    measured = (
-        single[0]
-        if single
-        else f"{len(cells['equal'])} of {len(printed)} equal to the printed digits"
+    measured = f"{count['equal']} of {len(printed)} equal to the printed digits"
+    note = [f"{k}: {', '.join(names)}" for k, names in cells.items() if names and k != "equal"]
+    return Verdict(
+        claim, word, *(single or [measured]), None, "; ".join(note), runs, "any scale", "arithmetic"
     )
-    note = "; ".join(
-        f"{k}: {', '.join(names)}" for k, names in cells.items() if names and k != "equal"
-    )
-    return Verdict(claim_id, word, measured, None, note, runs, "any scale", "arithmetic")
