@@ -1,4 +1,8 @@
-"""Settings of EfficientBERT's sections 3.1, 4.2 and 4.3 and of its captions, as the profile `paper` has them. Free of torch."""
+"""Settings of EfficientBERT (sections 3.1 to 4.6, captions) as the profile `paper` has them.
+
+The column "Spec" of hyperparameters.csv names the setting of ours that stands beside a printed one:
+a key of `settings`. It is empty where no part of the code decides the setting. Free of torch.
+"""
 
 import pandas as pd
 
@@ -7,22 +11,9 @@ from lib.options import Targets
 from lib.papers import efficientbert as paper
 from lib.papers import efficientbert_search as search
 from lib.papers.ghostbert import LOOP
-from lib.papers.grids import TEACHER
 from lib.papers.profiles import CHECKPOINTS
 from lib.search import formula, surface
 from lib.search.net import QS, STACKS
-
-SHAPES = (
-    "BERT_TINY",
-    "TinyBERT_4",
-    "BERT_SMALL",
-    "BERT-PKD_4",
-    "DistilBERT_4",
-    "BERT-PKD_6",
-    "DistilBERT_6",
-    "MiniLM_4",
-    "MiniLM_6",
-)
 
 
 def text(value):
@@ -39,185 +30,92 @@ def is_number(value):
 
 
 def settings():
-    """{phase: {setting: what the code uses}} by the rows of hyperparameters.csv, out of what goes into the Specs; rows that no
-    part of the code decides are left out."""
-    pre, fine, together, brief = (
-        each["paper"] for each in (paper.PRETRAIN, paper.FINETUNE, paper.TOGETHER, search.BRIEFLY)
-    )
-    base, plus, tiny, other = (
-        paper.network(name)
-        for name in (
-            "Base Model",
-            "EfficientBERT++",
-            "EfficientBERT_TINY",
-            "EfficientBERT (TinyBERT_6)",
-        )
-    )
-    cola, squad = (paper.finetuning(paper.FINETUNE, "paper", task) for task in ("CoLA", "SQuAD1"))
-    printed = {
-        name.lower().replace(" ", "_")
-        for name in published.table("efficientbert", "table01_operations")["Operation"]
+    """{name: what the Specs of `paper` have}; "task.epochs" is a field of an option."""
+    options = {
+        "text": paper.PRETRAIN["paper"],
+        "reading": paper.READ["paper"],
+        "from scratch": paper.prepared("paper", "TinyBERT_6").args["train"],
+        "task": paper.FINETUNE["paper"],
+        "CoLA": paper.finetuning(paper.FINETUNE, "paper", "CoLA"),
+        "SQuAD": paper.finetuning(paper.FINETUNE, "paper", "SQuAD1"),
+        "several tasks": paper.TOGETHER["paper"],
+        "candidate": search.BRIEFLY["paper"],
+        "on text": paper.WARM["paper"],
+        "on task": paper.TAUGHT["paper"],
+        "targets": Targets("soft"),
+        "surface": surface.Recipe(),
     }
-    recipe, turns = surface.Recipe(), paper.TURNS["paper"]
-    inherits = "from the supernet, whole"
-    return {
-        "Search space": {
-            "FFN stack number choices": " | ".join(map(str, STACKS)),
-            "intermediate expansion ratio choices": " | ".join(
-                "1" if q == 1 else f"1/{q}" for q in QS
-            ),
-            "mathematical operations": "Table 1"
-            if printed == {*formula.BINARY, *formula.UNARY}
-            else "others",
-        },
-        "Base model": {
-            "embedding factorization": base.embedding,
-            "number of Transformer layers M": len(base.layers),
-            "hidden size d": base.hidden,
-            "intermediate expansion ratio": base.layers[0].ratio,
-            "intermediate hidden size d_i": base.inner(base.layers[0]),
-        },
-        "EfficientBERT": {
-            "architecture": "the network that the public code configures",
-            "retraining": inherits,
-        },
-        "EfficientBERT+": {
-            "initial weights": "from the supernet of several tasks, pooler and classifier too"
-        },
-        "EfficientBERT++": {
-            "number of Transformer layers M": len(plus.layers),
-            "repeats of each EfficientBERT layer": len(plus.layers) // len(base.layers),
-            "hidden size d": plus.hidden,
-            "initial weights": inherits,
-        },
-        "EfficientBERT_TINY": {"hidden size d": tiny.hidden},
-        "Search stages 1 and 2, supernet": {
-            "state when candidates inherit": "frozen",
-            "pre-training epochs": pre.epochs,
-        },
-        "Search stages 1 and 2, candidate": {
-            "pre-training data": f"{paper.BRIEF['paper']:,} documents",
-            "pre-training epochs": paper.READ["paper"].epochs,
-            "fine-tuning data": f"first {paper.PART[0]:,} rows of {paper.PROXY['paper']}",
-            "fine-tuning epochs": brief.epochs,
-            "evaluation data": f"last {paper.PART[1]:,} rows of it",
-        },
-        "Search stage 3, supernet": {
-            "state when candidates inherit": "activated",
-            "pre-training epochs": pre.epochs,
-            "fine-tuning epochs": together.epochs,
-        },
-        "Search stage 3, candidate": {
-            "sampling": f"uniform in training, {search.METHOD['paper']} in ranking"
-        },
-        "Search stage 3": {
-            "pre-training data": paper.TEXT,
-            "fine-tuning data": f"all but the last tenth of {len(paper.TENTH)} tasks",
-            "evaluation data": f"last {search.HELD_OUT['paper']:,} rows of {paper.PROXY['paper']}",
-        },
-        "All search stages": {
-            "batch size": brief.batch,
-            "pre-training learning rate": pre.lr,
-            "fine-tuning learning rate": brief.lr,
-        },
-        "Retraining": {
-            "pre-training epochs": pre.epochs,
-            "fine-tuning epochs (all tasks except CoLA)": fine.epochs,
-            "fine-tuning epochs (CoLA)": cola.epochs,
-            "pre-training batch size": pre.batch,
-            "fine-tuning batch size": fine.batch,
-            "pre-training learning rate": pre.lr,
-            "fine-tuning learning rate (GLUE)": fine.lr,
-            "fine-tuning learning rate (SQuAD)": squad.lr,
-        },
-        "All experiments": {
-            "gamma (pre-training)": paper.WARM["paper"].prediction,
-            "gamma (fine-tuning)": paper.TAUGHT["paper"].prediction,
-            "temperature t": Targets("soft").temperature,
-            "maximum sequence length": fine.max_length,
-            "optimizer": "AdamW",
-            "Adam beta1": LOOP["Adam beta1"],
-            "Adam beta2": LOOP["Adam beta2"],
-            "L2 weight decay": fine.weight_decay,
-            "warm-up proportion": fine.warmup,
-            "learning rate decay": LOOP["Learning Rate Decay"].lower(),
-            "teacher": CHECKPOINTS["paper"]["bert"],
-        },
-        "Transfer to TinyBERT_6 (Table 7)": {
-            "pre-training data": paper.ENCYCLOPEDIA,
-            "pre-training epochs (from scratch, both models)": paper.FROM_SCRATCH,
-            "intermediate size the expansion ratio applies to": other.width,
-        },
-        "TinyBERT_4 re-run (Table 2)": {
-            "data augmentation": "none",
-            "initial weights": paper.GENERAL["TinyBERT_4"],
-        },
-        "Latency measurement (Table 2)": {
-            "runs averaged": turns[paper.CLAIMED],
-            "batch size": paper.CLAIMED,
-        },
-        "FFN nonlinearity plot (Figure 5)": {
-            "input embedding dimensions": surface.CHANNELS,
-            "axes X and Y, lowest value": recipe.low,
-            "axes X and Y, highest value": recipe.high,
-        },
-        **{
-            name: {
-                "number of Transformer layers M": len(net.layers),
-                "hidden size d": net.hidden,
-                "intermediate hidden size d_i": net.inner(net.layers[0]),
-            }
-            for name in SHAPES
-            for net in [paper.network(name)]
-        },
+    for name, net in paper.NETS.items():
+        own = {"ratio": net.layers[0].ratio, "inner": net.inner(net.layers[0])}
+        options[name] = vars(net) | own | {"layers": len(net.layers)}
+    found = {
+        f"{name}.{field}": value
+        for name, option in options.items()
+        for field, value in (option if isinstance(option, dict) else vars(option)).items()
+    }
+    named = published.table("efficientbert", "table01_operations")["Operation"]
+    alike = {*named.str.lower().str.replace(" ", "_")} == {*formula.BINARY, *formula.UNARY}
+    (rows, scored), proxy = paper.PART, paper.PROXY["paper"]
+    return found | {
+        "stacks": " | ".join(map(str, STACKS)),
+        "ratios": " | ".join("1" if q == 1 else f"1/{q}" for q in QS),
+        "operations": "Table 1" if alike else "others",
+        "architecture": "the network that the public code configures",
+        "repeats": found["EfficientBERT++.layers"] // found["EfficientBERT.layers"],
+        "inherits": "from the supernet, whole",
+        "inherits from tasks": "from the supernet of several tasks, pooler and classifier too",
+        "state 1, 2": "frozen",
+        "state 3": "activated",
+        "documents": f"{paper.BRIEF['paper']:,} documents",
+        "first tenth": f"first {rows:,} rows of {proxy}",
+        "last hundredth": f"last {scored:,} rows of it",
+        "all but the last tenth": f"all but the last tenth of {len(paper.TENTH)} tasks",
+        "last tenth": f"last {search.HELD_OUT['paper']:,} rows of {proxy}",
+        "sampling": f"uniform in training, {search.METHOD['paper']} in ranking",
+        "corpus": paper.TEXT,
+        "encyclopedia": paper.ENCYCLOPEDIA,
+        "optimizer": "AdamW",
+        "Adam beta1": LOOP["Adam beta1"],
+        "Adam beta2": LOOP["Adam beta2"],
+        "learning rate decay": LOOP["Learning Rate Decay"].lower(),
+        "teacher": CHECKPOINTS["paper"]["bert"],
+        "augmentation": "none",
+        "weights": paper.GENERAL["TinyBERT_4"],
+        "turns": paper.TURNS["paper"][paper.CLAIMED],
+        "batch": paper.CLAIMED,
+        "channels": surface.CHANNELS,
     }
 
 
 def compared():
-    """hyperparameters.csv beside `settings`, as text, one row for each of its rows; a dash where there is nothing."""
-    table, ours = (
-        published.table("efficientbert", "hyperparameters").set_index(["Phase", "Hyperparameter"]),
-        settings(),
-    )
+    """hyperparameters.csv beside `settings`, as text; a dash where the code decides nothing."""
+    table, ours = published.table("efficientbert", "hyperparameters"), settings()
+    table = table.set_index(["Phase", "Hyperparameter"])
     return pd.DataFrame(
         {
             "section": table["Section"],
             "published": table["Value"].map(text),
-            "in Specs": [text(ours.get(phase, {}).get(name, "–")) for phase, name in table.index],
-        },
-        table.index,
+            "in Specs": ["–" if pd.isna(name) else text(ours[name]) for name in table["Spec"]],
+        }
     )
 
 
 def small():
-    """Settings of training at each scale as text: one row for each kind of training and setting, one column for each scale."""
+    """Settings of training as text, a column for each scale."""
     kinds = {
         "text": paper.PRETRAIN,
         "task, to the end": paper.FINETUNE,
         "task, a candidate": search.BRIEFLY,
         "several tasks": paper.TOGETHER,
-        "teacher": {name: paper.TEACHER.get(name, own) for name, own in TEACHER.items()},
+        "teacher": paper.TEACHER,
     }
-    names = (
-        "epochs",
-        "batch",
-        "lr",
-        "warmup",
-        "weight_decay",
-        "clip",
-        "dropout",
-        "max_length",
-        "pad_to",
-        "select",
-        "eval_every",
-    )
-    return pd.DataFrame(
-        {
-            scale: {
-                (kind, name): text(getattr(by[scale], name))
-                for kind, by in kinds.items()
-                for name in names
-            }
-            for scale in paper.PRETRAIN
+    names = "epochs batch lr warmup weight_decay clip dropout max_length pad_to select eval_every"
+    table = {
+        scale: {
+            (kind, name): text(getattr(by[scale], name))
+            for kind, by in kinds.items()
+            for name in names.split()
         }
-    ).rename_axis(["training on", "setting"])
+        for scale in paper.PRETRAIN
+    }
+    return pd.DataFrame(table).rename_axis(["training on", "setting"])
