@@ -339,7 +339,7 @@ def cut_ghostbert(at_paper, patch):
 
 
 def cut_nas(at_paper, patch):
-    patch.setattr(ghostbert, "TRIES", dict.fromkeys(ghostbert.TRIES, 1))
+    patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
     for names in (nas.TASKS, nas.RANDOM, nas.PAIR, nas.TRIO):
         at_paper(names, ("CoLA", "STS-B"))
     for seeds in (nas.SEEDS, nas.HEADLINES, nas.REPEATS):

@@ -9,7 +9,7 @@ import numpy as np
 from lib import data
 from lib.data import glue, squad, unlabelled
 from lib.measure.compare import Column
-from lib.options import Targets, Train
+from lib.options import Augment, Targets, Train
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec, known
 
@@ -129,6 +129,27 @@ def crossed(seeds, make, **axes):
         for spec in [make(**cell)]
         for seed in seeds
     ]
+
+
+# Variants that TinyBERT's code makes of each sentence at most.
+TRIES = {task: 30 for task in ("CoLA", "MRPC", "STS-B", "RTE")}
+TRIES |= {"SST-2": 20, "QNLI": 20, "MNLI": 10, "QQP": 10}
+
+
+def augmentation(profile_name, task, rows=None):
+    """Spec of training rows with variants beside them, made once for all seeds.
+
+    A BERT replaces words of each sentence as TinyBERT does it. The small scales have one variant.
+    rows: descriptor of rows other than the profile's own.
+    """
+    tries = TRIES.get(task, 30) if profile_name == "paper" else 1
+    options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
+    args = {
+        "data": rows or dataset(profile_name, task),
+        "augment": options,
+        "numerics": profile(profile_name).numerics,
+    }
+    return Spec("augment", args, {"language_model": backbone(profile_name)}, seed=0)
 
 
 # Submissions: the test sets, whose labels the GLUE server has.
