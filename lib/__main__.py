@@ -487,6 +487,13 @@ def doctor(args):
                 f"{version} is tested: pip install -r requirements.txt",
             )
     try:
+        importlib.metadata.version("bert-compression-workbook")
+        line(True, "lib is installed: notebooks import it from any folder")
+    except importlib.metadata.PackageNotFoundError:
+        line(
+            False, "lib is not installed", "pip install -e . (notebooks import it from any folder)"
+        )
+    try:
         from jupyter_client.kernelspec import KernelSpecManager
 
         spec = KernelSpecManager().get_kernel_spec("python3")

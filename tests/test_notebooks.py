@@ -37,7 +37,10 @@ def test_skeleton(path):
         "bootstrap",
         "verdicts",
     } <= set(tags)
-    assert f'start("{path.stem}"' in notebook.cells(path)["bootstrap"]
+    assert notebook.cells(path)["bootstrap"].split("\n\n") == [
+        "from lib.page import artefact",
+        f'page = artefact.start("{path.stem}", globals())',
+    ]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
@@ -248,4 +251,5 @@ def test_the_readme_lists_every_notebook_and_environments_agree():
     ]
     assert all("==" in pin for pin in pins)
     environment = (paths.ROOT / "environment.yml").read_text()
-    assert "-r requirements.txt" in environment and "==" not in environment
+    assert "==" not in environment
+    assert all(f"- {words}\n" in environment for words in ("-r requirements.txt", "-e ."))

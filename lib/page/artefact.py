@@ -1,7 +1,7 @@
 """Artefact: what a notebook makes, written whole with where it came from.
 
     page = artefact.start("ghostbert_t03_pruned_vs_ghost", globals())
-    runs = page.collect(grid)
+    runs = page.runs(grid, recorded)
     page.table(frame, "Table 3"); page.figure(figure, data); page.finish(verdicts)
 
 Files: `figures/<profile>/<id>.{svg,png}` and `<id>.figure.csv`, the data drawn, for a figure, `<id>.{csv,md,tex}` for a
@@ -29,6 +29,7 @@ from lib import paths, sweep
 from lib.execute import commit
 from lib.measure.verdict import SCALES
 from lib.page import notebook
+from lib.page.runs import Runs
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import protocol
 from lib.papers.profiles import PROFILES
@@ -64,7 +65,7 @@ class Page:
     id: str
     values: dict
     defaults: bool
-    runs: dict = field(default_factory=dict)  # by name, each Spec once
+    used: dict = field(default_factory=dict)  # what is told of each run, by its name
     files: list = field(default_factory=list)
     wanted: set = field(
         default_factory=set
@@ -97,8 +98,8 @@ class Page:
             }
             for row in frame.to_dict("records")
         }
-        new = [run for name, run in there.items() if name not in self.runs]
-        self.runs |= there
+        new = [run for name, run in there.items() if name not in self.used]
+        self.used |= there
         how = f"not made yet: `python -m lib run {self.id} --profile {self.profile.name}` makes what is missing"
         lost = Counter(
             (run["error"] or how) if run["run"] in self.wanted else ""
@@ -114,6 +115,12 @@ class Page:
             ]
         )
         return frame
+
+    def runs(self, grid, recorded=()):
+        """The runs of a grid (lib.page.runs.Runs): the page's own, made where they are missing, and
+        those of `recorded`, Specs at mini, which are looked up."""
+        own, there = self.collect(grid), self.collect(recorded, on_missing="skip")
+        return Runs(own, there, self.profile.name)
 
     def table(self, frame, caption, name="", marks=None):
         """Write and show a table, a sentence where it has no value. `name` tells several tables of one page apart; `marks`:
@@ -218,7 +225,7 @@ class Page:
             name: [line for each in deviations for line in each.get(name, ())]
             for name in dict.fromkeys([*judged, self.profile.name])
         }
-        runs = list(self.runs.values())
+        runs = list(self.used.values())
         bad = [run for run in runs if run["state"] not in ("finished", "missing")]
         write_json(
             self.folder / f"{self.id}.json",
@@ -253,7 +260,7 @@ class Page:
             f"<code>{paths.shown(self.folder)}/{self.id}.*</code></p>"
         )
         display(HTML("".join(parts)))
-        lost = [self.runs[name] for name in sorted(self.wanted) if not self.runs[name]["origin"]]
+        lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
         if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
             raise RuntimeError(
                 f"none of the {len(lost)} runs of this page could be made: {lost[0]['error'] or lost[0]['state']}"

@@ -52,22 +52,12 @@ def landed(frame, source):
     }
 
 
-def named(frames, profile_name):
-    """[(source, profile, frame, searches and draws)] of {profile: (frame, searches and draws)}: a page's own runs, and
-    those recorded at mini where they are others."""
-    return [
-        (compare.source(pair[0], at), at, *pair)
-        for at, pair in frames.items()
-        if at == profile_name or pair[0]["run"].notna().any()
-    ]
-
-
-def measured(frames, profile_name, more=(), columns=COLUMNS):
+def measured(runs, searches, more=(), columns=COLUMNS):
     """Parts of a table: development scores, and of searches and draws what `landed` tells and other functions of `more`."""
     parts = []
-    for source, at, frame, found in named(frames, profile_name):
-        parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
-        parts += [told(found, source) for told in (landed, *more) if len(found)]
+    for (source, _, at), scores in zip(runs.frames, runs.by_task(columns), strict=True):
+        found = searches.at(at)
+        parts += [scores, *(told(found, source) for told in (landed, *more) if len(found))]
     return parts
 
 

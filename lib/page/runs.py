@@ -1,0 +1,69 @@
+"""Runs of a page: those of its own profile beside those that are recorded at mini."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lib.measure import compare
+from lib.papers import grids
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The collected frames of one grid (lib.sweep.collect); `Page.runs` makes it.
+
+    own: runs of the page's profile. recorded: runs at mini that are in the records.
+    """
+
+    own: pd.DataFrame
+    recorded: pd.DataFrame
+    profile: str
+
+    @property
+    def scale(self):
+        """The profile that verdicts are about: mini on a page of toy runs."""
+        return "mini" if self.profile == "toy" else self.profile
+
+    @property
+    def judged(self):
+        """The frame that verdicts are computed from."""
+        return self.at(self.scale)
+
+    def at(self, profile):
+        """The frame of the page's own profile, or of mini."""
+        return self.own if profile == self.profile else self.recorded
+
+    @property
+    def frames(self):
+        """[(source, frame, profile)]: the recorded runs, where there are any, then the page's own.
+
+        `source` says in words where the numbers come from. It is the head of columns and panels.
+        """
+        there = compare.sources(self.own, self.recorded, self.profile)
+        return [(source, frame, at) for source, (frame, at) in there.items()]
+
+    def by_task(self, columns=()):
+        """Parts of a table (lib.measure.compare.table): mean score of each task, in points.
+
+        columns: those that the paper's table prints (lib.measure.compare.Column).
+        """
+        return [
+            compare.by_task(frame, grids.metrics(at, columns), source)
+            for source, frame, at in self.frames
+        ]
+
+    def points(self, columns=()):
+        """One DataFrame of all scores in points (lib.measure.compare.points), with `source`."""
+        return pd.concat(
+            compare.points(frame, grids.metrics(at, columns)).assign(source=source, scale=at)
+            for source, frame, at in self.frames
+        )
+
+    def averages(self, columns=()):
+        """One DataFrame of the average over tasks, in points, of each model and seed."""
+        return pd.concat(
+            compare.average(compare.points(frame, grids.metrics(at, columns))).assign(
+                source=source, scale=at
+            )
+            for source, frame, at in self.frames
+        )
