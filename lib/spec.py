@@ -129,6 +129,16 @@ def from_json(body):
     return Spec(body["step"], body["args"], inputs, body["seed"])
 
 
+def ancestry(specs):
+    """All inputs of some Specs, and theirs."""
+    found, left = set(), list(specs)
+    while left:
+        new = set(left.pop().parents.values()) - found
+        found |= new
+        left += new
+    return found
+
+
 def plain(value):
     """Options and Outputs as plain JSON values; anything that JSON would not keep as it is raises TypeError."""
     if isinstance(value, Output):

@@ -127,6 +127,14 @@ class Clock:
         found = [self(spec) for spec in specs]
         return sum(seconds for seconds in found if seconds is not None), found.count(None)
 
+    def about(self, specs, workers=1):
+        """Expected time of runs as text, with how many of them nothing is known of."""
+        seconds, unknown = self.total(specs)
+        if unknown and not seconds:
+            return "unknown"
+        about = "at least" if unknown else "about"
+        return f"{about} {clocked(seconds / workers)}" + f" ({unknown} unknown)" * bool(unknown)
+
 
 def task_of(args):
     data = args.get("data") or {}

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import time
 from concurrent.futures.process import BrokenProcessPool
+from functools import cache
 from pathlib import Path
 
 from lib import paths
@@ -20,7 +21,7 @@ from lib.execute import commit, one_line
 from lib.measure.verdict import tally
 from lib.page import notebook, verdicts
 from lib.papers.profiles import PROFILES
-from lib.store import Store, read_json, write_json
+from lib.store import read_json, write_json
 
 PAPERS = {
     "ghostbert": "GhostBERT",
@@ -43,36 +44,41 @@ CODE = (
 )
 
 
-def fingerprint(path, rows, store):
-    """Digest of everything that a page shows: notebook, code of pages, published numbers, results of its runs."""
-    body = hashlib.sha256(Path(path).read_bytes())
+@cache
+def code():
+    """Digest of the code of pages and of the published numbers."""
+    body = hashlib.sha256()
     for place in CODE:
         place = paths.ROOT / place
         for file in sorted(place.rglob("*") if place.is_dir() else [place]):
-            if file.suffix in (".py", ".csv", ".css", ".j2", ".json"):
+            if file.suffix in (".py", ".csv", ".toml", ".css", ".j2", ".json"):
                 body.update(file.read_bytes())
+    return body.hexdigest()
+
+
+def fingerprint(path, rows, store):
+    """Digest of all that a page shows: notebook, code, published numbers, results of its runs."""
+    body = hashlib.sha256(Path(path).read_bytes() + code().encode())
     for row in rows:
         run = store.find(row["spec"])
         body.update(f"{row['spec'].name} {json.dumps(run.metrics) if run else None}".encode())
     return body.hexdigest()[:16]
 
 
-def render(chosen, values, executor, store=None, say=print):
-    """Execute the notebooks whose pages are out of date, in an executor's processes: kernels started from threads race for
-    ports. Returns {notebook id: one line} of those that failed. Each finished artefact is told by `say`."""
-    store = store or Store()
-    profile = values.get("profile", "toy")
+def render(grids, absent, profile, executor, store):
+    """Execute the notebooks whose pages are out of date, and print a line for each.
+
+    They are executed in an executor's processes: kernels that are started from threads race for
+    ports. grids: {path: {variable: rows}} of the notebooks. absent: {path: error} of those whose
+    Specs cannot be made. Returns {notebook id: one line} of those that failed.
+    """
     folder = paths.FIGURES / profile
     folder.mkdir(parents=True, exist_ok=True)
-    todo, failed = {}, {}
-    for path in chosen:
-        try:
-            rows = sum(notebook.grids(path, values).values(), [])
-        except Exception as error:  # such as data that are not at hand
-            failed[path.stem] = one_line(error)
-            (folder / f"{path.stem}.json").unlink(missing_ok=True)
-            continue
-        digest = fingerprint(path, rows, store)
+    todo, failed = {}, {path.stem: one_line(error) for path, error in absent.items()}
+    for name in failed:
+        (folder / f"{name}.json").unlink(missing_ok=True)
+    for path, found in grids.items():
+        digest = fingerprint(path, sum(found.values(), []), store)
         state = folder / f".{path.stem}.state"
         if not (
             state.exists()
@@ -81,17 +87,17 @@ def render(chosen, values, executor, store=None, say=print):
             and all_there(folder, path.stem)
         ):
             todo[path] = digest
-    for (path, *_), future in executor.each(
-        execute, [(path, folder, values, store) for path in todo]
-    ):
+    jobs = [(path, folder, {"profile": profile}, store) for path in todo]
+    for (path, *_), future in executor.each(execute, jobs):
         error = future.exception()
         if error:
             killed = isinstance(error, BrokenProcessPool)
             failed[path.stem] = "its worker was killed; run it again" if killed else one_line(error)
-            say(f"  failed   {path.stem}: {failed[path.stem]}")
+            print(f"  failed   {path.stem}: {failed[path.stem]}", flush=True)
         else:
             write_json(folder / f".{path.stem}.state", {"state": "finished", "digest": todo[path]})
-            say(f"  made     {paths.shown(folder)}/{path.stem}.html  ({future.result():.0f} s)")
+            page = f"{paths.shown(folder)}/{path.stem}.html"
+            print(f"  made     {page}  ({future.result():.0f} s)", flush=True)
     return failed
 
 
