@@ -21,41 +21,18 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from IPython.display import HTML, display
 from pandas.io.formats.style import Styler
 
 from lib import paths, sweep
 from lib.execute import commit
 from lib.measure.verdict import SCALES
-from lib.page import notebook
+from lib.page import notebook, plot
 from lib.page.runs import Runs
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import protocol
+from lib.papers import grids, protocol
 from lib.papers.profiles import PROFILES
 from lib.store import write_json
-
-PALETTE = {
-    "Prune": "#D55E00",
-    "Ghost": "#0072B2",
-    "Plain": "#000000",
-    "Distilled": "#009E73",
-}  # Okabe and Ito
-
-
-def style():
-    """One look for all figures; colours that colour-blind readers can tell apart; bytes that do not change by the day."""
-    sns.set_theme(
-        style="whitegrid",
-        context="notebook",
-        palette="colorblind",
-        rc={
-            "svg.hashsalt": "workbook",
-            "figure.dpi": 110,
-            "savefig.bbox": "tight",
-            "axes.titlesize": "medium",
-        },
-    )
 
 
 @dataclass
@@ -122,9 +99,15 @@ class Page:
         own, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         return Runs(own, there, self.profile.name)
 
-    def table(self, frame, caption, name="", marks=None):
-        """Write and show a table, a sentence where it has no value. `name` tells several tables of one page apart; `marks`:
-        f(frame) -> frame of CSS."""
+    def table(self, frame, caption, name="", index=None, marks=None):
+        """Write and show a table, or a sentence where it has no value.
+
+        frame: a DataFrame, or {row: {column: value}}; tuples as rows or columns make levels.
+        name: tells several tables of one page apart. index: the name of the rows, or a list of
+        names of their levels. marks: f(frame) -> frame of CSS.
+        """
+        frame = frame if isinstance(frame, pd.DataFrame) else framed(frame)
+        frame = frame if index is None else frame.rename_axis(index)
         flat = frame.copy()
         if isinstance(flat.columns, pd.MultiIndex):
             flat.columns = [", ".join(filter(None, map(str, c))) for c in flat.columns]
@@ -210,6 +193,13 @@ class Page:
             )
         )
 
+    def archives(self, frame):
+        """Write and list an archive for the GLUE server of each model and seed of a collected frame
+        (lib.papers.grids.submitted)."""
+        rows = frame.to_dict("records")
+        for path, about in grids.archives(rows, self.folder, self.id, self.profile.source):
+            self.file(path, about)
+
     def _write(self, name, text):
         temporary = self.folder / f".{name}.{os.getpid()}"
         temporary.write_text(text)
@@ -267,12 +257,22 @@ class Page:
             )
 
 
+def framed(rows):
+    """A DataFrame of {row: {column: value}}, whose values stay as they are."""
+    frame = pd.DataFrame(list(rows.values()), index=range(len(rows)), dtype=object)
+    for axis, keys in (("index", list(rows)), ("columns", list(frame.columns))):
+        if keys and isinstance(keys[0], tuple):
+            keys = pd.MultiIndex.from_tuples(keys)
+        frame = frame.set_axis(keys, axis=axis)
+    return frame
+
+
 def start(name, namespace):
     """Open the page of notebook `name` from its bootstrap cell, with the kernel's globals.
 
     Raises ValueError or TypeError for a misspelt, mistyped or impossible parameter, also one that papermill injected.
     """
-    style()
+    plot.style()
     path = paths.NOTEBOOKS / f"{name}.ipynb"
     declared = notebook.parameters(path)
     given = {key: namespace[key] for key in declared if key in namespace}

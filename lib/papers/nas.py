@@ -405,6 +405,14 @@ def compared(profile_name, model, task_names, seed_numbers, rival=None):
     return cells(profile_name, task_names, seed_numbers, made)
 
 
+def tested(profile_name, model, wanted, seeds, submit, rival=None):
+    """Three grids of Tables 6 to 9: networks to score, predictions of test rows, records at mini."""
+    shown, own = tasks(profile_name, wanted, TEST), seeds or SEEDS[profile_name]
+    scored = compared(profile_name, model, shown, own, rival)
+    predicted = submitted(profile_name, scored) if submit and profile_name != "toy" else []
+    return scored, predicted, compared("mini", model, TEST["mini"], SEEDS["mini"], rival)
+
+
 def submitted(profile_name, scored):
     """The grid of submissions: the models of a grid of `compared`, at their first seed."""
     first = [row for row in scored if row["seed"] == scored[0]["seed"]]

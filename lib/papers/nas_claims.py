@@ -69,6 +69,14 @@ def printed(table, index="Models", rename=lambda text: text):
     }
 
 
+def tested(table, model, rival, runs, searches):
+    """One of Tables 6 to 9 as a DataFrame: `rival`, 30 % of `model` and their change in print,
+    beside what was measured."""
+    names = (rival, f"30 % {model}", "change in %, printed")
+    shown = dict(zip(names, printed(table).values(), strict=True))
+    return compare.table(shown, *measured(runs, searches))
+
+
 def turned(table, rename):
     """A published table whose columns are models: {rename(column): {("published", task): value}}, columns of changes left out."""
     rows = published.lines("nas", table)

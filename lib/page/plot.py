@@ -1,0 +1,135 @@
+"""What figures share: one palette, one look for each kind of model, panels, curves, named points.
+
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart. A look has a marker
+and a dash of its own as well, so that colour alone tells nothing.
+"""
+
+import matplotlib.pyplot as plt
+import seaborn as sns
+from matplotlib.ticker import LogLocator
+
+BLUE, VERMILION, GREEN, SKY, BLACK = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#000000"
+INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
+
+NEW = {"color": BLUE, "marker": "o", "linestyle": "-"}  # what a paper proposes
+OLD = {"color": VERMILION, "marker": "s", "linestyle": "--"}  # what it is compared with
+THIRD = {"color": GREEN, "marker": "D", "linestyle": "-."}
+REST = {"color": GREY, "marker": "^", "linestyle": ":"}
+PRINT = {"color": "#444444", "marker": "o", "linestyle": "-"}  # what the paper prints
+LOOKS = {
+    "Ghost": NEW,
+    "Prune": OLD,
+    "Distilled": THIRD,
+    "Plain": {"color": BLACK, "marker": "X", "linestyle": "none"},
+    "BERMo": NEW,
+    "BERT": OLD,
+    "inherits": NEW,
+    "from scratch": OLD,
+    "stages 1, 2": NEW,
+    "single stage": OLD,
+    "stage 3": THIRD,
+    "lanas": NEW,
+    "cascade": OLD,
+    "evolution": THIRD,
+    "random": REST,
+}
+MARKERS = "osD^vP"
+
+
+def style():
+    """Set one look for all figures; the bytes of a figure do not depend on the day."""
+    rc = {
+        "svg.hashsalt": "workbook",
+        "figure.dpi": 110,
+        "savefig.bbox": "tight",
+        "axes.titlesize": "medium",
+    }
+    sns.set_theme(style="whitegrid", context="notebook", palette="colorblind", rc=rc)
+
+
+def panels(titles, width=4.6, height=3.6, columns=4, **shared):
+    """A figure with one panel for each title. Returns (figure, axes); one empty panel for none.
+
+    width, height: inches of a panel. shared: options of plt.subplots, such as sharey.
+    """
+    titles = list(titles) or [""]
+    across = min(columns, len(titles))
+    down = -(-len(titles) // across)
+    figure, axes = plt.subplots(
+        down,
+        across,
+        figsize=(width * across, height * down),
+        squeeze=False,
+        layout="constrained",
+        **shared,
+    )
+    for axis, title in zip(axes.flat, titles, strict=False):
+        axis.set_title(title)
+    for axis in axes.flat[len(titles) :]:
+        axis.axis("off")
+    return figure, list(axes.flat[: len(titles)])
+
+
+def means(axis, frame, x, y, label, **look):
+    """The mean of y at each x over the rows of a frame; bars are one standard deviation."""
+    by = frame.groupby(x)[y].agg(["mean", "std"])
+    look = LOOKS.get(label, {}) | look
+    if len(by):
+        axis.errorbar(by.index, by["mean"], by["std"].fillna(0), capsize=3, label=label, **look)
+
+
+def line(axis, x, y, kind, **more):
+    """A line in the look of its kind, without markers."""
+    look = {name: LOOKS[kind][name] for name in ("color", "linestyle")}
+    return axis.plot(x, y, **{"lw": 2} | look | more)
+
+
+def named(axis, points, x, y, **look):
+    """Points with their names, the index of `points`, beside them.
+
+    Names stand on the outer side of the points. One that meets another one moves up.
+    """
+    axis.plot(points[x], points[y], **{"markersize": 7} | look | {"linestyle": "none"})
+    axis.margins(0.3, 0.12)
+    placed, (left, right) = [], axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
+    for name, row in points.sort_values(y).iterrows():
+        at = row[x], row[y]
+        side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
+        text = axis.annotate(
+            name,
+            at,
+            xytext=(7 * side, 0),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            va="center",
+            fontsize=8.5,
+        )
+        for up in range(0, 60, 3):
+            text.xyann = (7 * side, up)
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in placed):
+                break
+        placed.append(box)
+
+
+def legend(figure, columns=4, **more):
+    """One legend below all panels, each label once."""
+    there = [axis.get_legend_handles_labels() for axis in figure.axes]
+    entries = {text: handle for pair in there for handle, text in zip(*pair, strict=True)}
+    options = {"loc": "outside lower center", "ncols": columns, "fontsize": 9} | more
+    if entries:
+        figure.legend(entries.values(), entries, **options)
+
+
+def picture(axis, values, **look):
+    """A matrix as an image, without grid and ticks. Returns the image, for a colour bar."""
+    axis.grid(False)
+    axis.set(xticks=[], yticks=[])
+    return axis.imshow(values, **{"interpolation": "nearest", "aspect": "auto"} | look)
+
+
+def plain_log(axis, subs=(1, 2, 5)):
+    """Label a logarithmic axis (axis.xaxis or axis.yaxis) with plain numbers."""
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter("")
