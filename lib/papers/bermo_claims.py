@@ -145,6 +145,19 @@ def classed(frame):
     return frame[~frame["task"].isin(squad.TASKS) & ~diverged(frame)]
 
 
+def gaps(runs, method="BERMo", baseline="BERT", by="task"):
+    """{(source, task): Estimate} of how much `method` scores above `baseline` on a page's runs.
+
+    by: the column that parts the rows, tasks unless told.
+    """
+    found = {
+        (source, key): claims.estimate(rows, at, method, baseline)
+        for source, frame, at in runs.frames
+        for key, rows in classed(frame).groupby(by, sort=False)
+    }
+    return {key: estimate for key, estimate in found.items() if estimate}
+
+
 def claim_probing(frame, profile_name):
     """Verdict on B1: BERMo above BERT on the semantic tasks, whole models fine-tuned."""
     frame = frame[frame["task"].isin(SEMANTIC) & frame["model"].isin(MODELS)]
