@@ -1,4 +1,4 @@
-"""Differentiable NAS pruning of BERT: what its pages show beside the runs, and its claims N1 to N9. Free of torch."""
+"""Differentiable NAS pruning of BERT: parts of its pages' tables, and its claims. Free of torch."""
 
 from dataclasses import replace
 from math import isfinite, log10, nan
@@ -12,32 +12,14 @@ from lib.measure import compare, gated, stats, verdict
 from lib.papers import claims, grids
 from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, WINNING, label
 
-# ---- TABLES
+# ---- TABLES: parts as lib.measure.compare.table takes them, out of collected frames
 
-INPUTS = 2 * 28**2  # pixels of MNIST and as many noise values
-DIGITS = {
-    "accuracy": ".3f",
-    "ratio": ".3f",
-    "pixels": ".0f",
-    "noise": ".0f",
-}  # columns of Tables 8 and 10 of 7.1
-
-
-def check_sizes():
-    """Verdict on the GFLOPs of section 7.2 and Table 9, soft masks at alpha = 5 where a model was searched in."""
-    return verdict.judge_equal(
-        "Sizes in GFLOPs:",
-        {
-            name: gated.masked(shape, mask) / 1e9
-            for name, (shape, mask, _) in gated.REPORTED.items()
-        },
-        {name: f"{shown:.3f}" for name, (_, _, shown) in gated.REPORTED.items()},
-    )
+INPUTS = 2 * 28**2  # pixels of MNIST, and as many noise values
+MNIST = {"3 layers": "table08b_mnist_3layer", "11 layers": "table10b_mnist_11layer"}
 
 
 def landed(frame, source):
-    """{model: {(source, ...): text}} of collected searches and draws: share of the FLOPs before and after the final trim, in
-    %, and gates that it switched."""
+    """Of searches and draws: share of the FLOPs before and after the trim, and trimmed gates."""
     columns = {
         "before trim, %": ("before_trim", 100),
         "FLOPs, %": ("ratio", 100),
@@ -53,7 +35,10 @@ def landed(frame, source):
 
 
 def measured(runs, searches, more=(), columns=COLUMNS):
-    """Parts of a table: development scores, and of searches and draws what `landed` tells and other functions of `more`."""
+    """Development scores of runs, and what `landed` and the functions `more` tell of searches.
+
+    runs, searches: what `Page.runs` gives of a grid and of its `architectures`.
+    """
     parts = []
     for (source, _, at), scores in zip(runs.frames, runs.by_task(columns), strict=True):
         found = searches.at(at)
@@ -61,12 +46,9 @@ def measured(runs, searches, more=(), columns=COLUMNS):
     return parts
 
 
-def printed(table, index="Models", rename=lambda text: text):
-    """A published table as {row: {("published", column): value}}."""
-    return {
-        rename(row.pop(index)): {("published", column): value for column, value in row.items()}
-        for row in published.lines("nas", table)
-    }
+def printed(table, index="Models", rename=str):
+    """A published table as `lib.published.rows` gives it."""
+    return published.rows("nas", table, index, rename=rename)
 
 
 def tested(table, model, rival, runs, searches):
@@ -78,82 +60,55 @@ def tested(table, model, rival, runs, searches):
 
 
 def turned(table, rename):
-    """A published table whose columns are models: {rename(column): {("published", task): value}}, columns of changes left out."""
+    """The same of a published table whose columns are models; columns of changes are left out."""
     rows = published.lines("nas", table)
+    models = [column for column in list(rows[0])[2:] if not column.endswith("change")]
     return {
-        rename(column): {
-            ("published", f"{row['Task']} {row['Metric']}"): row[column] for row in rows
-        }
-        for column in list(rows[0])[2:]
-        if not column.endswith("change")
+        rename(model): {("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows}
+        for model in models
     }
 
 
-def check_changes(name, table):
-    """Verdict on the percentage changes of a test table: of its second row against the first; speed-ups too."""
-    base, other, change = published.table("nas", table).to_dict("records")
-    tasks = [c for c, v in change.items() if isinstance(v, float) and isfinite(v)]
-    computed = {c: round(gated.change(other[c], base[c]), 6) for c in tasks}
-    told = {c: f"{change[c]:.2f}" for c in tasks}
-    for end, against in (("low", "high"), ("high", "low")):
-        if f"Speedup {end}" in other:
-            computed[f"speed-up, {end}"] = round(
-                base["FLOPS (B) low"] / other[f"FLOPS (B) {against}"], 6
-            )
-            told[f"speed-up, {end}"] = f"{other[f'Speedup {end}']:.1f}"
-    return verdict.judge_equal(f"{name}, changes and speed-ups:", computed, told)
+def spreads(rows, label, mean, deviation, runs):
+    """The same of rows with means and standard deviations over `runs`: text in points."""
+    found = {}
+    for row in rows:
+        text = f"{row[mean].points()} ± {row[deviation].points()} ({runs})"
+        found.setdefault(str(row[label]), {})["published", row["Task"]] = text
+    return found
 
 
 def sized(frame, found, profile_name):
-    """DataFrame [task, seed, ratio of the whole FLOPs, score in points] of collected networks and the whole model; task is the
-    title of a column."""
-    there = found.to_dict("records") if "ratio" in found else ()
-    ratio = {(row["task"], row["model"], row["seed"]): row["ratio"] for row in there}
-    scored = compare.points(frame, grids.metrics(profile_name, COLUMNS)).to_dict("records")
-    lines = [
-        {
-            "task": row["column"],
-            "seed": row["seed"],
-            "score": row["score"],
-            "ratio": 1.0
-            if row["model"] == "Whole"
-            else ratio.get((row["task"], row["model"], row["seed"])),
-        }
-        for row in scored
-    ]
-    return (
-        pd.DataFrame(lines, columns=["task", "seed", "ratio", "score"])
-        .astype({"ratio": float})
-        .dropna()
-    )
+    """DataFrame [task, seed, score in points, ratio of the whole FLOPs] of networks.
+
+    frame: of networks and the whole model. found: of their searches. task: title of a column.
+    """
+    keys = ["task", "model", "seed"]
+    scored = compare.points(frame, grids.metrics(profile_name, COLUMNS))
+    ratios = found.reindex(columns=[*keys, "ratio"])
+    whole = frame.loc[frame["model"] == "Whole", keys].assign(ratio=1.0)
+    lines = scored[[*keys, "column", "score"]].merge(pd.concat([ratios, whole]), on=keys)
+    lines = lines[["column", "seed", "score", "ratio"]].rename(columns={"column": "task"})
+    return lines.astype({"ratio": float}).dropna()
 
 
 def curves(frame):
-    """DataFrame [model, seed, step as a share, target, actual, off, on] of collected searches: ratios of the FLOPs, gates
-    switched so far."""
-    parts = []
-    for row in frame.to_dict("records"):
-        if row["run"] is not None:
-            curve = row["run"].arrays("search")["curve"].astype(float)
-            parts.append(
-                pd.DataFrame(
-                    {
-                        "model": row["model"],
-                        "seed": row["seed"],
-                        "step": np.linspace(0, 1, len(curve)),
-                        "target": curve[:, 0],
-                        "actual": curve[:, 1],
-                        "off": curve[:, 2].cumsum(),
-                        "on": curve[:, 3].cumsum(),
-                    }
-                )
-            )
-    columns = ["model", "seed", "step", "target", "actual", "off", "on"]
-    return pd.concat(parts) if parts else pd.DataFrame(columns=columns)
+    """DataFrame of the course of searches, one line for each step.
+
+    Columns: model, seed, step as a share of all, target and actual ratio of the FLOPs, gates
+    switched off and on again so far.
+    """
+    parts = [pd.DataFrame(columns=["model", "seed", "step", "target", "actual", "off", "on"])]
+    for row in frame[frame["run"].notna()].itertuples():
+        target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
+        told = {"model": row.model, "seed": row.seed, "step": np.linspace(0, 1, len(target))}
+        told |= {"target": target, "actual": actual, "off": off.cumsum(), "on": on.cumsum()}
+        parts.append(pd.DataFrame(told))
+    return pd.concat(parts[1:] or parts)
 
 
 def timed(times, ratios):
-    """DataFrame of a collected run of step latency. ratios: {model: its share of the whole model's FLOPs}."""
+    """DataFrame of a collected run of step latency; ratios: {model: share of the whole FLOPs}."""
     lines = {}
     for name, ratio in ratios.items():
         middle, low, high = (times[f"{name}.cpu_ms{end}"] for end in ("", "_p5", "_p95"))
@@ -170,29 +125,17 @@ def timed(times, ratios):
 
 
 def swept(times, found, source):
-    """`timed` of a collected run of `nas.swept_latency`, FLOPs as its searches, among those collected, ended; networks whose
-    search is not there are left out."""
-    own = found[(found["task"] == times["task"]) & (found["seed"] == times["seed"])].set_index(
-        "model"
-    )
-    ratios = own["ratio"].dropna().to_dict() if "ratio" in own else {}
-    return pd.concat({source: timed(times, {"Whole": 1.0} | ratios)}, names=["source"])
+    """`timed` of a collected run of `nas.swept_latency`, with the FLOPs that its searches ended on.
 
-
-def missed(frame, source):
-    """{model: {(source, ...): text}} of collected searches: how many end more than 1 % off their target before the final trim,
-    and the largest miss."""
-    return {
-        model: {
-            (source, "off by over 1 %"): f"{(part.abs() > 0.01).sum()} of {len(part)}",
-            (source, "largest miss, %"): f"{100 * part.loc[part.abs().idxmax()]:+.1f}",
-        }
-        for model, part in misses(frame).items()
-    }
+    found: collected searches; a network without its search is left out.
+    """
+    own = found[(found["task"] == times["task"]) & (found["seed"] == times["seed"])]
+    ratios = own.reindex(columns=["model", "ratio"]).set_index("model")["ratio"].dropna()
+    return pd.concat({source: timed(times, {"Whole": 1.0} | ratios.to_dict())}, names=["source"])
 
 
 def misses(frame):
-    """{model: by how much each of its collected searches is off its target before the final trim, as a share of it}."""
+    """{model: how far its searches are off their targets before the trim, as shares of these}."""
     there = frame.dropna(subset=["before_trim"]) if "before_trim" in frame else frame[:0]
     return {
         model: part["before_trim"] / part["target"] - 1
@@ -200,69 +143,88 @@ def misses(frame):
     }
 
 
-def spreads(rows, label, mean, deviation, runs):
-    """Rows of `published.lines` with means and standard deviations as {row: {("published", task): text in points}}."""
-    found = {}
-    for row in rows:
-        found.setdefault(str(row[label]), {})["published", row["Task"]] = (
-            f"{row[mean].points()} ± {row[deviation].points()} ({runs})"
-        )
-    return found
+def off(part):
+    """How many of some `misses` are above 1 %, as text."""
+    return f"{(part.abs() > 0.01).sum()} of {len(part)}"
+
+
+def missed(frame, source):
+    """Of searches: how many are off their target before the trim, and the largest miss."""
+    return {
+        model: {
+            (source, "off by over 1 %"): off(part),
+            (source, "largest miss, %"): f"{100 * part.loc[part.abs().idxmax()]:+.1f}",
+        }
+        for model, part in misses(frame).items()
+    }
+
+
+def check_digits(frame, source):
+    """{target: ...} of runs of one network of the digits check: the columns of 7.1's tables."""
+    table, form = {}, {"accuracy": ".3f", "ratio": ".3f", "pixels": ".0f", "noise": ".0f"}
+    for target, part in frame.groupby("target", sort=False):
+        means = part.reindex(columns=form).dropna().astype(float).mean()
+        table[f"{target:g}"] = {
+            (source, name): "–" if np.isnan(means[name]) else f"{means[name]:{digits}}"
+            for name, digits in form.items()
+        }
+    return table
+
+
+# ---- PRINTED NUMBERS THAT FOLLOW FROM OTHERS
+
+
+def check_sizes():
+    """Verdict on the GFLOPs of 7.2 and Table 9; soft masks at alpha = 5 if there was a search."""
+    computed = {name: gated.masked(*of[:2]) / 1e9 for name, of in gated.REPORTED.items()}
+    told = {name: f"{shown:.3f}" for name, (_, _, shown) in gated.REPORTED.items()}
+    return verdict.judge_equal("Sizes in GFLOPs:", computed, told)
+
+
+def check_changes(name, table):
+    """Verdict on the changes in % and the speed-ups of a test table, second row against first."""
+    base, other, change = published.table("nas", table).to_dict("records")
+    tasks = [c for c, v in change.items() if isinstance(v, float) and isfinite(v)]
+    computed = {c: round(gated.change(other[c], base[c]), 6) for c in tasks}
+    told = {c: f"{change[c]:.2f}" for c in tasks}
+    for end, against in (("low", "high"), ("high", "low")):
+        if f"Speedup {end}" in other:
+            speed = base["FLOPS (B) low"] / other[f"FLOPS (B) {against}"]
+            computed[f"speed-up, {end}"] = round(speed, 6)
+            told[f"speed-up, {end}"] = f"{other[f'Speedup {end}']:.1f}"
+    return verdict.judge_equal(f"{name}, changes and speed-ups:", computed, told)
 
 
 def check_ratios(table):
     """Verdict on the ratios of a table of 7.1: kept pixels and noise inputs over all inputs."""
-    rows = published.table("nas", table).to_dict("records")
-    kept = {
-        f"{row['Target Input Size Ratio']:g}": row["Image dims kept"] + row["Noise dims kept"]
-        for row in rows
-    }
-    told = {
-        f"{row['Target Input Size Ratio']:g}": f"{row['Resulting Input Size Ratio']:.3f}"
-        for row in rows
-    }
+    rows = published.table("nas", table)
+    rows.index = rows["Target Input Size Ratio"].map("{:g}".format)
+    kept = (rows["Image dims kept"] + rows["Noise dims kept"]) / INPUTS
     return verdict.judge_equal(
         f"Table {table[5:7].lstrip('0')} of 7.1, share of the inputs kept at each target:",
-        {target: round(number / INPUTS, 6) for target, number in kept.items()},
-        told,
+        kept.round(6).to_dict(),
+        rows["Resulting Input Size Ratio"].map("{:.3f}".format).to_dict(),
     )
 
 
 def check_weights(runs=3, rows=872):
-    """Verdict on Table 12's SST-2, whose development set has 872 rows: each mean and each deviation, with divisor 2, is one
-    that three runs can have."""
-    table = (
-        published.table("nas", "table12_flops_weight")
-        .query("Task == 'SST-2'")
-        .set_index("Statistic")
-        .drop(columns="Task")
-    )
+    """Verdict on the means and deviations of Table 12's SST-2, whose development set has 872 rows.
+
+    Each must be one that three runs can have; the divisor of a deviation is 2.
+    """
+    table = published.table("nas", "table12_flops_weight").query("Task == 'SST-2'")
+    table = table.set_index("Statistic").drop(columns="Task")
     computed, told = {}, {}
-    for weight in table.columns:
-        for name, digits in (("AVG (3 runs)", 6), ("STD. DEV", 5)):
-            told[f"{name}, weight {weight}"] = f"{table[weight][name]:.{digits}f}"
-        right = round(table[weight]["AVG (3 runs)"] * runs * rows)
-        computed[f"AVG (3 runs), weight {weight}"] = right / (runs * rows)
+    for weight, (mean, deviation) in table.loc[["AVG (3 runs)", "STD. DEV"]].items():
+        right = round(mean * runs * rows)  # answers of the three runs
         near = range(right // runs - 20, right // runs + 21)
         apart = np.array([np.std([a, b, right - a - b], ddof=1) / rows for a in near for b in near])
-        computed[f"STD. DEV, weight {weight}"] = apart[
-            np.abs(apart - table[weight]["STD. DEV"]).argmin()
-        ]
-    return verdict.judge_equal(
-        "Table 12, SST-2:", {name: round(value, 9) for name, value in computed.items()}, told
-    )
-
-
-def check_digits(frame, source):
-    """{target: {(source, ...): text}} of collected runs of one network of the digits check."""
-    table = {}
-    for target, part in frame.groupby("target", sort=False):
-        there = part.dropna(subset=["noise"]) if "noise" in part else part[:0]
-        table[f"{target:g}"] = {
-            (source, name): f"{there[name].mean():{form}}" if len(there) else "–"
-            for name, form in DIGITS.items()
-        }
-    return table
+        nearest = apart[np.abs(apart - deviation).argmin()]
+        told[f"AVG (3 runs), weight {weight}"] = f"{mean:.6f}"
+        told[f"STD. DEV, weight {weight}"] = f"{deviation:.5f}"
+        computed[f"AVG (3 runs), weight {weight}"] = round(right / (runs * rows), 9)
+        computed[f"STD. DEV, weight {weight}"] = round(nearest, 9)
+    return verdict.judge_equal("Table 12, SST-2:", computed, told)
 
 
 # ---- CLAIMS
@@ -270,7 +232,7 @@ def check_digits(frame, source):
 
 @claims.each_task
 def claim_random(frame, profile_name):
-    """Verdict on N1, at 10 and 30 %; the printed gaps are means over the table's four rows."""
+    """Verdict on N1 at 10 and 30 %; the printed gaps are means over the table's four rows."""
     table = published.table("nas", "table05_nas_vs_random")
     gap = {f"{r}%": float((table[f"{r}% NAS"] - table[f"{r}% Random"]).mean()) for r in (10, 30)}
     found = {
@@ -286,202 +248,159 @@ RIVALS = ("Cross-entropy", "Intermediate distillation")
 
 
 def claim_objective(frame, profile_name):
-    """Verdict on N2: prediction distillation above each of RIVALS. Two stages, of which 7.3.4 says that they are comparable,
-    are no rival."""
-    return claims.best(
-        "N2", frame, profile_name, "Prediction distillation", dict.fromkeys(RIVALS, 0.0), COLUMNS
-    )
+    """Verdict on N2: prediction distillation is above each of RIVALS.
+
+    The report says of two stages that they are comparable (7.3.4), so they are no rival.
+    """
+    name, printed_gaps = "Prediction distillation", dict.fromkeys(RIVALS, 0.0)
+    return claims.best("N2", frame, profile_name, name, printed_gaps, COLUMNS)
 
 
 def claim_control(frame, found, profile_name):
-    """Verdict on N4 at equal FLOPs: a tenth of the gates may move against all, in searches as reported, which a final trim
-    brings to their target, and in searches that land without a schedule. The note counts those that missed the target."""
+    """Verdict on N4: to move a tenth of the gates is better than to move all, at equal FLOPs.
+
+    It is judged in searches as reported, which a trim brings to their target, and in searches that
+    land without a schedule. The note counts those that missed their target before the trim.
+    """
+    ways = {"as reported": "as reported", "without a schedule": "no schedule"}
     cells = {
         said: claims.estimate(
             frame, profile_name, f"Top 10 %, {way}", f"All, {way}", columns=COLUMNS
         )
-        for said, way in (("as reported", "as reported"), ("without a schedule", "no schedule"))
+        for said, way in ways.items()
     }
-    judged = verdict.judge_delta(
-        "N4",
-        cells,
-        dict.fromkeys(cells, 0.0),
-        profile_name,
-        failed=compare.lost(frame),
-        word="in searches",
-    )
-    told = [
-        f"{name}: {(part.abs() > 0.01).sum()} of {len(part)}"
-        for name, part in misses(found).items()
-        if "reported" in name
-    ]
-    return replace(
-        judged,
-        note="; ".join(
-            filter(
-                None,
-                (
-                    judged.note,
-                    told
-                    and f"searches that missed their target by over 1 % before the trim: {', '.join(told)}",
-                ),
-            )
-        ),
-    )
+    gaps, failed = dict.fromkeys(cells, 0.0), compare.lost(frame)
+    judged = verdict.judge_delta("N4", cells, gaps, profile_name, failed=failed, word="in searches")
+    told = [f"{name}: {off(part)}" for name, part in misses(found).items() if "reported" in name]
+    about = "searches that missed their target by over 1 % before the trim"
+    notes = [judged.note] * bool(judged.note) + [f"{about}: {', '.join(told)}"] * bool(told)
+    return replace(judged, note="; ".join(notes))
 
 
 def claim_space(frame, profile_name):
-    """Verdict on N6: without gates on embedding inputs above with them, dimensions of Q, K and V and FFN neurons in both."""
-    return claims.delta(
-        "N6", frame, profile_name, "QKV and FFN", "QKV, FFN and embedding", 0.0, COLUMNS
-    )
+    """Verdict on N6: gates on Q, K, V and FFN are better without gates on embedding inputs."""
+    names = ("QKV and FFN", "QKV, FFN and embedding")
+    return claims.delta("N6", frame, profile_name, *names, 0.0, COLUMNS)
 
 
 def variance_ratio(scores, others):
-    """Estimate of the variance of some replicates over that of others, with the interval of the F distribution."""
+    """Estimate of the variance of some replicates over that of others (F distribution).
+
+    It is None where one of them has fewer than two values, or the others do not vary.
+    """
     a, b = (np.asarray(x, float)[np.isfinite(x)] for x in (scores, others))
-    if min(len(a), len(b)) < 2 or not b.var():
+    least = min(len(a), len(b))
+    if least < 2 or not b.var():
         return None
     ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
     low, high = (ratio / fisher.ppf(q, *free) for q in (0.975, 0.025))
     p = min(1.0, 2 * min(fisher.cdf(ratio, *free), fisher.sf(ratio, *free)))
-    return stats.Estimate(ratio, low, high, (), min(len(a), len(b)), 1, nan, p, min(len(a), len(b)))
+    return stats.Estimate(ratio, low, high, (), least, 1, nan, p, least)
 
 
 def claim_schedule(frame, profile_name):
-    """Verdict on N3 for each task: the additive schedule's variance over the multiplicative one's is below 1."""
-    scored, parts = compare.points(frame, grids.metrics(profile_name, COLUMNS)), []
+    """Verdict on N3 on each task: the additive schedule varies less than the multiplicative one."""
+    scored = compare.points(frame, grids.metrics(profile_name, COLUMNS))
+    limits = dict(failed=compare.lost(frame), unit="times the variance")
+    parts = []
     for task, part in scored.groupby("column", sort=False):
         by = {model: rows["score"] for model, rows in part.groupby("model")}
         found = variance_ratio(by.get("Additive", ()), by.get("Multiplicative", ()))
-        judged = verdict.judge_within(
-            "N3",
-            found,
-            0.0,
-            1.0,
-            profile_name,
-            failed=compare.lost(frame),
-            unit="times the variance",
-        )
+        judged = verdict.judge_within("N3", found, 0.0, 1.0, profile_name, **limits)
         parts.append(replace(judged, measured=f"{task}: {judged.measured}"))
-    return (
-        claims.together(parts)
-        if parts
-        else verdict.judge_within("N3", None, 0.0, 1.0, profile_name)
-    )
+    if not parts:
+        return verdict.judge_within("N3", None, 0.0, 1.0, profile_name, **limits)
+    return claims.together(parts)
 
 
 def fit(ratios, scores):
-    """Straight lines through scores over log10 FLOPs and over FLOPs: slope per decade, largest residual, R² of both."""
+    """Straight lines through scores over log10 FLOPs and over FLOPs.
+
+    Returns {"slope, log": per decade, "residual, log": the largest, "R², log": ..., and the same
+    with "linear"}.
+    """
     y, ratios, found = np.asarray(scores, float), np.asarray(ratios, float), {}
     for name, x in (("log", np.log10(ratios)), ("linear", ratios)):
         slope, at = np.polyfit(x, y, 1)
         left = y - slope * x - at
-        found |= {
-            f"slope, {name}": slope,
-            f"residual, {name}": np.abs(left).max(),
-            f"R², {name}": 1 - (left**2).sum() / ((y - y.mean()) ** 2).sum() if y.var() else nan,
-        }
+        found[f"slope, {name}"] = slope
+        found[f"residual, {name}"] = np.abs(left).max()
+        found[f"R², {name}"] = 1 - left.var() / y.var() if y.var() else nan
     return found
 
 
 def straighter(log_ratios):
-    """Weights of scores at these sizes: how much more of them a line over log10 FLOPs explains than one over FLOPs, in
-    points (root of the sum of squares)."""
+    """Weights of scores at these sizes, for what a line over log10 FLOPs explains beyond one over
+    FLOPs, in points (lib.measure.stats.straighter_weights)."""
     return stats.straighter_weights(log_ratios, 10 ** np.asarray(log_ratios))
 
 
 def claim_log(frame, profile_name):
-    """Verdict on N7: the score rises, and its residuals from a line over log10 FLOPs are smaller than from one over FLOPs.
-    For rising scores that is a contrast of the four sizes (lib.measure.stats.straighter_weights); its interval draws seeds
-    and examples jointly for all sizes and must lie above 0. It is read from three sizes on; one of the two alone, rise or
-    line, proves nothing."""
-    pairs = {
-        log10(r): compare.pairs(frame, label(r), "Whole", grids.metrics(profile_name, COLUMNS))
-        for r in RATIOS
-    }
+    """Verdict on N7: the score rises with the size, and is straighter over log10 FLOPs.
+
+    "Straighter" means smaller residuals than from a line over FLOPs. For rising scores that is a
+    contrast of the sizes, whose interval draws seeds and examples jointly. Both must hold, for
+    three sizes at least: one of the two alone proves nothing.
+    """
+    columns = grids.metrics(profile_name, COLUMNS)
+    pairs = {log10(r): compare.pairs(frame, label(r), "Whole", columns) for r in RATIOS}
     pairs = {x: found for x, found in pairs.items() if found}
-    sizes, there = np.log10(RATIOS), len(pairs) > 2
-    table = (
-        published.table("nas", "table04_dev_size_sweep")[[f"{100 * r:.0f}%" for r in RATIOS]]
-        .to_numpy()
-        .mean(0)
-    )
+    table = published.table("nas", "table04_dev_size_sweep")
+    means = table[[f"{100 * r:.0f}%" for r in RATIOS]].mean().to_numpy()
+    units = {
+        straighter: "points that the line over log FLOPs explains beyond that over FLOPs",
+        stats.slope_weights: "points per decade of FLOPs",
+    }
     parts = [
         verdict.judge_trend(
             "N7",
-            stats.trend(pairs, weights=weights) if there else None,
+            stats.trend(pairs, weights=weights) if len(pairs) > 2 else None,
             1,
             profile_name,
-            float(weights(sizes) @ table),
+            float(weights(np.log10(RATIOS)) @ means),
             unit=unit,
             failed=compare.lost(frame),
         )
-        for weights, unit in (
-            (straighter, "points that the line over log FLOPs explains beyond that over FLOPs"),
-            (stats.slope_weights, "points per decade of FLOPs"),
-        )
+        for weights, unit in units.items()
     ]
     judged = claims.together(parts)
-    return replace(
-        judged, verdict="INCONCLUSIVE" if judged.verdict == "PARTIAL" else judged.verdict
-    )
-
-
-MNIST = {
-    "3 layers": "table08b_mnist_3layer",
-    "11 layers": "table10b_mnist_11layer",
-}  # tables of the digits check
+    return replace(judged, verdict="INCONCLUSIVE") if judged.verdict == "PARTIAL" else judged
 
 
 def claim_noise(frame, profile_name, target=0.1):
     """Verdict on N8 for each network: at most NOISE of the kept inputs are noise."""
-    parts, least = [], float("-inf")  # the interval of a share near 0 may reach below it
-    for network, part in frame[frame["target"] == target].groupby("network", sort=False):
-        there = part.dropna(subset=["noise"]) if "noise" in part else part[:0]
-        found = (
-            stats.replicates(there["noise"] / (there["noise"] + there["pixels"]))
-            if len(there)
-            else None
-        )
-        shown = (
-            published.table("nas", MNIST[network]).set_index("Target Input Size Ratio").loc[target]
-        )
+    parts, at = [], frame[frame["target"] == target]
+    for network, table in MNIST.items():
+        there = at[at["network"] == network].reindex(columns=["noise", "pixels"])
+        there = there.dropna().astype(float)
+        shown = published.table("nas", table).set_index("Target Input Size Ratio").loc[target]
+        noise, pixels = shown["Noise dims kept"], shown["Image dims kept"]
         judged = verdict.judge_within(
             "N8",
-            found,
-            least,
+            stats.replicates(there["noise"] / there.sum(axis=1)) if len(there) else None,
+            float("-inf"),  # the interval of a share near 0 may reach below 0
             NOISE,
             profile_name,
             failed=compare.lost(frame),
             unit="of the inputs kept",
-            published=float(
-                shown["Noise dims kept"] / (shown["Noise dims kept"] + shown["Image dims kept"])
-            ),
+            published=float(noise / (noise + pixels)),
         )
         parts.append(replace(judged, measured=f"{network}: {judged.measured}"))
-    return (
-        claims.together(parts)
-        if parts
-        else verdict.judge_within("N8", None, least, NOISE, profile_name)
-    )
+    return claims.together(parts)
 
 
 def claim_magnitude(frame, profile_name):
-    """Verdict on N9: the 30 % network above magnitude pruning, at the share of weights printed for each task and at 30 %."""
-    chosen = [
-        row.model in ("30 % NAS", label(WINNING.get(row.task, 0), "IMP"))
-        for row in frame.itertuples()
-    ]
-    stated = frame[np.array(chosen, bool)].replace({"model": r".* IMP"}, "IMP", regex=True)
+    """Verdict on N9: the network of 30 % is above magnitude pruning, at both of two sparsities.
+
+    One is the share of weights that Table 10 prints for each task, the other is 30 %.
+    """
+    at = {task: label(share, "IMP") for task, share in WINNING.items()}
+    chosen = (frame["model"] == "30 % NAS") | (frame["model"] == frame["task"].map(at))
+    stated = frame[chosen].replace({"model": r".* IMP"}, "IMP", regex=True)
+    rivals = {"the printed sparsity": (stated, "IMP"), "30 % of the weights": (frame, "30 % IMP")}
     found = {
-        "the printed sparsity": claims.estimate(
-            stated, profile_name, "30 % NAS", "IMP", columns=AGAINST_IMP
-        ),
-        "30 % of the weights": claims.estimate(
-            frame, profile_name, "30 % NAS", "30 % IMP", columns=AGAINST_IMP
-        ),
+        name: claims.estimate(rows, profile_name, "30 % NAS", rival, columns=AGAINST_IMP)
+        for name, (rows, rival) in rivals.items()
     }
-    return verdict.judge_delta(
-        "N9", found, {"the printed sparsity": 1.8}, profile_name, failed=compare.lost(frame)
-    )
+    gaps, failed = {"the printed sparsity": 1.8}, compare.lost(frame)
+    return verdict.judge_delta("N9", found, gaps, profile_name, failed=failed)
