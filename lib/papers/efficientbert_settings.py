@@ -31,10 +31,9 @@ def is_number(value):
 
 def settings():
     """{name: what the Specs of `paper` have}; "task.epochs" is a field of an option."""
-    options = {
+    trained = {
         "text": paper.PRETRAIN["paper"],
         "reading": paper.READ["paper"],
-        "from scratch": paper.prepared("paper", "TinyBERT_6").args["train"],
         "task": paper.FINETUNE["paper"],
         "CoLA": paper.finetuning(paper.FINETUNE, "paper", "CoLA"),
         "SQuAD": paper.finetuning(paper.FINETUNE, "paper", "SQuAD1"),
@@ -45,13 +44,14 @@ def settings():
         "targets": Targets("soft"),
         "surface": surface.Recipe(),
     }
+    options = {name: vars(option) for name, option in trained.items()}
     for name, net in paper.NETS.items():
         own = {"ratio": net.layers[0].ratio, "inner": net.inner(net.layers[0])}
         options[name] = vars(net) | own | {"layers": len(net.layers)}
     found = {
         f"{name}.{field}": value
         for name, option in options.items()
-        for field, value in (option if isinstance(option, dict) else vars(option)).items()
+        for field, value in option.items()
     }
     named = published.table("efficientbert", "table01_operations")["Operation"]
     alike = {*named.str.lower().str.replace(" ", "_")} == {*formula.BINARY, *formula.UNARY}
@@ -71,6 +71,7 @@ def settings():
         "last hundredth": f"last {scored:,} rows of it",
         "all but the last tenth": f"all but the last tenth of {len(paper.TENTH)} tasks",
         "last tenth": f"last {search.HELD_OUT['paper']:,} rows of {proxy}",
+        "from scratch": paper.FROM_SCRATCH,
         "sampling": f"uniform in training, {search.METHOD['paper']} in ranking",
         "corpus": paper.TEXT,
         "encyclopedia": paper.ENCYCLOPEDIA,
