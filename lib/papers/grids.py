@@ -103,20 +103,18 @@ def described(profile_name, task, rows, held_out=0):
     )
 
 
+def common(profile_name, task, **args):
+    """Arguments of a step on a task: its rows at a profile, the numerics, and these."""
+    own = {"data": dataset(profile_name, task), "numerics": profile(profile_name).numerics}
+    return own | args
+
+
 def teacher(profile_name, task, family="bert", train=None, span=None):
-    """The fine-tuned full model: teacher, initialisation of many students, and the plain row of most tables. train: a
-    paper's own settings; span: how a task such as SQuAD is cut."""
-    return Spec(
-        "finetune",
-        {
-            "data": dataset(profile_name, task),
-            "train": train or TEACHER[profile_name],
-            "span": span,
-            "targets": LABELS,
-            "numerics": profile(profile_name).numerics,
-        },
-        {"start": backbone(profile_name, family)},
-    )
+    """Spec of the fine-tuned whole model: the teacher and the start of many students, and the plain
+    row of most tables. train: a paper's own settings; span: how a task such as SQuAD is cut."""
+    told = {"train": train or TEACHER[profile_name], "span": span, "targets": LABELS}
+    start = {"start": backbone(profile_name, family)}
+    return Spec("finetune", common(profile_name, task, **told), start)
 
 
 def crossed(seeds, make, **axes):

@@ -10,7 +10,17 @@ import pandas as pd
 
 from lib import published
 from lib.measure.verdict import SCALES
-from lib.papers import bermo, bermo_claims, claims, efficientbert, ghostbert, mini, nas, nas_claims
+from lib.papers import (
+    bermo,
+    bermo_claims,
+    claims,
+    efficientbert,
+    ghostbert,
+    ghostbert_claims,
+    mini,
+    nas,
+    nas_claims,
+)
 from lib.papers import efficientbert_search as search
 from lib.spec import known
 
@@ -198,17 +208,21 @@ CLAIMS = {
         Claim(
             "G1",
             pruned_vs_ghost,
-            lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[0],
+            lambda frame: ghostbert_claims.claims_of_table_3(frame, SCALE)[0],
             mini.FIVE,
             True,
         ),
         Claim(
-            "G2", unpruned, lambda frame: ghostbert.claim_unpruned(frame, SCALE), mini.FIVE, True
+            "G2",
+            unpruned,
+            lambda frame: ghostbert_claims.claim_unpruned(frame, SCALE),
+            mini.FIVE,
+            True,
         ),
         Claim(
             "G3",
             pruned_vs_ghost,
-            lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[1],
+            lambda frame: ghostbert_claims.claims_of_table_3(frame, SCALE)[1],
             mini.FIVE,
             True,
         ),
@@ -227,13 +241,15 @@ CLAIMS = {
         Claim(
             "G8",
             varied(ghostbert.convolutions(SCALE)),
-            lambda frame: ghostbert.claim_convolution(frame, SCALE, (3, 1)),
+            lambda frame: ghostbert_claims.claim_convolution(frame, SCALE, (3, 1)),
         ),
-        Claim("G9", varied(CHEAP, (1,)), lambda frame: ghostbert.claim_position(frame, SCALE)),
+        Claim(
+            "G9", varied(CHEAP, (1,)), lambda frame: ghostbert_claims.claim_position(frame, SCALE)
+        ),
         Claim(
             "G10",
             varied({name: FEATURES[name] for name in ("F = 1", "F = 4", "F = 12")}, (1,)),
-            lambda frame: ghostbert.claim_features(frame, SCALE),
+            lambda frame: ghostbert_claims.claim_features(frame, SCALE),
         ),
         Claim(
             "E1",
