@@ -159,7 +159,7 @@ def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
     monkeypatch.setattr(
         ghostbert,
         "untrained",
-        lambda scale, task, m, module: Spec(
+        lambda scale, task, m, module, family: Spec(
             "operate", {"surgery": [{"op": "ghost"} | plain(module)]}, {"teacher": tuned}
         ),
     )
@@ -239,7 +239,7 @@ def test_figures_of_the_text_are_checked(found, word, differs):
 )
 def test_checks_stand_on_the_page_of_their_table(page, call):
     assert (
-        f"ghostbert.{call}"
+        f"ghostbert_claims.{call}"
         in notebook.cells(paths.NOTEBOOKS / f"ghostbert_{page}.ipynb")["verdicts"]
     )
 

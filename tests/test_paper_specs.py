@@ -313,8 +313,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     small = {"embedding": 24} if family == "electra" else {}
     first = profiles.untrained(family)
     first = Spec("pretrain", first.args | {"model": first.args["model"] | SIZES | small}, seed=0)
-    for module in (ghostbert, grids):
-        monkeypatch.setattr(module, "backbone", lambda scale, kind="bert": first)
+    monkeypatch.setattr(grids, "backbone", lambda scale, kind="bert": first)
     monkeypatch.setitem(grids.ROWS["toy"], "CoLA", 48)
     monkeypatch.setitem(grids.HELD_OUT, "toy", 24)
     for stage in (grids.TEACHER, ghostbert.DISTIL, ghostbert.FINETUNE):

@@ -333,7 +333,7 @@ def few(step, run, examples, **more):
 
 # ---- what costs time alone, by paper: seeds, tasks of tables that change one thing (one of each kind), budgets
 def cut_ghostbert(at_paper, patch):
-    patch.setattr(ghostbert, "TRIES", dict.fromkeys(ghostbert.TRIES, 1))
+    patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
     at_paper(ghostbert.ONE_LENGTH, TOKENS)
     at_paper(ghostbert.SWEPT, ("CoLA", "STS-B"))
     for seeds in (ghostbert.SEEDS, ghostbert.SWEPT_SEEDS):

@@ -11,10 +11,10 @@ from functools import partial
 
 from lib import published
 from lib.measure import cost
-from lib.options import Augment, Distil, Ghost, Importance, Targets
-from lib.papers import grids, mini
+from lib.options import Distil, Ghost, Importance, Targets
+from lib.papers import grids, mini, submissions
 from lib.papers.grids import LABELS, common, teacher
-from lib.papers.profiles import backbone, families, shape
+from lib.papers.profiles import families, shape
 from lib.spec import Spec, known, plain
 
 # ---- SETTINGS
@@ -53,12 +53,6 @@ IMPORTANCE = {
 }
 # Whether the distillation stage has augmented rows. Table 4 has both.
 AUGMENTED = {"toy": False, "mini": False, "paper": True}
-# New sentences for each row, as in TinyBERT's code.
-TRIES = (
-    dict.fromkeys(("CoLA", "MRPC", "STS-B", "RTE"), 30)
-    | dict.fromkeys(("SST-2", "QNLI"), 20)
-    | dict.fromkeys(LONG, 10)
-)
 CACHED = {"toy": True, "mini": True, "paper": False}  # the teacher's states are read from disk
 # The teacher and the last stage learn from labels, as the text says. Table 8 says distillation in
 # the last stage: these rows try it.
@@ -177,22 +171,6 @@ def distillation(profile_name, task):
     return replace(DISTIL[profile_name], **{"epochs": 1} if short else {})
 
 
-def augmentation(profile_name, task):
-    """Spec of the training rows, and of others beside them in which a BERT has replaced words.
-
-    TinyBERT's code does it so. The small scales make one new sentence for each row. They are data:
-    made once for all seeds.
-    """
-    options = Augment(
-        tries=TRIES.get(task, 30) if profile_name == "paper" else 1,
-        p=0.4,
-        candidates=15,
-        neighbours="embeddings",
-    )
-    model = {"language_model": backbone(profile_name)}
-    return Spec("augment", common(profile_name, task, augment=options), model, seed=0)
-
-
 def student(profile_name, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS):
     """Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned (section 2.3).
 
@@ -202,7 +180,7 @@ def student(profile_name, task, heads, ghosts=None, family="bert", augmented=Non
     surgery, inputs = operation(profile_name, task, heads, ghosts, family)
     train, tokens = distillation(profile_name, task), ghosts.tokens if ghosts else 0
     if AUGMENTED[profile_name] if augmented is None else augmented:
-        inputs["augmented"] = augmentation(profile_name, task)
+        inputs["augmented"] = grids.augmentation(profile_name, task)
     elif CACHED[profile_name] and not tokens:
         kept = common(profile_name, task, train=train, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
@@ -467,4 +445,4 @@ def submitted(profile_name, task_names, seed_numbers, lines):
             return teacher(profile_name, task, family)
         return student(profile_name, task, m, ghost(profile_name), family)
 
-    return grids.submitted(profile_name, task_names, seed_numbers, made, model=lines)
+    return submissions.submitted(profile_name, task_names, seed_numbers, made, model=lines)
