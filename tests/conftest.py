@@ -19,7 +19,7 @@ from lib.measure.cost import Shape
 from lib.model import backbone
 from lib.page import notebook
 from lib.steps import STEPS
-from lib.store import Store
+from lib.store import Scratch, Store
 
 FAMILIES = ("bert", "roberta", "electra")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
@@ -224,21 +224,13 @@ def every_spec(pages, profile):
 
 
 # ---- runs ----
-class Draft:
+class Draft(Scratch):
     """What a step or the loop asks of a lib.store.Draft, without a store; `lines` were logged, `told` is the progress."""
 
     def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
-        self.folder, self.resume, self.seed, self.checkpoint_seconds = (
-            folder,
-            folder / "resume",
-            seed,
-            checkpoint_seconds,
-        )
-        self.lines, self.told = [], []
+        super().__init__(folder, seed, checkpoint_seconds)
+        self.told = []
         folder.mkdir(exist_ok=True)
-
-    def log(self, **values):
-        self.lines.append(values)
 
     def progress(self, fraction, **_):
         self.told.append(fraction)

@@ -16,7 +16,7 @@ from lib.model import backbone
 from lib.options import Augment, Numerics
 from lib.steps import augment as step
 from lib.train import augment as words
-from lib.train.augment import STOP, cut, expanded, read_glove
+from lib.train.augment import STOP, cut, expanded
 from lib.train.batches import encode
 
 WORDS = "the cat dog bird sees chases likes red blue green small big house tree and not is on it don".split()
@@ -255,47 +255,9 @@ def test_nothing_to_replace(source, text):
     assert rows_of(Split([text], None, np.zeros(1), np.zeros(1, int)), source) == [[[text]]]
 
 
-def test_slip_changes_only_the_partner_of_b(source):
-    for left, right in rows_of(PAIRS, source):
-        clean, slip = (list(expanded([left, right], slip)) for slip in (False, True))
-        n = len(left)
-        assert clean[:n] == slip[:n] == [(text, right[0]) for text in left]
-        assert clean[n:] == [(left[0], other) for other in right[1:]] and slip[n:] == [
-            (left[-1], other) for other in right[1:]
-        ]
+def test_each_side_varies_beside_the_original_of_the_other():
     assert list(expanded([["one", "two"]])) == [("one", None), ("two", None)]
-
-
-def glove(path, lines):
-    path.write_bytes(b"\n".join(lines) + b"\n")
-    return path
-
-
-def test_glove_neighbours(folder, tmp_path):
-    path = glove(
-        tmp_path / "v.txt",
-        [b"unred 1 0", b"purple 0.9 0.1", b"dog 0 1", b". . . -1 0", b"cat 0.1 2"],
-    )
-    source = words.source(folder, path)
-    found = look(source, "unred unredly dog", 2)
-    assert set(found["unred"]) == {"purple", "cat"}
-    assert found["unredly"] == [], "not in the file"
-    assert found["dog"] and set(found["dog"]) <= set(PIECES), "one piece: the masked LM, not GloVe"
-    assert read_glove(path, limit=2)[0] == ["unred", "purple"]
-
-
-@pytest.mark.parametrize(
-    "line", [b"cat 1", b"cat 1 2 3", b"cat one two", b"cat 1 nan", b"", b" 1 2", b"\xff 1 2"]
-)
-def test_malformed_glove_names_file_and_line(tmp_path, line):
-    with pytest.raises(ValueError, match=r"v\.txt:2: "):
-        read_glove(glove(tmp_path / "v.txt", [b"the 1 2", line, b"dog 3 4"]))
-
-
-def test_empty_glove(tmp_path):
-    (tmp_path / "v.txt").write_text("")
-    with pytest.raises(ValueError, match=r"v\.txt:1: "):
-        read_glove(tmp_path / "v.txt")
+    assert list(expanded([["a", "b"], ["x", "y"]])) == [("a", "x"), ("b", "x"), ("a", "y")]
 
 
 class Draft(SimpleNamespace):
@@ -311,12 +273,10 @@ class Draft(SimpleNamespace):
         return self.saved[name]
 
 
-@pytest.mark.parametrize("slip", [False, True])
-def test_the_step_and_reading_it(folder, tmp_path, monkeypatch, slip):
+def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "load", lambda data: {"train": PAIRS})
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path))
     options = {"tries": 5, "p": 0.4, "candidates": 6, "neighbours": "embeddings"}
-    options |= {"in_place_slip": True} if slip else {}
     run = Draft(
         folder=tmp_path,
         model=tmp_path / "model",
@@ -344,7 +304,7 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch, slip):
         for sides, y in zip(
             rows_of(PAIRS, words.source(folder), Augment(**options)), PAIRS.y, strict=True
         )
-        for pair in expanded(sides, slip)
+        for pair in expanded(sides)
     ]
     pairs, labels = zip(*made, strict=True)
     wanted = encode(
@@ -376,25 +336,9 @@ def test_a_head_whose_weights_are_not_there_is_not_drawn(cls, tmp_path):
     assert report["masked_lm"] is False and any((ids >= 0).any() for ids in found.values())
 
 
-def test_refusals(folder, tmp_path):
-    with pytest.raises(ValueError, match="neighbours"):
-        step.vectors(OPTIONS, {"file": "v.txt", "digest": ""})
-    with pytest.raises(ValueError, match="neighbours"):
-        step.vectors(replace(OPTIONS, neighbours="glove"), None)
-    for wrong in (
-        {"p": 0.0},
-        {"p": 1.5},
-        {"tries": 0},
-        {"candidates": 0},
-        {"neighbours": "word2vec"},
-    ):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            replace(OPTIONS, **wrong)
-
-
-def test_other_file_of_vectors_is_refused(tmp_path, monkeypatch):
-    (tmp_path / "glove").mkdir()
-    glove(tmp_path / "glove" / "v.txt", [b"the 1 2"])
-    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    with pytest.raises(ValueError, match="v.txt has sha256"):
-        step.vectors(replace(OPTIONS, neighbours="glove"), {"file": "v.txt", "digest": "0"})
+@pytest.mark.parametrize(
+    "wrong", [{"p": 0.0}, {"p": 1.5}, {"tries": 0}, {"candidates": 0}, {"neighbours": "glove"}]
+)
+def test_options_name_what_is_wrong(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        replace(OPTIONS, **wrong)

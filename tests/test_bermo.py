@@ -94,7 +94,7 @@ def test_hyperparameters_are_those_of_the_specs(anywhere):
 def test_the_paper_s_steps_and_ramps(task, steps, first, last):
     train, prune = bermo.settings("paper", task)
     assert ceil(bermo.EXAMPLES["paper"][task] / train.batch) * train.epochs == steps
-    w, ramp = schedules.plan(prune, steps)
+    ramp = schedules.plan(prune, steps)
     assert (ramp.first, ramp.last, prune.overlong) == (first, last, "refuse")
     assert ramp(first) == 1.0 and ramp(last + 1) == 0.1
 
@@ -226,23 +226,22 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         )
         plainly = backbone.size(model)["parameters"]
         mixed = operate(model, Mix(**spec.args["mix"]).surgery, seed=0)
-        masked = pruning.attach(model, Prune(**spec.args["prune"]), 73632)
+        masked = pruning.Masks(None, model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
     assert (
-        masked.number == sum(scores.numel() for scores in masked.scores()) == 84_934_656
+        sum(masked.sizes()) == sum(scores.numel() for scores in masked.scores) == 84_934_656
         and len(masked.places) == 72
     )
-    assert (
-        masked.warmup == 12000
-        and sum(p.numel() for p in model.parameters()) == plainly + 14 + masked.number
-    )
-    everything = sum(p.numel() for p in backbone.layers(model).parameters()) - masked.number
+    number = sum(masked.sizes())
+    assert masked.ramp.first == 12000
+    assert sum(p.numel() for p in model.parameters()) == plainly + 14 + number
+    everything = sum(p.numel() for p in backbone.layers(model).parameters()) - number
     kept = sum(
         int(0.1 * linear.in_features * linear.out_features)
         for _, _, linear in masks.projections(model)
     )
     assert everything == 85_054_464 and sizes.layers == len(backbone.layers(model))
-    assert pruning.counted(masked.number, kept, everything)["remaining"] == pytest.approx(
+    assert pruning.counted(number, kept, everything)["remaining"] == pytest.approx(
         0.1012674, abs=1e-7
     )
 
@@ -332,6 +331,18 @@ def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to 0.3339."""
     gap = bermo_claims.fraction_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
     assert (gap.mean, gap.low, gap.high) == pytest.approx((20.0, 5.24, 33.39), abs=0.005)
+
+
+def test_over_seeds_is_student_s_interval():
+    e = bermo_claims.over_seeds([1.0, 2.0, 3.0])
+    half = 4.3026527 / 3**0.5
+    assert (e.mean, e.spread) == (2.0, 1.0) and (e.low, e.high) == pytest.approx(
+        (2 - half, 2 + half)
+    )
+    assert e.p == pytest.approx(0.0741799)
+    coarse = bermo_claims.over_seeds([2.0, 2.0, 2.0], 1.0)
+    assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
+    assert bermo_claims.over_seeds([4.0]).n_seeds == 1
 
 
 def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):

@@ -15,11 +15,11 @@ from lib import published
 from lib.measure import stats, verdict
 from lib.model import backbone, stack
 from lib.page import notebook
-from lib.papers import efficientbert, efficientbert_settings, grids, profiles, submissions
+from lib.papers import efficientbert, efficientbert_settings, grids, profiles
 from lib.search.net import from_json, macs, parameters
-from lib.train import loop
-from lib.train import warmup as matching
+from lib.train import loop, students
 from lib.train.batches import Encoded
+from lib.train.matching import layer_map, matching, projected, teaching
 
 PAGES = [
     p
@@ -215,7 +215,7 @@ def test_two_steps_at_true_width(name, layers, tmp_path):
     config = transformers.BertConfig(num_hidden_layers=2, vocab_size=400, num_labels=2)
     teacher = transformers.BertForSequenceClassification(config).eval()
     student = stack.build(net, transformers.BertForSequenceClassification, config, num_labels=2)
-    student.projection = matching.Projection("shared", net.hidden, 768, len(layers))
+    student.projection = projected(net.hidden, 768)
     backbone.set_dropout(student, efficientbert.PRETRAIN["paper"].dropout)
     draw = np.random.default_rng(0)
     encoded = Encoded(
@@ -231,42 +231,28 @@ def test_two_steps_at_true_width(name, layers, tmp_path):
             key for key, value in student.named_parameters() if not torch.equal(value, before[key])
         }
 
-    def fit(settings, options, forward):
-        with matching.matching(
-            student, {"": teacher}, options, profiles.profile("paper").numerics
-        ) as match:
+    def fit(settings, options):
+        numerics = profiles.profile("paper").numerics
+        prediction = students.predicted(lambda rows: encoded.labels[rows], options)
 
-            def loss(batch, rows):
-                assert batch["input_ids"].shape == (2, 128)
-                return match(
-                    "",
-                    batch,
-                    *(lambda model=model: forward(model, batch) for model in (student, teacher)),
-                    encoded.labels[rows],
-                )
+        def forward(batch, _):
+            assert batch["input_ids"].shape == (2, 128)
+            model = student if prediction else backbone.base(student)
+            return model(**batch).get("logits")
 
-            return loop.fit(
-                Draft(tmp_path),
-                student,
-                encoded,
-                loss,
-                replace(settings, batch=2, epochs=1, select="last"),
-                profiles.profile("paper").numerics,
-            )
+        matches = students.matches(student, teacher, options)
+        with (
+            teaching(teacher, numerics, loop.outputs) as teach,
+            matching(student, teach, matches, forward, prediction) as loss,
+        ):
+            short = replace(settings, batch=2, epochs=1, select="last")
+            return loop.fit(Draft(tmp_path), student, encoded, loss, short, numerics)
 
     options = efficientbert.WARM["paper"]
-    first = fit(
-        efficientbert.PRETRAIN["paper"],
-        options,
-        lambda model, batch: backbone.base(model)(**batch) and None,
-    )
+    first = fit(efficientbert.PRETRAIN["paper"], options)
     used = {key for key in before if "position" not in key and "token_type" not in key} - head
     assert used <= moved() and moved().isdisjoint(head)
-    second = fit(
-        efficientbert.FINETUNE["paper"],
-        replace(options, prediction=1.0),
-        lambda model, batch: model(**batch).logits,
-    )
+    second = fit(efficientbert.FINETUNE["paper"], replace(options, prediction=1.0))
     assert head <= moved()
     assert all(run["steps"] == 2 and np.isfinite(run["train_loss"]) for run in (first, second))
     assert (
@@ -310,9 +296,7 @@ def test_every_published_network_has_a_form_at_every_scale(name):
     }
     for scale, depth in depths[len(whole.layers)].items():
         small = efficientbert.scaled(name, scale)
-        assert len(small.layers) == depth and matching.layer_map(
-            depth, profiles.shape(scale).layers
-        )
+        assert len(small.layers) == depth and layer_map(depth, profiles.shape(scale).layers)
         assert small.heads == whole.heads and small.hidden % small.heads == 0
         assert small.width / small.hidden == pytest.approx(whole.width / whole.hidden, rel=0.02)
 
@@ -600,7 +584,7 @@ def test_sentences_of_the_pages_are_true(anywhere):
             len(efficientbert.scaled("EfficientBERT++", scale).layers),
             profiles.shape(scale).layers,
         )
-        assert deep == 2 * teacher and len(matching.layer_map(deep, teacher)) == teacher
+        assert deep == 2 * teacher and len(layer_map(deep, teacher)) == teacher
         assert any(
             "every second one is distilled" in line for line in efficientbert.DEVIATIONS[scale]
         )
@@ -637,7 +621,7 @@ def test_marks_of_spans():
 
 
 def test_submissions_are_of_the_rows_asked_for():
-    rows = submissions.submitted(
+    rows = grids.submitted(
         "toy",
         ("CoLA", "MNLI"),
         [1],

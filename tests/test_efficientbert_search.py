@@ -27,7 +27,7 @@ from lib.search.space import Space
 from lib.spec import Spec
 from lib.steps.search import handed
 from lib.train import loop
-from lib.train.warmup import part
+from lib.train.students import part
 
 PAGES = (
     "efficientbert_t05_search_stages",

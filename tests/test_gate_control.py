@@ -144,18 +144,6 @@ def test_a_jump_ends_at_the_bounds():
     assert note.tolist() == [0.3, c.ratio(moved), 1, 2]
 
 
-@pytest.mark.parametrize("update, expected", [("mean", [-5, 0, 5]), ("max", [-5, 2.5, 5])])
-def test_rescaled_steps(update, expected):
-    """10 |g| / mean = 20, 5 and 5; 10 |g| / max = 10, 2.5 and 2.5; up is held by the bound."""
-    c = Control(
-        Gates(("ffn",), 0.9, 1.0, "layer", update, 0.0, 0.1),
-        {"inputs": 3},
-        lambda sums: sums["inputs"],
-    )
-    moved, _, _ = c.move(np.full(3, 5.0), np.zeros(3), np.array([4.0, 1.0, -1.0]), 0, 1)
-    assert moved.tolist() == expected
-
-
 def test_as_reported_one_step_takes_off_a_tenth():
     """The overshoot: 10 % of all gates at once, where the schedule asked for 0.03 %."""
     c = control(replace(PLAIN, ratio=0.98))
@@ -377,14 +365,10 @@ def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
             "Gates.regions is 'neurons'; allowed: 'heads', 'ffn', 'embedding', 'qkv'",
         ),
         ({"quota": "none"}, "Gates.quota is 'none'; allowed"),
-        ({"update": "adam"}, "Gates.update is 'adam'; allowed: 'jump', 'mean', 'max'"),
+        ({"update": "adam"}, "Gates.update is 'adam'; allowed: 'jump'"),
         ({"schedule": "cosine"}, "Gates.schedule is 'cosine'; allowed"),
         ({"weight": -1}, "Gates.weight is -1; it must be at least 0"),
         ({"memory": 1.0}, "Gates.memory is 1.0; it must be at least 0 and below 1"),
-        (
-            {"landing": "steps", "update": "max"},
-            "Gates.update is 'max'; with landing in steps a gate is on or off: take 'jump'",
-        ),
         ({"landing": True}, "Gates.landing is True; allowed: '', 'end', 'steps'"),
     ],
 )

@@ -496,35 +496,83 @@ def test_bfloat16_predictions_are_near(tiny):
     np.testing.assert_allclose(near, exact, atol=0.3)
 
 
-# ---- hooks ----
-def hooked(tiny, draft, settings, make, stop=None):
-    """As `fitted`, with the hooks that `make(model, calls)` gives."""
+# ---- methods ----
+class Told(loop.Method):
+    """A method that writes down when it is asked."""
+
+    def __init__(self, calls, name="", **more):
+        self.calls, self.name = calls, name
+        vars(self).update(more)
+
+    def before(self, *at):
+        self.calls.append((self.name, "before", *at))
+
+    def gradients(self, *at):
+        self.calls.append((self.name, "gradients", *at))
+
+
+def with_methods(tiny, draft, settings, make, stop=None, **more):
+    """As `fitted`, with the methods that `make(model, calls)` gives."""
     model, data, calls = tiny("bert"), encoded(), []
     backbone.set_dropout(model, settings.dropout)
 
     def loss(batch, rows):
-        calls.append("loss")
-        if stop and calls.count("loss") == stop:
+        calls.append(("loss", *rows.tolist()))
+        if stop and sum(call[0] == "loss" for call in calls) == stop:
             raise Interrupted
         return losses.prediction(model(**batch).logits, data.labels[rows], Targets("hard"))
 
-    loop.fit(draft, model, data, loss, settings, NUMERICS, hooks=make(model, calls))
-    return model, calls
+    result = loop.fit(
+        draft, model, data, loss, settings, NUMERICS, methods=make(model, calls), **more
+    )
+    return model, calls, result
 
 
-def test_hooks_come_in_order_and_know_the_step(tiny, tmp_path):
-    _, calls = hooked(
+def test_methods_compose_in_order_and_know_the_step(tiny, tmp_path):
+    _, calls, _ = with_methods(
         tiny,
         Draft(tmp_path),
         train(epochs=1),
-        lambda _, calls: loop.Hooks(
-            before=lambda *at: calls.append(("before", *at)),
-            gradients=lambda *at: calls.append(("gradients", *at)),
-        ),
+        lambda _, calls: [Told(calls, "a"), Told(calls, "b")],
     )
-    assert calls == [
-        each for i in range(6) for each in (("before", i, 6), "loss", ("gradients", i, 6))
+    moments = [call if call[0] != "loss" else "loss" for call in calls]
+    assert moments == [
+        each
+        for i in range(6)
+        for each in (
+            ("a", "before", i, 6),
+            ("b", "before", i, 6),
+            "loss",
+            ("a", "gradients", i, 6),
+            ("b", "gradients", i, 6),
+        )
     ]
+
+
+def test_penalties_are_added_to_the_loss(tiny, tmp_path):
+    class Norm(loop.Method):
+        def __init__(self, weight, name):
+            self.weight, self.name = weight, name
+
+        def penalty(self):
+            return {self.name: self.weight.square().sum()}
+
+    draft = Draft(tmp_path)
+    with_methods(
+        tiny,
+        draft,
+        train(epochs=1),
+        lambda model, _: [
+            Norm(model.classifier.weight, "head"),
+            Norm(model.bert.pooler.dense.weight, "pooler"),
+        ],
+    )
+    for line in draft.lines:
+        told = line.get("curve", line)
+        assert told["head"] > 0 and told["loss"] == pytest.approx(
+            told["hard"] + told["head"] + told["pooler"], rel=1e-6
+        )
+    assert draft.logged("curve")["step"].tolist() == list(range(6))
 
 
 def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
@@ -534,24 +582,19 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
 
     class Spy(torch.optim.AdamW):
         def step(self, *args, **kwargs):
-            seen.append(
-                [
-                    (group["lr"], group["weight_decay"], len(group["params"]))
-                    for group in self.param_groups
-                ]
-            )
+            seen.append([(g["lr"], g["weight_decay"], len(g["params"])) for g in self.param_groups])
             return super().step(*args, **kwargs)
 
     monkeypatch.setattr(torch.optim, "AdamW", Spy)
     before = tiny("bert").bert.pooler.dense.weight.detach().clone()
-    model, _ = hooked(
+    model, _, _ = with_methods(
         tiny,
         Draft(tmp_path),
         train(weight_decay=0.01, spare_norms=True),
-        lambda model, _: loop.Hooks(
-            groups=({"params": [model.classifier.weight], "lr": 0.5},),
-            apart=(model.bert.pooler.dense.weight,),
-        ),
+        lambda model, calls: [
+            Told(calls, groups=({"params": [model.classifier.weight], "lr": 0.5},)),
+            Told(calls, apart=(model.bert.pooler.dense.weight,)),
+        ],
     )
     names = [name for name, _ in model.named_parameters()]
     spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
@@ -565,41 +608,36 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
     assert torch.equal(model.bert.pooler.dense.weight, before)
 
 
-def test_batches_of_a_method(tiny, tmp_path):
-    rows = []
-
-    def make(model, _):
-        return loop.Hooks(batches=lambda epoch: [np.array([epoch, 3]), np.array([5])])
-
-    model, data = tiny("bert"), encoded()
-
-    def loss(batch, chosen):
-        rows.append(chosen.tolist())
-        return losses.prediction(model(**batch).logits, data.labels[chosen], Targets("hard"))
-
-    result = loop.fit(
-        Draft(tmp_path), model, data, loss, train(epochs=2), NUMERICS, hooks=make(model, None)
+def test_batches_of_ones_own(tiny, tmp_path):
+    _, calls, result = with_methods(
+        tiny,
+        Draft(tmp_path),
+        train(epochs=2),
+        lambda *_: (),
+        batches=lambda epoch: [np.array([epoch, 3]), np.array([5])],
     )
-    assert rows == [[0, 3], [5], [1, 3], [5]] and result["steps"] == 4
+    assert [call[1:] for call in calls] == [(0, 3), (5,), (1, 3), (5,)] and result["steps"] == 4
 
 
-def test_a_resumed_run_repeats_what_hooks_do(tiny, tmp_path):
-    """A parameter apart that only the gradients hook moves, by the sign of its gradient."""
+def test_a_resumed_run_repeats_what_methods_do(tiny, tmp_path):
+    """A parameter apart that a method alone moves, by the sign of its gradient."""
+
+    class Signs(loop.Method):
+        def __init__(self, parameter):
+            self.apart = (parameter,)
+
+        def gradients(self, step, steps):
+            with torch.no_grad():
+                self.apart[0].sub_(0.01 * self.apart[0].grad.sign() * (steps - step) / steps)
 
     def make(model, _):
-        apart = model.bert.pooler.dense.bias
+        return [Signs(model.bert.pooler.dense.bias)]
 
-        def move(step, steps):
-            with torch.no_grad():
-                apart.sub_(0.01 * apart.grad.sign() * (steps - step) / steps)
-
-        return loop.Hooks(apart=(apart,), gradients=move)
-
-    whole, _ = hooked(tiny, Draft(tmp_path / "whole"), train(), make)
+    whole, _, _ = with_methods(tiny, Draft(tmp_path / "whole"), train(), make)
     draft = Draft(tmp_path / "parts", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
-        hooked(tiny, draft, train(), make, stop=8)
-    resumed, _ = hooked(tiny, Draft(tmp_path / "parts"), train(), make)
+        with_methods(tiny, draft, train(), make, stop=8)
+    resumed, _, _ = with_methods(tiny, Draft(tmp_path / "parts"), train(), make)
     assert same(whole, resumed)
 
 

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from lib.options import Targets
-from lib.train.losses import mean_square, prediction, states
+from lib.train.losses import mean_square, over_keys, over_tokens, prediction, zeroed
+from lib.train.matching import Match, distances, layer_map
 
 RNG = np.random.default_rng(0)
 LOGITS, TEACHER, LABELS = (
@@ -98,23 +99,94 @@ def made(layers, seed):
     return {"embedding": draw[0], "attention": draw[1 : layers + 1], "ffn": draw[layers + 1 :]}
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_states_against_numpy(masked):
-    student, teacher = made(2, 0), made(2, 1)
-    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
+REAL = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_matches_against_numpy(mask):
+    """Every match adds to its part, in the pairs of layers that it names."""
+    student, teacher = made(2, 0), made(4, 1)
 
     def mse(a, b):
         square = (a.numpy().astype(np.float64) - b.numpy()) ** 2
-        return square[mask.numpy() == 1].mean() if masked else square.mean()
+        return square[REAL.numpy() == 1].mean() if mask else square.mean()
 
-    expected = {"embedding": mse(student["embedding"], teacher["embedding"])} | {
-        name: sum(mse(a, b) for a, b in zip(student[name], teacher[name], strict=True))
-        for name in ("attention", "ffn")
+    pairs = layer_map(2, 4)
+    matches = [
+        Match("layers", "embedding", mask=mask),
+        Match("layers", "ffn", pairs, mask),
+        Match("blocks", "attention", ((1, 2),), mask),
+    ]
+    expected = {
+        "layers": mse(student["embedding"], teacher["embedding"])
+        + sum(mse(student["ffn"][i], teacher["ffn"][j]) for i, j in ((0, 1), (1, 3))),
+        "blocks": mse(student["attention"][1], teacher["attention"][2]),
     }
-    expected["loss"] = sum(expected.values())
-    assert values(states(student, teacher, mask if masked else None)) == pytest.approx(
+    assert values(distances(matches, student, teacher, REAL)) == pytest.approx(expected, rel=1e-6)
+    same = distances([Match("ffn", "ffn", layer_map(2, 2), mask)], student, student, REAL)
+    assert values(same) == {"ffn": 0}
+
+
+def test_states_go_through_the_students_projection():
+    student, teacher = made(1, 0), made(1, 1)
+    model = torch.nn.Module()
+    model.projection = torch.nn.Linear(4, 4)
+    (value,) = distances(
+        [Match("a", "ffn", projected=True)], student, teacher, REAL, model
+    ).values()
+    expected = (model.projection(student["ffn"][0]) - teacher["ffn"][0]).square().mean()
+    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_heads_are_those_that_are_left_or_must_be_as_many():
+    scores = {"scores": [torch.randn(3, heads, 5, 5) for heads in (2, 2)]}
+    whole = {"scores": [torch.randn(3, 4, 5, 5) for _ in range(2)]}
+    pairs, kept = ((0, 0), (1, 1)), ([0, 3], [1, 2])
+    match = Match("attention", "scores", pairs, heads=kept, distance=over_tokens)
+    expected = sum(
+        (scores["scores"][i] - whole["scores"][i][:, kept[i]]).square().mean().item()
+        for i in (0, 1)
+    )
+    assert values(distances([match], scores, whole, REAL))["attention"] == pytest.approx(
         expected, rel=1e-6
     )
+    with pytest.raises(ValueError, match="2 heads in the student, 4 in the teacher"):
+        distances([Match("attention", "scores", distance=over_tokens)], scores, whole, REAL)
+
+
+@pytest.mark.parametrize(
+    "student, teacher, pairs",
+    [
+        (2, 2, [(0, 0), (1, 1)]),
+        (6, 12, [(m, 2 * m + 1) for m in range(6)]),
+        (12, 6, [(2 * m + 1, m) for m in range(6)]),
+    ],
+)
+def test_layers_are_evenly_spaced_and_the_last_goes_with_the_last(student, teacher, pairs):
+    assert list(layer_map(student, teacher)) == pairs
+
+
+def test_depths_that_do_not_divide_are_an_error():
+    with pytest.raises(ValueError, match="a student of 4 layers and a teacher of 6"):
+        layer_map(4, 6)
+
+
+@pytest.mark.parametrize("distance", [over_tokens, over_keys, zeroed])
+@pytest.mark.parametrize("mask", [False, True])
+def test_distances_of_scores_against_numpy(distance, mask):
+    """`over_keys` and `zeroed` take scores to padded keys for 0, `zeroed` also those of at most -100."""
+    a, b = (torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i)) for i in (0, 1))
+    a[0, 0, 0, 0], real = -150.0, REAL.numpy().astype(bool)
+    x, y = a.numpy().astype(np.float64), b.numpy().astype(np.float64)
+    keys = np.broadcast_to(real[:, None, None, :], x.shape)
+    if distance is not over_tokens:
+        x, y = np.where(keys, x, 0), np.where(keys, y, 0)
+    if distance is zeroed:
+        x = np.where(x <= -100, 0, x)
+    square = (x - y) ** 2
+    pairs = np.broadcast_to(real[:, None, :, None], x.shape) & keys
+    expected = square[pairs].mean() if mask else square.mean()
+    assert distance(a, b, REAL, mask).item() == pytest.approx(expected, rel=1e-6)
 
 
 def test_masked_loss_ignores_padding():
@@ -124,20 +196,3 @@ def test_masked_loss_ignores_padding():
     changed[:, -1] += 100
     assert torch.equal(mean_square(a, b, mask), mean_square(changed, b, mask))
     assert mean_square(a, b) != mean_square(changed, b)
-
-
-def test_equal_states_cost_nothing():
-    assert values(states(made(2, 0), made(2, 0))) == {
-        "loss": 0,
-        "embedding": 0,
-        "attention": 0,
-        "ffn": 0,
-    }
-
-
-@pytest.mark.parametrize("name", ["attention", "ffn"])
-def test_another_number_of_states_is_an_error(name):
-    student = made(2, 0)
-    student[name] = student[name][:1]
-    with pytest.raises(ValueError, match=f"1 {name} states in the student, 2 in the teacher"):
-        states(student, made(2, 1))

@@ -49,11 +49,11 @@ def masked(method, weight, scores=None, threshold=0.25, **changes):
 
 
 def attached(model, method="movement", steps=10, seed=0, **changes):
-    """(model, Pruning) with random scores."""
-    found = pruning.attach(model, prune(method, **changes), steps)
+    """(model, Masks) with random scores."""
+    found = pruning.Masks(None, model, prune(method, **changes), steps)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for scores in found.scores():
+        for scores in found.scores:
             scores.add_(torch.randn(scores.shape, generator=generator))
     return model, found
 
@@ -106,26 +106,21 @@ def test_both_ways_to_the_kth_value_agree():
 
 # ---- gradients ----
 @pytest.mark.parametrize("method", ["movement", "soft"])
-@pytest.mark.parametrize("block", [(1, 1), (2, 3)])
-def test_straight_through_gradients(method, block):
+def test_straight_through_gradients(method):
     weight = random(4, 6).requires_grad_()
-    blocks = (4 // block[0], 6 // block[1])
-    module = masked(method, weight, random(*blocks, seed=1), 0.5, block=block)
+    module = masked(method, weight, random(4, 6, seed=1), 0.5)
     if method == "movement":
-        chosen = top(module.scores, blocks[0] * blocks[1] // 2)
+        chosen = top(module.scores, 12)
     else:
         module.scores.data -= module.scores.data.mean()
         chosen = module.scores > 0  # sigmoid(S) > 0.5
-    full = torch.kron(chosen.double(), torch.ones(block, dtype=torch.float64))
+    full = chosen.double()
     assert 0 < full.sum() < 24
     out, upstream = module(weight), random(4, 6, seed=2)
     assert torch.equal(out, full * weight)
     out.backward(upstream)
     assert torch.equal(weight.grad, full * upstream)
-    by_weight = (
-        (weight.detach() * upstream).view(blocks[0], block[0], blocks[1], block[1]).sum((1, 3))
-    )
-    torch.testing.assert_close(module.scores.grad, by_weight, atol=1e-14, rtol=0)
+    assert torch.equal(module.scores.grad, weight.detach() * upstream)
 
 
 def test_scores_collect_gradients_while_everything_is_kept():
@@ -160,23 +155,14 @@ def test_movement_scores_are_the_running_sum_of_equation_7():
     assert len(seen) > 1
 
 
-@pytest.mark.parametrize("block", [(1, 1), (2, 3)])
-def test_magnitude_keeps_the_largest_weights_or_blocks(block):
+def test_magnitude_keeps_the_largest_weights():
     weight = random(4, 6).requires_grad_()
-    module, upstream = masked("magnitude", weight, threshold=0.5, block=block), random(4, 6, seed=2)
-    size = torch.kron(
-        weight.detach().abs().view(4 // block[0], block[0], 6 // block[1], block[1]).sum((1, 3)),
-        torch.ones(block, dtype=torch.float64),
-    )
-    full = (size >= size.flatten().sort(descending=True).values[11]).double()
+    module, upstream = masked("magnitude", weight, threshold=0.5), random(4, 6, seed=2)
+    full = top(weight.detach().abs(), 12).double()
     out = module(weight)
     out.backward(upstream)
-    assert (
-        full.sum() == 12
-        and torch.equal(out, full * weight)
-        and torch.equal(weight.grad, full * upstream)
-    )
-    assert list(module.parameters()) == []
+    assert full.sum() == 12 and torch.equal(out, full * weight)
+    assert torch.equal(weight.grad, full * upstream) and list(module.parameters()) == []
 
 
 @pytest.mark.parametrize("method", ["magnitude", "movement"])
@@ -282,16 +268,16 @@ def test_every_projection_is_masked_and_nothing_else(family, method, tiny, sente
     assert {
         name for name, part in model.named_modules() if parametrize.is_parametrized(part)
     } == inner
-    assert len(inner) == 12 and found.number == sum(
+    assert len(inner) == 12 and sum(found.sizes()) == sum(
         model.get_submodule(name).parametrizations.weight.original.numel() for name in inner
     )
-    assert len(found.scores()) == (0 if method == "magnitude" else 12)
+    assert len(found.scores) == (0 if method == "magnitude" else 12)
     model.train()
     found.before(0, 10)
-    (model(**sentences(family)).logits.sum() + found.penalty()).backward()
-    assert all(scores.grad.abs().sum() > 0 for scores in found.scores())
-    counts, _ = pruning.bake(model)
-    assert counts["encoder_parameters"] == plain_size and counts["masked_weights"] == found.number
+    (model(**sentences(family)).logits.sum() + sum(found.penalty().values())).backward()
+    assert all(scores.grad.abs().sum() > 0 for scores in found.scores)
+    sizes, (counts, _) = sum(found.sizes()), found.bake()
+    assert counts["encoder_parameters"] == plain_size and counts["masked_weights"] == sizes
 
 
 def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
@@ -299,7 +285,7 @@ def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
     model.train()
     found.before(9, 10)
     model(**sentences()).logits.sum().backward()
-    for *_, linear, mask in found.places:
+    for _, linear, mask in found.places:
         gone = ~mask.chosen(linear.parametrizations.weight.original)
         assert (linear.parametrizations.weight.original.grad[gone] == 0).all() and (
             mask.scores.grad[gone] != 0
@@ -308,21 +294,21 @@ def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
 
 def test_the_penalty_of_a_model_is_the_mean_over_matrices(tiny):
     model, found = attached(tiny(), "soft", initial_threshold=0.0)
-    assert found.penalty().item() == 0
+    assert found.penalty()["penalty"].item() == 0
     found.before(5, 10)
     expected = np.mean([mask.scores.sigmoid().mean().item() for *_, mask in found.places])
     assert found.weight == pytest.approx(10 * (1 - (1 - 0.5) ** 3))
-    assert found.penalty().item() == pytest.approx(found.weight * expected, rel=1e-5)
+    assert found.penalty()["penalty"].item() == pytest.approx(found.weight * expected, rel=1e-5)
 
 
 def test_local_counts_are_exact_in_each_matrix(tiny):
     model, found = attached(tiny(), final_threshold=0.1)
-    with found.final(model):
+    with found.final():
         kept = [int(count) for count in found.kept()]
-        assert kept == [int((linear.weight != 0).sum()) for _, _, linear, _ in found.places]
-    sizes = [linear.parametrizations.weight.original.numel() for _, _, linear, _ in found.places]
+        assert kept == [int((linear.weight != 0).sum()) for _, linear, _ in found.places]
+    sizes = [linear.parametrizations.weight.original.numel() for _, linear, _ in found.places]
     assert kept == [int(0.1 * size) for size in sizes]
-    counts, shares = pruning.bake(model)
+    counts, shares = found.bake()
     assert counts["kept_weights"] == sum(kept) and counts["kept_share"] == sum(kept) / sum(sizes)
     assert shares == pytest.approx(
         [sum(kept[:6]) / sum(sizes[:6]), sum(kept[6:]) / sum(sizes[6:])], abs=1e-15
@@ -331,43 +317,11 @@ def test_local_counts_are_exact_in_each_matrix(tiny):
     assert counts["remaining"] == (sum(kept) + biases) / (sum(sizes) + biases)
 
 
-@pytest.mark.parametrize("method", ["magnitude", "movement"])
-def test_a_global_selection_is_exact_over_all_matrices(method, tiny):
-    model, found = attached(tiny(), method, scope="global", refresh=4, final_threshold=0.1)
-    pairs = [(mask, linear.parametrizations.weight.original) for _, _, linear, mask in found.places]
-    values = torch.cat([mask.importance(weight).flatten() for mask, weight in pairs])
-    with found.final(model):
-        chosen = torch.cat([mask.chosen(weight).flatten() for mask, weight in pairs])
-        assert torch.equal(chosen, top(values, int(0.1 * len(values))))
-    counts, _ = pruning.bake(model)
-    assert counts["kept_weights"] == int(0.1 * len(values))
-
-
-def test_a_global_selection_is_renewed_every_few_steps(tiny):
-    model, found = attached(tiny(), scope="global", refresh=4)
-    model.train()
-    kths = []
-    for step in range(10):
-        found.before(step, 10)
-        kths.append(float(found.kth))
-    assert kths[0] == kths[3] != kths[4] == kths[7] != kths[8] == kths[9]
-    again, same = attached(
-        tiny(), scope="global", refresh=4
-    )  # resumed at step 6 with the buffers of step 5
-    same.load_state_dict(found.state_dict() | {"kth": torch.tensor(kths[5])})
-    same.before(6, 10)
-    assert same.places[0][3].selected[0] == kths[6]
-
-
 def test_tied_scores_leave_the_wanted_share_of_a_model(tiny):
-    for changes in ({}, {"scope": "global", "refresh": 1}):
-        model = tiny()
-        found = pruning.attach(model, prune(final_threshold=0.1, **changes), 10)  # all scores are 0
-        counts, _ = pruning.bake(model)
-        assert (
-            counts["kept_share"] == pytest.approx(0.1, abs=1e-3)
-            and found.number == counts["masked_weights"]
-        )
+    found = pruning.Masks(None, tiny(), prune(final_threshold=0.1), 10)  # all scores are 0
+    sizes, (counts, _) = found.sizes(), found.bake()
+    assert counts["kept_share"] == pytest.approx(0.1, abs=1e-3)
+    assert sum(sizes) == counts["masked_weights"]
 
 
 def test_golden_counts_of_bert_base():
@@ -390,24 +344,17 @@ def test_golden_counts_of_bert_base():
         transformers.BertForSequenceClassification,
         transformers.BertConfig(num_hidden_layers=1, vocab_size=30, max_position_embeddings=8),
     )
-    pruning.attach(one, prune("magnitude", final_threshold=0.1), 1)
-    found, _ = pruning.bake(one)
+    found, _ = pruning.Masks(None, one, prune("magnitude", final_threshold=0.1), 1).bake()
     assert found["remaining"] == pytest.approx(counts["remaining"], abs=1e-15)
     assert (found["masked_weights"], found["kept_weights"]) == (84934656 // 12, 8493432 // 12)
 
 
-def test_refusals(tiny):
-    with pytest.raises(
-        ValueError, match=r"Prune.block is \(5, 1\); it does not divide a weight of \(48, 48\)"
-    ):
-        pruning.attach(tiny(), prune(block=(5, 1)), 10)
+def test_warm_ups_that_do_not_fit_are_refused(tiny):
     with pytest.raises(
         ValueError, match="2 \\+ 1 times that is 12 steps of warm-up in a run of 10"
     ):
-        pruning.attach(tiny(), prune(warmup_steps=4, initial_warmup=2, final_warmup=1), 10)
-    _, found = attached(tiny())
-    with pytest.raises(ValueError, match="planned for 10 steps; the run has 12"):
-        found.before(0, 12)
+        options = prune(warmup_steps=4, initial_warmup=2, final_warmup=1)
+        pruning.Masks(None, tiny(), options, 10)
 
 
 # ---- the controller in a model ----
@@ -420,16 +367,16 @@ def test_the_controller_acts_on_the_penalty(method, cut, tiny):
     weights = []
     for step in range(4):
         found.before(step, 10)
-        weights.append(float(found.steered))
-    scores = torch.cat([s.detach().flatten() for s in found.scores()]).sort(descending=True).values
+        weights.append(float(model.pruning.steered))
+    scores = torch.cat([s.detach().flatten() for s in found.scores]).sort(descending=True).values
     error = (scores[len(scores) // 2 - 1].item() - cut) / (3 - cut) - (1 - 2 / 10) ** 2
     assert (
         weights[:2] == [10.0] * 2 and weights[2] == weights[3]
     )  # every 2 steps, after the initial warm-up
     assert weights[2] == pytest.approx(10 * math.exp(21 * error), rel=1e-4)
-    assert float(found.error) == pytest.approx(error, rel=1e-4)
+    assert float(model.pruning.error) == pytest.approx(error, rel=1e-4)
     assert found.weight == pytest.approx(weights[3] * found.ramp(3) / found.options.final_threshold)
-    assert {"steered", "error"} <= found.state_dict().keys()
+    assert {"steered", "error"} <= model.pruning.state_dict().keys()
 
 
 def test_a_target_that_scores_start_below_of_is_refused(tiny):
@@ -437,7 +384,7 @@ def test_a_target_that_scores_start_below_of_is_refused(tiny):
         ValueError,
         match="Prune.init is -3.0; .* must start above the final cut, which is -1.099 for 'soft'",
     ):
-        pruning.attach(tiny(), prune("soft", target=0.1, init=-3.0), 10)
+        pruning.Masks(None, tiny(), prune("soft", target=0.1, init=-3.0), 10)
 
 
 # ---- what is left ----
@@ -447,9 +394,9 @@ def test_baked_is_the_masked_model_in_eval_mode(family, method, tiny, sentences,
     names = set(model.state_dict())
     untouched = logits(model, batch)
     model, found = attached(model, method)
-    with found.final(model):
+    with found.final():
         expected = logits(model, batch)
-    pruning.bake(model)
+    found.bake()
     assert torch.equal(logits(model, batch), expected) and not torch.allclose(expected, untouched)
     assert set(model.state_dict()) == names and not hasattr(model, "pruning")
     assert all(type(linear) is nn.Linear for *_, linear in projections(model))
@@ -492,19 +439,6 @@ def test_a_model_without_anything_empty_is_left_alone(tiny):
     )
 
 
-def test_whole_blocks_make_a_model_really_smaller(tiny, sentences, logits):
-    """Blocks of one head's size: what selection empties is gone."""
-    model, found = attached(tiny(), "movement", block=(4, 48), final_threshold=0.3)
-    with found.final(model):
-        expected = logits(model, sentences())
-    before = sum(linear.weight.numel() for *_, linear in projections(model))
-    counts, _ = pruning.bake(model)
-    kept = masks.shrink(model)
-    assert min(kept["heads"]) < 12 and sum(kept["neurons"]) < 192
-    assert sum(linear.weight.numel() for *_, linear in projections(model)) < 0.8 * before
-    torch.testing.assert_close(logits(model, sentences()), expected, atol=2e-5, rtol=0)
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(1, 7),
@@ -532,8 +466,8 @@ def test_saved_sparse_and_loaded_is_the_same_model(
     operate(
         model, {"op": "mix", "norm": "layers", "init": "xavier_uniform", "dropout": 0.0}, seed=1
     )
-    attached(model, method, **({"init": -3.0} if method == "l0" else {}))
-    counts, _ = pruning.bake(model)
+    _, found = attached(model, method, **({"init": -3.0} if method == "l0" else {}))
+    counts, _ = found.bake()
     expected, dense = logits(model, batch), copy.deepcopy(model.state_dict())
     size = masks.packed(model)
     assert torch.equal(logits(model, batch), expected)
@@ -557,8 +491,8 @@ def test_saved_sparse_and_loaded_is_the_same_model(
 
 
 def test_a_pruned_weight_stays_pruned_in_what_follows(tiny, sentences):
-    model, _ = attached(tiny(), "magnitude")
-    pruning.bake(model)
+    model, found = attached(tiny(), "magnitude")
+    found.bake()
     masks.packed(model)
     before = [linear.weight.detach().clone() for *_, linear in projections(model)]
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
@@ -600,8 +534,8 @@ def test_masks_that_say_something_else_are_refused(tiny):
         match="keeps 40 values of '0.attention.self.query', which has 2304 and a mask of 48",
     ):
         operate(model, {"op": "sparse", "kept": {"0.attention.self.query": 40}}, masks=chosen)
-    attached(model, "magnitude")
-    pruning.bake(model)
+    _, found = attached(model, "magnitude")
+    found.bake()
     masks.packed(model)
     with pytest.raises(
         ValueError, match="is masked or packed already: bake a model first, and pack it once"

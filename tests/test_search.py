@@ -18,8 +18,7 @@ from lib.search.net import BERT, Layer, Net
 from lib.search.net import from_json as read_net
 from lib.search.space import Space, grammar, number
 from lib.spec import Output, Spec
-from lib.train import heads, loop
-from lib.train import warmup as matching
+from lib.train import heads, loop, students
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2)))
 SPACE = Space("stage3", TOY)
@@ -260,7 +259,7 @@ def test_the_best_is_the_first_of_equals():
 # ---- the step ----
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
-FINE = Warmup("scores", "separate", prediction=1.0, mask=True)
+FINE = Warmup("scores", "shared", prediction=1.0, mask=True)
 DATA = data.describe("toy", "STS-B", 48, 40)
 CORPUS = {"sentences": 60, "seed": 0}
 BACKBONE = Spec(
@@ -380,7 +379,7 @@ def test_a_score_is_that_of_the_candidate_alone(make):
 def test_a_score_of_stage_3_is_that_of_the_part(make):
     rows = data.load(DATA)["held_out"]
     for entry in lines(make(THREE))[1:4]:
-        model, tokenizer = matching.classifier(make(MANY).model, "STS-B")
+        model, tokenizer = students.classifier(make(MANY).model, "STS-B")
         part = stack.materialise(model, read_net(START.to_json() | {"layers": entry["candidate"]}))
         encoded, marks = heads.rows(tokenizer, rows, data.described(DATA), 32)
         assert marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"] == entry["score"]

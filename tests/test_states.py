@@ -18,19 +18,18 @@ def rows():
     return Encoded({"input_ids": ids}, None, 0)
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("whole", [True, False], ids=["memory", "disk"])
-def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, norm, whole):
+def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, whole):
     model = tiny("bert")
     told = states.compute(
-        model, rows, norm, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
+        model, rows, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
     )
     assert told["tokens"] == 25
     monkeypatch.setattr(states, "IN_MEMORY", 1 << 30 if whole else 0)
     cache = states.Cache(tmp_path / "states.safetensors", len(backbone.layers(model)))
     chosen = [4, 0, 1]
     batch = collate(rows, chosen)
-    with taps(model, norm) as seen, torch.no_grad():
+    with taps(model) as seen, torch.no_grad():
         backbone.base(model)(**batch)
     found = cache(chosen, batch["input_ids"].shape[1], "cpu")
     real = batch["attention_mask"].bool()
@@ -42,9 +41,7 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, 
 
 
 def test_half_precision_is_kept(tiny, rows, tmp_path):
-    told = states.compute(
-        tiny("bert"), rows, "post", Numerics("bfloat16", 1), tmp_path / "s.safetensors"
-    )
+    told = states.compute(tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors")
     assert told["bytes"] == 25 * 5 * 48 * 2
     assert (
         states.Cache(tmp_path / "s.safetensors", 2)([0], 3, "cpu")["embedding"].dtype

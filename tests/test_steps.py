@@ -1,5 +1,7 @@
 """Every step end to end through the real store, on the toy world at the smallest size."""
 
+import importlib
+import inspect
 import json
 from dataclasses import replace
 
@@ -19,6 +21,7 @@ from lib.model.taps import taps
 from lib.options import Distil, Ghost, Importance, Numerics, Targets, Train
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain, stream
+from lib.steps import STEPS
 from lib.store import Store
 from lib.train import loop, losses
 from lib.train.batches import collate, encode, order
@@ -76,13 +79,7 @@ DISTILLED = Spec(
 ).at(1)
 CONTROL = Spec(
     "distil",
-    {
-        "data": DATA,
-        "train": TRAIN,
-        "surgery": [],
-        "distil": Distil(norm="pre"),
-        "numerics": NUMERICS,
-    },
+    {"data": DATA, "train": TRAIN, "surgery": [], "distil": Distil(), "numerics": NUMERICS},
     {"teacher": TEACHER},
 ).at(1)
 STUDENT = finetuned({"start": DISTILLED})
@@ -185,13 +182,11 @@ def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):
 
 
 @pytest.mark.parametrize("mask", [True, False])
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_distillation_matches_the_states_that_its_options_name(mask, norm, runs, store):
+def test_distillation_matches_the_states_that_its_options_name(mask, runs, store):
     """The loss of an epoch that does not move the weights, computed again from the parts."""
     train = replace(TRAIN, epochs=1, lr=1e-12, dropout=0.0)
     spec = replace(
-        DISTILLED,
-        args=DISTILLED.args | {"train": plain(train), "distil": plain(Distil(mask, norm))},
+        DISTILLED, args=DISTILLED.args | {"train": plain(train), "distil": plain(Distil(mask))}
     )
     found = execute(spec, store)
     teacher, tokenizer = backbone.load(runs["teacher"].model)
@@ -202,12 +197,17 @@ def test_distillation_matches_the_states_that_its_options_name(mask, norm, runs,
     rows, values = encode(tokenizer, data.load(DATA)["train"], 32), []
     for chosen in order(rows.lengths(), 16, 1, 0):
         batch = collate(rows, chosen)
-        with torch.no_grad(), taps(student, norm) as mine, taps(teacher, norm) as theirs:
+        with torch.no_grad(), taps(student) as mine, taps(teacher) as theirs:
             student(**batch), teacher(**batch)
             values.append(
-                losses.states(mine, theirs, batch["attention_mask"] if mask else None)[
-                    "loss"
-                ].item()
+                sum(
+                    losses.mean_square(a, b, batch["attention_mask"], mask).item()
+                    for a, b in zip(
+                        (mine["embedding"], *mine["attention"], *mine["ffn"]),
+                        (theirs["embedding"], *theirs["attention"], *theirs["ffn"]),
+                        strict=True,
+                    )
+                )
             )
     assert found.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
 
@@ -267,3 +267,9 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
     with pytest.raises(ValueError, match=message):
         execute(spec, store)
     assert store.state(spec)["state"] == "failed" and message in store.state(spec)["error"]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_table_names_the_arguments_of_each_step(name):
+    step = getattr(importlib.import_module(f"lib.steps.{name}"), name)
+    assert tuple(inspect.signature(step).parameters) == ("run", *STEPS[name].args)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import same_run, store_with
+from conftest import same_run, stop_at, store_with
 from safetensors.numpy import load_file
 
 from lib import data, paths
@@ -23,23 +23,17 @@ from lib.steps import latency as timing
 from lib.steps import maps as views
 from lib.steps import predistil as text
 from lib.store import Draft, Store
-from lib.train import heads, loop
-from lib.train import warmup as matching
+from lib.train import heads, loop, students
 from lib.train.batches import collate, encode
+from lib.train.matching import matching, projected, teaching
 
 PAPER = Warmup(attention="scores", projection="shared", zero=True)
-TOY = Warmup(attention="scores", projection="separate", mask=True)
+TOY = Warmup(attention="scores", projection="shared", mask=True)
 B, T, A = 3, 5, 2
 
 
 def rand(*shape, seed=0):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def padding():
-    mask = torch.ones(B, T, dtype=torch.long)
-    mask[0, 3:], mask[2, 1:] = 0, 0
-    return mask
 
 
 def net(*layers, hidden=24, **changes):
@@ -57,123 +51,19 @@ def net(*layers, hidden=24, **changes):
     )
 
 
-# ---- layers, attention, states, predictions ----
-@pytest.mark.parametrize(
-    "student, teacher, pairs",
-    [
-        (6, 12, [(0, 1), (1, 3), (2, 5), (3, 7), (4, 9), (5, 11)]),
-        (4, 12, [(0, 2), (1, 5), (2, 8), (3, 11)]),
-        (12, 12, [(i, i) for i in range(12)]),
-        (2, 2, [(0, 0), (1, 1)]),
-        (4, 2, [(1, 0), (3, 1)]),
-        (1, 2, [(0, 1)]),
-    ],
-)
-def test_layer_map(student, teacher, pairs):
-    assert matching.layer_map(student, teacher) == pairs
-
-
-def test_depths_that_do_not_divide_are_refused():
-    with pytest.raises(ValueError, match="4 layers and a teacher of 6"):
-        matching.layer_map(4, 6)
-
-
-@pytest.mark.parametrize("zero", [True, False])
-@pytest.mark.parametrize("masked", [True, False])
-def test_attention_is_the_mean_square_of_raw_scores(zero, masked):
-    mine, theirs, mask = rand(B, A, T, T), rand(B, A, T, T, seed=1), padding()
-    mine[1, 0, 2, 3] = -100.0  # as good as masked; -99.9 is not
-    mine[1, 1, 2, 3], theirs[1, 1, 0, 0] = -99.9, -250.0
-    total, count = 0.0, 0
-    for b in range(B):
-        for a in range(A):
-            for i in range(T):
-                for j in range(T):
-                    if masked and not (mask[b, i] and mask[b, j]):
-                        continue
-                    x, y = mine[b, a, i, j].item(), theirs[b, a, i, j].item()
-                    if zero:
-                        x, y = (0.0 if v <= -100 or not mask[b, j] else v for v in (x, y))
-                    total, count = total + (x - y) ** 2, count + 1
-    options = Warmup("scores", "shared", zero=zero, mask=masked)
-    found = matching.attention_distance(mine, theirs, mask, options)
-    assert found.item() == pytest.approx(total / count, rel=1e-6)
-
-
-def test_attention_as_probabilities_ignores_padded_keys():
-    mine, theirs, mask = rand(B, A, T, T), rand(B, A, T, T, seed=1), padding()
-    options = Warmup("probabilities", "shared", mask=True)
-    wanted, count = 0.0, 0
-    for b in range(B):
-        n = int(mask[b].sum())
-        p, q = (x[b, :, :n, :n].softmax(-1) for x in (mine, theirs))
-        wanted, count = wanted + (p - q).square().sum(), count + A * n * n
-    assert matching.attention_distance(mine, theirs, mask, options).item() == pytest.approx(
-        (wanted / count).item(), rel=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    "kind, maps", [("shared", [0, 0, 0]), ("separate", [0, 1, 1]), ("layers", [0, 1, 2])]
-)
-@pytest.mark.parametrize("masked", [True, False])
-def test_states_go_through_their_projection(kind, maps, masked):
-    """Two layers of 4 channels against four of 6: student layers 1, 2 with teacher layers 2, 4."""
-    options, mask = Warmup("scores", kind, mask=masked), padding()
-    projection = matching.Projection(kind, 4, 6, 2).double()
-    student = {
-        "embedding": rand(B, T, 4),
-        "ffn": [rand(B, T, 4, seed=i) for i in (1, 2)],
-        "scores": [rand(B, A, T, T, seed=i) for i in (3, 4)],
-    }
-    teacher = {
-        "embedding": rand(B, T, 6, seed=5),
-        "ffn": [rand(B, T, 6, seed=i) for i in (6, 7, 8, 9)],
-        "scores": [rand(B, A, T, T, seed=i) for i in (10, 11, 12, 13)],
-    }
-    weight = mask.double() if masked else torch.ones(B, T, dtype=torch.float64)
-
-    def distance(x, y, which):
-        each = (
-            (x @ projection.maps[which].weight.T + projection.maps[which].bias - y)
-            .square()
-            .mean(-1)
-        )
-        return (each * weight).sum() / weight.sum()
-
-    parts = matching.states(student, teacher, projection, mask, options)
-    assert len(projection.maps) == max(maps) + 1
-    expected = {
-        "embedding": distance(student["embedding"], teacher["embedding"], maps[0]),
-        "hidden": sum(
-            distance(student["ffn"][m], teacher["ffn"][n], maps[m + 1]) for m, n in ((0, 1), (1, 3))
-        ),
-        "attention": sum(
-            matching.attention_distance(student["scores"][m], teacher["scores"][n], mask, options)
-            for m, n in ((0, 1), (1, 3))
-        ),
-    }
-    assert parts.keys() == expected.keys()
-    for name, value in expected.items():
-        assert parts[name].item() == pytest.approx(value.item(), rel=1e-6), name
-    assert "attention" not in matching.states(
-        student, teacher, projection, mask, replace(options, attention="none")
-    )
-
-
-@pytest.mark.parametrize("summed", [True, False])
-def test_prediction_is_soft_cross_entropy_over_batch_and_classes(summed):
+# ---- the loss ----
+def test_prediction_is_soft_cross_entropy_over_batch_and_classes():
     mine, theirs = rand(B, 3), rand(B, 3, seed=1)
     each = -(theirs.softmax(1) * mine.log_softmax(1)).sum()
-    found = matching.prediction(mine, theirs, None, replace(PAPER, sum_classes=summed))
-    assert found.item() == pytest.approx((each / B / (1 if summed else 3)).item(), rel=1e-6)
+    found = students.prediction(mine, theirs, None, PAPER)
+    assert found.item() == pytest.approx((each / B / 3).item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("gold", [True, False])
 def test_a_regression_has_the_label_or_the_teachers_score(gold):
     mine, theirs, labels = rand(B, 1), rand(B, 1, seed=1), rand(B, seed=2).float()
     target = labels.double() if gold else theirs[:, 0]
-    found = matching.prediction(mine, theirs, labels, replace(PAPER, gold=gold))
+    found = students.prediction(mine, theirs, labels, replace(PAPER, gold=gold))
     assert found.item() == pytest.approx((mine[:, 0] - target).square().mean().item(), rel=1e-6)
 
 
@@ -182,44 +72,47 @@ def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
     mine, theirs = rand(B, 2, T), rand(B, 2, T, seed=1)
     x, y = (mine[..., 1:], theirs[..., 1:]) if hide else (mine, theirs)
     ends = [-(y[:, e].softmax(1) * x[:, e].log_softmax(1)).sum() / B / T for e in (0, 1)]
-    found = matching.prediction(
-        mine, theirs, torch.zeros(B, 2, dtype=torch.long), replace(PAPER, hide_first=hide)
-    )
+    labels = torch.zeros(B, 2, dtype=torch.long)
+    found = students.prediction(mine, theirs, labels, replace(PAPER, hide_first=hide))
     assert found.item() == pytest.approx(sum(ends).item(), rel=1e-6)
+
+
+def matched(student, teacher, options, batch):
+    """The parts of the loss of one batch, its rows being all labelled 0."""
+    prediction = students.predicted(lambda rows: torch.zeros(len(rows)), options)
+    with (
+        teaching(teacher, NUMERICS, loop.outputs if prediction else None) as teach,
+        matching(
+            student,
+            teach,
+            students.matches(student, teacher, options),
+            (lambda batch, _: loop.outputs(student, batch)) if prediction else None,
+            prediction,
+        ) as loss,
+    ):
+        return loss(batch, range(len(batch["input_ids"])))
 
 
 def test_the_whole_loss_on_models(tiny, sentences):
     """Parts sum up with unit weights, the prediction with gamma; the teacher gets no gradient."""
     torch.manual_seed(0)
     student = stack.build(net(), transformers.BertForSequenceClassification, tiny().config)
-    student.projection = matching.Projection("separate", 24, 48, 2)
-    teacher, batch = tiny(), sentences()
-    with matching.matching(
-        student, {"a": teacher, "b": tiny(seed=1)}, replace(TOY, prediction=0.5), NUMERICS
-    ) as match:
-        parts = match(
-            "a", batch, lambda: loop.outputs(student, batch), lambda: loop.outputs(teacher, batch)
-        )
-        parts["loss"].backward()
+    student.projection = projected(24, 48)
+    teacher = tiny()
+    parts = matched(student, teacher, replace(TOY, prediction=0.5), sentences())
+    parts["loss"].backward()
+    assert parts.keys() == {"loss", "hidden", "embedding", "attention", "prediction"}
     assert parts["loss"].item() == pytest.approx(
         sum(v.item() * (0.5 if k == "prediction" else 1) for k, v in parts.items() if k != "loss")
     )
     assert all(p.grad is None for p in teacher.parameters())
     for name in (
-        "projection.maps.1.weight",
+        "projection.weight",
         "bert.encoder.layer.1.output.networks.0.W2.weight",
         "bert.embeddings.word_embeddings.word_embeddings.weight",
         "bert.encoder.layer.0.attention.self.key.weight",
     ):
         assert (student.get_parameter(name).grad != 0).any(), name
-
-
-def test_heads_must_be_as_many(tiny, sentences):
-    student, teacher, batch = tiny(heads=6), tiny(), sentences()
-    student.projection = matching.Projection("shared", 48, 48, 2)
-    wrong = pytest.raises(ValueError, match="6 heads .* 12 in the t")
-    with matching.matching(student, {"": teacher}, PAPER, NUMERICS) as match, wrong:
-        match("", batch, lambda: student(**batch), lambda: teacher(**batch))
 
 
 # ---- parts of a supernet ----
@@ -232,16 +125,16 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     low = parameters(net((BERT, 1, 1), (BERT, 1, 2)), "with projection", **tables)
     high = parameters(net((BERT, 2, 1), (BERT, 2, 1)), "with projection", **tables)
     shared = Shared((low, high), CHOICES)
-    drawn = [matching.part(whole, shared, 0, step, **tables) for step in range(300)]
-    assert drawn == [matching.part(whole, shared, 0, step, **tables) for step in range(300)]
-    assert drawn != [matching.part(whole, shared, 1, step, **tables) for step in range(300)]
+    drawn = [students.part(whole, shared, 0, step, **tables) for step in range(300)]
+    assert drawn == [students.part(whole, shared, 0, step, **tables) for step in range(300)]
+    assert drawn != [students.part(whole, shared, 1, step, **tables) for step in range(300)]
     assert all(low <= parameters(part, "with projection", **tables) <= high for part in drawn)
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
     with pytest.raises(ValueError, match="none of 10000 draws has 1 to 2 parameters; found"):
-        matching.part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
+        students.part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
     with pytest.raises(ValueError, match="has 2 layers, the supernet 3"):
-        matching.part(net(*[(BERT, 4, 1)] * 3), shared, 0, 0, **tables)
+        students.part(net(*[(BERT, 4, 1)] * 3), shared, 0, 0, **tables)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +142,6 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     [
         (lambda: Warmup("score", "shared"), "'score'; allowed"),
         (lambda: Warmup("scores", "share"), "'share'; allowed"),
-        (lambda: Warmup("probabilities", "shared", zero=True), "Warmup.zero is on"),
         (lambda: Warmup("scores", "shared", prediction=-1), "must be at least 0"),
         (lambda: Shared((2, 1), CHOICES), "least and the most"),
         (lambda: Shared((1, 2), ((),)), "layer without any"),
@@ -468,14 +360,15 @@ def test_students_are_their_nets_and_really_small(runs):
             runs[name].metrics["parameters"]
             == parameters(wanted, "with pooler", vocab=vocab, positions=128) + 2 * 24 + 2
         )
-    assert load_file(runs["student"].model / matching.PROJECTION)["maps.1.weight"].shape == (48, 24)
-    assert load_file(runs["deep"].model / matching.PROJECTION)["maps.1.weight"].shape == (48, 12)
+    for name, width in (("student", 24), ("deep", 12)):
+        kept = load_file(runs[name].model / students.PROJECTION)
+        assert kept[f"{students.MAP}weight"].shape == (48, width)
 
 
 def test_a_student_starts_with_what_it_inherits(runs):
     """At a rate of next to nothing, "plus" stays what was cut out of its start, head included; and a student of a trained
     supernet begins lower than that began."""
-    start, _ = matching.classifier(runs["many"].model, "CoLA")
+    start, _ = students.classifier(runs["many"].model, "CoLA")
     found, tokenizer = backbone.load(runs["plus"].model)
     rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
     stack.choose(start, net())
@@ -536,7 +429,7 @@ def test_held_out_rows_select(runs):
 
 @pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("STS-B", "pearson")])
 def test_each_task_of_many_has_its_head(name, metric, runs):
-    model, tokenizer = matching.classifier(runs["many"].model, name)
+    model, tokenizer = students.classifier(runs["many"].model, name)
     dev, found = data.load(DATA[name])["dev"], runs["many"].arrays(f"predictions_{name}")
     assert np.array_equal(
         loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"]
@@ -547,7 +440,7 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
         and f"{name}_unseen.{metric}" in runs["many"].metrics
     )
     with pytest.raises(ValueError, match="unknown task with a head in this model: 'MNLI'"):
-        matching.head(runs["many"].model, "MNLI")
+        students.head(runs["many"].model, "MNLI")
 
 
 def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
@@ -560,18 +453,16 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     assert run.metrics["steps"] == 1
     start, tokenizer = backbone.load(runs["whole"].model)
     teacher, _ = backbone.load(runs["backbone"].model)
-    start.projection = matching.Projection("separate", 24, 48, 2)
+    kept = load_file(runs["whole"].model / students.PROJECTION)
+    start.projection = projected(24, 48)
     start.projection.load_state_dict(
-        {
-            k: torch.from_numpy(v)
-            for k, v in load_file(runs["whole"].model / matching.PROJECTION).items()
-        }
+        {k.removeprefix(students.MAP): torch.from_numpy(v) for k, v in kept.items()}
     )
-    matching.sampler(start, WINDOW, 1)(0)
+    students.Parts(start, WINDOW, 1).before(0, 1)
     encoded, _ = text.rows(CORPUS, tokenizer, replace(TRAIN, max_length=32), 1)
     batch = collate(encoded, range(len(encoded)))
-    with torch.no_grad(), matching.matching(start, {"": teacher}, TOY, NUMERICS) as match:
-        found = match("", batch, lambda: start(**batch), lambda: backbone.base(teacher)(**batch))
+    with torch.no_grad():
+        found = matched(start, teacher, TOY, batch)
     assert run.metrics["train_loss"] == pytest.approx(found["loss"].item(), rel=1e-5)
     before, after = start.state_dict(), backbone.load(run.model)[0].state_dict()
     moved = {name for name in after if not torch.equal(before[name], after[name])}
@@ -583,21 +474,9 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
-    """Shared training and its curve, stopped after the third of its steps and resumed."""
-    store, calls, each = (
-        store_with(tmp_path, runs["backbone"], runs["whole"]),
-        [0],
-        matching.Curve.note,
-    )
-
-    def note(self, parts):
-        calls[0] += 1
-        each(self, parts)
-        if calls[0] == 4:  # written down, but behind the last checkpoint
-            raise KeyboardInterrupt
-        return parts
-
-    monkeypatch.setattr(matching.Curve, "note", note)
+    """Shared training and its curve, stopped behind the checkpoint after its second step and resumed."""
+    store = store_with(tmp_path, runs["backbone"], runs["whole"])
+    stop_at(monkeypatch, loop, "checkpoint", 3)  # after the third step is logged
     with pytest.raises(KeyboardInterrupt):
         execute(SHARED, store, keep=True, checkpoint_seconds=0.0)
     found = execute(SHARED, store, keep=True, checkpoint_seconds=0.0)

@@ -29,29 +29,12 @@ from lib.options import Distil, Importance, Numerics, Objective, Targets, Train
 from lib.papers import bermo, efficientbert, efficientbert_search, nas
 from lib.spec import Spec
 from lib.steps.latency import settle
-from lib.store import Store
+from lib.store import Scratch, Store
 from lib.train import augment, loop, losses
 from lib.train.batches import encode
 
 MODEL = "all-MiniLM-L6-v2"
 TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
-
-
-class Draft:
-    """What the loop needs of a run, without a store."""
-
-    def __init__(self, folder, seed):
-        self.seed, self.folder, self.resume, self.checkpoint_seconds = (
-            seed,
-            folder,
-            folder / "resume",
-            1e9,
-        )
-
-    def progress(self, *_, **__):
-        pass
-
-    log = progress
 
 
 def peak(dtype, seconds=1.5):
@@ -101,7 +84,9 @@ def ours(task, split, numerics, seed):
     return (
         model,
         tokenizer,
-        lambda: loop.fit(Draft(Path(tempfile.mkdtemp()), seed), model, rows, loss, TRAIN, numerics),
+        lambda: loop.fit(
+            Scratch(Path(tempfile.mkdtemp()), seed), model, rows, loss, TRAIN, numerics
+        ),
     )
 
 
@@ -422,7 +407,7 @@ def searching(repeats=3, rows=1024, documents=2000, threads=1, dtype="bfloat16")
     return pd.DataFrame(lines)
 
 
-class Watched(Draft):
+class Watched(Scratch):
     """A run of a Spec that notes (CPU, wall) seconds after each training step, and ends with the step after `most`."""
 
     class Over(Exception):

@@ -106,82 +106,44 @@ def final_cut(options):
 
 # ---- masks ----
 class Masked(torch.autograd.Function):
-    """W * M for a mask of blocks [R, C] (None: all ones): dL/dW = M * g, and straight through dL/dS = the blocks' sums of
-    W * g."""
+    """W * M (M None: all ones), with dL/dW = M * g and, straight through, dL/dS = W * g."""
 
     @staticmethod
-    def forward(ctx, weight, scores, mask, block):
-        ctx.block = block
-        mask = (
-            mask if mask is None else spread(mask.to(weight.dtype), block)
-        )  # a product with bool is twice as slow
+    def forward(ctx, weight, scores, mask):
+        mask = None if mask is None else mask.to(weight.dtype)  # a product with bool is slower
         ctx.save_for_backward(weight if scores is not None else None, mask)
         return weight.clone() if mask is None else weight * mask
 
     @staticmethod
     def backward(ctx, gradient):
         weight, mask = ctx.saved_tensors
-        scores = None if weight is None else gathered(weight * gradient, ctx.block)
-        return gradient if mask is None else gradient * mask, scores, None, None
-
-
-def spread(blocks, block):
-    """[R, C] to [O, I]."""
-    if block == (1, 1):
-        return blocks
-    return blocks.repeat_interleave(block[0], 0).repeat_interleave(block[1], 1)
-
-
-def gathered(weights, block):
-    """[O, I] to the sums of its blocks [R, C]."""
-    if block == (1, 1):
-        return weights
-    return weights.unflatten(1, (-1, block[1])).unflatten(0, (-1, block[0])).sum((1, 3))
+        scores = None if weight is None else weight * gradient
+        return gradient if mask is None else gradient * mask, scores, None
 
 
 class Mask(nn.Module):
-    """Parametrization of one weight [O, I]; see the head of this file. `selected`: (kth, surplus) of a selection over all
-    matrices, or None where this one selects by itself."""
+    """Parametrization of one weight [O, I]; see the head of this file."""
 
     def __init__(self, weight, options):
         super().__init__()
-        if any(wide % part for wide, part in zip(weight.shape, options.block, strict=True)):
-            raise ValueError(
-                f"Prune.block is {options.block}; it does not divide a weight of {tuple(weight.shape)}"
-            )
-        self.method, self.block = options.method, options.block
-        self.threshold, self.final, self.selected = (
-            options.initial_threshold,
-            options.final_threshold,
-            None,
-        )
+        self.method = options.method
+        self.threshold, self.final = options.initial_threshold, options.final_threshold
         if options.scored:
-            blocks = [wide // part for wide, part in zip(weight.shape, options.block, strict=True)]
-            self.scores = nn.Parameter(weight.new_full(blocks, options.init))
-
-    def importance(self, weight):
-        """What the largest are chosen by [R, C]: scores, or the sum of |W| over a block."""
-        return (
-            gathered(weight.detach().abs(), self.block)
-            if self.method == "magnitude"
-            else self.scores.detach()
-        )
+            self.scores = nn.Parameter(weight.new_full(weight.shape, options.init))
 
     @torch.no_grad()
     def chosen(self, weight):
-        """The mask of "magnitude", "movement" or "soft", bool [R, C]; None where all stay."""
+        """The mask of "magnitude", "movement" or "soft", bool [O, I]; None where all stay."""
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
             mask, least = self.scores.sigmoid() > threshold, int(FLOOR * self.scores.numel()) + 1
             return mask if torch.count_nonzero(mask) >= least else top(self.scores, least)
-        values = self.importance(weight)
-        if self.selected is not None:
-            return at_least(values, *self.selected)
+        values = weight.detach().abs() if self.method == "magnitude" else self.scores.detach()
         k = max(1, int(threshold * values.numel()))
         return None if k >= values.numel() else top(values, k)
 
     def concrete(self, draw):
-        """The mask of "l0" [R, C], drawn, or as it is in eval mode."""
+        """The mask of "l0" [O, I]: drawn, or as it is in eval mode."""
         logits = self.scores
         if draw:
             logits = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_().add_(logits).div_(HEAT)
@@ -189,21 +151,20 @@ class Mask(nn.Module):
 
     def forward(self, weight):
         if self.method == "l0":
-            return weight * spread(self.concrete(self.training), self.block)
-        return Masked.apply(weight, getattr(self, "scores", None), self.chosen(weight), self.block)
+            return weight * self.concrete(self.training)
+        return Masked.apply(weight, getattr(self, "scores", None), self.chosen(weight))
 
     @torch.no_grad()
     def kept(self, weight):
-        """Weights whose mask is above 0, a tensor of one number. For "l0" those of eval mode, whatever the mode."""
+        """How many weights have a mask above 0, a tensor. For "l0" always as in eval mode."""
         mask = self.concrete(draw=False) > 0 if self.method == "l0" else self.chosen(weight)
-        return (
-            torch.count_nonzero(mask) * math.prod(self.block)
-            if mask is not None
-            else torch.tensor(weight.numel())
-        )
+        return torch.tensor(weight.numel()) if mask is None else torch.count_nonzero(mask)
 
     def penalty(self):
-        """Mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0: sigmoid(S - b ln(-l / r)) ("l0")."""
+        """Mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0 ("l0").
+
+        That chance is sigmoid(S - b ln(-l / r)).
+        """
         shift = HEAT * math.log(-LOW / HIGH) if self.method == "l0" else 0.0
         return (self.scores - shift).sigmoid().mean()
 

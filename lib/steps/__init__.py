@@ -1,7 +1,8 @@
-"""What a run can do. This table is free of torch: notebooks build Specs from it without importing a model.
+"""What a run can do. This table is free of torch: notebooks build Specs from it without a model.
 
-To add a step: one module `lib/steps/<name>.py` with a function `<name>(run, **args) -> metrics`, and one line here.
-Raise the version when a change alters results: runs of the old version are then no longer found.
+To add a step, write one module `lib/steps/<name>.py` with a function `<name>(run, **args)` that
+returns metrics, and one line here. Raise the version when a change alters results: runs of the old
+version are then no longer found.
 """
 
 from dataclasses import dataclass
@@ -10,199 +11,60 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Step:
     version: int
+    args: tuple  # names of the function's arguments beside `run`; a test compares them
     inputs: tuple  # names of the Specs it may take; "teacher:" is any name that begins so
-    args: tuple  # names of its arguments
-    weights: bool  # it makes a model that other steps may need
-    about: str
+    weights: bool  # it makes a model, or other large files, that other steps may need
+
+
+def _step(version, args, inputs="", weights=True):
+    return Step(version, tuple(args.split()), tuple(inputs.split()), weights)
 
 
 STEPS = {
-    "pretrain": Step(
+    # models to start from
+    "pretrain": _step(2, "corpus model objective numerics train"),
+    "checkpoint": _step(1, "name digest random"),
+    # training on a task
+    "finetune": _step(2, "data train numerics targets span", "start teacher"),
+    "fineprune": _step(
         2,
-        (),
-        ("corpus", "model", "objective", "train", "numerics"),
-        True,
-        "pre-training of a small encoder on the generated corpus: masked words, next sentence",
+        "data train numerics targets alpha prune mix frozen margin span lower_case",
+        "start teacher",
     ),
-    "checkpoint": Step(
-        1,
-        (),
-        ("name", "digest", "random"),
-        True,
-        "a published checkpoint, copied into the store and checked against its digest",
+    "distil": _step(
+        2, "data train numerics distil surgery span", "teacher importance augmented states"
     ),
-    "finetune": Step(
+    "retrain": _step(
+        2, "data train numerics objective architecture", "start teacher search augmented"
+    ),
+    "nas_search": _step(2, "data train numerics gates objective", "start teacher augmented"),
+    "imp": _step(2, "data train numerics kept", "start origin"),
+    "warmup": _step(2, "data train numerics warmup net classifier span", "teacher start search"),
+    "multitask": _step(2, "data warmup train numerics net shared", "teacher: start search"),
+    "predistil": _step(2, "corpus warmup train numerics net shared", "teacher start search"),
+    # what they need
+    "importance": _step(2, "data importance numerics span", "teacher", weights=False),
+    "augment": _step(2, "data augment numerics", "language_model"),
+    "operate": _step(1, "surgery", "teacher importance"),
+    "states": _step(2, "data train numerics distil", "teacher"),
+    # searches
+    "search": _step(
         2,
-        ("start", "teacher"),
-        ("data", "train", "targets", "numerics", "span"),
-        True,
-        "training on a task's labels, on a teacher's logits, or on both",
+        "space net search data train numerics warmup corpus pretrain classifier span",
+        "start teacher general before",
+        weights=False,
     ),
-    "importance": Step(
-        2,
-        ("teacher",),
-        ("data", "importance", "numerics", "span"),
-        False,
-        "ranking of heads and neurons by first-order Taylor",
+    "random_architecture": _step(2, "gates", "start", weights=False),
+    "digits": _step(2, "images perceptron gates numerics", weights=False),
+    # what is measured
+    "bag_of_words": _step(1, "data", weights=False),
+    "predict": _step(2, "data train numerics span", "model", weights=False),
+    "count": _step(1, "config tokens labels", weights=False),
+    "inspect_ghosts": _step(2, "data train numerics rows", "model", weights=False),
+    "latency": _step(
+        1, "reference batch length numerics models runs attention", "model:", weights=False
     ),
-    "augment": Step(
-        2,
-        ("language_model",),
-        ("data", "augment", "numerics", "glove"),
-        True,
-        "training rows with words replaced beside them, as TinyBERT augments",
-    ),
-    "operate": Step(
-        1,
-        ("teacher", "importance"),
-        ("surgery",),
-        True,
-        "cut a teacher and add ghosts, without training",
-    ),
-    "states": Step(
-        2,
-        ("teacher",),
-        ("data", "train", "distil", "numerics"),
-        True,
-        "a teacher's hidden states over the training rows, for all its students",
-    ),
-    "bag_of_words": Step(
-        1,
-        (),
-        ("data",),
-        False,
-        "majority class and a linear model over word counts: what a task gives away without reading",
-    ),
-    "distil": Step(
-        2,
-        ("teacher", "importance", "augmented", "states"),
-        ("data", "train", "surgery", "distil", "numerics", "span"),
-        True,
-        "cut a teacher, add ghosts, match the teacher's hidden states",
-    ),
-    "fineprune": Step(
-        2,
-        ("start", "teacher"),
-        (
-            "data",
-            "train",
-            "numerics",
-            "targets",
-            "alpha",
-            "prune",
-            "mix",
-            "frozen",
-            "margin",
-            "span",
-            "lower_case",
-        ),
-        True,
-        "fine-tuning with masks on the encoder's projections, a mix of its layers, or both",
-    ),
-    "predict": Step(
-        2,
-        ("model",),
-        ("data", "train", "numerics", "span"),
-        False,
-        "a model's logits on rows whose labels are not public, such as GLUE's test rows",
-    ),
-    "count": Step(
-        1,
-        (),
-        ("config", "tokens", "labels"),
-        False,
-        "parameters and FLOPs of a published configuration",
-    ),
-    "inspect_ghosts": Step(
-        2,
-        ("model",),
-        ("data", "train", "numerics", "rows"),
-        False,
-        "kernels of a model's ghosts, and their features beside the original ones",
-    ),
-    "predistil": Step(
-        2,
-        ("teacher", "start", "search"),
-        ("corpus", "net", "warmup", "train", "numerics", "shared"),
-        True,
-        "warm-up distillation on text, of a network or of parts of a supernet",
-    ),
-    "warmup": Step(
-        2,
-        ("teacher", "start", "search"),
-        ("data", "net", "warmup", "train", "numerics", "classifier", "span"),
-        True,
-        "fine-tuning by warm-up distillation: attention, states and predictions of a teacher",
-    ),
-    "multitask": Step(
-        2,
-        ("teacher:", "start", "search"),
-        ("data", "net", "warmup", "train", "numerics", "shared"),
-        True,
-        "fine-tuning by warm-up distillation on several tasks at once, a head and a teacher each",
-    ),
-    "latency": Step(
-        1,
-        ("model:",),
-        ("models", "reference", "batch", "length", "runs", "numerics", "attention"),
-        False,
-        "seconds of a forward pass, side by side, of models with random weights at true size and of other runs",
-    ),
-    "maps": Step(
-        2,
-        ("reference", "model", "model:"),
-        ("data", "rows", "examples", "max_length", "numerics"),
-        False,
-        "attention maps and outputs of models' last layers, and how like a reference's they are",
-    ),
-    "search": Step(
-        2,
-        ("start", "teacher", "general", "before"),
-        (
-            "space",
-            "net",
-            "search",
-            "data",
-            "train",
-            "numerics",
-            "warmup",
-            "corpus",
-            "pretrain",
-            "classifier",
-            "span",
-        ),
-        False,
-        "search for feed-forward networks: formulas, stacks and ratios, by inheritance from a supernet",
-    ),
-    "nas_search": Step(
-        2,
-        ("start", "teacher", "augmented"),
-        ("data", "train", "numerics", "gates", "objective"),
-        True,
-        "search by gates over heads and neurons for the best architecture of a given cost",
-    ),
-    "random_architecture": Step(
-        2, ("start",), ("gates", "spread"), False, "a random architecture of a given cost"
-    ),
-    "retrain": Step(
-        2,
-        ("start", "teacher", "search", "augmented"),
-        ("data", "train", "numerics", "objective", "architecture"),
-        True,
-        "cut an architecture out of a model and train it on a teacher or on labels",
-    ),
-    "digits": Step(
-        2,
-        (),
-        ("images", "perceptron", "gates", "numerics"),
-        False,
-        "search over inputs of a small network on digits: pixels, and noise beside them",
-    ),
-    "imp": Step(
-        2,
-        ("start", "origin"),
-        ("data", "train", "numerics", "kept"),
-        True,
-        "one round of iterative magnitude pruning: prune, rewind to the pre-trained weights, fine-tune",
+    "maps": _step(
+        2, "data rows examples max_length numerics", "reference model model:", weights=False
     ),
 }

@@ -3,7 +3,6 @@
 The texts are kept like weights, in the run's model folder: large, made again from the seed, and not ours to commit.
 """
 
-import hashlib
 import json
 import os
 import time
@@ -12,7 +11,6 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from lib import data as sources
-from lib import paths
 from lib.options import Augment
 from lib.spec import stream
 from lib.train import augment as words
@@ -21,16 +19,15 @@ from lib.train import loop
 CHUNK = 2000  # sentences whose candidates are written together, to resume from
 
 
-def augment(run, data, augment, numerics, glove=None):
-    """Input: `language_model`. glove: {"file" under DATA_ROOT/glove, "digest"} where the options ask for it."""
+def augment(run, data, augment, numerics):
+    """Input: `language_model`. Raises ValueError for a task of spans."""
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise ValueError(
             f"{data['task']} cannot be augmented: its answers are places in the text, which would move"
         )
-    path = vectors(options, glove)
     split = sources.load(data)["train"]
-    source = words.source(run.inputs["language_model"].model, path)
+    source = words.source(run.inputs["language_model"].model)
     found, report = candidates(
         [*split.a, *(split.b or [])],
         source,
@@ -58,25 +55,6 @@ def augment(run, data, augment, numerics, glove=None):
         "rows_out": sum(counts),
         "seconds_tries": round(time.perf_counter() - began, 3),
     }
-
-
-def vectors(options, glove):
-    """Path of the file of word vectors, checked; None where the model's own embeddings are asked for."""
-    if (options.neighbours == "glove") != bool(glove):
-        raise ValueError(
-            f"Augment.neighbours is {options.neighbours!r} and glove is {glove!r}: give both or neither"
-        )
-    if not glove:
-        return None
-    path = paths.data_root() / "glove" / glove["file"]
-    with open(path, "rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != glove["digest"]:
-        raise ValueError(
-            f"{path.name} has sha256 {found}; this run is of {glove['digest']}: put the same file back, "
-            "or ask for a new run"
-        )
-    return path
 
 
 def candidates(texts, source, count, numerics, resume=None, progress=lambda fraction: None):

@@ -3,8 +3,6 @@
 P pixels, P noise inputs beside them, N = 2 P gates.
 """
 
-import time
-
 import numpy as np
 import torch
 from torch import nn
@@ -16,6 +14,7 @@ from lib.options import Gates, Perceptron
 from lib.search.gates import LIMIT, Control
 from lib.spec import stream
 from lib.train import loop
+from lib.train.gating import curve_of, noted, summary
 
 
 def digits(run, images, perceptron, gates, numerics):
@@ -42,8 +41,8 @@ def digits(run, images, perceptron, gates, numerics):
     control = Control(gates, {"inputs": 2 * pixels}, lambda sums: sums["inputs"], run.seed)
     torch.manual_seed(stream(run.seed, "init"))
     network = mlp(2 * pixels, options.widths).to(loop.device())
-    alphas, average, curve = train(run, network, splits["train"], control, options)
-    before, trimmed = control.ratio(alphas), []
+    alphas, average = train(run, network, splits["train"], control, options)
+    before, trimmed, curve = control.ratio(alphas), [], curve_of(run)
     if gates.landing:
         alphas, trimmed = control.trim(alphas, average)
     kept = control.on(alphas)
@@ -53,23 +52,17 @@ def digits(run, images, perceptron, gates, numerics):
         alphas=alphas.astype(np.float32),
         curve=curve.astype(np.float32),
     )
-    ratio = control.ratio(alphas)
-    return {
-        "accuracy": accuracy(network, splits["test"], np.where(kept, 1.0, 0.0), options, run.seed),
-        "soft_accuracy": accuracy(
-            network, splits["test"], 1 / (1 + np.exp(-alphas)), options, run.seed
-        ),
+
+    def accuracy(masks):
+        return share(network, splits["test"], masks, options, run.seed)
+
+    return summary(gates, control, control.ratio(alphas), before, trimmed, curve) | {
+        "accuracy": accuracy(np.where(kept, 1.0, 0.0)),
+        "soft_accuracy": accuracy(1 / (1 + np.exp(-alphas))),
         "pixels": int(kept[:pixels].sum()),
         "noise": int(kept[pixels:].sum()),
         "inputs": 2 * pixels,
-        "target": gates.ratio,
-        "ratio": ratio,
-        "miss": ratio / gates.ratio - 1,
-        "before_trim": before,
-        "trimmed": len(trimmed),
         "steps": len(curve),
-        "switched_off": int(curve[:, 2].sum()),
-        "switched_on": int(curve[:, 3].sum()),
     }
 
 
@@ -93,52 +86,48 @@ def inputs_of(pixels, options, generator=None, seed=None):
 
 
 def train(run, network, split, control, options):
-    """Returns (alphas [N], the average of their gradients [N], curve [steps, 4])."""
+    """Train weights and gates together. Returns (alphas [N], the average of their gradients [N])."""
     pixels, labels = split
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
-    whole = inputs_of(pixels, options, generator) if options.fixed_noise else None
     per_epoch, gates = -(-len(labels) // options.batch), len(control.region)
-    steps = per_epoch * options.epochs
     for name, value in (
         ("alphas", np.full(gates, LIMIT)),
         ("average", np.zeros(gates)),
-        ("curve", np.zeros((steps, 4))),
         ("noise", generator.get_state()),
     ):
         network.register_buffer(
             name, torch.as_tensor(value)
         )  # on the CPU; parts of its checkpoints
-    step, _, _ = loop.restore(run, network, optimiser)
-    generator.set_state(network.noise)
-    alphas, average, curve = (
-        buffer.numpy() for buffer in (network.alphas, network.average, network.curve)
-    )
-    saved = time.time()
-    while step < steps:
-        epoch, offset = divmod(step, per_epoch)
+
+    def batches(epoch):
         order = np.random.default_rng(stream(run.seed, f"order:{epoch}")).permutation(len(labels))
-        for rows in np.array_split(order, per_epoch)[offset:]:
-            rows = torch.from_numpy(rows).to(labels.device)
-            batch = inputs_of(pixels[rows], options, generator) if whole is None else whole[rows]
-            masks = torch.from_numpy(alphas).float().to(labels.device).requires_grad_()
-            functional.cross_entropy(network(batch * masks.sigmoid()), labels[rows]).backward()
-            alphas[:], average[:], curve[step] = control.move(
-                alphas, average, masks.grad.double().cpu().numpy(), step, steps
-            )
-            optimiser.step()
-            optimiser.zero_grad()
-            step += 1
-            run.progress(step / steps)
-            if time.time() - saved >= run.checkpoint_seconds and step < steps:
-                network.noise.copy_(generator.get_state())
-                loop.checkpoint(run, network, optimiser, step, None, {})
-                saved = time.time()
-    return alphas, average, curve
+        return np.array_split(order, per_epoch)
+
+    for place, rows in loop.walk(run, network, optimiser, batches, options.epochs):
+        generator.set_state(network.noise)
+        rows = torch.from_numpy(rows).to(labels.device)
+        batch = inputs_of(pixels[rows], options, generator)
+        network.noise.copy_(generator.get_state())
+        masks = network.alphas.float().to(labels.device).requires_grad_()
+        functional.cross_entropy(network(batch * masks.sigmoid()), labels[rows]).backward()
+        alphas, average, note = control.move(
+            network.alphas.numpy(),
+            network.average.numpy(),
+            masks.grad.double().cpu().numpy(),
+            place.step,
+            per_epoch * options.epochs,
+        )
+        network.alphas.copy_(torch.from_numpy(alphas))
+        network.average.copy_(torch.from_numpy(average))
+        noted(run, place.step, note)
+        optimiser.step()
+        optimiser.zero_grad()
+    return network.alphas.numpy(), network.average.numpy()
 
 
 @torch.inference_mode()
-def accuracy(network, split, masks, options, seed):
+def share(network, split, masks, options, seed):
     """Share of the images that are told right with these masks [N] on the inputs."""
     pixels, labels = split
     batch = inputs_of(pixels, options, seed=stream(seed, "test noise")) * torch.from_numpy(

@@ -1,68 +1,55 @@
-"""Step: one round of iterative magnitude pruning with rewinding, the rival of the report on NAS pruning (Table 10; the
-procedure as in the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT Networks", Chen et al. 2020)."""
+"""Step: one round of iterative magnitude pruning with rewinding, the rival of the report on NAS pruning (Table 10). The
+procedure is that of the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT Networks" (Chen et al. 2020)."""
 
 import torch
 
-from lib import data as sources
 from lib.model import backbone, masks
 from lib.options import Targets
-from lib.spec import stream
-from lib.steps.finetune import evaluation, judged, predictions
-from lib.train import heads, loop, losses
+from lib.train import loop
+from lib.train.learn import Lesson, learn
+from lib.train.objectives import predicting
 
 
 def imp(run, data, train, numerics, kept):
-    """Inputs: `start`, the round before, or the dense fine-tuned model for the first; `origin`, the pre-trained model.
+    """Inputs: `start`, the round before, or for the first round the dense fine-tuned model; `origin`, the pre-trained model.
 
-    Of the weights of all linear layers of the encoder and the pooler together, the share `kept` with the largest
-    magnitude in `start` stays; the encoder goes back to its pre-trained values, the classifier does not; then the rest
-    is fine-tuned on the labels, pruned weights staying zero. The public code prunes a tenth of all weights in each round.
-    Metrics as those of `finetune`, `kept_share` and `pruned`. Raises ValueError where `kept` is no less than what the
+    Of the weights of all linear layers of encoder and pooler together, the share `kept` with the largest magnitude in
+    `start` stays. The encoder goes back to its pre-trained values, the classifier does not. Then the rest is fine-tuned on
+    the labels, and pruned weights stay zero. The public code prunes a tenth of all weights in each round.
+    Metrics are those of `finetune`, `kept_share` and `pruned`. Raises ValueError where `kept` is no less than what the
     round before kept.
     """
-    numerics, train = loop.options(numerics, train)
-    splits, task = sources.load(data), sources.described(data)
-    model, tokenizer = heads.network(
-        run.inputs["start"].model, task, train.dropout, stream(run.seed, "head")
-    )
-    weights = prunable(model)
-    chosen = largest([w.detach().abs() for w in weights], kept)
-    origin, _ = backbone.load(run.inputs["origin"].model)
-    rewind(model, origin)
-    with torch.no_grad():
-        for weight, mask in zip(weights, chosen, strict=True):
-            weight *= mask
-    model.to(loop.device())
-    chosen = [mask.to(loop.device()) for mask in chosen]
-    rows, _ = heads.rows(tokenizer, splits["train"], task, train.max_length)
+    lesson = Lesson(run, data, train, numerics)
+    model, tokenizer = lesson.start()
+    ticket = Ticket(model, backbone.load(run.inputs["origin"].model)[0], kept)
+    rows = lesson.rows(tokenizer)
+    objective = predicting(lesson, model, rows, Targets("hard"))
+    result = learn(lesson, model, tokenizer, rows, objective, [ticket])
+    backbone.save(model, tokenizer, run.model)
+    return result | backbone.size(model)
 
-    def loss(batch, rows_of):
-        logits = loop.outputs(model, batch)
-        return losses.prediction(logits, rows.labels[rows_of].to(logits.device), Targets("hard"))
 
-    def gradients(*_):  # Adam leaves a weight without gradients where it is
-        for weight, mask in zip(weights, chosen, strict=True):
+class Ticket(loop.Method):
+    """The largest weights of a model, set back to those of `origin`; the others are zero and stay so."""
+
+    def __init__(self, model, origin, kept):
+        self.weights = prunable(model)
+        self.masks = largest([w.detach().abs() for w in self.weights], kept)
+        rewind(model, origin)
+        with torch.no_grad():
+            for weight, mask in zip(self.weights, self.masks, strict=True):
+                weight *= mask
+        self.masks = [mask.to(loop.device()) for mask in self.masks]
+
+    def gradients(self, step, steps):
+        """Adam leaves a weight without gradients where it is."""
+        for weight, mask in zip(self.weights, self.masks, strict=True):
             weight.grad *= mask
 
-    judges = evaluation(model, tokenizer, splits, task, train, numerics)
-    result = loop.fit(
-        run,
-        model,
-        rows,
-        loss,
-        train,
-        numerics,
-        lambda: judged(judges["dev"], task, train),
-        loop.Hooks(gradients=gradients),
-    )
-    backbone.save(model, tokenizer, run.model)
-    total, left = sum(w.numel() for w in weights), sum(int(mask.sum()) for mask in chosen)
-    return (
-        result
-        | predictions(run, judges)
-        | backbone.size(model)
-        | {"kept_share": left / total, "pruned": total - left}
-    )
+    def finish(self):
+        total = sum(mask.numel() for mask in self.masks)
+        left = sum(int(mask.sum()) for mask in self.masks)
+        return {"kept_share": left / total, "pruned": total - left}
 
 
 def prunable(model):

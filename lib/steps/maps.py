@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 
 from lib import data as sources
 from lib.model import backbone
-from lib.train import loop
-from lib.train import warmup as matching
+from lib.train import loop, students
 from lib.train.batches import collate, encode
+from lib.train.matching import observed
 
 TINY = 1e-12  # below it a probability counts as this in a logarithm
 
@@ -38,7 +38,7 @@ def maps(run, data, rows, examples, max_length, numerics):
         model, tokenizer = backbone.load(made.model)
         encoded = encode(tokenizer, dev.take(np.arange(last + 1)), max_length)
         ids[name] = [row.tolist() for row in encoded.columns["input_ids"]]
-        projection = made.model / matching.PROJECTION
+        projection = made.model / students.PROJECTION
         project = load_file(projection) if projection.exists() else None
         seen[name] = [last_layer(model, encoded, i, project, numerics) for i in range(last + 1)]
     reference, result, arrays = seen["reference"], {}, {}
@@ -68,16 +68,14 @@ def maps(run, data, rows, examples, max_length, numerics):
 def last_layer(model, encoded, row, project, numerics):
     """(attention probabilities [A, T, T], output [T, H]) of the last layer on one row, float32."""
     model.to(loop.device()).eval()
-    with matching.observed(model) as seen, loop.autocast(numerics):
+    with observed(model) as seen, loop.autocast(numerics):
         backbone.base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:
-        kind = max(int(name.split(".")[1]) for name in project)  # of several maps, the last layer's
-        output = torch.nn.functional.linear(
-            output,
-            project[f"maps.{kind}.weight"].to(output.device),
-            project[f"maps.{kind}.bias"].to(output.device),
+        weight, bias = (
+            project[students.MAP + name].to(output.device) for name in ("weight", "bias")
         )
+        output = torch.nn.functional.linear(output, weight, bias)
     return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[0].cpu().numpy()
 
 

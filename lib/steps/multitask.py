@@ -1,21 +1,20 @@
 """Step: fine-tuning of one encoder on several tasks by warm-up distillation, a classifier each (EfficientBERT section 3.2,
 stage 3); with `shared`, of one part of a supernet in each step."""
 
-from functools import partial
+from contextlib import ExitStack
 
 import numpy as np
 import torch
 import transformers
 from torch import nn
 
-from lib import data as sources
 from lib.model import backbone, stack
 from lib.options import Shared, Warmup
 from lib.spec import stream
-from lib.steps.finetune import evaluation
-from lib.train import heads, loop
-from lib.train import warmup as matching
+from lib.train import loop, students
 from lib.train.batches import Encoded, order
+from lib.train.learn import Lesson, predictions
+from lib.train.matching import matching, teaching
 
 
 def multitask(run, data, warmup, train, numerics, net=None, shared=None):
@@ -23,81 +22,65 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     inherit from; `search`, whose Outputs net and shared may be. net: what to train (lib.search.net as JSON), by default
     that of `start`.
 
-    A batch is of one task, batches of all tasks come mixed in proportion to their rows. The run keeps the encoder with
-    its pooler, one head for each task (`lib.train.warmup.classifier` puts them together), and of each task, whole net
-    active, metrics named <name>.<metric> and `predictions_<name>`.
+    A batch is of one task; batches of all tasks come mixed in proportion to their rows. The run keeps the encoder with
+    its pooler, one head for each task (`lib.train.students.classifier` puts them together), and of each task, with the
+    whole net active, metrics named <name>.<metric> and `predictions_<name>`.
     """
+    options = Warmup(**warmup)
+    lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
     numerics, train = loop.options(numerics, train)
-    options, shared = Warmup(**warmup), shared and Shared(**shared)
-    tasks = {name: sources.described(each) for name, each in data.items()}
-    check(run, tasks, train)
-    splits, found = {name: sources.load(each) for name, each in data.items()}, {}
-    for name, task in tasks.items():
-        found[name], tokenizer = matching.taught(run.inputs[f"teacher:{name}"].model, task)
-    encoder = matching.student(
-        run, net, transformers.BertModel, next(iter(found.values())), options, train.dropout
-    )
+    check(run, {name: lesson.task for name, lesson in lessons.items()}, train)
+    teachers = {}
+    for name, lesson in lessons.items():
+        teachers[name], tokenizer = students.taught(
+            run.inputs[f"teacher:{name}"].model, lesson.task
+        )
+    teacher = next(iter(teachers.values()))
+    encoder = students.student(run, net, transformers.BertModel, teacher, train.dropout)
+    width = encoder.config.hidden_size
     encoder.classifiers = nn.ModuleDict(
         {
-            name: stack.draw(nn.Linear(encoder.config.hidden_size, task.outputs), encoder)
-            for name, task in tasks.items()
+            name: stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
+            for name, lesson in lessons.items()
         }
     )
     encoder.dropout = nn.Dropout(train.dropout)
-    parts = {
-        name: heads.rows(tokenizer, splits[name]["train"], task, train.max_length)[0]
-        for name, task in tasks.items()
-    }
+    parts = {name: lesson.rows(tokenizer) for name, lesson in lessons.items()}
     encoded, names, labels, batches = joined(parts, train, run.seed)
-    curve, sample = matching.Curve(run), matching.sampler(encoder, shared, run.seed)
+    methods = [students.Parts(encoder, Shared(**shared), run.seed)] if shared else []
 
-    def before(step, steps):
-        curve.before(step, steps)
-        sample(step)
+    def logits(batch, rows):
+        pooled = encoder.dropout(encoder(**batch).pooler_output)
+        return encoder.classifiers[names[rows[0]]](pooled)
 
-    def logits(name, batch):
-        return encoder.classifiers[name](encoder.dropout(encoder(**batch).pooler_output))
-
-    with matching.matching(encoder, found, options, numerics) as match:
-
-        def loss(batch, chosen):
-            name = names[chosen[0]]
-            wanted = torch.stack([labels[i] for i in chosen]).to(loop.device())
-            return curve.note(
-                match(
-                    name,
-                    batch,
-                    partial(logits, name, batch),
-                    partial(loop.outputs, found[name], batch),
-                    wanted,
-                )
+    with ExitStack() as held:
+        teach = {
+            name: held.enter_context(teaching(model, numerics, loop.outputs))
+            for name, model in teachers.items()
+        }
+        loss = held.enter_context(
+            matching(
+                encoder,
+                lambda batch, rows: teach[names[rows[0]]](batch, rows),
+                students.matches(encoder, teacher, options),
+                logits,
+                students.predicted(lambda rows: torch.stack([labels[i] for i in rows]), options),
             )
-
-        result = loop.fit(
-            run,
-            encoder,
-            encoded,
-            loss,
-            train,
-            numerics,
-            hooks=loop.Hooks(before=before, batches=batches),
         )
-    curve.save()
-    stack.choose(encoder)
+        result = loop.fit(
+            run, encoder, encoded, loss, train, numerics, methods=methods, batches=batches
+        )
+    for method in methods:
+        result |= method.finish()
+    students.curve(run)
     learned, result = encoder.classifiers, result | {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
-    matching.save(encoder, tokenizer, run.model)
+    students.save(encoder, tokenizer, run.model)
     if run.model is not None:
-        matching.keep(learned.state_dict(), run.model / matching.HEADS)
-    for name, task in tasks.items():
-        model = matching.headed(encoder, learned[name].weight, learned[name].bias)
-        for split, judge in evaluation(
-            model, tokenizer, splits[name], task, train, numerics
-        ).items():
-            values, arrays = judge()
-            own = name if split == "dev" else f"{name}_{split}"
-            run.save_arrays(f"predictions_{own}", **arrays)
-            result |= {f"{own}.{metric}": value for metric, value in values.items()}
+        students.keep(learned.state_dict(), run.model / students.HEADS)
+    for name, lesson in lessons.items():
+        model = students.headed(encoder, learned[name].weight, learned[name].bias)
+        result |= predictions(run, lesson.judges(model, tokenizer), name)
     return result | backbone.size(encoder)
 
 

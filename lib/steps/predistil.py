@@ -1,4 +1,4 @@
-"""Step: warm-up distillation on plain text, from a teacher's states alone (EfficientBERT section 3.2), of a network or a
+"""Step: warm-up distillation on plain text, from a teacher's states alone (EfficientBERT section 3.2), of a network or of a
 supernet; with `shared`, of one part of a supernet in each step (stage 3 of its search).
 
 Text is shown whole: nothing is masked, and no word is predicted.
@@ -12,55 +12,44 @@ import transformers
 
 from lib.data import Split, texts, tokens, toy
 from lib.data.corpus import Documents, Pairs, pairs, tokenized
-from lib.model import backbone, stack
+from lib.model import backbone
 from lib.options import Shared, Warmup
 from lib.steps.pretrain import passages
-from lib.train import loop
-from lib.train import warmup as matching
+from lib.train import loop, students
 from lib.train.batches import Encoded, encode, order
+from lib.train.matching import matching, teaching
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     """Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from; `search`, whose Outputs net and shared may
     be. corpus: see `rows`. net: what to train (lib.search.net as JSON), by default that of `start`."""
     numerics, train = loop.options(numerics, train)
-    options, shared = Warmup(**warmup), shared and Shared(**shared)
+    options = Warmup(**warmup)
     if options.prediction or train.select == "best":
         raise ValueError(
             f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has nothing to "
             'predict or to select by; take 0 and "last"'
         )
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
-    teacher.to(loop.device())
     encoded, batches = rows(corpus, tokenizer, train, run.seed)
-    student = matching.student(run, net, transformers.BertModel, teacher, options, train.dropout)
-    curve, sample = matching.Curve(run), matching.sampler(student, shared, run.seed)
-
-    def before(step, steps):
-        curve.before(step, steps)
-        sample(step)
-
-    with matching.matching(student, {"teacher": teacher}, options, numerics) as match:
-
-        def loss(batch, _):
-            run_teacher, run_student = (
-                partial(backbone.base(model), **batch) for model in (teacher, student)
-            )
-            return curve.note(match("teacher", batch, run_student, run_teacher))
-
-        result = loop.fit(
-            run,
-            student,
-            encoded,
-            loss,
-            train,
-            numerics,
-            hooks=loop.Hooks(before=before, batches=batches),
-        )
-    curve.save()
-    stack.choose(student)
-    matching.save(student, tokenizer, run.model)
+    student = students.student(run, net, transformers.BertModel, teacher, train.dropout)
+    methods = [students.Parts(student, Shared(**shared), run.seed)] if shared else []
+    result = read(run, student, teacher, encoded, options, train, numerics, methods, batches)
+    students.curve(run)
+    students.save(student, tokenizer, run.model)
     return result | backbone.size(student) | {"rows": len(encoded)}
+
+
+def read(run, student, teacher, encoded, options, train, numerics, methods=(), batches=None):
+    """Train a student on the teacher's states. Returns what the loop says of it."""
+    matches = students.matches(student, teacher, options)
+    with teaching(teacher, numerics) as teach, matching(student, teach, matches) as loss:
+        result = loop.fit(
+            run, student, encoded, loss, train, numerics, methods=methods, batches=batches
+        )
+    for method in methods:
+        result |= method.finish()
+    return result
 
 
 def rows(corpus, tokenizer, train, seed):

@@ -6,12 +6,12 @@ from lib.options import Gates
 from lib.search import gates as search
 
 
-def random_architecture(run, gates, spread="units"):
-    """Input: `start`, whose sizes count alone. gates: lib.options.Gates, of which regions, ratio and tolerance matter;
-    spread: "units" or "regions", see lib.search.gates. Metrics as those of `nas_search`."""
+def random_architecture(run, gates):
+    """Input: `start`; only its sizes count. gates: lib.options.Gates, of which regions, ratio and tolerance matter. Metrics
+    are those of `nas_search`."""
     options = Gates(**gates)
     sizes, cost = masks.costs(backbone.load(run.inputs["start"].model)[0], options.regions)
-    on = search.random_architecture(options, sizes, cost, run.seed, spread)
+    on = search.random_architecture(options, sizes, cost, run.seed)
     control = search.Control(options, sizes, cost)
     flops = cost(control.sums(on))
     return {

@@ -1,30 +1,27 @@
 """Step: search for a network (EfficientBERT section 3.2). What is proposed and written down is torch-free, in lib.search;
 here a candidate inherits from a supernet and is scored.
 
-In stages 1 and 2 each candidate is trained for a while, on text and on the task; in stage 3 it runs as a part of a
+In stages 1 and 2 each candidate is trained for a while, on text and on the task. In stage 3 it runs as a part of a
 supernet that was trained in parts, without training of its own.
 """
 
 import hashlib
 import shutil
-from dataclasses import dataclass, replace
-from functools import partial
-from types import SimpleNamespace
+from dataclasses import replace
 
-import transformers
 from safetensors import safe_open
 
-from lib import data as sources
 from lib.model import backbone, stack
 from lib.options import Search, Train, Warmup
 from lib.search import engine
-from lib.search.net import QS, STACKS, Net
+from lib.search.net import QS, STACKS
 from lib.search.space import ENDLESS, IDS, from_json
 from lib.spec import canonical
 from lib.steps import predistil
-from lib.store import Draft
-from lib.train import heads, loop
-from lib.train import warmup as matching
+from lib.steps.warmup import distilling
+from lib.store import Scratch
+from lib.train import loop, students
+from lib.train.learn import Lesson
 
 
 def search(
@@ -53,24 +50,15 @@ def search(
     and what stage 3 trains of it (`handed`).
     Every candidate gets the same fresh head; in the code a head goes on from one candidate to the next.
     """
-    numerics, train = loop.options(numerics, train)
-    options, splits = Search(**search), sources.load(data)
-    if "held_out" not in splits:
+    options, lesson = Search(**search), Lesson(run, data, train, numerics, span)
+    if "held_out" not in lesson.splits:
         raise ValueError(
             f"a search scores on held-out rows, and {data} has none: describe the data with held_out"
         )
-    job = SimpleNamespace(
-        run=run,
-        task=sources.described(data),
-        splits=splits,
-        train=train,
-        numerics=numerics,
-        span=span,
-    )
     if warmup:
-        evaluate = trained(job, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
+        evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
     else:
-        evaluate = shared(job, classifier)
+        evaluate = shared(lesson, classifier)
     where = from_json({"start": net, "tables": tables(run.inputs["start"].model)} | space)
 
     def after(history):
@@ -111,8 +99,8 @@ def handed(where, net):
 def tables(folder):
     """What the size of a part of a supernet depends on beside its Net (lib.search.net.parameters)."""
     config = backbone.load(folder)[0].config
-    with safe_open(folder / matching.PROJECTION, "np") as file:
-        wide = file.get_slice("maps.0.weight").get_shape()[0]
+    with safe_open(folder / students.PROJECTION, "np") as file:
+        wide = file.get_slice(f"{students.MAP}weight").get_shape()[0]
     return {
         "teacher": wide,
         "vocab": config.vocab_size,
@@ -121,23 +109,26 @@ def tables(folder):
     }
 
 
-def judge(job, tokenizer):
+def judge(lesson, tokenizer):
     """f(model) -> the task's first metric on the held-out rows."""
-    encoded, marks = heads.rows(
-        tokenizer, job.splits["held_out"], job.task, job.train.max_length, job.span
-    )
-    return lambda model: marks(loop.predict(model, encoded, job.numerics, pad_to=job.train.pad_to))[
-        0
-    ][job.task.metrics[0]]
+    encoded, marks = lesson.encoded(tokenizer, "held_out")
+
+    def score(model):
+        logits = loop.predict(model, encoded, lesson.numerics, pad_to=lesson.train.pad_to)
+        return marks(logits)[0][lesson.task.metrics[0]]
+
+    return score
 
 
-def shared(job, classifier):
+def shared(lesson, classifier):
     """f(net) -> score of a part of the supernet, as it is."""
-    folder = job.run.inputs["start"].model
+    folder = lesson.run.inputs["start"].model
     model, tokenizer = (
-        matching.classifier(folder, classifier) if classifier else matching.taught(folder, job.task)
+        students.classifier(folder, classifier)
+        if classifier
+        else students.taught(folder, lesson.task)
     )
-    score = judge(job, tokenizer)
+    score = judge(lesson, tokenizer)
 
     def evaluate(net):
         stack.choose(model, net)
@@ -146,88 +137,37 @@ def shared(job, classifier):
     return evaluate
 
 
-def trained(job, options, corpus, pretrain):
+def trained(lesson, options, corpus, pretrain):
     """f(net) -> score of a network that inherits from the supernet and is then trained."""
-    run, train = job.run, job.train
+    run, train, numerics = lesson.run, lesson.train, lesson.numerics
     if (corpus is None, pretrain is None) != ("general" not in run.inputs,) * 2:
         raise ValueError(
             "to train candidates on text give all three, corpus, pretrain and the input general, else none of them"
         )
-    teacher, tokenizer = matching.taught(run.inputs["teacher"].model, job.task)
-    rows, _ = heads.rows(tokenizer, job.splits["train"], job.task, train.max_length, job.span)
-    cls = (
-        transformers.BertForQuestionAnswering
-        if job.task.span
-        else transformers.BertForSequenceClassification
-    )
-    score = judge(job, tokenizer)
+    teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    rows, score = lesson.rows(tokenizer), judge(lesson, tokenizer)
     if corpus:
-        general = backbone.load(run.inputs["general"].model)[0].to(loop.device())
+        general = backbone.load(run.inputs["general"].model)[0]
         text, batches = predistil.rows(corpus, tokenizer, pretrain, run.seed)
 
-    def read(student, leg):
-        with matching.matching(
-            student, {"": general}, replace(options, prediction=0.0), job.numerics
-        ) as match:
-
-            def loss(batch, _):
-                mine, theirs = (
-                    partial(backbone.base(model), **batch) for model in (student, general)
-                )
-                return match("", batch, mine, theirs)
-
-            loop.fit(
-                leg, student, text, loss, pretrain, job.numerics, hooks=loop.Hooks(batches=batches)
-            )
-
-    def learn(student, leg):
-        with matching.matching(student, {"": teacher}, options, job.numerics) as match:
-
-            def loss(batch, chosen):
-                mine, theirs = (partial(loop.outputs, model, batch) for model in (student, teacher))
-                return match("", batch, mine, theirs, rows.labels[chosen].to(loop.device()))
-
-            loop.fit(leg, student, rows, loss, train, job.numerics, lambda: score(student))
-
     def evaluate(net):
-        student = matching.student(
-            run, net, cls, teacher, options, train.dropout, num_labels=job.task.outputs
-        )
+        student = students.for_task(run, net, lesson.task, teacher, train.dropout)
         run.resume.mkdir(exist_ok=True)
         if corpus:
-            read(student, Leg(run, net, "text"))
-        learn(student, Leg(run, net, "task"))
+            leg = candidate(run, net, "text")
+            predistil.read(
+                leg, student, general, text, options, pretrain, numerics, batches=batches
+            )
+        with distilling(student, teacher, rows, options, numerics) as loss:
+            leg = candidate(run, net, "task")
+            loop.fit(leg, student, rows, loss, train, numerics, lambda: score(student))
         return score(student)
 
     return evaluate
 
 
-@dataclass(frozen=True)
-class Leg:
-    """A part of a run as the training loop sees it, with checkpoints in a folder of the candidate's own: those of another
-    one, left by a kill, are never taken up."""
-
-    run: Draft
-    net: Net
-    name: str
-
-    @property
-    def resume(self):
-        return (
-            self.run.resume
-            / f"{hashlib.sha256(canonical(self.net.to_json()).encode()).hexdigest()[:12]}-{self.name}"
-        )
-
-    @property
-    def seed(self):
-        return self.run.seed
-
-    @property
-    def checkpoint_seconds(self):
-        return self.run.checkpoint_seconds
-
-    def log(self, **values):
-        self.run.log(leg=self.name, **values)
-
-    def progress(self, fraction):
-        """The search tells its own, by candidates."""
+def candidate(run, net, leg):
+    """A part of a run as the training sees it. Its checkpoints have a folder of the candidate's own, so that those of
+    another one, left by a kill, are never taken up."""
+    name = hashlib.sha256(canonical(net.to_json()).encode()).hexdigest()[:12]
+    return Scratch(run.resume / f"{name}-{leg}", run.seed, run.checkpoint_seconds)

@@ -1,25 +1,18 @@
 """Step: a teacher's hidden states over the training rows, so that its students need not run it again."""
 
-from lib import data as sources
 from lib.model import backbone
 from lib.options import Distil
-from lib.train import loop
 from lib.train import states as cache
-from lib.train.batches import encode
+from lib.train.learn import Lesson
 
 
-def states(run, data, train, distil, numerics):
-    """Input: `teacher`. `train` gives the length at which rows are cut."""
-    numerics, train = loop.options(numerics, train)
+def states(run, data, train, numerics, distil):
+    """Input: `teacher`. `train` gives the length at which rows are cut; distil: that of the students."""
+    lesson, _ = Lesson(run, data, train, numerics), Distil(**distil)
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
-    rows = encode(tokenizer, sources.load(data)["train"], train.max_length)
     folder = run.folder / "model"  # large: kept only while another Spec needs it
     folder.mkdir(exist_ok=True)
+    path = folder / "states.safetensors"
     return cache.compute(
-        model,
-        rows,
-        Distil(**distil).norm,
-        numerics,
-        folder / "states.safetensors",
-        progress=run.progress,
+        model, lesson.rows(tokenizer), lesson.numerics, path, progress=run.progress
     )

@@ -26,7 +26,6 @@ from lib.model import backbone
 from lib.train import loop
 from lib.train.batches import Encoded
 
-GLOVE_WORDS = 100_000  # lines of a GloVe file that are used: the most frequent words
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(
@@ -43,25 +42,26 @@ s t d m ll re ve don doesn didn isn aren wasn weren hasn haven hadn won wouldn c
 
 @dataclass(frozen=True)
 class Source:
-    """Where candidates come from: a language model with a vocabulary of V pieces, and a table of N word vectors."""
+    """Where candidates come from: a language model with a vocabulary of V pieces, of which N are words."""
 
     model: torch.nn.Module
     tokenizer: object
-    head: (
-        Callable | None
-    )  # hidden states [B, H] to scores [B, V]; None: the checkpoint has no masked-LM head
+    head: Callable | None  # hidden states [B, H] to scores [B, V]; None: no masked-LM head
     pieces: Callable  # word: its ids, none where the vocabulary cannot spell it
-    names: list  # every word that may be a candidate: the V pieces, then those of a GloVe file
-    usable: list  # [V] whether a piece is a word
-    rows: dict  # word: its row in the table
-    places: np.ndarray  # [N] the table's words in `names`
-    vectors: torch.Tensor  # [N, D] of length 1
-    vector: Callable  # word: its own vector [D], None where it is unknown
+    names: list  # [V] the pieces
+    usable: list  # [V] whether a piece may be a candidate
+    places: np.ndarray  # [N] ids of the pieces that are words
+    vectors: torch.Tensor  # [N, H] their input embeddings, of length 1
+    embeddings: torch.Tensor  # [V, H]
+
+    def vector(self, word):
+        """The mean of a word's pieces [H]; None where the vocabulary cannot spell it."""
+        ids = self.pieces(word)
+        return self.embeddings[ids].mean(0) if ids else None
 
 
-def source(folder, glove=None):
-    """The Source of a saved model. glove: path of a file of word vectors; None takes the model's input embeddings, a
-    word's vector being the mean of its pieces. Raises ValueError for a model without a WordPiece vocabulary."""
+def source(folder):
+    """The Source of a saved model. Raises ValueError for a model without a WordPiece vocabulary."""
     model, tokenizer = backbone.load(folder)
     backend = tokenizer.backend_tokenizer
     if type(backend.pre_tokenizer).__name__ != "BertPreTokenizer":
@@ -71,24 +71,13 @@ def source(folder, glove=None):
     usable = [
         not name.startswith("##") and name not in tokenizer.all_special_tokens for name in names
     ]
+    places = np.array([i for i, name in enumerate(names) if LETTERS.fullmatch(name)])
 
     @cache
     def pieces(word):
         ids = [token.id for token in backend.model.tokenize(word)]
         return [] if tokenizer.unk_token_id in ids else ids
 
-    def vector(word):
-        if glove:
-            return vectors[rows[word]] if word in rows else None
-        return embeddings[pieces(word)].mean(0) if pieces(word) else None
-
-    if glove is None:
-        places = np.array([i for i, name in enumerate(names) if LETTERS.fullmatch(name)])
-        vectors = embeddings[places]
-    else:
-        words, vectors = read_glove(glove, loop.device())
-        places, names = np.arange(len(words)) + len(names), names + words
-    rows = {names[place]: row for row, place in enumerate(places)}
     return Source(
         model,
         tokenizer,
@@ -96,10 +85,9 @@ def source(folder, glove=None):
         pieces,
         names,
         usable,
-        rows,
         places,
-        functional.normalize(vectors),
-        vector,
+        functional.normalize(embeddings[places]),
+        embeddings,
     )
 
 
@@ -117,37 +105,6 @@ def masked_lm(model, folder):
             <= set(file.keys())
             else None
         )
-
-
-def read_glove(path, device="cpu", limit=GLOVE_WORDS):
-    """(words, float32 vectors [N, D]) of the first `limit` lines. Raises ValueError with file and line."""
-    table, size = {}, None
-    with open(path, "rb") as file:
-        for number, line in zip(range(1, limit + 1), file, strict=False):
-            try:
-                parts = line.decode().rstrip().split(" ")
-                size = size or len(parts) - 1
-                word, vector = (
-                    " ".join(parts[:-size]),
-                    np.array([float(v) for v in parts[-size:]], dtype=np.float32),
-                )
-                # ". . ." is a word of GloVe 840B; a number in there means a line that is too long.
-                if (
-                    not word
-                    or " " in word
-                    and re.search(r"\d", word)
-                    or size < 2
-                    or not np.isfinite(vector).all()
-                ):
-                    raise ValueError(
-                        f"a word and {size} finite numbers expected, as in line 1; found {line[:40]!r}"
-                    )
-            except ValueError as error:
-                raise ValueError(f"{path}:{number}: {error}") from None
-            table.setdefault(word, vector)
-    if not table:
-        raise ValueError(f"{path}:1: the file holds no word vectors")
-    return list(table), torch.from_numpy(np.stack(list(table.values()))).to(device)
 
 
 def cut(source, text):
@@ -241,17 +198,18 @@ def nearest(source, words, count, block=512):
     """{word: up to `count` nearest words by cosine, itself left out}; none for an unknown word."""
     found = {word: [] for word in words}
     queries = {word: vector for word in words if (vector := source.vector(word)) is not None}
+    rows = {source.names[place]: row for row, place in enumerate(source.places)}
     for start in range(0, len(queries), block):
         part = list(queries)[start : start + block]
         cosines = (
             functional.normalize(torch.stack([queries[word] for word in part])) @ source.vectors.T
         )
         for line, word in enumerate(part):
-            if word in source.rows:
-                cosines[line, source.rows[word]] = -torch.inf
+            if word in rows:
+                cosines[line, rows[word]] = -torch.inf
         best = cosines.topk(min(count, cosines.shape[1])).indices.tolist()
         for word, row in zip(part, best, strict=True):
-            found[word] = sorted(source.places[i] for i in row if i != source.rows.get(word))
+            found[word] = sorted(source.places[i] for i in row if i != rows.get(word))
     return found
 
 
@@ -270,30 +228,25 @@ def variants(text, source, ids, options, generator):
     return list(made)
 
 
-def expanded(sides, slip=False):
-    """The rows out of one of `augment`'s, (a, b): its variants of `a` beside the original `b`, then those of `b` beside the
-    original `a` (slip: the last variant of `a`, as the ancestor edits rows in place); b is None where there is none."""
+def expanded(sides):
+    """The rows out of one row (a, b): its variants of `a` beside the original `b`, then those of `b`
+    beside the original `a`; b is None where there is none."""
     left, *right = sides
     for text in left:
         yield text, right[0][0] if right else None
     for side in right:
         for text in side[1:]:
-            yield left[-1 if slip else 0], text
+            yield left[0], text
 
 
 def encoded(run, tokenizer, max_length):
     """The Encoded training rows of a run of step augment, tokenised once and read from disk."""
-    path, slip = (
-        run.model / "variants.jsonl",
-        run.spec["args"]["augment"].get("in_place_slip", False),
-    )
+    path = run.model / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
     def rows():
         with open(path) as file:
-            for part in tokens.chunks(
-                pair for line in file for pair in expanded(json.loads(line), slip)
-            ):
+            for part in tokens.chunks(pair for line in file for pair in expanded(json.loads(line))):
                 texts = [
                     [pair[side] for pair in part] for side in (0, 1) if part[0][side] is not None
                 ]

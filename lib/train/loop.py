@@ -1,15 +1,14 @@
 """The training loop of every method: batches in a fixed order, a schedule that is a function of the step, resume.
 
-A killed and resumed run gives the same bits on the same machine, dtype and thread count: weights, optimiser and
-random states are saved whole between two steps, and everything else is computed from (seed, step).
+A run that was killed and resumed gives the same bits on the same machine, dtype and thread count. Weights, optimiser
+and random states are saved whole between two steps; everything else is computed from the seed and the step.
 """
 
 import os
 import shutil
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -24,142 +23,184 @@ from lib.train.lean import keep_memory, lean
 from lib.train.used_rows import used_rows
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
+POINTS = 500  # steps of a run whose losses are logged, about
 
 
 _chosen = "cpu"  # of the run that this process makes
 
 
 def device():
-    """Where the run's tensors are: what its Numerics say, see `options`."""
+    """Where the tensors of the run are. `options` sets it from the run's Numerics."""
     return torch.device(_chosen)
 
 
 def autocast(numerics):
-    """Context of a forward pass in the run's dtype."""
+    """The context of a forward pass in the run's dtype."""
     if numerics.dtype == "float32":
         return nullcontext()
     return torch.autocast(device().type, torch.bfloat16)
 
 
 def schedule(step, steps, warmup):
-    """Factor of the learning rate: linear from 0 over the first `warmup` fraction of the steps, then linear to 0."""
+    """The factor of the learning rate at a step. It rises linearly from 0 over the first `warmup` fraction of all steps,
+    then it falls linearly to 0."""
     first = int(warmup * steps)
     if step < first:
         return (step + 1) / first
     return (steps - step) / max(1, steps - first)
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What a method adds to the loop. Its parameters are the model's own, and what it does follows from the step and
-    from the model's state alone, so that a resumed run repeats it."""
+class Method:
+    """What a method adds to the training, moment by moment. Every moment is optional, and several methods compose.
 
-    groups: tuple = ()  # {"params", "lr", "weight_decay"}: parameters with a rate of their own, on the run's schedule
-    apart: tuple = ()  # parameters that neither the optimiser nor the clipping touches: `gradients` may move them
-    before: Callable | None = None  # f(step, steps), before each forward pass
-    gradients: Callable | None = (
-        None  # f(step, steps), when the gradients are there, before they are clipped
-    )
-    batches: Callable | None = (
-        None  # f(epoch) -> index arrays in place of the bucketed order, equally many each epoch
-    )
+    A method is made for a model before the training begins. What it does must follow from the step and from the state
+    of the model alone, buffers included, so that a resumed run repeats it. Its parameters are the model's own.
+    """
+
+    groups = ()  # {"params", "lr"}: parameters with a rate of their own, on the run's schedule
+    apart = ()  # parameters that neither the optimiser nor the clipping touches; `gradients` may move them
+
+    def before(self, step, steps):
+        """Before each forward pass."""
+
+    def penalty(self):
+        """{name: scalar} that is added to the loss."""
+        return {}
+
+    def gradients(self, step, steps):
+        """When the gradients are there, before they are clipped."""
+
+    @contextmanager
+    def final(self):
+        """Within, the model is as it will be saved, to be scored."""
+        yield
+
+    def finish(self):
+        """Once after the last step: make the model what is saved. Returns metrics."""
+        return {}
 
 
-def fit(draft, model, encoded, loss, train, numerics, evaluate=None, hooks=Hooks()):
-    """Train `model` in place over `encoded` (lib.train.batches.Encoded); see `_fit`."""
+@dataclass
+class Place:
+    """Where a run is: the steps that are done, the best score so far, and the sums of the epoch's losses."""
+
+    step: int = 0
+    best: dict | None = None
+    sums: dict = field(default_factory=dict)
+
+
+def walk(run, model, optimiser, batches, epochs):
+    """Yield (Place, row numbers) of every step from the last checkpoint on, and save checkpoints between the steps.
+
+    batches: f(epoch) -> index arrays, equally many in each epoch. The caller trains on the rows; then it counts as done.
+    """
+    place = restore(run, model, optimiser)
+    per_epoch, saved = len(batches(0)), time.time()
+    steps = per_epoch * epochs
+    while place.step < steps:
+        epoch, offset = divmod(place.step, per_epoch)
+        for rows in batches(epoch)[offset:]:
+            yield place, rows
+            place.step += 1
+            run.progress(place.step / steps)
+            if time.time() - saved >= run.checkpoint_seconds and place.step < steps:
+                checkpoint(run, model, optimiser, place)
+                saved = time.time()
+
+
+def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
+    """Train a model in place on encoded rows (lib.train.batches.Encoded). Returns {"steps", "examples_per_second", ...}.
+
+    loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers; it may be a Method too.
+    score: f() -> a number, higher is better; it is asked where `train.select` is "best".
+    batches: f(epoch) -> index arrays in place of the bucketed order, equally many in each epoch.
+    Raises FloatingPointError, with the step as its `step`, where the loss is not finite.
+    """
     model.to(device())
+    methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
     with (
         lean(model, numerics),
         byte_dropout(model, train.byte_dropout),
         used_rows(model, encoded, train.weight_decay),
     ):
-        return _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks)
+        return _fit(run, model, encoded, loss, train, numerics, score, methods, batches)
 
 
-def _fit(draft, model, encoded, loss, train, numerics, evaluate, hooks):
-    """The loop itself.
-
-    loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers. evaluate: f() ->
-    score, higher is better, asked for when `train.select` is "best". Returns {"steps", "examples_per_second", ...}
-    with the mean parts of the last epoch. Raises FloatingPointError where the loss is not finite.
-    """
-    where = device()
+def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     model.train()
-    groups = parameter_groups(model, train, hooks)
+    groups = parameter_groups(model, train, methods)
     rates = [group["lr"] for group in groups]
-    parameters, everything = (
-        [p for group in groups for p in group["params"]],
-        list(model.parameters()),
-    )
+    parameters = [p for group in groups for p in group["params"]]
+    everything = list(model.parameters())
     optimiser = torch.optim.AdamW(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)
-    lengths = encoded.lengths()
-    batches_of = hooks.batches or (
-        lambda epoch: order(lengths, train.batch, draft.seed, epoch, bucket=not train.pad_to)
-    )
-    per_epoch = len(hooks.batches(0)) if hooks.batches else -(-len(encoded) // train.batch)
+    lengths, bucket = encoded.lengths(), not train.pad_to
+    batches = batches or (lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket))
+    per_epoch = len(batches(0))
     steps = per_epoch * train.epochs
-    torch.manual_seed(stream(draft.seed, "dropout"))
-    step, best, sums = restore(draft, model, optimiser)
-    saved = began = time.time()
-    first, means = step, {}
-    while step < steps:
-        epoch, offset = divmod(step, per_epoch)
-        sums = (
-            sums if offset else {}
-        )  # a checkpoint of an epoch's last step holds those of the epoch before
-        for rows in batches_of(epoch)[offset:]:
-            batch = collate(encoded, rows, train.pad_to, where)
-            for group, rate in zip(optimiser.param_groups, rates, strict=True):
-                group["lr"] = rate * schedule(step, steps, train.warmup)
-            if hooks.before:
-                hooks.before(step, steps)
-            with autocast(numerics):
-                parts = loss(batch, rows)
-            if not torch.isfinite(parts["loss"]):
-                raise FloatingPointError(
-                    f"loss {parts['loss'].item()} at step {step} of {steps}: lower Train.lr "
-                    f"({train.lr}) or clip the gradient"
-                )
-            parts["loss"].backward()
-            if hooks.gradients:
-                hooks.gradients(step, steps)
-            if train.clip:
-                torch.nn.utils.clip_grad_norm_(parameters, train.clip)
-            optimiser.step()
-            for parameter in everything:  # as zero_grad, which looks for them anew
-                parameter.grad = None
-            step += 1
-            for name, value in parts.items():
-                sums[name] = sums.get(name, 0.0) + value.detach().double()
-            if train.select == "best" and (
-                step % (train.eval_every or per_epoch) == 0 or step == steps
-            ):
-                best = keep_best(draft, model, evaluate(), step, best)
-                model.train()
-            draft.progress(step / steps)
-            if time.time() - saved >= draft.checkpoint_seconds and step < steps:
-                checkpoint(draft, model, optimiser, step, best, sums)
-                saved = time.time()
-        means, sums = {name: float(value) / per_epoch for name, value in sums.items()}, {}
-        draft.log(step=step, epoch=epoch + 1, **means)
-    if best:
-        model.load_state_dict(load_file(draft.resume / "best.safetensors"))
+    torch.manual_seed(stream(run.seed, "dropout"))
+    began, first, means, place = time.time(), None, {}, Place()
+    for place, rows in walk(run, model, optimiser, batches, train.epochs):
+        step, done = place.step, place.step + 1
+        first = step if first is None else first
+        if step % per_epoch == 0:
+            place.sums = {}
+        batch = collate(encoded, rows, train.pad_to, device())
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * schedule(step, steps, train.warmup)
+        for method in methods:
+            method.before(step, steps)
+        with autocast(numerics):
+            parts = loss(batch, rows)
+            for name, value in (each for method in methods for each in method.penalty().items()):
+                parts |= {name: value, "loss": parts["loss"] + value}
+        if not torch.isfinite(parts["loss"]):
+            raise diverged(parts["loss"], step, steps, train)
+        parts["loss"].backward()
+        for method in methods:
+            method.gradients(step, steps)
+        if train.clip:
+            torch.nn.utils.clip_grad_norm_(parameters, train.clip)
+        optimiser.step()
+        for parameter in everything:  # as zero_grad, which looks for them anew
+            parameter.grad = None
+        if step % -(-steps // POINTS) == 0:
+            run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
+        for name, value in parts.items():
+            place.sums[name] = place.sums.get(name, 0.0) + value.detach().double()
+        if train.select == "best" and (
+            done % (train.eval_every or per_epoch) == 0 or done == steps
+        ):
+            place.best = keep_best(run, model, score(), done, place.best)
+            model.train()
+        if done % per_epoch == 0:
+            means = {name: float(value) / per_epoch for name, value in place.sums.items()}
+            run.log(step=done, epoch=done // per_epoch, **means)
+    if place.best:
+        model.load_state_dict(load_file(run.resume / "best.safetensors"))
     seconds = time.time() - began
     model.eval()
-    done = (step - first) * train.batch
+    rows_seen = (place.step - (first or 0)) * train.batch
     return {
-        "steps": steps,
-        "examples_per_second": round(done / seconds, 1) if done else None,
+        "steps": place.step,
+        "examples_per_second": round(rows_seen / seconds, 1) if rows_seen else None,
         "mean_tokens": round(float(lengths.mean()), 1),
         "train_loss": means.get("loss"),
-    } | ({"best_step": best["step"]} if best else {})
+    } | ({"best_step": place.best["step"]} if place.best else {})
 
 
-def parameter_groups(model, train, hooks):
-    """The optimiser's groups: what trains, then, where asked for, what is spared weight decay, then the hooks' own."""
-    taken = {id(p) for p in hooks.apart} | {
-        id(p) for group in hooks.groups for p in group["params"]
-    }
+def diverged(loss, step, steps, train):
+    error = FloatingPointError(
+        f"loss {loss.item()} at step {step} of {steps}: lower Train.lr ({train.lr}) or clip the gradient"
+    )
+    error.step = step
+    return error
+
+
+def parameter_groups(model, train, methods):
+    """The optimiser's groups: what trains, what is spared weight decay where that is asked for, and those of methods."""
+    own = [group for method in methods for group in method.groups]
+    taken = {id(p) for method in methods for p in method.apart}
+    taken |= {id(p) for group in own for p in group["params"]}
     rest = [
         (name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken
     ]
@@ -172,17 +213,17 @@ def parameter_groups(model, train, hooks):
     groups = [{"params": [p for _, p in rest if id(p) not in ids], "lr": train.lr}]
     if spared:
         groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
-    return groups + [{"weight_decay": 0.0, **group} for group in hooks.groups]
+    return groups + [{"weight_decay": 0.0, **group} for group in own]
 
 
-def keep_best(draft, model, score, step, best):
-    """The better of the best so far and the model as it is, its weights written beside the checkpoints."""
-    draft.log(step=step, score=score)
+def keep_best(run, model, score, step, best):
+    """The better one of the best so far and the model as it is. The best weights lie beside the checkpoints."""
+    run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
-    draft.resume.mkdir(exist_ok=True)
-    save_file(state(model), draft.resume / "best.new")
-    os.replace(draft.resume / "best.new", draft.resume / "best.safetensors")
+    run.resume.mkdir(exist_ok=True, parents=True)
+    save_file(state(model), run.resume / "best.new")
+    os.replace(run.resume / "best.new", run.resume / "best.safetensors")
     return {"score": score, "step": step}
 
 
@@ -191,10 +232,10 @@ def state(model):
     return {k: v.detach().to("cpu", copy=True).contiguous() for k, v in model.state_dict().items()}
 
 
-def checkpoint(draft, model, optimiser, step, best, sums):
-    """Write everything a resumed run needs, whole or not at all; the last one before goes afterwards."""
-    target = draft.resume / f"step-{step:08d}"
-    temporary = draft.resume / ".new"
+def checkpoint(run, model, optimiser, place):
+    """Write everything that a resumed run needs, whole or not at all. The checkpoint before goes afterwards."""
+    target = run.resume / f"step-{place.step:08d}"
+    temporary = run.resume / ".new"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     save_file(state(model), temporary / "model.safetensors")
@@ -206,25 +247,23 @@ def checkpoint(draft, model, optimiser, step, best, sums):
         },
         temporary / "optimiser.safetensors",
     )
-    random = {"cpu": torch.get_rng_state()} | (
-        {"cuda": torch.cuda.get_rng_state()} if device().type == "cuda" else {}
-    )
+    random = {"cpu": torch.get_rng_state()}
+    if device().type == "cuda":
+        random["cuda"] = torch.cuda.get_rng_state()
     save_file(random, temporary / "random.safetensors")
-    write_json(
-        temporary / "state.json",
-        {"step": step, "best": best, "sums": {name: float(value) for name, value in sums.items()}},
-    )
+    sums = {name: float(value) for name, value in place.sums.items()}
+    write_json(temporary / "state.json", {"step": place.step, "best": place.best, "sums": sums})
     temporary.rename(target)
-    for old in sorted(draft.resume.glob("step-*")):
+    for old in sorted(run.resume.glob("step-*")):
         if old != target:
             shutil.rmtree(old)
 
 
-def restore(draft, model, optimiser):
-    """Take up the last checkpoint, if there is one. Returns (step, best, sums of the epoch's losses so far)."""
-    there = sorted(draft.resume.glob("step-*"))
+def restore(run, model, optimiser):
+    """Take up the last checkpoint, if there is one. Returns the Place of the run."""
+    there = sorted(run.resume.glob("step-*"))
     if not there:
-        return 0, None, {}
+        return Place()
     folder = there[-1]
     model.load_state_dict(load_file(folder / "model.safetensors"))
     values = {}
@@ -239,8 +278,8 @@ def restore(draft, model, optimiser):
     if "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
     note = read_json(folder / "state.json")
-    draft.log(step=note["step"], resumed=True)
-    return note["step"], note["best"], note["sums"]
+    run.log(step=note["step"], resumed=True)
+    return Place(**note)
 
 
 def outputs(model, batch):

@@ -1,134 +1,111 @@
-"""What a search or a retraining learns from (report on NAS pruning, sections 1.4, 5.4, 5.5 and 7.3), as losses for the
-loop: logits of a teacher, labels, or a teacher's attention scores and layer outputs.
-
-Shapes: B batch, T tokens, A heads, H hidden, L layers, C classes.
+"""What a run learns from: labels, a teacher's logits, or a teacher's states. Each objective is a context that yields a loss,
+f(batch, rows) -> {"loss": scalar, parts...} (lib.train.loop.fit).
 """
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
 from torch import nn
 
-from lib.model import backbone, scores
-from lib.model.taps import taps
+from lib.model import backbone
 from lib.options import Targets
 from lib.spec import stream
-from lib.train import heads, loop, losses
-from lib.train.lean import frozen, lean
+from lib.train import loop, losses
+from lib.train.matching import Match, layer_map, matching, teaching
+
+
+def predicting(lesson, model, rows, targets, alpha=None):
+    """Labels, the logits of the input `teacher`, or both. alpha: weight of the teacher's part, that of the labels being
+    1 - alpha; without it both have weight 1."""
+    teacher = lesson.told(rows) if targets.kind != "hard" else None
+
+    def loss(batch, chosen):
+        logits = loop.outputs(model, batch)
+        labels = rows.labels[chosen].to(logits.device)
+        wanted = None if teacher is None else teacher[chosen].to(logits.device)
+        parts = losses.prediction(logits, labels, targets, wanted)
+        if alpha is not None:
+            parts["loss"] = (1 - alpha) * parts["hard"] + alpha * parts["soft"]
+        return parts
+
+    return nullcontext(loss)
+
+
+def objective(lesson, model, rows, options):
+    """The objective of a lib.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5 and 7.3)."""
+    if options.kind == "prediction":
+        return squared(lesson, model, rows)
+    if options.kind == "intermediate":
+        return intermediate(lesson, model, options)
+    if options.kind == "two_stage":
+        return two_stages(lesson, model, rows, options)
+    soft = options.kind == "soft_cross_entropy" and lesson.task.outputs > 1
+    return predicting(lesson, model, rows, Targets("soft" if soft else "hard"))
+
+
+def squared(lesson, model, rows):
+    """Mean squared error to the logits of the input `teacher`."""
+    teacher = lesson.told(rows)
+
+    def loss(batch, chosen):
+        made = loop.outputs(model, batch).float()
+        return {"loss": nn.functional.mse_loss(made, teacher[chosen].to(made.device))}
+
+    return nullcontext(loss)
 
 
 @contextmanager
-def learning(run, objective, student, rows, task, train, numerics, steps):
-    """Yields (f(batch, rows) -> parts, f(step, steps)): the loss and the `before` hook of `loop.fit`.
-
-    objective: lib.options.Objective; the input `teacher` of the run is read where it needs one; rows: Encoded; steps: of
-    the run, of which "two_stage" gives the first half to the intermediate loss, the second to the prediction. Within, a
-    student that is narrower than its teacher has a projection to learn through.
-    """
-    teacher = logits = between = None
-    if objective.kind != "cross_entropy":
-        teacher, _ = backbone.load(run.inputs["teacher"].model)
-        heads.by_name(teacher, task.labels)
-    if objective.kind in ("prediction", "soft_cross_entropy", "two_stage"):
-        logits = torch.from_numpy(loop.predict(teacher, rows, numerics, pad_to=train.pad_to))
-    now = [0]
-
-    def prediction(batch, chosen):
-        made = loop.outputs(student, batch).float()
-        wanted = None if logits is None else logits[chosen].to(made.device)
-        if "cross_entropy" in objective.kind:
-            soft = objective.kind == "soft_cross_entropy" and made.shape[1] > 1
-            return losses.prediction(
-                made,
-                rows.labels[chosen].to(made.device),
-                Targets("soft" if soft else "hard"),
-                wanted,
-            )
-        return {"loss": nn.functional.mse_loss(made, wanted)}
-
-    def loss(batch, chosen):
-        first = (
-            objective.kind == "intermediate"
-            or objective.kind == "two_stage"
-            and now[0] < steps // 2
-        )
-        return between(batch) if first else prediction(batch, chosen)
-
-    with ExitStack() as stack:
-        if objective.kind in ("intermediate", "two_stage"):
-            torch.manual_seed(stream(run.seed, "projection"))
-            stack.enter_context(lean(frozen(teacher.to(loop.device()), numerics), numerics))
-            between = intermediate(stack, objective, student, teacher)
-        yield loss, lambda step, _: now.__setitem__(0, step)
-
-
-def intermediate(stack, objective, student, teacher):
-    """f(batch) -> squared errors of the embedding output and the L layer outputs, "layers", and of raw attention scores,
-    "attention", each summed over layers. Where the teacher is wider the student's states go through one linear layer
-    that trains with it, as in TinyBERT's code; it is gone when the stack closes."""
-    mine, theirs = (stack.enter_context(taps(model)) for model in (student, teacher))
-    seen = heads_of = None
-    if objective.attention:
-        heads_of = kept_heads(student, teacher)
-        seen = [stack.enter_context(scores.watch(model)) for model in (student, teacher)]
-    count, deep = len(backbone.layers(student)), len(backbone.layers(teacher))
+def intermediate(lesson, student, options):
+    """Squared errors of the embedding output and of the layers' outputs, "layers", and of raw attention scores,
+    "attention", each summed over the layers. Within, a student that is narrower than its teacher has a linear layer to
+    the teacher's width, which trains with it, as in TinyBERT's code."""
+    teacher = lesson.teacher
+    layers = layer_map(len(backbone.layers(student)), len(backbone.layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
-    project = nn.Identity()
-    if narrow != wide:
-        project = student.projection = nn.Linear(
-            narrow, wide
-        )  # part of the student, so that checkpoints hold it
-        stack.callback(delattr, student, "projection")
-
-    def loss(batch):
-        with torch.no_grad():
-            backbone.base(teacher)(**batch)
-        backbone.base(student)(**batch)
-        real = batch["attention_mask"].bool()
-        mask = real if objective.mask else None
-        ours = [mine["embedding"], *mine["ffn"]]
-        wanted = [
-            theirs["embedding"],
-            *(theirs["ffn"][teacher_layer(i, count, deep)] for i in range(count)),
-        ]
-        parts = {
-            "layers": sum(
-                losses.mean_square(project(a), b, mask) for a, b in zip(ours, wanted, strict=True)
-            )
-        }
-        if objective.attention:
-            pairs = (
-                real[:, None, :, None] & real[:, None, None, :]
-                if objective.mask
-                else real[:, None, None, :]
-            )
-            parts["attention"] = sum(
-                attention_square(
-                    a, seen[1][teacher_layer(i, count, deep)][:, kept], pairs, objective.mask
-                )
-                for i, (a, kept) in enumerate(zip(seen[0], heads_of, strict=True))
-            )
-        return {"loss": sum(parts.values()), **parts}
-
-    return loss
+    mask, between = options.mask, narrow != wide
+    matches = [
+        Match("layers", "embedding", mask=mask, projected=between),
+        Match("layers", "ffn", layers, mask, between),
+    ]
+    if options.attention:
+        kept = kept_heads(student, teacher)
+        matches.append(
+            Match("attention", "scores", layers, mask, heads=kept, distance=losses.over_keys)
+        )
+    with ExitStack() as held:
+        if between:  # part of the student, so that checkpoints hold it
+            torch.manual_seed(stream(lesson.run.seed, "projection"))
+            student.projection = nn.Linear(narrow, wide)
+            held.callback(delattr, student, "projection")
+        teach = held.enter_context(teaching(teacher, lesson.numerics, scores=options.attention))
+        yield held.enter_context(matching(student, teach, matches))
 
 
-def attention_square(a, b, real, mask):
-    """Mean of (a - b)^2 over scores [B, A, T, T] between real tokens; without `mask` over all, those to padding being 0
-    in both (as in TinyBERT's code). real: [B, 1, T or 1, T]."""
-    square = (a.float() - b.float()).square() * real
-    return square.sum() / (real.expand_as(square).sum() if mask else square.numel())
+@contextmanager
+def two_stages(lesson, student, rows, options):
+    """The first half of the steps goes to the teacher's states, the second to its logits."""
+    with squared(lesson, student, rows) as later, intermediate(lesson, student, options) as first:
+        yield Stages(first, later)
 
 
-def teacher_layer(layer, count, deep):
-    """The layer of a teacher of `deep` layers that a student's layer, both from 0, learns from: evenly spaced, the last
-    from the last."""
-    return (layer + 1) * deep // count - 1
+class Stages(loop.Method):
+    """A loss for the first half of the steps, and one for the second."""
+
+    def __init__(self, first, later):
+        self.first, self.later = first, later
+
+    def before(self, step, steps):
+        self.now = self.first if step < steps // 2 else self.later
+
+    def __call__(self, batch, rows):
+        return self.now(batch, rows)
 
 
 def kept_heads(student, teacher):
-    """L lists: the heads of the whole model that each layer of the student has. Raises ValueError where a surgery does
-    not say which, or where the teacher's heads are not as many as those of the student's whole model."""
+    """L lists: the heads of the whole model that each layer of the student still has.
+
+    Raises ValueError where a surgery does not say which, or where the teacher's heads are not those of the whole model.
+    """
     whole = student.config.num_attention_heads
     if teacher.config.num_attention_heads != whole or teacher.surgery:
         raise ValueError(
@@ -139,10 +116,9 @@ def kept_heads(student, teacher):
     for op in student.surgery:
         if op["op"] == "cut":
             raise ValueError(
-                "Objective.attention pairs heads by their index, and a cut by importance does not keep it: "
-                "switch it off"
+                "Objective.attention pairs heads by their index, and a cut by importance does not keep it: switch it off"
             )
-        if "heads" in op and op["op"] == "keep":
+        if op["op"] == "keep" and "heads" in op:
             kept = [
                 [layer[i] for i in chosen] for layer, chosen in zip(kept, op["heads"], strict=True)
             ]

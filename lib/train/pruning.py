@@ -1,4 +1,6 @@
-"""Fine-pruning through a run: the masks of `lib.model.masks` on a schedule, and the model that is left of them."""
+"""Methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020): masks on a schedule, the layer mix, a part that does not
+learn, and a record of the gradients.
+"""
 
 from contextlib import contextmanager
 
@@ -7,157 +9,141 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.model.backbone import layers
-from lib.model.masks import Mask, final_cut, kth_largest, projections, top_of_all, unpack
-from lib.train import schedules
+from lib.model import masks
+from lib.model import mix as mixes
+from lib.model.backbone import base, layers
+from lib.model.masks import Mask, final_cut, kth_largest, projections
+from lib.model.surgery import operate
+from lib.options import one_of
+from lib.spec import stream
+from lib.train import loop, schedules
+
+BINS = 50  # of the run, for what is kept of each step
 
 
-class Pruning(nn.Module):
-    """All masks of a model through a run. What a resumed run needs of it lies in buffers, so that the loop's checkpoints
-    hold it; it stays out of the saved model (`bake`).
+class Masks(loop.Method):
+    """A mask on every projection of the encoder (lib.model.masks), closed by a schedule (lib.train.schedules).
 
-    Raises ValueError where the warm-ups do not fit `steps` (lib.train.schedules.plan) or a block does not fit a weight.
+    What a resumed run needs lies in buffers of `model.pruning`, which is gone from the finished model. Raises ValueError
+    where the warm-ups do not fit `steps`, and for a target that the scores do not start above.
     """
 
-    def __init__(self, model, options, steps):
-        super().__init__()
-        self.options, self.steps = options, steps
-        self.warmup, self.ramp = schedules.plan(options, steps)
-        self.cut = final_cut(options)
+    def __init__(self, run, model, options, steps):
+        self.run, self.model, self.options, self.steps = run, model, options, steps
+        self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
         if options.target and not options.init > self.cut:
             raise ValueError(
                 f"Prune.init is {options.init}; with a target the scores must start above the final cut, which is "
                 f"{self.cut:.3f} for {options.method!r} at {options.final_threshold}"
             )
+        masks.unpack(model)
         self.places = [
-            (number, name, linear, Mask(linear.weight, options))
-            for number, name, linear in projections(model)
+            (number, linear, Mask(linear.weight, options))
+            for number, _, linear in projections(model)
         ]
-        for _, _, linear, mask in self.places:
+        for _, linear, mask in self.places:
             parametrize.register_parametrization(
                 linear, "weight", mask.train(linear.training), unsafe=True
             )
-        self.number = sum(
-            linear.parametrizations.weight.original.numel() for _, _, linear, _ in self.places
-        )
-        self.register_buffer("steered", torch.tensor(options.final_lambda, dtype=torch.float64))
-        self.register_buffer("error", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("kth", torch.zeros(()))
-        self.register_buffer("surplus", torch.zeros(len(self.places), dtype=torch.int64))
-        self.weight = 0.0  # of the penalty, at this step
-
-    def scores(self):
-        """The parameters that learn what stays."""
-        return [mask.scores for *_, mask in self.places if hasattr(mask, "scores")]
+        self.scores = [mask.scores for *_, mask in self.places if hasattr(mask, "scores")]
+        self.groups = ({"params": self.scores, "lr": options.lr},) if self.scores else ()
+        model.pruning = nn.Module()
+        device = next(model.parameters()).device
+        for name, value in (("steered", options.final_lambda), ("error", 0.0)):
+            made = torch.tensor(value, dtype=torch.float64, device=device)
+            model.pruning.register_buffer(name, made)
 
     def before(self, step, steps):
-        """Threshold, penalty weight and selection of a step; for lib.train.loop.Hooks."""
-        if steps != self.steps:
-            raise ValueError(
-                f"this pruning was planned for {self.steps} steps; the run has {steps}"
-            )
-        threshold = self.ramp(step)
+        """Set the threshold and the weight of the penalty, which is steered where the kept share has a target."""
         for *_, mask in self.places:
-            mask.threshold = threshold
-        if self.options.scope == "global":
-            if step % self.options.refresh == 0:
-                kth, surplus = self.selection(threshold)
-                self.kth, self.surplus = (
-                    kth.to(self.kth.device),
-                    torch.tensor(surplus, device=self.surplus.device),
-                )
-            self.select(self.kth, self.surplus.tolist())
+            mask.threshold = self.ramp(step)
         if self.options.penalised:
-            self.weight = schedules.penalty(threshold, self.options)
+            self.weight = schedules.penalty(self.ramp(step), self.options)
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
                 self.steer(step)
-            self.weight *= float(self.steered) / self.options.final_lambda
+            self.weight *= float(self.model.pruning.steered) / self.options.final_lambda
 
     def steer(self, step):
-        """Move the penalty so that the score which the wanted share leaves out meets the final cut when the run ends. A
-        share would not do as a measure: it stays at 1 for long, then falls within a few steps, too late to brake."""
-        count = max(1, int(self.options.target * sum(scores.numel() for scores in self.scores())))
-        score = float(
-            kth_largest(torch.cat([scores.detach().flatten() for scores in self.scores()]), count)
+        """Move the weight so that one score reaches the final cut when the run ends: the largest of those that the wanted
+        share leaves out. The kept share itself would not do: it stays at 1 for long, then it falls within a few steps, too
+        late to brake."""
+        every, state = (
+            torch.cat([scores.detach().flatten() for scores in self.scores]),
+            self.model.pruning,
         )
-        error = (score - self.cut) / (self.options.init - self.cut) - schedules.course(
-            step, self.ramp.first, self.steps
-        )
-        self.steered.fill_(
+        score = float(kth_largest(every, max(1, int(self.options.target * every.numel()))))
+        way = (score - self.cut) / (self.options.init - self.cut)
+        error = way - schedules.course(step, self.ramp.first, self.steps)
+        state.steered.fill_(
             schedules.steered(
-                float(self.steered), error, float(self.error), self.options.final_lambda
+                float(state.steered), error, float(state.error), self.options.final_lambda
             )
         )
-        self.error.fill_(error)
-
-    def selection(self, threshold):
-        values = [
-            mask.importance(linear.parametrizations.weight.original)
-            for _, _, linear, mask in self.places
-        ]
-        return top_of_all(values, max(1, int(threshold * sum(v.numel() for v in values))))
-
-    def select(self, kth, surplus):
-        for (*_, mask), more in zip(self.places, surplus, strict=True):
-            mask.selected = (kth, more)
+        state.error.fill_(error)
 
     def penalty(self):
-        """Weight times the mean over all matrices, a scalar tensor."""
+        """The weight times the mean over all matrices."""
+        if not self.options.penalised:
+            return {}
         if not self.weight:
-            return self.kth.new_zeros(())
-        return self.weight * torch.stack([mask.penalty() for *_, mask in self.places]).mean()
-
-    def share(self):
-        """Kept share of the masked weights, as the masks are now."""
-        return int(sum(self.kept())) / self.number
+            return {"penalty": self.scores[0].new_zeros(())}
+        return {
+            "penalty": self.weight
+            * torch.stack([mask.penalty() for *_, mask in self.places]).mean()
+        }
 
     def kept(self):
+        """For each matrix, how many weights the masks keep as they are now."""
         return [
-            mask.kept(linear.parametrizations.weight.original) for _, _, linear, mask in self.places
+            int(mask.kept(linear.parametrizations.weight.original))
+            for _, linear, mask in self.places
         ]
 
+    def sizes(self):
+        return [linear.parametrizations.weight.original.numel() for _, linear, _ in self.places]
+
     @contextmanager
-    def final(self, model):
+    def final(self):
         """Within, the model is in eval mode under the final masks, each computed once."""
-        model.eval()
-        if self.options.scope == "global":
-            self.select(*self.selection(self.options.final_threshold))
+        self.model.eval()
         with parametrize.cached():
             yield
 
+    @torch.no_grad()
+    def bake(self):
+        """Replace each weight by weight times final mask, and take the masks away. Returns (counts, kept shares of the
+        layers [L]); the counts leave out embeddings, pooler, head and layer mix."""
+        of_layer = [number for number, *_ in self.places]
+        everything = sum(p.numel() for p in layers(self.model).parameters())
+        everything -= sum(scores.numel() for scores in self.scores)
+        with self.final():
+            kept = np.bincount(of_layer, self.kept())
+        total = np.bincount(of_layer, self.sizes())
+        for _, linear, _ in self.places:
+            parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
+        del self.model.pruning
+        return counted(int(total.sum()), int(kept.sum()), everything), kept / total
 
-def attach(model, options, steps):
-    """Put masks on every projection of a model, as its part `pruning`; a packed one is unpacked. Returns the Pruning."""
-    unpack(model)
-    model.pruning = Pruning(model, options, steps).to(next(model.parameters()).device)
-    return model.pruning
-
-
-@torch.no_grad()
-def bake(model):
-    """Replace each weight by weight times final mask, in eval mode, and take the masks away. Returns
-    {"masked_weights": N of all masked matrices, "kept_weights": K of them with a mask above 0, "encoder_parameters": E of
-    the L layers, biases and LayerNorms too, "kept_share": K / N, "remaining": (K + E - N) / E, the papers' "remaining
-    weights"} and [L] kept shares by layer. Embeddings, pooler, head and layer mix are in none of them."""
-    pruning, everything = model.pruning, sum(p.numel() for p in layers(model).parameters())
-    everything -= sum(scores.numel() for scores in pruning.scores())
-    kept, total = (
-        np.zeros(len(layers(model)), dtype=np.int64),
-        np.zeros(len(layers(model)), dtype=np.int64),
-    )
-    with pruning.final(model):
-        for (number, *_), count in zip(pruning.places, pruning.kept(), strict=True):
-            kept[number] += int(count)
-    for number, _, linear, _ in pruning.places:
-        total[number] += linear.parametrizations.weight.original.numel()
-        parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
-    del model.pruning
-    return counted(int(total.sum()), int(kept.sum()), everything), kept / total
+    @torch.no_grad()
+    def finish(self):
+        """Bake the masks, then cut out empty heads and neurons. Saved: `shares`, the kept share of each layer [L]."""
+        result, shares = self.bake()
+        self.run.save_arrays("shares", layers=shares)
+        result |= {
+            "warmup_steps": self.options.warmup_steps,
+            "threshold": self.options.final_threshold,
+            "penalty_weight": self.weight,
+        }
+        if self.options.target:
+            result["target"] = self.options.target
+        left = masks.shrink(self.model)
+        return result | {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
 
 
 def counted(masked, kept, everything):
-    """The counts of `bake`, with the denominator of each share beside it."""
+    """Counts and shares of N masked and K kept weights, E being all parameters of the layers, biases and LayerNorms too.
+    "remaining" is the papers' "remaining weights"."""
     return {
         "masked_weights": masked,
         "kept_weights": kept,
@@ -165,3 +151,97 @@ def counted(masked, kept, everything):
         "kept_share": kept / masked,
         "remaining": (kept + everything - masked) / everything,
     }
+
+
+class LayerMix(loop.Method):
+    """The mix of the layers (lib.model.mix): a new one of a lib.options.Mix, or the one that the model has. Saved: `mix`, its
+    weights [L + 1] before and after, and its scale gamma [1]."""
+
+    def __init__(self, run, model, options=None):
+        self.run, self.model, self.options = run, model, options
+        if options:
+            operate(model, options.surgery, seed=stream(run.seed, "mix"))
+        self.mix = mixes.present(model)
+        self.first = self.mix.weights().detach().numpy().copy()
+        if options:
+            self.groups = ({"params": list(self.mix.parameters()), "lr": options.lr},)
+
+    def finish(self):
+        self.run.save_arrays(
+            "mix",
+            before=self.first,
+            after=self.mix.weights().detach().cpu().numpy(),
+            gamma=self.mix.gamma.detach().cpu().numpy()[None],
+        )
+        size = len(layers(self.model)), self.model.config.hidden_size
+        return {"mix_bytes_per_token": mixes.memory(*size)} if self.options else {}
+
+
+class Frozen(loop.Method):
+    """A part of the model does not learn: the "embeddings" (words, positions, types and their LayerNorm), or the "encoder",
+    which is these and the layers. Pooler, head, mix and scores go on learning."""
+
+    def __init__(self, model, part):
+        one_of("fineprune", "frozen", part, ("embeddings", "encoder"))
+        # The output of the embeddings is cut off, because the loop may train another table in their place.
+        self.handle = base(model).embeddings.register_forward_hook(
+            lambda _, __, output: output.detach(), prepend=True
+        )
+        self.fixed = [
+            p
+            for name, p in base(model).named_parameters()
+            if part == "encoder"
+            and not (name.startswith(("pooler", "mix")) or name.endswith("scores"))
+        ]
+        for parameter in self.fixed:
+            parameter.requires_grad_(False)
+
+    def finish(self):
+        self.handle.remove()
+        for parameter in self.fixed:
+            parameter.requires_grad_(True)
+        return {}
+
+
+class Course(loop.Method):
+    """What happens at each step: the norm of the unclipped gradient of each layer (scores of masks left out), threshold,
+    weight of the penalty and kept share. Saved: `course`, means over at most 50 bins of the run."""
+
+    def __init__(self, run, model, steps, pruned=None):
+        self.run, self.pruned, self.steps = run, pruned, steps
+        scores = {id(p) for p in pruned.scores} if pruned else ()
+        self.layers = [
+            [p for p in layer.parameters() if id(p) not in scores] for layer in layers(model)
+        ]
+        self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
+
+    def gradients(self, step, steps):
+        norms = torch.stack(
+            [
+                torch.nn.utils.get_total_norm([p.grad for p in layer if p.grad is not None])
+                for layer in self.layers
+            ]
+        )
+        note = {"threshold": 1.0, "penalty_weight": 0.0, "kept_share": 1.0}
+        if pruned := self.pruned:
+            share = sum(pruned.kept()) / sum(pruned.sizes()) if step in self.edges else np.nan
+            note = {
+                "threshold": pruned.ramp(step),
+                "penalty_weight": pruned.weight,
+                "kept_share": share,
+            }
+        self.run.log(step, course={"gradient_norm": norms.tolist()} | note)
+
+    def finish(self):
+        """Means over the steps of a bin, but the kept share at its first step; NaN where a run did not get to."""
+        told = self.run.logged("course")
+        steps, first, result = told.pop("step"), self.edges[:-1], {}
+        for name, values in told.items():
+            table = np.full((self.steps, *values.shape[1:]), np.nan)
+            table[steps] = values.astype(np.float32)
+            bins = zip(self.edges, self.edges[1:], strict=False)
+            means = np.stack([table[a:b].mean(0) for a, b in bins])
+            result[name] = table[first] if name == "kept_share" else means
+        result["last_step"] = self.edges[1:].copy()
+        self.run.save_arrays("course", **result)
+        return {}

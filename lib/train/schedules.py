@@ -38,24 +38,19 @@ class Ramp:
 
 
 def plan(options, steps):
-    """(w, Ramp of the threshold) of a run of `steps` steps, from a lib.options.Prune.
+    """The Ramp of the threshold of a run of `steps` steps, from a lib.options.Prune.
 
-    Where the two warm-ups leave no room for a ramp: `overlong` "refuse" raises ValueError, "rescale" takes the longest w
-    that leaves a ramp of w steps, "jump" keeps w, so that the threshold jumps after the initial warm-up, as the public
-    code does.
+    Where the two warm-ups leave no room for a ramp, `overlong` "refuse" raises ValueError. "jump" lets the threshold jump
+    after the initial warm-up, as the public code does.
     """
     w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
-    if w * both >= steps:
-        fit = steps // (both + 1)
-        if options.overlong == "refuse":
-            raise ValueError(
-                f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times that is "
-                f"{w * both} steps of warm-up in a run of {steps}; take more epochs, warmup_steps of at most "
-                f'{max(0, (steps - 1) // both)}, or overlong "rescale" (to {fit}) or "jump" (no ramp)'
-            )
-        if options.overlong == "rescale":
-            w = fit
-    return w, Ramp(
+    if w * both >= steps and options.overlong == "refuse":
+        raise ValueError(
+            f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times that is "
+            f"{w * both} steps of warm-up in a run of {steps}; take more epochs, warmup_steps of at most "
+            f'{max(0, (steps - 1) // both)}, or overlong "jump" (no ramp)'
+        )
+    return Ramp(
         options.initial_threshold,
         options.final_threshold,
         options.initial_warmup * w,

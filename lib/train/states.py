@@ -27,13 +27,13 @@ def order_of(seen):
 
 
 @torch.no_grad()
-def compute(model, encoded, norm, numerics, path, batch=32, progress=lambda fraction: None):
+def compute(model, encoded, numerics, path, batch=32, progress=lambda fraction: None):
     """Write the states of every row of `encoded` to `path`, in the run's dtype. Returns {"bytes", "tokens"}."""
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows, table = np.argsort(lengths, kind="stable"), None
-    with taps(model, norm) as seen, lean(model, numerics), loop.autocast(numerics):
+    with taps(model) as seen, lean(model, numerics), loop.autocast(numerics):
         for start in range(0, len(rows), batch):
             chosen = rows[start : start + batch]
             backbone.base(model)(**collate(encoded, chosen, device=loop.device()))

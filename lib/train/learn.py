@@ -1,0 +1,153 @@
+"""One way to train: what a run learns from, the training itself, and how the result is judged.
+
+A step of lib.steps is a preset of `Lesson` and `learn`: it names a model, an objective (lib.train.objectives), and methods
+(lib.train.loop.Method) such as masks, a layer mix or a search over gates.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+
+import torch
+
+from lib import data as sources
+from lib.data import unlabelled
+from lib.model import backbone
+from lib.options import Numerics, Train
+from lib.spec import stream
+from lib.store import Scratch
+from lib.train import augment, heads, loop
+
+
+@dataclass
+class Lesson:
+    """A task's rows for a run, and how it trains on them. `data`, `train`, `numerics` and `span` are the step's arguments."""
+
+    run: Scratch
+    data: dict
+    train: Train
+    numerics: Numerics
+    span: dict | None = None
+    task: sources.Task = field(init=False)
+    splits: dict = field(init=False)
+
+    def __post_init__(self):
+        self.numerics, self.train = loop.options(self.numerics, self.train)
+        self.splits, self.task = sources.load(self.data), sources.described(self.data)
+
+    def start(self):
+        """(model, tokenizer) of the input `start`, under the head that the task needs."""
+        return heads.network(
+            self.run.inputs["start"].model,
+            self.task,
+            self.train.dropout,
+            stream(self.run.seed, "head"),
+        )
+
+    def encoded(self, tokenizer, split):
+        """(Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
+        return heads.rows(
+            tokenizer, self.splits[split], self.task, self.train.max_length, self.span
+        )
+
+    def rows(self, tokenizer):
+        """The Encoded rows to train on: those of the input `augmented`, else the plain ones. Raises ValueError where the
+        augmented rows were made from others."""
+        made = self.run.inputs.get("augmented")
+        if made is None:
+            return self.encoded(tokenizer, "train")[0]
+        if made.spec["args"]["data"] != self.data:
+            raise ValueError(
+                f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, but this run is of "
+                f"{self.data}: augment the same rows"
+            )
+        return augment.encoded(made, tokenizer, self.train.max_length)
+
+    @cached_property
+    def teacher(self):
+        """The model of the input `teacher`, its classes in the order of the task's."""
+        return heads.by_name(backbone.load(self.run.inputs["teacher"].model)[0], self.task.labels)
+
+    def told(self, rows):
+        """The teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before the training."""
+        return torch.from_numpy(
+            loop.predict(self.teacher, rows, self.numerics, pad_to=self.train.pad_to)
+        )
+
+    def steps(self, rows):
+        """How many steps the training has."""
+        return -(-len(rows) // self.train.batch) * self.train.epochs
+
+    def judges(self, model, tokenizer, names=("dev", "unseen")):
+        """{split: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with one of `names`, for the
+        model as it then is. Unseen rows are for the end alone: nothing may select on them."""
+
+        def judge(split):
+            encoded, marks = self.encoded(tokenizer, split)
+            if split == "unseen":
+                marks = partial(heads.unseen_marks, self.task, self.splits[split])
+            return lambda: marks(
+                loop.predict(model, encoded, self.numerics, pad_to=self.train.pad_to)
+            )
+
+        return {
+            name: judge(name)
+            for name, split in self.splits.items()
+            if name.startswith(names) and unlabelled.labelled(split)
+        }
+
+    def score(self, judge):
+        """The number that `train.select` goes by: the mean of the metrics asked for."""
+        values, names = judge()[0], self.train.select_by or self.task.metrics[:1]
+        return sum(values[name] for name in names) / len(names)
+
+
+def learn(
+    lesson,
+    model,
+    tokenizer,
+    rows,
+    objective,
+    methods=(),
+    judged=("dev", "unseen"),
+    select="dev",
+    may_diverge=False,
+):
+    """Train a model in place, let the methods finish it, and judge it. Returns the metrics.
+
+    objective: a context that yields the loss. judged: beginnings of the names of splits; their predictions are saved, and
+    those of `select` decide where `train.select` is "best". may_diverge: a loss that is not finite is a result, with
+    `diverged_at` and without predictions.
+    """
+    run, judges = lesson.run, lesson.judges(model, tokenizer, judged)
+
+    def score():
+        with ExitStack() as held:
+            for method in methods:
+                held.enter_context(method.final())
+            return lesson.score(judges[select])
+
+    with objective as loss:
+        try:
+            result = loop.fit(run, model, rows, loss, lesson.train, lesson.numerics, score, methods)
+        except FloatingPointError as error:
+            if not may_diverge:
+                raise
+            result = {"diverged": True, "diverged_at": error.step, "steps": lesson.steps(rows)}
+    for method in methods:
+        result |= method.finish()
+    if "diverged" not in result:
+        result |= predictions(run, judges)
+    return result
+
+
+def predictions(run, judges, name=""):
+    """Save what the judges keep. Returns their metrics. The first development set has the name alone, and its metrics have
+    their own names where that is empty."""
+    result = {}
+    for split, judge in judges.items():
+        values, arrays = judge()
+        own = "_".join(part for part in (name, split) if part and part != "dev")
+        run.save_arrays(f"predictions_{own}" if own else "predictions", **arrays)
+        result |= {f"{own}.{metric}" if own else metric: value for metric, value in values.items()}
+    return result

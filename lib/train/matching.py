@@ -1,0 +1,134 @@
+"""Matching the states of a teacher, as data: a list of what is compared with what.
+
+GhostBERT (section 2.3), EfficientBERT (section 3.2) and the report on NAS pruning (section 5.5) differ in the list alone.
+
+Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t for student and teacher.
+"""
+
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from lib.model import backbone
+from lib.model.scores import watch
+from lib.model.taps import taps
+from lib.train import loop
+from lib.train.lean import frozen, lean
+from lib.train.losses import mean_square
+
+
+@dataclass(frozen=True)
+class Match:
+    """One feature of the student, compared with the teacher's in each of some pairs of layers."""
+
+    part: str  # of the loss, to which every distance is added
+    feature: str  # "embedding", "attention" and "ffn" of lib.model.taps, or raw attention "scores"
+    layers: tuple = ((0, 0),)  # (layer of the student, layer of the teacher), from 0
+    mask: bool = False  # leave padding out of the means
+    projected: bool = False  # the student's states go through `student.projection` first
+    heads: tuple = ()  # for each layer of the student, the teacher's heads that it still has; () is all
+    distance: Callable = mean_square  # f(mine, theirs, real tokens [B, T], mask) -> scalar
+
+
+def layer_map(student, teacher):
+    """The pairs of layers, from 0. Layer m of 1..L_s goes with m L_t / L_s where that is a whole number.
+
+    A deeper student thus has layers that match none. Raises ValueError where neither depth divides the other.
+    """
+    if student % teacher and teacher % student:
+        raise ValueError(
+            f"a student of {student} layers and a teacher of {teacher}: one must be a multiple of the other"
+        )
+    return tuple(
+        (m - 1, m * teacher // student - 1)
+        for m in range(1, student + 1)
+        if m * teacher % student == 0
+    )
+
+
+@contextmanager
+def observed(model, scores=True):
+    """Within, each forward fills the yielded dict: the states of lib.model.taps, and with `scores` L raw attention scores
+    [B, A, T, T]. It stays right when the active part of a supernet changes."""
+    with taps(model) as seen, watch(model) if scores else nullcontext() as seen["scores"]:
+        yield seen
+
+
+@contextmanager
+def teaching(model, numerics, forward=None, scores=True):
+    """Within, f(batch, rows) -> (states, logits) of a teacher that no longer learns.
+
+    forward: f(model, batch) -> logits; by default its encoder alone runs, and the logits are None.
+    """
+    model.to(loop.device())
+    with lean(frozen(model, numerics), numerics), observed(model, scores) as seen:
+
+        def teach(batch, rows):
+            with torch.no_grad():
+                return seen, (forward or encode)(model, batch)
+
+        yield teach
+
+
+def encode(model, batch):
+    """Run the encoder under a head, for its states."""
+    backbone.base(model)(**batch)
+
+
+@contextmanager
+def matching(student, teach, matches, forward=None, prediction=None):
+    """Within, f(batch, rows) -> the loss and its parts.
+
+    teach: f(batch, rows) -> (states, logits) of the teacher. forward: f(batch, rows) -> logits of the student; by default
+    its encoder alone runs. prediction: (weight, f(logits, teacher's logits, rows) -> scalar), a further part.
+    """
+    forward = forward or (lambda batch, _: encode(student, batch))
+    with observed(student, any(match.feature == "scores" for match in matches)) as seen:
+
+        def loss(batch, rows):
+            wanted, told = teach(batch, rows)
+            logits = forward(batch, rows)
+            parts = distances(matches, seen, wanted, batch["attention_mask"], student)
+            total = sum(parts.values())
+            if prediction:
+                weight, compare = prediction
+                parts["prediction"] = compare(logits, told, rows)
+                total = total + weight * parts["prediction"]
+            return {"loss": total, **parts}
+
+        yield loss
+
+
+def distances(matches, mine, theirs, real, student=None):
+    """{part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real: [B, T], 1 at tokens.
+
+    Raises ValueError where student and teacher have other numbers of heads.
+    """
+    parts = {}
+    for match in matches:
+        ours, wanted = (
+            [seen["embedding"]] if match.feature == "embedding" else seen[match.feature]
+            for seen in (mine, theirs)
+        )
+        for i, j in match.layers:
+            a, b = ours[i], wanted[j][:, list(match.heads[i])] if match.heads else wanted[j]
+            if match.projected:
+                a = student.projection(a)
+            if match.feature == "scores" and a.shape[1] != b.shape[1]:
+                raise ValueError(
+                    f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: their attention cannot be matched; "
+                    'take as many, or Warmup.attention "none"'
+                )
+            parts[match.part] = parts.get(match.part, 0) + match.distance(a, b, real, match.mask)
+    return parts
+
+
+def projected(student, teacher):
+    """A linear layer from the student's states to the teacher's width, N(0, 0.02) at first, biases 0."""
+    made = nn.Linear(student, teacher)
+    nn.init.normal_(made.weight, 0.0, 0.02)
+    nn.init.zeros_(made.bias)
+    return made

@@ -1,0 +1,215 @@
+"""EfficientBERT's students: networks that inherit weights, and learn attention, states and predictions of a teacher
+(section 3.2), in pre-training and in fine-tuning alike.
+
+Shapes: B batch, T tokens, H hidden, C classes.
+"""
+
+import copy
+import random
+from dataclasses import replace
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from lib.model import backbone, stack
+from lib.options import Targets
+from lib.search.net import parameters
+from lib.spec import known, stream
+from lib.train import heads, loop, losses
+from lib.train.matching import Match, layer_map, projected
+
+PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
+MAP = "maps.0."  # before the names in that file
+HEADS = "heads.safetensors"  # beside a shared encoder's weights: one classifier for each task
+DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
+
+
+# ---- What is compared ----
+def matches(student, teacher, options):
+    """Equations 1 and 2, of a lib.options.Warmup."""
+    layers = layer_map(len(backbone.layers(student)), len(backbone.layers(teacher)))
+    distance = losses.zeroed if options.zero else losses.over_tokens
+    return [
+        Match("hidden", "ffn", layers, options.mask, projected=True),
+        Match("embedding", "embedding", mask=options.mask, projected=True),
+        Match("attention", "scores", layers, options.mask, distance=distance),
+    ]
+
+
+def prediction(logits, teacher, labels, options):
+    """Equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
+
+    logits, teacher [B, C], or of spans [B, 2, T], where the losses of the two ends are summed; labels [B]. A regression is
+    squared error, to the label with `options.gold`, else to the teacher's score.
+    """
+    ends = 2 if logits.dim() == 3 else 1
+    if options.hide_first and ends == 2:
+        first = torch.arange(logits.shape[2], device=logits.device) == 0
+        logits, teacher = (x.masked_fill(first, loop.ABSENT) for x in (logits, teacher))
+    kind = "hard" if options.gold and logits.shape[1] == 1 else "soft"
+    return ends * losses.prediction(logits, labels, Targets(kind), teacher)["loss"]
+
+
+def predicted(labels, options):
+    """The prediction part of lib.train.matching.matching; None without one. labels: f(row numbers) -> [B]."""
+
+    def compare(logits, teacher, rows):
+        return prediction(logits, teacher, labels(rows).to(logits.device), options)
+
+    return (options.prediction, compare) if options.prediction else None
+
+
+# ---- Students ----
+def taught(folder, task):
+    """(teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without the head that the task needs:
+    one drawn at random would teach nothing."""
+    model, tokenizer = backbone.load(folder)
+    wanted = "QuestionAnswering" if task.span else "SequenceClassification"
+    if wanted not in type(model).__name__ or model.config.num_labels != task.outputs:
+        raise ValueError(
+            f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; {task.name} needs one "
+            f"for {wanted} of {task.outputs}: fine-tune it on the task first"
+        )
+    return heads.by_name(model, task.labels).to(loop.device()), tokenizer
+
+
+def for_task(run, net, task, teacher, dropout):
+    """A student under the head of a task; see `student`."""
+    head = "QuestionAnswering" if task.span else "SequenceClassification"
+    cls = getattr(transformers, f"BertFor{head}")
+    return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
+
+
+def student(run, net, cls, teacher, dropout, **config):
+    """A model of class `cls` for a net (JSON), with a linear map to the teacher's width as `student.projection`.
+
+    The weights of encoder and projection come from the run's input `start`, a student or a supernet, where there is one.
+    What is not there is drawn from the run's seed, and so is a head in any case. Without a net, it is that of `start`.
+    Raises ValueError where neither is there.
+    """
+    start = run.inputs.get("start")
+    if start is None and net is None:
+        raise ValueError(
+            "neither a net nor the input start is given: name the net to train, or what to start from"
+        )
+    larger = start and backbone.load(start.model)[0]
+    torch.manual_seed(stream(run.seed, "student"))
+    model = stack.build(stack.of(larger) if net is None else net, cls, teacher.config, **config)
+    model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
+    if start:
+        stack.inherit(model, backbone.base(larger))
+        if (start.model / PROJECTION).exists():
+            inherit(model.projection, load_file(start.model / PROJECTION))
+    backbone.set_dropout(model, dropout)
+    return model
+
+
+def inherit(projection, tensors):
+    """Take the leading columns of an earlier projection, where it is at least as wide."""
+    for name, value in projection.state_dict().items():
+        larger = tensors[f"{MAP}{name}"]
+        if larger.shape[0] == value.shape[0] and larger.shape[-1] >= value.shape[-1]:
+            value.copy_(larger[..., : value.shape[-1]])
+
+
+def save(student, tokenizer, folder):
+    """Save a student without its projection, and that beside it. `folder` None: nobody needs it."""
+    tensors = student.projection.state_dict()
+    del student.projection
+    backbone.save(student, tokenizer, folder)
+    if folder is not None:
+        keep({f"{MAP}{name}": value for name, value in tensors.items()}, folder / PROJECTION)
+
+
+def keep(tensors, path):
+    save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
+
+
+def curve(run):
+    """Save the loss and its parts at some 500 steps of the run, as `curve`."""
+    run.save_arrays("curve", **run.logged("curve"))
+
+
+# ---- Heads of several tasks ----
+def classifier(folder, name):
+    """(classifier, tokenizer) of one task of a run of step multitask: the shared encoder under that task's own head.
+    Raises ValueError for a task that it has not learned."""
+    encoder, tokenizer = backbone.load(folder)
+    return headed(encoder, *head(folder, name)), tokenizer
+
+
+def head(folder, name):
+    """(weight [C, H], bias [C]) of one task's head in the folder of a run of step multitask."""
+    there = load_file(folder / HEADS) if (folder / HEADS).exists() else {}
+    known("task with a head in this model", name, sorted({key.rpartition(".")[0] for key in there}))
+    return there[f"{name}.weight"], there[f"{name}.bias"]
+
+
+def headed(encoder, weight, bias):
+    """A classifier with a copy of an encoder's weights and of a head's, on its device, in eval mode."""
+    config = copy.deepcopy(encoder.config)
+    config.num_labels = len(bias)
+    model = backbone.build(transformers.BertForSequenceClassification, config, encoder.surgery).to(
+        bias.device
+    )
+    stack.inherit(model, encoder)
+    put(model.classifier, weight, bias)
+    return model.eval()
+
+
+def put(linear, weight, bias):
+    """Fill a dense layer with the first columns of a weight that is at least as wide."""
+    with torch.no_grad():
+        linear.weight.copy_(weight[:, : linear.in_features])
+        linear.bias.copy_(bias)
+
+
+# ---- Parts of a supernet ----
+class Parts(loop.Method):
+    """Each step trains one part of a supernet (lib.options.Shared); the finished model is the whole one again."""
+
+    def __init__(self, student, shared, seed):
+        self.student, self.shared, self.seed, self.whole = student, shared, seed, stack.of(student)
+        config = student.config
+        self.tables = {
+            "teacher": student.projection.out_features,
+            "vocab": config.vocab_size,
+            "positions": config.max_position_embeddings,
+            "types": config.type_vocab_size,
+        }
+
+    def before(self, step, steps):
+        stack.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
+
+    def finish(self):
+        stack.choose(self.student)
+        return {}
+
+
+def part(whole, shared, seed, step, **tables):
+    """The part of a supernet that a step trains, a function of seed and step alone (stage 3). The stack and the ratio of
+    each layer are drawn from its choices, all of them again until the size is in the window, as in the code.
+
+    whole: the supernet's Net. tables: as `lib.search.net.parameters` takes them. Raises ValueError where no draw is in
+    the window.
+    """
+    if len(shared.choices) != len(whole.layers):
+        raise ValueError(
+            f"Shared.choices has {len(shared.choices)} layers, the supernet {len(whole.layers)}: give one list each"
+        )
+    dice, found = random.Random(stream(seed, f"part:{step}")), []
+    for _ in range(DRAWS):
+        layers = tuple(
+            replace(layer, stack=k, q=q)
+            for layer, (k, q) in zip(whole.layers, map(dice.choice, shared.choices), strict=True)
+        )
+        net = replace(whole, layers=layers)
+        size = parameters(net, "with projection", **tables)
+        if shared.window[0] <= size <= shared.window[1]:
+            return net
+        found.append(size)
+    raise ValueError(
+        f"none of {DRAWS} draws has {shared.window[0]:,} to {shared.window[1]:,} parameters; found {min(found):,} "
+        f"to {max(found):,}: move Shared.window"
+    )
