@@ -333,18 +333,6 @@ def test_the_gap_of_two_shares_is_newcombe_s():
     assert (gap.mean, gap.low, gap.high) == pytest.approx((20.0, 5.24, 33.39), abs=0.005)
 
 
-def test_over_seeds_is_student_s_interval():
-    e = bermo_claims.over_seeds([1.0, 2.0, 3.0])
-    half = 4.3026527 / 3**0.5
-    assert (e.mean, e.spread) == (2.0, 1.0) and (e.low, e.high) == pytest.approx(
-        (2 - half, 2 + half)
-    )
-    assert e.p == pytest.approx(0.0741799)
-    coarse = bermo_claims.over_seeds([2.0, 2.0, 2.0], 1.0)
-    assert coarse.spread == pytest.approx(12**-0.5) and coarse.low < 2 < coarse.high
-    assert bermo_claims.over_seeds([4.0]).n_seeds == 1
-
-
 def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
     return frame(
         *(

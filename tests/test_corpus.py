@@ -1,4 +1,4 @@
-"""The corpus reader, the pair builder with its recycled epochs, and masking."""
+"""The corpus reader, and the pair builder with its recycled epochs."""
 
 import os
 from collections import Counter
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.data import corpus
-from lib.data.corpus import Masking, Pairs
+from lib.data.corpus import Pairs
 
-CLS, SEP, MASK = 1, 2, 3
+CLS, SEP = 1, 2
 PARAGRAPHS = Pairs(whole=False)
 
 
@@ -36,7 +36,7 @@ def put(root, text, name="a.txt"):
     ],
 )
 def test_paragraphs_and_documents(tmp_path, text):
-    assert list(corpus.documents(put(tmp_path, text))) == [["A b .", "C ."], ["D é ."]]
+    assert list(corpus.documents([put(tmp_path, text)])) == [["A b .", "C ."], ["D é ."]]
 
 
 def test_several_files_and_short_documents(tmp_path):
@@ -47,30 +47,6 @@ def test_several_files_and_short_documents(tmp_path):
     ]
     assert list(corpus.documents(paths)) == [["A", "B", "C", "D", "E"], ["F"], ["G"]]
     assert list(corpus.documents(paths, most=2)) == [["A", "B"], ["C", "D"], ["E"], ["F"], ["G"]]
-
-
-@pytest.mark.parametrize(
-    ("body", "line"),
-    [("one\ntwo\nRené\n".encode("latin1"), 3), ("one\n".encode("utf-16"), 1), (b"a\r\nb\r\xff", 3)],
-)
-def test_another_encoding_is_named_by_file_and_line(tmp_path, body, line):
-    with pytest.raises(
-        ValueError,
-        match=rf"a\.txt:{line}: byte 0x.. is not UTF-8; expected UTF-8 text; fix: .*iconv",
-    ):
-        list(corpus.documents(put(tmp_path, body)))
-
-
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(st.binary(max_size=40))
-def test_any_bytes_are_read_or_refused(tmp_path, body):
-    try:
-        for document in corpus.documents(put(tmp_path, body)):
-            assert document and all(text.strip() == text != "" for text in document)
-    except ValueError as error:
-        assert "a.txt:" in str(error) and "fix: " in str(error)
 
 
 def test_segments_are_documents_or_paragraphs():
@@ -202,54 +178,6 @@ def test_too_little_to_pair(documents, longest):
         corpus.pairs(documents, (CLS, SEP), 0, 0, Pairs(max_length=longest))
 
 
-# ---- Masking ----
-
-
-def test_shares_of_masked_tokens():
-    ids, rng, kinds, count = [CLS, *range(10, 108), SEP], np.random.default_rng(0), Counter(), 0
-    for _ in range(600):
-        masked, places, labels = corpus.mask(ids, (CLS, SEP), MASK, 100_000, rng)
-        assert len(places) == 15 and sorted(places.tolist()) == places.tolist()
-        assert labels.tolist() == [ids[i] for i in places]
-        assert not {0, 99} & set(places.tolist()) and masked[0] == CLS and masked[-1] == SEP
-        untouched = np.delete(np.arange(100), places)
-        assert (masked[untouched] == np.array(ids)[untouched]).all()
-        kinds["mask"] += int((masked[places] == MASK).sum())
-        kinds["same"] += int((masked[places] == labels).sum())
-        count += len(places)
-    assert abs(kinds["mask"] / count - 0.8) < 0.015 and abs(kinds["same"] / count - 0.1) < 0.012
-
-
-@pytest.mark.parametrize(
-    ("length", "options", "expected"),
-    [
-        (200, Masking(), 20),
-        (200, Masking(most=0), 0),
-        (4, Masking(), 1),
-        (200, Masking(most=500), 30),
-        (10, Masking(share=1.0), 8),
-        (2, Masking(), 0),
-    ],
-)
-def test_number_of_predictions(length, options, expected):
-    ids = [CLS, *range(10, 8 + length), SEP]
-    masked, places, labels = corpus.mask(
-        ids, (CLS, SEP), MASK, 1000, np.random.default_rng(0), options
-    )
-    assert len(places) == len(labels) == expected and len(masked) == length
-    if not expected:
-        assert masked.tolist() == ids
-
-
-def test_masking_is_drawn_from_the_generator_alone():
-    ids = list(range(10, 110))
-    first, second, third = (
-        corpus.mask(ids, (), MASK, 1000, np.random.default_rng(seed))[0].tolist()
-        for seed in (0, 0, 1)
-    )
-    assert first == second != third and ids == list(range(10, 110))
-
-
 def test_wikipedia():
     root = Path(
         os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")
@@ -257,7 +185,7 @@ def test_wikipedia():
     path = root / "wikipedia" / "valid.txt"
     if not path.is_file():
         pytest.skip("Wikipedia's text is not under DATA_ROOT")
-    documents = list(corpus.documents(path))
+    documents = list(corpus.documents([path]))
     assert (
         sum(map(len, documents)) + len(documents) - 1 == 6351
     )  # lines, with one blank line between documents

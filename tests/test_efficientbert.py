@@ -15,7 +15,7 @@ from lib import published
 from lib.measure import stats, verdict
 from lib.model import backbone, stack
 from lib.page import notebook
-from lib.papers import efficientbert, efficientbert_settings, grids, profiles
+from lib.papers import efficientbert, efficientbert_settings, grids, profiles, submissions
 from lib.search.net import from_json, macs, parameters
 from lib.train import loop, students
 from lib.train.batches import Encoded
@@ -621,7 +621,7 @@ def test_marks_of_spans():
 
 
 def test_submissions_are_of_the_rows_asked_for():
-    rows = grids.submitted(
+    rows = submissions.submitted(
         "toy",
         ("CoLA", "MNLI"),
         [1],

@@ -70,7 +70,7 @@ def test_a_known_digest_is_checked(root, tiny, tokenizer):
     paths.DIGESTS.write_text(json.dumps({"models/mine/pytorch_model.bin": "0" * 64}))
     with pytest.raises(
         ValueError,
-        match="pytorch_model.bin has sha256 .*expected 0000000000000000.*nothing was stored",
+        match="pytorch_model.bin have sha256 .*expected 0000000000000000.*nothing was stored",
     ):
         models.fetch("mine")
     assert not (root / "models" / "mine" / "model.safetensors").exists()

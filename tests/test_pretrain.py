@@ -103,10 +103,10 @@ def test_roberta_conventions(runs, tmp_path):
     assert tokenizer.pad_token_id == 1 and tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4]) == list(
         step.ROBERTA.values()
     )
-    pair = tokenizer("the dog slept .", "a cat ate .")
+    pair = tokenizer("the dog slept .", "a pig wept .")
     assert set(pair) == {"input_ids", "attention_mask"}
     told = tokenizer.convert_ids_to_tokens(pair["input_ids"])
-    assert told == "<s> the dog slept . </s> </s> a cat ate . </s>".split()
+    assert told == "<s> the dog slept . </s> </s> a pig wept . </s>".split()
     texts = [" ".join(split.a[:50]) for split in toy.load("CoLA").values()]
     assert tokenizer.unk_token_id not in sum(tokenizer(texts)["input_ids"], [])
     longest = torch.full((1, config.max_position_embeddings - 2), 9)

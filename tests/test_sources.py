@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib import data
-from lib.data import digits, senteval, toy
+from lib.data import digits, senteval
 
 CONLLU = (
     "".join(
@@ -122,28 +122,6 @@ def test_classes_that_the_data_decide(root):
         data.described({"source": "treebank", "task": "Depth"}).labels
         == data.task("treebank", "Depth").labels
     )
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in toy.TASKS if name != "AX"]
-)  # which has a test set alone
-def test_codes_of_the_twins_are_classes(name):
-    described = data.describe("toy", name)
-    task, splits = data.described(described), data.load(described)
-    assert {"train", "dev"} <= set(splits)
-    for part, split in splits.items():
-        assert (split.b is not None) == task.pair and len(split) == len(split.y) == len(split.index)
-        if task.span:
-            assert all(
-                text in golds
-                for text, golds in zip(
-                    [b[s:e] for b, (s, e) in zip(split.b, split.y, strict=True) if s >= 0],
-                    [golds for golds in split.answers if golds],
-                    strict=True,
-                )
-            ), part
-        elif task.labels and not part.startswith("test"):
-            assert set(split.y.tolist()) == set(range(task.outputs)), part
 
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):

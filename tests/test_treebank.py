@@ -1,15 +1,12 @@
 """Probing tasks from CoNLL-U: labels of hand-parsed sentences, balance, words kept apart, and every malformed line."""
 
 import os
-import re
 from collections import Counter
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from lib.data import senteval, treebank
 
@@ -167,61 +164,6 @@ def test_ranges_empty_nodes_and_comments(tmp_path):
     assert parse(tmp_path, "# nothing\n\n") == []
 
 
-@pytest.mark.parametrize(
-    ("line", "what"),
-    [
-        ("2 dogs dog", "1 field"),
-        ("2\tdogs" + "\t_" * 7, "9 field"),
-        ("2\tdogs" + "\t_" * 9, "11 field"),
-        ("2\t\tdog\tNOUN\t_\t_\t3\tnsubj\t_\t_", "1 empty"),
-        ("3\tdogs\tdog\tNOUN\t_\t_\t3\tnsubj\t_\t_", "number '3'; expected 2"),
-        ("x\tdogs\tdog\tNOUN\t_\t_\t3\tnsubj\t_\t_", "number 'x'"),
-        ("²\tdogs\tdog\tNOUN\t_\t_\t3\tnsubj\t_\t_", "number '²'"),
-        ("2\tdogs\tdog\tNOUN\t_\t_\t10\tnsubj\t_\t_", "head '10'; expected 0 to 9"),
-        ("2\tdogs\tdog\tNOUN\t_\t_\t_\tnsubj\t_\t_", "head '_'"),
-        ("2\tdogs\tdog\tNOUN\t_\t_\t-1\tnsubj\t_\t_", "head '-1'"),
-    ],
-)
-def test_a_malformed_line_is_named_by_file_and_line(tmp_path, line, what):
-    lines = f"# sent_id = 1\n{conllu(*SLEPT)}".split("\n")
-    lines[2] = line
-    with pytest.raises(ValueError, match=rf"x\.conllu:3: .*{re.escape(what)}.*fix: "):
-        parse(tmp_path, "\n".join(lines))
-
-
-@pytest.mark.parametrize(
-    ("place", "head", "what"),
-    [(2, 7, "0 root"), (6, 0, "2 root"), (1, 2, "circle"), (0, 1, "circle")],
-)
-def test_no_tree_is_named_by_its_first_line(tmp_path, place, head, what):
-    with pytest.raises(ValueError, match=rf"x\.conllu:12: .*{what}"):
-        parse(tmp_path, f"# one\n{conllu(*LIKES)}{conllu(*changed(SLEPT, place, head=head))}")
-
-
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    st.integers(0, 8),
-    st.integers(0, 9),
-    st.text(max_size=6) | st.integers(-2, 12).map(str),
-    st.binary(max_size=20),
-)
-@example(1, 6, "9" * 5000, b"")
-def test_any_damage_is_read_or_refused(tmp_path, line, field, text, tail):
-    lines = [each.split("\t") for each in conllu(*SLEPT).splitlines()[:-1]]
-    lines[line][field] = text
-    body = (
-        "\n".join("\t".join(each) for each in lines).encode("utf-8", "surrogatepass") + b"\n" + tail
-    )
-    try:
-        for sentence in parse(tmp_path, body):
-            treebank.tense(sentence), treebank.number(sentence, "obj"), treebank.shape(sentence)
-            treebank.inverted(sentence)
-    except ValueError as error:
-        assert re.match(rf"{re.escape(str(tmp_path / 'x.conllu'))}:\d+: ", str(error))
-
-
 # ---- A treebank made here ----
 
 NOUNS = [f"{first}{last}" for first, last in product("bdfgklmnprst", ("an", "ell", "ork", "ust"))]
@@ -272,18 +214,14 @@ HERE = ("BigramShift", "Tense", "SubjNumber", "ObjNumber", "OddManOut", "Coordin
 
 @pytest.mark.parametrize("task", HERE)
 def test_classes_are_balanced_and_every_sentence_is_asked_once(root, task):
-    splits, counts = treebank.load(task, root), treebank._built(task, root)[1]
+    splits = treebank.load(task, root)
     for split in splits.values():
         assert len(set(np.bincount(split.y, minlength=2))) == 1 and split.y.dtype == np.int64
+    texts = [text for split in splits.values() for text in split.a]
     asked = np.concatenate([split.index for split in splits.values()])
-    assert (
-        len(set(asked)) == len(asked) == counts["rows"]
-        and len(splits["train"]) > len(splits["dev"]) > 0
-    )
-    assert counts["read"] == 962 and counts["length"] == counts["repeated"] == 1
-    assert counts["read"] == sum(counts[name] for name in counts if name != "read")
-    if task != "OddManOut":
-        assert counts["skipped"] == (480 if task == "CoordinationInversion" else 0)
+    assert len(set(texts)) == len(texts) and len(set(asked)) == len(asked)
+    assert len(splits["train"]) > len(splits["dev"]) > 0
+    assert "Yes" not in texts  # too short
 
 
 def shown(task, sentence, text):
@@ -356,24 +294,16 @@ def test_the_same_rows_each_time_and_whatever_else_there_is(root, tmp_path):
             assert split.a == other.a and (split.y == other.y).all()
 
 
-def test_too_small_a_treebank_absent_files_and_unknown_tasks(root, tmp_path):
-    with pytest.raises(
-        ValueError,
-        match="no train rows of every class of Length among 960 sentences.*larger treebank",
-    ):
+def test_too_small_a_treebank_and_absent_files(root, tmp_path):
+    with pytest.raises(ValueError, match="no train rows of every class of Length among 960 sent"):
         treebank.load("Length", root)
-    with pytest.raises(
-        FileNotFoundError, match=r"holds 0 files \*-ud-train.conllu, expected one; fix"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"holds 0 files \*-ud-train.conllu, expected one"):
         treebank.load("Tense", tmp_path)
-    with pytest.raises(ValueError, match="did you mean 'SubjNumber'"):
-        treebank.load("SubjectNumber", root)
 
 
-def test_tasks_are_those_of_senteval_and_say_what_they_are():
-    assert list(treebank.TASKS) == list(senteval.TASKS) == list(treebank.ABOUT)
+def test_tasks_are_those_of_senteval():
+    assert list(treebank.TASKS) == list(senteval.TASKS)
     for name, task in treebank.TASKS.items():
-        assert senteval.FILES[name].removesuffix(".txt") in treebank.about(name)
         assert task.outputs == len(task.labels) > 1
         if len(senteval.TASKS[name].labels) == 2:
             assert task == senteval.TASKS[name]
@@ -406,7 +336,6 @@ def test_english_ewt(task):
     assert all(
         len(set(np.bincount(split.y, minlength=len(classes)))) == 1 for split in splits.values()
     )
-    assert "/".join(f"{rows:,}" for rows in SIZES[task]) in treebank.about(task, root)
     assert len(treebank.labels(task, root)) == len(classes)
     texts = [set(split.a) for split in splits.values()]
     assert sum(map(len, texts)) == len(set.union(*texts)) == sum(SIZES[task])

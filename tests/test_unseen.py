@@ -272,7 +272,10 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:
-            told += [search.part("mini"), search.searched("mini", search.LAST).args["data"]]
+            told += [
+                search.rows("mini", *search.PART["mini"]),
+                search.searched("mini", search.LAST).args["data"],
+            ]
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside
 
 

@@ -16,7 +16,7 @@ from lib.data import spans, unseen
 from lib.measure import metrics, squad
 from lib.model import backbone
 from lib.options import Span
-from lib.train.batches import encode
+from lib.train.batches import Encoded, encode
 
 
 def network(folder, task, dropout, seed):
@@ -102,7 +102,8 @@ def rows(tokenizer, split, task, max_length, span=None):
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
     span = Span(**span)
     windows = spans.features(tokenizer, split, max_length, span.stride, span.max_query)
-    return windows.encoded, partial(span_marks, split, windows, span.max_answer)
+    encoded = Encoded(windows.columns, torch.from_numpy(windows.labels), tokenizer.pad_token_id)
+    return encoded, partial(span_marks, split, windows, span.max_answer)
 
 
 def class_marks(task, split, logits):
