@@ -1,4 +1,6 @@
-"""The step end to end through the real store, at the smallest size: four methods, mix, distillation, divergence, resume."""
+"""The step end to end through the real store, at the smallest size: four methods, mix,
+distillation, divergence, resume.
+"""
 
 from dataclasses import replace
 
@@ -128,7 +130,7 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
         assert sum(count for _, count in kept) == found["kept_weights"] and told == pytest.approx(
             shares, abs=1e-12
         )
-    else:  # a neuron without incoming weights goes, and its outgoing ones, which the masks had kept, with it
+    else:  # a neuron without incoming weights goes, and with it outgoing ones that masks had kept
         assert sum(count for _, count in kept) < found["kept_weights"] and (told >= shares).all()
     assert told.mean() == pytest.approx(found["kept_share"], abs=1e-12)
     assert found["masked_weights"] == 2 * (4 * 48**2 + 2 * 48 * 96)
@@ -337,7 +339,9 @@ def test_probing_tasks_are_told_on_both_their_splits(runs, store):
 
 # ---- case ----
 def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
-    """The generated text is in lower case, so the weights are those of the plain run; the saved tokenizer is another."""
+    """The generated text is in lower case, so the weights are those of the plain run; the saved
+    tokenizer is another.
+    """
     (model, kept), (plainly, lowered) = (
         backbone.load(runs[name].model) for name in ("cased", "movement")
     )

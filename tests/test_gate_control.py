@@ -1,4 +1,4 @@
-"""Steering a search: schedules, cost loss, movers, turns, landing and trim, in float64 on arrays."""
+"""Steering a search: schedules, cost loss, movers, turns, landing and trim, on arrays."""
 
 import math
 from dataclasses import replace
@@ -168,7 +168,9 @@ def test_turns_take_the_same_share_of_every_region():
 
 
 def test_heads_and_neurons_switch_off_at_the_same_rate_over_many_steps():
-    """A step that needs two neurons takes a head once in a while, and on average the same share of both."""
+    """A step that needs two neurons takes a head once in a while, and on average the same share of
+    both.
+    """
     random, heads, neurons = np.random.default_rng(0), 0, 0
     c = control(replace(OURS, ratio=0.99))
     for step in range(250):

@@ -1,4 +1,4 @@
-"""Heads: classes matched by name, spans in loss and prediction, and what a task's rows turn into."""
+"""Heads: classes matched by name, spans in loss and prediction, the rows of a task."""
 
 import json
 

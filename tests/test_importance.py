@@ -1,4 +1,4 @@
-"""First-order Taylor scores against finite differences and against gradients taken independently."""
+"""First-order Taylor scores against finite differences and independent gradients."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_head_scores_are_derivatives(labels, cumulative, tiny):
 
 @pytest.mark.parametrize("cumulative", [False, True])
 def test_neuron_scores_are_the_formula(cumulative, family, tiny):
-    """|w1 . g + b1 g| + |w2 . g| from gradients left by backward(), zeroed between batches or not."""
+    """|w1 . g + b1 g| + |w2 . g| from gradients of backward(), zeroed between batches or not."""
     model, encoded = tiny(family).double(), rows()
     _, found = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
     expected = torch.zeros(2, 96, dtype=torch.float64)

@@ -201,7 +201,9 @@ def test_without_landing_it_ends_where_it_ends_and_trims_nothing(changes, store)
 
 
 def test_a_search_as_reported_is_trimmed_at_its_end_alone(store):
-    """The search itself is that without landing, step by step; the trim that follows makes its FLOPs those of the target."""
+    """The search itself is that without landing, step by step; the trim that follows makes its
+    FLOPs those of the target.
+    """
     free, trimmed = (
         made(store, search(landing=landing, memory=0.0).at(0)) for landing in ("", "end")
     )
@@ -304,7 +306,9 @@ def test_random_architectures_of_the_same_cost(store):
 
 
 def test_from_a_larger_teacher(store):
-    """Procedure A: a general student, a deeper and wider teacher, two stages of search; its projection is not kept."""
+    """Procedure A: a general student, a deeper and wider teacher, two stages of search; its
+    projection is not kept.
+    """
     big = teacher(layers=4, hidden=96)
     run = made(
         store, search(objective=replace(BOTH, attention=True), start=encoder(), guide=big).at(0)
@@ -472,8 +476,9 @@ def test_prediction_is_the_squared_error_of_logits(store):
     "kind, classes", [("soft_cross_entropy", 2), ("soft_cross_entropy", 1), ("cross_entropy", 2)]
 )
 def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
-    """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over rows and classes (Table 3); scores and
-    plain cross-entropy learn the labels."""
+    """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over rows and
+    classes (Table 3); scores and plain cross-entropy learn the labels.
+    """
     student, batch = tiny("bert", seed=1, labels=classes), sentences()
     with torch.no_grad():
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
@@ -514,7 +519,8 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
     [
         (
             {"ratio": 0.02},
-            "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, leaves 0.0",
+            "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, "
+            "leaves 0.0",
         ),
         (
             {"regions": ("ffn",), "ratio": 0.2},

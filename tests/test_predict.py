@@ -1,4 +1,6 @@
-"""Predicting hidden rows and the GLUE submission; what quoted architectures cost; looking into ghosts."""
+"""Predicting hidden rows and the GLUE submission; what quoted architectures cost; looking into
+ghosts.
+"""
 
 import zipfile
 from dataclasses import replace
@@ -226,7 +228,9 @@ def test_table_2_has_every_row_that_a_profile_has():
 
 
 def test_the_archive_has_wnli_without_a_model(tmp_path):
-    """The most frequent class of its training rows; a twin's archive has as many rows as its development set."""
+    """The most frequent class of its training rows; a twin's archive has as many rows as its
+    development set.
+    """
     rows = [{"file": "AX", "run": holding({"logits": np.eye(3)[np.zeros(420, int)]})}]
     path, about = submissions.archive(rows, tmp_path, "toy")
     codes = np.bincount(data.splits("toy", "WNLI")["train"].y)
@@ -304,8 +308,9 @@ def test_the_counts_of_berts_are_those_of_the_formulas(name, counted):
     "name, width, networks", [("MobileBERT", 512, 4), ("MobileBERT-tiny", 128, 2)]
 )
 def test_mobilebert_by_hand(name, width, networks, counted):
-    """Each layer goes from 512 to 128 and back; queries and keys of the full one have a bottleneck of their own, and its
-    values read all 512."""
+    """Each layer goes from 512 to 128 and back; queries and keys of the full one have a bottleneck
+    of their own, and its values read all 512.
+    """
     t, h, b = 128, 512, 128
     layer = (
         h * b * (2 if width == h else 1)
@@ -320,7 +325,7 @@ def test_mobilebert_by_hand(name, width, networks, counted):
 
 
 def test_convbert_by_hand(counted):
-    """Half of the heads attend, the others convolve by a kernel of 9 that each position computes."""
+    """Half of the heads attend, the others convolve by a kernel of 9 of each position."""
     t, h, e, half, heads, taps, ffn = 128, 256, 128, 128, 2, 9, 1024
     layer = (
         3 * h * half

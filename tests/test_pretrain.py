@@ -1,4 +1,6 @@
-"""Small encoders of all three kinds: conventions of the family, a loss that falls, resumption to the bit."""
+"""Small encoders of all three kinds: conventions of the family, a loss that falls, resumption to
+the bit.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace

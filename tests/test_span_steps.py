@@ -1,4 +1,6 @@
-"""Steps on tasks with spans, and distillation on augmented rows, through the real store at the smallest size."""
+"""Steps on tasks with spans, and distillation on augmented rows, through the real store at the
+smallest size.
+"""
 
 import json
 from dataclasses import replace

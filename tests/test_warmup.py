@@ -1,4 +1,6 @@
-"""Warm-up distillation: losses against closed forms, parts of a supernet, and every step of it at the smallest size."""
+"""Warm-up distillation: losses against closed forms, parts of a supernet, and every step of it at
+the smallest size.
+"""
 
 import json
 from dataclasses import replace
@@ -366,8 +368,9 @@ def test_students_are_their_nets_and_really_small(runs):
 
 
 def test_a_student_starts_with_what_it_inherits(runs):
-    """At a rate of next to nothing, "plus" stays what was cut out of its start, head included; and a student of a trained
-    supernet begins lower than that began."""
+    """At a rate of next to nothing, "plus" stays what was cut out of its start, head included; and
+    a student of a trained supernet begins lower than that began.
+    """
     start, _ = students.classifier(runs["many"].model, "CoLA")
     found, tokenizer = backbone.load(runs["plus"].model)
     rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
@@ -381,7 +384,9 @@ def test_a_student_starts_with_what_it_inherits(runs):
 
 
 def test_a_published_checkpoint_is_a_start(runs):
-    """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of next to nothing they stay."""
+    """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of next to
+    nothing they stay.
+    """
     there, _ = backbone.load(runs["backbone"].model)
     found, _ = backbone.load(runs["published"].model)
     theirs, mine = (backbone.base(model).state_dict() for model in (there, found))
@@ -474,7 +479,9 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
-    """Shared training and its curve, stopped behind the checkpoint after its second step and resumed."""
+    """Shared training and its curve, stopped behind the checkpoint after its second step and
+    resumed.
+    """
     store = store_with(tmp_path, runs["backbone"], runs["whole"])
     stop_at(monkeypatch, loop, "checkpoint", 3)  # after the third step is logged
     with pytest.raises(KeyboardInterrupt):

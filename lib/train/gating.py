@@ -11,12 +11,13 @@ COLUMNS = ("target", "ratio", "switched_off", "switched_on")  # of what is logge
 
 
 class GateSearch(loop.Method):
-    """Gates that move beside the weights, towards a cost (lib.search.gates). The average of their gradients is a buffer of the
-    model while it trains.
+    """Gates that move beside the weights, towards a cost (lib.search.gates). The average of their
+    gradients is a buffer of the model while it trains.
 
-    Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>". Metrics: `architecture`, which
-    the operation "keep" takes; `flops`, `whole_flops` and `ratio` of the cut model; `before_trim` and `trimmed` of a final
-    trim. Raises ValueError for a target out of reach and for gates that do not fit.
+    Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>".
+    Metrics: `architecture`, which the operation "keep" takes; `flops`, `whole_flops` and `ratio` of
+    the cut model; `before_trim` and `trimmed` of a final trim. Raises ValueError for a target out
+    of reach and for gates that do not fit.
     """
 
     def __init__(self, run, model, options):

@@ -1,4 +1,5 @@
-"""What differs between tasks with classes, with scores and with spans: the head, the rows, the marks.
+"""What differs between tasks with classes, with scores and with spans: the head, the rows, the
+marks.
 
 Shapes: N rows, C classes, W windows of the N rows, T tokens.
 """
@@ -20,8 +21,10 @@ from lib.train.batches import Encoded, encode
 
 
 def network(folder, task, dropout, seed):
-    """A model with the head that a Task (lib.data) needs, and its tokenizer, out of any saved folder; a head that is
-    not there is drawn from `seed`. Raises ValueError where the folder's head is another."""
+    """A model with the head that a Task (lib.data) needs, and its tokenizer, out of any saved
+    folder; a head that is not there is drawn from `seed`. Raises ValueError where the folder's head
+    is another.
+    """
     folder = Path(folder)
     wanted = "QuestionAnswering" if task.span else "SequenceClassification"
     there = (folder / "surgery.json").exists() or wanted in backbone.architecture(folder)
@@ -36,7 +39,8 @@ def network(folder, task, dropout, seed):
         model, tokenizer = backbone.load(folder)
         if not hasattr(model, "qa_outputs"):
             raise ValueError(
-                f"the model in {folder.name} is a {type(model).__name__}, which marks no spans: start "
+                f"the model in {folder.name} is a {type(model).__name__}, which marks no spans: "
+                "start "
                 f"{task.name} from an encoder, or from a model of such a task"
             )
     else:
@@ -56,9 +60,11 @@ def network(folder, task, dropout, seed):
 
 
 def by_name(model, labels):
-    """The model with its classes in the order of `labels`. Names such as LABEL_0 say nothing: that head stays as it is.
+    """The model with its classes in the order of `labels`. Names such as LABEL_0 say nothing: that
+    head stays as it is.
 
-    Raises ValueError where the names are others, with the permutation that the nearest names would make.
+    Raises ValueError where the names are others, with the permutation that the nearest names would
+    make.
     """
     mine = [name for _, name in sorted(model.config.id2label.items())]
     if not labels or all(name == f"LABEL_{i}" for i, name in enumerate(mine)):
@@ -77,7 +83,8 @@ def by_name(model, labels):
             }
         )
         raise ValueError(
-            f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name them in "
+            f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name "
+            "them in "
             f'the config.json of the model, in the head\'s own order, perhaps "id2label": {fix}'
         )
     order = [folded.index(name) for name in wanted]
@@ -91,8 +98,9 @@ def by_name(model, labels):
 
 
 def rows(tokenizer, split, task, max_length, span=None):
-    """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)). `span`: a task's lib.options.Span, as a dict;
-    its rows are windows, and what is kept holds no text of them."""
+    """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)). `span`: a task's
+    lib.options.Span, as a dict; its rows are windows, and what is kept holds no text of them.
+    """
     if task.span != bool(span):
         raise ValueError(
             f"{task.name} {'needs the argument span' if task.span else 'has no spans'}: give "
@@ -116,14 +124,18 @@ def class_marks(task, split, logits):
 
 
 def unseen_marks(task, split, logits):
-    """The same of unseen rows, of which a run keeps what `lib.data.unseen.packed` says; metrics are of what is kept."""
+    """The same of unseen rows, of which a run keeps what `lib.data.unseen.packed` says; metrics are
+    of what is kept.
+    """
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.scores(task, said, split.y), unseen.packed(task.labels, said)
 
 
 def span_marks(split, windows, max_answer, logits):
-    """logits [W, 2, T]. Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
-    0; `best_...` are at the threshold that suits this very split best, as the official script also tells them."""
+    """logits [W, 2, T]. Where some questions have no answer (SQuAD 2.0), none is given if it scores
+    better by more than 0; `best_...` are at the threshold that suits this very split best, as the
+    official script also tells them.
+    """
     places, null = spans.best_places(
         logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
     )

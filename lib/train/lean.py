@@ -14,8 +14,10 @@ from lib.model.backbone import embedding_output, layers
 
 @cache
 def keep_memory():
-    """Let the C library keep what a step frees for the next one: else it hands large tensors back to the system, and each
-    step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing happens."""
+    """Let the C library keep what a step frees for the next one: else it hands large tensors back
+    to the system, and each step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing
+    happens.
+    """
     trim, own, whole = (
         -1,
         -3,
@@ -27,7 +29,9 @@ def keep_memory():
 
 
 def frozen(model, numerics):
-    """A model that no longer learns, the weights of its plain linear layers cast once instead of in every pass."""
+    """A model that no longer learns, the weights of its plain linear layers cast once instead of in
+    every pass.
+    """
     if numerics.dtype == "bfloat16":
         for part in layers(model).modules():
             if type(part) is nn.Linear:
@@ -37,10 +41,12 @@ def frozen(model, numerics):
 
 @contextmanager
 def lean(model, numerics):
-    """Within, on a CPU, a model's attention is the plain one of lib.model.scores, two to three times as fast on short rows
-    as the framework's fused one, and in bfloat16 the hidden states are of that type from the embedding on: nothing
-    between two matrix products is then cast to and fro. Weights, gates and masks stay in float32. An attention that
-    surgery put in stays. Does nothing on other devices."""
+    """Within, on a CPU, a model's attention is the plain one of lib.model.scores, two to three
+    times as fast on short rows as the framework's fused one, and in bfloat16 the hidden states are
+    of that type from the embedding on: nothing between two matrix products is then cast to and fro.
+    Weights, gates and masks stay in float32. An attention that surgery put in stays. Does nothing
+    on other devices.
+    """
     if next(model.parameters()).device.type != "cpu":
         yield
         return
