@@ -205,7 +205,7 @@ def test_mistakes_are_told(wrong, message):
 
 def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_path):
     rows = {"source": "glue", "task": "CoLA", "split": "test", "digest": "0"}
-    monkeypatch.setattr(grids, "file_rows", lambda at, file: rows)
+    monkeypatch.setattr(submissions, "file_rows", lambda at, file: rows)
     for rival, first in (("", "TinyBERT-4L"), ("BERT-Mini", "BERT-Mini")):
         scored = nas.compared("paper", "TinyBERT-4L", ("CoLA",), [1, 2], rival)
         own = {row["model"]: row["spec"] for row in scored if row["seed"] == 1}

@@ -60,8 +60,6 @@ LAST = {
     "Soft labels last": Targets("soft", sum_classes=True),
     "Labels and soft labels last": Targets("both", sum_classes=True),
 }
-# Rows of Table 8 that hold for every run.
-LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 DEVIATIONS = published.deviations("ghostbert")
 

@@ -58,6 +58,7 @@ TEACHER = training(
     epochs=(4, 3, 3), lr=(5e-4, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
 )
 LABELS = Targets("hard")
+LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
 
 
 def tasks(profile_name, wanted=(), own=None):
