@@ -11,7 +11,7 @@ from lib.spec import stream
 
 
 def checkpoint(run, name, digest, random=False):
-    """`random`: the same architecture and tokenizer with weights drawn anew, the control without
+    """random: the same architecture and tokenizer with new random weights, the control without
     pre-training.
     """
     models.copy(name, digest, run.folder / "model")

@@ -1,6 +1,4 @@
-"""Step: what a published architecture costs, counted on its configuration alone: no weights, no
-download.
-"""
+"""Step: what a published architecture costs, counted on its configuration alone."""
 
 import torch
 import transformers

@@ -35,10 +35,10 @@ def inspect_ghosts(run, data, train, numerics, rows):
     """Input: `model`, with ghosts. The first `rows` development rows, cut and padded as `train`
     tells.
 
-    Saves `ghosts`: for each position "<position>.taps" [L, *kernel], what convolves;
+    Saves `ghosts`, without text. For each position: "<position>.taps" [L, *kernel], what convolves;
     "<position>.cosine", ".cka", ".size" and ".active" [L]; and of the row of median length
-    "<position>.original" and ".ghost" [L, T, C], the first TOKENS tokens and CHANNELS channels. No
-    text. Raises ValueError for a model without ghosts of such positions.
+    "<position>.original" and ".ghost" [L, T, C], the first TOKENS tokens and CHANNELS channels.
+    Raises ValueError for a model without ghosts at such positions.
     """
     numerics, train = loop.options(numerics, train)
     model, tokenizer = backbone.load(run.inputs["model"].model)
@@ -106,8 +106,10 @@ def modules(model):
 
 @contextmanager
 def watched(found):
-    """Within, each forward fills the yielded dict: {place: (y, g)}, both [B, T, C]. Several
-    features of a module, and the heads that they are made from, are summed as the module sums them.
+    """Within, each forward fills the yielded dict {place: (y, g)}, both [B, T, C].
+
+    Several features of a module, and the heads that they are made from, are summed, as in the
+    module.
     """
     seen = {}
 

@@ -1,6 +1,4 @@
-"""Step: predict a split whose labels are not public, such as GLUE's test rows, for a benchmark's
-server to score.
-"""
+"""Step: predict a split without public labels, such as GLUE's test rows, for its server."""
 
 from lib import data as sources
 from lib.data import unlabelled

@@ -57,10 +57,11 @@ def read(run, student, teacher, encoded, options, train, numerics, methods=(), b
 
 
 def rows(corpus, tokenizer, train, seed):
-    """(Encoded rows, f(epoch) -> batches or None for the usual order) of a corpus: {"sentences",
-    "seed"}, generated, as pre-training pairs them, or a descriptor of lib.data.texts, with what
-    differs from its `Pairs` under "pairs". Some data epochs are made of a text and used in turn, as
-    the code does.
+    """(Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
+
+    corpus: {"sentences", "seed"} is generated text, paired as in pre-training. Otherwise it is a
+    descriptor of lib.data.texts, with what differs from its `Pairs` under "pairs". Some epochs of
+    data are made of a text and used in turn, as in the code.
     """
     if "text" not in corpus:
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
@@ -114,8 +115,9 @@ def rows(corpus, tokenizer, train, seed):
 
 
 def tokenised(corpus, tokenizer, options):
-    """(Documents of a text on disk, the key that they are kept by): tokenised once for all runs,
-    epochs and seeds.
+    """(Documents of a text on disk, the key that they are kept by).
+
+    They are tokenised once for all runs, epochs and seeds.
     """
     plain = partial(tokenizer, add_special_tokens=False, verbose=False)
     key = tokens.key_of(

@@ -35,9 +35,10 @@ DISCRIMINATOR = 50.0  # weight of its loss beside the generator's; ELECTRA's
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
-    """corpus: {"sentences", "seed"}; model: {"family", "layers", "hidden", "heads", "ffn", "init"},
-    and "embedding", the width of the tables, for ELECTRA's kind. Without `train` the encoder keeps
-    its random weights: the control that tells what pre-training is worth.
+    """corpus: {"sentences", "seed"}. model: {"family", "layers", "hidden", "heads", "ffn", "init"},
+    and for ELECTRA's kind "embedding", the width of the tables. Without `train` the encoder keeps
+    its random
+    weights: the control that tells what pre-training is worth.
     """
     numerics, train = loop.options(numerics, train) if train else (loop.options(numerics), None)
     options, family = MaskedLM(**objective), model["family"]
@@ -100,9 +101,10 @@ def words(folder, family="bert"):
 
 
 def passages(texts, seed, mixed=True):
-    """Passages as pairs: first sentence, the rest, and code 0 where the rest follows. Every second
-    pair of a mix gets the rest of another passage, of eight drawn the one that shares most words,
-    so that words alone do not tell.
+    """(first sentences, second texts, codes: 0 where the second follows the first).
+
+    The second text is the rest of the passage. In a mix, every second pair gets the rest of another
+    passage: of eight drawn ones the one that shares most words, so that words alone do not tell.
     """
     random = np.random.default_rng(stream(seed, "passages"))
     pairs = [text.partition(" . ")[::2] for text in texts]
@@ -118,8 +120,10 @@ def passages(texts, seed, mixed=True):
 
 
 def mask(ids, special, vocabulary, mask_id, options, lowest=0):
-    """Corrupted ids [B, T] and which of them [B, T] to predict. Draws from the loop's random state,
-    so that a resumed run masks the same tokens; random words have ids from `lowest` on.
+    """Corrupted ids [B, T], and which of them [B, T] are to be predicted.
+
+    Draws come from the loop's random state, so that a resumed run masks the same tokens. Random
+    words have ids from `lowest` on.
     """
     draw = torch.rand(ids.shape).to(ids.device) / options.share
     chosen = (draw < 1) & ~torch.isin(ids, special)

@@ -38,19 +38,19 @@ def search(
     classifier=None,
     span=None,
 ):
-    """Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the task, and
-    where there is a corpus `general`, any BERT; `before`, a search whose winner is where this one
-    starts (net is then Output("before", "net")).
+    """Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
+    with a corpus `general`, any BERT. `before`: a search whose winner this one starts from; net is
+    then Output("before", "net").
 
-    space: what lib.search.space.from_json takes, but the network it starts with: that is net.
-    warmup: candidates are trained by `train`, after `pretrain` on `corpus` (as of step predistil)
-    if that is given. Without it they are parts of the supernet, under its own head or that for the
-    task `classifier`. The score is the task's first metric on the held-out rows: after training or,
-    with select "best", its highest.
+    space: as lib.search.space.from_json takes it, without its first network, which is net. warmup:
+    candidates are trained by `train`, after `pretrain` on `corpus` (as of step predistil) where
+    that is given. Without warmup they are parts of the supernet, under its own head or that of the
+    task `classifier`. The score is the task's first metric on the held-out rows: after training, or
+    with select "best" its highest.
 
-    Each evaluation is a line of `history.jsonl` (lib.search.engine); the metrics are those of the
-    winner, with its `net`, and what stage 3 trains of it (`handed`). Every candidate gets the same
-    fresh head; in the code a head goes on from one candidate to the next.
+    Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those of the
+    winner, its `net`, and what stage 3 trains of it (`handed`). Every candidate gets the same fresh
+    head; in the code a head goes on from one candidate to the next.
     """
     options, lesson = Search(**search), Lesson(run, data, train, numerics, span)
     if "held_out" not in lesson.splits:
@@ -81,10 +81,11 @@ def search(
 
 
 def handed(where, net):
-    """What later steps take from a search as Outputs, all as JSON: the network found, as `net`; its
-    formulas with every stack and width, as `supernet`; and what lib.options.Shared takes to train
-    that in parts: the window, and of each layer the ids that its formula fits and, once more, the
-    one found.
+    """What later steps take from a search as Outputs, all as JSON.
+
+    net: the network found. supernet: its formulas with the deepest stacks and the widest networks.
+    shared: what lib.options.Shared takes to train that in parts. Its choices are, for each layer,
+    all ids that fit the formula, and the one found once more.
     """
     whole = replace(
         net, layers=tuple(replace(layer, stack=max(STACKS), q=min(QS)) for layer in net.layers)

@@ -1,5 +1,4 @@
-"""What differs between tasks with classes, with scores and with spans: the head, the rows, the
-marks.
+"""What differs between tasks with classes, scores and spans: the head, the rows, the marks.
 
 Shapes: N rows, C classes, W windows of the N rows, T tokens.
 """
@@ -60,11 +59,10 @@ def network(folder, task, dropout, seed):
 
 
 def by_name(model, labels):
-    """The model with its classes in the order of `labels`. Names such as LABEL_0 say nothing: that
-    head stays as it is.
+    """The model with its classes in the order of `labels`; names such as LABEL_0 say nothing, so
+    that such a head stays as it is.
 
-    Raises ValueError where the names are others, with the permutation that the nearest names would
-    make.
+    Raises ValueError where the names are others, with the order that the nearest names would make.
     """
     mine = [name for _, name in sorted(model.config.id2label.items())]
     if not labels or all(name == f"LABEL_{i}" for i, name in enumerate(mine)):
@@ -98,8 +96,10 @@ def by_name(model, labels):
 
 
 def rows(tokenizer, split, task, max_length, span=None):
-    """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)). `span`: a task's
-    lib.options.Span, as a dict; its rows are windows, and what is kept holds no text of them.
+    """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
+
+    span: a lib.options.Span as a dict, for tasks with spans. Their rows are windows of passages.
+    What is kept holds no text.
     """
     if task.span != bool(span):
         raise ValueError(
@@ -124,17 +124,18 @@ def class_marks(task, split, logits):
 
 
 def unseen_marks(task, split, logits):
-    """The same of unseen rows, of which a run keeps what `lib.data.unseen.packed` says; metrics are
-    of what is kept.
+    """The marks of unseen rows: a run keeps what lib.data.unseen.packed says, and metrics are of
+    that.
     """
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.scores(task, said, split.y), unseen.packed(task.labels, said)
 
 
 def span_marks(split, windows, max_answer, logits):
-    """logits [W, 2, T]. Where some questions have no answer (SQuAD 2.0), none is given if it scores
-    better by more than 0; `best_...` are at the threshold that suits this very split best, as the
-    official script also tells them.
+    """logits [W, 2, T] of all windows.
+
+    Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
+    0. `best_...` are at the threshold that suits this very split best, as in the official script.
     """
     places, null = spans.best_places(
         logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
