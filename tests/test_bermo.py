@@ -306,7 +306,7 @@ def test_b1_looks_at_the_semantic_tasks_alone():
     assert bermo_claims.claim_probing(gained, "mini").verdict == "CONFIRMED"
     assert bermo_claims.claim_probing(both(-20, tasks=("Tense",)), "mini").verdict == "CONTRADICTED"
     assert bermo_claims.claim_probing(both(20, tasks=("Length",)), "mini").verdict == "NOT_RUN"
-    assert bermo_claims.claim_probing(gained, "toy").verdict == "NOT_RUN"
+    assert bermo_claims.claim_probing(both(20, tasks=("Tense",)), "toy").verdict == "NOT_RUN"
     gained.loc[gained["seed"] == 0, "diverged"] = True
     judged = bermo_claims.claim_probing(gained, "mini")
     assert "n = 5 seeds" in judged.measured and "4 failed or diverged runs left out" in judged.note

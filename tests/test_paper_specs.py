@@ -231,11 +231,6 @@ def test_two_steps_at_true_width(family, tmp_path, monkeypatch):
 # --- the small scales -----------------------------------------------------------------------------------------------
 
 
-def test_identities_of_the_small_scales_do_not_change():
-    """Recorded runs are found by these."""
-    assert ghostbert.student("toy", "CoLA", 3, ghostbert.ghost("toy")).id == "ce4306f2b9bf"
-
-
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)

@@ -1,4 +1,4 @@
-"""BERMo: its printed tables as parts of pages, and verdicts on its claims B1 to B5. Free of torch."""
+"""BERMo: its printed tables as parts of pages, verdicts on its claims B1 to B5. Free of torch."""
 
 from math import inf
 
@@ -15,7 +15,7 @@ from lib.papers.bermo import COLUMNS, METHODS, MODELS, PENALTIES, PROBES, SEMANT
 MARGIN = 0.2  # points within which two models are on a par (B5, and the equal score of B4)
 # Epochs of BERT and BERMo behind the printed 1.67 and 1.15 times (B3), from the hours told.
 MATCHED = {"MNLI": (5, 3), "QQP": (8, 7)}
-# Points by which a run may fall short of the score that it is to match (B3). The paper says neither.
+# Points by which a run may fall short of the score that it is to match (B3), not said in print.
 MATCH = 0.5
 BOTH = MODELS[::-1]  # BERMo over BERT
 

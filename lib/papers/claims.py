@@ -14,8 +14,8 @@ from lib.papers.grids import metrics
 def estimate(frame, profile_name, method, baseline, m=None, columns=()):
     """The paired difference of two models in points; None where no two runs make a pair.
 
-    m: one width alone. columns: those that the paper's table averages, see `lib.papers.grids.metrics`.
-    At mini each task counts once, by its first column.
+    m: one width alone. columns: those that the paper's table averages, as in
+    `lib.papers.grids.metrics`. At mini each task counts once, by its first column.
     """
     rows, of = frame if m is None else frame[frame["m"] == m], metrics(profile_name, columns)
     if profile_name == "mini":

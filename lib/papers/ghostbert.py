@@ -117,8 +117,8 @@ def check(profile_name, heads, ghosts, family="bert"):
     encoder = shape(profile_name, family)
     if type(heads) is not int or not 1 <= heads <= encoder.heads:
         raise ValueError(
-            f"width {heads}/{encoder.heads} keeps no head or too many: take a whole number from 1 to "
-            f"{encoder.heads}"
+            f"width {heads}/{encoder.heads} keeps no head or too many: take a whole number from 1 "
+            f"to {encoder.heads}"
         )
     if not ghosts:
         return
@@ -233,9 +233,9 @@ ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is ti
 def convolutions(profile_name):
     """The rows of Table 5.
 
-    Conv1D_S mixes channels and Conv1D_F mixes tokens. There the softmax is over all weights that one
-    output sums: over the taps alone, an output would be a sum over 768 channels. The paper leaves
-    this open.
+    Conv1D_S mixes channels and Conv1D_F mixes tokens. There the softmax is over all weights that
+    one output sums: over the taps alone, an output would be a sum over 768 channels. The paper
+    leaves this open.
     """
     tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile_name]}
     return {

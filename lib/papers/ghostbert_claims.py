@@ -27,7 +27,7 @@ def paired(frame, profile_name):
 
 
 def gains(frame, profile_name):
-    """{width: Estimate} of the paired gain of ghosts over pruning alone: points, mean over tasks."""
+    """{width: Estimate} of the gain of ghosts over pruning alone: paired, in points."""
     return {m: stats.paired_difference(pairs) for m, pairs in paired(frame, profile_name).items()}
 
 
@@ -119,8 +119,8 @@ def claim_features(frame, profile_name):
 
 
 def claim_convolution(frame, profile_name, widths):
-    """Verdict on G8 at the printed ones of these widths: DWConv is not below Conv1D_S by MARGIN, and
-    above the other two convolutions."""
+    """Verdict on G8 at the printed ones of these widths: DWConv is not below Conv1D_S by MARGIN,
+    and above the other two convolutions."""
     gaps = published.gaps(
         "ghostbert",
         "table5",
@@ -142,7 +142,7 @@ def claim_convolution(frame, profile_name, widths):
 
 
 def checked(name, table, computed):
-    """Verdict on figures that the text prints: {row: value}, against `value` of a published table."""
+    """Verdict on {row: value} of figures that the text prints, by `value` of a published table."""
     printed = published.table("ghostbert", table)
     printed = printed.set_index(printed.columns[0])["value"].astype(str)
     rounded = {row: round(value, 3) for row, value in computed.items()}

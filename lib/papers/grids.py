@@ -10,26 +10,24 @@ from lib.options import Augment, Targets, Train
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec, known
 
+# Training rows; all where a task is not named.
 ROWS = {
     "toy": {"CoLA": 1500, "RTE": 1000, "SQuAD1": 600, "SQuAD2": 600},
     "mini": {"SST-2": 4000, "STS-B": 4000},
     "paper": {},
-}  # training rows; all where a task is not named
-HELD_OUT = {
-    "toy": 300,
-    "mini": 300,
-    "paper": 0,
-}  # further training rows, for importance and selection
-# Labelled rows that verdicts count beside the development set: the test rows of STS-B and of the treebank's tasks, and of
-# SST-2 training rows that share no text with the first 9,000, of which every run takes its rows.
+}
+HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}  # more training rows: for importance, selection
+# Labelled rows that verdicts count beside the development set. Of STS-B and of the treebank's tasks
+# they are the test rows. Of SST-2 they are training rows that share no text with the first 9,000,
+# of which every run takes its rows.
 UNSEEN = {
     "toy": {},
-    "paper": {},
     "mini": {"SST-2": {"unseen": 8000, "beside": 9000}, "STS-B": {"unseen": 1379}}
     | {
         task: {"unseen": 2000}
         for task in ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
     },
+    "paper": {},
 }
 
 # What the trainings of a scale have in common, as fields of Train.
@@ -82,7 +80,8 @@ def seeds(profile_name, wanted=(), own=None):
 
 
 def source(profile_name, task):
-    """Where a task's rows come from: generated, GLUE, SQuAD, or for probing SentEval; the treebank stands in at mini."""
+    """Where a task's rows come from: generated sentences at toy, else GLUE, SQuAD or, for probing,
+    SentEval. At mini a treebank stands in for SentEval."""
     own = profile(profile_name).source
     if own == "toy" or task in glue.TASKS:
         return own

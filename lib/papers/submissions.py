@@ -27,7 +27,7 @@ def file_rows(profile_name, file):
 
 
 def prediction(model, rows):
-    """Spec of the logits of a fine-tuned model on these rows, cut and padded as its training rows."""
+    """Spec of a fine-tuned model's logits on these rows, cut and padded as its training rows."""
     told = {name: model.args[name] for name in ("train", "numerics", "span") if name in model.args}
     return Spec("predict", {"data": rows} | told, {"model": model})
 
@@ -54,8 +54,8 @@ def submitted(profile_name, task_names, seeds, make, **axes):
 
 
 def most_frequent(own, task):
-    """Codes [N] for the rows of a file that no model predicts: the most frequent class of the task's
-    training rows. None where these are not at hand."""
+    """Codes [N] for the rows of a file that no model predicts: the most frequent class of the
+    task's training rows. None where these are not at hand."""
     try:
         split = data.splits(own, task)
     except FileNotFoundError:
@@ -67,8 +67,8 @@ def most_frequent(own, task):
 def archive(rows, folder, own):
     """Write the archive of one model's predictions. Returns (its path, a line about it).
 
-    rows: collected rows of `submitted` that have runs. own: their source. WNLI, on which none of the
-    papers trains, gets its most frequent class.
+    rows: collected rows of `submitted` that have runs. own: their source. WNLI, on which none of
+    the papers trains, gets its most frequent class.
     """
     logits = {row["file"]: row["run"].arrays("test")["logits"] for row in rows}
     constant = most_frequent(own, "WNLI") if "WNLI" not in logits else None
@@ -90,8 +90,8 @@ def archive(rows, folder, own):
 
 
 def archives(rows, folder, stem, own):
-    """Write an archive for each model and seed of collected rows of `submitted`, each in a folder of
-    its own below `folder`. Yields the path of each and a line about it."""
+    """Write an archive for each model and seed of collected rows of `submitted`, each in a folder
+    of its own below `folder`. Yields the path of each and a line about it."""
     there = [row for row in rows if row["run"]]
     for model, seed in dict.fromkeys((row["model"], row["seed"]) for row in there):
         name = "-".join(re.findall("[a-z0-9]+", model.lower()))
