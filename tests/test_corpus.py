@@ -40,11 +40,8 @@ def test_paragraphs_and_documents(tmp_path, text):
 
 
 def test_several_files_and_short_documents(tmp_path):
-    paths = [
-        put(tmp_path, "A\nB\nC\nD\nE\n\nF", "a.txt"),
-        put(tmp_path, "G\n", "b.txt"),
-        put(tmp_path, "", "c.txt"),
-    ]
+    texts = {"a.txt": "A\nB\nC\nD\nE\n\nF", "b.txt": "G\n", "c.txt": ""}
+    paths = [put(tmp_path, text, name) for name, text in texts.items()]
     assert list(corpus.documents(paths)) == [["A", "B", "C", "D", "E"], ["F"], ["G"]]
     assert list(corpus.documents(paths, most=2)) == [["A", "B"], ["C", "D"], ["E"], ["F"], ["G"]]
 
@@ -63,10 +60,8 @@ def test_segments_are_documents_or_paragraphs():
 
 
 def world(documents=40, segments=5, length=20):
-    return [
-        [[1000 * (d + 1) + 100 * s + i for i in range(length)] for s in range(segments)]
-        for d in range(documents)
-    ]
+    starts = [[1000 * (d + 1) + 100 * s for s in range(segments)] for d in range(documents)]
+    return [[list(range(start, start + length)) for start in each] for each in starts]
 
 
 def parts(row):
@@ -83,14 +78,12 @@ def test_a_whole_document_gives_one_pair_with_part_of_another():
     for number, row in enumerate(rows):
         first, second = parts(row)
         assert (len(first), len(second)) == (63, 62)  # 125 tokens, the longer cut first
-        assert {t // 1000 for t in first} == {number + 1} and len(
-            {t // 1000 for t in second} - {number + 1}
-        ) == 1
+        assert {t // 1000 for t in first} == {number + 1}
+        assert len({t // 1000 for t in second} - {number + 1}) == 1
         for part in (first, second):
             assert part == list(range(part[0], part[0] + len(part)))  # cut at both ends alone
-    assert (
-        5 < np.mean([parts(row)[0][0] % 100 for row in rows]) < 22
-    )  # a coin for each: 13.5 of 27 off the front
+    # a coin for each token: 13.5 of 27 go off the front
+    assert 5 < np.mean([parts(row)[0][0] % 100 for row in rows]) < 22
 
 
 def test_both_kinds_of_pairs_and_no_token_twice_in_one():
@@ -98,41 +91,32 @@ def test_both_kinds_of_pairs_and_no_token_twice_in_one():
     nexts = 0
     for row in rows:
         first, second = parts(row)
-        assert (
-            len(row.ids) <= 128 and first and second and len(set(row.ids[1:])) == len(row.ids) - 2
-        )
+        assert len(row.ids) <= 128 and first and second
+        assert len(set(row.ids[1:])) == len(row.ids) - 2
         documents = {t // 1000 for t in first} | {t // 1000 for t in second}
         assert len(documents) == 2 - row.is_next
         if row.is_next:
             assert second[0] // 100 == first[-1] // 100 + 1  # the segment after
         nexts += row.is_next
-    assert (
-        0.25 < nexts / len(rows) < 0.6
-    )  # less than a half: a last segment alone cannot have a next
+    assert 0.25 < nexts / len(rows) < 0.6  # a last segment alone cannot have a next
     told = [part for row in rows for part in parts(row)[: 1 + row.is_next]]
-    assert {t // 100 for part in told for t in part} == {
-        10 * (d + 1) + s for d in range(40) for s in range(5)
-    }
+    segments = {10 * (d + 1) + s for d in range(40) for s in range(5)}
+    assert {t // 100 for part in told for t in part} == segments
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, {True}), (1.0, {False})])
 def test_share_of_random_second_parts(share, expected):
     documents = world(10, 2, 20)
-    rows = list(
-        corpus.pairs(documents, (CLS, SEP), 0, 0, Pairs(whole=False, random_next=share, short=0.0))
-    )
+    options = Pairs(whole=False, random_next=share, short=0.0)
+    rows = list(corpus.pairs(documents, (CLS, SEP), 0, 0, options))
     assert {row.is_next for row in rows} == expected
-    assert len(rows) == (
-        10 if share == 0 else 20
-    )  # segments that a random part displaced come again
+    assert len(rows) == (20 if share else 10)  # segments that a random part displaced come again
 
 
 def test_other_documents_are_drawn_by_their_segments():
     documents = [[[1000]], [[2000]] * 9, [[3000]]]
-    seen = Counter(
-        parts(next(corpus.pairs(documents, (CLS, SEP), seed, 0, PARAGRAPHS)))[1][0]
-        for seed in range(300)
-    )
+    drawn = [next(corpus.pairs(documents, (CLS, SEP), s, 0, PARAGRAPHS)) for s in range(300)]
+    seen = Counter(parts(row)[1][0] for row in drawn)
     assert set(seen) == {2000, 3000} and 0.82 < seen[2000] / 300 < 0.97
 
 
@@ -144,11 +128,7 @@ def test_epochs_are_recycled():
 
     assert rows(0) == rows(0) == rows(5) == rows(10) and rows(1) == rows(6)
     assert rows(0) != rows(1) and rows(0) != rows(0, seed=1)
-    assert (
-        rows(0, recycle=0) == rows(0)
-        and rows(5, recycle=0) != rows(0)
-        and rows(3, recycle=1) == rows(0)
-    )
+    assert rows(0, recycle=0) == rows(0) == rows(3, recycle=1) != rows(5, recycle=0)
 
 
 @given(
@@ -159,22 +139,20 @@ def test_epochs_are_recycled():
 )
 @settings(max_examples=100, deadline=None)
 def test_any_lengths_give_full_pairs(lengths, longest, seed, short):
+    whole = world(len(lengths), 5, 30)
     documents = [
-        [[1000 * (d + 1) + 100 * s + i for i in range(n)] for s, n in enumerate(each)]
-        for d, each in enumerate(lengths)
+        [segment[:n] for segment, n in zip(document, each, strict=False)]
+        for document, each in zip(whole, lengths, strict=True)
     ]
-    for row in corpus.pairs(
-        documents, (CLS, SEP), seed, 0, Pairs(max_length=longest, whole=False, short=short)
-    ):
+    options = Pairs(max_length=longest, whole=False, short=short)
+    for row in corpus.pairs(documents, (CLS, SEP), seed, 0, options):
         first, second = parts(row)
         assert first and second and len(row.ids) <= longest
 
 
 @pytest.mark.parametrize(("documents", "longest"), [([[[1]]], 128), ([], 128), ([[[1]], [[2]]], 4)])
 def test_too_little_to_pair(documents, longest):
-    with pytest.raises(
-        ValueError, match="expected at least two of both; fix: put blank lines between documents"
-    ):
+    with pytest.raises(ValueError, match="expected at least two of both; fix: put blank lines"):
         corpus.pairs(documents, (CLS, SEP), 0, 0, Pairs(max_length=longest))
 
 
@@ -186,13 +164,11 @@ def test_wikipedia():
     if not path.is_file():
         pytest.skip("Wikipedia's text is not under DATA_ROOT")
     documents = list(corpus.documents([path]))
-    assert (
-        sum(map(len, documents)) + len(documents) - 1 == 6351
-    )  # lines, with one blank line between documents
-    made = list(
-        corpus.tokenized(
-            documents, lambda texts: [[10 + len(word) for word in text.split()] for text in texts]
-        )
-    )
+    assert sum(map(len, documents)) + len(documents) - 1 == 6351  # lines, blank ones between
+
+    def tokenize(texts):
+        return [[10 + len(word) for word in text.split()] for text in texts]
+
+    made = list(corpus.tokenized(documents, tokenize))
     rows = list(corpus.pairs(made, (CLS, SEP), 0, 0))
     assert len(rows) == len(made) == len(documents) and max(len(row.ids) for row in rows) == 128

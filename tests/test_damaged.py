@@ -1,4 +1,4 @@
-"""Damaged files, for all readers: each error names the file, the place, what is allowed and the fix."""
+"""Damaged files, for all readers: errors name the file, the place, what is allowed and the fix."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Digits from idx files, the hub by a stand-in, and scikit-learn; every way in which an idx file can be wrong."""
+"""Digits from idx files, the hub by a stand-in, and scikit-learn."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""The toy world: the same rows everywhere, nothing for a bag of words, sentences that say what is meant."""
+"""The toy world: the same rows everywhere, nothing for a bag of words, meanings said as meant."""
 
 import hashlib
 import random
@@ -116,7 +116,8 @@ def test_no_single_word_gives_the_label_away(task):
     x = x[:, (0.002 < x.mean(0)) & (x.mean(0) < 1)].astype(np.float32)
     x = (x - x.mean(0)) / x.std(0)
     y = np.concatenate([split.y for split in splits])
-    # Matthews of two binary variables: each word and each class; with 600 rows chance alone gives more
+    # Matthews of two binary variables: each word and each class; with 600 rows chance alone gives
+    # more
     for wanted in [y] if task == "STS-B" else [y == c for c in range(len(toy.TASKS[task].labels))]:
         best = abs((x * (wanted - wanted.mean())[:, None]).mean(0) / wanted.std()).max()
         assert best < (0.15 if task == "WNLI" else 0.1)
