@@ -1,8 +1,7 @@
 """Where everything lies: the only module that knows folder names.
 
-Environment variables move what is large or made: `DATA_ROOT` (real data and checkpoints, may be
-read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT` (records), `FIGURES_ROOT` (pages), and
-`NOTEBOOKS_ROOT` for a reader's own notebooks.
+Environment variables move what is large or made: `DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT`
+(runs), `RECORDS_ROOT` (records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
 """
 
 import os
@@ -14,8 +13,9 @@ FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 UNSEEN = DATA / "unseen"  # labels and clusters of unseen rows by their digest, numbers only
-# of the official data and checkpoints, so that records are found without them
-DIGESTS = DATA / "digests.json"
+DIGESTS = (
+    DATA / "digests.json"
+)  # of the official data and checkpoints, so that records are found without them
 
 
 def data_root():

@@ -2,18 +2,17 @@
 
     Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
 
-A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of
-Specs is a graph. Its identity is a hash of canonical JSON. The seed is not part of it: the seeds of
-one Spec are replicates, kept side by side in one folder. An input without a seed of its own takes
-that of the Spec which asks for it, so that two models compared at one seed share their teacher and
-data order. An input with a seed is pinned, and that seed is part of the identity.
+A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of Specs is a
+graph. Its identity is a hash of canonical JSON. The seed is not part of it: the seeds of one Spec are replicates,
+kept side by side in one folder. An input without a seed of its own takes that of the Spec which asks for it, so
+that two models compared at one seed share their teacher and data order; an input with a seed is pinned, and that
+seed is part of the identity.
 """
 
-import copy
 import difflib
 import hashlib
 import json
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property
 
 from lib.options import settled
@@ -43,23 +42,25 @@ class Spec:
         for name, spec in self.inputs.items():
             known(f"input of step {self.step}", name[: name.find(":") + 1] or name, step.inputs)
             if not isinstance(spec, Spec):
-                kind = type(spec).__name__
-                raise TypeError(f"input {name!r} of step {self.step} is a {kind}, not a Spec")
-        args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
-        object.__setattr__(self, "args", args)
-        for value in args.values():
-            if is_output(value):
-                what = f"input named by an Output of step {self.step}"
-                known(what, value["$output"][0], self.inputs)
+                raise TypeError(
+                    f"input {name!r} of step {self.step} is a {type(spec).__name__}; it must be a Spec"
+                )
+        object.__setattr__(
+            self, "args", {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
+        )
+        for output in self._outputs():
+            known(f"input named by an Output of step {self.step}", output, self.inputs)
+
+    def _outputs(self):
+        return [
+            v["$output"][0] for v in self.args.values() if isinstance(v, dict) and "$output" in v
+        ]
 
     def at(self, seed):
         """The replicate with this seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
-        made = copy.copy(self)  # with the identity, if it is known: the seed is no part of it
-        made.__dict__.pop("parents", None)
-        object.__setattr__(made, "seed", seed)
-        return made
+        return replace(self, seed=seed)
 
     @cached_property
     def parents(self):
@@ -71,7 +72,10 @@ class Spec:
 
     @cached_property
     def id(self):
-        inputs = {n: s.id + f"/{s.seed}" * (s.seed is not None) for n, s in self.inputs.items()}
+        inputs = {
+            n: s.id if s.seed is None else f"{s.id}/{s.seed}"
+            for n, s in sorted(self.inputs.items())
+        }
         body = [self.step, STEPS[self.step].version, self.args, inputs]
         return hashlib.sha256(canonical(body).encode()).hexdigest()[:12]
 
@@ -85,10 +89,10 @@ class Spec:
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics):
-        """The arguments with every Output replaced; metrics: {input name: metrics of its run}."""
+        """The arguments with every Output replaced; `metrics` maps input names to the metrics of their runs."""
 
         def value(v):
-            if not is_output(v):
+            if not (isinstance(v, dict) and "$output" in v):
                 return v
             source, key = v["$output"]
             known(f"output of input {source!r}", key, metrics[source])
@@ -98,8 +102,13 @@ class Spec:
 
     def to_json(self):
         inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
-        told = {"step": self.step, "version": STEPS[self.step].version, "args": self.args}
-        return told | {"inputs": inputs, "seed": self.seed}
+        return {
+            "step": self.step,
+            "version": STEPS[self.step].version,
+            "args": self.args,
+            "inputs": inputs,
+            "seed": self.seed,
+        }
 
     def __hash__(self):
         return hash((self.step, self.id, self.seed))
@@ -109,20 +118,15 @@ class Spec:
 
 
 def from_json(body):
-    """The Spec that `to_json` wrote. Raises ValueError where the step has another version now."""
-    step, version = body["step"], body["version"]
-    known("step", step, STEPS)
-    if version != STEPS[step].version:
+    """The Spec that `to_json` wrote. Raises ValueError where the step has moved on to another version."""
+    known("step", body["step"], STEPS)
+    if body["version"] != STEPS[body["step"]].version:
         raise ValueError(
-            f"step {step} is at version {STEPS[step].version}; this Spec is of version {version}: "
-            "make the run again"
+            f"step {body['step']} is at version {STEPS[body['step']].version}; this Spec is of "
+            f"version {body['version']}: make the run again"
         )
     inputs = {name: from_json(spec) for name, spec in body["inputs"].items()}
-    return Spec(step, body["args"], inputs, body["seed"])
-
-
-def is_output(value):
-    return isinstance(value, dict) and "$output" in value
+    return Spec(body["step"], body["args"], inputs, body["seed"])
 
 
 def ancestry(specs):
@@ -136,7 +140,7 @@ def ancestry(specs):
 
 
 def plain(value):
-    """Options and Outputs as plain JSON values. Raises TypeError for what JSON would change."""
+    """Options and Outputs as plain JSON values; anything that JSON would not keep as it is raises TypeError."""
     if isinstance(value, Output):
         return {"$output": [value.input, value.key]}
     if is_dataclass(value):
@@ -148,15 +152,15 @@ def plain(value):
     if value is None or type(value) in (bool, int, float, str):
         return value
     raise TypeError(
-        f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
-        "lists, dicts or an option of lib.options"
+        f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, lists, "
+        "dicts or an option of lib.options"
     )
 
 
 def canonical(value):
-    """A value as JSON of which there is one form."""
-    compact = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
-    return json.dumps(value, allow_nan=False, **compact)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def known(what, name, allowed):

@@ -1,7 +1,6 @@
-"""The mini protocol: tasks and seeds of the recorded evidence, fixed before its first record.
+"""The mini protocol: tasks and seeds of the recorded evidence, fixed before its first record. Free of torch.
 
-The settings stand in the module of each paper. What was tried for them is in `lib.papers.trials`.
-Free of torch.
+The settings themselves stand in each paper's module; what was tried for them is in `lib.papers.trials`.
 """
 
 FIRST, SECOND = "SST-2", "STS-B"
