@@ -31,7 +31,7 @@ class Output:
 class Spec:
     step: str
     args: dict = field(default_factory=dict)  # names to plain JSON values, options, or Outputs
-    inputs: dict = field(default_factory=dict)  # names to Specs
+    inputs: dict = field(default_factory=dict)  # names to Specs; None is left out, as in args
     seed: int | None = None
 
     def __post_init__(self):
@@ -39,7 +39,9 @@ class Spec:
         step = STEPS[self.step]
         for name in self.args:
             known(f"argument of step {self.step}", name, step.args)
-        for name, spec in self.inputs.items():
+        inputs = {name: spec for name, spec in self.inputs.items() if spec is not None}
+        object.__setattr__(self, "inputs", inputs)
+        for name, spec in inputs.items():
             known(f"input of step {self.step}", name[: name.find(":") + 1] or name, step.inputs)
             if not isinstance(spec, Spec):
                 raise TypeError(

@@ -30,6 +30,9 @@ def test_known_identities_do_not_change():
 def test_an_option_that_is_off_is_not_part_of_the_identity():
     assert finetune(dropout=0.0, warmup=0.0).id == finetune().id
     assert finetune(dropout=0.1).id != finetune().id
+    spec = finetune()
+    none = Spec("finetune", spec.args | {"span": None}, spec.inputs | {"teacher": None})
+    assert none.id == spec.id and none.inputs == spec.inputs
 
 
 def test_seeds_are_replicates_and_flow_to_unpinned_inputs():

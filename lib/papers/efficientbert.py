@@ -209,7 +209,7 @@ def pretrained(profile_name, net, start=None, text=None, train=None, shared=None
             "numerics": profile(profile_name).numerics,
             "shared": shared,
         },
-        {"teacher": backbone(profile_name)} | ({"start": start} if start else {}),
+        {"teacher": backbone(profile_name), "start": start},
         seed=0,
     )
 
@@ -285,7 +285,7 @@ def tuned(profile_name, task, net, start, classifier=None, train=None, rows=None
             "warmup": TAUGHT[profile_name],
             "numerics": profile(profile_name).numerics,
         },
-        {"teacher": teacher(profile_name, task)} | ({"start": start} if start else {}),
+        {"teacher": teacher(profile_name, task), "start": start},
     )
 
 
@@ -386,12 +386,11 @@ def tasks(profile_name, wanted=(), own=TASKS):
 
 def compared(profile_name, task_names, seed_numbers, names):
     """One row for each task, published row and seed."""
-    return grids.crossed(
-        seed_numbers,
-        lambda task, model: student(profile_name, task, model),
-        task=task_names,
-        model=names,
-    )
+
+    def make(task, model):
+        return student(profile_name, task, model)
+
+    return grids.crossed(seed_numbers, make, task=task_names, model=names)
 
 
 def printed(table):
@@ -443,12 +442,11 @@ def marks_of_spans(frame, source):
 def steepness(profile_name, seed_numbers):
     """The grid of Figure 4: the base network as a candidate, with and without a supernet."""
     net, arms = scaled("Base Model", profile_name), {"inherits": True, "from scratch": False}
-    return grids.crossed(
-        seed_numbers,
-        lambda task, model: candidate(profile_name, net, arms[model]),
-        task=[PROXY[profile_name]],
-        model=arms,
-    )
+
+    def make(task, model):
+        return candidate(profile_name, net, arms[model])
+
+    return grids.crossed(seed_numbers, make, task=[PROXY[profile_name]], model=arms)
 
 
 def latency(batch, runs, length=128, seed=0):

@@ -250,13 +250,12 @@ def chained(profile_name, task_names, seed_numbers, method=""):
     found, first = stages(profile_name, method), seed_numbers[:1]
     own = {ours(stage): spec for stage, spec in found.items()}
     names = SHOWN.get(profile_name, ("Base Model", *STAGES.values()))
+
+    def winner(task, model):
+        return retrained(profile_name, task, own[model])
+
     students = efficientbert.compared(profile_name, task_names, seed_numbers, names)
-    winners = grids.crossed(
-        first,
-        lambda task, model: retrained(profile_name, task, own[model]),
-        task=task_names,
-        model=own,
-    )
+    winners = grids.crossed(first, winner, task=task_names, model=own)
     searches = grids.crossed(first, lambda model: found[model], model=found)
     return kind("student", students + winners) + kind("search", searches)
 
@@ -267,15 +266,15 @@ def costed(profile_name, task_names, seed_numbers, method=""):
     The paper leaves out what supernets cost. A stage 3 that stands alone has the first seed alone.
     """
     lines, found = [], {stage: searched(profile_name, stage, method) for stage in ENDS}
-    for stage, spec in found.items():
+    stage_of = {name: stage for stage, name in ENDS.items()}
+
+    def winner(task, model):
+        return final(profile_name, task, found=found[stage_of[model]])
+
+    for stage in found:
         own = seed_numbers[:1] if stage == LAST and profile_name in ALONE else seed_numbers
-        winners = grids.crossed(
-            own,
-            lambda task, model, spec=spec: final(profile_name, task, found=spec),
-            task=task_names,
-            model=[ENDS[stage]],
-        )
         searches = grids.crossed(own, lambda model: found[model], model=[stage])
+        winners = grids.crossed(own, winner, task=task_names, model=[ENDS[stage]])
         lines += kind("search", searches) + kind("student", winners)
     tasks = found[LAST].inputs["start"]
     supernets = {
@@ -296,18 +295,16 @@ def ranked(profile_name, task_names, count=0):
     """
     first = efficientbert.SEEDS[profile_name][:1]
     nets = {f"{n}": net for n, net in enumerate(candidates(profile_name, count), start=1)}
-    searches = grids.crossed(
-        first,
-        lambda task, model: brief(profile_name, nets[model]),
-        task=[efficientbert.PROXY[profile_name]],
-        model=nets,
-    )
-    students = grids.crossed(
-        first,
-        lambda task, model: final(profile_name, task, nets[model]),
-        task=task_names,
-        model=nets,
-    )
+
+    def scored(task, model):
+        return brief(profile_name, nets[model])
+
+    def trained(task, model):
+        return final(profile_name, task, nets[model])
+
+    proxy = [efficientbert.PROXY[profile_name]]
+    searches = grids.crossed(first, scored, task=proxy, model=nets)
+    students = grids.crossed(first, trained, task=task_names, model=nets)
     return kind("search", searches) + kind("student", students)
 
 
@@ -442,10 +439,9 @@ def claim_coarse_to_fine(frame, profile_name):
     students = frame[frame["kind"] == "student"]
     if profile_name in ALONE:  # its stage 3 belongs to no chain
         students = students[students["model"] != ENDS[LAST]]
+    columns = efficientbert.COLUMNS
     cells = {
-        name: claims.estimate(
-            students, profile_name, name, ENDS[SINGLE], columns=efficientbert.COLUMNS
-        )
+        name: claims.estimate(students, profile_name, name, ENDS[SINGLE], columns=columns)
         for name in names
     }
     failed = compare.lost(frame)

@@ -1,4 +1,4 @@
-"""Differentiable NAS pruning of BERT: settings, Specs and grids; claims are in lib.papers.nas_claims.
+"""Differentiable NAS pruning of BERT: settings, Specs, grids. Claims are in lib.papers.nas_claims.
 
 The paper is the report "Neural Architecture Search on BERT for Network Compression". The settings
 of `paper` are the printed ones. Where the report is silent they are those of TinyBERT's code. `toy`
@@ -201,8 +201,8 @@ def common(profile_name, task, settings):
 
 
 def variants(profile_name, task):
-    """The input of a step that adds augmented rows to its own rows."""
-    return {"augmented": grids.augmentation(profile_name, task, rows(profile_name, task))}
+    """Spec of augmented rows beside the rows of searches and retraining."""
+    return grids.augmentation(profile_name, task, rows(profile_name, task))
 
 
 def searched(
@@ -221,11 +221,12 @@ def searched(
     times: multiple of the profile's epochs. enlarged: on augmented rows (7.6). changes: of `gates`.
     """
     own = whole(profile_name, task, model)
-    inputs = {"start": start or own}
+    inputs = {
+        "start": start or own,
+        "augmented": variants(profile_name, task) if enlarged else None,
+    }
     if objective.kind != "cross_entropy":
         inputs["teacher"] = guide or own
-    if enlarged:
-        inputs |= variants(profile_name, task)
     told = common(profile_name, task, SEARCH)
     told["train"] = replace(told["train"], epochs=times * told["train"].epochs)
     return Spec("nas_search", told | {"gates": gates(**changes), "objective": objective}, inputs)
@@ -249,13 +250,14 @@ def stages(
     if epochs:
         for told, number in zip(settings, epochs, strict=True):
             told["train"] = replace(told["train"], epochs=number)
-    inputs = {"teacher": guide} | (variants(profile_name, task) if augmented else {})
+    more = variants(profile_name, task) if augmented else None
+    inputs = {"teacher": guide, "augmented": more}
     one, two = settings
     one |= {
         "objective": states(profile_name),
         "architecture": Output("search", "architecture") if found else None,
     }
-    first = Spec("retrain", one, inputs | {"start": start} | ({"search": found} if found else {}))
+    first = Spec("retrain", one, inputs | {"start": start, "search": found})
     return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
 
 
@@ -315,12 +317,11 @@ def label(ratio, kind="NAS"):
 
 def cells(profile_name, task_names, seed_numbers, made):
     """One row for each task, model and seed. made: {model: f(profile name, task) -> Spec}."""
-    return grids.crossed(
-        seed_numbers,
-        lambda task, model: made[model](profile_name, task),
-        task=task_names,
-        model=made,
-    )
+
+    def make(task, model):
+        return made[model](profile_name, task)
+
+    return grids.crossed(seed_numbers, make, task=task_names, model=made)
 
 
 def changed(options, model=MAIN):
@@ -406,7 +407,7 @@ def compared(profile_name, model, task_names, seed_numbers, rival=None):
 
 
 def tested(profile_name, model, wanted, seeds, submit, rival=None):
-    """Three grids of Tables 6 to 9: networks to score, predictions of test rows, records at mini."""
+    """Grids of Tables 6 to 9: networks to score, predictions of test rows, records at mini."""
     shown, own = tasks(profile_name, wanted, TEST), seeds or SEEDS[profile_name]
     scored = compared(profile_name, model, shown, own, rival)
     predicted = submitted(profile_name, scored) if submit and profile_name != "toy" else []
@@ -449,21 +450,13 @@ def architectures(grid):
 
 def digits(profile_name, seed_numbers, targets=TARGETS):
     """The grid of the digits check: one row for each network, target and seed."""
-    quota = dict(regions=("inputs",), quota="all")
-    return grids.crossed(
-        seed_numbers,
-        lambda network, target: Spec(
-            "digits",
-            {
-                "images": IMAGES[profile_name],
-                "perceptron": NETWORKS[network],
-                "gates": gates(target, **quota),
-                "numerics": profile("toy").numerics,
-            },
-        ),
-        network=NETWORKS,
-        target=targets,
-    )
+    told = {"images": IMAGES[profile_name], "numerics": profile("toy").numerics}
+
+    def make(network, target):
+        searched = {"gates": gates(target, regions=("inputs",), quota="all")}
+        return Spec("digits", told | searched | {"perceptron": NETWORKS[network]})
+
+    return grids.crossed(seed_numbers, make, network=NETWORKS, target=targets)
 
 
 def _clock(runs, length, batch):
@@ -505,8 +498,8 @@ def swept_latency(profile_name, task, ratios=RATIOS, runs=50, length=128, batch=
 
 def clocked(profile_name, task_names, seed_numbers, runs=50):
     """The grid of `swept_latency`: one row, of the first task and seed."""
-    return grids.crossed(
-        seed_numbers[:1],
-        lambda task: swept_latency(profile_name, task, runs=runs),
-        task=task_names[:1],
-    )
+
+    def make(task):
+        return swept_latency(profile_name, task, runs=runs)
+
+    return grids.crossed(seed_numbers[:1], make, task=task_names[:1])
