@@ -1,5 +1,5 @@
 # make report    set up, make the missing runs, write figures/toy/index.html
-# make test      set up, lint, run the tests (make test-slow: those of minutes too)
+# make test      set up, lint, count lines, run the tests (make test-slow: those of minutes too)
 # Variables: PROFILE=toy|mini|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
 PROFILE ?= toy
 PYTHON ?= python3
@@ -12,6 +12,7 @@ report: .venv/ready
 test: .venv/ready-dev
 	$(bin)/ruff check .
 	$(bin)/ruff format --check --quiet .
+	$(bin)/python tests/lines.py
 	$(bin)/python -m pytest -q -m "not slow" tests
 
 test-slow: .venv/ready-dev

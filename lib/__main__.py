@@ -329,7 +329,7 @@ def doctor(args):
 @command(option("--repeats", type=int, default=3, help="interleaved repeats of each contender"))
 def bench(args):
     """time our loop against transformers.Trainer: writes figures/bench/*.csv"""
-    from lib.measure import bench as measured
+    from lib import bench as measured
 
     print(paths.shown(measured.write(paths.ROOT / "figures" / "bench", args.repeats)))
 

@@ -1,8 +1,8 @@
 """What runs at the paper's size would cost, counted: GPU hours, disk and memory. Free of torch.
 
-FLOPs of a run are those of its matrix products: a forward pass of its encoder as it starts (cuts are not taken off, so this
-is an upper bound), twice that for the gradient, and a forward pass of its teacher, for each row and epoch. Evaluations,
-single passes and timings are left out.
+The FLOPs of a run are those of its matrix products, for each row and epoch: a forward pass of its
+encoder as it starts, twice that for the gradient, and a forward pass of its teacher. Cuts are not
+taken off, so this is an upper bound. Evaluations, single passes and timings are left out.
 """
 
 import json
@@ -14,37 +14,26 @@ from lib.page import notebook
 from lib.search import net as nets
 
 GPU, HOURS = "an A100 of 80 GB", 10.0  # of a night
-RATES = {
-    "float32": 0.6 * 19.5e12,
-    "bfloat16": 0.4 * 312e12,
-}  # FLOP/s: its peak, times a share that training reaches
+# FLOP/s: its peak, times a share that training reaches
+RATES = {"float32": 0.6 * 19.5e12, "bfloat16": 0.4 * 312e12}
 SHARES = "60 % of 19.5 TFLOP/s in float32, 40 % of 312 in bfloat16"
-# Training rows of the official files; of a probing task, and documents of Wikipedia and books (2 % of it are 120,000).
-ROWS = {
-    "MNLI": 392702,
-    "QQP": 363846,
-    "QNLI": 104743,
-    "SST-2": 67349,
-    "CoLA": 8551,
-    "STS-B": 5749,
-    "MRPC": 3668,
-    "RTE": 2490,
-    "WNLI": 635,
-    "SQuAD1": 88524,
-    "SQuAD2": 132034,
-}
+# Training rows of the official files; of a probing task, and documents of Wikipedia and books, of
+# which 2 % are 120,000.
+ROWS = {"MNLI": 392702, "QQP": 363846, "QNLI": 104743, "SST-2": 67349, "CoLA": 8551, "STS-B": 5749}
+ROWS |= {"MRPC": 3668, "RTE": 2490, "WNLI": 635, "SQuAD1": 88524, "SQuAD2": 132034}
 PROBING, DOCUMENTS = 100_000, 6_000_000
 SMALL = {"bert-mini": 11_000_000}  # parameters of an encoder without a shape
-SHAPE_OF = {
+SHAPE_OF = {  # of checkpoints with another name
     "bert-base-uncased": "bert-base",
     "2nd_General_TinyBERT_4L_312D": "tinybert-4",
     "2nd_General_TinyBERT_6L_768D": "tinybert-6",
-}  # of checkpoints with another name
+}
+FREE = ("predict", "states", "inspect_ghosts", "maps")  # steps that train nothing
 
 
 @dataclass(frozen=True)
 class Cost:
-    """FLOPs and GPU seconds of a run, parameters of its model, and bytes of its weights and of training it."""
+    """FLOPs and GPU seconds of a run, and bytes of its weights and of its training."""
 
     flops: float
     seconds: float
@@ -66,11 +55,8 @@ def network(spec):
     """The Net that a Spec trains, of itself or where it starts; None for a plain encoder."""
     if isinstance(told := spec.args.get("net"), dict) and "layers" in told:
         return nets.from_json(told)
-    return (
-        network(spec.inputs["start"])
-        if spec.step in ("warmup", "multitask", "search") and "start" in spec.inputs
-        else None
-    )
+    inherits = spec.step in ("warmup", "multitask", "search") and "start" in spec.inputs
+    return network(spec.inputs["start"]) if inherits else None
 
 
 def size(spec):
@@ -83,7 +69,7 @@ def size(spec):
 
 
 def shape(spec):
-    """The Shape of the encoder that a Spec starts from; where nothing is known of it, BERT-base's."""
+    """The Shape of the encoder that a Spec starts from; BERT-base's where nothing is known."""
     name = origin(spec)
     return SHAPES.get(SHAPE_OF.get(name, name), SHAPES["bert-base"])
 
@@ -100,13 +86,11 @@ def rows(spec):
 
 
 def cost(spec):
-    """The Cost of a run; nothing where it trains nothing."""
-    train, numerics = spec.args.get("train"), spec.args.get("numerics") or {}
-    trains = train and spec.step not in ("predict", "states", "inspect_ghosts", "maps")
+    """The Cost of a run; only its disk where it trains nothing."""
+    train, dtype = spec.args.get("train"), (spec.args.get("numerics") or {}).get("dtype", "float32")
     forward, weights = size(spec)
-    disk = 4.0 * weights
-    if not trains:
-        return Cost(0.0, 0.0, disk, 0.0)
+    if not train or spec.step in FREE:
+        return Cost(0.0, 0.0, 4.0 * weights, 0.0)
     tokens, guide = train.get("pad_to") or train["max_length"], 0.0
     for name, teacher in spec.inputs.items():
         if name.startswith("teacher"):
@@ -114,35 +98,36 @@ def cost(spec):
     work = rows(spec) * train["epochs"] * (3 * forward(tokens) + guide)
     if spec.step == "search":  # stages that train each of their candidates
         work *= spec.args["search"]["budget"] if "teacher" in spec.inputs else 0
-    return Cost(
-        work,
-        work / RATES[numerics.get("dtype", "float32")],
-        disk,
-        memory(spec, train, tokens, weights),
-    )
+    memory = 16.0 * weights + kept(spec, train["batch"], tokens) * (2 if dtype == "float32" else 1)
+    return Cost(work, work / RATES[dtype], 4.0 * weights, memory)
 
 
-def memory(spec, train, tokens, weights):
-    """Bytes of training: weights, gradient and two moments, and what a layer keeps for the gradient, 34 B T H + 5 A B T T
-    numbers of two bytes (Korthikanti et al. 2022, section 4), twice that in float32."""
+def kept(spec, batch, tokens):
+    """Bytes that the layers keep for the gradient, 34 B T H + 5 A B T T numbers of two bytes.
+
+    Source: Korthikanti et al. 2022, section 4. In float32 it is twice that. Weights, their gradient
+    and two moments come on top.
+    """
     net, own = network(spec), shape(spec)
-    layers, hidden, heads = (
-        (len(net.layers), net.hidden, 12) if net else (own.layers, own.hidden, own.heads)
-    )
-    kept = layers * train["batch"] * tokens * (34 * hidden + 5 * heads * tokens)
-    return 16.0 * weights + kept * (
-        2 if (spec.args.get("numerics") or {}).get("dtype") == "float32" else 1
-    )
+    layers, hidden, heads = own.layers, own.hidden, own.heads
+    if net:
+        layers, hidden, heads = len(net.layers), net.hidden, 12
+    return layers * batch * tokens * (34 * hidden + 5 * heads * tokens)
 
 
 def told(specs):
-    """GPU hours, disk and memory of runs as text; weights are counted where another run needs them."""
+    """GPU hours, disk and memory of runs as text.
+
+    Weights are counted where another run needs them.
+    """
     costs = [cost(spec) for spec in specs]
     needed = {parent for spec in specs for parent in spec.parents.values()}
     disk = sum(each.disk for spec, each in zip(specs, costs, strict=True) if spec in needed)
+    seconds = sum(each.seconds for each in costs)
+    memory = max((each.memory for each in costs), default=0)
     return (
-        f"{sum(each.seconds for each in costs) / 3600:,.1f} GPU hours, {disk / 1e9:,.0f} GB of weights, "
-        f"{max((each.memory for each in costs), default=0) / 1e9:.0f} GB of memory"
+        f"{seconds / 3600:,.1f} GPU hours, {disk / 1e9:,.0f} GB of weights, "
+        f"{memory / 1e9:.0f} GB of memory"
     )
 
 
@@ -151,40 +136,43 @@ def hours(specs):
 
 
 def plan(patterns, store):
-    """Lines on what the profile `paper` would cost, page by page, also where neither data nor checkpoints are at hand: then
-    they say what is absent."""
+    """Lines on what the profile `paper` would cost, page by page.
+
+    They can be told where neither data nor checkpoints are at hand, and say then what is absent.
+    """
     every, night = {}, []
+
+    def missing(path, more=()):
+        grids = notebook.grids(path, {"profile": "paper", **dict(more)})
+        return sweep.plan(notebook.wanted(grids), store).missing
+
     with data.planning() as absent:
         for path in notebook.find(patterns):
-
-            def missing(more=(), path=path):
-                return sweep.plan(
-                    notebook.wanted(notebook.grids(path, {"profile": "paper", **dict(more)})), store
-                ).missing
-
-            runs = missing()
+            runs = missing(path)
             every |= runs
             if runs:
                 yield f"{path.stem}: {len(runs)} runs missing, {told(runs)}"
             if {"tasks", "seeds"} <= notebook.parameters(path).keys():
                 night += part_of_a_night(path, missing)
-    yield f"together {len(every)} runs missing, {told(every)}; counted, an upper bound, at the rate of {GPU}: {SHARES}"
+    bound = f"counted, an upper bound, at the rate of {GPU}: {SHARES}"
+    yield f"together {len(every)} runs missing, {told(every)}; {bound}"
     yield f"not at hand: {', '.join(sorted(absent)) or 'nothing'}"
     if night:
         needed, stem, more = max(night)
         options = " ".join(f"-y '{name}: {json.dumps(value)}'" for name, value in more)
-        yield (
-            f"one GPU and one night ({needed:.1f} h): DEVICE=cuda papermill notebooks/{stem}.ipynb out.ipynb -p profile paper "
-            f"{options}"
-        )
+        command = f"DEVICE=cuda papermill notebooks/{stem}.ipynb out.ipynb -p profile paper"
+        yield f"one GPU and one night ({needed:.1f} h): {command} {options}"
 
 
 def part_of_a_night(path, missing):
-    """[(GPU hours, notebook, parameters)] of a page's smallest task at one seed, where that takes a night at most."""
+    """[(GPU hours, notebook, parameters)] of a page's smallest task at one seed.
+
+    Empty where that takes more than a night.
+    """
     for task in ("RTE", "CoLA"):
         try:
             more = (("tasks", [task]), ("seeds", [0]))
-            needed = hours(missing(more))
+            needed = hours(missing(path, more))
         except ValueError:
             continue  # the page has settings for other tasks alone
         if 0 < needed <= HOURS:

@@ -1,6 +1,6 @@
-"""Execute one Spec in this process: take its lock, resume what was left, call its step, put the run in place.
+"""Execute one Spec in this process: lock it, resume what was left, call its step, keep the run.
 
-The only place that turns a Spec into a run; `lib.sweep` calls it in worker processes.
+This is the only place that turns a Spec into a run. `lib.sweep` calls it in worker processes.
 """
 
 import errno
@@ -11,6 +11,7 @@ import subprocess
 import time
 import traceback
 from functools import cache
+from importlib.metadata import version
 
 from lib import paths
 from lib.spec import from_json
@@ -19,9 +20,10 @@ from lib.store import MIN_FREE, Draft, Held, Lock, Store, read_json
 
 
 def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
-    """The run of `spec`, made if it is missing. `keep` saves the weights. Where another process is making it, wait.
+    """The run of `spec`, made if it is missing. Where another process is making it, wait.
 
-    Raises what the step raises, after writing it to the ledger; RuntimeError where an input is missing.
+    keep: save the weights. Raises what the step raises, after writing it to the ledger, and
+    RuntimeError where an input is missing.
     """
     store = store or Store()
     while True:
@@ -29,9 +31,8 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
             return run
         try:
             with Lock(store.lock(spec)):
-                return store.find(spec, weights=keep) or _make(
-                    spec, store, keep, checkpoint_seconds
-                )
+                found = store.find(spec, weights=keep)
+                return found or _make(spec, store, keep, checkpoint_seconds)
         except Held:
             time.sleep(0.3)
 
@@ -41,9 +42,8 @@ def _make(spec, store, keep, checkpoint_seconds):
     for name, parent in spec.parents.items():
         inputs[name] = store.find(parent, weights=STEPS[parent.step].weights)
         if inputs[name] is None:
-            raise RuntimeError(
-                f"{spec.step} needs {name} ({parent.name}), which is {store.state(parent)['state']}"
-            )
+            state = store.state(parent)["state"]
+            raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {state}")
     need_disk(store.runs)
     commit()  # of the code that is about to run, not of a checkout made meanwhile
     draft = Draft(store, spec, inputs, keep and STEPS[spec.step].weights, checkpoint_seconds)
@@ -71,8 +71,9 @@ def need_disk(folder):
     free = shutil.disk_usage(folder).free
     if free < MIN_FREE:
         raise OSError(
-            f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed: free some "
-            "space (`python -m lib gc` lists what may go) or set RUNS_ROOT to another disk"
+            f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed: "
+            "free some space (`python -m lib gc` lists what may go) or set RUNS_ROOT to "
+            "another disk"
         )
 
 
@@ -82,23 +83,21 @@ def one_line(error):
 
 def environment(spec):
     """What a run was made with: an allow-list, no names of machines or people."""
-    import numpy
     import torch
-    import transformers
 
+    on_card = (spec.args.get("numerics") or {}).get("device")
     return {
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
         "processor": processor(),
         "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "numpy": numpy.__version__,
+        "transformers": version("transformers"),
+        "numpy": version("numpy"),
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name()
-        if (spec.args.get("numerics") or {}).get("device")
-        else "cpu",
-    } | commit()
+        "device": torch.cuda.get_device_name() if on_card else "cpu",
+        **commit(),
+    }
 
 
 def processor():
@@ -111,30 +110,32 @@ def processor():
 
 @cache
 def commit():
-    """Commit of the code as this process first saw it, and whether it was changed since; of a packed copy that which it was
-    packed from; empty outside a checkout."""
+    """Commit of the code as this process first saw it, and whether `lib` differed from it.
+
+    A packed copy has the commit that it was packed from. Empty outside a checkout.
+    """
     if (paths.ROOT / "COMMIT").exists():
         return read_json(paths.ROOT / "COMMIT")
 
     def git(*words):
-        return subprocess.run(
-            ["git", "-C", str(paths.ROOT), *words], capture_output=True, text=True, timeout=20
-        )
+        words = ["git", "-C", str(paths.ROOT), *words]
+        return subprocess.run(words, capture_output=True, text=True, timeout=20)
 
     try:
         head = git("rev-parse", "--short=10", "HEAD")
         changed = git("status", "--porcelain", "--", "lib")
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    return (
-        {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())}
-        if head.returncode == 0
-        else {}
-    )
+    if head.returncode:
+        return {}
+    return {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())}
 
 
 def work(body, runs, records, fresh, keep, checkpoint_seconds):
-    """What a worker process is asked: a Spec as JSON. Returns what the run cost (Run.cost). Errors travel as one line."""
+    """What a worker process is asked to make: a Spec as JSON. Returns what the run cost (Run.cost).
+
+    Errors travel as one line.
+    """
     spec = from_json(body)
     try:
         return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).cost

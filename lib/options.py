@@ -92,7 +92,8 @@ def _tuples(option, *names):
 class Numerics:
     """What decides the bits of a run beside its mathematics."""
 
-    # "float32", or "bfloat16" for matrix products and, on a CPU, hidden states; weights stay float32
+    # "float32", or "bfloat16" for matrix products and, on a CPU, hidden states; weights stay
+    # float32
     dtype: str
     threads: int  # of the CPU; sums are split by thread, so bits depend on it
     device: str = ""  # "" is the CPU; "cuda" a GPU, whose runs are others
@@ -248,7 +249,7 @@ class Distil:
 
 @dataclass(frozen=True)
 class Augment:
-    """Words of the training rows are replaced, after TinyBERT's code; GhostBERT prints no setting."""
+    """Replacing words of the training rows, as TinyBERT does; GhostBERT prints no setting."""
 
     tries: int  # N of each sentence: attempts, not successes; TinyBERT's code has 10 to 30 by task
     p: float  # chance of each word in a try; TinyBERT has 0.4

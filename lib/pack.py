@@ -1,11 +1,12 @@
-"""Runs on another machine: an archive with everything that the missing runs of some claims read, and its records back.
+"""Runs on another machine: an archive with all that missing runs read, and its records back.
 
     python -m lib pack evidence.tgz --claims G1,B2       here
-    tar xzf evidence.tgz; cd evidence; sh run.sh         there: torch, transformers, scikit-learn, scipy and pandas suffice
+    tar xzf evidence.tgz; cd evidence; sh run.sh         there: torch, transformers, scikit-learn,
+                                                         scipy and pandas suffice
     python -m lib unpack records.tgz                     here again
 
-Weights travel rounded to bfloat16: a checkpoint of its own, with its own digest, so that its runs are others than those of
-the exact weights.
+Weights travel rounded to bfloat16. That is a checkpoint of its own, with its own digest, so that
+its runs are others than those of the exact weights.
 """
 
 import io
@@ -19,38 +20,38 @@ from pathlib import Path
 from lib import data, paths, record
 from lib.data import glue, models, texts
 from lib.execute import commit
+from lib.spec import ancestry
 
 LIMIT = 60_000_000
 CODE = ("lib", "data/published", "data/digests.json", "data/unseen")
 RUN = """#!/bin/sh
 # Makes the missing runs on one GPU, writes records.tgz; safe to repeat.
-DEVICE={device} CHECKPOINT={checkpoint} python -m lib evidence --claims {claims} --slots ${{SLOTS:-8}} "$@"
+export DEVICE={device} CHECKPOINT={checkpoint}
+python -m lib evidence --claims {claims} --slots ${{SLOTS:-8}} "$@"
 tar czf records.tgz -C data records
 """
 
 
 def pack(target, claims, specs, checkpoint, device="cuda"):
-    """Write the archive of the runs of some Specs. Returns its bytes. Raises ValueError where it would be larger than LIMIT."""
+    """Write the archive of the runs of some Specs. Returns its size in bytes.
+
+    Raises ValueError where it would be larger than LIMIT.
+    """
     target = Path(target)
     with tempfile.TemporaryDirectory(dir=target.resolve().parent) as folder:
         name = checkpoint + models.ROUNDED
         rounded = models.rounded(checkpoint, Path(folder) / name)
         draft = Path(folder) / "archive"
         with tarfile.open(draft, "w:gz") as archive:
-            listed = subprocess.run(
-                ["git", "-C", str(paths.ROOT), "ls-files", "-z", "--", *CODE],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            for path in filter(None, listed.stdout.split("\0")):
+            words = ["git", "-C", str(paths.ROOT), "ls-files", "-z", "--", *CODE]
+            listed = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+            for path in filter(None, listed.split("\0")):
                 archive.add(paths.ROOT / path, f"evidence/{path}")
             for place, path in inputs(specs).items():
                 archive.add(path.resolve(), f"evidence/data/{place}")
             archive.add(rounded, f"evidence/data/models/{name}")
-            run = RUN.format(
-                device=device, checkpoint=name, claims=",".join(claim.id for claim in claims)
-            )
+            names = ",".join(claim.id for claim in claims)
+            run = RUN.format(device=device, checkpoint=name, claims=names)
             for path, text in {"run.sh": run, "COMMIT": json.dumps(commit())}.items():
                 told = tarfile.TarInfo(f"evidence/{path}")
                 told.size = len(text)
@@ -58,22 +59,17 @@ def pack(target, claims, specs, checkpoint, device="cuda"):
         size = draft.stat().st_size
         if size > LIMIT:
             raise ValueError(
-                f"the archive would have {size / 1e6:.0f} MB, more than {LIMIT / 1e6:.0f}: name fewer --claims; "
-                "those of EfficientBERT bring text corpora"
+                f"the archive would have {size / 1e6:.0f} MB, more than {LIMIT / 1e6:.0f}: name "
+                "fewer --claims; those of EfficientBERT bring text corpora"
             )
         shutil.move(draft, target)
     return size
 
 
 def inputs(specs):
-    """{place below data/: file at hand} of the rows, images and texts that some Specs and their inputs read."""
-    found, seen, left = {}, set(), list(specs)
-    while left:
-        spec = left.pop()
-        if spec in seen:
-            continue
-        seen.add(spec)
-        left += spec.parents.values()
+    """{place below data/: file at hand} of what Specs and their inputs read."""
+    found = {}
+    for spec in set(specs) | ancestry(specs):
         for told in spec.args.values():
             for each in [told, *told.values()] if isinstance(told, dict) else []:
                 if isinstance(each, dict):
@@ -111,7 +107,10 @@ def described(descriptor):
 
 
 def unpack(archive, records=None):
-    """Copy the records of an archive that are not there yet, each checked against its digests. Returns their number."""
+    """Copy the records of an archive that are not there yet. Returns their number.
+
+    Each is checked against its digests; raises ValueError naming a file that is damaged.
+    """
     records, count = Path(records or paths.records_root()), 0
     records.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=records) as folder:

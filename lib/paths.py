@@ -1,7 +1,8 @@
 """Where everything lies: the only module that knows folder names.
 
-Environment variables move what is large or made: `DATA_ROOT` (real data and checkpoints, may be read-only), `RUNS_ROOT`
-(runs), `RECORDS_ROOT` (records), `FIGURES_ROOT` (pages), and `NOTEBOOKS_ROOT` for a reader's own notebooks.
+Environment variables move what is large or made: `DATA_ROOT` (real data and checkpoints, may be
+read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT` (records), `FIGURES_ROOT` (pages), and
+`NOTEBOOKS_ROOT` for a reader's own notebooks.
 """
 
 import os
@@ -13,9 +14,8 @@ FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
 UNSEEN = DATA / "unseen"  # labels and clusters of unseen rows by their digest, numbers only
-DIGESTS = (
-    DATA / "digests.json"
-)  # of the official data and checkpoints, so that records are found without them
+# of the official data and checkpoints, so that records are found without them
+DIGESTS = DATA / "digests.json"
 
 
 def data_root():

@@ -1,10 +1,13 @@
 """Record: a finished run without weights, in two small files that can be committed.
 
-    record.json            one line each: digest of the rest, Spec, status, metrics, environment, digest and types of the arrays
-    arrays.safetensors.gz  all arrays, named `predictions.logits`, and other files of the run as bytes, `file.<name>`
+    record.json            one line each: digest of the rest, Spec, status, metrics, environment,
+                           digest and types of the arrays
+    arrays.safetensors.gz  all arrays, named `predictions.logits`, and other files of the run as
+                           bytes, `file.<name>`
 
-Integers are stored in the smallest type that holds them, logits of classes in float16 where no row's class changes by
-that, so that no metric moves. What is read has the run's own types again. Both digests are checked where a record is read.
+Integers are stored in the smallest type that holds them. Logits of classes are stored in float16
+where no row's class changes by that, so that no metric moves. What is read has the run's own types
+again. Both digests are checked where a record is read.
 """
 
 import gzip
@@ -41,15 +44,16 @@ def write(run, folder):
         packed = gzip.compress(save(arrays), 9, mtime=0)
         (folder / ARRAYS).write_bytes(packed)
         body |= {"arrays": hashlib.sha256(packed).hexdigest(), "types": types}
-    lines = [
-        f"{json.dumps(name)}: {canonical(value)}"
-        for name, value in ({"digest": digest(body)} | body).items()
-    ]
+    told = {"digest": digest(body)} | body
+    lines = [f"{json.dumps(name)}: {canonical(value)}" for name, value in told.items()]
     (folder / NAME).write_text("{" + ",\n".join(lines) + "}\n")
 
 
 def read(folder):
-    """{"spec", "status", "metrics", "env", perhaps "arrays" and "types"}. Raises ValueError naming a file that is damaged."""
+    """{"spec", "status", "metrics", "env"} of a record, "arrays" and "types" where it has some.
+
+    Raises ValueError naming a file that is damaged.
+    """
     try:
         body = json.loads((folder / NAME).read_text())
         told = body.pop("digest")
@@ -61,7 +65,7 @@ def read(folder):
 
 
 def arrays(folder, body, name):
-    """Arrays that the run's step saved under this name. Raises FileNotFoundError where there are none."""
+    """Arrays that the run's step saved under this name. Raises FileNotFoundError without any."""
     found = {
         key.removeprefix(f"{name}."): value.astype(body["types"].get(key, value.dtype.name))
         for key, value in unpacked(folder, body).items()
@@ -90,9 +94,8 @@ def unpacked(folder, body):
 def small(key, value):
     """The array as it is stored."""
     if value.dtype.kind in "iu" and value.size:
-        return value.astype(
-            np.result_type(np.min_scalar_type(value.min()), np.min_scalar_type(value.max()))
-        )
+        ends = (np.min_scalar_type(end) for end in (value.min(), value.max()))
+        return value.astype(np.result_type(*ends))
     if key == "logits" and value.dtype == np.float32 and value.ndim == 2 and value.shape[1] > 1:
         with np.errstate(over="ignore"):
             half = value.astype(np.float16)
@@ -110,7 +113,5 @@ def digest(body):
 
 
 def damaged(path, why):
-    return ValueError(
-        f"{paths.shown(path)} is damaged ({why}): take it from git again, or delete its folder and make the run "
-        "again"
-    )
+    fix = "take it from git again, or delete its folder and make the run again"
+    return ValueError(f"{paths.shown(path)} is damaged ({why}): {fix}")

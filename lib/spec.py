@@ -2,17 +2,18 @@
 
     Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
 
-A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of Specs is a
-graph. Its identity is a hash of canonical JSON. The seed is not part of it: the seeds of one Spec are replicates,
-kept side by side in one folder. An input without a seed of its own takes that of the Spec which asks for it, so
-that two models compared at one seed share their teacher and data order; an input with a seed is pinned, and that
-seed is part of the identity.
+A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of
+Specs is a graph. Its identity is a hash of canonical JSON. The seed is not part of it: the seeds of
+one Spec are replicates, kept side by side in one folder. An input without a seed of its own takes
+that of the Spec which asks for it, so that two models compared at one seed share their teacher and
+data order. An input with a seed is pinned, and that seed is part of the identity.
 """
 
+import copy
 import difflib
 import hashlib
 import json
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 
 from lib.options import settled
@@ -44,25 +45,23 @@ class Spec:
         for name, spec in inputs.items():
             known(f"input of step {self.step}", name[: name.find(":") + 1] or name, step.inputs)
             if not isinstance(spec, Spec):
-                raise TypeError(
-                    f"input {name!r} of step {self.step} is a {type(spec).__name__}; it must be a Spec"
-                )
-        object.__setattr__(
-            self, "args", {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
-        )
-        for output in self._outputs():
-            known(f"input named by an Output of step {self.step}", output, self.inputs)
-
-    def _outputs(self):
-        return [
-            v["$output"][0] for v in self.args.values() if isinstance(v, dict) and "$output" in v
-        ]
+                kind = type(spec).__name__
+                raise TypeError(f"input {name!r} of step {self.step} is a {kind}, not a Spec")
+        args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
+        object.__setattr__(self, "args", args)
+        for value in args.values():
+            if is_output(value):
+                what = f"input named by an Output of step {self.step}"
+                known(what, value["$output"][0], self.inputs)
 
     def at(self, seed):
         """The replicate with this seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
-        return replace(self, seed=seed)
+        made = copy.copy(self)  # with the identity, if it is known: the seed is no part of it
+        made.__dict__.pop("parents", None)
+        object.__setattr__(made, "seed", seed)
+        return made
 
     @cached_property
     def parents(self):
@@ -74,10 +73,7 @@ class Spec:
 
     @cached_property
     def id(self):
-        inputs = {
-            n: s.id if s.seed is None else f"{s.id}/{s.seed}"
-            for n, s in sorted(self.inputs.items())
-        }
+        inputs = {n: s.id + f"/{s.seed}" * (s.seed is not None) for n, s in self.inputs.items()}
         body = [self.step, STEPS[self.step].version, self.args, inputs]
         return hashlib.sha256(canonical(body).encode()).hexdigest()[:12]
 
@@ -91,10 +87,10 @@ class Spec:
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics):
-        """The arguments with every Output replaced; `metrics` maps input names to the metrics of their runs."""
+        """The arguments with every Output replaced; metrics: {input name: metrics of its run}."""
 
         def value(v):
-            if not (isinstance(v, dict) and "$output" in v):
+            if not is_output(v):
                 return v
             source, key = v["$output"]
             known(f"output of input {source!r}", key, metrics[source])
@@ -104,13 +100,8 @@ class Spec:
 
     def to_json(self):
         inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}
-        return {
-            "step": self.step,
-            "version": STEPS[self.step].version,
-            "args": self.args,
-            "inputs": inputs,
-            "seed": self.seed,
-        }
+        told = {"step": self.step, "version": STEPS[self.step].version, "args": self.args}
+        return told | {"inputs": inputs, "seed": self.seed}
 
     def __hash__(self):
         return hash((self.step, self.id, self.seed))
@@ -120,15 +111,20 @@ class Spec:
 
 
 def from_json(body):
-    """The Spec that `to_json` wrote. Raises ValueError where the step has moved on to another version."""
-    known("step", body["step"], STEPS)
-    if body["version"] != STEPS[body["step"]].version:
+    """The Spec that `to_json` wrote. Raises ValueError where the step has another version now."""
+    step, version = body["step"], body["version"]
+    known("step", step, STEPS)
+    if version != STEPS[step].version:
         raise ValueError(
-            f"step {body['step']} is at version {STEPS[body['step']].version}; this Spec is of "
-            f"version {body['version']}: make the run again"
+            f"step {step} is at version {STEPS[step].version}; this Spec is of version {version}: "
+            "make the run again"
         )
     inputs = {name: from_json(spec) for name, spec in body["inputs"].items()}
-    return Spec(body["step"], body["args"], inputs, body["seed"])
+    return Spec(step, body["args"], inputs, body["seed"])
+
+
+def is_output(value):
+    return isinstance(value, dict) and "$output" in value
 
 
 def ancestry(specs):
@@ -142,7 +138,7 @@ def ancestry(specs):
 
 
 def plain(value):
-    """Options and Outputs as plain JSON values; anything that JSON would not keep as it is raises TypeError."""
+    """Options and Outputs as plain JSON values. Raises TypeError for what JSON would change."""
     if isinstance(value, Output):
         return {"$output": [value.input, value.key]}
     if is_dataclass(value):
@@ -154,15 +150,15 @@ def plain(value):
     if value is None or type(value) in (bool, int, float, str):
         return value
     raise TypeError(
-        f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, lists, "
-        "dicts or an option of lib.options"
+        f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
+        "lists, dicts or an option of lib.options"
     )
 
 
 def canonical(value):
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    """A value as JSON of which there is one form."""
+    compact = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
+    return json.dumps(value, allow_nan=False, **compact)
 
 
 def known(what, name, allowed):

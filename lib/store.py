@@ -1,16 +1,17 @@
 """Store: where runs are kept, made once, and found again.
 
     data/runs/<step>-<identity>/<seed>/      a finished run
-                               <seed>.part/  one being made, or what a failed, stopped or killed one left
+                               <seed>.part/  one being made, or what is left of a failed, stopped
+                                             or killed one
                                <seed>.lock   who is making it
-    data/records/<step>-<identity>/<seed>/   a record: a run without weights, small enough to commit (lib.record)
+    data/records/<step>-<identity>/<seed>/   a record: a run without weights, small enough to
+                                             commit (lib.record)
 
-A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`, `events.jsonl`, arrays
-such as `predictions.safetensors`, and `model/` where another Spec needs the weights. A folder without `.part` is
-complete: it gets its name by one rename at the end.
+A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`,
+`events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
+weights. A folder without `.part` is complete: it gets its name by one rename at the end.
 """
 
-import fcntl
 import json
 import os
 import shutil
@@ -22,6 +23,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
 from safetensors.numpy import load_file, save_file
 
 from lib import paths, record
@@ -47,9 +49,8 @@ def read_json(path):
     try:
         return json.loads(Path(path).read_text())
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{paths.shown(path)} is damaged ({error}): delete its folder, the run is made again"
-        ) from None
+        fix = "delete its folder, the run is made again"
+        raise ValueError(f"{paths.shown(path)} is damaged ({error}): {fix}") from None
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,9 @@ class Run:
         return record.read(self.folder) if record.there(self.folder) else None
 
     def _json(self, name):
-        return (
-            read_json(self.folder / f"{name}.json") if self._record is None else self._record[name]
-        )
+        if self._record is None:
+            return read_json(self.folder / f"{name}.json")
+        return self._record[name]
 
     @cached_property
     def spec(self):
@@ -82,13 +83,10 @@ class Run:
 
     @property
     def cost(self):
-        """Core seconds of a run on a CPU, which other work beside it does not stretch; on a card seconds of the clock."""
+        """Core seconds on a CPU, which other work beside it does not stretch; seconds on a card."""
         on_card = (self.spec["args"].get("numerics") or {}).get("device")
-        return (
-            self.status["seconds"]
-            if on_card
-            else self.status.get("core_seconds", self.status["seconds"])
-        )
+        seconds = self.status["seconds"]
+        return seconds if on_card else self.status.get("core_seconds", seconds)
 
     @cached_property
     def env(self):
@@ -126,35 +124,27 @@ class Held(Exception):
 
 
 class Lock:
-    """Exclusive right to make a run. The kernel's lock frees it when its owner dies; owner and heartbeat (the
-    file's time) tell a reader who it is, and keep hosts apart where a shared disk ignores kernel locks."""
+    """Exclusive right to make a run.
+
+    The lock of the kernel (filelock) frees it when its owner dies. The file tells readers who owns
+    it. Its time is a heartbeat, which keeps hosts apart where a shared disk ignores kernel locks.
+    """
 
     def __init__(self, path):
-        self.path = Path(path)
+        self.path, self.stop = Path(path), threading.Event()
 
     def __enter__(self):
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            self.file = open(self.path, "a+")
-            try:
-                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                self.file.close()
-                raise Held(owner(self.path)) from None
-            try:
-                if os.fstat(self.file.fileno()).st_ino == os.stat(self.path).st_ino:
-                    break
-            except FileNotFoundError:
-                pass
-            self.file.close()  # its last owner removed the file between our two calls
+        self.lock = FileLock(self.path, thread_local=False)
+        try:
+            self.lock.acquire(blocking=False)
+        except Timeout:
+            raise Held(owner(self.path)) from None
         there = owner(self.path)
         if there and there["host"] != socket.gethostname() and there["age"] < STALE:
-            self.file.close()
+            self.lock.release()
             raise Held(there)
-        self.file.truncate(0)
-        self.file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
-        self.file.flush()
-        self.stop = threading.Event()
+        self.path.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
         threading.Thread(target=self._beat, daemon=True).start()
         return self
 
@@ -168,7 +158,7 @@ class Lock:
     def __exit__(self, *_):
         self.stop.set()
         self.path.unlink(missing_ok=True)
-        self.file.close()
+        self.lock.release()
 
 
 def owner(path):
@@ -180,7 +170,10 @@ def owner(path):
 
 
 def alive(path):
-    """Whether the owner of a lock lives: on this host its process is there, elsewhere its heartbeat is fresh."""
+    """Whether the owner of a lock lives.
+
+    On this host its process is there; on another host its heartbeat is fresh.
+    """
     who = owner(path)
     if who is None:
         return False
@@ -209,12 +202,11 @@ class Store:
 
     def find(self, spec, weights=False):
         """The finished run of a Spec, or None. With `weights`, one that still has its model."""
-        places = [(self.runs, "run")] + ([] if self.fresh else [(self.records, "record")])
-        for root, origin in places:
+        places = {"run": self.runs} | ({} if self.fresh else {"record": self.records})
+        for origin, root in places.items():
             folder = root / spec.name
-            if ((folder / "status.json").exists() or record.there(folder)) and (
-                not weights or (folder / "model").exists()
-            ):
+            there = (folder / "status.json").exists() or record.there(folder)
+            if there and (not weights or (folder / "model").exists()):
                 return Run(folder, origin)
         return None
 
@@ -225,7 +217,10 @@ class Store:
         return (self.runs / spec.name).with_suffix(".lock")
 
     def state(self, spec):
-        """Status of a Spec: state finished, running, failed, stopped, died or missing, with what its ledger says."""
+        """What the ledger of a Spec says.
+
+        Its `state` is finished, running, failed, stopped, died or missing.
+        """
         if run := self.find(spec):
             return run.status | {"origin": run.origin}
         part = self.part(spec) / "status.json"
@@ -258,7 +253,7 @@ class Store:
         return [Run(folder, "record") for folder in sorted(folders)]
 
     def record(self, run):
-        """Write a finished run to the records, without weights and event log. Returns the folder."""
+        """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
         temporary = target.with_name(f".{target.name}.{os.getpid()}")
         record.write(run, temporary)

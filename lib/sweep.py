@@ -1,9 +1,10 @@
-"""Sweep: many Specs as one graph, run in topological order by worker processes under one progress bar.
+"""Sweep: many Specs as one graph, made by worker processes under one progress bar.
 
     rows = [{"width": m, "spec": student(m).at(seed)} for m in (9, 6, 3, 1) for seed in (0, 1)]
     frame = collect(rows)        # one line a row, its metrics beside it; makes what is missing
 
-Local workers are single processes of their own, so that one that is killed costs only its own run.
+The inputs of a run are made before it. A worker is a process of its own, so that one that is killed
+costs only its own run.
 """
 
 import concurrent.futures as futures
@@ -17,6 +18,7 @@ import time
 from collections import defaultdict
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from math import inf
 
 import pandas as pd
@@ -31,22 +33,22 @@ from lib.store import Store, alive, read_json
 
 @dataclass(frozen=True)
 class Plan:
-    """What a set of Specs comes to: `there` and `missing` map each Spec to whether its weights are needed;
-    `missing` is in topological order."""
+    """What a set of Specs comes to: the runs that are there, and those that must be made.
+
+    Each maps Specs to whether their weights are needed. `missing` has inputs first.
+    """
 
     there: dict
     missing: dict
 
-    def weights(self):
-        return {spec for spec, keep in self.missing.items() if keep}
-
 
 def plan(specs, store=None, keep=False):
-    """Which runs are there and which must be made, inputs included. The inputs of a run that is there are not
-    looked at: its result stands on its own. `keep` wants the weights of the Specs themselves as well."""
+    """The Plan of some Specs and their inputs; keep: the weights of the Specs are wanted as well.
+
+    The inputs of a run that is there are not looked at: its result stands on its own.
+    """
     store = store or Store()
-    there, missing = {}, {}
-    wanted = defaultdict(bool)
+    there, missing, wanted = {}, {}, defaultdict(bool)
 
     def need(spec, weights):
         weights = weights and STEPS[spec.step].weights
@@ -67,8 +69,11 @@ def plan(specs, store=None, keep=False):
 
 
 class Clock:
-    """Expected seconds of a run, from runs and records that the store has: those of another seed, else of a like run, scaled
-    by rows, epochs and tokens. None where nothing is known."""
+    """Expected seconds of a run, from the runs and records of a store.
+
+    They come from other seeds of the Spec, else from runs of the same step, numerics and task, else
+    of any task, scaled by rows, epochs and tokens. None where nothing is known.
+    """
 
     def __init__(self, store):
         self.seconds, self.tokens, self.told = defaultdict(list), defaultdict(list), {}
@@ -93,27 +98,25 @@ class Clock:
             return statistics.median(own)
         for key in like(spec.step, spec.args):
             if found := self.seconds.get(key):
-                return statistics.median(
-                    seconds * self.ratio(spec.args, args) for seconds, args in found
-                )
+                return statistics.median(s * self.ratio(spec.args, args) for s, args in found)
         return None
 
     def ratio(self, args, others):
         """How many times the work of a run with `others` one with `args` is."""
-        (rows, length, tokens), (rows_2, length_2, tokens_2) = (
-            self.work(each) for each in (args, others)
-        )
+        rows, length, tokens = self.work(args)
+        rows_2, length_2, tokens_2 = self.work(others)
         if rows is None or rows_2 is None:
             return 1.0
         return rows / rows_2 * (tokens / tokens_2 if tokens and tokens_2 else length / length_2)
 
     def work(self, args):
-        """(rows times epochs, most tokens of a row, mean tokens where they were counted); rows are None where not told."""
+        """(rows times epochs, longest row in tokens, mean tokens where they were counted).
+
+        The first is None where the arguments do not tell the rows.
+        """
         data, train, corpus = (args.get(name) or {} for name in ("data", "train", "corpus"))
-        rows, length = (
-            data.get("rows") or corpus.get("documents") or corpus.get("sentences"),
-            train.get("max_length", 1),
-        )
+        rows = data.get("rows") or corpus.get("documents") or corpus.get("sentences")
+        length = train.get("max_length", 1)
         counted = train.get("pad_to") or statistics.median(self.tokens.get(task_of(args)) or [0])
         times = train.get("epochs", 1) * (args.get("search") or {}).get("budget", 1)
         return rows and rows * times, length, min(counted, length)
@@ -142,7 +145,7 @@ def task_of(args):
 
 
 def like(step, args):
-    """What runs are alike by: step, numerics (which tell the profiles apart) and task; then whatever the task."""
+    """What runs are alike by: step, numerics (which tell the profiles apart) and task, or not."""
     source, task = task_of(args)
     numerics = tuple((args.get("numerics") or {}).values())
     return [(step, numerics, source, task), (step, numerics, source == "toy")]
@@ -157,12 +160,9 @@ class Local:
         self.free = list(range(slots))
 
     def _pool(self):
-        context = multiprocessing.get_context(
-            "spawn"
-        )  # a forked torch may hang, a forked CUDA fails
-        return futures.ProcessPoolExecutor(
-            1, mp_context=context, initializer=_tend, initargs=(os.getpid(), self.nice)
-        )
+        # a forked torch may hang, and a forked CUDA fails
+        spawn, about = multiprocessing.get_context("spawn"), (os.getpid(), self.nice)
+        return futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_tend, initargs=about)
 
     def submit(self, function, *args):
         slot = self.free.pop()
@@ -176,7 +176,7 @@ class Local:
         self.free.append(future.slot)
 
     def each(self, function, jobs):
-        """Yield (job, its future) as they finish; a job is a tuple of arguments. A worker that is killed costs its own job."""
+        """Yield (job, its future) as they finish; a job is a tuple of arguments."""
         left, running = list(jobs), {}
         while left or running:
             while left and self.free:
@@ -187,7 +187,7 @@ class Local:
                 yield running.pop(future), future
 
     def close(self):
-        """End the workers: idle ones by themselves, those at work (after an error or an interrupt) at once."""
+        """End the workers: idle ones by themselves, those at work at once."""
         for slot, pool in enumerate(self.pools):
             idle = slot in self.free
             for process in [] if idle else list((pool._processes or {}).values()):
@@ -196,7 +196,7 @@ class Local:
 
 
 def _tend(parent, nice=0):
-    """A worker's first act: leave the terminal's interrupt to the parent, and go when the parent is gone."""
+    """A worker's first act: leave interrupts to its parent, and see to it that it goes with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
     os.nice(nice)
@@ -227,82 +227,56 @@ def make(
     nice=0,
     done=None,
 ):
-    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what could not be made: it failed, its
-    worker died, or an input of it is missing. `workers` defaults to cores / threads of the widest run.
+    """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what is lost.
 
-    until: time after which nothing is started; what is still at work after GRACE is stopped, to be resumed from its checkpoint.
-    nice: of the workers. done: f(spec), called when a run is there."""
+    A Spec is lost where its run failed, its worker died, or an input of it is lost. workers: by
+    default cores / threads of the widest run. keep: save the weights of the Specs themselves.
+    until: the time after which nothing is started; what is still at work after GRACE is stopped, to
+    be resumed from its checkpoint. nice: of the workers. done: f(spec), called when a run is there.
+    """
     store = store or Store()
     todo = plan(specs, store, keep).missing
     if not todo:
         return {}
     need_disk(store.runs)
-    clock = Clock(store)
-    threads = max((spec.args.get("numerics") or {}).get("threads", 1) for spec in todo)
-    executor = Local(max(1, min(workers or cores() // threads, len(todo))), nice)
-    waiting, running, failed = dict(todo), {}, {}
-    missing = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
-    children, results = defaultdict(list), set(specs)
-    for child, inputs in missing.items():
+    graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
+    rank, children, results = {s: i for i, s in enumerate(todo)}, defaultdict(list), set(specs)
+    for child, inputs in graph.items():
         for spec in inputs:
             children[spec].append(child)
-    expected = {spec: clock(spec) for spec in todo}
-    bar = tqdm(
-        total=len(todo),
-        desc="starting workers",
-        disable=not progress,
-        leave=False,
-        dynamic_ncols=True,
-        bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}",
-    )
-    told, counted = 0.0, 0
-    interval = (
-        0.0 if sys.stderr.isatty() or type(bar).__name__ == "tqdm_notebook" else 20.0
-    )  # a log file wants few lines
+    threads = max((spec.args.get("numerics") or {}).get("threads", 1) for spec in todo)
+    executor = Local(max(1, min(workers or cores() // threads, len(todo))), nice)
+    order, ready, running, ended, failed = TopologicalSorter(graph), [], {}, set(), {}
+    order.prepare()
+    bar = Bar(todo, store, len(executor.pools), progress)
 
     def there(spec):
-        """Whether nothing is left to make of it, as another process may have made it, or all that it was for."""
-        used = all(map(there, children[spec]))
-        return (spec not in results or store.find(spec, weights=keep and todo[spec])) and (
-            used or store.find(spec, weights=todo[spec])
-        )
+        """Whether another process has made it meanwhile, or all that it is for."""
+        if spec in results and not store.find(spec, weights=keep and todo[spec]):
+            return False
+        return all(map(there, children[spec])) or store.find(spec, weights=todo[spec])
 
     def over(spec):
-        for child in children[spec]:
-            missing[child].discard(spec)
+        order.done(spec)
+        ended.add(spec)
         if done:
             done(spec)
 
-    def lose(spec, why, root=None):
-        failed[spec] = needs(root, why) if root else why
-        for child in children[spec]:
-            if waiting.pop(child, None) is not None:
-                lose(child, why, root or spec)
-
     try:
-        while (waiting or running) and time.time() < until + GRACE:
+        while time.time() < until + GRACE:
             while executor.free and time.time() < until:
-                ready = [s for s in waiting if not missing[s]]
-                spec = next(
-                    (s for s in ready if not alive(store.lock(s))),
-                    None if running else next(iter(ready), None),
-                )
-                if spec is None:  # nothing is ready, or another process is at it
-                    break
+                ready = sorted([*ready, *order.get_ready()], key=rank.get)
+                free = [spec for spec in ready if not alive(store.lock(spec))]
+                if not free and (running or not ready):
+                    break  # nothing is ready, or another process is at it
+                spec = (free or ready)[0]
+                ready.remove(spec)
                 if there(spec):
-                    del waiting[spec]
                     over(spec)
                     continue
-                future = executor.submit(
-                    work,
-                    spec.to_json(),
-                    store.runs,
-                    store.records,
-                    store.fresh,
-                    waiting.pop(spec),
-                    checkpoint_seconds,
-                )
-                running[future] = spec
+                place = (store.runs, store.records, store.fresh)
+                job = (work, spec.to_json(), *place, todo[spec], checkpoint_seconds)
+                running[executor.submit(*job)] = spec
             if not running:
                 break
             finished, _ = futures.wait(running, timeout=0.5, return_when=futures.FIRST_COMPLETED)
@@ -310,48 +284,75 @@ def make(
                 spec = running.pop(future)
                 executor.release(future)
                 try:
-                    clock.note(spec, future.result())
+                    bar.clock.note(spec, future.result())
                 except BrokenProcessPool:
-                    lose(spec, "its worker was killed (died); the next command resumes it")
+                    failed[spec] = "its worker was killed (died); the next command resumes it"
                 except Exception as error:
-                    lose(spec, str(error))
+                    failed[spec] = str(error)
                 else:
                     over(spec)
-            if finished or not counted:
-                counted += 1
-                expected = {spec: clock(spec) for spec in [*waiting, *running.values()]}
-            states = {s: store.state(s) for s in running.values()}
-            at = sum(
-                (expected[s] or 0.0) * state.get("progress", 0.0) for s, state in states.items()
-            )
-            left = sum(filter(None, expected.values())) - at
-            unknown = list(expected.values()).count(None)
-            ended = len(todo) - len(waiting) - len(running)
-            bar.n = max(bar.n, ended + sum(state.get("progress", 0.0) for state in states.values()))
-            if ended or any(state["state"] != "missing" for state in states.values()):
-                bar.set_description_str(f"{ended}/{len(todo)} runs", refresh=False)
-            to_go = clocked(left / len(executor.pools)) if left or not unknown else "unknown"
-            bar.set_postfix_str(
-                f"{'at least ' * bool(unknown and left)}{to_go} to go", refresh=False
-            )
-            if time.time() - told >= interval:
-                told = time.time()
-                bar.refresh()
+            bar.draw(ended | roots(graph, failed).keys(), set(running.values()), bool(finished))
     finally:
         executor.close()
         bar.close()
-    return failed
+    lost = roots(graph, failed)
+    return {s: failed[r] if r is s else needs(r, failed[r]) for s, r in lost.items()}
+
+
+def roots(graph, failed):
+    """{Spec that is lost: the failed one without which it cannot be made}; graph: inputs first."""
+    found = {spec: spec for spec in failed}
+    for spec, inputs in graph.items():
+        if lost := [found[p] for p in inputs if p in found]:
+            found.setdefault(spec, lost[0])
+    return found
+
+
+class Bar:
+    """The progress of a sweep in one line: runs that ended, and the time to go."""
+
+    def __init__(self, todo, store, workers, progress):
+        self.todo, self.store, self.workers = list(todo), store, workers
+        self.clock, self.expected, self.drawn = Clock(store), {}, 0.0
+        self.bar = tqdm(
+            total=len(todo),
+            desc="starting workers",
+            disable=not progress,
+            leave=False,
+            dynamic_ncols=True,
+            bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}",
+        )
+        live = sys.stderr.isatty() or type(self.bar).__name__ == "tqdm_notebook"
+        self.interval = 0.0 if live else 20.0  # a log file wants few lines
+
+    def draw(self, ended, running, changed):
+        """Draw it anew; changed: whether a run has ended since the last time."""
+        if changed or not self.expected:
+            self.expected = {spec: self.clock(spec) for spec in self.todo if spec not in ended}
+        states = {spec: self.store.state(spec) for spec in running}
+        at = {spec: state.get("progress", 0.0) for spec, state in states.items()}
+        left = sum(filter(None, self.expected.values()))
+        left -= sum((self.expected[spec] or 0.0) * share for spec, share in at.items())
+        unknown = list(self.expected.values()).count(None)
+        self.bar.n = max(self.bar.n, len(ended) + sum(at.values()))
+        if ended or any(state["state"] != "missing" for state in states.values()):
+            self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
+        to_go = clocked(left / self.workers) if left or not unknown else "unknown"
+        least = "at least " * bool(unknown and left)
+        self.bar.set_postfix_str(f"{least}{to_go} to go", refresh=False)
+        if time.time() - self.drawn >= self.interval:
+            self.drawn = time.time()
+            self.bar.refresh()
+
+    def close(self):
+        self.bar.close()
 
 
 def clocked(seconds):
     """Seconds as text: "12 s", "34 min", "5.6 h"."""
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def needs(root, error):
@@ -359,27 +360,27 @@ def needs(root, error):
 
 
 def why(spec, store, seen):
-    """Why a run is missing, in one line: the error of the input at the bottom of it, or what is not at hand; "" where nobody
-    has tried to make it. seen: what earlier calls found out."""
+    """Why a run is missing, in one line; "" where nobody has tried to make it.
+
+    It is the error of the input at the bottom of it, or what is not at hand. seen: what earlier
+    calls found out.
+    """
     root, error = _root(spec, store, seen)
     return error if root in (None, spec) else needs(root, error)
 
 
 def _root(spec, store, seen):
-    """(the failed run without which a Spec cannot be made, its error); (None, text) where data or weights are absent."""
+    """(the failed run without which a Spec cannot be made, its error); (None, what is absent)."""
     if spec not in seen:
         part = store.part(spec) / "status.json"
         error = read_json(part).get("error") if part.exists() else None
         below = (
-            _root(p, store, seen)
-            for p in spec.parents.values()
-            if not store.find(p, weights=STEPS[p.step].weights)
+            _root(parent, store, seen)
+            for parent in spec.parents.values()
+            if not store.find(parent, weights=STEPS[parent.step].weights)
         )
-        seen[spec] = (
-            (spec, error)
-            if error
-            else next((each for each in below if each[1]), (None, absent(spec)))
-        )
+        found = next((each for each in below if not error and each[1]), (None, absent(spec)))
+        seen[spec] = (spec, error) if error else found
     return seen[spec]
 
 
@@ -400,27 +401,21 @@ def absent(spec):
 
 
 def collect(rows, store=None, on_missing="run", workers=None, progress=True):
-    """A grid's rows with the results of their Specs: a DataFrame with the rows' own columns, `state`, `error`,
-    `run` (a Run or None) and one column a metric.
+    """A grid's rows with the results of their Specs, as a DataFrame.
 
-    `on_missing`: "run" makes what is missing, "skip" leaves it out of the metrics and says so in `state`. `error` is the
-    root of it: of an input, where that is what could not be made.
+    It has the rows' own columns, `state`, `error`, `run` (a Run or None) and one column a metric.
+    on_missing: "run" makes what is missing, "skip" leaves it out and says so in `state`. `error`
+    tells the root: of an input, where that is what could not be made.
     """
     store = store or Store()
-    failed, seen = {}, {}
+    failed, seen, lines = {}, {}, []
     if on_missing == "run":
         failed = make([row["spec"] for row in rows], store, workers, progress=progress)
-    lines = []
     for row in rows:
-        run = store.find(row["spec"])
-        status = store.state(row["spec"])
-        line = {k: v for k, v in row.items() if k != "spec"} | {
-            "spec": row["spec"],
-            "run": run,
-            "state": status["state"],
-            "error": "" if run else failed.get(row["spec"]) or why(row["spec"], store, seen),
-        }
-        lines.append(
-            line | {k: v for k, v in (run.metrics if run else {}).items() if k not in line}
-        )
+        spec = row["spec"]
+        run, line = store.find(spec), dict(row)
+        line |= {"run": run, "state": store.state(spec)["state"]}
+        line["error"] = "" if run else failed.get(spec) or why(spec, store, seen)
+        metrics = run.metrics if run else {}
+        lines.append(line | {name: v for name, v in metrics.items() if name not in line})
     return pd.DataFrame(lines)

@@ -1,4 +1,6 @@
-"""Augmentation: what may be replaced, by what, and that neither batches nor interruptions change a row."""
+"""Augmentation: what may be replaced, by what, and that neither batches nor interruptions change a
+row.
+"""
 
 import json
 from dataclasses import replace
@@ -19,7 +21,9 @@ from lib.train import augment as words
 from lib.train.augment import STOP, cut, expanded
 from lib.train.batches import encode
 
-WORDS = "the cat dog bird sees chases likes red blue green small big house tree and not is on it don".split()
+WORDS = (
+    "the cat dog bird sees chases likes red blue green small big house tree and not is on it don"
+).split()
 PIECES = [
     "[PAD]",
     "[UNK]",

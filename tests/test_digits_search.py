@@ -11,7 +11,7 @@ from lib import paths
 from lib.data import digits
 from lib.execute import execute
 from lib.options import Gates, Numerics, Perceptron
-from lib.search.control import Control
+from lib.search.gates import Control
 from lib.spec import Spec
 from lib.steps import digits as step
 from lib.store import Store
@@ -129,8 +129,7 @@ def test_other_digits_are_refused(store):
     wrong = spec()
     wrong = replace(wrong, args=wrong.args | {"images": IMAGES | {"digest": "0"}})
     with pytest.raises(
-        ValueError,
-        match=f"have digest {IMAGES['digest']}; this run is of 0: put the same files back",
+        ValueError, match=f"has digest {IMAGES['digest']}; this run is of 0: put the same data back"
     ):
         execute(wrong, store)
 

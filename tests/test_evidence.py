@@ -20,7 +20,7 @@ def claim(name, make, seeds=(10, 11), headline=False):
         lambda numbers: [
             {"model": name, "seed": n, "task": "CoLA", "spec": make.at(n)} for n in numbers
         ],
-        lambda frame: judged(name, frame["run"].notna().sum()),
+        lambda frame, scale: judged(name, frame["run"].notna().sum()),
         seeds,
         headline,
     )

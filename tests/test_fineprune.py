@@ -1,4 +1,6 @@
-"""The step end to end through the real store, at the smallest size: four methods, mix, distillation, divergence, resume."""
+"""The step end to end through the real store, at the smallest size: four methods, mix,
+distillation, divergence, resume.
+"""
 
 from dataclasses import replace
 
@@ -11,7 +13,6 @@ from lib import data
 from lib.execute import execute
 from lib.measure import metrics
 from lib.model import backbone, masks, mix
-from lib.model.parts import surgery
 from lib.options import Mix, Numerics, Prune, Span, Targets, Train
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain, stream
@@ -106,7 +107,7 @@ def test_spans_are_saved_and_found_again(runs):
     rows, marks = heads.rows(tokenizer, dev, data.described(SQUAD), 40, plain(SPAN))
     found, arrays = marks(loop.predict(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.arrays("predictions")["spans"])
-    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in surgery(model)] == [
+    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in model.surgery] == [
         "mix",
         "keep",
         "sparse",
@@ -129,7 +130,7 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
         assert sum(count for _, count in kept) == found["kept_weights"] and told == pytest.approx(
             shares, abs=1e-12
         )
-    else:  # a neuron without incoming weights goes, and its outgoing ones, which the masks had kept, with it
+    else:  # a neuron without incoming weights goes, and with it outgoing ones that masks had kept
         assert sum(count for _, count in kept) < found["kept_weights"] and (told >= shares).all()
     assert told.mean() == pytest.approx(found["kept_share"], abs=1e-12)
     assert found["masked_weights"] == 2 * (4 * 48**2 + 2 * 48 * 96)
@@ -229,7 +230,7 @@ def test_the_mix_learns_and_is_told(runs):
 def test_a_mixed_start_keeps_its_mix(runs, store):
     run = execute(spec(MOVEMENT, {"start": CHAIN["mix"]}), store, keep=True)
     assert np.array_equal(run.arrays("mix")["before"], runs["mix"].arrays("mix")["after"])
-    assert [op["op"] for op in surgery(backbone.load(run.model)[0])] == ["mix", "keep", "sparse"]
+    assert [op["op"] for op in backbone.load(run.model)[0].surgery] == ["mix", "keep", "sparse"]
 
 
 def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
@@ -239,7 +240,7 @@ def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
         execute(spec(inputs=start), store, keep=True),
     )
     assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
-    assert [op["op"] for op in surgery(backbone.load(further.model)[0])].count("sparse") == 1
+    assert [op["op"] for op in backbone.load(further.model)[0].surgery].count("sparse") == 1
     before, after = (masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept))
     for (*_, one), (*_, two) in zip(before, after, strict=True):
         assert (two.weight[one.weight == 0] == 0).all() and not torch.equal(one.weight, two.weight)
@@ -338,7 +339,9 @@ def test_probing_tasks_are_told_on_both_their_splits(runs, store):
 
 # ---- case ----
 def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
-    """The generated text is in lower case, so the weights are those of the plain run; the saved tokenizer is another."""
+    """The generated text is in lower case, so the weights are those of the plain run; the saved
+    tokenizer is another.
+    """
     (model, kept), (plainly, lowered) = (
         backbone.load(runs[name].model) for name in ("cased", "movement")
     )

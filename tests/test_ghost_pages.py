@@ -11,7 +11,7 @@ from lib import data, paths, published
 from lib.measure import compare, cost
 from lib.options import Targets, Train
 from lib.page import notebook
-from lib.papers import ghostbert
+from lib.papers import ghostbert, ghostbert_claims
 from lib.papers.profiles import shape, untrained
 from lib.spec import Spec, plain
 from lib.train.augment import STOP
@@ -159,7 +159,7 @@ def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
     monkeypatch.setattr(
         ghostbert,
         "untrained",
-        lambda scale, task, m, module: Spec(
+        lambda scale, task, m, module, family: Spec(
             "operate", {"surgery": [{"op": "ghost"} | plain(module)]}, {"teacher": tuned}
         ),
     )
@@ -205,18 +205,18 @@ def test_pages_look_at_recorded_seeds(name, anywhere):
     "found, word, differs",
     [
         (
-            ghostbert.check_extra(),
+            ghostbert_claims.check_extra(),
             "PARTIAL",
             ("0.051 computed, 0.4 printed", "0.063 computed, 0.9 printed"),
         ),
-        (ghostbert.check_gains("dev", "table1"), "CONFIRMED", ()),
-        (ghostbert.check_gains("test", "table2"), "CONFIRMED", ()),
+        (ghostbert_claims.check_gains("dev", "table1"), "CONFIRMED", ()),
+        (ghostbert_claims.check_gains("test", "table2"), "CONFIRMED", ()),
         (
-            ghostbert.check_shares(),
+            ghostbert_claims.check_shares(),
             "PARTIAL",
             ("m=3/12 relative FLOPs 25.57 computed", "m=1/12 relative FLOPs 9.016 computed"),
         ),
-        (ghostbert.check_example(), "PARTIAL", ("7.273 computed, 7.2 printed",)),
+        (ghostbert_claims.check_example(), "PARTIAL", ("7.273 computed, 7.2 printed",)),
     ],
 )
 def test_figures_of_the_text_are_checked(found, word, differs):
@@ -239,7 +239,7 @@ def test_figures_of_the_text_are_checked(found, word, differs):
 )
 def test_checks_stand_on_the_page_of_their_table(page, call):
     assert (
-        f"ghostbert.{call}"
+        f"ghostbert_claims.{call}"
         in notebook.cells(paths.NOTEBOOKS / f"ghostbert_{page}.ipynb")["verdicts"]
     )
 

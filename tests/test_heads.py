@@ -1,4 +1,4 @@
-"""Heads: classes matched by name, spans in loss and prediction, and what a task's rows turn into."""
+"""Heads: classes matched by name, spans in loss and prediction, the rows of a task."""
 
 import json
 
@@ -113,7 +113,7 @@ def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_p
     model = tiny()
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}, seed=0)
     backbone.save(model, tokenizer, tmp_path / "model")
-    with pytest.raises(ValueError, match="is a BertForSequenceClassification; the task needs"):
+    with pytest.raises(ValueError, match="BertForSequenceClassification, which marks no spans"):
         heads.network(tmp_path / "model", SQUAD, 0.0, 0)
 
 

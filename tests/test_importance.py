@@ -1,4 +1,4 @@
-"""First-order Taylor scores against finite differences and against gradients taken independently."""
+"""First-order Taylor scores against finite differences and independent gradients."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from lib.model import backbone
-from lib.model.cut import rank
+from lib.model.surgery import rank
 from lib.options import Importance, Numerics
 from lib.steps.importance import scores
 from lib.train.batches import Encoded, collate
@@ -75,7 +75,7 @@ def test_head_scores_are_derivatives(labels, cumulative, tiny):
 
 @pytest.mark.parametrize("cumulative", [False, True])
 def test_neuron_scores_are_the_formula(cumulative, family, tiny):
-    """|w1 . g + b1 g| + |w2 . g| from gradients left by backward(), zeroed between batches or not."""
+    """|w1 . g + b1 g| + |w2 . g| from gradients of backward(), zeroed between batches or not."""
     model, encoded = tiny(family).double(), rows()
     _, found = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
     expected = torch.zeros(2, 96, dtype=torch.float64)

@@ -1,4 +1,6 @@
-"""The training loop: order, schedule, used rows, and runs that are interrupted and resumed to the same bits."""
+"""The training loop: order, schedule, used rows, and runs that are interrupted and resumed to the
+same bits.
+"""
 
 import hashlib
 from contextlib import contextmanager
@@ -25,7 +27,9 @@ EVERY_STEP, NEVER = 0.0, 1e9
 
 
 def encoded(number=22, seed=0, low=5, high=40):
-    """Rows of 3 to 9 tokens out of some of the vocabulary, so that some rows of the table are never used."""
+    """Rows of 3 to 9 tokens out of some of the vocabulary, so that some rows of the table are never
+    used.
+    """
     draw = np.random.default_rng(seed)
     ids = [draw.integers(low, high, draw.integers(3, 10)) for _ in range(number)]
     return Encoded({"input_ids": ids}, torch.as_tensor(draw.integers(0, 2, number)), 0)
@@ -51,7 +55,9 @@ class Interrupted(Exception):
 
 
 def fitted(tiny, draft, settings, stop=None, evaluate=None, slow_from=None, numerics=NUMERICS):
-    """A model trained from the same start, and fit's metrics; with `stop`, an error in the loss of that step."""
+    """A model trained from the same start, and fit's metrics; with `stop`, an error in the loss of
+    that step.
+    """
     model, data = tiny("bert"), encoded()
     backbone.set_dropout(model, settings.dropout)
     calls = [0]
@@ -80,7 +86,7 @@ def same(a, b):
 
 
 def arbitrary_score(model):
-    """A number that depends on every bit of the weights that eval mode sees, and on nothing else."""
+    """A number that depends on every bit of the weights that eval mode sees, and on no other."""
     with torch.no_grad():
         logits = model.eval()(input_ids=torch.tensor([[7, 8, 9, 55]])).logits
     return int.from_bytes(hashlib.sha256(logits.numpy().tobytes()).digest()[:4], "big")
@@ -337,7 +343,9 @@ def test_bfloat16_runs_resume_too(tiny, tmp_path):
 
 
 def test_a_best_newer_than_the_checkpoint_is_found_again(tiny, tmp_path):
-    """The scores rise, so the best on disk at the interruption is of steps that the resumed run repeats."""
+    """The scores rise, so the best on disk at the interruption is of steps that the resumed run
+    repeats.
+    """
 
     def rising():
         scores = iter(range(100))

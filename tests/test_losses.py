@@ -174,7 +174,9 @@ def test_depths_that_do_not_divide_are_an_error():
 @pytest.mark.parametrize("distance", [over_tokens, over_keys, zeroed])
 @pytest.mark.parametrize("mask", [False, True])
 def test_distances_of_scores_against_numpy(distance, mask):
-    """`over_keys` and `zeroed` take scores to padded keys for 0, `zeroed` also those of at most -100."""
+    """`over_keys` and `zeroed` take scores to padded keys for 0, `zeroed` also those of at most
+    -100.
+    """
     a, b = (torch.randn(3, 2, 5, 5, generator=torch.Generator().manual_seed(i)) for i in (0, 1))
     a[0, 0, 0, 0], real = -150.0, REAL.numpy().astype(bool)
     x, y = a.numpy().astype(np.float64), b.numpy().astype(np.float64)

@@ -12,8 +12,8 @@ from lib.data import digits as images
 from lib.data import models
 from lib.measure import gated
 from lib.page import notebook
-from lib.papers import grids, nas, nas_claims
-from lib.search import control as search
+from lib.papers import grids, nas, nas_claims, submissions
+from lib.search import gates as search
 
 NOTEBOOKS = notebook.find(["nas_*"])
 
@@ -205,7 +205,7 @@ def test_mistakes_are_told(wrong, message):
 
 def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_path):
     rows = {"source": "glue", "task": "CoLA", "split": "test", "digest": "0"}
-    monkeypatch.setattr(grids, "file_rows", lambda at, file: rows)
+    monkeypatch.setattr(submissions, "file_rows", lambda at, file: rows)
     for rival, first in (("", "TinyBERT-4L"), ("BERT-Mini", "BERT-Mini")):
         scored = nas.compared("paper", "TinyBERT-4L", ("CoLA",), [1, 2], rival)
         own = {row["model"]: row["spec"] for row in scored if row["seed"] == 1}
@@ -214,7 +214,9 @@ def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_pat
         assert list(found) == [first, "30 % TinyBERT-4L"]
         assert all(spec.seed == 1 for spec in found.values())
     told = {"file": "CoLA", "task": "CoLA", "seed": 1, "run": holding({"logits": np.eye(2)})}
-    archives = grids.archives([told | {"model": name} for name in found], tmp_path, "page", "toy")
+    archives = submissions.archives(
+        [told | {"model": name} for name in found], tmp_path, "page", "toy"
+    )
     folders = [path.parent.name for path, _ in archives]
     assert folders == ["page.bert-mini.seed1", "page.30-tinybert-4l.seed1"]
 

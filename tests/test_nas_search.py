@@ -13,12 +13,11 @@ from conftest import made, same_run, stop_at
 from lib import data
 from lib.measure import gated
 from lib.model import backbone, gates, scores
-from lib.model.parts import surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.options import Augment, Gates, Numerics, Objective, Targets, Train
 from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES
-from lib.search.control import Control
+from lib.search.gates import Control
 from lib.spec import Output, Spec
 from lib.store import Store
 from lib.train import loop, losses, objectives
@@ -139,7 +138,7 @@ def test_what_a_search_leaves_behind(store):
     }
     assert {abs(a) for name in ("0.heads", "1.ffn") for a in arrays[name].tolist()} == {5.0}
     model, tokenizer = backbone.load(run.model)
-    assert surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(
+    assert model.surgery == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(
         model, "average"
     )
     dev = data.load(DATA)["dev"]
@@ -202,7 +201,9 @@ def test_without_landing_it_ends_where_it_ends_and_trims_nothing(changes, store)
 
 
 def test_a_search_as_reported_is_trimmed_at_its_end_alone(store):
-    """The search itself is that without landing, step by step; the trim that follows makes its FLOPs those of the target."""
+    """The search itself is that without landing, step by step; the trim that follows makes its
+    FLOPs those of the target.
+    """
     free, trimmed = (
         made(store, search(landing=landing, memory=0.0).at(0)) for landing in ("", "end")
     )
@@ -234,7 +235,7 @@ def test_other_regions_are_searched_and_cut(regions, store):
     assert cut.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(cut.model)
     assert (
-        surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
+        model.surgery == [{"op": "keep"} | run.metrics["architecture"]]
         and gates.flops(model) == cut.metrics["flops"]
     )
 
@@ -249,7 +250,7 @@ def test_cut_and_retrained_in_two_stages(store):
     last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).at(0))
     run, stage = made(store, spec.at(0)), made(store, first.at(0))
     model, tokenizer = backbone.load(last.model)
-    assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
+    assert model.surgery == [{"op": "keep"} | run.metrics["architecture"]]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     assert (
         last.metrics["parameters"]
@@ -305,7 +306,9 @@ def test_random_architectures_of_the_same_cost(store):
 
 
 def test_from_a_larger_teacher(store):
-    """Procedure A: a general student, a deeper and wider teacher, two stages of search; its projection is not kept."""
+    """Procedure A: a general student, a deeper and wider teacher, two stages of search; its
+    projection is not kept.
+    """
     big = teacher(layers=4, hidden=96)
     run = made(
         store, search(objective=replace(BOTH, attention=True), start=encoder(), guide=big).at(0)
@@ -473,8 +476,9 @@ def test_prediction_is_the_squared_error_of_logits(store):
     "kind, classes", [("soft_cross_entropy", 2), ("soft_cross_entropy", 1), ("cross_entropy", 2)]
 )
 def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
-    """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over rows and classes (Table 3); scores and
-    plain cross-entropy learn the labels."""
+    """TinyBERT's own: cross-entropy against the teacher's probabilities, averaged over rows and
+    classes (Table 3); scores and plain cross-entropy learn the labels.
+    """
     student, batch = tiny("bert", seed=1, labels=classes), sentences()
     with torch.no_grad():
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
@@ -515,7 +519,8 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
     [
         (
             {"ratio": 0.02},
-            "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, leaves 0.0",
+            "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, "
+            "leaves 0.0",
         ),
         (
             {"regions": ("ffn",), "ratio": 0.2},

@@ -24,7 +24,7 @@ from test_squad import hub as squad_hub
 
 from lib import __main__ as command
 from lib import data, paths, sweep
-from lib.data import digits, glue, grammar, models, senteval, squad, texts, toy, toy_tasks
+from lib.data import digits, glue, grammar, models, senteval, squad, texts, toy
 from lib.measure.cost import Shape
 from lib.options import Span
 from lib.page import notebook, report
@@ -97,7 +97,7 @@ def checkpoint(folder, sentences, kind, heads, layers, neurons):
 def tasks(root):
     """Rows of every task in the official layouts; the test rows of GLUE without labels."""
     for name in glue.TASKS:
-        made = {"test": toy_tasks.diagnostics()} if name == "AX" else toy.load.__wrapped__(name)
+        made = toy.load.__wrapped__(name)
         named = {HUB.get(split, split): rows for split, rows in made.items()}
         if name == "MNLI":
             named = {
@@ -155,8 +155,11 @@ def tasks(root):
             ),
         )
     (root / "probing").mkdir()
-    for name, task in senteval.TASKS.items():
-        made = toy.load.__wrapped__(name)
+    for (
+        name,
+        task,
+    ) in senteval.TASKS.items():  # those without a twin get another's rows, of two classes
+        made = toy.load.__wrapped__(name if name in toy.TASKS else "Tense")
         (root / "probing" / senteval.FILES[name]).write_text(
             "".join(
                 f"{mark}\t{task.labels[y]}\t{text}\n"
@@ -202,8 +205,7 @@ def stand_ins(tmp_path_factory):
         )
     images(root / "mnist")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (toy, toy_tasks):
-            patch.setattr(module, "rows", lambda task: SPECIAL.get(task, ROWS))
+        patch.setattr(toy, "rows", lambda task: SPECIAL.get(task, ROWS))
         tasks(root)
     return root
 
@@ -331,7 +333,7 @@ def few(step, run, examples, **more):
 
 # ---- what costs time alone, by paper: seeds, tasks of tables that change one thing (one of each kind), budgets
 def cut_ghostbert(at_paper, patch):
-    patch.setattr(ghostbert, "TRIES", dict.fromkeys(ghostbert.TRIES, 1))
+    patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
     at_paper(ghostbert.ONE_LENGTH, TOKENS)
     at_paper(ghostbert.SWEPT, ("CoLA", "STS-B"))
     for seeds in (ghostbert.SEEDS, ghostbert.SWEPT_SEEDS):

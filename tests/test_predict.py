@@ -1,4 +1,6 @@
-"""Predicting hidden rows and the GLUE submission; what quoted architectures cost; looking into ghosts."""
+"""Predicting hidden rows and the GLUE submission; what quoted architectures cost; looking into
+ghosts.
+"""
 
 import zipfile
 from dataclasses import replace
@@ -16,7 +18,7 @@ from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.options import Ghost, Numerics, Targets, Train
 from lib.page import artefact, notebook
-from lib.papers import baselines, ghostbert, grids
+from lib.papers import baselines, ghostbert, submissions
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
 from lib.steps import count, inspect_ghosts
@@ -81,7 +83,10 @@ def real(tmp_path, monkeypatch):
 # ---- predictions ----
 @pytest.mark.parametrize("model", [PLAIN, TUNED], ids=["whole", "ghosts"])
 def test_it_predicts_as_the_run_itself_did(model, make):
-    run, before = make(grids.prediction(model, rows("CoLA"))), make(model).arrays("predictions")
+    run, before = (
+        make(submissions.prediction(model, rows("CoLA"))),
+        make(model).arrays("predictions"),
+    )
     found = run.arrays("test")
     assert found.keys() == before.keys() and all(
         np.array_equal(found[name], before[name]) for name in found
@@ -95,18 +100,18 @@ def test_it_predicts_as_the_run_itself_did(model, make):
 
 def test_the_model_of_mnli_predicts_ax_and_the_mismatched_rows(make):
     labels = data.splits("toy", "AX")["test"].y
-    run = make(grids.prediction(NLI, rows("AX", "test")))
+    run = make(submissions.prediction(NLI, rows("AX", "test")))
     found = run.arrays("test")
-    assert found["logits"].shape == (480, 3) and np.array_equal(found["labels"], labels)
+    assert found["logits"].shape == (420, 3) and np.array_equal(found["labels"], labels)
     assert run.metrics["matthews"] == metrics.matthews(found["logits"], labels)
-    second = make(grids.prediction(NLI, rows("MNLI", "dev_mm"))).arrays("test")["logits"]
+    second = make(submissions.prediction(NLI, rows("MNLI", "dev_mm"))).arrays("test")["logits"]
     assert np.array_equal(second, make(NLI).arrays("predictions_dev_mm")["logits"])
 
 
 def test_rows_without_labels_have_logits_alone(make, real):
     texts = data.splits("toy", "CoLA")["dev"].a[:5]
     real("index\tsentence\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(texts)))
-    run = make(grids.prediction(PLAIN, unlabelled.describe("glue", "CoLA", "test")))
+    run = make(submissions.prediction(PLAIN, unlabelled.describe("glue", "CoLA", "test")))
     found = run.arrays("test")
     assert run.metrics == {"test_rows": 5, "scored": False} and found.keys() == {"logits", "index"}
     assert np.allclose(found["logits"], make(PLAIN).arrays("predictions")["logits"][:5], atol=1e-5)
@@ -116,7 +121,7 @@ def test_rows_without_labels_have_logits_alone(make, real):
 def test_a_model_of_another_task_is_refused(make):
     make(PLAIN)
     with pytest.raises(ValueError, match="learned CoLA; AX takes one that learned MNLI"):
-        make(grids.prediction(PLAIN, rows("AX", "test")))
+        make(submissions.prediction(PLAIN, rows("AX", "test")))
 
 
 def test_hidden_rows_are_known_by_their_texts(real):
@@ -127,7 +132,7 @@ def test_hidden_rows_are_known_by_their_texts(real):
     real("index\tsentence\n0\tthe dog slept\n1\tthe cow slept\n")
     with pytest.raises(
         ValueError,
-        match=f"glue/CoLA/test has digest .*; this run is of {first['digest']}: put the same file",
+        match=f"glue/CoLA/test has digest .*; this run is of {first['digest']}: put the same data",
     ):
         unlabelled.load(first)
     with pytest.raises(
@@ -148,8 +153,8 @@ def test_a_regression_without_a_score_is_not_labelled():
 # ---- the submission ----
 def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
     logits = {
-        "CoLA": make(grids.prediction(PLAIN, rows("CoLA"))).arrays("test")["logits"],
-        "AX": make(grids.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"],
+        "CoLA": make(submissions.prediction(PLAIN, rows("CoLA"))).arrays("test")["logits"],
+        "AX": make(submissions.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"],
     }
     lengths = {file: len(found) for file, found in logits.items()}
     path = glue.write_submission(logits, tmp_path, partial=True, rows=lengths)
@@ -223,9 +228,11 @@ def test_table_2_has_every_row_that_a_profile_has():
 
 
 def test_the_archive_has_wnli_without_a_model(tmp_path):
-    """The most frequent class of its training rows; a twin's archive has as many rows as its development set."""
-    rows = [{"file": "AX", "run": holding({"logits": np.eye(3)[np.zeros(480, int)]})}]
-    path, about = grids.archive(rows, tmp_path, "toy")
+    """The most frequent class of its training rows; a twin's archive has as many rows as its
+    development set.
+    """
+    rows = [{"file": "AX", "run": holding({"logits": np.eye(3)[np.zeros(420, int)]})}]
+    path, about = submissions.archive(rows, tmp_path, "toy")
     codes = np.bincount(data.splits("toy", "WNLI")["train"].y)
     with zipfile.ZipFile(path) as archive:
         lines = archive.read("WNLI.tsv").decode().splitlines()[1:]
@@ -235,7 +242,7 @@ def test_the_archive_has_wnli_without_a_model(tmp_path):
 
 def test_an_archive_without_wnli_s_files_says_so(tmp_path, real):
     rows = [{"file": "CoLA", "run": holding({"logits": np.zeros((1063, 2))})}]
-    path, about = grids.archive(rows, tmp_path, "glue")
+    path, about = submissions.archive(rows, tmp_path, "glue")
     assert "WNLI, AX as well" in about and "most frequent" not in about
     assert zipfile.ZipFile(path).namelist() == ["CoLA.tsv"]
 
@@ -244,15 +251,15 @@ def test_test_rows_that_are_not_at_hand_are_left_out(real):
     lines = ghostbert.lines_of_table_2("paper", ["GhostBERT (m = 3/12)"])
     assert ghostbert.submitted("paper", ("QNLI",), [0], lines) == []
     real("index\tsentence\n0\tthe dog slept\n")
-    assert grids.file_rows("paper", "CoLA")["split"] == "test"
+    assert submissions.file_rows("paper", "CoLA")["split"] == "test"
 
 
 def test_official_test_files_have_the_server_s_rows():
-    there = [file for file in glue.TEST_ROWS if grids.file_rows("mini", file)]
+    there = [file for file in glue.TEST_ROWS if submissions.file_rows("mini", file)]
     if not there:
         pytest.skip("no test.tsv of GLUE under DATA_ROOT")
     for file in there:
-        assert len(unlabelled.load(grids.file_rows("mini", file))) == glue.TEST_ROWS[file]
+        assert len(unlabelled.load(submissions.file_rows("mini", file))) == glue.TEST_ROWS[file]
 
 
 def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
@@ -301,8 +308,9 @@ def test_the_counts_of_berts_are_those_of_the_formulas(name, counted):
     "name, width, networks", [("MobileBERT", 512, 4), ("MobileBERT-tiny", 128, 2)]
 )
 def test_mobilebert_by_hand(name, width, networks, counted):
-    """Each layer goes from 512 to 128 and back; queries and keys of the full one have a bottleneck of their own, and its
-    values read all 512."""
+    """Each layer goes from 512 to 128 and back; queries and keys of the full one have a bottleneck
+    of their own, and its values read all 512.
+    """
     t, h, b = 128, 512, 128
     layer = (
         h * b * (2 if width == h else 1)
@@ -317,7 +325,7 @@ def test_mobilebert_by_hand(name, width, networks, counted):
 
 
 def test_convbert_by_hand(counted):
-    """Half of the heads attend, the others convolve by a kernel of 9 that each position computes."""
+    """Half of the heads attend, the others convolve by a kernel of 9 of each position."""
     t, h, e, half, heads, taps, ffn = 128, 256, 128, 128, 2, 9, 1024
     layer = (
         3 * h * half

@@ -1,4 +1,6 @@
-"""Small encoders of all three kinds: conventions of the family, a loss that falls, resumption to the bit."""
+"""Small encoders of all three kinds: conventions of the family, a loss that falls, resumption to
+the bit.
+"""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,7 +14,6 @@ from lib.data import grammar, toy
 from lib.execute import execute
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone
-from lib.model.parts import surgery
 from lib.options import MaskedLM, Numerics, Train
 from lib.papers.profiles import TOY_MODELS, shape, toy_backbone
 from lib.spec import Spec, plain
@@ -67,9 +68,9 @@ def test_what_is_saved_is_an_encoder_of_its_kind(name, runs):
         "roberta": "RobertaForMaskedLM",
         "electra": "ElectraForPreTraining",
     }
-    assert type(model).__name__ == wanted[name] and surgery(model) == []
+    assert type(model).__name__ == wanted[name] and model.surgery == []
     assert runs[name].metrics["parameters"] == sum(p.numel() for p in model.parameters())
-    classifier, _ = backbone.headed(runs[name].model, "SequenceClassification", 2, 0.0, 0)
+    classifier, _ = backbone.classifier(runs[name].model, 2, 0.0, 0)
     heads, places = (4, 128) if name == "electra" else (12, 130 if name == "roberta" else 128)
     made = Shape(
         name,
@@ -104,10 +105,10 @@ def test_roberta_conventions(runs, tmp_path):
     assert tokenizer.pad_token_id == 1 and tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4]) == list(
         step.ROBERTA.values()
     )
-    pair = tokenizer("the dog slept .", "a cat ate .")
+    pair = tokenizer("the dog slept .", "a pig wept .")
     assert set(pair) == {"input_ids", "attention_mask"}
     told = tokenizer.convert_ids_to_tokens(pair["input_ids"])
-    assert told == "<s> the dog slept . </s> </s> a cat ate . </s>".split()
+    assert told == "<s> the dog slept . </s> </s> a pig wept . </s>".split()
     texts = [" ".join(split.a[:50]) for split in toy.load("CoLA").values()]
     assert tokenizer.unk_token_id not in sum(tokenizer(texts)["input_ids"], [])
     longest = torch.full((1, config.max_position_embeddings - 2), 9)

@@ -111,7 +111,8 @@ def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     with pytest.raises(ValueError) as caught:
         plan(options, 12272)
     assert str(caught.value) == (
-        "Prune.warmup_steps is 12000: 1 + 1 times that is 24000 steps of warm-up in a run of 12272; take more epochs, "
+        "Prune.warmup_steps is 12000: 1 + 1 times that is 24000 steps of warm-up in a run of "
+        "12272; take more epochs, "
         'warmup_steps of at most 6135, or overlong "jump" (no ramp)'
     )
     assert plan(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(1.0, 0.1, 6135, 6137)
@@ -197,7 +198,9 @@ def test_the_controller_stays_within_reach():
 
 @pytest.mark.parametrize("pull", [0.02, 1.0, 40.0])
 def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
-    """A score that falls by at most 0.05 a step, the faster the more the penalty outweighs the task's pull."""
+    """A score that falls by at most 0.05 a step, the faster the more the penalty outweighs the
+    task's pull.
+    """
     ramp = plan(soft(warmup_steps=20, initial_warmup=1, final_warmup=4), 400)
     score, weight, before, cut = 0.0, 200.0, 0.0, math.log(0.1 / 0.9)
     for step in range(400):

@@ -1,20 +1,21 @@
-"""One interface to every source: what it names, a reader's own files, and classes that the data decide."""
+"""One interface to every source: what it names, a reader's own files, and classes that the data
+decide."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lib import data
-from lib.data import digits, senteval, toy
+from lib import data, paths
+from lib.data import digits, senteval
 
-CONLLU = (
-    "".join(
-        f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"
-        for i, word in enumerate("one two three four five six".split(), 1)
-    )
-    + "\n"
-)
+LINES = [
+    f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"
+    for i, word in enumerate("one two three four five six".split(), 1)
+]
 
 
 @pytest.fixture
@@ -25,24 +26,10 @@ def root(tmp_path, monkeypatch):
         (tmp_path / "glue" / "SST-2" / f"{split}.tsv").write_text(
             "sentence\tlabel\nmine is good\t1\nyours is bad\t0\n"
         )
-    squad = {
-        "data": [
-            {
-                "paragraphs": [
-                    {
-                        "context": "The cat slept.",
-                        "qas": [
-                            {
-                                "id": "q",
-                                "question": "Who slept?",
-                                "answers": [{"text": "The cat", "answer_start": 0}],
-                            }
-                        ],
-                    }
-                ]
-            }
-        ]
-    }
+    answers = [{"text": "The cat", "answer_start": 0}]
+    question = {"id": "q", "question": "Who slept?", "answers": answers}
+    passage = {"context": "The cat slept.", "qas": [question]}
+    squad = {"data": [{"paragraphs": [passage]}]}
     (tmp_path / "squad").mkdir()
     for split in ("train", "dev"):
         (tmp_path / "squad" / f"{split}-v1.1.json").write_text(json.dumps(squad))
@@ -55,13 +42,21 @@ def root(tmp_path, monkeypatch):
     (tmp_path / "probing" / "word_content.txt").write_text("\n".join(rows) + "\n")
     (tmp_path / "ud_english_ewt").mkdir()
     for split in ("train", "dev", "test"):
-        (tmp_path / "ud_english_ewt" / f"my-ud-{split}.conllu").write_text(CONLLU)
+        (tmp_path / "ud_english_ewt" / f"my-ud-{split}.conllu").write_text("".join(LINES))
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     for function in (data.splits, data.digest_of):
         function.cache_clear()
     yield tmp_path
     for function in (data.splits, data.digest_of):
         function.cache_clear()
+
+
+def test_neither_torch_nor_the_hub_is_imported():
+    """Pages and plans read data in seconds."""
+    modules = sorted(path.stem for path in Path(data.__file__).parent.glob("[a-z]*.py"))
+    heavy = "{'torch', 'transformers', 'datasets'} & set(sys.modules)"
+    code = f"import sys\nfrom lib.data import {', '.join(modules)}\nsys.exit({heavy} or 0)"
+    subprocess.run([sys.executable, "-c", code], cwd=paths.ROOT, check=True)
 
 
 def test_every_source_has_tasks():
@@ -122,28 +117,6 @@ def test_classes_that_the_data_decide(root):
         data.described({"source": "treebank", "task": "Depth"}).labels
         == data.task("treebank", "Depth").labels
     )
-
-
-@pytest.mark.parametrize(
-    "name", [name for name in toy.TASKS if name != "AX"]
-)  # which has a test set alone
-def test_codes_of_the_twins_are_classes(name):
-    described = data.describe("toy", name)
-    task, splits = data.described(described), data.load(described)
-    assert {"train", "dev"} <= set(splits)
-    for part, split in splits.items():
-        assert (split.b is not None) == task.pair and len(split) == len(split.y) == len(split.index)
-        if task.span:
-            assert all(
-                text in golds
-                for text, golds in zip(
-                    [b[s:e] for b, (s, e) in zip(split.b, split.y, strict=True) if s >= 0],
-                    [golds for golds in split.answers if golds],
-                    strict=True,
-                )
-            ), part
-        elif task.labels and not part.startswith("test"):
-            assert set(split.y.tolist()) == set(range(task.outputs)), part
 
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):

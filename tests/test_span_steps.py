@@ -1,4 +1,6 @@
-"""Steps on tasks with spans, and distillation on augmented rows, through the real store at the smallest size."""
+"""Steps on tasks with spans, and distillation on augmented rows, through the real store at the
+smallest size.
+"""
 
 import json
 from dataclasses import replace
@@ -13,7 +15,6 @@ from lib.data import spans
 from lib.execute import execute
 from lib.measure import squad
 from lib.model import backbone
-from lib.model.parts import surgery
 from lib.options import Augment, Distil, Importance, Numerics, Span, Targets, Train
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
@@ -149,7 +150,7 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
         backbone.load(runs[name].model)[0] for name in ("two", "small", "student")
     )
     assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
-    assert [op["op"] for op in surgery(student)] == ["cut"]
+    assert [op["op"] for op in student.surgery] == ["cut"]
     assert torch.equal(teacher.qa_outputs.weight, small.qa_outputs.weight)
     moved = (student.qa_outputs.weight - small.qa_outputs.weight).norm()
     assert 0 < moved < 0.5 * small.qa_outputs.weight.norm()

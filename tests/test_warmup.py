@@ -1,4 +1,6 @@
-"""Warm-up distillation: losses against closed forms, parts of a supernet, and every step of it at the smallest size."""
+"""Warm-up distillation: losses against closed forms, parts of a supernet, and every step of it at
+the smallest size.
+"""
 
 import json
 from dataclasses import replace
@@ -14,7 +16,7 @@ from lib import data, paths
 from lib.data import texts
 from lib.execute import execute
 from lib.measure import metrics
-from lib.model import backbone, supernet
+from lib.model import backbone, stack
 from lib.options import Numerics, Shared, Span, Targets, Train, Warmup
 from lib.papers.profiles import toy_backbone
 from lib.search.net import BERT, Layer, Net, bert, parameters
@@ -96,7 +98,7 @@ def matched(student, teacher, options, batch):
 def test_the_whole_loss_on_models(tiny, sentences):
     """Parts sum up with unit weights, the prediction with gamma; the teacher gets no gradient."""
     torch.manual_seed(0)
-    student = supernet.build(net(), transformers.BertForSequenceClassification, tiny().config)
+    student = stack.build(net(), transformers.BertForSequenceClassification, tiny().config)
     student.projection = projected(24, 48)
     teacher = tiny()
     parts = matched(student, teacher, replace(TOY, prediction=0.5), sentences())
@@ -354,7 +356,7 @@ def test_students_are_their_nets_and_really_small(runs):
             wanted, "with pooler", vocab=vocab, positions=128
         )
         model, _ = backbone.load(runs[name].model)
-        assert supernet.of(model) == wanted and not hasattr(model, "projection")
+        assert stack.of(model) == wanted and not hasattr(model, "projection")
     for name, wanted in (("final", net()), ("plus", net())):
         assert (
             runs[name].metrics["parameters"]
@@ -366,12 +368,13 @@ def test_students_are_their_nets_and_really_small(runs):
 
 
 def test_a_student_starts_with_what_it_inherits(runs):
-    """At a rate of next to nothing, "plus" stays what was cut out of its start, head included; and a student of a trained
-    supernet begins lower than that began."""
+    """At a rate of next to nothing, "plus" stays what was cut out of its start, head included; and
+    a student of a trained supernet begins lower than that began.
+    """
     start, _ = students.classifier(runs["many"].model, "CoLA")
     found, tokenizer = backbone.load(runs["plus"].model)
     rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
-    supernet.choose(start, net())
+    stack.choose(start, net())
     np.testing.assert_allclose(
         loop.predict(found, rows, NUMERICS), loop.predict(start, rows, NUMERICS), atol=1e-4
     )
@@ -381,7 +384,9 @@ def test_a_student_starts_with_what_it_inherits(runs):
 
 
 def test_a_published_checkpoint_is_a_start(runs):
-    """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of next to nothing they stay."""
+    """TinyBERT_4 at `paper`: a plain BERT, whose blocks are stacks of one; at a rate of next to
+    nothing they stay.
+    """
     there, _ = backbone.load(runs["backbone"].model)
     found, _ = backbone.load(runs["published"].model)
     theirs, mine = (backbone.base(model).state_dict() for model in (there, found))
@@ -474,7 +479,9 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):
-    """Shared training and its curve, stopped behind the checkpoint after its second step and resumed."""
+    """Shared training and its curve, stopped behind the checkpoint after its second step and
+    resumed.
+    """
     store = store_with(tmp_path, runs["backbone"], runs["whole"])
     stop_at(monkeypatch, loop, "checkpoint", 3)  # after the third step is logged
     with pytest.raises(KeyboardInterrupt):

@@ -1,42 +1,80 @@
-"""Text files by line, and errors that name file, line and fix: what the readers of tasks and corpora share."""
+"""What the readers share: text files by line, the hub, and errors that name place and fix."""
 
 import re
 
 
-def malformed(path, line, found, expected, fix):
-    return ValueError(f"{path}:{line}: {found}; expected {expected}; fix: {fix}")
+def malformed(place, found, expected, fix="download the file again"):
+    """A ValueError for a file's content. place: its path, with a line where one is known."""
+    return ValueError(f"{place}: {found}; expected {expected}; fix: {fix}")
 
 
 def short(text):
     return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
+def decoded(path):
+    """The text of a UTF-8 file, with or without a byte-order mark. Raises ValueError with file and
+    line where a byte is not UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        ends = re.findall("\r\n?|\n", error.object[: error.start].decode("latin1"))
+        raise malformed(
+            f"{path}:{len(ends) + 1}",
+            f"byte 0x{error.object[error.start]:02x} is not UTF-8",
+            "UTF-8 text",
+            "convert the file (iconv -f latin1 -t utf-8), or download it again",
+        ) from None
+
+
+def read_lines(path):
+    """Lines of a UTF-8 file, whatever its line ends, without blank ones at the end."""
+    # not splitlines(): it also cuts at form feeds and Unicode separators, which are text here
+    lines = decoded(path).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    return lines
+
+
 def each_line(path):
-    """The lines of `read_lines`, and blank ones at the end, one after another: the file may be larger than the memory."""
+    """The same one after another, with blank ones at the end: the file may exceed the memory."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             for line in file:
                 yield line.rstrip("\n")
     except UnicodeDecodeError:
-        read_lines(path)  # says where
+        decoded(path)  # says where
         raise
 
 
-def read_lines(path):
-    """Lines of a UTF-8 file, with or without a byte-order mark, whatever its line ends."""
+def from_hub(task, files, folder, loader, *wanted):
+    """What `loader(*wanted)` gives, `datasets.load_dataset` where it is None.
+
+    Raises FileExistsError where one of the `files` is in the folder already, ConnectionError in one
+    line where the hub gives nothing.
+    """
+    there = [name for name in files if (folder / name).exists()]
+    if there:
+        raise FileExistsError(
+            f"{folder} already holds {', '.join(there)}; move it away to fetch {task} anew"
+        )
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = error.object[: error.start].decode("latin1")
-        raise malformed(
-            path,
-            len(re.findall("\r\n?|\n", before)) + 1,
-            f"byte 0x{error.object[error.start]:02x} is not UTF-8",
-            "UTF-8 text",
-            "convert the file (iconv -f latin1 -t utf-8), or download it again",
-        ) from None
-    # not splitlines(): it also cuts at form feeds and Unicode separators, which are text here
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return lines
+        if loader is None:
+            from datasets import load_dataset as loader
+        return loader(*wanted)
+    except Exception as error:  # the hub's client raises many kinds, by version and by failure
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise ConnectionError(
+            f"{task} cannot be had from the hub ({reason}); fix: check the network, or put "
+            f"{', '.join(files)} into {folder} by hand"
+        ) from error
+
+
+def of_hub(loaded, task, split, file, folder):
+    """A split of what the hub gave. Raises ValueError where it is not there."""
+    if split not in loaded:
+        raise ValueError(
+            f"the hub's {task} has no split {split}, but {', '.join(loaded)}; fix: put {file} into "
+            f"{folder} by hand"
+        )
+    return loaded[split]

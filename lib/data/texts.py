@@ -1,9 +1,11 @@
-"""Plain text for pre-training below DATA_ROOT: which corpora there are, their digests, their documents. Free of torch.
+"""Plain text for pre-training below DATA_ROOT: corpora, their digests, their documents.
 
-    DATA_ROOT/<name>/train*    UTF-8, one paragraph a line, a blank line between documents (lib.data.corpus)
+    DATA_ROOT/<name>/train*    UTF-8, one paragraph a line, a blank line between documents
+    (lib.data.corpus)
 
-Where a corpus has no training file, the others in its folder are taken. A descriptor for a Spec is {"text", "digest",
-"documents"}; "wikipedia+books" takes documents of the two in turn. No text of them is kept in a run.
+Where a corpus has no training file, the others in its folder are taken. A descriptor for a Spec is
+{"text", "digest", "documents"}; "wikipedia+books" takes documents of the two in turn. No text of
+them is kept in a run. Free of torch.
 """
 
 import hashlib
@@ -13,7 +15,7 @@ from functools import cache
 from itertools import islice, zip_longest
 
 from lib import paths
-from lib.data import corpus, lacking, tokens
+from lib.data import corpus, lacking, official_digests, tokens
 from lib.spec import known
 
 SUFFIXES = (".txt", ".raw", ".tokens")
@@ -25,11 +27,8 @@ class Text:
     titled: bool = False  # its first paragraph is a title, which is dropped
 
 
-TEXTS = {
-    "wikipedia": Text(titled=True),
-    "books": Text(most=20),
-    "wikitext-2": Text(),
-}  # 20 as in EfficientBERT's code
+# A book is cut after 20 paragraphs, as in EfficientBERT's code.
+TEXTS = {"wikipedia": Text(titled=True), "books": Text(most=20), "wikitext-2": Text()}
 
 
 def files(name):
@@ -40,31 +39,29 @@ def files(name):
     chosen = [path for path in there if "train" in path.name] or there
     if not chosen:
         raise FileNotFoundError(
-            f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, one paragraph "
-            "a line and a blank line between documents"
+            f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, one "
+            "paragraph a line and a blank line between documents"
         )
     return chosen
 
 
 def documents(name):
-    """The documents of a corpus, lists of paragraphs, one after another; those of several joined by "+" in turn."""
+    """The documents of a corpus, lists of paragraphs; of several joined by "+" in turn."""
     if "+" in name:
         turns = zip_longest(*map(documents, name.split("+")))
         yield from (document for turn in turns for document in turn if document)
         return
     rule = TEXTS.get(name, Text())
     for document in corpus.documents(files(name), rule.most):
-        body = [
-            text for text in document[rule.titled :] if not text.startswith("= ")
-        ]  # headings of WikiText
-        if body:
+        # headings of WikiText begin with "= "
+        if body := [text for text in document[rule.titled :] if not text.startswith("= ")]:
             yield body
 
 
 @cache
 def first(name, count=None):
-    """[number of the first `count` documents, all for None, digest of their text]; read once, then remembered by the files'
-    sizes and times."""
+    """[number of the first `count` documents (None: all), digest of their text]. They are read
+    once, then remembered by the sizes and times of the files."""
 
     def read():
         number, body = 0, hashlib.sha256()
@@ -74,38 +71,33 @@ def first(name, count=None):
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
 
-    return tokens.remembered(
-        ["text", name, count], [file for each in name.split("+") for file in files(each)], read
-    )
+    there = [file for each in name.split("+") for file in files(each)]
+    return tokens.remembered(["text", name, count], there, read)
 
 
 def describe(name, count=None):
-    """Descriptor of a corpus for a Spec. Where it is not at hand, the digest is the official one of
-    `data/digests.json`, key texts/<name>/<documents>, so that records are found."""
+    """Descriptor of a corpus for a Spec. Where it is not at hand, the digest is the official one,
+    so that records are found."""
     for each in name.split("+"):
         known("text corpus", each, TEXTS)
     try:
         digest = first(name, count)[1]
     except FileNotFoundError:
-        digest = (
-            json.loads(paths.DIGESTS.read_text()).get(f"texts/{name}/{count or 'all'}")
-            if paths.DIGESTS.exists()
-            else None
-        )
-        digest = lacking(f"texts/{name}", digest)
+        told = official_digests().get(f"texts/{name}/{count or 'all'}")
+        digest = lacking(f"texts/{name}", told)
         if digest is None:
             raise
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
 
 
 def load(descriptor):
-    """The documents of a descriptor, one after another. Raises ValueError where they are not those that were described, or
-    too few."""
+    """The documents of a descriptor, one after another. Raises ValueError where they are not those
+    that were described, or too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
     if digest != descriptor["digest"] or number < (count or 0):
         raise ValueError(
-            f"{number} documents of {name} with digest {digest}; this run is of {count or 'all'} with "
-            f"{descriptor['digest']}: put the same files back, or ask for a new run"
+            f"{number} documents of {name} with digest {digest}; this run is of {count or 'all'} "
+            f"with {descriptor['digest']}: put the same files back, or ask for a new run"
         )
     return islice(documents(name), count)

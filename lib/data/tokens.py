@@ -1,4 +1,5 @@
-"""Token ids on disk: made once, then read as memory-mapped arrays, so that memory does not grow with the rows.
+"""Token ids on disk: made once, then read as memory-mapped arrays, so that memory does not grow
+with the rows.
 
     <runs>/.tokens/<key>/<column>.ids     the ids of all rows, one after another
                          <column>.ends    where each row ends
@@ -11,6 +12,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -58,10 +60,9 @@ class Rows:
 
     def used(self):
         """The different numbers in them, found piece by piece."""
-        start, end = self.ends[self.first], self.ends[self.first + self.count]
-        seen = [
-            np.unique(self.ids[at : min(end, at + (1 << 22))]) for at in range(start, end, 1 << 22)
-        ]
+        start, end, step = self.ends[self.first], self.ends[self.first + self.count], 1 << 22
+        pieces = range(start, end, step)
+        seen = [np.unique(self.ids[at : min(end, at + step)]) for at in pieces]
         return np.unique(np.concatenate(seen)) if seen else np.array([], self.ids.dtype)
 
 
@@ -85,45 +86,48 @@ class Joined:
 
 
 def kept(key, make, columns, largest):
-    """{column: Rows} of `key`. Where they are not there yet, `make()` gives them: rows, each {column: list of ids}. They are
-    written as they come, and appear whole. largest: of any id, which decides on the bytes of each."""
+    """{column: Rows} of `key`.
+
+    Where they are not there yet, `make()` gives them: rows, each {column: list of ids}. They are
+    written as they come, and appear whole. largest: of any id, which decides on the bytes of each.
+    """
     folder, kind = root() / key, np.min_scalar_type(largest)
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
         try:
-            write(temporary, make(), columns, kind)
+            _write(temporary, make(), columns, kind)
             os.rename(temporary, folder)
         except OSError:
             if not folder.exists():  # else another process was faster, with the same rows
                 raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    return {
-        name: Rows(mapped(folder / f"{name}.ids", kind), mapped(folder / f"{name}.ends", np.int64))
-        for name in columns
-    }
+    found = {}
+    for name in columns:
+        ends = _mapped(folder / f"{name}.ends", np.int64)
+        found[name] = Rows(_mapped(folder / f"{name}.ids", kind), ends)
+    return found
 
 
-def write(folder, rows, columns, kind):
-    files = {
-        name: (open(folder / f"{name}.ids", "wb"), open(folder / f"{name}.ends", "wb"))
-        for name in columns
-    }
-    ends = dict.fromkeys(columns, 0)
-    for _, end in files.values():
-        end.write(np.int64(0).tobytes())
-    for row in rows:
-        for name, (ids, end) in files.items():
-            ids.write(np.asarray(row[name], kind).tobytes())
-            ends[name] += len(row[name])
-            end.write(np.int64(ends[name]).tobytes())
-    for pair in files.values():
-        for file in pair:
-            file.close()
+def _write(folder, rows, columns, kind):
+    with ExitStack() as stack:
+
+        def opened(name):
+            return stack.enter_context(open(folder / name, "wb"))
+
+        files = {name: (opened(f"{name}.ids"), opened(f"{name}.ends")) for name in columns}
+        ends = dict.fromkeys(columns, 0)
+        for _, end in files.values():
+            end.write(np.int64(0).tobytes())
+        for row in rows:
+            for name, (ids, end) in files.items():
+                ids.write(np.asarray(row[name], kind).tobytes())
+                ends[name] += len(row[name])
+                end.write(np.int64(ends[name]).tobytes())
 
 
-def mapped(path, kind):
+def _mapped(path, kind):
     return np.memmap(path, kind, "r") if path.stat().st_size else np.array([], kind)
 
 
@@ -140,32 +144,25 @@ def chunks(rows, size=CHUNK):
 
 
 def through_arrow(key, rows, columns):
-    """The same rows, out of a cache of the package `datasets` (Arrow, by fingerprint) that it builds at the first pass;
-    where that package is not installed, the rows as they come."""
+    """The same rows, out of a cache of the package `datasets` (Arrow, by fingerprint) that it
+    builds at the first pass; where that package is not installed, the rows as they come."""
     try:
         import datasets
     except ImportError:
         yield from rows()
         return
     datasets.disable_progress_bars()
-    kinds = datasets.Features(
-        {name: datasets.Sequence(datasets.Value("int32")) for name in columns}
-    )
-    found = datasets.Dataset.from_generator(
-        rows,
-        features=kinds,
-        cache_dir=str(root() / "arrow"),
-        fingerprint=key,
-        writer_batch_size=CHUNK,
-    )
+    kinds = datasets.Features(dict.fromkeys(columns, datasets.Sequence(datasets.Value("int32"))))
+    cache = {"cache_dir": str(root() / "arrow"), "fingerprint": key, "writer_batch_size": CHUNK}
+    found = datasets.Dataset.from_generator(rows, features=kinds, **cache)
     for batch in found.with_format("numpy").iter(CHUNK):
         for values in zip(*(batch[name] for name in columns), strict=True):
             yield dict(zip(columns, values, strict=True))
 
 
 def remembered(what, files, compute):
-    """`compute()`, a JSON value that follows from the content of `files`: remembered until one of them has another size or
-    time. Planning then reads no text."""
+    """`compute()`, a JSON value that follows from the content of `files`: remembered until one of
+    them has another size or time. Planning then reads no text."""
     told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
     path = root() / "digests" / f"{key_of(what)}.json"
     if path.exists():

@@ -1,10 +1,12 @@
-"""Toy twins of the other tasks: the rest of GLUE, SQuAD and the ten probing tasks. See lib.data.toy, which loads them.
+"""The rows of the toy twins: MAKERS has one function a task. `lib.data.toy` calls them and holds
+the splits.
 
-A maker gives one row with the label asked for. What decides a label is drawn so that each word, and the number of
-words that two texts share, is as frequent under one label as under another. Two ways of asking make up most pairs: is
-something denied in one text alone, which an encoder with random weights learns from some hundred rows, and does "not"
-or "who" stand with the same words in both, which it does not. Probing labels are what the trees say; there words may
-tell (length, word content).
+A maker gives one row with the label asked for: `f(rng, label) -> texts`, for spans `(question,
+passage, (first, end))`. Whatever decides a label is drawn so that each word, and the number of
+words that two texts share, is as frequent under one label as under another. Most pairs ask one of
+two things. Is something denied in one text alone? An encoder with random weights learns that from
+some hundred rows. Does "not" or "who" stand with the same words in both texts? It does not learn
+that.
 """
 
 import random
@@ -14,242 +16,212 @@ from lib.data.grammar import (
     ADJECTIVE,
     ADVERBS,
     ANIMATE,
-    ANY_FRAME,
     CLASS,
-    FRAMES,
+    INTRANSITIVE,
+    MUTUAL,
     NOUNS,
     PLAIN,
-    PREPOSITIONS,
+    PLURAL,
+    SINGULAR,
     SYNONYM,
+    TRANSITIVE,
     VERB,
-    Compound,
-    Entity,
-    Proposition,
-    arranged,
-    both,
+    Event,
+    Word,
+    about,
+    clause,
+    denial,
     elliptic,
     is_a,
-    kind_of,
-    noun_phrase,
+    joined,
+    phrase,
     pick,
+    plural,
     question,
-    realise,
     sample_entity,
+    sample_event,
     sample_place,
-    sample_proposition,
+    swapped,
+    text,
 )
-from lib.data.toy import DEPTHS, LENGTHS, SEED, TASKS, WORDS, _said, _words, rows, split
 
-_ADVERBS = ADVERBS.replace("=", " ").split()
-_NAMED = tuple((kind, noun) for kind in ANIMATE for noun in NOUNS[kind] if noun in SYNONYM)
-_NAMED_VERBS = tuple(v.lemma for v in FRAMES["mutual"] if v.lemma in SYNONYM)
+ALL = tuple(dict.fromkeys(SINGULAR + PLURAL))
+STRICT = tuple(word for word in ALL if word not in ("the", "some", "no"))  # of one number alone
 
 
-# ---- meanings about definite persons, animals and things, so that a denial contradicts ----
-def _entity(rng, classes=ANIMATE, adjective=0.25):
-    kind = pick(rng, classes)
-    e = Entity(pick(rng, NOUNS[kind]), rng.random() < 0.4)
-    return replace(e, adjective=pick(rng, ADJECTIVE[kind])) if rng.random() < adjective else e
+# ---- CoLA: each kind of violation gives the words of a good sentence and of the broken one ----
+def _places(words, *tags):
+    return [i for i, word in enumerate(words) if word.tag in tags]
 
 
-def _entities(rng, n, adjective=0.25):
-    """Entities that no word confuses."""
-    found = []
-    while len(found) < n:
-        e = _entity(rng, adjective=adjective)
-        if not any(is_a(e.noun, other.noun) for other in found):
-            found.append(e)
-    return found
+def _put(words, i, *new):
+    """The words with others in place of number `i`."""
+    return [*words[:i], *(words[i]._replace(text=each) for each in new), *words[i + 1 :]]
 
 
-def _scene(rng, frame, agent=None):
-    verb = pick(
-        rng,
-        FRAMES[frame]
-        if agent is None
-        else [v for v in FRAMES[frame] if set(ANIMATE) <= set(v.agents)],
-    )
-    agent = agent or _entity(rng, verb.agents)
-    p = Proposition(verb.lemma, agent, past=rng.random() < 0.5, positive=rng.random() < 0.5)
-    while verb.patients and (p.patient is None or is_a(p.agent.noun, p.patient.noun)):
-        p = replace(p, patient=_entity(rng, verb.patients, 0.1))
-    return p
+def _exchanged(words, i):
+    return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
 
 
-def _event(rng, agent, patient):
-    """Someone does to another what the other could do to them."""
-    verb = pick(rng, FRAMES["mutual"])
-    return Proposition(
-        verb.lemma, agent, patient, past=rng.random() < 0.5, positive=rng.random() < 0.5
-    )
+def _any_event(rng, verbs=None, **options):
+    """An event of any kind, and its words in one of its voices."""
+    verbs = verbs or pick(rng, (INTRANSITIVE, TRANSITIVE, MUTUAL))
+    p = sample_event(rng, verbs, **{"varied": ALL, "adjective": 0.2} | options)
+    return p, clause(p, passive=p.patient is not None and rng.random() < 0.25)
 
 
-def _denial(p):
-    return replace(p, positive=not p.positive)
-
-
-def _swapped(p):
-    return replace(p, agent=p.patient, patient=p.agent)
-
-
-def _on(p, slot, clause):
-    """The proposition with a relative clause about its agent or patient."""
-    return replace(p, **{slot: replace(getattr(p, slot), clause=clause)})
-
-
-# ---- events all of whose nouns and verbs have synonyms ----
-def _named(rng, but=None):
-    """Such an event, about others than those of the proposition `but`."""
-    taken = [but.agent.noun, but.patient.noun] if but else []
-    kind, noun = pick(rng, [(k, n) for k, n in _NAMED if not any(is_a(n, t) for t in taken)])
-    _, other = pick(rng, [(k, n) for k, n in _NAMED if not any(is_a(n, t) for t in (noun, *taken))])
-    agent, patient = Entity(noun, rng.random() < 0.4), Entity(other, rng.random() < 0.4)
+def _agreement(rng):
+    """ "the dogs near the park sleeps": the verb and its subject differ in number."""
+    p = sample_event(rng, INTRANSITIVE + MUTUAL, past=False, varied=ALL, place=0.3, clause=0.0)
     if rng.random() < 0.2:
-        agent = replace(agent, adjective=pick(rng, ADJECTIVE[kind]))
-    return replace(_event(rng, agent, patient), predicate=pick(rng, _NAMED_VERBS))
+        inner = replace(about(rng, sample_event(rng, MUTUAL, positive=True)), past=True)
+        p = replace(p, agent=replace(p.agent, clause=inner, place=()))
+    words = clause(p)
+    i = _places(words, "VBZ", "VBP", "AUX")[0]
+    other = {"does": "do", "do": "does"}.get(words[i].text)
+    tag = "VBP" if words[i].tag == "VBZ" else "VBZ"
+    return words, _put(words, i, other or VERB[words[i].lemma].form(tag))
+
+
+def _determiner(rng):
+    """ "every dogs slept": determiner and noun differ in number."""
+    words = clause(sample_event(rng, INTRANSITIVE + TRANSITIVE, past=True, varied=STRICT))
+    i = _places(words, "NN", "NNS")[0]
+    noun = words[i].lemma
+    return words, _put(words, i, plural(noun) if words[i].tag == "NN" else noun)
+
+
+def _order(rng):
+    """ "the dog big slept", "the dog not did sleep": two neighbours change places."""
+    _, words = _any_event(rng, adjective=0.4)
+    return words, _exchanged(words, pick(rng, range(len(words) - 1)))
+
+
+def _arguments(rng):
+    """ "the dog slept the pig", "the dog chased": a verb with an object too many or too few."""
+    kinds = (INTRANSITIVE, TRANSITIVE)[:: pick(rng, (1, -1))]
+    p = sample_event(rng, kinds[0], varied=ALL)
+    words, other = clause(p), VERB[pick(rng, kinds[1])]
+    i = [i for i, word in enumerate(words) if word.lemma == p.verb][0]
+    return words, _put(words, i, other.form(words[i].tag))
+
+
+def _forms(rng):
+    """ "did not slept", "did slept", "was chase": a form too many, too few, or another."""
+    kind = pick(rng, ("finite", "added", "dropped", "participle", "participle"))
+    if kind == "participle":
+        words = clause(sample_event(rng, TRANSITIVE, past=True, varied=ALL), passive=True)
+        i = _places(words, "VBN")[0]
+        return words, _put(words, i, VERB[words[i].lemma].form(pick(rng, ("VB", "VBZ"))))
+    verbs = pick(rng, (INTRANSITIVE, TRANSITIVE))
+    words = clause(sample_event(rng, verbs, positive=kind == "added", varied=PLAIN))
+    i = _places(words, "VBD", "VBZ", "VBP", "AUX")[0]
+    if kind == "added":
+        do = {"VBD": "did", "VBZ": "does", "VBP": "do"}[words[i].tag]
+        return words, _put(words, i, pick(rng, ("not", do)), words[i].text)
+    if kind == "dropped":  # the auxiliary, or "not"
+        return words, _put(words, i + pick(rng, (0, 1)))
+    main = words[i + 2]
+    return words, _put(words, i + 2, VERB[main.lemma].form(pick(rng, ("VBD", "VBZ"))))
+
+
+VIOLATIONS = (_agreement,) * 3 + (_order,) * 5 + (_arguments,) * 3 + (_forms,) * 4 + (_determiner,)
+
+
+def _cola(rng, label):
+    return (text(pick(rng, VIOLATIONS)(rng)[0 if label else 1]),)
+
+
+# ---- events in other words ----
+def _events(rng, count=1):
+    """Events of two each, all of whom are different."""
+    while True:
+        found = [sample_event(rng, MUTUAL) for _ in range(count)]
+        nouns = [e.noun for p in found for e in (p.agent, p.patient)]
+        if not any(is_a(a, b) for i, a in enumerate(nouns) for b in nouns[:i]):
+            return found
 
 
 def _renamed(rng, p, slot, same=True):
-    """The event with a synonym in one of its slots, or with another word that has one."""
-    word = p.predicate if slot == "verb" else getattr(p, slot).noun
-    if same:
-        words = SYNONYM[word]
-    elif slot == "verb":
-        words = [w for w in _NAMED_VERBS if not is_a(w, word)]
-    else:
-        words = [n for _, n in _NAMED if not is_a(n, p.agent.noun) and not is_a(n, p.patient.noun)]
-    new = pick(rng, words)
-    return (
-        replace(p, predicate=new)
-        if slot == "verb"
-        else replace(p, **{slot: replace(getattr(p, slot), noun=new)})
-    )
+    """The event with a synonym for its agent, patient or verb; or with a word of another
+    meaning."""
+    if slot == "verb":
+        others = [word for word in MUTUAL if not is_a(word, p.verb)]
+        return replace(p, verb=pick(rng, SYNONYM[p.verb] if same else others))
+    e, there = getattr(p, slot), (p.agent.noun, p.patient.noun)
+    others = [n for kind in ANIMATE for n in NOUNS[kind] if not any(is_a(n, t) for t in there)]
+    return replace(p, **{slot: replace(e, noun=pick(rng, SYNONYM[e.noun] if same else others))})
 
 
-def _restated(rng, p, n, slots=("agent", "patient", "verb")):
-    """The same meaning with synonyms in `n` of the slots."""
-    for slot in sorted(slots, key=lambda _: rng.random())[:n]:
-        p = _renamed(rng, p, slot)
+def _restated(rng, p, count):
+    """The same meaning with synonyms for `count` of the agent and the verb."""
+    slots = ["agent", "verb"]
+    for _ in range(count):
+        p = _renamed(rng, p, slots.pop(int(rng.random() * len(slots))))
     return p
 
 
-def _affirmed(rng, p, same, **slots):
-    """The same meaning in other words, or its denial. In the passive a denial adds one word, "not": a quarter of a
-    synonym more on the other side makes up for it, so that the number of shared words does not tell."""
-    n = 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75)
-    q = _restated(rng, p, n, **slots)
-    return q if same else _denial(q)
+def _affirmed(rng, p, same):
+    """The same meaning in other words, or its denial. A denial in the passive adds one word, "not".
+    A quarter of a synonym more on the other side makes up for it, so that the number of shared
+    words does not tell."""
+    q = _restated(rng, p, 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75))
+    return q if same else denial(q)
 
 
-def _contrasted(rng, same, **slots):
-    """Two events, one of them denied, and the two in other words, the same one denied or the other."""
-    one = _named(rng)
-    other = replace(_named(rng, but=one), positive=not one.positive)
-    again = [_restated(rng, p, 1, **slots) for p in (one, other)]
-    return (one, other), again if same else [_denial(p) for p in again]
-
-
-def _attached(rng, label):
-    """ "the dog that slept was seen by the cat": the same in other words; or another one slept; or a denial."""
-    p = _named(rng)
-    while kind_of(p.agent.noun) != kind_of(p.patient.noun):  # "who" and "that" must not tell
-        p = _named(rng)
-    q, slots = _affirmed(rng, p, label != 2), ["agent", "patient"]
-    inner = replace(_scene(rng, "intransitive", p.agent), agent=None, positive=True)
+def _related(rng, same):
+    """Two meanings, alike or not: one event, affirmed or denied; or two, one of them denied, the
+    same or the other."""
     if rng.random() < 0.5:
-        slots.reverse()
-    return _on(p, slots[0], inner), _on(q, slots[label == 1], inner)
+        [p] = _events(rng)
+        return [p], [_affirmed(rng, p, same)]
+    one, other = _events(rng, 2)
+    said = [one, replace(other, positive=not one.positive)]
+    again = [_restated(rng, p, 1) for p in said]
+    return said, again if same else [denial(p) for p in again]
 
 
-def _voices(rng):
-    """One voice for each of two texts: not the same."""
-    passive = rng.random() < 0.5
-    return passive, not passive
+def _stated(events):
+    return text(joined(clause(p, passive=True) for p in events))
 
 
-def _but(one, other):
-    return both(one, other, "but")
+def _asked(events):
+    return text(joined(question(p, "patient", passive=True) for p in events))
+
+
+def _alike(same, first, second):
+    """A maker of pairs that mean the same under the label `same`, said by these functions."""
+
+    def make(rng, label):
+        one, other = _related(rng, label == same)
+        return first(one), second(other)
+
+    return make
 
 
 # ---- SST-2: what is said of something, denied or not; after "but" the second clause counts ----
-_MOODS = {
-    1: ("happy", "glad", "fresh", "clean", "love", "adore", "find", "discover"),
-    0: ("sad", "unhappy", "rotten", "dirty", "avoid", "lose"),
-}
+MOODS = (
+    ("sad", "unhappy", "rotten", "dirty", "avoid", "lose"),
+    ("happy", "glad", "fresh", "clean", "love", "adore", "find", "discover"),
+)
 
 
 def _felt(rng, mood):
-    """A clause of good or bad mood: by its word, or by the denied word of the other. Verbs are passive, since only then
-    they have the same form where they are denied."""
+    """A clause of bad or good mood, 0 or 1: by its word, or by a denied word of the other. Verbs
+    are passive, since only then they have the same form where they are denied."""
     positive, past = rng.random() < 0.5, rng.random() < 0.5
-    word = pick(rng, _MOODS[mood if positive else 1 - mood])
+    word = pick(rng, MOODS[mood if positive else 1 - mood])
     if word in VERB:
-        verb = VERB[word]
-        agent, patient = (_entity(rng, classes, 0) for classes in (verb.agents, verb.patients))
-        return realise(
-            Proposition(word, agent, patient, past=past, positive=positive), passive=True
-        )
-    kind = pick(rng, [kind for kind, words in ADJECTIVE.items() if word in words])
-    return realise(
-        Proposition("be", _entity(rng, (kind,), 0), quality=word, past=past, positive=positive)
-    )
+        p = sample_event(rng, (word,), past=past, positive=positive, adjective=0.0)
+        return clause(p, passive=True)
+    kinds = [kind for kind, words in ADJECTIVE.items() if word in words]
+    return clause(Event("", sample_entity(rng, kinds, adjective=0.0), None, word, past, positive))
 
 
 def _sst(rng, label):
     if rng.random() < 0.6:
-        return (_felt(rng, label).text(),)
-    return (_but(_felt(rng, 1 - label), _felt(rng, label)).text(),)
-
-
-# ---- MRPC, QQP, QNLI: the same, asked in pairs, as questions, and as question and answer ----
-def _mrpc(rng, label):
-    kind = rng.random()
-    if kind < 0.4:
-        p = _named(rng)
-        return realise(p, True).text(), realise(_affirmed(rng, p, label), True).text()
-    if kind < 0.8:
-        return tuple(
-            _but(*(realise(p, True) for p in pair)).text() for pair in _contrasted(rng, label)
-        )
-    p = _event(rng, *_entities(rng, 2))
-    q, (one, other) = p if label else _swapped(p), _voices(rng)
-    return realise(p, one).text(), realise(q, other).text()
-
-
-def _whom(p):
-    """ "who was chased by the dog"."""
-    return question(p, "patient", True)
-
-
-def _qqp(rng, label):
-    """ "who chased the dog" and "who was the dog chased by" ask for one role, "who was chased by the dog" for the other."""
-    kind, role, slots = rng.random(), pick(rng, ("agent", "patient")), ("verb", "agent")
-    if kind < 0.4:
-        p = _named(rng)
-        return _whom(p).text(), _whom(_affirmed(rng, p, label, slots=slots)).text()
-    if kind < 0.8:
-        return tuple(
-            _but(*map(_whom, pair)).text() for pair in _contrasted(rng, label, slots=slots)
-        )
-    (one, two), p = _voices(rng), _named(rng)
-    other = "patient" if role == "agent" else "agent"
-    q = question(p, role, two) if label else question(_swapped(p), other, two)
-    return question(p, role, one).text(), q.text()
-
-
-def _qnli(rng, label):
-    kind, passive, role = rng.random(), rng.random() < 0.2, pick(rng, ("agent", "patient"))
-    if kind < 0.4:
-        p = _named(rng)
-        q = _restated(rng, p, int(rng.random() < (0.25 if label else 0.75)), ("verb", "agent"))
-        return _whom(p).text(), realise(_denial(q) if label else q, True).text()
-    if kind < 0.8:
-        asked, said = _contrasted(rng, label == 0, slots=("verb", "agent"))
-        return _but(*map(_whom, asked)).text(), _but(*(realise(p, True) for p in said)).text()
-    p, says = _named(rng), role == "patient"
-    return question(p, role, passive == says).text(), realise(
-        _swapped(p) if label else p, not says
-    ).text()
+        return (text(_felt(rng, label)),)
+    return (text(joined([_felt(rng, 1 - label), _felt(rng, label)])),)
 
 
 # ---- STS-B: how many of agent, verb, patient and polarity agree ----
@@ -257,375 +229,230 @@ GRADE = 1.25
 
 
 def _sts(rng, level):
-    """Level 0 to 4: so many of the four agree. Nouns that do, or neither, are either the same words, in the same roles
-    or the other's, or have other names."""
-    parts = ["agent", "patient", "verb", "polarity"]
+    """So many of the four agree, 0 to 4. Where both nouns do or neither does, they keep their words
+    in half of the rows, in the same roles or in the other's."""
+    parts, [p] = ["agent", "patient", "verb", "polarity"], _events(rng)
     agree = {parts.pop(int(rng.random() * len(parts))) for _ in range(level)}
-    p = _named(rng)
-    q = _renamed(rng, p if "polarity" in agree else _denial(p), "verb", "verb" in agree)
+    q = _renamed(rng, p if "polarity" in agree else denial(p), "verb", "verb" in agree)
     if len(agree & {"agent", "patient"}) != 1 and rng.random() < 0.5:
-        q = q if "agent" in agree else _swapped(q)
+        q = q if "agent" in agree else swapped(q)
     else:
         for slot in ("agent", "patient"):
             q = _renamed(rng, q, slot, slot in agree)
-    return realise(p, rng.random() < 0.3).text(), realise(q, rng.random() < 0.3).text()
+    return text(clause(p, rng.random() < 0.3)), text(clause(q, rng.random() < 0.3))
 
 
-# ---- MNLI, WNLI and AX: a premise, and what follows, may be, or cannot be ----
+# ---- MNLI, RTE, WNLI and AX: a premise, and what follows (0), may be (1), or cannot be (2) ----
 def _labelled(rng, label, follows, other):
     """What follows, something else affirmed or denied, or the denial of what follows."""
     if label == 1:
-        return other if rng.random() < 0.5 else _denial(other)
-    return follows if label == 0 else _denial(follows)
-
-
-def _roles(rng, label):
-    p = _event(rng, *_entities(rng, 2))
-    one, other = _voices(rng)
-    return realise(p, one), realise(_labelled(rng, label, p, _swapped(p)), other)
-
-
-def _contrast(rng, label):
-    """ "the dog slept but the cat did not eat", "the cat ate"."""
-    one, other = (_scene(rng, pick(rng, ("intransitive", "mutual")), e) for e in _entities(rng, 2))
-    other = replace(other, positive=not one.positive)
-    h, rest = (one, other) if rng.random() < 0.5 else (other, one)
-    return Compound("but", one, other), _labelled(rng, label, h, replace(rest, agent=h.agent))
+        return other if rng.random() < 0.5 else denial(other)
+    return follows if label == 0 else denial(follows)
 
 
 def _synonyms(rng, label):
-    p = _named(rng)
+    [p] = _events(rng)
     q = _renamed(rng, p, pick(rng, ("agent", "patient", "verb")), label != 1)
-    return p, _labelled(rng, label, q, q)
+    return clause(p), clause(_labelled(rng, label, q, q))
 
 
-def _negations(rng, label):
-    p = replace(_named(rng), positive=False)
-    return p, _labelled(rng, label, p, _renamed(rng, p, "agent", False))
+def _voices(rng, label):
+    """ "the dog chased the pig", "the pig was chased by the dog"; who did it to whom."""
+    [p], passive = _events(rng), rng.random() < 0.5
+    return clause(p, passive), clause(_labelled(rng, label, p, swapped(p)), not passive)
+
+
+def _contrast(rng, label):
+    """ "the dog slept but the pig did not laugh", "the pig laughed"."""
+    one, other = _events(rng, 2)
+    other = replace(other, positive=not one.positive)
+    said, rest = (one, other) if rng.random() < 0.5 else (other, one)
+    h = _labelled(rng, label, said, replace(rest, agent=said.agent, patient=said.patient))
+    return joined([clause(one, True), clause(other, True)]), clause(h, True)
 
 
 def _hypernyms(rng, label):
     """ "the dog slept", "the animal slept"; not the other way round."""
-    agent, patient = _entities(rng, 2, 0)
-    p = replace(_event(rng, agent, patient), positive=True)
-    wide = replace(p, agent=replace(agent, noun=kind_of(agent.noun)))
-    return (wide, _labelled(rng, 1, p, p)) if label == 1 else (p, _labelled(rng, label, wide, p))
+    [p] = _events(rng)
+    p = replace(p, positive=True, agent=replace(p.agent, adjective=""))
+    wide = replace(p, agent=replace(p.agent, noun=CLASS[p.agent.noun]))
+    premise, h = (wide, p) if label == 1 else (p, wide)
+    return clause(premise), clause(_labelled(rng, label, h, h))
 
 
 def _quantifiers(rng, label):
-    """ "every dog slept", "some dog slept": all, none and some."""
-    p = replace(_scene(rng, pick(rng, ("intransitive", "mutual"))), positive=True)
-
-    def of(word):
-        return replace(p, agent=replace(p.agent, plural=True, quantifier=word))
-
-    return {0: (of("all"), of("some")), 1: (of("some"), of("all")), 2: (of("no"), of("some"))}[
-        label
-    ]
+    """ "all dogs slept", "some dogs slept"."""
+    p = sample_event(rng, INTRANSITIVE + MUTUAL, positive=True)
+    words = (("all", "some"), ("some", "all"), ("no", "some"))[label]
+    agents = [replace(p.agent, plural=True, quantifier=word) for word in words]
+    return tuple(clause(replace(p, agent=agent)) for agent in agents)
 
 
 def _relatives(rng, label):
-    """ "the dog that the cat chased slept", "the dog was chased by the cat"."""
-    head, other = _entities(rng, 2)
-    inner = replace(_event(rng, head, other), positive=True)
-    inner = inner if rng.random() < 0.5 else _swapped(inner)
-    gap = replace(inner, **{"agent" if inner.agent is head else "patient": None})
-    p = _scene(rng, "intransitive", head)
-    return _on(p, "agent", gap), _labelled(rng, label, inner, _swapped(inner))
+    """ "the dog that the pig chased slept", "the dog was chased by the pig"."""
+    [inner], slot = _events(rng), pick(rng, ("agent", "patient"))
+    head = replace(getattr(inner, slot), clause=replace(inner, **{slot: None}))
+    premise = clause(sample_event(rng, INTRANSITIVE, replace(head, adjective="")))
+    return premise, clause(_labelled(rng, label, inner, swapped(inner)), rng.random() < 0.5)
 
 
-def _conjunctions(rng, label):
-    """ "the dog and the cat slept", "the cat slept"; with "or" it may be."""
-    one, other = _entities(rng, 2, 0)
-    one, other = (replace(e, plural=True) for e in (one, other))
-    p = replace(_scene(rng, "intransitive", pick(rng, (one, other))), positive=True)
-    premise = replace(p, agent=replace(one, link="or" if label == 1 else "and", other=other))
-    return premise, _labelled(rng, label, p, p)
+def _attached(rng, label, **more):
+    """ "the dog that slept was seen by the pig": the same in other words; or another one slept; or
+    a denial. `more`: what else is said of both."""
+    [p] = _events(rng)
+    while CLASS[p.agent.noun] != CLASS[p.patient.noun]:  # "who" and "that" must not tell
+        [p] = _events(rng)
+    inner = sample_event(rng, INTRANSITIVE, p.agent, positive=True)
+    slots = ["agent", "patient"][:: pick(rng, (1, -1))]
+    pair = zip((p, _affirmed(rng, p, label != 2)), (slots[0], slots[label == 1]), strict=True)
+    return tuple(
+        clause(_on(replace(each, **more), slot, replace(inner, agent=None)), True)
+        for each, slot in pair
+    )
+
+
+def _on(p, slot, inner):
+    """The event with a relative clause about its agent or patient."""
+    return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
 
 
 PHENOMENA = {
     "synonyms": _synonyms,
-    "negations": _negations,
-    "active and passive": _roles,
+    "active and passive": _voices,
     "contrast": _contrast,
     "hypernyms": _hypernyms,
     "quantifiers": _quantifiers,
     "relative clauses": _relatives,
-    "conjunctions": _conjunctions,
+    "attachment": _attached,
 }
-
-
-def _text(rng, meaning):
-    """A tree as it is, a proposition in one of its voices."""
-    if isinstance(meaning, Proposition):
-        meaning = _said(rng, meaning)
-    return (realise(meaning) if isinstance(meaning, Compound) else meaning).text()
 
 
 def _mnli(rng, label):
-    kind = rng.random()
-    if kind < 0.8:
-        return tuple(realise(p, True).text() for p in _attached(rng, label))
-    return tuple(_text(rng, each) for each in (_roles if kind < 0.9 else _contrast)(rng, label))
+    kind = pick(rng, (_attached,) * 8 + (_voices, _contrast))
+    return tuple(map(text, kind(rng, label)))
 
 
-def _mnli_mm(rng, label):
-    """Longer sentences: with an adverb, or a place."""
-    adverb, place = pick(rng, _ADVERBS), sample_place(rng)
-    if rng.random() < 0.5:
-        pair = (replace(p, adverb=adverb) for p in _attached(rng, label))
-    else:
-        pair = (replace(p, agent=replace(p.agent, place=place)) for p in _attached(rng, label))
-    return tuple(realise(p, True).text() for p in pair)
+def mismatched(rng, label):
+    """A row of MNLI's second development set: longer sentences, with an adverb or a place."""
+    more = {"adverb": pick(rng, ADVERBS)} if rng.random() < 0.5 else {"place": sample_place(rng)}
+    return tuple(map(text, _attached(rng, label, **more)))
+
+
+def _rte(rng, label):
+    """Most rows are those of `_related`."""
+    if rng.random() < 0.7:
+        one, other = _related(rng, label == 0)
+        return _stated(one), _stated(other)
+    kind = pick(rng, (_voices, _contrast, _relatives))
+    return tuple(map(text, kind(rng, pick(rng, (1, 2)) if label else 0)))
 
 
 def _wnli(rng, label):
-    """Whom "who" and "that" stand for: "the dog that slept chased the cat", "the dog pursued the cat that slept"."""
-    passive = rng.random() < 0.5
-    return tuple(realise(p, passive).text() for p in _attached(rng, 1 - label))
+    """Whom "who" and "that" stand for."""
+    return tuple(map(text, _attached(rng, 1 - label)))
 
 
-# ---- SQuAD: someone did it to another, who perhaps did it to a third: who did it to the second, or to whom did they? ----
-def _squad(rng, label, chain=0.5):
-    """Question, passage, first character of the answer and one after its last. Labels: the agent is asked for, the
-    patient is, neither is there."""
-    a, b, c, d = _entities(rng, 4)
-    does = _event(rng, a, b)
-    role = pick(rng, ("agent", "patient")) if label == 2 else ("agent", "patient")[label]
-    asked, other = does, replace(does, agent=b, patient=c)
-    if role == "patient":
-        asked, other = other, asked
-    if rng.random() >= chain:
-        other = replace(_scene(rng, "intransitive", d), positive=does.positive)
-    said = [_said(rng, asked).text(), _said(rng, other).text()]
-    answer, first = noun_phrase(getattr(asked, role)).text(), rng.random() < 0.5
+# ---- SQuAD: who did it to the second, or to whom did they? ----
+def _squad(rng, label):
+    """Question, passage and where the answer stands there. Labels: the agent is asked for, the
+    patient is, neither is there. The passage tells of one event and of another: of what the second
+    did to a third, or of a fourth."""
+    does, beside = _events(rng, 2)
+    others = replace(does, agent=does.patient, patient=beside.patient)
+    role = ("agent", "patient")[label] if label < 2 else pick(rng, ("agent", "patient"))
+    asked, other = (does, others) if role == "agent" else (others, does)
+    if rng.random() < 0.6:
+        other = sample_event(rng, INTRANSITIVE, beside.agent, positive=does.positive)
+    said = [text(clause(p, p.patient is not None and rng.random() < 0.4)) for p in (asked, other)]
+    passage = " ".join(said if rng.random() < 0.5 else said[::-1])
+    answer = text(phrase(getattr(asked, role)))[:-2]  # without the full stop
     if label == 2 and rng.random() < 0.8:
-        asked = _denial(asked)
+        asked = denial(asked)
     elif label == 2:  # nobody did it to the first, nor the third to anybody
-        asked = replace(asked, patient=a) if role == "agent" else replace(asked, agent=c)
-    if asked.predicate in SYNONYM and rng.random() < 0.3:
+        missing = replace(does, patient=does.agent), replace(does, agent=beside.patient)
+        asked = missing[role == "patient"]
+    if rng.random() < 0.3:
         asked = _renamed(rng, asked, "verb")
-    text, passage = (
-        question(asked, role, rng.random() < 0.3).text(),
-        " ".join(said if first else said[::-1]),
-    )
-    if label == 2:
-        return text, passage, -1, -1
-    start = (0 if first else len(said[1]) + 1) + said[0].index(f"{answer} ")
-    return text, passage, start, start + len(answer)
+    place = -1 if label == 2 else passage.index(said[0]) + said[0].index(f"{answer} ")
+    end = -1 if label == 2 else place + len(answer)
+    return text(question(asked, role, rng.random() < 0.3)), passage, (place, end)
 
 
-def _squad2(rng, label):
-    return _squad(rng, label, 0.2)
-
-
-# ---- probing: what a tree says ----
-def depth(tree):
-    """Most steps from the root down to a word."""
-    return 0 if tree.word else 1 + max(map(depth, tree.children))
-
-
-def bin_of(n, names):
-    """The name, such as "5-6" or "13-", of the bin that holds a number; None where none does."""
-    for name in names:
-        low, _, high = name.partition("-")
-        if int(low) <= n <= int(high or n):
-            return name
-    return None
-
-
-def _relative(rng, past):
-    """A relative clause with its subject or its object missing."""
-    p = replace(
-        _event(rng, sample_entity(rng, ANIMATE, PLAIN, adjective=0.0), None),
-        past=past,
-        positive=True,
-    )
-    return p if rng.random() < 0.5 else _swapped(p)
-
-
-def _mutual(rng, past=True):
-    """Someone and another, as subject and object."""
-    one, other = (sample_entity(rng, ANIMATE, PLAIN, adjective=0.1) for _ in range(2))
-    return replace(_event(rng, one, other), past=past, positive=True)
-
-
-def _with_tense(rng, wanted):
-    """A clause in the other tense stands inside."""
-    past = wanted == "PAST"
-    return realise(
-        _on(_mutual(rng, past), pick(rng, ("agent", "patient")), _relative(rng, not past))
-    )
-
-
-def _with_number(rng, wanted, slot):
-    """Subject and object differ in number, and a clause inside has the object's: its verb tells as much as the main
-    one, and there are as many nouns of either number."""
-    many = (wanted == "NNS") == (slot == "agent")
-
-    def someone(many):
-        return sample_entity(rng, ANIMATE, PLAIN, 0.1, many=float(many))
-
-    p = replace(_event(rng, someone(many), someone(not many)), past=False, positive=True)
-    inner = replace(_event(rng, None, None), past=False, positive=True)
-    if rng.random() < 0.5:
-        return realise(_on(p, "patient", replace(inner, patient=someone(rng.random() < 0.5))))
-    p = _on(p, "agent", replace(inner, agent=someone(not many)))
-    return arranged(
-        replace(p, place=(pick(rng, PREPOSITIONS), someone(many)), adverb=pick(rng, _ADVERBS)),
-        "PP_NP_VP_.",
-    )
-
-
-def _with_depth(rng, wanted):
-    """Two relative clauses, side by side or one inside the other: as many words at any depth."""
-    while True:
-        p, one, other = _mutual(rng), _relative(rng, True), _relative(rng, True)
-        if rng.random() < 0.3:
-            p = _on(_on(p, "agent", one), "patient", other)
-        else:
-            p = _on(
-                p,
-                pick(rng, ("agent", "patient")),
-                _on(one, "agent" if one.agent else "patient", other),
-            )
-        tree = realise(p)
-        if bin_of(depth(tree), DEPTHS) == wanted:
-            return tree
-
-
-def _with_length(rng, wanted):
-    low = int(wanted.split("-")[0])
-    while True:
-        p = sample_proposition(
-            rng, pick(rng, ANY_FRAME), adverbial=0.3, place=0.3 * (low > 5), clause=0.5 * (low > 6)
-        )
-        tree = realise(p)
-        if low > 8 and rng.random() < 0.7:
-            tree = both(
-                tree, realise(sample_proposition(rng, "intransitive")), pick(rng, ("and", "but"))
-            )
-        if bin_of(len(tree.leaves()) - 1, LENGTHS) == wanted:  # without the full stop
-            return tree
-
-
-def _with_top(rng, wanted):
-    """The same words in another order."""
-    p = sample_proposition(rng, "intransitive", adjective=0.2)
-    return arranged(replace(p, place=sample_place(rng), adverb=pick(rng, _ADVERBS)), wanted)
-
-
-def _probe(task, make):
-    """A maker of the trees' words: `make` takes the name of the label."""
-    return lambda rng, label: (" ".join(_words(make(rng, TASKS[task].labels[label]).leaves())),)
-
-
+# ---- probing ----
 def _bigram_shift(rng, label):
-    """Two neighbours change places; adverbs, which may, do not."""
-    p = sample_proposition(rng, adjective=0.3, adverbial=0.2, place=0.2, clause=0.2)
-    leaves = realise(
-        p, passive=p.patient is not None and p.recipient is None and rng.random() < 0.2
-    ).leaves()
-    if label == 0:
-        i = pick(
-            rng,
-            [
-                i
-                for i in range(len(leaves) - 2)
-                if "RB" not in (leaves[i].label, leaves[i + 1].label)
-            ],
-        )
-        leaves = leaves[:i] + [leaves[i + 1], leaves[i]] + leaves[i + 2 :]
-    return (" ".join(_words(leaves)),)
+    """Two neighbours change places."""
+    _, words = _any_event(rng, adjective=0.3, place=0.2, clause=0.2)
+    return (text(words if label else _exchanged(words, pick(rng, range(len(words) - 2)))),)
 
 
-def _odd_man_out(rng, label):
-    """ "the boy ate the garden near a cake": the object's noun and the place's stand for each other."""
-    p = sample_proposition(
-        rng,
-        pick(rng, ("object", "object", "mutual", "ditransitive")),
-        quantifiers=PLAIN,
-        adjective=0.1,
-    )
-    patient, (preposition, place) = replace(p.patient, adjective=""), sample_place(rng)
-    if label == 0:
-        patient, place = replace(patient, noun=place.noun), replace(place, noun=patient.noun)
-    return (realise(replace(p, patient=patient, place=(preposition, place))).text(),)
+def _tense(rng, label):
+    """The past or the present; a clause in the other tense stands inside."""
+    p = sample_event(rng, MUTUAL, past=label == 0, positive=True, varied=PLAIN)
+    inner = sample_event(rng, MUTUAL, past=label == 1, positive=True, varied=PLAIN)
+    return (text(clause(_on(p, pick(rng, ("agent", "patient")), about(rng, inner)))),)
 
 
 def _coordination_inversion(rng, label):
-    """ "the dog slept but the cats did not": what leaves words out comes second; inverted, first."""
-    one, other = _entities(rng, 2)
-    p = _scene(rng, pick(rng, ("intransitive", "mutual")), one)
-    clauses = realise(p), elliptic(replace(p, agent=other, positive=rng.random() < 0.5))
-    return (both(*clauses if label else clauses[::-1], pick(rng, ("and", "but"))).text(),)
-
-
-def _word_content(rng, label):
-    """Just one of the words."""
-    word = WORDS[label]
-    while True:
-        frame = pick(rng, ("intransitive", "mutual", "object", "ditransitive"))
-        p = sample_proposition(rng, frame, adverbial=0.2, place=0.2)
-        fits = [
-            slot
-            for slot, kinds in (
-                ("agent", VERB[p.predicate].agents),
-                ("patient", VERB[p.predicate].patients),
-            )
-            if CLASS[word] in kinds
-        ]
-        if fits:
-            slot = pick(rng, fits)
-            text = realise(replace(p, **{slot: replace(getattr(p, slot), noun=word)})).text()
-            if [w for w in text.split() if w in WORDS] == [word]:
-                return (text,)
+    """ "the dog slept but the pigs did not": what leaves words out comes second; inverted,
+    first."""
+    one, other = _events(rng, 2)
+    if rng.random() < 0.5:
+        one = sample_event(rng, INTRANSITIVE, one.agent)
+    clauses = [clause(one), elliptic(replace(one, agent=other.agent, positive=other.positive))]
+    return (text(joined(clauses if label else clauses[::-1], pick(rng, ("and", "but")))),)
 
 
 MAKERS = {
+    "CoLA": _cola,
     "SST-2": _sst,
-    "MRPC": _mrpc,
-    "QQP": _qqp,
+    "MRPC": _alike(1, _stated, _stated),
+    "QQP": _alike(1, _asked, _asked),
     "STS-B": _sts,
     "MNLI": _mnli,
-    "QNLI": _qnli,
+    "QNLI": _alike(0, _asked, _stated),
+    "RTE": _rte,
     "WNLI": _wnli,
     "SQuAD1": _squad,
-    "SQuAD2": _squad2,
+    "SQuAD2": _squad,
     "BigramShift": _bigram_shift,
-    "OddManOut": _odd_man_out,
+    "Tense": _tense,
     "CoordinationInversion": _coordination_inversion,
-    "WordContent": _word_content,
-    "Tense": _probe("Tense", _with_tense),
-    "Depth": _probe("Depth", _with_depth),
-    "Length": _probe("Length", _with_length),
-    "TopConstituents": _probe("TopConstituents", _with_top),
-    "SubjNumber": _probe("SubjNumber", lambda rng, wanted: _with_number(rng, wanted, "agent")),
-    "ObjNumber": _probe("ObjNumber", lambda rng, wanted: _with_number(rng, wanted, "patient")),
-}
-MISMATCHED = _mnli_mm
-_LABELS = {
-    "STS-B": tuple(GRADE * level for level in range(5)),
-    "SQuAD1": (0, 1),
-    "SQuAD2": (0, 1, 2),
 }
 
 
-def targets(task):
-    """The target that each label of a maker stands for."""
-    return _LABELS.get(task) or tuple(range(len(TASKS[task].labels)))
+# ---- the corpus ----
+def passage(rng):
+    """One to three sentences: what a word means, a story, a sentence of each shape that CoLA has,
+    or one that is said again in other words."""
+    roll = rng.random()
+    if roll < 0.06:
+        noun = pick(rng, tuple(CLASS))
+        wide = pick(rng, (*SYNONYM.get(noun, ()), CLASS[noun]))
+        parts = [("every", "DT"), (noun, "NN"), ("is", "AUX"), ("a", "DT"), (wide, "NN")]
+        return text(Word(*part) for part in parts)
+    if roll < 0.2:
+        p, words = _any_event(rng, place=0.15, clause=0.15)
+        this = replace(
+            p.agent, quantifier="these" if p.agent.plural else "this", place=(), clause=None
+        )
+        verbs = [verb for verb in VERB if CLASS[this.noun] in VERB[verb].agents]
+        return f"{text(words)} {text(clause(sample_event(rng, verbs, this)))}"
+    if roll < 0.5:
+        return text(pick(rng, VIOLATIONS)(rng)[0])
+    kind = pick(rng, (None,) * 6 + (_voices, _contrast, _relatives, _hypernyms, _attached))
+    if kind is None:
+        return " ".join(_stated(events) for events in _related(rng, True))
+    return " ".join(map(text, kind(rng, 0)))
 
 
-def diagnostics():
-    """AX: as many rows of each phenomenon, in the order of PHENOMENA, each label in turn."""
-    rng, texts, labels = random.Random(f"{SEED} AX test"), [], []
-    each = rows("AX")["test"] // len(PHENOMENA)
-    for make in PHENOMENA.values():
-        found = []
-        while len(found) < each:
-            row = tuple(_text(rng, meaning) for meaning in make(rng, len(found) % 3))
-            if row not in found and row[0] != row[1]:
-                labels.append(len(found) % 3)
-                found.append(row)
-        texts += found
-    return split("AX", texts, labels)
+def diagnostics(rows):
+    """Texts and labels of AX: as many of the `rows` for each phenomenon, in the order of PHENOMENA,
+    the labels in turn."""
+    rng, found = random.Random("AX test"), {}
+    for number, make in enumerate(PHENOMENA.values(), 1):
+        while len(found) < rows // len(PHENOMENA) * number:
+            label = len(found) % 3
+            row = tuple(map(text, make(rng, label)))
+            if row[0] != row[1]:
+                found.setdefault(row, label)
+    return list(found), list(found.values())

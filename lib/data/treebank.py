@@ -1,10 +1,24 @@
-"""The ten probing tasks of SentEval derived from a treebank: `<root>/*-ud-{train,dev,test}.conllu`. Real English with
-real annotation, but a stand-in: `about` says for what and how large, `counts` where the other sentences went.
+"""The ten probing tasks of SentEval, derived from a treebank:
+`<root>/*-ud-{train,dev,test}.conllu`.
 
-The three files are pooled, repeated sentences dropped, and each task split anew, 70/15/15: by the lemma asked about
-where SentEval keeps such words apart (tense, numbers, odd word), by sentence within a word for word content, else by
-document. Within each split the classes are equally frequent. A task asks a sentence at most once, its words joined by
-blanks; what is drawn for a sentence depends on its text alone.
+Real English with real annotation, but a stand-in for SentEval's 120,000 sentences of fiction with a
+parser's trees. What differs, beside the size:
+
+    Length                 the last bin of words ends at 40
+    WordContent            50 words instead of 1,000
+    Depth                  of the dependency tree (3 or less, 4, 5, 6 or more), equally frequent at
+                           each length
+    TopConstituents        the root among its clause-level dependents: 9 sequences, and others
+    Tense                  other clauses too, where all finite forms agree
+    SubjNumber, ObjNumber  other clauses too, where all subjects or all objects agree
+    OddManOut              as frequent as the word replaced, not as its bigrams
+    CoordinationInversion  there may be other conjunctions inside the clauses
+
+The three files are pooled, repeated sentences are dropped, and each task is split anew, 70/15/15.
+The split is by the lemma asked about where SentEval keeps such words apart (tense, numbers, odd
+word), by sentence within a word for word content, else by document. Within each split the classes
+are equally frequent. A task asks a sentence at most once, its words joined by blanks. What is drawn
+for a sentence depends on its text alone.
 """
 
 import random
@@ -22,10 +36,7 @@ from lib.spec import known
 
 LENGTHS = range(5, 41)  # words; SentEval's end at 28, which would cost a small treebank a tenth
 BINS = (8, 12, 16, 20, 25)  # last length of each bin: SentEval's, but the sixth goes on to the end
-WORDS, RANK = (
-    50,
-    100,
-)  # word content: that many words from this rank on (SentEval: 1,000 from 2,001)
+WORDS, RANK = 50, 100  # word content: so many words from this rank on (SentEval: 1,000 from 2,001)
 SHAPES = 9  # the most frequent sequences of relations; all others are one more class
 _ODD = range(5, 101)  # occurrences of a word that is replaced or replaces
 _SUBJECTS = {"nsubj", "csubj", "expl"}
@@ -33,33 +44,15 @@ _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "
 _QUOTES = {'"', "“", "”", "``", "''"}
 _NAMES = {"Past": "PAST", "Pres": "PRES", "Sing": "NN", "Plur": "NNS"}
 
-ABOUT = {  # which file of SentEval, and what differs
-    "Length": "sentence_length: the same bins of words, but the last ends at 40",
-    "WordContent": f"word_content: {WORDS} words instead of 1,000",
-    "Depth": "tree_depth: depth of the dependency tree (3 or less, 4, 5, 6 or more), equally frequent at each length",
-    "TopConstituents": f"top_constituents: the root among its clause-level dependents, {SHAPES} sequences and others",
-    "BigramShift": "bigram_shift: the same",
-    "Tense": "past_present: no verb in two splits; other clauses too, where all finite forms agree",
-    "SubjNumber": "subj_number: no noun in two splits; other clauses too, where all subjects agree",
-    "ObjNumber": "obj_number: no noun in two splits; other clauses too, where all objects agree",
-    "OddManOut": "odd_man_out: no asked word in two splits; as frequent as the word replaced, not as its bigrams",
-    "CoordinationInversion": "coordination_inversion: there may be other conjunctions inside the clauses",
-}
 _CLASSES = {
-    "Length": 6,
-    "WordContent": WORDS,
+    "Length": tuple(map(str, range(6))),
+    "WordContent": tuple(map(str, range(WORDS))),
     "Depth": ("<=3", "4", "5", ">=6"),
-    "TopConstituents": SHAPES + 1,
+    "TopConstituents": tuple(map(str, range(SHAPES + 1))),
 }
 TASKS = {
-    name: Task(
-        name,
-        False,
-        tuple(map(str, range(given))) if isinstance(given, int) else given,
-        ("accuracy",),
-    )
-    for name in ABOUT
-    for given in [_CLASSES.get(name, senteval.TASKS[name].labels)]
+    name: Task(name, False, _CLASSES.get(name, task.labels), ("accuracy",))
+    for name, task in senteval.TASKS.items()
 }
 
 
@@ -83,75 +76,57 @@ class Row(NamedTuple):
 
 
 # ---- CoNLL-U ----
-
-
 def read(path):
-    """Sentences of a CoNLL-U file. Ranges (multiword tokens) and empty nodes are passed over: the words of a range
-    have lines of their own. Raises ValueError with file and line where a line or a tree is malformed."""
+    """Sentences of a CoNLL-U file.
+
+    Ranges (multiword tokens) and empty nodes are passed over: the words of a range have lines of
+    their own. Raises ValueError with file and line where a line or a tree is malformed.
+    """
     path, found, rows, lines, document = Path(path), [], [], [], None
     for number, line in enumerate([*read_lines(path), ""], 1):
+        cells = line.split("\t")
         if not line.strip():
             if rows:
                 found.append(_sentence(path, rows, lines, f"{path.name}: {document or len(found)}"))
                 rows, lines = [], []
         elif line[0] == "#":
             document = f"{line} {number}" if line.startswith("# newdoc") else document
-        else:
-            cells = line.split("\t")
-            if len(cells) != 10 or "" in cells:
-                raise malformed(
-                    path,
-                    number,
-                    f"{len(cells)} field(s), {cells.count('')} empty, in {short(line)}",
-                    "10 between tabs, _ for none",
-                    "restore the line from the treebank's release",
-                )
-            if cells[0] == str(len(rows) + 1):
-                rows.append(cells)
-                lines.append(number)
-            elif not re.fullmatch(r"\d+-\d+|\d+\.\d+", cells[0], re.A):
-                raise malformed(
-                    path,
-                    number,
-                    f"number {short(cells[0])}",
-                    f"{len(rows) + 1}, a range or an empty node",
-                    "number the words from 1, with a blank line between sentences",
-                )
+        elif len(cells) != 10 or "" in cells:
+            raise malformed(
+                f"{path}:{number}",
+                f"{len(cells)} field(s), {cells.count('')} empty, in {short(line)}",
+                "10 between tabs, _ for none",
+                "restore the line from the treebank's release",
+            )
+        elif cells[0] == str(len(rows) + 1):
+            rows.append(cells)
+            lines.append(number)
+        elif not re.fullmatch(r"\d+-\d+|\d+\.\d+", cells[0], re.A):
+            raise malformed(
+                f"{path}:{number}",
+                f"number {short(cells[0])}",
+                f"{len(rows) + 1}, a range or an empty node",
+                "number the words from 1, with a blank line between sentences",
+            )
     return found
 
 
 def _sentence(path, rows, lines, document):
     _, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
     places = {str(i): i - 1 for i in range(len(rows) + 1)}
-    bad = [i for i, head in enumerate(heads) if head not in places]
-    if bad:
-        raise malformed(
-            path,
-            lines[bad[0]],
-            f"head {short(heads[bad[0]])}",
-            f"0 to {len(rows)}",
-            "correct the head",
-        )
-    lemmas = tuple(
-        (word if lemma == "_" else lemma).lower() for word, lemma in zip(words, lemmas, strict=True)
-    )
-    sentence = Sentence(
-        words,
-        lemmas,
-        kinds,
-        features,
-        tuple(places[head] for head in heads),
-        tuple(name.split(":")[0] for name in relations),
-        document,
-    )
-    if sentence.heads.count(-1) != 1 or max(depths(sentence)) >= len(rows):
-        raise malformed(
-            path,
-            lines[0],
-            f"{sentence.heads.count(-1)} root(s), or words in a circle",
-            "a tree with one root",
-            "correct the heads of this sentence",
-        )
+    for line, head in zip(lines, heads, strict=True):
+        if head not in places:
+            raise malformed(
+                f"{path}:{line}", f"head {short(head)}", f"0 to {len(rows)}", "correct the head"
+            )
+    lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
+    heads = tuple(places[head] for head in heads)
+    relations = tuple(name.split(":")[0] for name in relations)
+    sentence = Sentence(words, lemmas, kinds, features, heads, relations, document)
+    if heads.count(-1) != 1 or max(depths(sentence)) >= len(rows):
+        found = f"{heads.count(-1)} root(s), or words in a circle"
+        fix = "correct the heads of this sentence"
+        raise malformed(f"{path}:{lines[0]}", found, "a tree with one root", fix)
     return sentence
 
 
@@ -165,16 +140,15 @@ def depths(sentence):
     return found
 
 
-# ---- What a tree says: None where it lacks the annotation, or its clauses disagree ----
-
-
+# ---- what a tree says: None where it lacks the annotation, or its clauses disagree ----
 def _feature(sentence, i, name):
     found = re.search(rf"(?:^|\|){name}=([^|]+)", sentence.features[i])
     return found and found.group(1)
 
 
 def _asked(sentence, kind, values, main):
-    """Class and lemma of the main clause's word of a kind, else of the highest clause's where all values agree."""
+    """Class and lemma of the main clause's word of a kind; else of the highest clause's, where all
+    values agree."""
     words = [i for i, value in values.items() if sentence.kinds[i] == kind and value in _NAMES]
     found = [i for i in words if main(i)]
     if words and not found and len(set(values.values())) == 1:
@@ -183,63 +157,47 @@ def _asked(sentence, kind, values, main):
     return (_NAMES[values[found[0]]], sentence.lemmas[found[0]]) if found else None
 
 
-def tense(sentence):
+def tense(s):
     """("PAST" or "PRES", lemma) of the main clause's finite full verb, or of another clause's."""
-    finite = {
-        i: _feature(sentence, i, "Tense")
-        for i, kind in enumerate(sentence.kinds)
-        if kind in ("VERB", "AUX") and "VerbForm=Fin" in sentence.features[i]
-    }
-    return _asked(sentence, "VERB", finite, lambda i: sentence.heads[i] == -1)
+    verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
+    finite = {i: _feature(s, i, "Tense") for i in verbs if "VerbForm=Fin" in s.features[i]}
+    return _asked(s, "VERB", finite, lambda i: s.heads[i] == -1)
 
 
-def number(sentence, relation):
-    """("NN" or "NNS", lemma) of the main clause's subject ("nsubj") or object ("obj"), a common noun, or of another
-    clause's. Pronouns without a number disagree with none."""
-    values = {
-        i: _feature(sentence, i, "Number")
-        for i, name in enumerate(sentence.relations)
-        if name == relation
-    }
-    values = {i: value for i, value in values.items() if value or sentence.kinds[i] == "NOUN"}
-    return _asked(
-        sentence,
-        "NOUN",
-        values,
-        lambda i: sentence.heads[sentence.heads[i]] == -1 != sentence.heads[i],
-    )
+def number(s, relation):
+    """("NN" or "NNS", lemma) of the main clause's subject ("nsubj") or object ("obj"), a common
+    noun, or of another clause's. Pronouns without a number disagree with none."""
+    places = [i for i, name in enumerate(s.relations) if name == relation]
+    values = {i: _feature(s, i, "Number") for i in places}
+    values = {i: value for i, value in values.items() if value or s.kinds[i] == "NOUN"}
+    return _asked(s, "NOUN", values, lambda i: s.heads[s.heads[i]] == -1 != s.heads[i])
 
 
-def shape(sentence):
+def shape(s):
     """The root among its clause-level dependents, in order: "nsubj root obj"."""
-    root = sentence.heads.index(-1)
-    return " ".join(
-        "root" if i == root else name
-        for i, name in enumerate(sentence.relations)
-        if i == root or (sentence.heads[i] == root and name in _SHAPE)
-    )
+    root, found = s.heads.index(-1), []
+    for i, name in enumerate(s.relations):
+        if i == root or (s.heads[i] == root and name in _SHAPE):
+            found.append("root" if i == root else name)
+    return " ".join(found)
 
 
-def inverted(sentence):
-    """The words with the two coordinated main clauses swapped ("He left , but she stayed ." as "She stayed , but he
-    left ."), and whether the first was longer (1), shorter (-1) or as long (0)."""
-    words, heads, names = sentence.words, sentence.heads, sentence.relations
+def inverted(s):
+    """(the words with the two coordinated main clauses swapped, whether the first was longer (1),
+    shorter (-1) or as long (0)): "He left , but she stayed ." as "She stayed , but he left ."."""
+    words, heads, names = s.words, s.heads, s.relations
     root = heads.index(-1)
     clauses = [i for i, head in enumerate(heads) if head == root and names[i] == "conj"]
     marks = [i for i, head in enumerate(heads) if head in clauses and names[i] == "cc"]
     subjects = {head for head, name in zip(heads, names, strict=True) if name in _SUBJECTS}
-    if (
-        len(clauses) != 1
-        or len(marks) != 1
-        or not {root, *clauses} <= subjects
-        or _QUOTES & set(words)
-    ):
+    whole = len(clauses) == len(marks) == 1 and {root, *clauses} <= subjects
+    if not whole or _QUOTES & set(words):
         return None
-    mark, under, level = marks[0], set(clauses), depths(sentence)
+    mark, under, level = marks[0], set(clauses), depths(s)
     for i in sorted(range(len(words)), key=level.__getitem__):
         if heads[i] in under:
             under.add(i)
-    spoken = [i for i, kind in enumerate(sentence.kinds) if kind != "PUNCT"]
+    spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT"]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
     if not before or not after or under & set(before) or set(after) - under:
         return None
@@ -248,20 +206,18 @@ def inverted(sentence):
     longer = (len(first) > len(last)) - (len(first) < len(last))
     if first[0][0].isupper():  # the capital stays in front
         last[0] = last[0][0].upper() + last[0][1:]
-        if sentence.kinds[0] != "PROPN" and first[0] != "I" and not first[0][1:2].isupper():
+        if s.kinds[0] != "PROPN" and first[0] != "I" and not first[0][1:2].isupper():
             first[0] = first[0].lower()
     return [*last, *words[comma : mark + 1], *first, *words[end:]], longer
 
 
-# ---- The tasks ----
-
-
+# ---- the tasks ----
 @cache
 class _World:
     """The pooled sentences, and what the tasks know of them all."""
 
     def __init__(self, root):
-        self.sentences, self.read, seen = [], Counter(), set()
+        pooled = {}
         for split in ("train", "dev", "test"):
             paths = sorted(root.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
@@ -270,33 +226,21 @@ class _World:
                     "the files of one treebank there, as universaldependencies.org releases them"
                 )
             for s in read(paths[0]):
-                fate = (
-                    "length"
-                    if len(s.words) not in LENGTHS
-                    else "repeated"
-                    if s.words in seen
-                    else "kept"
-                )
-                self.read.update(("read", fate))
-                if fate == "kept":
-                    seen.add(s.words)
-                    self.sentences.append(s)
-        common = Counter(
-            word
-            for s in self.sentences
-            for word in dict.fromkeys(map(str.lower, s.words))
-            if len(word) > 3 and word.isalpha()
-        ).most_common(RANK + WORDS)
+                if len(s.words) in LENGTHS:
+                    pooled.setdefault(s.words, s)
+        self.sentences = list(pooled.values())
+        words = Counter()
+        for s in self.sentences:
+            said = dict.fromkeys(map(str.lower, s.words))
+            words.update(word for word in said if len(word) > 3 and word.isalpha())
         shapes = Counter(map(shape, self.sentences)).most_common(SHAPES)
         self.names = {
-            "WordContent": sorted(word for word, _ in common[RANK:]),
+            "WordContent": sorted(word for word, _ in words.most_common(RANK + WORDS)[RANK:]),
             "TopConstituents": [name for name, _ in shapes],
         }
-        self.times, self.peers = (
-            Counter(form for s in self.sentences for form, _ in _forms(s)),
-            defaultdict(list),
-        )
-        for form, lemma in ((form, s.lemmas[i]) for s in self.sentences for form, i in _forms(s)):
+        forms = [(form, s.lemmas[i]) for s in self.sentences for form, i in _forms(s)]
+        self.times, self.peers = Counter(form for form, _ in forms), defaultdict(list)
+        for form, lemma in forms:
             if self.times[form] in _ODD:
                 self.peers[self._like(form)].append((form[0], lemma))
 
@@ -310,71 +254,62 @@ class _World:
             return Row(str(sum(len(words) > last for last in BINS)), s.document, words)
         if task == "WordContent":
             found = [word for word in map(str.lower, words) if word in self.names[task]]
-            return (
-                Row(str(self.names[task].index(found[0])), " ".join(words), words)
-                if len(found) == 1
-                else None
-            )
+            if len(found) != 1:
+                return None
+            return Row(str(self.names[task].index(found[0])), " ".join(words), words)
         if task == "Depth":
-            return Row(
-                TASKS[task].labels[min(max(*depths(s), 3), 6) - 3], s.document, words, len(words)
-            )
+            bin = min(max(*depths(s), 3), 6) - 3
+            return Row(TASKS[task].labels[bin], s.document, words, len(words))
         if task == "TopConstituents":
             return Row(str([*self.names[task], shape(s)].index(shape(s))), s.document, words)
         if task == "BigramShift":
-            free = [kind not in ("PUNCT", "SYM") for kind in s.kinds]
-            places = [
-                i
-                for i in range(1, len(words) - 1)
-                if free[i] and free[i + 1] and words[i].lower() != words[i + 1].lower()
-            ]
-            if not places or _QUOTES & set(words):
-                return None
-            i = rng.choice(places)
-            words[i : i + 2] = words[i : i + 2][:: -1 if label == "I" else 1]
-            return Row(label, s.document, words)
+            return _shifted(s, label, rng)
         if task == "OddManOut":
             return self._odd(s, rng)
-        if (
-            task == "CoordinationInversion"
-        ):  # at each relation of the lengths, so that these tell nothing
+        if task == "CoordinationInversion":  # balanced at each relation of the lengths
             found, longer = inverted(s) or (None, 0)
-            return found and (
-                Row(label, s.document, found, -longer)
-                if label == "I"
-                else Row(label, s.document, words, longer)
-            )
-        found = (
-            tense(s) if task == "Tense" else number(s, "nsubj" if task == "SubjNumber" else "obj")
-        )
+            rows = {
+                "I": Row("I", s.document, found, -longer),
+                "O": Row("O", s.document, words, longer),
+            }
+            return found and rows[label]
+        relation = {"SubjNumber": "nsubj", "ObjNumber": "obj"}.get(task)
+        found = number(s, relation) if relation else tense(s)
         return found and Row(*found, words)
 
     def _odd(self, s, rng):
-        forms, words = [each for each in _forms(s) if self.times[each[0]] in _ODD], list(s.words)
-        form, i = rng.choice(forms) if forms else (None, 0)
+        forms = [each for each in _forms(s) if self.times[each[0]] in _ODD]
+        if not forms:
+            return None
+        form, i = rng.choice(forms)
         # drawn among occurrences, so that a word replaces about as often as it stands on its own
-        drawn = rng.choices(self.peers[self._like(form)], k=9) if forms else []
+        drawn = rng.choices(self.peers[self._like(form)], k=9)
         others = [each for each in drawn if each[1] != s.lemmas[i]]
         if not others:
             return None
-        label, lemma = rng.choice("CO"), s.lemmas[i]
+        words, label, lemma = list(s.words), rng.choice("CO"), s.lemmas[i]
         if label == "C":
             words[i], lemma = others[0]
         return Row(label, lemma, words)
 
 
-def _forms(s):  # ((word, part of speech, features), place) of the nouns and verbs in lower case
-    return [
-        ((word, s.kinds[i], s.features[i]), i)
-        for i, word in enumerate(s.words)
-        if s.kinds[i] in ("NOUN", "VERB") and word.isalpha() and word.islower()
-    ]
+def _shifted(s, label, rng):
+    words, free = list(s.words), [kind not in ("PUNCT", "SYM") for kind in s.kinds]
+    same = [words[i].lower() == words[i + 1].lower() for i in range(len(words) - 1)]
+    places = [i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]]
+    if not places or _QUOTES & set(words):
+        return None
+    i = rng.choice(places)
+    if label == "I":
+        words[i : i + 2] = words[i + 1], words[i]
+    return Row(label, s.document, words)
 
 
-def load(task, root):
-    """{"train", "dev", "test": Split}; a row's index is its sentence's number among all. Raises FileNotFoundError
-    without the three files, ValueError with file and line where one is malformed, or where they are too small."""
-    return dict(_built(task, Path(root))[0])
+def _forms(s):
+    """((word, part of speech, features), place) of the nouns and verbs in lower case."""
+    for i, (word, kind) in enumerate(zip(s.words, s.kinds, strict=True)):
+        if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
+            yield (word, kind, s.features[i]), i
 
 
 UNSEEN = tuple(TASKS)  # the rows of its test part, which share no sentence with the others
@@ -386,71 +321,51 @@ def unseen(task, root):
 
 
 def labels(task, root):
-    """What the codes stand for: the treebank's words or sequences of relations where the classes are numbers."""
+    """What the codes stand for: the treebank's words or sequences of relations where the classes
+    are numbers."""
     known("treebank task", task, TASKS)
     if task not in ("WordContent", "TopConstituents"):
         return TASKS[task].labels
     return (*_World(Path(root)).names[task], *["other"][task == "WordContent" :])
 
 
-def counts(root):
-    """{task: {"read", of another "length", "repeated", "skipped" for want of the annotation, "unbalanced", "rows"}}
-    in sentences."""
-    return {task: dict(_built(task, Path(root))[1]) for task in TASKS}
+def load(task, root):
+    """{"train", "dev", "test": Split}; a row's index is its sentence's number among all.
 
-
-def about(task, root=None):
-    """What a task stands in for, and its rows where the treebank is at hand."""
+    Raises FileNotFoundError without the three files, ValueError with file and line where one is
+    malformed, or where they are too small.
+    """
     known("treebank task", task, TASKS)
-    sizes = (
-        ""
-        if root is None
-        else " " + "/".join(f"{len(split):,}" for split in load(task, root).values())
-    )
-    return (
-        f"Stand-in for SentEval's {ABOUT[task]}. Here{sizes} sentences of a treebank with an annotator's trees; "
-        "SentEval has 100,000/10,000/10,000 of fiction with a parser's."
-    )
+    return dict(_built(task, Path(root)))
 
 
 @cache
 def _built(task, root):
-    known("treebank task", task, TASKS)
-    world, classes, rows = _World(root), TASKS[task].labels, []
+    world, rows = _World(root), []
     for index, s in enumerate(world.sentences):
         rng = random.Random(f"{task}:{' '.join(s.words)}")
-        rows.append((rng.random(), index, world.row(task, s, rng)))
-    rows = [each for each in rows if each[2]]
-    parts, cells, splits = (
-        _parts([row for _, _, row in rows], task == "WordContent"),
-        defaultdict(list),
-        {},
-    )
+        order = rng.random()
+        if row := world.row(task, s, rng):
+            rows.append((order, index, row))
+    parts = _parts([row for _, _, row in rows], task == "WordContent")
+    cells, splits = defaultdict(list), {}
     for _, index, row in sorted(rows, key=lambda each: each[:2]):
         cells[parts[row.key], row.stratum, row.label].append((index, row))
     for part in ("train", "dev", "test"):
         chosen = []
         for stratum in {stratum for _, stratum, _ in cells}:
-            found = [cells.get((part, stratum, label), []) for label in classes]
+            found = [cells.get((part, stratum, label), []) for label in TASKS[task].labels]
             few = min(map(len, found))
-            chosen += [
-                (index, code, row) for code, cell in enumerate(found) for index, row in cell[:few]
-            ]
+            chosen += [(*each, code) for code, cell in enumerate(found) for each in cell[:few]]
         if not chosen:
             raise ValueError(
-                f"{root}: no {part} rows of every class of {task} among {len(rows)} sentences with its "
-                "annotation; fix: use a larger treebank"
+                f"{root}: no {part} rows of every class of {task} among {len(rows)} sentences with "
+                "its annotation; fix: use a larger treebank"
             )
-        indices, codes, chosen = zip(*sorted(chosen, key=lambda each: each[0]), strict=True)
-        splits[part] = Split(
-            [" ".join(row.words) for row in chosen], None, np.array(codes), np.array(indices)
-        )
-    used = sum(map(len, splits.values()))
-    return splits, {name: world.read[name] for name in ("read", "length", "repeated")} | {
-        "skipped": world.read["kept"] - len(rows),
-        "unbalanced": len(rows) - used,
-        "rows": used,
-    }
+        indices, chosen, codes = zip(*sorted(chosen, key=lambda each: each[0]), strict=True)
+        texts = [" ".join(row.words) for row in chosen]
+        splits[part] = Split(texts, None, np.array(codes), np.array(indices))
+    return splits
 
 
 def _parts(rows, by_label):

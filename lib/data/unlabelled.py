@@ -1,7 +1,7 @@
-"""Rows to predict: one split of a task, such as GLUE's test rows, whose labels are not public. Free of torch.
+"""Rows to predict: one split of a task, such as GLUE's test rows, whose labels are not public.
 
-`lib.data.describe` names the rows that a model learns from; here a descriptor names one split to predict, by the digest
-of its texts, whether they have labels or not.
+`lib.data.describe` names the rows that a model learns from. Here a descriptor names one split to
+predict, by the digest of its texts, whether they have labels or not. Free of torch.
 """
 
 from dataclasses import replace
@@ -10,30 +10,23 @@ import numpy as np
 
 from lib import data, paths
 
-LEARNED = {
-    "AX": "MNLI"
-}  # the task whose models predict the rows of another: diagnostic rows have none to learn from
+# The task whose models predict the rows of another: diagnostic rows have none to learn from.
+LEARNED = {"AX": "MNLI"}
 
 
 def describe(source, task, split):
-    """Descriptor for a Spec: {"source", "task", "split", "digest"}. Raises FileNotFoundError where it is not at hand."""
-    return {
-        "source": source,
-        "task": task,
-        "split": split,
-        "digest": digest(_split(source, task, split)),
-    }
+    """Descriptor for a Spec: {"source", "task", "split", "digest"}. Raises FileNotFoundError where
+    the split is not at hand."""
+    found = digest(_split(source, task, split))
+    return {"source": source, "task": task, "split": split, "digest": found}
 
 
 def load(descriptor):
-    """The Split that a descriptor names. Raises ValueError where its texts have changed since they were described."""
-    name = f"{descriptor['source']}/{descriptor['task']}/{descriptor['split']}"
-    split = _split(descriptor["source"], descriptor["task"], descriptor["split"])
-    if (found := digest(split)) != descriptor["digest"]:
-        raise ValueError(
-            f"{name} has digest {found}; this run is of {descriptor['digest']}: put the same file back, or ask "
-            "for a new run"
-        )
+    """The Split that a descriptor names. Raises ValueError where its texts have changed since they
+    were described."""
+    name = [descriptor[key] for key in ("source", "task", "split")]
+    split = _split(*name)
+    data.check("/".join(name), digest(split), descriptor["digest"])
     return split
 
 
@@ -42,17 +35,19 @@ def digest(split):
 
 
 def labelled(split):
-    """Whether every row has a label: -1 stands for none, and nan for no score. Spans always have their answers."""
-    return split.answers is not None or bool(
-        (split.y >= 0).all() if split.y.dtype.kind == "i" else np.isfinite(split.y).all()
-    )
+    """Whether every row has a label: -1 stands for none, and nan for no score. Spans always have
+    their answers."""
+    if split.answers is not None:
+        return True
+    return bool((split.y >= 0).all() if split.y.dtype.kind == "i" else np.isfinite(split.y).all())
 
 
 def _split(source, task, split):
     there = data.splits(source, task)
     if split not in there:
+        root = paths.shown(paths.data_root())
         raise FileNotFoundError(
             f"{source}/{task} has no split {split!r}, only {', '.join(there)}: add its file under "
-            f"{paths.shown(paths.data_root())}, or leave it out"
+            f"{root}, or leave it out"
         )
     return there[split]

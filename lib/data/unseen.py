@@ -1,9 +1,10 @@
-"""Unseen rows: labelled rows that no run trains or selects on, so that verdicts rest on more than the development set.
+"""Unseen rows: labelled rows that no run trains or selects on, for verdicts beside the development
+set.
 
-Where a source has no official ones they are training rows left over, none of which shares text with a training or
-held-out row. Texts are compared as lower-cased words between blanks. A text shares with another where four of its words
-in a row stand there too; one of fewer words where it is, as a whole, part of the other, or holds a whole such text
-itself. Free of torch.
+Where a source has no official ones they are training rows left over, none of which shares text with
+a training or held-out row. Texts are compared as lower-cased words between blanks. A text shares
+with another where four of its words in a row stand there too. One of fewer words shares where it
+is, as a whole, part of the other, or holds a whole such text itself. Free of torch.
 """
 
 import numpy as np
@@ -36,17 +37,15 @@ def within(text, whole):
 
 
 def apart(split, taken, rest, count):
-    """The first `count` rows of `rest` that share with none of the rows `taken`; fewer where no more are there."""
+    """The first `count` rows of `rest` that share with none of the rows `taken`; fewer where no
+    more are there."""
     found = [text for row in taken for text in texts(split, row)]
-    there, whole = (
-        {part for text in found for part in parts(text, *range(1, WORDS + 1))},
-        short(found),
-    )
+    there = {part for text in found for part in parts(text, *range(1, WORDS + 1))}
+    whole = short(found)
 
     def shares(text):
-        return not there.isdisjoint(marks(text)) or (
-            len(text) < WORDS and bool(within(text, whole))
-        )
+        few = len(text) < WORDS
+        return not there.isdisjoint(marks(text)) or (few and bool(within(text, whole)))
 
     chosen = []
     for row in rest:
@@ -58,7 +57,8 @@ def apart(split, taken, rest, count):
 
 
 def clusters(split):
-    """Number of each row's cluster, [N]: rows that share are of one, and so are those that a chain of such rows links."""
+    """Number of each row's cluster, [N]: rows that share are of one, and so are those that a chain
+    of such rows links."""
     found = [texts(split, row) for row in range(len(split))]
     whole = short(text for each in found for text in each)
     parent, first = list(range(len(found))), {}
@@ -75,16 +75,14 @@ def clusters(split):
 
 
 def packed(labels, scores):
-    """What a run keeps of its predictions [N, C] for unseen rows of a task of these classes: one bit a row for two
-    classes, the class for more; of a regression the scores."""
+    """What a run keeps of its predictions [N, C] for unseen rows of a task of these classes: one
+    bit a row for two classes, the class for more; of a regression the scores."""
     if not labels:
         return {"scores": scores[:, 0]}
     said = scores.argmax(1)
-    return (
-        {"bits": np.packbits(said == 1)}
-        if len(labels) == 2
-        else {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
-    )
+    if len(labels) == 2:
+        return {"bits": np.packbits(said == 1)}
+    return {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
 
 
 def unpacked(arrays, count):

@@ -30,7 +30,7 @@ from lib.measure.verdict import SCALES
 from lib.page import notebook, plot
 from lib.page.runs import Runs
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import grids, protocol
+from lib.papers import protocol, submissions
 from lib.papers.profiles import PROFILES
 from lib.store import write_json
 
@@ -195,9 +195,9 @@ class Page:
 
     def archives(self, frame):
         """Write and list an archive for the GLUE server of each model and seed of a collected frame
-        (lib.papers.grids.submitted)."""
+        (lib.papers.submissions.submitted)."""
         rows = frame.to_dict("records")
-        for path, about in grids.archives(rows, self.folder, self.id, self.profile.source):
+        for path, about in submissions.archives(rows, self.folder, self.id, self.profile.source):
             self.file(path, about)
 
     def _write(self, name, text):

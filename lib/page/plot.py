@@ -84,13 +84,17 @@ def line(axis, x, y, kind, **more):
     return axis.plot(x, y, **{"lw": 2} | look | more)
 
 
-def named(axis, points, x, y, **look):
+def named(axis, points, x, y, looks=None, **look):
     """Points with their names, the index of `points`, beside them.
 
-    Names stand on the outer side of the points. One that meets another one moves up.
+    Names stand on the outer side of the points. One that meets another one moves up. looks: one for
+    each point, where they differ.
     """
-    axis.plot(points[x], points[y], **{"markersize": 7} | look | {"linestyle": "none"})
+    looks = looks or [look] * len(points)
+    for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
+        axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
     axis.margins(0.3, 0.12)
+    axis.autoscale_view()
     placed, (left, right) = [], axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
     for name, row in points.sort_values(y).iterrows():
         at = row[x], row[y]

@@ -1,11 +1,13 @@
-"""BERMo (Chakraborty et al. 2021): its settings by profile and its Specs. Free of torch.
+"""BERMo (Chakraborty et al., 2021): its settings at each profile, its Specs and its grids.
 
-`paper` is as printed (Appendix A.1, Tables 6 to 11) and, where the paper is silent, as the public code of movement
-pruning has it. `toy` and `mini` have values of their own, chosen once before their first recorded run; what differs is
-listed in `DEVIATIONS` and shown on the pages.
+At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where the paper is
+silent, those of the public code of movement pruning. `toy` and `mini` have settings of their own,
+chosen before their first recorded run. The pages list each difference
+(`data/published/bermo/deviations.toml`). Claims: `lib.papers.bermo_claims`. Free of torch.
 """
 
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 from lib import published
@@ -15,51 +17,29 @@ from lib.options import MIX_NORMS, Mix, Prune, Span, Targets
 from lib.papers import grids, mini
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec, known
-from lib.train import schedules
+
+# ---- TABLES
 
 MODELS = ("BERT", "BERMo")
-METHODS = {
-    "Magnitude": "magnitude",
-    "L0": "l0",
-    "Movement": "movement",
-    "Soft Movement": "soft",
-}  # rows of Table 4
-AIMED = {
-    "L0, to 10 %": "L0",
-    "Soft Movement, to 10 %": "Soft Movement",
-}  # the penalty steered to a kept share: not in the paper
+# Rows of Table 4, and the penalty methods steered to a tenth of the weights: not in the paper.
+METHODS = {"Magnitude": "magnitude", "L0": "l0", "Movement": "movement", "Soft Movement": "soft"}
+AIMED = {"L0, to 10 %": "L0", "Soft Movement, to 10 %": "Soft Movement"}
 
-# Columns of Tables 1 and 12, all accuracies, and below of Tables 2, 4 and 5.
-PROBES = dict(
-    zip(
-        (
-            "Sentlen",
-            "WC",
-            "TreeDepth",
-            "TopConst",
-            "Bshift",
-            "Tense",
-            "SubjNum",
-            "ObjNum",
-            "Somo",
-            "CoordInv",
-        ),
-        (
-            "Length",
-            "WordContent",
-            "Depth",
-            "TopConstituents",
-            "BigramShift",
-            "Tense",
-            "SubjNumber",
-            "ObjNumber",
-            "OddManOut",
-            "CoordinationInversion",
-        ),
-        strict=True,
-    )
-)
+# Columns of Tables 1 and 12, all accuracies, and the tasks that they are.
+PROBES = {
+    "Sentlen": "Length",
+    "WC": "WordContent",
+    "TreeDepth": "Depth",
+    "TopConst": "TopConstituents",
+    "Bshift": "BigramShift",
+    "Tense": "Tense",
+    "SubjNum": "SubjNumber",
+    "ObjNum": "ObjNumber",
+    "Somo": "OddManOut",
+    "CoordInv": "CoordinationInversion",
+}
 SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
+# Columns of Tables 2, 4 and 5. Tense stands for them at toy, and is not in print.
 COLUMNS = (
     Column("SST-2 Acc", "SST-2", "accuracy"),
     Column("MNLI Acc-m", "MNLI", "accuracy"),
@@ -68,58 +48,58 @@ COLUMNS = (
     Column("QQP F1", "QQP", "f1"),
     Column("SQuAD F1", "SQuAD1", "span_f1"),
     Column("Tense Acc", "Tense", "accuracy"),
-    Column("Tense Remaining %", "Tense", "remaining"),  # of toy; not in print
     *(
         Column(f"{task.removesuffix('1')} Remaining %", task, "remaining")
-        for task in ("SST-2", "MNLI", "QQP", "SQuAD1")
+        for task in ("Tense", "SST-2", "MNLI", "QQP", "SQuAD1")
     ),
 )
-
-# ---- SETTINGS
-
-PROBING = {
-    "toy": ("BigramShift", "Tense", "CoordinationInversion"),
-    "mini": tuple(PROBES.values()),
-    "paper": tuple(PROBES.values()),
+# Tables 6 to 11: (method, whether it is distilled).
+TABLES = {
+    "table06_hparams_sst2_stability": ("Movement", False),
+    "table07_hparams_convergence_movement": ("Movement", False),
+    "table08_hparams_magnitude": ("Magnitude", False),
+    "table09_hparams_l0": ("L0", False),
+    "table10_hparams_soft_movement": ("Soft Movement", False),
+    "table11_hparams_kd": ("Movement", True),
 }
-CASED = {
-    "toy": (),
-    "mini": ("Tense", "SubjNumber"),
-    "paper": ("Tense", "SubjNumber"),
-}  # generated text has no capitals
+
+# ---- SETTINGS: by profile and, where they differ, by task; "" is every other task
+
+ALL = tuple(PROBES.values())
+PROBING = {"toy": ("BigramShift", "Tense", "CoordinationInversion"), "mini": ALL, "paper": ALL}
+# Tasks on which a baseline sees cased text. Generated text has no capitals.
+CASED = {"toy": (), "mini": ("Tense", "SubjNumber"), "paper": ("Tense", "SubjNumber")}
 UNPRUNED = {
     "toy": ("Tense", "SQuAD1"),
     "mini": ("SST-2", "SQuAD1"),
     "paper": ("SST-2", "MNLI", "QQP", "SQuAD1"),
 }
+# Tasks whose mixes are shown. The first one has all readings of the normalisation.
 MIXES = {
-    name: tuple(
-        dict.fromkeys((first, *PROBING[name], *UNPRUNED[name]))
-    )  # whose mixes are shown; all readings on the first
+    name: tuple(dict.fromkeys((first, *PROBING[name], *UNPRUNED[name])))
     for name, first in (("toy", "BigramShift"), ("mini", "WordContent"), ("paper", "Tense"))
 }
 STABILITY = {"toy": ("Tense",), "mini": mini.BOTH, "paper": ("SST-2",)}
 PRUNED = {"toy": ("Tense",), "mini": ("SST-2",), "paper": ("MNLI", "QQP", "SQuAD1")}
-SEEDS = {
-    "toy": (0,),
-    "mini": mini.THREE,
-    "paper": (63, 77, 9, 96, 39),
-}  # of Table 12; the other tables print one run
-PROBED = SEEDS | {"mini": mini.FIVE}  # seeds of Table 1
+# At paper the seeds of Table 12; the other tables print one run.
+SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (63, 77, 9, 96, 39)}
+PROBED = SEEDS | {"mini": mini.FIVE}  # of Table 1
 TEN = {"toy": (0, 1, 2, 3), "mini": mini.TEN, "paper": (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)}
+# Epochs of the runs of Figure 5.
 BUDGETS = {
     "toy": {"": (2, 3, 5)},
-    "mini": {"": (2, 3, 4, 6)},  # epochs; Figure 5's axes
+    "mini": {"": (2, 3, 4, 6)},
     "paper": {"MNLI": (1, 2, 3, 4, 5, 6), "QQP": (6, 7, 8, 9, 10), "SQuAD1": (2, 4, 6, 8, 10)},
 }
-
+# Training rows; all where a task is not named.
 ROWS = {
     "toy": {"": 512, "SQuAD1": 256},
     "mini": grids.ROWS["mini"]
     | dict.fromkeys(("Length", "TopConstituents", "BigramShift", "Tense", "OddManOut"), 2000),
     "paper": {},
-}  # training rows; else all
-# Rows of an epoch, of SQuAD the windows that BERT's script cuts: a schedule in steps has to know them beforehand.
+}
+# Rows of an epoch, which a schedule in steps has to know beforehand; of SQuAD the windows that
+# BERT's script cuts.
 EXAMPLES = {
     "toy": {"": 512},
     "mini": {"SST-2": 4000, "STS-B": 4000},
@@ -130,33 +110,32 @@ DENSE = grids.training(
     epochs=(4, 5, 3), batch=(16, 16, 32), lr=(5e-4, 1e-4, 5e-5), warmup=(0.1, 0.1, 0.0)
 )
 MASKED = grids.training(epochs=(5, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e-5))
-EPOCHS = {
-    "SST-2": 25,
-    "MNLI": 6,
-    "QQP": 10,
-    "SQuAD1": 10,
-}  # of `paper`; 6, 10 and 10 are left out in Table 7
-HEAD = 1e-3  # rate of a probe's head: not in the paper
+# Epochs at paper; Tables 7 and 11 leave 6, 10 and 10 out.
+EPOCHS = {"SST-2": 25, "MNLI": 6, "QQP": 10, "SQuAD1": 10}
+# How training on spans differs; and how passages are cut into windows.
 LONG = {
     "toy": {"max_length": 96},
     "mini": {},
     "paper": {"batch": 16, "max_length": 384, "pad_to": 384},
-}  # for spans
-GPUS = {"SQuAD1": 2}  # two of 8 rows in print, one of 16 here
+}
+GPUS = {"SQuAD1": 2}  # two devices of 8 rows in print, one of 16 here
 SPAN = {
     "toy": Span(stride=64, max_query=32, max_answer=12),
     "mini": Span(stride=64, max_query=64, max_answer=30),
     "paper": Span(stride=128, max_query=64, max_answer=30),
 }
-
+# The mix as the paper's equation reads. Its dropout is not printed.
 MIX = {
     "toy": Mix("layers", "xavier_uniform", 5e-2, dropout=0.1),
     "mini": Mix("layers", "xavier_uniform", 1e-2, dropout=0.1),
     "paper": Mix("layers", "xavier_uniform", 1e-2, dropout=0.1),
-}  # read literally; dropout's rate is not printed
+}
+HEAD = 1e-3  # learning rate of a probe's head: not in the paper
+
+# Warm-ups of pruning: w in steps, then the initial and the final one in units of w.
 WARMUPS = {
     "toy": {"": (20, 1, 2)},
-    "mini": {"": (100, 1, 1)},  # w in steps, i and f in units of w
+    "mini": {"": (100, 1, 1)},
     "paper": {
         "SST-2": (2100, 1, 1),
         "MNLI": (12000, 1, 1),
@@ -164,14 +143,11 @@ WARMUPS = {
         "SQuAD1": (5400, 1, 2),
     },
 }
-THRESHOLDS = {
-    "magnitude": (1.0, 0.1),
-    "movement": (1.0, 0.1),
-    "soft": (0.0, 0.1),
-    "l0": (1.0, 1.0),
-}  # first and last
+# First and last threshold.
+THRESHOLDS = {"magnitude": (1.0, 0.1), "movement": (1.0, 0.1), "soft": (0.0, 0.1), "l0": (1.0, 1.0)}
 SCORES = 1e-2  # mask_scores_learning_rate of movement
-PENALTIES = {  # rate of the scores, lambda of BERT and of BERMo
+# Learning rate of the scores, lambda of BERT and of BERMo.
+PENALTIES = {
     "l0": {
         "toy": {"": (0.15, 50, 50)},
         "mini": {"": (1e-1, 50, 50)},
@@ -183,23 +159,10 @@ PENALTIES = {  # rate of the scores, lambda of BERT and of BERMo
         "paper": {"MNLI": (1e-2, 200, 200), "QQP": (1e-2, 150, 150), "SQuAD1": (1e-2, 500, 500)},
     },
 }
-ALPHA, TAUGHT = (
-    0.9,
-    Targets("both", sum_classes=True, temperature=2.0),
-)  # the temperature is the code's
-DIVERGED = (
-    0.02  # of the metric above the majority class: the paper does not say what "diverges" means
-)
-
-# Tables 6 to 11: (method, distilled).
-TABLES = {
-    "table06_hparams_sst2_stability": ("Movement", False),
-    "table07_hparams_convergence_movement": ("Movement", False),
-    "table08_hparams_magnitude": ("Magnitude", False),
-    "table09_hparams_l0": ("L0", False),
-    "table10_hparams_soft_movement": ("Soft Movement", False),
-    "table11_hparams_kd": ("Movement", True),
-}
+# Distillation during pruning: its share of the loss. The temperature is the public code's.
+ALPHA, TAUGHT = 0.9, Targets("both", sum_classes=True, temperature=2.0)
+# A run diverged that ends within this of the majority class. The paper does not define the word.
+DIVERGED = 0.02
 
 DEVIATIONS = published.deviations("bermo")
 
@@ -228,123 +191,122 @@ def budgets(profile_name, task):
 # ---- SPECS
 
 
-def common(profile_name, task):
-    """What every run on a task has: rows, numerics, when it counts as diverged, how it is cut."""
+def common(profile_name, task, model, **args):
+    """Arguments of every run on a task: its rows, how it is cut, the model's mix, and these."""
     rows = ROWS[profile_name]
     return {
         "data": grids.described(profile_name, task, rows.get(task, rows.get(""))),
         "margin": DIVERGED,
         "numerics": profile(profile_name).numerics,
         "span": SPAN[profile_name] if task in squad.TASKS else None,
-    }
+        "mix": mixed(profile_name, model),
+    } | args
 
 
-def mixed(profile_name, model, norm=None):
+def mixed(profile_name, model):
+    """The Mix of a model; None of BERT, which has none."""
     known("model", model, MODELS)
-    return (
-        replace(MIX[profile_name], norm=norm or MIX[profile_name].norm)
-        if model == "BERMo"
-        else None
-    )
+    return MIX[profile_name] if model == "BERMo" else None
+
+
+def trained(own, profile_name, task, **changes):
+    """Settings of training on a task; a change that is None is none."""
+    long = LONG[profile_name] if task in squad.TASKS else {}
+    return replace(own[profile_name], **long | {k: v for k, v in changes.items() if v is not None})
 
 
 def dense(profile_name, task, model="BERT", norm=None, probe=False, lower_case=None):
-    """Spec of an un-pruned model. norm: another reading of the mix; probe: encoder and embeddings stay as they are;
-    lower_case: False feeds the text as it is to the uncased vocabulary."""
-    train = replace(DENSE[profile_name], **LONG[profile_name] if task in squad.TASKS else {})
-    return Spec(
-        "fineprune",
-        common(profile_name, task)
-        | {
-            "train": replace(train, lr=HEAD) if probe else train,
-            "targets": grids.LABELS,
-            "mix": mixed(profile_name, model, norm),
-            "frozen": "encoder" if probe else None,
-            "lower_case": lower_case,
-        },
-        {"start": backbone(profile_name)},
+    """Spec of an un-pruned model.
+
+    norm: another reading of the mix. probe: encoder and embeddings keep their weights. lower_case:
+    False gives the text as it is to the uncased vocabulary.
+    """
+    told = common(
+        profile_name,
+        task,
+        model,
+        train=trained(DENSE, profile_name, task, lr=HEAD if probe else None),
+        targets=grids.LABELS,
+        frozen="encoder" if probe else None,
+        lower_case=lower_case,
     )
+    if norm and told["mix"]:
+        told["mix"] = replace(told["mix"], norm=norm)
+    return Spec("fineprune", told, {"start": backbone(profile_name)})
+
+
+def warmup(w, steps):
+    """The `Train.warmup` whose linear warm-up is exactly w of so many steps.
+
+    Raises ValueError where it is longer than the run.
+    """
+    if not 0 <= w <= steps:
+        raise ValueError(
+            f"a warm-up of {w} steps does not fit a run of {steps}: take at most {steps}"
+        )
+    return min(1.0, (w + 0.5) / steps) if w else 0.0
 
 
 def settings(profile_name, task, model="BERT", method="Movement", epochs=None, target=0.0):
-    """(Train, Prune) of a pruned model, epochs and target other than the profile's where given. A budget that the warm-ups
-    do not fit is pruned by one jump, as in the public code."""
+    """(Train, Prune) of a pruned model; epochs: other than the profile's.
+
+    target: the share of the weights that a penalty is steered to. Where the warm-ups do not fit the
+    epochs, the threshold falls by one jump, as in the public code.
+    """
     known("pruning method", method, METHODS)
-    kind, paper, train = METHODS[method], profile_name == "paper", MASKED[profile_name]
-    if paper:
+    kind, lr = METHODS[method], None
+    if profile_name == "paper":
         known("task with printed settings", task, EPOCHS)
-        slow = task == "QQP" and kind in ("movement", "soft")
-        train = replace(train, epochs=EPOCHS[task], lr=3e-6 if slow else train.lr)
-    train = replace(
-        train, epochs=epochs or train.epochs, **LONG[profile_name] if task in squad.TASKS else {}
-    )
-    steps = (
-        ceil(of(EXAMPLES, profile_name, task, "a known number of rows") / train.batch)
-        * train.epochs
-    )
-    w, i, f = of(WARMUPS, profile_name, task, "warm-ups")
-    i, f = (1, 1) if kind == "l0" else (i, f)
+        epochs = epochs or EPOCHS[task]
+        lr = 3e-6 if task == "QQP" and kind in ("movement", "soft") else None
+    train = trained(MASKED, profile_name, task, epochs=epochs or None, lr=lr)
+    rows = of(EXAMPLES, profile_name, task, "a known number of rows")
+    steps = ceil(rows / train.batch) * train.epochs
+    w, first, last = of(WARMUPS, profile_name, task, "warm-ups")
+    if kind == "l0":
+        first, last = 1, 1
     more = {"lr": SCORES} if kind == "movement" else {}
     if kind in PENALTIES:
         rate, *weights = of(PENALTIES[kind], profile_name, task, f"settings of {method}")
-        more = {
-            "lr": rate,
-            "final_lambda": weights[MODELS.index(model)],
-            "init": 2.197 if kind == "l0" else 0.0,
-        }
-    return (
-        replace(train, warmup=schedules.fraction(w, steps)),
-        Prune(
-            kind,
-            *THRESHOLDS[kind],
-            w,
-            i,
-            f,
-            target=target,
-            overlong="jump" if w * (i + f) >= steps else "refuse",
-            **more,
-        ),
-    )
+        init = 2.197 if kind == "l0" else 0.0
+        more = {"lr": rate, "final_lambda": weights[MODELS.index(model)], "init": init}
+    overlong = "jump" if w * (first + last) >= steps else "refuse"
+    prune = Prune(kind, *THRESHOLDS[kind], w, first, last, target=target, overlong=overlong, **more)
+    return replace(train, warmup=warmup(w, steps)), prune
 
 
 def pruned(
     profile_name, task, model="BERT", method="Movement", epochs=None, target=0.0, distilled=False
 ):
-    """Spec of a pruned model; distilled: also from the dense BERT of the task, 0.9 of the loss."""
+    """Spec of a pruned model. distilled: 0.9 of the loss come from the dense BERT of the task; the
+    rest as in `settings`."""
     train, prune = settings(profile_name, task, model, method, epochs, target)
     taught = {"targets": TAUGHT, "alpha": ALPHA} if distilled else {"targets": grids.LABELS}
+    told = {"train": train, "prune": prune, "frozen": "embeddings"} | taught
+    guide = {"teacher": dense(profile_name, task)} if distilled else {}
     return Spec(
         "fineprune",
-        common(profile_name, task)
-        | taught
-        | {
-            "train": train,
-            "prune": prune,
-            "mix": mixed(profile_name, model),
-            "frozen": "embeddings",
-        },
-        {"start": backbone(profile_name)}
-        | ({"teacher": dense(profile_name, task)} if distilled else {}),
+        common(profile_name, task, model, **told),
+        {"start": backbone(profile_name)} | guide,
     )
 
 
+# ---- GRIDS
+
+
 def probing(profile_name, task_names, seed_numbers):
-    """The grid of Table 1, and beside it the probe proper: encoder and embeddings stay as they are."""
-    models = {
-        name + end: (name, probe)
-        for probe, end in ((False, ""), (True, ", frozen encoder"))
-        for name in MODELS
-    }
+    """The grid of Table 1 and, beside it, of the probe proper: with a frozen encoder."""
+    make = partial(dense, profile_name)
+    models = {name: partial(make, model=name) for name in MODELS}
+    models |= {f"{name}, frozen encoder": partial(make, model=name, probe=True) for name in MODELS}
     return grids.crossed(
-        seed_numbers,
-        lambda task, model: dense(profile_name, task, models[model][0], probe=models[model][1]),
-        task=task_names,
-        model=models,
+        seed_numbers, lambda task, model: models[model](task), task=task_names, model=models
     )
 
 
 def cased(profile_name, task_names, seed_numbers):
-    """Beside Table 1, on the tasks of CASED: BERT whose script forgot to lower-case, which would explain weak baselines."""
+    """The grid beside Table 1, on the tasks of CASED: a BERT whose script forgot to lower-case its
+    text, which would explain weak baselines."""
     return grids.crossed(
         seed_numbers,
         lambda task, model: dense(profile_name, task, lower_case=False),
@@ -355,65 +317,49 @@ def cased(profile_name, task_names, seed_numbers):
 
 def unpruned(profile_name, task_names, seed_numbers):
     """The grid of Table 2."""
-    return grids.crossed(
-        seed_numbers,
-        lambda task, model: dense(profile_name, task, model),
-        task=task_names,
-        model=MODELS,
-    )
+    make = partial(dense, profile_name)
+    return grids.crossed(seed_numbers, make, task=task_names, model=MODELS)
 
 
 def mixes(profile_name, task_names, seed_numbers):
-    """The grid of the learned mix: both models un-pruned; on the first task BERMo in the other readings as well."""
+    """The grid of the learned mixes: both models un-pruned and, on the first task, the other
+    readings of the normalisation."""
     own = MIX[profile_name].norm
     others = grids.crossed(
         seed_numbers,
-        lambda task, norm: dense(profile_name, task, "BERMo", norm),
+        partial(dense, profile_name),
         task=task_names[:1],
+        model=("BERMo",),
         norm=[norm for norm in MIX_NORMS if norm != own],
     )
-    return [row | {"norm": own} for row in unpruned(profile_name, task_names, seed_numbers)] + [
-        row | {"model": "BERMo"} for row in others
-    ]
+    return [
+        row | {"norm": own} for row in unpruned(profile_name, task_names, seed_numbers)
+    ] + others
 
 
 def stability(profile_name, task_names, seed_numbers):
-    """The grid of Table 3: movement pruning to 10 %."""
-    return grids.crossed(
-        seed_numbers,
-        lambda task, model: pruned(profile_name, task, model),
-        task=task_names,
-        model=MODELS,
-    )
+    """The grid of Table 3: movement pruning to a tenth of the weights."""
+    make = partial(pruned, profile_name)
+    return grids.crossed(seed_numbers, make, task=task_names, model=MODELS)
 
 
 def convergence(profile_name, task_names, seed_numbers):
     """The grid of Figure 5: movement pruning in separate runs, one for each budget of epochs."""
-    return [
-        row
-        for name in task_names
-        for row in grids.crossed(
-            seed_numbers,
-            lambda task, model, epochs: pruned(profile_name, task, model, epochs=epochs),
-            task=(name,),
-            model=MODELS,
-            epochs=budgets(profile_name, name),
-        )
-    ]
+    rows, make = [], partial(pruned, profile_name)
+    for task in task_names:
+        axes = {"task": (task,), "model": MODELS, "epochs": budgets(profile_name, task)}
+        rows += grids.crossed(seed_numbers, make, **axes)
+    return rows
 
 
 def methods(profile_name, task_names, seed_numbers):
-    """The grid of Table 4, and the penalty methods steered to a tenth of the weights (at toy for BERT alone)."""
-    rows = grids.crossed(
+    """The grid of Table 4, and the penalty methods steered to a tenth of the weights (at toy for
+    BERT alone)."""
+    make = partial(pruned, profile_name)
+    printed = grids.crossed(seed_numbers, make, task=task_names, method=METHODS, model=MODELS)
+    return printed + grids.crossed(
         seed_numbers,
-        lambda task, method, model: pruned(profile_name, task, model, method),
-        task=task_names,
-        method=METHODS,
-        model=MODELS,
-    )
-    return rows + grids.crossed(
-        seed_numbers,
-        lambda task, method, model: pruned(profile_name, task, model, AIMED[method], target=0.1),
+        lambda task, method, model: make(task, model, AIMED[method], target=0.1),
         task=task_names,
         method=AIMED,
         model=MODELS[:1] if profile_name == "toy" else MODELS,
@@ -421,7 +367,7 @@ def methods(profile_name, task_names, seed_numbers):
 
 
 def distillation(profile_name, task_names, seed_numbers):
-    """The grid of Table 5, with the same runs without a teacher."""
+    """The grid of Table 5, and the same runs without a teacher."""
     return grids.crossed(
         seed_numbers,
         lambda task, model, teacher: pruned(profile_name, task, model, distilled=teacher != "none"),
@@ -432,10 +378,14 @@ def distillation(profile_name, task_names, seed_numbers):
 
 
 def hyperparameters(task, method, distilled=False):
-    """The settings of `paper` by the names of Tables 6 to 11, as numbers or words; what a method has not is left out."""
+    """The settings of `paper` under the names of Tables 6 to 11, as numbers or words.
+
+    What a method does not have is left out.
+    """
     (train, prune), (_, other) = (settings("paper", task, model, method) for model in MODELS)
     gpus = GPUS.get(task, 1)
     steps = ceil(EXAMPLES["paper"][task] / train.batch) * train.epochs
+    kinds = {"magnitude": "Magnitude", "movement": "topK", "soft": "sigmoied_threshold"}
     found = {
         "number of gpus": gpus,
         "per_gpu_train_batch_size": train.batch // gpus,
@@ -447,22 +397,15 @@ def hyperparameters(task, method, distilled=False):
         "final_threshold": prune.final_threshold,
         "initial_warmup": prune.initial_warmup,
         "final_warmup": prune.final_warmup,
-        "pruning_method": {
-            "magnitude": "Magnitude",
-            "movement": "topK",
-            "soft": "sigmoied_threshold",
-        }.get(prune.method, prune.method),
+        "pruning_method": kinds.get(prune.method, prune.method),
     }
     if prune.scored:
-        found |= {
-            "mask_scores_learning_rate": prune.lr,
-            "mask_init": "constant",
-            "mask_scale": prune.init,
-        }
+        found["mask_scores_learning_rate"] = prune.lr
+        found |= {"mask_init": "constant", "mask_scale": prune.init}
     if prune.penalised:
-        found |= {
-            "regularization": {"soft": "l1"}.get(prune.method, prune.method),
-            "final_lambda (BERT_BASE)": prune.final_lambda,
-            "final_lambda (BERMo_BASE)": other.final_lambda,
-        }
-    return found | ({"alpha_ce": round(1 - ALPHA, 9), "alpha_distill": ALPHA} if distilled else {})
+        found["regularization"] = {"soft": "l1"}.get(prune.method, prune.method)
+        found["final_lambda (BERT_BASE)"] = prune.final_lambda
+        found["final_lambda (BERMo_BASE)"] = other.final_lambda
+    if distilled:
+        found |= {"alpha_ce": round(1 - ALPHA, 9), "alpha_distill": ALPHA}
+    return found

@@ -469,19 +469,11 @@ def latency(batch, runs, length=128, seed=0):
 def mapped(profile_name, task, rows, examples, seed=0):
     """Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher."""
     names = ("EfficientBERT", *OTHER_BASE)
-    return Spec(
-        "maps",
-        {
-            "data": grids.dataset(profile_name, task),
-            "rows": list(rows),
-            "examples": examples,
-            "max_length": FINETUNE[profile_name].max_length,
-            "numerics": profile(profile_name).numerics,
-        },
-        {"reference": teacher(profile_name, task)}
-        | {f"model:{name}": student(profile_name, task, name) for name in names},
-        seed=seed,
-    )
+    inputs = {f"model:{name}": student(profile_name, task, name) for name in names}
+    inputs["reference"] = teacher(profile_name, task)
+    told = {"rows": list(rows), "examples": examples}
+    told["max_length"] = FINETUNE[profile_name].max_length
+    return Spec("maps", grids.common(profile_name, task, **told), inputs, seed=seed)
 
 
 # ---- CLAIMS

@@ -10,7 +10,7 @@ from lib import published
 from lib.options import Targets
 from lib.papers import efficientbert as paper
 from lib.papers import efficientbert_search as search
-from lib.papers.ghostbert import LOOP
+from lib.papers.grids import LOOP
 from lib.papers.profiles import CHECKPOINTS
 from lib.search import formula, surface
 from lib.search.net import QS, STACKS

@@ -1,6 +1,7 @@
-"""The mini protocol: tasks and seeds of the recorded evidence, fixed before its first record. Free of torch.
+"""The mini protocol: tasks and seeds of the recorded evidence, fixed before its first record.
 
-The settings themselves stand in each paper's module; what was tried for them is in `lib.papers.trials`.
+The settings stand in the module of each paper. What was tried for them is in `lib.papers.trials`.
+Free of torch.
 """
 
 FIRST, SECOND = "SST-2", "STS-B"

@@ -14,9 +14,9 @@ from lib import published
 from lib.measure.compare import Column
 from lib.measure.cost import SHAPES
 from lib.options import Gates, Objective, Perceptron
-from lib.papers import grids, mini
+from lib.papers import grids, mini, submissions
 from lib.papers.profiles import TOY_MODEL, backbone, checkpoint, profile
-from lib.search import control as search
+from lib.search import gates as search
 from lib.spec import Output, Spec, known
 
 # ---- SETTINGS
@@ -418,7 +418,7 @@ def submitted(profile_name, scored):
     """The grid of submissions: the models of a grid of `compared`, at their first seed."""
     first = [row for row in scored if row["seed"] == scored[0]["seed"]]
     made = {(row["model"], row["task"]): row["spec"] for row in first}
-    return grids.submitted(
+    return submissions.submitted(
         profile_name,
         {row["task"] for row in first},
         [scored[0]["seed"]],

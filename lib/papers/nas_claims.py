@@ -234,14 +234,9 @@ def check_weights(runs=3, rows=872):
 def claim_random(frame, profile_name):
     """Verdict on N1 at 10 and 30 %; the printed gaps are means over the table's four rows."""
     table = published.table("nas", "table05_nas_vs_random")
-    gap = {f"{r}%": float((table[f"{r}% NAS"] - table[f"{r}% Random"]).mean()) for r in (10, 30)}
-    found = {
-        f"{r}%": claims.estimate(
-            frame, profile_name, f"{r} % NAS", f"{r} % Random", columns=COLUMNS
-        )
-        for r in (10, 30)
-    }
-    return verdict.judge_delta("N1", found, gap, profile_name, failed=compare.lost(frame))
+    gaps = {r: float((table[f"{r}% NAS"] - table[f"{r}% Random"]).mean()) for r in (10, 30)}
+    cells = {f"{r}%": (f"{r} % NAS", f"{r} % Random", None, gap) for r, gap in gaps.items()}
+    return claims.compared("N1", frame, profile_name, cells, COLUMNS)
 
 
 RIVALS = ("Cross-entropy", "Intermediate distillation")
@@ -263,18 +258,11 @@ def claim_control(frame, found, profile_name):
     land without a schedule. The note counts those that missed their target before the trim.
     """
     ways = {"as reported": "as reported", "without a schedule": "no schedule"}
-    cells = {
-        said: claims.estimate(
-            frame, profile_name, f"Top 10 %, {way}", f"All, {way}", columns=COLUMNS
-        )
-        for said, way in ways.items()
-    }
-    gaps, failed = dict.fromkeys(cells, 0.0), compare.lost(frame)
-    judged = verdict.judge_delta("N4", cells, gaps, profile_name, failed=failed, word="in searches")
+    cells = {said: (f"Top 10 %, {way}", f"All, {way}", None, 0.0) for said, way in ways.items()}
+    judged = claims.compared("N4", frame, profile_name, cells, COLUMNS, word="in searches")
     told = [f"{name}: {off(part)}" for name, part in misses(found).items() if "reported" in name]
     about = "searches that missed their target by over 1 % before the trim"
-    notes = [judged.note] * bool(judged.note) + [f"{about}: {', '.join(told)}"] * bool(told)
-    return replace(judged, note="; ".join(notes))
+    return claims.noted(judged, *[f"{about}: {', '.join(told)}"] * bool(told))
 
 
 def claim_space(frame, profile_name):
@@ -307,7 +295,7 @@ def claim_schedule(frame, profile_name):
         by = {model: rows["score"] for model, rows in part.groupby("model")}
         found = variance_ratio(by.get("Additive", ()), by.get("Multiplicative", ()))
         judged = verdict.judge_within("N3", found, 0.0, 1.0, profile_name, **limits)
-        parts.append(replace(judged, measured=f"{task}: {judged.measured}"))
+        parts.append(claims.about(task, judged))
     if not parts:
         return verdict.judge_within("N3", None, 0.0, 1.0, profile_name, **limits)
     return claims.together(parts)
@@ -385,7 +373,7 @@ def claim_noise(frame, profile_name, target=0.1):
             unit="of the inputs kept",
             published=float(noise / (noise + pixels)),
         )
-        parts.append(replace(judged, measured=f"{network}: {judged.measured}"))
+        parts.append(claims.about(network, judged))
     return claims.together(parts)
 
 

@@ -1,4 +1,4 @@
-"""The three profiles: where data and backbone come from. Free of torch."""
+"""The three profiles: where data and encoder come from. Free of torch."""
 
 import os
 from dataclasses import dataclass
@@ -41,17 +41,16 @@ PROFILES = {
     ),
 }
 
-# Published checkpoints that the profiles start from, by kind.
+# Published checkpoints that a profile starts from, by kind. CHECKPOINT names the rounded one of a
+# pack, see lib.pack.
 CHECKPOINTS = {
-    "mini": {
-        "bert": os.environ.get("CHECKPOINT", "all-MiniLM-L6-v2")
-    },  # or the rounded one, see lib.pack
+    "mini": {"bert": os.environ.get("CHECKPOINT", "all-MiniLM-L6-v2")},
     "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"},
 }
 
-# The toy encoder: 12 heads as the papers' backbones, so that widths are the same twelfths.
+# The toy encoder has 12 heads as the papers' backbones have, so that widths are the same twelfths.
 TOY_MODEL = {"family": "bert", "layers": 2, "hidden": 192, "heads": 12, "ffn": 768, "init": 0.04}
-# The other kinds; four heads and narrow tables as ELECTRA-small has them.
+# ELECTRA-small has four heads and narrow tables.
 TOY_MODELS = {
     "bert": TOY_MODEL,
     "roberta": TOY_MODEL | {"family": "roberta"},
@@ -62,12 +61,8 @@ TOY_OBJECTIVES = {
     "roberta": MaskedLM(share=0.3, hidden=0.6, replaced=0.3),
     "electra": MaskedLM(share=0.25, hidden=1.0, replaced=0.0),
 }
-
-TOY_SENTENCES = {
-    "bert": 40000,
-    "roberta": 20000,
-    "electra": 20000,
-}  # the first serves every paper, the others Table 1 alone
+# The first serves every paper, the others only Table 1 of GhostBERT.
+TOY_SENTENCES = {"bert": 40000, "roberta": 20000, "electra": 20000}
 
 
 def profile(name):
@@ -137,17 +132,18 @@ def untrained(family="bert"):
 def shape(name, family="bert"):
     """The encoder of a profile and a kind as cost formulas see it."""
     known(f"kind of encoder in profile {name!r}", family, families(name))
-    if name == "toy":
-        model, roberta = TOY_MODELS[family], family == "roberta"
-        return Shape(
-            family,
-            model["layers"],
-            model["hidden"],
-            model["heads"],
-            model["ffn"],
-            len(grammar.vocabulary()),
-            130 if roberta else 128,
-            1 if roberta else 2,
-            model.get("embedding", model["hidden"]),
-        )
-    return SHAPES[CHECKPOINTS[name][family].removesuffix(models.ROUNDED).removesuffix("-uncased")]
+    if name != "toy":
+        checkpoint = CHECKPOINTS[name][family].removesuffix(models.ROUNDED)
+        return SHAPES[checkpoint.removesuffix("-uncased")]
+    own, roberta = TOY_MODELS[family], family == "roberta"
+    return Shape(
+        family,
+        own["layers"],
+        own["hidden"],
+        own["heads"],
+        own["ffn"],
+        vocab=len(grammar.vocabulary()),
+        positions=130 if roberta else 128,
+        types=1 if roberta else 2,
+        embedding=own.get("embedding", own["hidden"]),
+    )

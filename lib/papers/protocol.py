@@ -1,16 +1,28 @@
-"""The mini protocol: what every central claim rests on, by planned seeds. Free of torch.
+"""The mini protocol: what every central claim rests on, by planned seeds.
 
-`python -m lib evidence` makes the runs that this table names, and the pages of the claims ask for the very same ones.
+`python -m lib evidence` makes the runs that this table names, and the pages of the claims ask for
+the very same ones. Free of torch.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pandas as pd
 
 from lib import published
 from lib.measure.verdict import SCALES
-from lib.papers import bermo, bermo_claims, claims, efficientbert, ghostbert, mini, nas, nas_claims
+from lib.papers import (
+    bermo,
+    bermo_claims,
+    claims,
+    efficientbert,
+    ghostbert,
+    ghostbert_claims,
+    mini,
+    nas,
+    nas_claims,
+)
 from lib.papers import efficientbert_search as search
 from lib.spec import known
 
@@ -19,95 +31,82 @@ SCALE = "mini"
 
 @dataclass(frozen=True)
 class Claim:
-    """grid: f(seeds) -> rows, as those of a notebook. judge: f(collected frame) -> Verdict."""
+    """A central claim: the runs that it rests on, and how a verdict is read from them."""
 
     id: str
-    grid: Callable
-    judge: Callable
+    grid: Callable  # f(seeds) -> rows, as those of a notebook
+    judge: Callable  # f(collected frame, profile) -> Verdict
     seeds: tuple = mini.THREE
     headline: bool = False
 
 
 def only(rows, **columns):
-    """The rows whose columns have one of these values. Raises ValueError for a value that no row has."""
+    """The rows whose columns have one of these values.
+
+    Raises ValueError for a value that no row has.
+    """
     for name, values in columns.items():
         for value in values:
             known(name, value, {row.get(name) for row in rows})
     return [row for row in rows if all(row.get(name) in values for name, values in columns.items())]
 
 
+def delta(claim, method, baseline, printed, columns=()):
+    """Judge of one model above another, see `lib.papers.claims.delta`."""
+    return lambda frame, scale: claims.delta(
+        claim, frame, scale, method, baseline, printed, columns
+    )
+
+
 # ---- GHOSTBERT
 
 
-def pruned_vs_ghost(seeds):
-    return ghostbert.pruned_vs_ghost(SCALE, mini.BOTH, ghostbert.WIDTHS, seeds)
-
-
-def unpruned(seeds):
-    return ghostbert.backbones(SCALE, mini.BOTH, (), seeds)
-
-
-def varied(options, widths=(3, 1)):
-    """Grid of a table over ghost modules, {label: what differs from the paper's}."""
-    return lambda seeds: ghostbert.sweep(
-        SCALE, mini.ONE, widths, seeds, ghostbert.variants(SCALE, options)
-    )
+def varied(options, names=None, widths=(3, 1)):
+    """Grid of ghost modules, {label: what differs from the paper's}, or of these names alone."""
+    chosen = ghostbert.variants(SCALE, {name: options[name] for name in names or options})
+    return lambda seeds: ghostbert.sweep(SCALE, mini.ONE, widths, seeds, chosen)
 
 
 def without_distillation(seeds):
     return only(ghostbert.ablated(SCALE, mini.ONE, (3, 1), seeds), model=("+ DA", "- DA & KD"))
 
 
-def delta(claim, method, row, printed):
-    return lambda frame: claims.delta(claim, frame, SCALE, method, row, printed)
-
-
-def best_kernel(frame):
+def best_kernel(frame, scale):
     gaps = published.gaps("ghostbert", "table9", "Kernel Size", "k = 3", (3, 1), "k = {}".format)
-    return claims.best("G4", frame, SCALE, "k = 3", gaps)
+    return claims.best("G4", frame, scale, "k = 3", gaps)
 
 
-ABLATIONS, FEATURES = ghostbert.ABLATIONS, ghostbert.FEATURES
-CHEAP = {
-    name: told for name, told in ghostbert.POSITIONS.items() if name != "After QK"
-}  # it is printed above ours
+pruned_vs_ghost = partial(ghostbert.pruned_vs_ghost, SCALE, mini.BOTH, ghostbert.WIDTHS)
+CHEAP = [name for name in ghostbert.POSITIONS if name != "After QK"]  # it is printed above ours
 
 # ---- EFFICIENTBERT
 
 
 def networks(*names, task_names=mini.BOTH):
+    """Grid of rows of the paper's tables."""
     return lambda seeds: [
         {"kind": "student"} | row for row in efficientbert.compared(SCALE, task_names, seeds, names)
     ]
 
 
+def gain(table, over):
+    """Points by which a published table prints EfficientBERT above another row, on average."""
+    row = {name: row["published", "average"] for name, row in efficientbert.printed(table).items()}
+    return round(row["EfficientBERT"] - row[over], 1)
+
+
 def warmed_up(seeds):
-    return networks("EfficientBERT", efficientbert.COLD)(seeds) + efficientbert.steepness(
-        SCALE, seeds
-    )
+    scores = networks("EfficientBERT", efficientbert.COLD)(seeds)
+    return scores + efficientbert.steepness(SCALE, seeds)
 
 
-def warm_up(frame):
+def warm_up(frame, scale):
+    """Both halves of E2: the score, and the steps to a loss."""
     steep = frame["model"].isin(("inherits", "from scratch"))
-    printed = efficientbert.printed("table02_glue_test")
-    gain = (
-        printed["EfficientBERT"]["published", "average"]
-        - printed[efficientbert.COLD]["published", "average"]
-    )
-    return claims.together(
-        [
-            claims.delta(
-                "E2",
-                frame[~steep],
-                SCALE,
-                "EfficientBERT",
-                efficientbert.COLD,
-                round(gain, 1),
-                efficientbert.COLUMNS,
-            ),
-            efficientbert.claim_steps(frame[steep], SCALE),
-        ]
-    )
+    cold, printed = efficientbert.COLD, gain("table02_glue_test", efficientbert.COLD)
+    scored = delta("E2", "EfficientBERT", cold, printed, efficientbert.COLUMNS)
+    steps = efficientbert.claim_steps(frame[steep], scale)
+    return claims.together([scored(frame[~steep], scale), steps])
 
 
 def coarse_to_fine(seeds):
@@ -115,11 +114,10 @@ def coarse_to_fine(seeds):
     return only(search.costed(SCALE, mini.ONE, seeds), model=wanted)
 
 
-def other_base(frame):
+def other_base(frame, scale):
     base, searched = efficientbert.OTHER_BASE
-    printed = efficientbert.printed("table07_base_models")
-    gain = printed["EfficientBERT"]["published", "average"] - printed[base]["published", "average"]
-    return claims.delta("E6", frame, SCALE, searched, base, round(gain, 1), efficientbert.COLUMNS)
+    printed = gain("table07_base_models", base)
+    return delta("E6", searched, base, printed, efficientbert.COLUMNS)(frame, scale)
 
 
 def ranked(seeds):
@@ -128,12 +126,9 @@ def ranked(seeds):
 
 def latency(seeds):
     batch = efficientbert.CLAIMED
+    turns = efficientbert.TURNS[SCALE][batch]
     return [
-        {
-            "batch": batch,
-            "seed": seed,
-            "spec": efficientbert.latency(batch, efficientbert.TURNS[SCALE][batch], seed=seed),
-        }
+        {"batch": batch, "seed": seed, "spec": efficientbert.latency(batch, turns, seed=seed)}
         for seed in seeds
     ]
 
@@ -151,150 +146,112 @@ def penalties(seeds):
 
 
 def taught(seeds):
-    return [row for row in bermo.distillation(SCALE, mini.ONE, seeds) if row["teacher"] != "none"]
+    return only(bermo.distillation(SCALE, mini.ONE, seeds), teacher=("dense BERT",))
 
 
 # ---- NAS
 
 
-def cells(made, names=None, task_names=mini.ONE):
+def cells(made, *names, task_names=mini.ONE):
     """Grid of networks, {label: f}, or of those with these names."""
     chosen = {name: made[name] for name in names or made}
     return lambda seeds: nas.cells(SCALE, task_names, seeds, chosen)
 
 
+def sizes_against_random(seeds):
+    made = nas.sizes((0.1, 0.3), ("NAS", "Random"))
+    del made["Whole"]
+    return nas.cells(SCALE, mini.BOTH, seeds, made)
+
+
 def rivals(seeds):
-    return only(
-        nas.rivals(SCALE, mini.ONE, seeds),
-        model=("30 % NAS", "30 % IMP", nas.label(nas.WINNING[mini.FIRST], "IMP")),
-    )
+    wanted = ("30 % NAS", "30 % IMP", nas.label(nas.WINNING[mini.FIRST], "IMP"))
+    return only(nas.rivals(SCALE, mini.ONE, seeds), model=wanted)
 
 
 def controlled(seeds):
-    rows = cells(
-        nas.changed(nas.CONTROL),
-        [
-            f"{name}, {way}"
-            for name in ("Top 10 %", "All")
-            for way in ("no schedule", "as reported")
-        ],
-    )(seeds)
-    return [
-        {"kind": kind} | row
-        for kind, part in (("network", rows), ("search", nas.architectures(rows)))
-        for row in part
-    ]
+    ways = ("no schedule", "as reported")
+    names = [f"{name}, {way}" for name in ("Top 10 %", "All") for way in ways]
+    rows = cells(nas.changed(nas.CONTROL), *names)(seeds)
+    found = nas.architectures(rows)
+    return [{"kind": "network"} | row for row in rows] + [{"kind": "search"} | row for row in found]
 
 
-def control(frame):
-    return nas_claims.claim_control(
-        *(frame[frame["kind"] == kind] for kind in ("network", "search")), SCALE
-    )
+def control(frame, scale):
+    parts = (frame[frame["kind"] == kind] for kind in ("network", "search"))
+    return nas_claims.claim_control(*parts, scale)
 
 
+# ---- THE TABLE
+
+headline = partial(Claim, seeds=mini.FIVE, headline=True)
+ABLATIONS, FEATURES = ghostbert.ABLATIONS, ghostbert.FEATURES
 CLAIMS = {
     claim.id: claim
     for claim in (
-        Claim(
-            "G1",
-            pruned_vs_ghost,
-            lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[0],
-            mini.FIVE,
-            True,
+        headline("G1", pruned_vs_ghost, lambda *told: ghostbert_claims.claims_of_table_3(*told)[0]),
+        headline(
+            "G2",
+            partial(ghostbert.backbones, SCALE, mini.BOTH, ()),
+            ghostbert_claims.claim_unpruned,
         ),
-        Claim(
-            "G2", unpruned, lambda frame: ghostbert.claim_unpruned(frame, SCALE), mini.FIVE, True
-        ),
-        Claim(
-            "G3",
-            pruned_vs_ghost,
-            lambda frame: ghostbert.claims_of_table_3(frame, SCALE)[1],
-            mini.FIVE,
-            True,
-        ),
+        headline("G3", pruned_vs_ghost, lambda *told: ghostbert_claims.claims_of_table_3(*told)[1]),
         Claim("G4", varied(ghostbert.KERNELS), best_kernel),
         Claim(
             "G5",
-            varied({name: ABLATIONS[name] for name in ("GhostBERT", "- Softmax")}),
+            varied(ABLATIONS, ("GhostBERT", "- Softmax")),
             delta("G5", "GhostBERT", "- Softmax", {3: 0.8, 1: 0.9}),
         ),
         Claim(
             "G6",
-            varied({name: ABLATIONS[name] for name in ("GhostBERT", "- ReLU")}),
+            varied(ABLATIONS, ("GhostBERT", "- ReLU")),
             delta("G6", "GhostBERT", "- ReLU", {3: 1.6, 1: 2.2}),
         ),
         Claim("G7", without_distillation, delta("G7", "+ DA", "- DA & KD", {3: 3.5, 1: 6.4})),
         Claim(
             "G8",
             varied(ghostbert.convolutions(SCALE)),
-            lambda frame: ghostbert.claim_convolution(frame, SCALE, (3, 1)),
+            partial(ghostbert_claims.claim_convolution, widths=(3, 1)),
         ),
-        Claim("G9", varied(CHEAP, (1,)), lambda frame: ghostbert.claim_position(frame, SCALE)),
+        Claim("G9", varied(ghostbert.POSITIONS, CHEAP, (1,)), ghostbert_claims.claim_position),
         Claim(
             "G10",
-            varied({name: FEATURES[name] for name in ("F = 1", "F = 4", "F = 12")}, (1,)),
-            lambda frame: ghostbert.claim_features(frame, SCALE),
+            varied(FEATURES, ("F = 1", "F = 4", "F = 12"), (1,)),
+            ghostbert_claims.claim_features,
         ),
-        Claim(
-            "E1",
-            networks("EfficientBERT", "Base Model"),
-            lambda frame: search.claim_searched(frame, SCALE),
-            mini.FIVE,
-            True,
-        ),
-        Claim("E2", warmed_up, warm_up, mini.FIVE, True),
-        Claim("E3", coarse_to_fine, lambda frame: search.claim_coarse_to_fine(frame, SCALE)),
+        headline("E1", networks("EfficientBERT", "Base Model"), search.claim_searched),
+        headline("E2", warmed_up, warm_up),
+        Claim("E3", coarse_to_fine, search.claim_coarse_to_fine),
         Claim(
             "E4",
             ranked,
-            lambda frame: search.claim_ranking(search.scores(frame, SCALE), SCALE),
+            lambda frame, scale: search.claim_ranking(search.scores(frame, scale), scale),
             mini.THREE[:1],
         ),
-        Claim("E5", latency, efficientbert.claim_speed, (0,)),
+        Claim("E5", latency, lambda frame, scale: efficientbert.claim_speed(frame), (0,)),
         Claim("E6", networks(*efficientbert.OTHER_BASE, task_names=mini.ONE), other_base),
-        Claim(
-            "B1", probing, lambda frame: bermo_claims.claim_probing(frame, SCALE), mini.FIVE, True
-        ),
-        Claim(
+        headline("B1", probing, bermo_claims.claim_probing),
+        headline(
             "B2",
-            lambda seeds: bermo.stability(SCALE, mini.BOTH, seeds),
-            lambda frame: bermo_claims.claim_stability(frame, SCALE),
-            mini.TEN,
-            True,
+            partial(bermo.stability, SCALE, mini.BOTH),
+            bermo_claims.claim_stability,
+            seeds=mini.TEN,
         ),
-        Claim(
-            "B3",
-            lambda seeds: bermo.convergence(SCALE, mini.ONE, seeds),
-            lambda frame: bermo_claims.claim_convergence(frame, SCALE),
-        ),
-        Claim("B4", penalties, lambda frame: bermo_claims.claim_penalties(frame, SCALE)),
-        Claim("B5", taught, lambda frame: bermo_claims.claim_distillation(frame, SCALE)),
-        Claim(
-            "N1",
-            cells(
-                {
-                    name: make
-                    for name, make in nas.sizes((0.1, 0.3), ("NAS", "Random")).items()
-                    if name != "Whole"
-                },
-                None,
-                mini.BOTH,
-            ),
-            lambda frame: nas_claims.claim_random(frame, SCALE),
-            mini.FIVE,
-            True,
-        ),
+        Claim("B3", partial(bermo.convergence, SCALE, mini.ONE), bermo_claims.claim_convergence),
+        Claim("B4", penalties, bermo_claims.claim_penalties),
+        Claim("B5", taught, bermo_claims.claim_distillation),
+        headline("N1", sizes_against_random, nas_claims.claim_random),
         Claim(
             "N2",
-            cells(nas.objectives(SCALE), ("Prediction distillation", *nas_claims.RIVALS)),
-            lambda frame: nas_claims.claim_objective(frame, SCALE),
+            cells(nas.objectives(SCALE), "Prediction distillation", *nas_claims.RIVALS),
+            nas_claims.claim_objective,
         ),
         Claim(
             "N3",
-            cells(nas.changed(nas.SCHEDULES), ("Additive", "Multiplicative")),
-            lambda frame: nas_claims.claim_schedule(frame, SCALE),
-            mini.FIVE,
-        ),  # a variance needs more seeds than a mean
+            cells(nas.changed(nas.SCHEDULES), "Additive", "Multiplicative"),
+            nas_claims.claim_schedule,
+            mini.FIVE,  # a variance needs more seeds than a mean
+        ),
         Claim("N4", controlled, control),
         Claim(
             "N5",
@@ -303,24 +260,12 @@ CLAIMS = {
         ),
         Claim(
             "N6",
-            cells(nas.changed(nas.SPACES), ("QKV and FFN", "QKV, FFN and embedding")),
-            lambda frame: nas_claims.claim_space(frame, SCALE),
+            cells(nas.changed(nas.SPACES), "QKV and FFN", "QKV, FFN and embedding"),
+            nas_claims.claim_space,
         ),
-        Claim(
-            "N7",
-            cells(nas.sizes()),
-            lambda frame: nas_claims.claim_log(frame, SCALE),
-            mini.FIVE,
-            True,
-        ),
-        Claim(
-            "N8",
-            lambda seeds: nas.digits(SCALE, seeds, (0.1,)),
-            lambda frame: nas_claims.claim_noise(frame, SCALE),
-        ),
-        Claim(
-            "N9", rivals, lambda frame: nas_claims.claim_magnitude(frame, SCALE), mini.FIVE, True
-        ),
+        headline("N7", cells(nas.sizes()), nas_claims.claim_log),
+        Claim("N8", lambda seeds: nas.digits(SCALE, seeds, (0.1,)), nas_claims.claim_noise),
+        headline("N9", rivals, nas_claims.claim_magnitude),
     )
 }
 
@@ -333,15 +278,15 @@ def chosen(names=()):
 
 
 def planned_table():
-    """One row for each claim: its tasks, cells, planned seeds, and whether it is a headline."""
+    """A line for each claim: its tasks, cells, planned seeds, and whether it is a headline."""
     lines = {}
     for claim in CLAIMS.values():
         rows = claim.grid(claim.seeds[:1])
-        names = dict.fromkeys(row["task"] for row in rows if "task" in row)
+        tasks = dict.fromkeys(row["task"] for row in rows if "task" in row)
         ends = dict.fromkeys(map(str, (claim.seeds[0], claim.seeds[-1])))
         lines[claim.id] = {
             "headline": "yes" * claim.headline,
-            "tasks": ", ".join(names),
+            "tasks": ", ".join(tasks),
             "cells": len(rows),
             "seeds": f"{len(claim.seeds)}: {' to '.join(ends)}",
         }
@@ -349,6 +294,7 @@ def planned_table():
 
 
 def with_plan(verdict):
-    """The verdict with the seeds that are planned for its claim, where it is of a central claim at mini."""
+    """The verdict with the seeds that are planned for its claim, where it is of a central claim at
+    mini."""
     here = verdict.claim in CLAIMS and verdict.kind == "finding" and verdict.scale == SCALES[SCALE]
     return replace(verdict, planned=len(CLAIMS[verdict.claim].seeds)) if here else verdict

@@ -1,6 +1,7 @@
-"""Step: training rows with TinyBERT's augmentation beside them; what later stages read with lib.train.augment.read.
+"""Step: training rows with TinyBERT's augmentation beside them (lib.train.augment).
 
-The texts are kept like weights, in the run's model folder: large, made again from the seed, and not ours to commit.
+The texts are kept like weights, in the run's model folder: they are large, the seed makes them
+again, and they are not ours to commit.
 """
 
 import json
@@ -24,7 +25,8 @@ def augment(run, data, augment, numerics):
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise ValueError(
-            f"{data['task']} cannot be augmented: its answers are places in the text, which would move"
+            f"{data['task']} cannot be augmented: its answers are places in the text, which would "
+            "move"
         )
     split = sources.load(data)["train"]
     source = words.source(run.inputs["language_model"].model)
@@ -58,8 +60,11 @@ def augment(run, data, augment, numerics):
 
 
 def candidates(texts, source, count, numerics, resume=None, progress=lambda fraction: None):
-    """({text: int32 [its eligible words, count]}, report), as lib.train.augment.candidates, in chunks that are kept in
-    the folder `resume` and taken up from there. Each different text is looked at once."""
+    """({text: int32 [its words that may be replaced, count]}, report), see lib.train.augment.
+
+    Chunks of texts are kept in the folder `resume` and taken up from there. Each different text is
+    looked at once.
+    """
     unique = list(dict.fromkeys(texts))
     found, near, totals = {}, {}, np.zeros(4)
     for start in range(0, len(unique), CHUNK):
@@ -87,8 +92,11 @@ def candidates(texts, source, count, numerics, resume=None, progress=lambda frac
 
 
 def variants(split, source, found, options, seed):
-    """For each row: variants of `a`, and of `b` where it has one, the original first. One stream of random numbers a
-    row, so that neither the order nor the choice of rows matters."""
+    """For each row: the variants of `a`, and of `b` where it has one, the original first.
+
+    Each row has its own stream of random numbers, so that neither the order nor the choice of rows
+    matters.
+    """
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         generator = np.random.default_rng(stream(seed, f"augment:{index}"))

@@ -1,4 +1,6 @@
-"""Step: what a task gives away without reading: the most frequent class, and a linear model over word counts."""
+"""Step: what a task gives away without reading: the most frequent class, and a linear model over
+word counts.
+"""
 
 import re
 
@@ -16,8 +18,11 @@ LONGEST = 12  # words of an answer
 
 
 def bag_of_words(run, data):
-    """Metrics: the task's first one by the most frequent class ("majority"; no answer, for spans) and by the words
-    ("bag_of_words"), on the development set. Regularisation is fixed: C = 0.3, ridge 10."""
+    """Metrics: the task's first one on the development set, for two answers that need no reading.
+
+    "majority" is the most frequent class, or no answer for spans. "bag_of_words" is a linear model
+    over word counts, with a fixed regularisation: C = 0.3, ridge 10.
+    """
     task, splits = sources.task(data["source"], data["task"]), sources.load(data)
     train, dev = splits["train"], splits["dev"]
     return (spans if task.span else classes)(task, train, dev) | {
@@ -27,7 +32,11 @@ def bag_of_words(run, data):
 
 
 def classes(task, train, dev):
-    """Features of a pair: the counts of each side, the number of shared words, and of words that are new in the second."""
+    """Scores of both answers.
+
+    Features of a pair are the counts of each side, the number of shared words, and the number of
+    words that are new in the second.
+    """
     counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
     regression = not task.labels
     words = Ridge(10.0) if regression else LogisticRegression(C=0.3, max_iter=1000)
@@ -52,9 +61,12 @@ def counts(counter, split):
 
 
 def spans(task, train, dev):
-    """Each word of a passage by itself: does an answer begin here, does it end here? By the word, whether the question
-    has it, and its kind beside the question's first word. No answer where the best span is worth less than a threshold that
-    suits the training rows best."""
+    """Scores of both answers for spans.
+
+    For each word of a passage alone: does an answer begin here, does one end here? Features are the
+    word, whether the question has it, and its kind beside the question's first word. There is no
+    answer where the best span is worth less than the threshold that suits the training rows best.
+    """
     counter = CountVectorizer(analyzer=lambda features: features, dtype=np.float32)
     cut = [[list(WORD.finditer(text)) for text in split.b] for split in (train, dev)]
     known, asked = (
@@ -128,7 +140,9 @@ def kind(word):
 
 
 def best(text, words, begin, end):
-    """(answer, its worth) of a passage: the span of at most LONGEST words with the largest sum of log-odds [words]."""
+    """(answer, its worth) of a passage: the span of at most LONGEST words with the largest sum of
+    log-odds [words].
+    """
     if not words:
         return "", -np.inf
     worth = begin[:, None] + end[None]

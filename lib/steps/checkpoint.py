@@ -11,7 +11,9 @@ from lib.spec import stream
 
 
 def checkpoint(run, name, digest, random=False):
-    """`random`: the same architecture and tokenizer with weights drawn anew, the control without pre-training."""
+    """random: the same architecture and tokenizer with new random weights, the control without
+    pre-training.
+    """
     models.copy(name, digest, run.folder / "model")
     if random:
         torch.manual_seed(stream(run.seed, "init"))

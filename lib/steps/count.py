@@ -1,4 +1,4 @@
-"""Step: what a published architecture costs, counted on its configuration alone: no weights, no download."""
+"""Step: what a published architecture costs, counted on its configuration alone."""
 
 import torch
 import transformers
@@ -8,11 +8,12 @@ from lib.spec import known
 
 
 def count(run, config, tokens, labels):
-    """config: {"model_type", sizes...} as transformers names them; the rest is the framework's default.
+    """config: {"model_type", sizes...} as transformers names them; the rest is the framework's
+    default.
 
-    Returns the parameters of the classifier and of its encoder, and the FLOPs of one forward pass at batch 1 as PyTorch
-    counts them under eager attention: matrix products and convolutions, one multiply-accumulate being two. Raises
-    ValueError for a size that the architecture does not have.
+    Returns the parameters of the classifier and of its encoder, and the FLOPs of one forward pass
+    at batch 1 as PyTorch counts them under eager attention: matrix products and convolutions, one
+    multiply-accumulate being two. Raises ValueError for a size that the architecture does not have.
     """
     kind, sizes = (
         config["model_type"],
@@ -25,7 +26,8 @@ def count(run, config, tokens, labels):
             transformers.AutoConfig.for_model(kind, **sizes, num_labels=labels),
             attn_implementation="eager",
         ).eval()
-        # A whole mask, as one of a row's length would be looked into, and there is nothing on this device.
+        # A whole mask, as one of a row's length would be looked into, and there is nothing on this
+        # device.
         inputs = {
             "input_ids": torch.zeros(1, tokens, dtype=torch.long),
             "attention_mask": torch.zeros(1, 1, tokens, tokens),

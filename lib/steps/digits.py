@@ -1,4 +1,5 @@
-"""Step: the report's check on handwritten digits: does a search keep pixels and drop inputs of noise (section 7.1)?
+"""Step: the report's check on handwritten digits: does a search keep pixels and drop inputs of
+noise (section 7.1)?
 
 P pixels, P noise inputs beside them, N = 2 P gates.
 """
@@ -11,19 +12,20 @@ from torch.nn import functional
 from lib import paths
 from lib.data import digits as images_of
 from lib.options import Gates, Perceptron
-from lib.search.control import LIMIT, Control
+from lib.search.gates import LIMIT, Control
 from lib.spec import stream
 from lib.train import loop
 from lib.train.gating import curve_of, noted, summary
 
 
 def digits(run, images, perceptron, gates, numerics):
-    """images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from random weights; the cost
-    is the number of inputs. There is no retraining.
+    """images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
+    random weights; the cost is the number of inputs. There is no retraining.
 
-    Metrics: `accuracy` of the network whose inputs are cut to those kept, on the test images, `soft_accuracy` with the
-    masks as they stand, `pixels` and `noise` kept, `ratio`, and those of a final trim as in `nas_search`. Saved arrays
-    "inputs": `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4].
+    Metrics: `accuracy` of the network whose inputs are cut to those kept, on the test images,
+    `soft_accuracy` with the masks as they stand, `pixels` and `noise` kept, `ratio`, and those of a
+    final trim as in `nas_search`. Saved arrays "inputs": `kept` [2, height, width], pixels first,
+    `alphas` [N] and the curve [steps, 4].
     """
     loop.options(numerics)
     options, gates = Perceptron(**perceptron), Gates(**gates)
@@ -77,7 +79,9 @@ def mlp(inputs, widths):
 
 
 def inputs_of(pixels, options, generator=None, seed=None):
-    """[B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise; from `seed` for the first rows always the same."""
+    """[B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise; from `seed` for the first
+    rows always the same.
+    """
     pixels = pixels.flatten(1).float() / 255
     if seed is not None:
         generator = torch.Generator().manual_seed(seed)
@@ -86,7 +90,7 @@ def inputs_of(pixels, options, generator=None, seed=None):
 
 
 def train(run, network, split, control, options):
-    """Train weights and gates together. Returns (alphas [N], the average of their gradients [N])."""
+    """Train weights and gates together. Returns (alphas [N], average of their gradients [N])."""
     pixels, labels = split
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))

@@ -1,6 +1,8 @@
-"""Step: start from a teacher, cut it, add ghosts, and match the teacher's hidden states (GhostBERT section 2.3).
+"""Step: start from a teacher, cut it, add ghosts, and match the teacher's hidden states (GhostBERT
+section 2.3).
 
-Without surgery it is the control that the paper lacks: distillation of an unpruned model without ghosts.
+Without surgery it is the control that the paper lacks: distillation of an unpruned model without
+ghosts.
 """
 
 import copy
@@ -20,8 +22,10 @@ from lib.train.states import Cache
 
 
 def distil(run, data, train, numerics, distil, surgery, span=None):
-    """Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for its rows instead of the plain
-    ones; `states` for the teacher's hidden states from disk. `span` for tasks such as SQuAD."""
+    """Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for its rows
+    instead of the plain ones; `states` for the teacher's hidden states from disk. `span` for tasks
+    such as SQuAD.
+    """
     lesson, options = Lesson(run, data, train, numerics, span), Distil(**distil)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     student = copy.deepcopy(teacher.to(loop.device()))
@@ -38,7 +42,9 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
 
 
 def matches(student, teacher, options):
-    """The embedding output, and the outputs of the L attention and the L feed-forward blocks (L_distill)."""
+    """The embedding output, and the outputs of the L attention and the L feed-forward blocks
+    (L_distill).
+    """
     layers = layer_map(len(backbone.layers(student)), len(backbone.layers(teacher)))
     return [
         Match("embedding", "embedding", mask=options.mask),
@@ -49,8 +55,9 @@ def matches(student, teacher, options):
 
 @contextmanager
 def taught(lesson, teacher, options):
-    """The teacher, beside the student or, with the input `states`, from disk. Raises ValueError where these are of other
-    rows, and where the loss would see padding, which they do not hold."""
+    """The teacher, beside the student or, with the input `states`, from disk. Raises ValueError
+    where these are of other rows, and where the loss would see padding, which they do not hold.
+    """
     run = lesson.run
     if "states" not in run.inputs:
         with teaching(teacher, lesson.numerics, scores=False) as teach:
@@ -60,7 +67,8 @@ def taught(lesson, teacher, options):
     other = "augmented" in run.inputs or lesson.span  # rows that the states were not made of
     if other or made.spec["args"]["data"] != lesson.data or not options.mask:
         raise ValueError(
-            f"the states of {made.name} are of {made.spec['args']['data']}, real tokens alone; this run is of "
+            f"the states of {made.name} are of {made.spec['args']['data']}, real tokens alone; "
+            "this run is of "
             f"{lesson.data} with {options}: cache the same plain rows, and mask the padding"
         )
     cache = Cache(made.model / "states.safetensors", len(backbone.layers(teacher)))
@@ -72,8 +80,9 @@ def taught(lesson, teacher, options):
 
 
 def perform(run, model, ops):
-    """Operate in order: cuts by the input `importance`, ghosts from the run's seed. Returns each operation with its
-    report."""
+    """Operate in order: cuts by the input `importance`, ghosts from the run's seed. Returns each
+    operation with its report.
+    """
     reports = []
     for op in ops:
         more = {}

@@ -1,4 +1,5 @@
-"""Step: fine-tune under masks that a schedule closes, with or without a mix of the layers (BERMo; Sanh et al. 2020).
+"""Step: fine-tune under masks that a schedule closes, with or without a mix of the layers (BERMo;
+Sanh et al. 2020).
 
 Without `prune` it is dense fine-tuning with the same measurements. A run that diverges is a result.
 """
@@ -6,7 +7,7 @@ Without `prune` it is dense fine-tuning with the same measurements. A run that d
 import numpy as np
 
 from lib.measure import metrics, squad
-from lib.model import backbone, compact
+from lib.model import backbone, masks
 from lib.model import mix as mixes
 from lib.options import Mix, Prune, Targets, one_of
 from lib.train import pruning
@@ -30,23 +31,28 @@ def fineprune(
 ):
     """Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
-    prune, mix: lib.options.Prune and Mix. Without them nothing is pruned, and the mix is that of `start`.
-    alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha (0.9 in the paper).
+    prune, mix: lib.options.Prune and Mix. Without them nothing is pruned, and the mix is that of
+    `start`.
+    alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
+    (0.9 in the paper).
     frozen: what stays as it is (lib.train.pruning.Frozen); with "encoder" the run is a probe.
-    margin: a run is called diverged up to this much above the first metric of the majority class. Without it no run is,
-    and a loss that is not finite is an error.
-    lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an uncased vocabulary every
-    capitalised word is then unknown; `unknown_share` is of all tokens of the training rows. None leaves it to `start`.
+    margin: a run is called diverged up to this much above the first metric of the majority class.
+    Without it no run is, and a loss that is not finite is an error.
+    lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
+    uncased vocabulary every capitalised word is then unknown; `unknown_share` is of all tokens of
+    the training rows. None leaves it to `start`.
 
-    Predictions are kept of every labelled split but the training rows; metrics of test rows are "test.<metric>".
-    `course`, `shares` and `mix` are those of the methods in lib.train.pruning. Metrics have the counts of the masks and the
-    bytes of the model, dense and sparse. Where the loss was not finite there are no predictions, `diverged` is true and
-    `diverged_at` says the step.
+    Predictions are kept of every labelled split but the training rows; metrics of test rows are
+    "test.<metric>". `course`, `shares` and `mix` are those of the methods in lib.train.pruning.
+    Metrics have the counts of the masks and the bytes of the model, dense and sparse. Where the
+    loss was not finite there are no predictions, `diverged` is true and `diverged_at` says the
+    step.
     """
     lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
     if (alpha is None) != (targets.kind != "both") or not 0 <= (alpha or 0) <= 1:
         raise ValueError(
-            f'alpha is {alpha!r} with targets {targets.kind!r}: "both" takes a weight of the teacher\'s part from '
+            f'alpha is {alpha!r} with targets {targets.kind!r}: "both" takes a weight of the '
+            "teacher's part from "
             "0 to 1, the others none"
         )
     one_of("fineprune", "lower_case", lower_case, (None, False))
@@ -75,29 +81,33 @@ def fineprune(
         result["unknown_share"] = float(np.mean(ids == tokenizer.unk_token_id))
     result |= backbone.size(model)
     if pruned:
-        result |= compact.packed(model)
+        result |= masks.packed(model)
     backbone.save(model, tokenizer, run.model)
     return result
 
 
 def cased(folder, tokenizer):
-    """The tokenizer of a model's folder with do_lower_case off; it is saved so. Raises ValueError where it does not
-    lower-case anyway, or has no such switch."""
+    """The tokenizer of a model's folder with do_lower_case off; it is saved so. Raises ValueError
+    where it does not lower-case anyway, or has no such switch.
+    """
     found = type(tokenizer).from_pretrained(folder, do_lower_case=False, local_files_only=True)
     rules = [each.backend_tokenizer.normalizer for each in (tokenizer, found)]
     before, after = (bool(rule) and rule.normalize_str("A") == "a" for rule in rules)
     if after or not before:
         raise ValueError(
-            f"fineprune.lower_case is False; the tokenizer of `start`, a {type(tokenizer).__name__}, "
-            f"{'has no switch do_lower_case' if before else 'does not lower-case'}: leave lower_case out, or "
+            "fineprune.lower_case is False; the tokenizer of `start`, a "
+            f"{type(tokenizer).__name__}, "
+            f"{'has no switch do_lower_case' if before else 'does not lower-case'}: leave "
+            "lower_case out, or "
             "start from an uncased BERT"
         )
     return found
 
 
 def majority(task, splits):
-    """First metric of the development set for the answer that needs no reading: the training set's most frequent class,
-    its mean score, no answer to any question."""
+    """First metric of the development set for the answer that needs no reading: the training set's
+    most frequent class, its mean score, no answer to any question.
+    """
     train, dev = splits["train"], splits["dev"]
     if task.span:
         return squad.score([""] * len(dev), dev.answers, 1 if all(dev.answers) else 2)[

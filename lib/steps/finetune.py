@@ -7,10 +7,11 @@ from lib.train.objectives import predicting
 
 
 def finetune(run, data, train, numerics, targets, span=None):
-    """Inputs: `start` (any model), and `teacher` where the targets need its logits. `span` for tasks such as SQuAD.
+    """Inputs: `start` (any model), and `teacher` where the targets need its logits. `span` for
+    tasks such as SQuAD.
 
-    Predictions, labels and row numbers of every labelled evaluation split are saved. Metrics are in float64; those of the
-    first development set have their own names.
+    Predictions, labels and row numbers of every labelled evaluation split are saved. Metrics are in
+    float64; those of the first development set have their own names.
     """
     lesson = Lesson(run, data, train, numerics, span)
     model, tokenizer = lesson.start()

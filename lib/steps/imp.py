@@ -1,5 +1,7 @@
-"""Step: one round of iterative magnitude pruning with rewinding, the rival of the report on NAS pruning (Table 10). The
-procedure is that of the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT Networks" (Chen et al. 2020)."""
+"""Step: one round of iterative magnitude pruning with rewinding, the rival of the report on NAS
+pruning (Table 10). The procedure is that of the public code of "The Lottery Ticket Hypothesis for
+Pre-trained BERT Networks" (Chen et al. 2020).
+"""
 
 import torch
 
@@ -11,13 +13,15 @@ from lib.train.objectives import predicting
 
 
 def imp(run, data, train, numerics, kept):
-    """Inputs: `start`, the round before, or for the first round the dense fine-tuned model; `origin`, the pre-trained model.
+    """Inputs: `start`, the round before, or for the first round the dense fine-tuned model;
+    `origin`, the pre-trained model.
 
-    Of the weights of all linear layers of encoder and pooler together, the share `kept` with the largest magnitude in
-    `start` stays. The encoder goes back to its pre-trained values, the classifier does not. Then the rest is fine-tuned on
-    the labels, and pruned weights stay zero. The public code prunes a tenth of all weights in each round.
-    Metrics are those of `finetune`, `kept_share` and `pruned`. Raises ValueError where `kept` is no less than what the
-    round before kept.
+    Of the weights of all linear layers of encoder and pooler together, the share `kept` with the
+    largest magnitude in `start` stays. The encoder goes back to its pre-trained values, the
+    classifier does not. Then the rest is fine-tuned on the labels, and pruned weights stay zero.
+    The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`,
+    `kept_share` and `pruned`. Raises ValueError where `kept` is no less than what the round before
+    kept.
     """
     lesson = Lesson(run, data, train, numerics)
     model, tokenizer = lesson.start()
@@ -30,7 +34,9 @@ def imp(run, data, train, numerics, kept):
 
 
 class Ticket(loop.Method):
-    """The largest weights of a model, set back to those of `origin`; the others are zero and stay so."""
+    """The largest weights of a model, set back to those of `origin`; the others are zero and stay
+    so.
+    """
 
     def __init__(self, model, origin, kept):
         self.weights = prunable(model)
@@ -60,19 +66,23 @@ def prunable(model):
 
 
 def largest(sizes, kept):
-    """Masks of exactly round(kept * n) of the n values of all tensors together, the largest; of equal ones the first."""
+    """Masks of exactly round(kept * n) of the n values of all tensors together, the largest; of
+    equal ones the first.
+    """
     total, there = sum(s.numel() for s in sizes), sum(int(torch.count_nonzero(s)) for s in sizes)
     count = round(kept * total)
     if not 0 < count < there:
         raise ValueError(
-            f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: keep fewer, and "
+            f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: "
+            "keep fewer, and "
             "at least one"
         )
-    return masks.top_of_all(sizes, count)
+    kth, surplus = masks.top_of_all(sizes, count)
+    return [masks.at_least(size, kth, over) for size, over in zip(sizes, surplus, strict=True)]
 
 
 def rewind(model, origin):
-    """Set the encoder to the weights of `origin`. Raises ValueError where these are not all there."""
+    """Set the encoder to the weights of `origin`. Raises ValueError where one of them is missing."""
     mine, theirs = backbone.base(model).state_dict(), backbone.base(origin).state_dict()
     lacking = [
         name
@@ -81,6 +91,7 @@ def rewind(model, origin):
     ]
     if lacking:
         raise ValueError(
-            f"the origin has no {lacking[0]} of the model's shape: rewind to the model that it was fine-tuned from"
+            f"the origin has no {lacking[0]} of the model's shape: rewind to the model that it was "
+            "fine-tuned from"
         )
     backbone.base(model).load_state_dict({name: theirs[name] for name in mine})

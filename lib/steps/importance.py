@@ -1,7 +1,9 @@
-"""Step: rank heads and neurons of a fine-tuned model by first-order Taylor (after Hou et al. 2020, Michel et al. 2019).
+"""Step: rank the heads and neurons of a fine-tuned model by first-order Taylor (after Hou et al.
+2020, Michel et al. 2019).
 
-A head's score is the sum over batches of |dLoss / dxi|, xi a factor of 1 on the head's attention. A neuron's is the
-sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2| over its row of W1 (with bias) and its column of W2.
+The score of a head is the sum over batches of |dLoss / dxi|, where xi is a factor of 1 on the
+head's attention. That of a neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|,
+over its row of W1 (with bias) and its column of W2.
 """
 
 import torch

@@ -1,10 +1,11 @@
-"""Step: what the ghosts of a model do: their kernels, and their features beside those that they are made from.
+"""Step: what the ghosts of a model do: their kernels, and their features beside those that they are
+made from.
 
-Of each ghost module, over all real tokens of some development rows, y [N, C] being what its convolution reads and
-g [N, C] what it adds (N tokens, C channels):
+Of each ghost module, over all real tokens of some development rows, y [N, C] being what its
+convolution reads and g [N, C] what it adds (N tokens, C channels):
 
     cosine   mean over the tokens of cos(y, g)
-    cka      linear CKA of y and g (Kornblith et al. 2019): 1 where g is y but for a rotation and a factor
+    cka      linear CKA of y and g (Kornblith et al. 2019): 1 where g is y, rotated and scaled
     size     |g| / |y|, Frobenius norms
     active   share of g above zero: what the ReLU lets through
 """
@@ -18,7 +19,6 @@ from torch.nn import functional
 from lib import data as sources
 from lib.model import backbone
 from lib.model import ghost as ghosts
-from lib.model.parts import layers
 from lib.train import heads, loop
 from lib.train.batches import collate
 
@@ -32,11 +32,13 @@ TOKENS, CHANNELS = 24, 32  # of one row, whose features are kept to look at
 
 
 def inspect_ghosts(run, data, train, numerics, rows):
-    """Input: `model`, with ghosts. The first `rows` development rows, cut and padded as `train` tells.
+    """Input: `model`, with ghosts. The first `rows` development rows, cut and padded as `train`
+    tells.
 
-    Saves `ghosts`: for each position "<position>.taps" [L, *kernel], what convolves; "<position>.cosine", ".cka", ".size"
-    and ".active" [L]; and of the row of median length "<position>.original" and ".ghost" [L, T, C], the first TOKENS
-    tokens and CHANNELS channels. No text. Raises ValueError for a model without ghosts of such positions.
+    Saves `ghosts`, without text. For each position: "<position>.taps" [L, *kernel], what convolves;
+    "<position>.cosine", ".cka", ".size" and ".active" [L]; and of the row of median length
+    "<position>.original" and ".ghost" [L, T, C], the first TOKENS tokens and CHANNELS channels.
+    Raises ValueError for a model without ghosts at such positions.
     """
     numerics, train = loop.options(numerics, train)
     model, tokenizer = backbone.load(run.inputs["model"].model)
@@ -87,15 +89,16 @@ def inspect_ghosts(run, data, train, numerics, rows):
 def modules(model):
     """{(position, layer): ghost module}."""
     found = {
-        (position, number): module
-        for number, layer in enumerate(layers(model))
-        for position, module in ghosts.present(layer).items()
-        if position in ADDED
+        (position, number): getattr(*ghosts.PLACES[position](layer))
+        for number, layer in enumerate(backbone.layers(model))
+        for position in ADDED
+        if position in ghosts.present(layer)
     }
-    there = sorted(ghosts.present(layers(model)[0]))
+    there = sorted(ghosts.present(backbone.layers(model)[0]))
     if not found:
         raise ValueError(
-            f"ghosts at {there or 'no position'}: there is something to compare where a ghost is added to what "
+            f"ghosts at {there or 'no position'}: there is something to compare where a ghost is "
+            "added to what "
             f"it is made from, at {', '.join(map(repr, ADDED))}"
         )
     return found
@@ -103,13 +106,16 @@ def modules(model):
 
 @contextmanager
 def watched(found):
-    """Within, each forward fills the yielded dict: {place: (y, g)}, both [B, T, C]. Several features of a module, and the
-    heads that they are made from, are summed as the module sums them."""
+    """Within, each forward fills the yielded dict {place: (y, g)}, both [B, T, C].
+
+    Several features of a module, and the heads that they are made from, are summed, as in the
+    module.
+    """
     seen = {}
 
     def keep(place, module):
         def hook(_, inputs, output):
-            y, g = inputs[0], output.relu() if module.relu else output
+            y, g = inputs[0], output.relu() if module.options.relu else output
             seen[place] = (y.sum(1), g.sum(1)) if y.dim() == 4 else (y, g)
 
         return hook

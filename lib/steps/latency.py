@@ -1,7 +1,8 @@
-"""Step: how long models take for a forward pass, side by side: random weights at true size, or models of other runs.
+"""Step: seconds of a forward pass, side by side, of models at true size or of other runs.
 
-The models take turns in one process, so that what slows the machine down slows all of them; each turn's time over the
-reference's of the same turn is what can be compared. Other processes on the machine disturb wall time, less CPU time.
+The models take turns in one process, so that whatever slows the machine slows all of them. What can
+be compared is each turn's time over the time of the reference in the same turn. Other processes
+disturb wall time more than CPU time.
 """
 
 import time
@@ -11,7 +12,7 @@ import torch
 import transformers
 
 from lib.measure.cost import SHAPES
-from lib.model import backbone, supernet
+from lib.model import backbone, stack
 from lib.model.surgery import operate
 from lib.options import at_least
 from lib.spec import known
@@ -23,12 +24,14 @@ FAMILIES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
 
 
 def latency(run, reference, batch, length, numerics, models=None, runs=100, attention="sdpa"):
-    """models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}}, encoders without a head,
-    "surgery" beside it for more. Inputs: any number of `model:<name>`, whose encoders, cut as they are, come after those.
-    reference: one of the names. batch sequences of `length` real tokens. attention: "sdpa" or "eager".
+    """models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}},
+    encoders with random weights and without a head, with operations under "surgery". Inputs: any
+    number of `model:<name>`, whose encoders come after those. reference: one of the names. A batch
+    has `batch` sequences of `length` real tokens. attention: "sdpa" or "eager".
 
-    Metrics by name: milliseconds of a pass, median, 5th and 95th percentile of `runs` turns, wall and CPU; of each, the
-    median over turns of the reference's time over the model's; parameters. Every time is kept, [models, runs] in seconds.
+    Metrics by name: milliseconds of a pass, wall and CPU (median, 5th and 95th percentile of `runs`
+    turns); the median over turns of the reference's time over the model's; parameters. Every time
+    is kept, [models, runs] in seconds.
     """
     numerics = loop.options(numerics)
     at_least("latency", "runs", runs, LEAST)
@@ -83,11 +86,13 @@ def settle():
 
 
 def encoder(told):
-    """The encoder of a description, random weights. Raises ValueError where it names neither a net nor a shape."""
+    """The encoder of a description, random weights. Raises ValueError where it names neither a net
+    nor a shape.
+    """
     if ("net" in told) == ("shape" in told):
         raise ValueError(f'a model described as {told}: give "net" or "shape", one of them')
     if "net" in told:
-        model = supernet.build(told["net"])
+        model = stack.build(told["net"])
     else:
         known("published shape", told["shape"], SHAPES)
         shape = SHAPES[told["shape"]]

@@ -1,4 +1,5 @@
-"""Step: what the last layers of models attend to and give, beside a reference's (EfficientBERT, Figures 7 and 8).
+"""Step: attention maps and outputs of the last layers of models, beside a reference's
+(EfficientBERT, Figures 7 and 8).
 
 Shapes: N rows, T tokens, A heads, H hidden.
 """
@@ -17,20 +18,23 @@ TINY = 1e-12  # below it a probability counts as this in a logarithm
 
 
 def maps(run, data, rows, examples, max_length, numerics):
-    """Inputs: `reference`, and `model` or any number of `model:<name>`, that share its vocabulary. rows: numbers of
-    development rows whose maps are kept; examples: how many of the first development rows similarity is measured on.
+    """Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary.
+    rows: the development rows whose maps are kept. examples: similarity is measured on so many of
+    the first rows.
 
-    Kept as arrays named after the inputs, no text: `attention.<input>` [N, A, T, T], probabilities, `output.<input>`
-    [N, T, H] of the last layer, projected to the teacher's width where the run has the projection that distilled it,
-    and `lengths` [N]. Metrics of each model: mean KL divergence from the reference's maps, of each head where heads are as
-    many and of the mean over heads, and linear CKA of the outputs; both over real tokens.
+    Kept as arrays, no text: `attention.<input>` [N, A, T, T], probabilities; `output.<input>` [N,
+    T, H] of the last layer, projected to the teacher's width where the run has its projection;
+    `lengths` [N]. Metrics of each model, over real tokens: linear CKA of the outputs; the mean KL
+    divergence from the reference's maps of the mean over heads, and of each head where there are as
+    many.
     """
     numerics = loop.options(numerics)
     dev = sources.load(data)["dev"]
     last = max([*rows, examples - 1])
     if not rows or last >= len(dev):
         raise ValueError(
-            f"rows {rows} and {examples} examples asked of {len(dev)} development rows: name at least one, and "
+            f"rows {rows} and {examples} examples asked of {len(dev)} development rows: name at "
+            "least one, and "
             "none beyond"
         )
     seen, ids = {}, {}
@@ -44,7 +48,8 @@ def maps(run, data, rows, examples, max_length, numerics):
     reference, result, arrays = seen["reference"], {}, {}
     if any(each != ids["reference"] for each in ids.values()):
         raise ValueError(
-            f"the models {', '.join(ids)} cut the text into different tokens: compare models of one vocabulary"
+            f"the models {', '.join(ids)} cut the text into different tokens: compare models of "
+            "one vocabulary"
         )
     for name, states in seen.items():
         arrays[f"attention.{name}"], arrays[f"output.{name}"] = (
@@ -97,7 +102,9 @@ def padded(arrays, axes):
 
 
 def similarity(reference, states):
-    """Figures of one model against the reference, each a list of (attention [A, T, T], output [T, H])."""
+    """Figures of one model against the reference, each a list of (attention [A, T, T], output [T,
+    H]).
+    """
     heads = reference[0][0].shape[0], states[0][0].shape[0]
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)) for a, b in both])}
@@ -116,7 +123,11 @@ def divergence(p, q):
 
 
 def cka(x, y):
-    """Linear centred kernel alignment of two sets of states [n, H], in [0, 1], 1 for equal up to rotation, scale and shift
-    (Kornblith et al. 2019). It is biased upwards where n is not far above H."""
+    """Linear centred kernel alignment of two sets of states [n, H], in [0, 1] (Kornblith et al.
+    2019).
+
+    It is 1 for sets that are equal up to rotation, scale and shift. It is biased upwards where n is
+    not far above H.
+    """
     x, y = (each.astype(np.float64) - each.mean(0, dtype=np.float64) for each in (x, y))
     return float(np.linalg.norm(x.T @ y) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))

@@ -1,5 +1,6 @@
-"""Step: fine-tuning of one encoder on several tasks by warm-up distillation, a classifier each (EfficientBERT section 3.2,
-stage 3); with `shared`, of one part of a supernet in each step."""
+"""Step: fine-tuning of one encoder on several tasks by warm-up distillation, a classifier each
+(EfficientBERT section 3.2, stage 3); with `shared`, of one part of a supernet in each step.
+"""
 
 from contextlib import ExitStack
 
@@ -18,13 +19,14 @@ from lib.train.matching import matching, teaching
 
 
 def multitask(run, data, warmup, train, numerics, net=None, shared=None):
-    """Inputs: `teacher:<name>`, fine-tuned, for each task of data: {name: descriptor}; `start`, a student or supernet to
-    inherit from; `search`, whose Outputs net and shared may be. net: what to train (lib.search.net as JSON), by default
-    that of `start`.
+    """Inputs: `teacher:<name>`, fine-tuned, for each task of data: {name: descriptor}; `start`, a
+    student or supernet to inherit from; `search`, whose Outputs net and shared may be. net: what to
+    train (lib.search.net as JSON), by default that of `start`.
 
-    A batch is of one task; batches of all tasks come mixed in proportion to their rows. The run keeps the encoder with
-    its pooler, one head for each task (`lib.train.students.classifier` puts them together), and of each task, with the
-    whole net active, metrics named <name>.<metric> and `predictions_<name>`.
+    A batch is of one task; batches of all tasks come mixed in proportion to their rows. The run
+    keeps the encoder with its pooler, one head for each task (`lib.train.students.classifier` puts
+    them together), and of each task, with the whole net active, metrics named <name>.<metric> and
+    `predictions_<name>`.
     """
     options = Warmup(**warmup)
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
@@ -85,19 +87,25 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
 
 
 def check(run, tasks, train):
-    """Raises ValueError for a task of spans, tasks and teachers that are not the same, and a selection of the best."""
+    """Raises ValueError for a task of spans, tasks and teachers that are not the same, and a
+    selection of the best.
+    """
     teachers = {name.partition(":")[2] for name in run.inputs if name.startswith("teacher:")}
     spans = [name for name, task in tasks.items() if task.span]
     if teachers != set(tasks) or spans or train.select == "best":
         raise ValueError(
-            f"tasks {sorted(tasks)} with teachers {sorted(teachers)}, select {train.select!r}: give each task an "
-            f"input teacher:<name>, leave out tasks of spans ({', '.join(spans) or 'none here'}), and take "
+            f"tasks {sorted(tasks)} with teachers {sorted(teachers)}, select {train.select!r}: "
+            "give each task an "
+            f"input teacher:<name>, leave out tasks of spans ({', '.join(spans) or 'none here'}), "
+            "and take "
             'select "last": there is no one score to select by'
         )
 
 
 def joined(parts, train, seed):
-    """(Encoded rows of all tasks one after another, the task of each row, its label, f(epoch) -> batches)."""
+    """(Encoded rows of all tasks one after another, the task of each row, its label, f(epoch) ->
+    batches).
+    """
     encoded = Encoded(
         {
             name: [row for part in parts.values() for row in part.columns[name]]

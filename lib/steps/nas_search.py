@@ -1,5 +1,6 @@
-"""Step: search which heads and neurons of a model to keep at a given cost, by gates that train beside its weights
-(report on NAS pruning, sections 5 and 7)."""
+"""Step: search which heads and neurons of a model to keep at a given cost, by gates that train
+beside its weights (report on NAS pruning, sections 5 and 7).
+"""
 
 from lib.model import backbone
 from lib.options import Gates, Objective
@@ -9,17 +10,19 @@ from lib.train.learn import Lesson, learn
 
 
 def nas_search(run, data, train, numerics, gates, objective):
-    """Inputs: `start`, the model to search in, fine-tuned or general, or an earlier search whose gates go on. `teacher`
-    where the objective needs one; it may be the same model. `augmented` for its rows instead of the plain ones.
+    """Inputs: `start`, the model to search in, fine-tuned or general, or an earlier search whose
+    gates go on. `teacher` where the objective needs one; it may be the same model. `augmented` for
+    its rows instead of the plain ones.
 
-    Weights and gates learn from the same batches. The model is saved as it then is, with its gates; predictions and scores
-    are those of its soft masks. What else is kept: lib.train.gating.GateSearch. Raises ValueError for `select`, as the
-    last model is the result.
+    Weights and gates learn from the same batches. The model is saved as it then is, with its gates;
+    predictions and scores are those of its soft masks. What else is kept:
+    lib.train.gating.GateSearch. Raises ValueError for `select`, as the last model is the result.
     """
     lesson = Lesson(run, data, train, numerics)
     if lesson.train.select != "last":
         raise ValueError(
-            f'Train.select is {lesson.train.select!r}; a search ends at its target in the last step: take "last"'
+            f"Train.select is {lesson.train.select!r}; a search ends at its target in the last "
+            'step: take "last"'
         )
     model, tokenizer = lesson.start()
     search = GateSearch(run, model, Gates(**gates))

@@ -1,4 +1,6 @@
-"""Step: cut a teacher and add ghosts without any training; the ablation without distillation starts from it."""
+"""Step: cut a teacher and add ghosts without any training; the ablation without distillation starts
+from it.
+"""
 
 from lib.model import backbone
 from lib.steps.distil import perform

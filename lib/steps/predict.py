@@ -1,4 +1,4 @@
-"""Step: predict a split whose labels are not public, such as GLUE's test rows, for a benchmark's server to score."""
+"""Step: predict a split without public labels, such as GLUE's test rows, for its server."""
 
 from lib import data as sources
 from lib.data import unlabelled
@@ -6,18 +6,19 @@ from lib.train import heads, loop
 
 
 def predict(run, data, train, numerics, span=None):
-    """Input: `model`, fine-tuned on the task (for AX, on MNLI). data: a descriptor of `lib.data.unlabelled`. `train`, that
-    of the model, tells how rows are cut and padded.
+    """Input: `model`, fine-tuned on the task (for AX, on MNLI). data: a descriptor of
+    `lib.data.unlabelled`. `train`, that of the model, tells how rows are cut and padded.
 
-    Logits [N, C] and row numbers are saved as `test`; where every row has a label, as in a generated twin, labels and
-    metrics as well. Raises ValueError for a model of another task.
+    Logits [N, C] and row numbers are saved as `test`; where every row has a label, as in a
+    generated twin, labels and metrics as well. Raises ValueError for a model of another task.
     """
     numerics, train = loop.options(numerics, train)
     task, split = sources.described(data), unlabelled.load(data)
     made, wanted = run.inputs["model"], unlabelled.LEARNED.get(task.name, task.name)
     if (learned := made.spec["args"]["data"]["task"]) != wanted:
         raise ValueError(
-            f"the model of {made.name} learned {learned}; {task.name} takes one that learned {wanted}"
+            f"the model of {made.name} learned {learned}; {task.name} takes one that learned "
+            f"{wanted}"
         )
     model, tokenizer = heads.network(made.model, task, 0.0, run.seed)
     rows, marks = heads.rows(tokenizer, split, task, train.max_length, span)

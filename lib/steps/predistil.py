@@ -1,5 +1,6 @@
-"""Step: warm-up distillation on plain text, from a teacher's states alone (EfficientBERT section 3.2), of a network or of a
-supernet; with `shared`, of one part of a supernet in each step (stage 3 of its search).
+"""Step: warm-up distillation on plain text, from a teacher's states alone (EfficientBERT section
+3.2), of a network or of a supernet; with `shared`, of one part of a supernet in each step (stage 3
+of its search).
 
 Text is shown whole: nothing is masked, and no word is predicted.
 """
@@ -21,13 +22,16 @@ from lib.train.matching import matching, teaching
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
-    """Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from; `search`, whose Outputs net and shared may
-    be. corpus: see `rows`. net: what to train (lib.search.net as JSON), by default that of `start`."""
+    """Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from; `search`, whose
+    Outputs net and shared may be. corpus: see `rows`. net: what to train (lib.search.net as JSON),
+    by default that of `start`.
+    """
     numerics, train = loop.options(numerics, train)
     options = Warmup(**warmup)
     if options.prediction or train.select == "best":
         raise ValueError(
-            f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has nothing to "
+            f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has "
+            "nothing to "
             'predict or to select by; take 0 and "last"'
         )
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
@@ -53,9 +57,12 @@ def read(run, student, teacher, encoded, options, train, numerics, methods=(), b
 
 
 def rows(corpus, tokenizer, train, seed):
-    """(Encoded rows, f(epoch) -> batches or None for the usual order) of a corpus: {"sentences", "seed"}, generated, as
-    pre-training pairs them, or a descriptor of lib.data.texts, with what differs from its `Pairs` under "pairs". Some
-    data epochs are made of a text and used in turn, as the code does."""
+    """(Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
+
+    corpus: {"sentences", "seed"} is generated text, paired as in pre-training. Otherwise it is a
+    descriptor of lib.data.texts, with what differs from its `Pairs` under "pairs". Some epochs of
+    data are made of a text and used in turn, as in the code.
+    """
     if "text" not in corpus:
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
         return encode(
@@ -108,7 +115,10 @@ def rows(corpus, tokenizer, train, seed):
 
 
 def tokenised(corpus, tokenizer, options):
-    """(Documents of a text on disk, the key that they are kept by): tokenised once for all runs, epochs and seeds."""
+    """(Documents of a text on disk, the key that they are kept by).
+
+    They are tokenised once for all runs, epochs and seeds.
+    """
     plain = partial(tokenizer, add_special_tokens=False, verbose=False)
     key = tokens.key_of(
         "documents",

@@ -1,4 +1,5 @@
-"""Step: pre-training of a small encoder on the generated corpus, the toy world's stand-in for a published checkpoint.
+"""Step: pre-training of a small encoder on the generated corpus, the toy world's stand-in for a
+published checkpoint.
 
 bert       masked words and next sentence (Devlin et al. 2019, section 3.1)
 roberta    masked words alone, passages as they are (Liu et al. 2019)
@@ -20,7 +21,8 @@ from lib.spec import known, stream
 from lib.train import loop
 from lib.train.batches import encode
 
-POSITIONS = 128  # longest row; RoBERTa's table has two rows more, as its count starts behind the padding's id
+# Longest row. RoBERTa's table has two rows more, as its count starts behind the padding's id.
+POSITIONS = 128
 ROBERTA = {
     "bos": "<s>",
     "pad": "<pad>",
@@ -33,9 +35,11 @@ DISCRIMINATOR = 50.0  # weight of its loss beside the generator's; ELECTRA's
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
-    """corpus: {"sentences", "seed"}; model: {"family", "layers", "hidden", "heads", "ffn", "init"}, and "embedding",
-    the width of the tables, for ELECTRA's kind. Without `train` the encoder keeps its random weights: the control that
-    tells what pre-training is worth."""
+    """corpus: {"sentences", "seed"}. model: {"family", "layers", "hidden", "heads", "ffn", "init"},
+    and for ELECTRA's kind "embedding", the width of the tables. Without `train` the encoder keeps
+    its random
+    weights: the control that tells what pre-training is worth.
+    """
     numerics, train = loop.options(numerics, train) if train else (loop.options(numerics), None)
     options, family = MaskedLM(**objective), model["family"]
     known("family of small encoders", family, FAMILIES)
@@ -68,7 +72,7 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
 
 
 def words(folder, family="bert"):
-    """Tokenizer with one token for each word form of the grammar, in the conventions of the family."""
+    """Tokenizer with one token for each word form of the grammar, as the family has it."""
     folder.mkdir(exist_ok=True)
     forms = grammar.vocabulary()
     if family != "roberta":
@@ -97,8 +101,11 @@ def words(folder, family="bert"):
 
 
 def passages(texts, seed, mixed=True):
-    """Passages as pairs: first sentence, the rest, and code 0 where the rest follows. Every second pair of a mix gets
-    the rest of another passage, of eight drawn the one that shares most words, so that words alone do not tell."""
+    """(first sentences, second texts, codes: 0 where the second follows the first).
+
+    The second text is the rest of the passage. In a mix, every second pair gets the rest of another
+    passage: of eight drawn ones the one that shares most words, so that words alone do not tell.
+    """
     random = np.random.default_rng(stream(seed, "passages"))
     pairs = [text.partition(" . ")[::2] for text in texts]
     first, rest = zip(*((a + " .", b) for a, b in pairs if b), strict=True)
@@ -113,8 +120,11 @@ def passages(texts, seed, mixed=True):
 
 
 def mask(ids, special, vocabulary, mask_id, options, lowest=0):
-    """Corrupted ids [B, T] and which of them [B, T] to predict. Draws from the loop's random state, so that a resumed
-    run masks the same tokens; random words have ids from `lowest` on."""
+    """Corrupted ids [B, T], and which of them [B, T] are to be predicted.
+
+    Draws come from the loop's random state, so that a resumed run masks the same tokens. Random
+    words have ids from `lowest` on.
+    """
     draw = torch.rand(ids.shape).to(ids.device) / options.share
     chosen = (draw < 1) & ~torch.isin(ids, special)
     other = torch.randint(lowest, vocabulary, ids.shape).to(ids.device)
@@ -169,7 +179,8 @@ def roberta(sizes, tokenizer, options, encoded):
 
     def loss(batch, rows):
         ids = batch["input_ids"]
-        # No special token as a random word: RoBERTa takes its padding's id for padding wherever it stands.
+        # No special token as a random word: RoBERTa takes its padding's id for padding wherever it
+        # stands.
         masked, chosen = mask(
             ids,
             special.to(ids.device),

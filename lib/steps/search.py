@@ -1,8 +1,8 @@
-"""Step: search for a network (EfficientBERT section 3.2). What is proposed and written down is torch-free, in lib.search;
-here a candidate inherits from a supernet and is scored.
+"""Step: search for a network (EfficientBERT section 3.2). What is proposed and written down is
+torch-free, in lib.search; here a candidate inherits from a supernet and is scored.
 
-In stages 1 and 2 each candidate is trained for a while, on text and on the task. In stage 3 it runs as a part of a
-supernet that was trained in parts, without training of its own.
+In stages 1 and 2 each candidate is trained for a while, on text and on the task. In stage 3 it runs
+as a part of a supernet that was trained in parts, without training of its own.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from safetensors import safe_open
 
-from lib.model import backbone, supernet
+from lib.model import backbone, stack
 from lib.options import Search, Train, Warmup
 from lib.search import engine
 from lib.search.net import QS, STACKS
@@ -38,22 +38,25 @@ def search(
     classifier=None,
     span=None,
 ):
-    """Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the task, and where there is a corpus
-    `general`, any BERT; `before`, a search whose winner is where this one starts (net is then Output("before", "net")).
+    """Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
+    with a corpus `general`, any BERT. `before`: a search whose winner this one starts from; net is
+    then Output("before", "net").
 
-    space: what lib.search.space.from_json takes, but the network it starts with: that is net. warmup: candidates are
-    trained by `train`, after `pretrain` on `corpus` (as of step predistil) if that is given. Without it they are parts of
-    the supernet, under its own head or that for the task `classifier`. The score is the task's first metric on the
-    held-out rows: after training or, with select "best", its highest.
+    space: as lib.search.space.from_json takes it, without its first network, which is net. warmup:
+    candidates are trained by `train`, after `pretrain` on `corpus` (as of step predistil) where
+    that is given. Without warmup they are parts of the supernet, under its own head or that of the
+    task `classifier`. The score is the task's first metric on the held-out rows: after training, or
+    with select "best" its highest.
 
-    Each evaluation is a line of `history.jsonl` (lib.search.engine); the metrics are those of the winner, with its `net`,
-    and what stage 3 trains of it (`handed`).
-    Every candidate gets the same fresh head; in the code a head goes on from one candidate to the next.
+    Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those of the
+    winner, its `net`, and what stage 3 trains of it (`handed`). Every candidate gets the same fresh
+    head; in the code a head goes on from one candidate to the next.
     """
     options, lesson = Search(**search), Lesson(run, data, train, numerics, span)
     if "held_out" not in lesson.splits:
         raise ValueError(
-            f"a search scores on held-out rows, and {data} has none: describe the data with held_out"
+            f"a search scores on held-out rows, and {data} has none: describe the data with "
+            "held_out"
         )
     if warmup:
         evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
@@ -78,9 +81,12 @@ def search(
 
 
 def handed(where, net):
-    """What later steps take from a search as Outputs, all as JSON: the network found, as `net`; its formulas with every
-    stack and width, as `supernet`; and what lib.options.Shared takes to train that in parts: the window, and of each layer
-    the ids that its formula fits and, once more, the one found."""
+    """What later steps take from a search as Outputs, all as JSON.
+
+    net: the network found. supernet: its formulas with the deepest stacks and the widest networks.
+    shared: what lib.options.Shared takes to train that in parts. Its choices are, for each layer,
+    all ids that fit the formula, and the one found once more.
+    """
     whole = replace(
         net, layers=tuple(replace(layer, stack=max(STACKS), q=min(QS)) for layer in net.layers)
     )
@@ -97,7 +103,7 @@ def handed(where, net):
 
 
 def tables(folder):
-    """What the size of a part of a supernet depends on beside its Net (lib.search.net.parameters)."""
+    """What the size of a part of a supernet depends on beside its Net."""
     config = backbone.load(folder)[0].config
     with safe_open(folder / students.PROJECTION, "np") as file:
         wide = file.get_slice(f"{students.MAP}weight").get_shape()[0]
@@ -131,7 +137,7 @@ def shared(lesson, classifier):
     score = judge(lesson, tokenizer)
 
     def evaluate(net):
-        supernet.choose(model, net)
+        stack.choose(model, net)
         return score(model)
 
     return evaluate
@@ -142,7 +148,8 @@ def trained(lesson, options, corpus, pretrain):
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
     if (corpus is None, pretrain is None) != ("general" not in run.inputs,) * 2:
         raise ValueError(
-            "to train candidates on text give all three, corpus, pretrain and the input general, else none of them"
+            "to train candidates on text give all three, corpus, pretrain and the input general, "
+            "else none of them"
         )
     teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
     rows, score = lesson.rows(tokenizer), judge(lesson, tokenizer)
@@ -167,7 +174,8 @@ def trained(lesson, options, corpus, pretrain):
 
 
 def candidate(run, net, leg):
-    """A part of a run as the training sees it. Its checkpoints have a folder of the candidate's own, so that those of
-    another one, left by a kill, are never taken up."""
+    """A part of a run as the training sees it. Its checkpoints have a folder of the candidate's
+    own, so that those of another one, left by a kill, are never taken up.
+    """
     name = hashlib.sha256(canonical(net.to_json()).encode()).hexdigest()[:12]
     return Scratch(run.resume / f"{name}-{leg}", run.seed, run.checkpoint_seconds)

@@ -1,4 +1,6 @@
-"""Step: a teacher's hidden states over the training rows, so that its students need not run it again."""
+"""Step: a teacher's hidden states over the training rows, so that its students need not run it
+again.
+"""
 
 from lib.model import backbone
 from lib.options import Distil
@@ -7,7 +9,9 @@ from lib.train.learn import Lesson
 
 
 def states(run, data, train, numerics, distil):
-    """Input: `teacher`. `train` gives the length at which rows are cut; distil: that of the students."""
+    """Input: `teacher`. `train` gives the length at which rows are cut; distil: that of the
+    students.
+    """
     lesson, _ = Lesson(run, data, train, numerics), Distil(**distil)
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     folder = run.folder / "model"  # large: kept only while another Spec needs it

@@ -1,5 +1,7 @@
-"""Step: fine-tuning by warm-up distillation (EfficientBERT section 3.2): attention, states and predictions of a fine-tuned
-teacher in one loss. There are no labels but those of a regression, where the options ask for them."""
+"""Step: fine-tuning by warm-up distillation (EfficientBERT section 3.2): attention, states and
+predictions of a fine-tuned teacher in one loss. There are no labels but those of a regression,
+where the options ask for them.
+"""
 
 from contextlib import contextmanager
 
@@ -11,12 +13,14 @@ from lib.train.matching import matching, teaching
 
 
 def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
-    """Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from; `search`, whose Output net
-    may be. net: what to train, or to cut out of `start` (lib.search.net as JSON), by default that of `start`. classifier:
-    the task whose head a `start` of step multitask hands down as well.
+    """Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from;
+    `search`, whose Output net may be. net: what to train, or to cut out of `start` (lib.search.net
+    as JSON), by default that of `start`. classifier: the task whose head a `start` of step
+    multitask hands down as well.
 
-    Metrics and predictions are kept as by step finetune, also of the held-out rows where the data have some. These select,
-    where the training asks for the best. The loss over the steps is kept as `curve`.
+    Metrics and predictions are kept as by step finetune, also of the held-out rows where the data
+    have some. These select, where the training asks for the best. The loss over the steps is kept
+    as `curve`.
     """
     lesson, options = Lesson(run, data, train, numerics, span), Warmup(**warmup)
     teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
@@ -24,7 +28,8 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     if classifier:
         if "start" not in run.inputs:
             raise ValueError(
-                f"classifier is {classifier!r} without the input start: name the run whose head is handed down"
+                f"classifier is {classifier!r} without the input start: name the run whose head is "
+                "handed down"
             )
         students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
     rows = lesson.rows(tokenizer)

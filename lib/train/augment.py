@@ -1,11 +1,14 @@
-"""Data augmentation of TinyBERT (Jiao et al. 2020), batched: words of a sentence replaced by other words.
+"""Data augmentation of TinyBERT (Jiao et al. 2020), batched: other words in place of words.
 
-Eligible are words of the letters a to z that are no stop words. A word that is one piece of the vocabulary gets the
-K likeliest pieces of a masked language model that reads "masked sentence [SEP] original sentence"; one of several
-pieces gets its K nearest neighbours among word vectors. Without a masked-LM head every word gets neighbours. Then N
-tries: each eligible word is replaced with chance p by one of its candidates, all alike, and a new result is kept.
+Words of the letters a to z that are no stop words may be replaced. A masked language model reads
+"masked sentence [SEP] original sentence"; for a word that is one piece of the vocabulary its K
+likeliest pieces are the candidates. A word of several pieces gets its K nearest words by input
+embeddings, and so does every word where the model has no masked-LM head. Then a sentence has N
+tries. In each, every such word is replaced with chance p by one of its candidates, all of them
+equally likely. Each new result is kept.
 
-Candidates depend on the sentence alone, draws on seed and row number alone: neither order nor batching changes a row.
+Candidates depend on the sentence alone, draws on seed and row number alone. So neither order nor
+batching changes a row.
 """
 
 import json
@@ -29,20 +32,22 @@ from lib.train.batches import Encoded
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(
-    """i me my mine myself we us our ours you your yours he him his she her hers it its they them their
-theirs himself herself itself yourself ourselves themselves who whom whose which what that this these those a an the
-some any no none every each either neither both all such same other another own am is are was were be been being do does
-did done have has had having can could may might must shall should will would let not nor never and or but if unless
-because since while although though whether until than as so yet of at by for with without about against between among
-into onto through during before after above below to from up down in out on off over under toward within across along
-via again then once here there when where why how too very just only also even still more most less least few many much
-s t d m ll re ve don doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split()
+    """i me my mine myself we us our ours you your yours he him his she her hers it its they them
+their theirs himself herself itself yourself ourselves themselves who whom whose which what
+that this these those a an the some any no none every each either neither both all such same
+other another own am is are was were be been being do does did done have has had having can
+could may might must shall should will would let not nor never and or but if unless because
+since while although though whether until than as so yet of at by for with without about
+against between among into onto through during before after above below to from up down in out
+on off over under toward within across along via again then once here there when where why how
+too very just only also even still more most less least few many much s t d m ll re ve don
+doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split()
 )
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where candidates come from: a language model with a vocabulary of V pieces, of which N are words."""
+    """Where candidates come from: a language model of V pieces, N of which are words."""
 
     model: torch.nn.Module
     tokenizer: object
@@ -92,8 +97,11 @@ def source(folder):
 
 
 def masked_lm(model, folder):
-    """The model's masked-LM head; None where there is none, also where its class has one that the folder's weights lack
-    and that transformers therefore filled with random numbers."""
+    """The masked-LM head of a model, or None.
+
+    It is also None where the class has a head but the folder has no weights for it: transformers
+    then fills it with random numbers.
+    """
     head = getattr(getattr(model, "cls", None), "predictions", None)
     stored = Path(folder) / "model.safetensors"
     if head is None or not stored.exists():
@@ -108,7 +116,7 @@ def masked_lm(model, folder):
 
 
 def cut(source, text):
-    """(words of a text, places of the eligible ones): BERT's basic tokens, not yet cut into pieces."""
+    """(words of a text, places of the eligible ones). Words are not yet cut into pieces."""
     rules = source.tokenizer.backend_tokenizer
     words = [
         word
@@ -120,9 +128,13 @@ def cut(source, text):
 
 
 def candidates(texts, source, count, numerics, near, tokens=None):
-    """Candidates of every eligible word of different texts: {"ids": int32 [words, count], places in `source.names`,
-    then -1; "sizes": words of each text; "totals": words, those of one piece, seconds of model and neighbours}.
-    near: {word: neighbours} of earlier calls, added to. tokens: of one batch, with padding."""
+    """Candidates of every word that may be replaced, in different texts.
+
+    near: {word: neighbours} of earlier calls; new ones are added. tokens: of one batch, with
+    padding. Returns {"ids": int32 [words, count], places in `source.names`, then -1; "sizes": such
+    words of each text; "totals": words, those of one piece, seconds of the model, seconds of
+    neighbours}.
+    """
     began, sizes, masked, others, one_piece, slot = time.perf_counter(), [], [], {}, 0, 0
     tokens, limit = (
         tokens or TOKENS[loop.device().type],
@@ -164,8 +176,11 @@ def candidates(texts, source, count, numerics, near, tokens=None):
 
 @torch.inference_mode()
 def likeliest(source, masked, length, count, numerics):
-    """Up to `count` likeliest pieces of each masked place. masked: (_, ids of a sentence, place) of each row; the model
-    reads the sentence twice, the first time masked, cut to `length`."""
+    """Up to `count` likeliest pieces of each masked place.
+
+    masked: (_, ids of a sentence, place) of each row. The model reads the sentence twice, the first
+    time masked, cut to `length` tokens.
+    """
     tokenizer, where = source.tokenizer, loop.device()
     ids = np.full((len(masked), length), tokenizer.pad_token_id, dtype=np.int64)
     segments, attention = np.zeros_like(ids), np.zeros_like(ids)
@@ -195,7 +210,7 @@ def likeliest(source, masked, length, count, numerics):
 
 @torch.inference_mode()
 def nearest(source, words, count, block=512):
-    """{word: up to `count` nearest words by cosine, itself left out}; none for an unknown word."""
+    """{word: up to `count` nearest other words by cosine}; none for an unknown word."""
     found = {word: [] for word in words}
     queries = {word: vector for word in words if (vector := source.vector(word)) is not None}
     rows = {source.names[place]: row for row, place in enumerate(source.places)}
@@ -214,7 +229,10 @@ def nearest(source, words, count, block=512):
 
 
 def variants(text, source, ids, options, generator):
-    """The text, then the different sentences that its tries made: words joined by spaces. ids: its candidates."""
+    """The text, then the different sentences of its tries, words joined by spaces.
+
+    ids: int32 [words that may be replaced, count], the candidates of the text.
+    """
     words, places = cut(source, text)
     sizes = (ids >= 0).sum(1)
     chance = generator.random((2, options.tries, len(places)))
@@ -229,8 +247,11 @@ def variants(text, source, ids, options, generator):
 
 
 def expanded(sides):
-    """The rows out of one row (a, b): its variants of `a` beside the original `b`, then those of `b`
-    beside the original `a`; b is None where there is none."""
+    """The rows out of one row (a, b).
+
+    Variants of `a` stand beside the original `b`, then those of `b` beside the original `a`. b is
+    None where a row has one text.
+    """
     left, *right = sides
     for text in left:
         yield text, right[0][0] if right else None

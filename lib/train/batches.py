@@ -1,4 +1,4 @@
-"""Batches: encoded rows, in an order that is a function of (seed, epoch) alone."""
+"""Batches: encoded rows, in an order that is a function of seed and epoch alone."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,12 @@ POOL = 50  # batches that are sorted by length together
 
 @dataclass(frozen=True)
 class Encoded:
-    """N rows as token ids. `columns`: names to N int arrays of each row's own length, a list of them or rows on disk
-    (lib.data.tokens); `labels` [N], a tensor of
-    int64 codes or float32 scores, or None."""
+    """N rows as token ids.
+
+    columns: {name: N int arrays of each row's own length}, a list or rows on disk
+    (lib.data.tokens).
+    labels: a tensor [N] of int64 codes or float32 scores, or None. pad: the id of padding.
+    """
 
     columns: dict
     labels: torch.Tensor | None
@@ -48,8 +51,11 @@ def encode(tokenizer, split, max_length):
 
 
 def order(lengths, batch, seed, epoch, bucket=True):
-    """Batches of one epoch: a list of index arrays. With `bucket`, rows of like length share a batch: the shuffled
-    rows are sorted by length within pools of 50 batches, then the batches are shuffled."""
+    """The batches of one epoch, a list of index arrays.
+
+    With `bucket`, rows of similar length share a batch: shuffled rows are sorted by length within
+    pools of 50 batches, then the batches are shuffled.
+    """
     generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
     if not bucket:
@@ -63,7 +69,10 @@ def order(lengths, batch, seed, epoch, bucket=True):
 
 
 def collate(encoded, rows, pad_to=0, device="cpu"):
-    """The rows as padded tensors [B, T] with their `attention_mask`, T the longest row's length or `pad_to`."""
+    """The rows as padded tensors [B, T] with their `attention_mask`.
+
+    T is the length of the longest row, or `pad_to` where that is more.
+    """
     size = max(pad_to, max(len(encoded.columns["input_ids"][i]) for i in rows))
     batch = {}
     for name, values in encoded.columns.items():

@@ -1,8 +1,9 @@
-"""Dropout from random bytes: on a CPU three to five times cheaper than a Bernoulli draw for each element.
+"""Dropout from random bytes: on a CPU three to five times cheaper than a Bernoulli draw for each
+element.
 
-One 64-bit draw serves eight elements, so the rate is a multiple of 1 / 256 (0.1 becomes 26 / 256 = 0.1016); the scale
-is that of the true rate, so the mean is kept exactly. Attention goes through lib.model.scores, because the framework's
-fused attention draws its mask element by element.
+One 64-bit draw serves eight elements, so the rate is a multiple of 1 / 256 (0.1 becomes 26 / 256 =
+0.1016); the scale is that of the true rate, so the mean is kept exactly. Attention goes through
+lib.model.scores, because the framework's fused attention draws its mask element by element.
 """
 
 from contextlib import contextmanager
@@ -14,10 +15,12 @@ from lib.model import scores
 
 
 def dropped(x, rate):
-    """`x` with each element 0 with probability round(256 rate) / 256, the others over their probability of staying.
+    """`x` with each element 0 with probability round(256 rate) / 256, the others over their
+    probability of staying.
 
-    A byte of at least `level` keeps its element. Subtraction and clamp say so in 0 and 1 several times faster than a
-    comparison would. The scale is a factor of its own, so that bfloat16 does not round it.
+    A byte of at least `level` keeps its element. Subtraction and clamp say so in 0 and 1 several
+    times faster than a comparison would. The scale is a factor of its own, so that bfloat16 does
+    not round it.
     """
     level = round(256 * rate)
     draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(
@@ -36,19 +39,26 @@ class ByteDropout(nn.Dropout):
 
 @contextmanager
 def byte_dropout(model, wanted=True):
-    """Within, a model's dropout layers and its attention draw their masks from bytes; does nothing unless `wanted`. An
-    attention that surgery put in stays, with the dropout of its own."""
+    """Within, a model's dropout layers and its attention draw their masks from bytes; does nothing
+    unless `wanted`. An attention that surgery put in stays, with the dropout of its own.
+    """
+    if not wanted:
+        yield
+        return
+    before = model.config._attn_implementation
     layers = [
         (parent, name, child)
         for parent in model.modules()
         for name, child in parent.named_children()
-        if wanted and type(child) is nn.Dropout
+        if type(child) is nn.Dropout
     ]
     for parent, name, child in layers:
         setattr(parent, name, ByteDropout(child.p).train(child.training))
+    if before in ("sdpa", "eager"):
+        model.set_attn_implementation(scores.ATTENTION)
     try:
-        with scores.eager(model, wanted):
-            yield
+        yield
     finally:
         for parent, name, child in layers:
             setattr(parent, name, child.train(parent.training))
+        model.set_attn_implementation(before)

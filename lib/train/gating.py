@@ -3,30 +3,30 @@
 import numpy as np
 import torch
 
-from lib.model import gates
-from lib.model.surgery import gated
-from lib.search.control import Control
+from lib.model import gates as masks
+from lib.search.gates import Control
 from lib.train import loop
 
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")  # of what is logged at each step
 
 
 class GateSearch(loop.Method):
-    """Gates that move beside the weights, towards a cost (lib.search.control). The average of their gradients is a buffer of the
-    model while it trains.
+    """Gates that move beside the weights, towards a cost (lib.search.gates). The average of their
+    gradients is a buffer of the model while it trains.
 
-    Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>". Metrics: `architecture`, which
-    the operation "keep" takes; `flops`, `whole_flops` and `ratio` of the cut model; `before_trim` and `trimmed` of a final
-    trim. Raises ValueError for a target out of reach and for gates that do not fit.
+    Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>".
+    Metrics: `architecture`, which the operation "keep" takes; `flops`, `whole_flops` and `ratio` of
+    the cut model; `before_trim` and `trimmed` of a final trim. Raises ValueError for a target out
+    of reach and for gates that do not fit.
     """
 
     def __init__(self, run, model, options):
         self.run, self.model, self.options = run, model, options
-        self.apart = tuple(gated(model, options.regions).values())
-        self.sizes, cost = gates.costs(model, options.regions)
+        self.apart = tuple(masks.ensure(model, options.regions).values())
+        self.sizes, cost = masks.costs(model, options.regions)
         self.control = Control(options, self.sizes, cost, run.seed)
-        number = len(self.control.region)
-        model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
+        gates = len(self.control.region)
+        model.register_buffer("average", torch.zeros(gates, dtype=torch.float64))
 
     def gradients(self, step, steps):
         found = [a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart]
@@ -46,12 +46,12 @@ class GateSearch(loop.Method):
         del self.model.average
         every = {  # small, as they are committed with a record
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
-            for (layer, kind), alpha in gates.alphas(self.model).items()
+            for (layer, kind), alpha in masks.alphas(self.model).items()
         }
         self.run.save_arrays("search", curve=curve.astype(np.float32), **every)
         ratio = control.ratio(alphas)
         return summary(self.options, control, ratio, before, trimmed, curve) | {
-            "architecture": gates.architecture(self.sizes, control.on(alphas)),
+            "architecture": masks.architecture(self.sizes, control.on(alphas)),
             "flops": control.full * ratio,
             "whole_flops": control.full,
         }

@@ -1,4 +1,4 @@
-"""What differs between tasks with classes, with scores and with spans: the head, the rows, the marks.
+"""What differs between tasks with classes, scores and spans: the head, the rows, the marks.
 
 Shapes: N rows, C classes, W windows of the N rows, T tokens.
 """
@@ -6,32 +6,63 @@ Shapes: N rows, C classes, W windows of the N rows, T tokens.
 import json
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 
 from lib.data import spans, unseen
 from lib.measure import metrics, squad
 from lib.model import backbone
 from lib.options import Span
-from lib.train.batches import encode
+from lib.train.batches import Encoded, encode
 
 
 def network(folder, task, dropout, seed):
-    """A model with the head that a Task (lib.data) needs, and its tokenizer, out of any saved folder; a head that is
-    not there is drawn from `seed`. Raises ValueError where the folder's head is another."""
-    head = "QuestionAnswering" if task.span else "SequenceClassification"
-    kept = head in backbone.architecture(folder)
-    model, tokenizer = backbone.headed(
-        folder, head, 2 if task.span else task.outputs, dropout, seed
-    )
-    return by_name(model, task.labels) if kept and not task.span else model, tokenizer
+    """A model with the head that a Task (lib.data) needs, and its tokenizer, out of any saved
+    folder; a head that is not there is drawn from `seed`. Raises ValueError where the folder's head
+    is another.
+    """
+    folder = Path(folder)
+    wanted = "QuestionAnswering" if task.span else "SequenceClassification"
+    there = (folder / "surgery.json").exists() or wanted in backbone.architecture(folder)
+    if not task.span:
+        model, tokenizer = backbone.classifier(folder, task.outputs, dropout, seed)
+        return by_name(model, task.labels) if there else model, tokenizer
+    if backbone.bare(folder):
+        model, tokenizer = backbone.headed(
+            folder, transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING, 2, seed
+        )
+    elif there:
+        model, tokenizer = backbone.load(folder)
+        if not hasattr(model, "qa_outputs"):
+            raise ValueError(
+                f"the model in {folder.name} is a {type(model).__name__}, which marks no spans: "
+                "start "
+                f"{task.name} from an encoder, or from a model of such a task"
+            )
+    else:
+        torch.manual_seed(seed)
+        with backbone.quiet():
+            model = transformers.AutoModelForQuestionAnswering.from_pretrained(
+                folder,
+                num_labels=2,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+            )
+        model.surgery = []
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    backbone.set_dropout(model, dropout)
+    return model, tokenizer
 
 
 def by_name(model, labels):
-    """The model with its classes in the order of `labels`. Names such as LABEL_0 say nothing: that head stays as it is.
+    """The model with its classes in the order of `labels`; names such as LABEL_0 say nothing, so
+    that such a head stays as it is.
 
-    Raises ValueError where the names are others, with the permutation that the nearest names would make.
+    Raises ValueError where the names are others, with the order that the nearest names would make.
     """
     mine = [name for _, name in sorted(model.config.id2label.items())]
     if not labels or all(name == f"LABEL_{i}" for i, name in enumerate(mine)):
@@ -50,7 +81,8 @@ def by_name(model, labels):
             }
         )
         raise ValueError(
-            f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name them in "
+            f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name "
+            "them in "
             f'the config.json of the model, in the head\'s own order, perhaps "id2label": {fix}'
         )
     order = [folded.index(name) for name in wanted]
@@ -64,8 +96,11 @@ def by_name(model, labels):
 
 
 def rows(tokenizer, split, task, max_length, span=None):
-    """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)). `span`: a task's lib.options.Span, as a dict;
-    its rows are windows, and what is kept holds no text of them."""
+    """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
+
+    span: a lib.options.Span as a dict, for tasks with spans. Their rows are windows of passages.
+    What is kept holds no text.
+    """
     if task.span != bool(span):
         raise ValueError(
             f"{task.name} {'needs the argument span' if task.span else 'has no spans'}: give "
@@ -75,7 +110,8 @@ def rows(tokenizer, split, task, max_length, span=None):
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
     span = Span(**span)
     windows = spans.features(tokenizer, split, max_length, span.stride, span.max_query)
-    return windows.encoded, partial(span_marks, split, windows, span.max_answer)
+    encoded = Encoded(windows.columns, torch.from_numpy(windows.labels), tokenizer.pad_token_id)
+    return encoded, partial(span_marks, split, windows, span.max_answer)
 
 
 def class_marks(task, split, logits):
@@ -88,14 +124,19 @@ def class_marks(task, split, logits):
 
 
 def unseen_marks(task, split, logits):
-    """The same of unseen rows, of which a run keeps what `lib.data.unseen.packed` says; metrics are of what is kept."""
+    """The marks of unseen rows: a run keeps what lib.data.unseen.packed says, and metrics are of
+    that.
+    """
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.scores(task, said, split.y), unseen.packed(task.labels, said)
 
 
 def span_marks(split, windows, max_answer, logits):
-    """logits [W, 2, T]. Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
-    0; `best_...` are at the threshold that suits this very split best, as the official script also tells them."""
+    """logits [W, 2, T] of all windows.
+
+    Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
+    0. `best_...` are at the threshold that suits this very split best, as in the official script.
+    """
     places, null = spans.best_places(
         logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
     )

@@ -14,8 +14,10 @@ from lib.model.backbone import embedding_output, layers
 
 @cache
 def keep_memory():
-    """Let the C library keep what a step frees for the next one: else it hands large tensors back to the system, and each
-    step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing happens."""
+    """Let the C library keep what a step frees for the next one: else it hands large tensors back
+    to the system, and each step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing
+    happens.
+    """
     trim, own, whole = (
         -1,
         -3,
@@ -27,7 +29,9 @@ def keep_memory():
 
 
 def frozen(model, numerics):
-    """A model that no longer learns, the weights of its plain linear layers cast once instead of in every pass."""
+    """A model that no longer learns, the weights of its plain linear layers cast once instead of in
+    every pass.
+    """
     if numerics.dtype == "bfloat16":
         for part in layers(model).modules():
             if type(part) is nn.Linear:
@@ -37,19 +41,27 @@ def frozen(model, numerics):
 
 @contextmanager
 def lean(model, numerics):
-    """Within, on a CPU, a model's attention is the plain one of lib.model.scores, two to three times as fast on short rows
-    as the framework's fused one, and in bfloat16 the hidden states are of that type from the embedding on: nothing
-    between two matrix products is then cast to and fro. Weights, gates and masks stay in float32. An attention that
-    surgery put in stays. Does nothing on other devices."""
-    on_cpu, handle = next(model.parameters()).device.type == "cpu", None
-    if on_cpu and numerics.dtype == "bfloat16":
-        # first of all hooks, so that those who read along see what the layers see
+    """Within, on a CPU, a model's attention is the plain one of lib.model.scores, two to three
+    times as fast on short rows as the framework's fused one, and in bfloat16 the hidden states are
+    of that type from the embedding on: nothing between two matrix products is then cast to and fro.
+    Weights, gates and masks stay in float32. An attention that surgery put in stays. Does nothing
+    on other devices.
+    """
+    if next(model.parameters()).device.type != "cpu":
+        yield
+        return
+    before, handle = model.config._attn_implementation, None
+    if (
+        numerics.dtype == "bfloat16"
+    ):  # first of all hooks, so that those who read along see what the layers see
         handle = embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
+    if before in ("sdpa", "eager"):
+        model.set_attn_implementation(scores.ATTENTION)
     try:
-        with scores.eager(model, on_cpu):
-            yield
+        yield
     finally:
         if handle:
             handle.remove()
+        model.set_attn_implementation(before)

@@ -1,7 +1,8 @@
 """One way to train: what a run learns from, the training itself, and how the result is judged.
 
-A step of lib.steps is a preset of `Lesson` and `learn`: it names a model, an objective (lib.train.objectives), and methods
-(lib.train.loop.Method) such as masks, a layer mix or a search over gates.
+A step of lib.steps is a preset of `Lesson` and `learn`: it names a model, an objective
+(lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix or a search
+over gates.
 """
 
 from contextlib import ExitStack
@@ -21,7 +22,9 @@ from lib.train import augment, heads, loop
 
 @dataclass
 class Lesson:
-    """A task's rows for a run, and how it trains on them. `data`, `train`, `numerics` and `span` are the step's arguments."""
+    """A task's rows for a run, and how it trains on them. `data`, `train`, `numerics` and `span`
+    are the step's arguments.
+    """
 
     run: Scratch
     data: dict
@@ -51,14 +54,16 @@ class Lesson:
         )
 
     def rows(self, tokenizer):
-        """The Encoded rows to train on: those of the input `augmented`, else the plain ones. Raises ValueError where the
-        augmented rows were made from others."""
+        """The Encoded rows to train on: those of the input `augmented`, else the plain ones. Raises
+        ValueError where the augmented rows were made from others.
+        """
         made = self.run.inputs.get("augmented")
         if made is None:
             return self.encoded(tokenizer, "train")[0]
         if made.spec["args"]["data"] != self.data:
             raise ValueError(
-                f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, but this run is of "
+                f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, "
+                "but this run is of "
                 f"{self.data}: augment the same rows"
             )
         return augment.encoded(made, tokenizer, self.train.max_length)
@@ -69,7 +74,7 @@ class Lesson:
         return heads.by_name(backbone.load(self.run.inputs["teacher"].model)[0], self.task.labels)
 
     def told(self, rows):
-        """The teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before the training."""
+        """The teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before training."""
         return torch.from_numpy(
             loop.predict(self.teacher, rows, self.numerics, pad_to=self.train.pad_to)
         )
@@ -79,8 +84,10 @@ class Lesson:
         return -(-len(rows) // self.train.batch) * self.train.epochs
 
     def judges(self, model, tokenizer, names=("dev", "unseen")):
-        """{split: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with one of `names`, for the
-        model as it then is. Unseen rows are for the end alone: nothing may select on them."""
+        """{split: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with
+        one of `names`, for the model as it then is. Unseen rows are for the end alone: nothing may
+        select on them.
+        """
 
         def judge(split):
             encoded, marks = self.encoded(tokenizer, split)
@@ -115,9 +122,9 @@ def learn(
 ):
     """Train a model in place, let the methods finish it, and judge it. Returns the metrics.
 
-    objective: a context that yields the loss. judged: beginnings of the names of splits; their predictions are saved, and
-    those of `select` decide where `train.select` is "best". may_diverge: a loss that is not finite is a result, with
-    `diverged_at` and without predictions.
+    objective: a context that yields the loss. judged: beginnings of the names of splits; their
+    predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
+    a loss that is not finite is a result, with `diverged_at` and without predictions.
     """
     run, judges = lesson.run, lesson.judges(model, tokenizer, judged)
 
@@ -142,8 +149,9 @@ def learn(
 
 
 def predictions(run, judges, name=""):
-    """Save what the judges keep. Returns their metrics. The first development set has the name alone, and its metrics have
-    their own names where that is empty."""
+    """Save what the judges keep. Returns their metrics. The first development set has the name
+    alone, and its metrics have their own names where that is empty.
+    """
     result = {}
     for split, judge in judges.items():
         values, arrays = judge()

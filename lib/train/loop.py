@@ -1,7 +1,9 @@
-"""The training loop of every method: batches in a fixed order, a schedule that is a function of the step, resume.
+"""The training loop of every method: batches in a fixed order, a schedule that is a function of the
+step, resume.
 
-A run that was killed and resumed gives the same bits on the same machine, dtype and thread count. Weights, optimiser
-and random states are saved whole between two steps; everything else is computed from the seed and the step.
+A run that was killed and resumed gives the same bits on the same machine, dtype and thread count.
+Weights, optimiser and random states are saved whole between two steps; everything else is computed
+from the seed and the step.
 """
 
 import os
@@ -42,8 +44,9 @@ def autocast(numerics):
 
 
 def schedule(step, steps, warmup):
-    """The factor of the learning rate at a step. It rises linearly from 0 over the first `warmup` fraction of all steps,
-    then it falls linearly to 0."""
+    """The factor of the learning rate at a step. It rises linearly from 0 over the first `warmup`
+    fraction of all steps, then it falls linearly to 0.
+    """
     first = int(warmup * steps)
     if step < first:
         return (step + 1) / first
@@ -51,14 +54,17 @@ def schedule(step, steps, warmup):
 
 
 class Method:
-    """What a method adds to the training, moment by moment. Every moment is optional, and several methods compose.
+    """What a method adds to the training, moment by moment. Every moment is optional, and several
+    methods compose.
 
-    A method is made for a model before the training begins. What it does must follow from the step and from the state
-    of the model alone, buffers included, so that a resumed run repeats it. Its parameters are the model's own.
+    A method is made for a model before the training begins. What it does must follow from the step
+    and from the state of the model alone, buffers included, so that a resumed run repeats it. Its
+    parameters are the model's own.
     """
 
     groups = ()  # {"params", "lr"}: parameters with a rate of their own, on the run's schedule
-    apart = ()  # parameters that neither the optimiser nor the clipping touches; `gradients` may move them
+    # parameters that neither the optimiser nor the clipping touches; `gradients` may move them
+    apart = ()
 
     def before(self, step, steps):
         """Before each forward pass."""
@@ -82,7 +88,9 @@ class Method:
 
 @dataclass
 class Place:
-    """Where a run is: the steps that are done, the best score so far, and the sums of the epoch's losses."""
+    """Where a run is: the steps that are done, the best score so far, and the sums of the epoch's
+    losses.
+    """
 
     step: int = 0
     best: dict | None = None
@@ -90,9 +98,11 @@ class Place:
 
 
 def walk(run, model, optimiser, batches, epochs):
-    """Yield (Place, row numbers) of every step from the last checkpoint on, and save checkpoints between the steps.
+    """Yield (Place, row numbers) of every step from the last checkpoint on, and save checkpoints
+    between the steps.
 
-    batches: f(epoch) -> index arrays, equally many in each epoch. The caller trains on the rows; then it counts as done.
+    batches: f(epoch) -> index arrays, equally many in each epoch. The caller trains on the rows;
+    then it counts as done.
     """
     place = restore(run, model, optimiser)
     per_epoch, saved = len(batches(0)), time.time()
@@ -109,9 +119,11 @@ def walk(run, model, optimiser, batches, epochs):
 
 
 def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
-    """Train a model in place on encoded rows (lib.train.batches.Encoded). Returns {"steps", "examples_per_second", ...}.
+    """Train a model in place on encoded rows (lib.train.batches.Encoded). Returns {"steps",
+    "examples_per_second", ...}.
 
-    loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers; it may be a Method too.
+    loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers; it
+    may be a Method too.
     score: f() -> a number, higher is better; it is asked where `train.select` is "best".
     batches: f(epoch) -> index arrays in place of the bucketed order, equally many in each epoch.
     Raises FloatingPointError, with the step as its `step`, where the loss is not finite.
@@ -190,14 +202,17 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
 
 def diverged(loss, step, steps, train):
     error = FloatingPointError(
-        f"loss {loss.item()} at step {step} of {steps}: lower Train.lr ({train.lr}) or clip the gradient"
+        f"loss {loss.item()} at step {step} of {steps}: lower Train.lr ({train.lr}) or clip the "
+        "gradient"
     )
     error.step = step
     return error
 
 
 def parameter_groups(model, train, methods):
-    """The optimiser's groups: what trains, what is spared weight decay where that is asked for, and those of methods."""
+    """The optimiser's groups: what trains, what is spared weight decay where that is asked for, and
+    those of methods.
+    """
     own = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
     taken |= {id(p) for group in own for p in group["params"]}
@@ -217,7 +232,9 @@ def parameter_groups(model, train, methods):
 
 
 def keep_best(run, model, score, step, best):
-    """The better one of the best so far and the model as it is. The best weights lie beside the checkpoints."""
+    """The better one of the best so far and the model as it is. The best weights lie beside the
+    checkpoints.
+    """
     run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
@@ -233,7 +250,9 @@ def state(model):
 
 
 def checkpoint(run, model, optimiser, place):
-    """Write everything that a resumed run needs, whole or not at all. The checkpoint before goes afterwards."""
+    """Write everything that a resumed run needs, whole or not at all. The checkpoint before goes
+    afterwards.
+    """
     target = run.resume / f"step-{place.step:08d}"
     temporary = run.resume / ".new"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -283,8 +302,9 @@ def restore(run, model, optimiser):
 
 
 def outputs(model, batch):
-    """Logits of a collated batch: [B, C] of classes, or [B, 2, T] of an answer's first and last token, where padding
-    is as good as impossible."""
+    """Logits of a collated batch: [B, C] of classes, or [B, 2, T] of an answer's first and last
+    token, where padding is as good as impossible.
+    """
     out = model(**batch)
     if "logits" in out:
         return out.logits
@@ -294,8 +314,10 @@ def outputs(model, batch):
 
 @torch.inference_mode()
 def predict(model, encoded, numerics, tokens=2048, pad_to=0):
-    """Logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the longest row's length. Batches of rows
-    of like length, of some `tokens` tokens with padding; weights are cast to the run's dtype once for all of them."""
+    """Logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the longest row's
+    length. Batches of rows of like length, of some `tokens` tokens with padding; weights are cast
+    to the run's dtype once for all of them.
+    """
     model.to(device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
@@ -313,13 +335,15 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
 
 
 def options(numerics, train=None):
-    """The option dataclasses of a step's plain arguments, with the run's thread count and device set. Raises RuntimeError
-    where the device is not at hand."""
+    """The option dataclasses of a step's plain arguments, with the run's thread count and device
+    set. Raises RuntimeError where the device is not at hand.
+    """
     global _chosen
     numerics = Numerics(**numerics)
     if numerics.device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(
-            "Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, or unset DEVICE "
+            "Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, "
+            "or unset DEVICE "
             "for runs of the CPU, which are others"
         )
     torch.set_num_threads(numerics.threads)

@@ -8,12 +8,13 @@ from torch.nn import functional
 
 
 def prediction(logits, labels, targets, teacher_logits=None):
-    """Cross-entropy or squared error to the labels, to the teacher's logits, or both (GhostBERT section 2.3, Table 8).
+    """Cross-entropy or squared error to the labels, to the teacher's logits, or both (GhostBERT
+    section 2.3, Table 8).
 
-    logits [B, C]. labels [B]: codes, or scores where C is 1. teacher_logits [B, C]. The soft part of a regression is the
-    squared error to the teacher's score. Spans: logits [B, 2, T], labels [B, 2] tokens, teacher_logits of at least T
-    tokens. First and last token are 2 B choices among T; labels beyond T do not count, as in BERT's script.
-    Returns the parts, their sum as "loss".
+    logits [B, C]. labels [B]: codes, or scores where C is 1. teacher_logits [B, C]. The soft part
+    of a regression is the squared error to the teacher's score. Spans: logits [B, 2, T], labels [B,
+    2] tokens, teacher_logits of at least T tokens. First and last token are 2 B choices among T;
+    labels beyond T do not count, as in BERT's script. Returns the parts, their sum as "loss".
     """
     if logits.dim() == 3:
         tokens = logits.shape[2]
@@ -41,8 +42,9 @@ def prediction(logits, labels, targets, teacher_logits=None):
 
 
 def mean_square(a, b, real=None, mask=True):
-    """Mean of (a - b)^2 over [B, T, H]; with `mask` over the tokens alone that are 1 in real [B, T]. Nothing flows back
-    to `b`."""
+    """Mean of (a - b)^2 over [B, T, H]; with `mask` over the tokens alone that are 1 in real [B,
+    T]. Nothing flows back to `b`.
+    """
     return MeanSquare.apply(a, b, real if mask else None)
 
 
@@ -64,7 +66,9 @@ class MeanSquare(torch.autograd.Function):
 
 
 def over_tokens(a, b, real, mask):
-    """Mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1); with `mask` over pairs of real tokens."""
+    """Mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1); with `mask` over
+    pairs of real tokens.
+    """
     square = (a.float() - b.float()).square()
     if not mask:
         return square.mean()
@@ -73,7 +77,9 @@ def over_tokens(a, b, real, mask):
 
 
 def zeroed(a, b, real, mask):
-    """The same, scores being 0 at padded keys and wherever they are at most -100, as EfficientBERT's code has them."""
+    """The same, scores being 0 at padded keys and wherever they are at most -100, as
+    EfficientBERT's code has them.
+    """
     gone = (real == 0)[:, None, None, :]
     return over_tokens(
         *(x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float())), real, mask
@@ -81,8 +87,9 @@ def zeroed(a, b, real, mask):
 
 
 def over_keys(a, b, real, mask):
-    """Mean of (a - b)^2 over scores [B, A, T, T]. Those to padded keys are 0 on both sides, as in TinyBERT's code; with
-    `mask` the mean is over pairs of real tokens."""
+    """Mean of (a - b)^2 over scores [B, A, T, T]. Those to padded keys are 0 on both sides, as in
+    TinyBERT's code; with `mask` the mean is over pairs of real tokens.
+    """
     real = real.bool()
     pairs = real[:, None, None, :] & real[:, None, :, None] if mask else real[:, None, None, :]
     square = (a.float() - b.float()).square() * pairs

@@ -1,6 +1,7 @@
 """Matching the states of a teacher, as data: a list of what is compared with what.
 
-GhostBERT (section 2.3), EfficientBERT (section 3.2) and the report on NAS pruning (section 5.5) differ in the list alone.
+GhostBERT (section 2.3), EfficientBERT (section 3.2) and the report on NAS pruning (section 5.5)
+differ in the list alone.
 
 Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t for student and teacher.
 """
@@ -29,18 +30,22 @@ class Match:
     layers: tuple = ((0, 0),)  # (layer of the student, layer of the teacher), from 0
     mask: bool = False  # leave padding out of the means
     projected: bool = False  # the student's states go through `student.projection` first
-    heads: tuple = ()  # for each layer of the student, the teacher's heads that it still has; () is all
+    # for each layer of the student, the teacher's heads that it still has; () is all of them
+    heads: tuple = ()
     distance: Callable = mean_square  # f(mine, theirs, real tokens [B, T], mask) -> scalar
 
 
 def layer_map(student, teacher):
-    """The pairs of layers, from 0. Layer m of 1..L_s goes with m L_t / L_s where that is a whole number.
+    """The pairs of layers, from 0. Layer m of 1..L_s goes with m L_t / L_s where that is a whole
+    number.
 
-    A deeper student thus has layers that match none. Raises ValueError where neither depth divides the other.
+    A deeper student thus has layers that match none. Raises ValueError where neither depth divides
+    the other.
     """
     if student % teacher and teacher % student:
         raise ValueError(
-            f"a student of {student} layers and a teacher of {teacher}: one must be a multiple of the other"
+            f"a student of {student} layers and a teacher of {teacher}: one must be a multiple of "
+            "the other"
         )
     return tuple(
         (m - 1, m * teacher // student - 1)
@@ -51,8 +56,9 @@ def layer_map(student, teacher):
 
 @contextmanager
 def observed(model, scores=True):
-    """Within, each forward fills the yielded dict: the states of lib.model.taps, and with `scores` L raw attention scores
-    [B, A, T, T]. It stays right when the active part of a supernet changes."""
+    """Within, each forward fills the yielded dict: the states of lib.model.taps, and with `scores`
+    L raw attention scores [B, A, T, T]. It stays right when the active part of a supernet changes.
+    """
     with taps(model) as seen, watch(model) if scores else nullcontext() as seen["scores"]:
         yield seen
 
@@ -82,8 +88,9 @@ def encode(model, batch):
 def matching(student, teach, matches, forward=None, prediction=None):
     """Within, f(batch, rows) -> the loss and its parts.
 
-    teach: f(batch, rows) -> (states, logits) of the teacher. forward: f(batch, rows) -> logits of the student; by default
-    its encoder alone runs. prediction: (weight, f(logits, teacher's logits, rows) -> scalar), a further part.
+    teach: f(batch, rows) -> (states, logits) of the teacher. forward: f(batch, rows) -> logits of
+    the student; by default its encoder alone runs. prediction: (weight, f(logits, teacher's logits,
+    rows) -> scalar), a further part.
     """
     forward = forward or (lambda batch, _: encode(student, batch))
     with observed(student, any(match.feature == "scores" for match in matches)) as seen:
@@ -103,7 +110,8 @@ def matching(student, teach, matches, forward=None, prediction=None):
 
 
 def distances(matches, mine, theirs, real, student=None):
-    """{part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real: [B, T], 1 at tokens.
+    """{part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real: [B,
+    T], 1 at tokens.
 
     Raises ValueError where student and teacher have other numbers of heads.
     """
@@ -119,7 +127,8 @@ def distances(matches, mine, theirs, real, student=None):
                 a = student.projection(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
                 raise ValueError(
-                    f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: their attention cannot be matched; "
+                    f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: their "
+                    "attention cannot be matched; "
                     'take as many, or Warmup.attention "none"'
                 )
             parts[match.part] = parts.get(match.part, 0) + match.distance(a, b, real, match.mask)
@@ -127,7 +136,9 @@ def distances(matches, mine, theirs, real, student=None):
 
 
 def projected(student, teacher):
-    """A linear layer from the student's states to the teacher's width, N(0, 0.02) at first, biases 0."""
+    """A linear layer from the student's states to the teacher's width, N(0, 0.02) at first, biases
+    0.
+    """
     made = nn.Linear(student, teacher)
     nn.init.normal_(made.weight, 0.0, 0.02)
     nn.init.zeros_(made.bias)

@@ -1,5 +1,5 @@
-"""What a run learns from: labels, a teacher's logits, or a teacher's states. Each objective is a context that yields a loss,
-f(batch, rows) -> {"loss": scalar, parts...} (lib.train.loop.fit).
+"""What a run learns from: labels, a teacher's logits, or a teacher's states. Each objective is a
+context that yields a loss, f(batch, rows) -> {"loss": scalar, parts...} (lib.train.loop.fit).
 """
 
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from lib.model import backbone
-from lib.model.parts import surgery
 from lib.options import Targets
 from lib.spec import stream
 from lib.train import loop, losses
@@ -16,8 +15,9 @@ from lib.train.matching import Match, layer_map, matching, teaching
 
 
 def predicting(lesson, model, rows, targets, alpha=None):
-    """Labels, the logits of the input `teacher`, or both. alpha: weight of the teacher's part, that of the labels being
-    1 - alpha; without it both have weight 1."""
+    """Labels, the logits of the input `teacher`, or both. alpha: weight of the teacher's part, that
+    of the labels being 1 - alpha; without it both have weight 1.
+    """
     teacher = lesson.told(rows) if targets.kind != "hard" else None
 
     def loss(batch, chosen):
@@ -33,7 +33,9 @@ def predicting(lesson, model, rows, targets, alpha=None):
 
 
 def objective(lesson, model, rows, options):
-    """The objective of a lib.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5 and 7.3)."""
+    """The objective of a lib.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5 and
+    7.3).
+    """
     if options.kind == "prediction":
         return squared(lesson, model, rows)
     if options.kind == "intermediate":
@@ -57,9 +59,11 @@ def squared(lesson, model, rows):
 
 @contextmanager
 def intermediate(lesson, student, options):
-    """Squared errors of the embedding output and of the layers' outputs, "layers", and of raw attention scores,
-    "attention", each summed over the layers. Within, a student that is narrower than its teacher has a linear layer to
-    the teacher's width, which trains with it, as in TinyBERT's code."""
+    """Squared errors of the embedding output and of the layers' outputs, "layers", and of raw
+    attention scores, "attention", each summed over the layers. Within, a student that is narrower
+    than its teacher has a linear layer to the teacher's width, which trains with it, as in
+    TinyBERT's code.
+    """
     teacher = lesson.teacher
     layers = layer_map(len(backbone.layers(student)), len(backbone.layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
@@ -105,19 +109,23 @@ class Stages(loop.Method):
 def kept_heads(student, teacher):
     """L lists: the heads of the whole model that each layer of the student still has.
 
-    Raises ValueError where a surgery does not say which, or where the teacher's heads are not those of the whole model.
+    Raises ValueError where a surgery does not say which, or where the teacher's heads are not those
+    of the whole model.
     """
     whole = student.config.num_attention_heads
-    if teacher.config.num_attention_heads != whole or surgery(teacher):
+    if teacher.config.num_attention_heads != whole or teacher.surgery:
         raise ValueError(
-            f"Objective.attention pairs heads by their index: the student's whole model has {whole}, the teacher "
-            f"{teacher.config.num_attention_heads}{' and a surgery' if surgery(teacher) else ''}; switch it off"
+            "Objective.attention pairs heads by their index: the student's whole model has "
+            f"{whole}, the teacher "
+            f"{teacher.config.num_attention_heads}{' and a surgery' if teacher.surgery else ''}; "
+            "switch it off"
         )
     kept = [list(range(whole))] * len(backbone.layers(student))
-    for op in surgery(student):
+    for op in student.surgery:
         if op["op"] == "cut":
             raise ValueError(
-                "Objective.attention pairs heads by their index, and a cut by importance does not keep it: switch it off"
+                "Objective.attention pairs heads by their index, and a cut by importance does not "
+                "keep it: switch it off"
             )
         if op["op"] == "keep" and "heads" in op:
             kept = [

@@ -1,5 +1,5 @@
-"""Methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020): masks on a schedule, the layer mix, a part that does not
-learn, and a record of the gradients.
+"""Methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020): masks on a schedule, the layer
+mix, a part that does not learn, and a record of the gradients.
 """
 
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.model import compact, masks
+from lib.model import masks
 from lib.model import mix as mixes
 from lib.model.backbone import base, layers
 from lib.model.masks import Mask, final_cut, kth_largest, projections
@@ -22,10 +22,12 @@ BINS = 50  # of the run, for what is kept of each step
 
 
 class Masks(loop.Method):
-    """A mask on every projection of the encoder (lib.model.masks), closed by a schedule (lib.train.schedules).
+    """A mask on every projection of the encoder (lib.model.masks), closed by a schedule
+    (lib.train.schedules).
 
-    What a resumed run needs lies in buffers of `model.pruning`, which is gone from the finished model. Raises ValueError
-    where the warm-ups do not fit `steps`, and for a target that the scores do not start above.
+    What a resumed run needs lies in buffers of `model.pruning`, which is gone from the finished
+    model. Raises ValueError where the warm-ups do not fit `steps`, and for a target that the scores
+    do not start above.
     """
 
     def __init__(self, run, model, options, steps):
@@ -33,7 +35,8 @@ class Masks(loop.Method):
         self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
         if options.target and not options.init > self.cut:
             raise ValueError(
-                f"Prune.init is {options.init}; with a target the scores must start above the final cut, which is "
+                f"Prune.init is {options.init}; with a target the scores must start above the "
+                "final cut, which is "
                 f"{self.cut:.3f} for {options.method!r} at {options.final_threshold}"
             )
         masks.unpack(model)
@@ -54,7 +57,9 @@ class Masks(loop.Method):
             model.pruning.register_buffer(name, made)
 
     def before(self, step, steps):
-        """Set the threshold and the weight of the penalty, which is steered where the kept share has a target."""
+        """Set the threshold and the weight of the penalty, which is steered where the kept share
+        has a target.
+        """
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
         if self.options.penalised:
@@ -65,9 +70,10 @@ class Masks(loop.Method):
             self.weight *= float(self.model.pruning.steered) / self.options.final_lambda
 
     def steer(self, step):
-        """Move the weight so that one score reaches the final cut when the run ends: the largest of those that the wanted
-        share leaves out. The kept share itself would not do: it stays at 1 for long, then it falls within a few steps, too
-        late to brake."""
+        """Move the weight so that one score reaches the final cut when the run ends: the largest of
+        those that the wanted share leaves out. The kept share itself would not do: it stays at 1
+        for long, then it falls within a few steps, too late to brake.
+        """
         every, state = (
             torch.cat([scores.detach().flatten() for scores in self.scores]),
             self.model.pruning,
@@ -112,8 +118,9 @@ class Masks(loop.Method):
 
     @torch.no_grad()
     def bake(self):
-        """Replace each weight by weight times final mask, and take the masks away. Returns (counts, kept shares of the
-        layers [L]); the counts leave out embeddings, pooler, head and layer mix."""
+        """Replace each weight by weight times final mask, and take the masks away. Returns (counts,
+        kept shares of the layers [L]); the counts leave out embeddings, pooler, head and layer mix.
+        """
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
@@ -127,7 +134,9 @@ class Masks(loop.Method):
 
     @torch.no_grad()
     def finish(self):
-        """Bake the masks, then cut out empty heads and neurons. Saved: `shares`, the kept share of each layer [L]."""
+        """Bake the masks, then cut out empty heads and neurons. Saved: `shares`, the kept share of
+        each layer [L].
+        """
         result, shares = self.bake()
         self.run.save_arrays("shares", layers=shares)
         result |= {
@@ -137,13 +146,14 @@ class Masks(loop.Method):
         }
         if self.options.target:
             result["target"] = self.options.target
-        left = compact.shrink(self.model)
+        left = masks.shrink(self.model)
         return result | {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
 
 
 def counted(masked, kept, everything):
-    """Counts and shares of N masked and K kept weights, E being all parameters of the layers, biases and LayerNorms too.
-    "remaining" is the papers' "remaining weights"."""
+    """Counts and shares of N masked and K kept weights, E being all parameters of the layers,
+    biases and LayerNorms too. "remaining" is the papers' "remaining weights".
+    """
     return {
         "masked_weights": masked,
         "kept_weights": kept,
@@ -154,8 +164,9 @@ def counted(masked, kept, everything):
 
 
 class LayerMix(loop.Method):
-    """The mix of the layers (lib.model.mix): a new one of a lib.options.Mix, or the one that the model has. Saved: `mix`, its
-    weights [L + 1] before and after, and its scale gamma [1]."""
+    """The mix of the layers (lib.model.mix): a new one of a lib.options.Mix, or the one that the
+    model has. Saved: `mix`, its weights [L + 1] before and after, and its scale gamma [1].
+    """
 
     def __init__(self, run, model, options=None):
         self.run, self.model, self.options = run, model, options
@@ -178,12 +189,15 @@ class LayerMix(loop.Method):
 
 
 class Frozen(loop.Method):
-    """A part of the model does not learn: the "embeddings" (words, positions, types and their LayerNorm), or the "encoder",
-    which is these and the layers. Pooler, head, mix and scores go on learning."""
+    """A part of the model does not learn: the "embeddings" (words, positions, types and their
+    LayerNorm), or the "encoder", which is these and the layers. Pooler, head, mix and scores go on
+    learning.
+    """
 
     def __init__(self, model, part):
         one_of("fineprune", "frozen", part, ("embeddings", "encoder"))
-        # The output of the embeddings is cut off, because the loop may train another table in their place.
+        # The output of the embeddings is cut off, because the loop may train another table in their
+        # place.
         self.handle = base(model).embeddings.register_forward_hook(
             lambda _, __, output: output.detach(), prepend=True
         )
@@ -204,8 +218,10 @@ class Frozen(loop.Method):
 
 
 class Course(loop.Method):
-    """What happens at each step: the norm of the unclipped gradient of each layer (scores of masks left out), threshold,
-    weight of the penalty and kept share. Saved: `course`, means over at most 50 bins of the run."""
+    """What happens at each step: the norm of the unclipped gradient of each layer (scores of masks
+    left out), threshold, weight of the penalty and kept share. Saved: `course`, means over at most
+    50 bins of the run.
+    """
 
     def __init__(self, run, model, steps, pruned=None):
         self.run, self.pruned, self.steps = run, pruned, steps
@@ -233,7 +249,9 @@ class Course(loop.Method):
         self.run.log(step, course={"gradient_norm": norms.tolist()} | note)
 
     def finish(self):
-        """Means over the steps of a bin, but the kept share at its first step; NaN where a run did not get to."""
+        """Means over the steps of a bin, but the kept share at its first step; NaN where a run did
+        not get to.
+        """
         told = self.run.logged("course")
         steps, first, result = told.pop("step"), self.edges[:-1], {}
         for name, values in told.items():

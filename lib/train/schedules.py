@@ -1,8 +1,9 @@
-"""Schedules of fine-pruning as functions of the optimiser step: threshold, penalty weight, and a controller that finds
-the penalty weight of a wanted kept share. Pure arithmetic, free of torch (BERMo section 2.3 after Sanh et al. 2020).
+"""Schedules of fine-pruning as functions of the step (BERMo section 2.3; Sanh et al. 2020).
 
-Steps are counted from 0; w is `Prune.warmup_steps`, i and f are the initial and final warm-ups in units of w, T is all
-steps of the run.
+They give the threshold and the weight of the penalty, and a controller finds the weight for a
+wanted kept share. Pure arithmetic, free of torch. Steps are counted from 0. w is
+`Prune.warmup_steps`, i and f are the initial and final warm-ups in units of w, and T is the number
+of steps of the run.
 """
 
 import math
@@ -18,7 +19,7 @@ REACH = 1e4  # the penalty stays within this factor of where it started
 
 @dataclass(frozen=True)
 class Ramp:
-    """A value that stays at `start` up to step `first`, at `end` after step `last`, and follows a cubic between."""
+    """A value that is `start` up to step `first`, a cubic after it, and `end` after `last`."""
 
     start: float
     end: float
@@ -40,14 +41,16 @@ class Ramp:
 def plan(options, steps):
     """The Ramp of the threshold of a run of `steps` steps, from a lib.options.Prune.
 
-    Where the two warm-ups leave no room for a ramp, `overlong` "refuse" raises ValueError. "jump" lets the threshold jump
-    after the initial warm-up, as the public code does.
+    Where the two warm-ups leave no room for a ramp, `overlong` "refuse" raises ValueError. "jump"
+    lets the threshold jump after the initial warm-up, as the public code does.
     """
     w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
     if w * both >= steps and options.overlong == "refuse":
         raise ValueError(
-            f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times that is "
-            f"{w * both} steps of warm-up in a run of {steps}; take more epochs, warmup_steps of at most "
+            f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times "
+            "that is "
+            f"{w * both} steps of warm-up in a run of {steps}; take more epochs, warmup_steps of "
+            "at most "
             f'{max(0, (steps - 1) // both)}, or overlong "jump" (no ramp)'
         )
     return Ramp(
@@ -59,13 +62,15 @@ def plan(options, steps):
 
 
 def penalty(threshold, options):
-    """Weight of the penalty at a threshold: final_lambda * threshold / final_threshold, so that it rises with it."""
+    """The weight of the penalty at a threshold, final_lambda * threshold / final_threshold."""
     return options.final_lambda * threshold / options.final_threshold
 
 
 def fraction(warmup, steps):
-    """The `Train.warmup` whose linear warm-up is exactly `warmup` of `steps` steps. Raises ValueError where it is longer
-    than the run."""
+    """The `Train.warmup` whose linear warm-up is exactly `warmup` of `steps` steps.
+
+    Raises ValueError where the warm-up is longer than the run.
+    """
     if not 0 <= warmup <= steps:
         raise ValueError(
             f"a warm-up of {warmup} steps does not fit a run of {steps}: take at most {steps}"
@@ -74,15 +79,20 @@ def fraction(warmup, steps):
 
 
 def course(step, first, steps):
-    """Where on its way from 1 to 0 the score that decides should be: 1 up to step `first`, then a parabola that comes to
-    rest at 0 with the run, its speed falling as a linear learning rate does. It never has to go back up, which no
-    penalty can make it do."""
+    """Where on its way from 1 to 0 the deciding score should be at a step.
+
+    It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero slope, as
+    its speed falls with a linear learning rate. It never rises: no penalty can raise a score again.
+    """
     return (1.0 - max(0.0, (step - first) / (steps - first))) ** 2
 
 
 def steered(weight, error, before, first):
-    """The next penalty weight of the controller: weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), never
-    beyond a factor of REACH from `first`. error: how far the deciding score lags behind `course`, as a share of its
-    way; before: the same at the last move."""
+    """The next weight of the penalty.
+
+    It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a factor of REACH
+    from `first`. error: how far the deciding score is behind `course`, as a share of its way.
+    before: the error at the last move.
+    """
     move = PROPORTIONAL * (error - before) + INTEGRAL * error
     return min(max(weight * math.exp(move), first / REACH), first * REACH)

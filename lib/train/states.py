@@ -1,7 +1,8 @@
 """A teacher's hidden states on disk, computed once for all students of that teacher.
 
-Shapes: N rows, T tokens of a row, S = 2 L + 1 states (embedding, then attention and layer output of each layer),
-H hidden. Rows lie one after another: one array [sum of T, S * H] and N + 1 offsets.
+Shapes: N rows, T tokens of a row, H hidden, S = 2 L + 1 states: the embedding, then the attention
+and the layer output of each layer. The rows lie one after another, in one array [sum of T, S * H]
+with N + 1 offsets.
 """
 
 import numpy as np
@@ -28,7 +29,7 @@ def order_of(seen):
 
 @torch.no_grad()
 def compute(model, encoded, numerics, path, batch=32, progress=lambda fraction: None):
-    """Write the states of every row of `encoded` to `path`, in the run's dtype. Returns {"bytes", "tokens"}."""
+    """Write the states of every row to `path`, in the run's dtype. Returns {"bytes", "tokens"}."""
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -48,7 +49,9 @@ def compute(model, encoded, numerics, path, batch=32, progress=lambda fraction: 
 
 
 class Cache:
-    """States by row numbers: `cache(rows, tokens)` gives a taps dict, padded with zeros to `tokens`."""
+    """States by row numbers: `cache(rows, tokens)` gives a taps dict, padded with zeros to
+    `tokens`.
+    """
 
     def __init__(self, path, layers):
         self.layers = layers

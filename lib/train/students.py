@@ -1,5 +1,5 @@
-"""EfficientBERT's students: networks that inherit weights, and learn attention, states and predictions of a teacher
-(section 3.2), in pre-training and in fine-tuning alike.
+"""EfficientBERT's students: networks that inherit weights, and learn attention, states and
+predictions of a teacher (section 3.2), in pre-training and in fine-tuning alike.
 
 Shapes: B batch, T tokens, H hidden, C classes.
 """
@@ -12,8 +12,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from lib.model import backbone, supernet
-from lib.model.parts import surgery
+from lib.model import backbone, stack
 from lib.options import Targets
 from lib.search.net import parameters
 from lib.spec import known, stream
@@ -41,8 +40,9 @@ def matches(student, teacher, options):
 def prediction(logits, teacher, labels, options):
     """Equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
 
-    logits, teacher [B, C], or of spans [B, 2, T], where the losses of the two ends are summed; labels [B]. A regression is
-    squared error, to the label with `options.gold`, else to the teacher's score.
+    logits, teacher [B, C], or of spans [B, 2, T], where the losses of the two ends are summed;
+    labels [B]. A regression is squared error, to the label with `options.gold`, else to the
+    teacher's score.
     """
     ends = 2 if logits.dim() == 3 else 1
     if options.hide_first and ends == 2:
@@ -53,7 +53,9 @@ def prediction(logits, teacher, labels, options):
 
 
 def predicted(labels, options):
-    """The prediction part of lib.train.matching.matching; None without one. labels: f(row numbers) -> [B]."""
+    """The prediction part of lib.train.matching.matching; None without one. labels: f(row numbers)
+    -> [B].
+    """
 
     def compare(logits, teacher, rows):
         return prediction(logits, teacher, labels(rows).to(logits.device), options)
@@ -63,13 +65,15 @@ def predicted(labels, options):
 
 # ---- Students ----
 def taught(folder, task):
-    """(teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without the head that the task needs:
-    one drawn at random would teach nothing."""
+    """(teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without the head
+    that the task needs: one drawn at random would teach nothing.
+    """
     model, tokenizer = backbone.load(folder)
     wanted = "QuestionAnswering" if task.span else "SequenceClassification"
     if wanted not in type(model).__name__ or model.config.num_labels != task.outputs:
         raise ValueError(
-            f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; {task.name} needs one "
+            f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; "
+            f"{task.name} needs one "
             f"for {wanted} of {task.outputs}: fine-tune it on the task first"
         )
     return heads.by_name(model, task.labels).to(loop.device()), tokenizer
@@ -83,25 +87,25 @@ def for_task(run, net, task, teacher, dropout):
 
 
 def student(run, net, cls, teacher, dropout, **config):
-    """A model of class `cls` for a net (JSON), with a linear map to the teacher's width as `student.projection`.
+    """A model of class `cls` for a net (JSON), with a linear map to the teacher's width as
+    `student.projection`.
 
-    The weights of encoder and projection come from the run's input `start`, a student or a supernet, where there is one.
-    What is not there is drawn from the run's seed, and so is a head in any case. Without a net, it is that of `start`.
-    Raises ValueError where neither is there.
+    The weights of encoder and projection come from the run's input `start`, a student or a
+    supernet, where there is one. What is not there is drawn from the run's seed, and so is a head
+    in any case. Without a net, it is that of `start`. Raises ValueError where neither is there.
     """
     start = run.inputs.get("start")
     if start is None and net is None:
         raise ValueError(
-            "neither a net nor the input start is given: name the net to train, or what to start from"
+            "neither a net nor the input start is given: name the net to train, or what to start "
+            "from"
         )
     larger = start and backbone.load(start.model)[0]
     torch.manual_seed(stream(run.seed, "student"))
-    model = supernet.build(
-        supernet.of(larger) if net is None else net, cls, teacher.config, **config
-    )
+    model = stack.build(stack.of(larger) if net is None else net, cls, teacher.config, **config)
     model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start:
-        supernet.inherit(model, backbone.base(larger))
+        stack.inherit(model, backbone.base(larger))
         if (start.model / PROJECTION).exists():
             inherit(model.projection, load_file(start.model / PROJECTION))
     backbone.set_dropout(model, dropout)
@@ -136,8 +140,9 @@ def curve(run):
 
 # ---- Heads of several tasks ----
 def classifier(folder, name):
-    """(classifier, tokenizer) of one task of a run of step multitask: the shared encoder under that task's own head.
-    Raises ValueError for a task that it has not learned."""
+    """(classifier, tokenizer) of one task of a run of step multitask: the shared encoder under that
+    task's own head. Raises ValueError for a task that it has not learned.
+    """
     encoder, tokenizer = backbone.load(folder)
     return headed(encoder, *head(folder, name)), tokenizer
 
@@ -150,13 +155,15 @@ def head(folder, name):
 
 
 def headed(encoder, weight, bias):
-    """A classifier with a copy of an encoder's weights and of a head's, on its device, in eval mode."""
+    """A classifier with a copy of an encoder's weights and of a head's, on its device, in eval
+    mode.
+    """
     config = copy.deepcopy(encoder.config)
     config.num_labels = len(bias)
-    model = backbone.build(transformers.BertForSequenceClassification, config, surgery(encoder)).to(
+    model = backbone.build(transformers.BertForSequenceClassification, config, encoder.surgery).to(
         bias.device
     )
-    supernet.inherit(model, encoder)
+    stack.inherit(model, encoder)
     put(model.classifier, weight, bias)
     return model.eval()
 
@@ -170,15 +177,12 @@ def put(linear, weight, bias):
 
 # ---- Parts of a supernet ----
 class Parts(loop.Method):
-    """Each step trains one part of a supernet (lib.options.Shared); the finished model is the whole one again."""
+    """Each step trains one part of a supernet (lib.options.Shared); the finished model is the whole
+    one again.
+    """
 
     def __init__(self, student, shared, seed):
-        self.student, self.shared, self.seed, self.whole = (
-            student,
-            shared,
-            seed,
-            supernet.of(student),
-        )
+        self.student, self.shared, self.seed, self.whole = student, shared, seed, stack.of(student)
         config = student.config
         self.tables = {
             "teacher": student.projection.out_features,
@@ -188,23 +192,25 @@ class Parts(loop.Method):
         }
 
     def before(self, step, steps):
-        supernet.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
+        stack.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
 
     def finish(self):
-        supernet.choose(self.student)
+        stack.choose(self.student)
         return {}
 
 
 def part(whole, shared, seed, step, **tables):
-    """The part of a supernet that a step trains, a function of seed and step alone (stage 3). The stack and the ratio of
-    each layer are drawn from its choices, all of them again until the size is in the window, as in the code.
+    """The part of a supernet that a step trains, a function of seed and step alone (stage 3). The
+    stack and the ratio of each layer are drawn from its choices, all of them again until the size
+    is in the window, as in the code.
 
-    whole: the supernet's Net. tables: as `lib.search.net.parameters` takes them. Raises ValueError where no draw is in
-    the window.
+    whole: the supernet's Net. tables: as `lib.search.net.parameters` takes them. Raises ValueError
+    where no draw is in the window.
     """
     if len(shared.choices) != len(whole.layers):
         raise ValueError(
-            f"Shared.choices has {len(shared.choices)} layers, the supernet {len(whole.layers)}: give one list each"
+            f"Shared.choices has {len(shared.choices)} layers, the supernet {len(whole.layers)}: "
+            "give one list each"
         )
     dice, found = random.Random(stream(seed, f"part:{step}")), []
     for _ in range(DRAWS):
@@ -218,6 +224,7 @@ def part(whole, shared, seed, step, **tables):
             return net
         found.append(size)
     raise ValueError(
-        f"none of {DRAWS} draws has {shared.window[0]:,} to {shared.window[1]:,} parameters; found {min(found):,} "
+        f"none of {DRAWS} draws has {shared.window[0]:,} to {shared.window[1]:,} parameters; found "
+        f"{min(found):,} "
         f"to {max(found):,}: move Shared.window"
     )

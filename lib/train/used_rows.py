@@ -1,7 +1,7 @@
 """Train only the word embeddings that the data use.
 
-A row of the table without a gradient stays where it is under Adam without weight decay, so leaving it out of the
-optimiser changes nothing but the time: of 30,522 rows a small task uses a few thousand.
+Under Adam without weight decay, a row of the table without a gradient stays as it is. Leaving it
+out of the optimiser changes nothing but the time: a small task uses a few thousand of 30,522 rows.
 """
 
 from contextlib import contextmanager
@@ -14,8 +14,11 @@ from lib.model.backbone import base
 
 
 class UsedRows(nn.Module):
-    """An embedding whose trained weight holds the rows `used` of `full` alone. Token ids stay what they are: in
-    training they are looked up among the used rows, in eval mode in the whole table, brought up to date."""
+    """An embedding whose trained weight holds only the rows `used` of the whole table.
+
+    Token ids stay what they are. In training they are looked up among the used rows, in eval mode
+    in the whole table, which is brought up to date first.
+    """
 
     def __init__(self, embedding, used):
         super().__init__()
@@ -45,8 +48,10 @@ class UsedRows(nn.Module):
 
 @contextmanager
 def used_rows(model, encoded, weight_decay):
-    """Within, the model's word embeddings are those of `encoded` (lib.train.batches); afterwards whole again. Does
-    nothing under weight decay, or where the output layer shares the table (masked-LM heads)."""
+    """Within, the model's word embeddings are those of `encoded`; afterwards they are whole again.
+
+    Does nothing under weight decay, or where the output layer shares the table (masked-LM heads).
+    """
     embeddings = getattr(base(model), "embeddings", None)
     head = model.get_output_embeddings()
     if weight_decay or head is not None:

@@ -1,0 +1,445 @@
+"""Bench: how fast our training loop is, and what a step of each pruning method costs.
+
+The loop stands against transformers.Trainer on the same rows, epochs, seeds, machine and process.
+Its opponents are Trainer with the habits of run_glue (padding to 128 tokens, float32), and Trainer
+tuned (dynamic padding, batches by length, bfloat16 where ours uses it). Repeats are interleaved,
+and CPU time stands beside wall time. The share of the machine's best square matrix product tells
+how far from the ceiling a loop is. Each part is a table with one line a measurement; `write` makes
+them all.
+"""
+
+import importlib
+import platform
+import resource
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+import transformers
+from torch import profiler
+
+from lib import data
+from lib.data import models, texts
+from lib.execute import execute, processor
+from lib.measure import gated, metrics
+from lib.measure.cost import SHAPES, flops
+from lib.model import backbone
+from lib.options import Distil, Importance, Numerics, Objective, Targets, Train
+from lib.papers import bermo, efficientbert, efficientbert_search, nas
+from lib.spec import Spec
+from lib.steps.latency import settle
+from lib.store import Scratch, Store
+from lib.train import augment, loop, losses
+from lib.train.batches import encode
+
+MODEL = "all-MiniLM-L6-v2"
+TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
+LEAN = Numerics("bfloat16", 1)
+FULL = Numerics("float32", 1)
+HABITS = "Trainer, run_glue habits"
+LABELS = Targets("hard")
+
+
+@contextmanager
+def scratch():
+    """A store for the runs of one part, deleted at its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Store(Path(folder) / "runs", Path(folder) / "records")
+
+
+def checkpoint():
+    return Spec("checkpoint", {"name": MODEL, "digest": models.digest(MODEL)}, seed=0)
+
+
+def cola(rows):
+    """The arguments that runs on so many rows of CoLA share."""
+    return {"data": data.describe("glue", "CoLA", rows, 64), "train": TRAIN, "numerics": LEAN}
+
+
+def cpu_seconds():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+# ---- THE LOOP AGAINST TRAINER
+
+
+def peak(dtype, seconds=1.5):
+    """Best rate of a square matrix product in FLOP/s, of sizes 512 to 4096 in this process."""
+    best = 0.0
+    for size in (512, 1024, 2048, 4096):
+        a, b = (torch.randn(size, size, device=loop.device()).to(dtype) for _ in range(2))
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            began = time.perf_counter()
+            _ = (a @ b)[0, 0].item()
+            best = max(best, 2 * size**3 / (time.perf_counter() - began))
+    return best
+
+
+def tasks(rows):
+    """{name: (Task, training rows, development rows)} of a short and a long task.
+
+    They are CoLA as it is, and the rows of RTE that have 96 word pieces or more, cut at 128.
+    """
+    tokenizer = transformers.AutoTokenizer.from_pretrained(models.locate(MODEL))
+    short, rte = data.splits("glue", "CoLA"), data.splits("glue", "RTE")
+    long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[: rows // 2]
+    return {
+        "CoLA": (data.task("glue", "CoLA"), short["train"].take(np.arange(rows)), short["dev"]),
+        "RTE, 96 to 128 tokens": (data.task("glue", "RTE"), rte["train"].take(long), rte["dev"]),
+    }
+
+
+def ours(model, tokenizer, split, seed):
+    """f() that trains a model with our loop."""
+    rows = encode(tokenizer, split, TRAIN.max_length)
+
+    def loss(batch, chosen):
+        labels = rows.labels[chosen].to(loop.device())
+        return losses.prediction(model(**batch).logits, labels, LABELS)
+
+    run = Scratch(tempfile.mkdtemp(), seed)
+    return lambda: loop.fit(run, model, rows, loss, TRAIN, LEAN)
+
+
+def trainer(model, tokenizer, split, seed, tuned):
+    """f() that trains a model with transformers.Trainer."""
+    sides = (split.a,) if split.b is None else (split.a, split.b)
+    padding = {} if tuned else {"padding": "max_length"}
+    encoded = tokenizer(*sides, truncation=True, max_length=TRAIN.max_length, **padding)
+    rows = [
+        {k: v[i] for k, v in encoded.items()} | {"labels": int(split.y[i])}
+        for i in range(len(split))
+    ]
+    lean = {"train_sampling_strategy": "group_by_length", "bf16": LEAN.dtype == "bfloat16"}
+    arguments = transformers.TrainingArguments(
+        tempfile.mkdtemp(),
+        per_device_train_batch_size=TRAIN.batch,
+        num_train_epochs=TRAIN.epochs,
+        learning_rate=TRAIN.lr,
+        max_grad_norm=TRAIN.clip,
+        seed=seed,
+        use_cpu=loop.device().type == "cpu",
+        report_to="none",
+        save_strategy="no",
+        disable_tqdm=True,
+        logging_strategy="no",
+        **(lean if tuned else {}),
+    )
+    pad = transformers.DataCollatorWithPadding(tokenizer)
+    run = transformers.Trainer(model, arguments, train_dataset=rows, data_collator=pad)
+    return run.train
+
+
+CONTENDERS = {
+    "ours": ours,
+    "Trainer, tuned": lambda *job: trainer(*job, tuned=True),
+    HABITS: lambda *job: trainer(*job, tuned=False),
+}
+
+
+def prepared(task, split, seed, contender="ours"):
+    """(model, tokenizer, f() that trains it) of a contender."""
+    with backbone.quiet():
+        place = models.locate(MODEL)
+        model, tokenizer = backbone.classifier(place, task.outputs, TRAIN.dropout, seed)
+        return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
+
+
+def training(repeats=3, rows=1024):
+    """One line for each task, contender and repeat: speed, time, share of the peak, score.
+
+    The slow habits get a quarter of the rows.
+    """
+    torch.set_num_threads(LEAN.threads)
+    ceiling = {name: peak(getattr(torch, name)) for name in (FULL.dtype, LEAN.dtype)}
+    made, lines = tasks(rows), []
+    for name, repeat, contender in product(made, range(repeats), CONTENDERS):
+        task, split, dev = made[name]
+        numerics = FULL if contender == HABITS else LEAN
+        if contender == HABITS:
+            split = split.take(np.arange(len(split) // 4))
+        model, tokenizer, fit = prepared(task, split, repeat, contender)
+        lengths = encode(tokenizer, split, TRAIN.max_length).lengths()
+        wall, cpu = time.perf_counter(), cpu_seconds()
+        fit()
+        wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+        work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
+        logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), LEAN)
+        line = {"task": name, "contender": contender, "repeat": repeat, "rows": len(split)}
+        line |= {"mean_tokens": round(float(lengths.mean()), 1), "dtype": numerics.dtype}
+        line |= {"threads": LEAN.threads, "examples_per_second": len(split) / wall}
+        line |= {"wall_seconds": wall, "cpu_seconds": cpu}
+        line |= {"peak_gflops": ceiling[numerics.dtype] / 1e9}
+        line |= {"share_of_peak": work / wall / ceiling[numerics.dtype]}
+        lines.append(line | {"dev_score": metrics.score(task.metrics[0], logits, dev.y)})
+        print(f"  {name}: {contender} {len(split) / wall:.1f} examples/s", flush=True)
+    return pd.DataFrame(lines)
+
+
+def profile(rows=256, most=10):
+    """One line for each task and operation: its share of our loop's own CPU time, the largest."""
+    lines = []
+    for name, (task, split, _) in tasks(rows).items():
+        _, _, fit = prepared(task, split, 0)
+        with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as recorded:
+            fit()
+        found = sorted(recorded.key_averages(), key=lambda event: -event.self_cpu_time_total)
+        total = sum(event.self_cpu_time_total for event in found)
+        for event in found[:most]:
+            share = round(event.self_cpu_time_total / total, 3)
+            lines.append({"task": name, "operation": event.key, "share": share})
+    return pd.DataFrame(lines)
+
+
+# ---- DISTILLATION AND AUGMENTATION
+
+
+def distilling(repeats=3, rows=512):
+    """One line for each student and repeat: examples per second of the distil step.
+
+    The teacher's states come from disk, or the teacher runs beside its student.
+    """
+    common, start, lines = cola(rows), checkpoint(), []
+    teacher = Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
+    ranked = {name: common[name] for name in ("data", "numerics")}
+    ranked["importance"] = Importance("held_out", batch=8, max_length=128)
+    ranks = Spec("importance", ranked, {"teacher": teacher}, seed=0)
+    common |= {"distil": Distil(mask=True)}
+    cached = Spec("states", common, {"teacher": teacher}, seed=0)
+    with scratch() as store:
+        for spec in (start, teacher, ranks, cached):
+            execute(spec, store, keep=True)
+        for repeat in range(repeats):
+            for heads in (12, 3):
+                for name, more in (("from disk", {"states": cached}), ("recomputed", {})):
+                    args = common | {"surgery": [{"op": "cut", "heads": heads}]}
+                    inputs = {"teacher": teacher, "importance": ranks} | more
+                    run = execute(Spec("distil", args, inputs).at(repeat), store)
+                    line = {"student": f"{heads}/12", "teacher": name, "repeat": repeat}
+                    lines.append(line | {"examples_per_second": run.metrics["examples_per_second"]})
+    return pd.DataFrame(lines)
+
+
+def augmenting(repeats=3, rows=100, count=15):
+    """One line for each model and repeat: CPU seconds to find candidates for every eligible word.
+
+    Sentences are batched, or taken one at a time and word by word, with the same models.
+    """
+    texts = [
+        text
+        for task in ("CoLA", "SST-2")
+        for text in data.splits("glue", task)["train"].a[: rows // 2]
+    ]
+    lines = []
+    with tempfile.TemporaryDirectory() as masked:
+        torch.manual_seed(0)
+        size = {"hidden_size": 192, "num_hidden_layers": 2, "intermediate_size": 768}
+        with backbone.quiet():
+            made = transformers.BertForMaskedLM(transformers.BertConfig(**size))
+            made.save_pretrained(masked)
+        transformers.AutoTokenizer.from_pretrained(models.locate(MODEL)).save_pretrained(masked)
+        places = {f"neighbours, {MODEL}": models.locate(MODEL)}
+        for name, place in (places | {"masked LM, 2 layers of 192": Path(masked)}).items():
+            source = augment.source(place)
+            for repeat in range(repeats):
+                line = {"model": name, "repeat": repeat, "sentences": len(texts)}
+                began = time.process_time()
+                augment.candidates(texts, source, count, FULL, {})
+                line["batched_seconds"] = time.process_time() - began
+                began = time.process_time()
+                one_at_a_time(texts, source, count)
+                lines.append(line | {"single_seconds": time.process_time() - began})
+    return pd.DataFrame(lines)
+
+
+def one_at_a_time(texts, source, count):
+    """The opponent: a sentence is tokenised anew for each word, one forward or row at a time."""
+    tokenizer, table = source.tokenizer, source.vectors.numpy()
+    for text in texts:
+        words, places = augment.cut(source, text)
+        for i in places:
+            pieces = [tokenizer.tokenize(word) for word in words]
+            if source.head is not None and len(pieces[i]) == 1:
+                flat = [piece for word in pieces for piece in word]
+                hidden = ["[CLS]", *flat, "[SEP]", *flat, "[SEP]"]
+                place = 1 + sum(map(len, pieces[:i]))
+                hidden[place] = "[MASK]"
+                ids = torch.tensor([tokenizer.convert_tokens_to_ids(hidden)])
+                types = torch.tensor([[0] * (len(flat) + 2) + [1] * (len(flat) + 1)])
+                with torch.inference_mode():
+                    logits = source.model(input_ids=ids, token_type_ids=types).logits
+                torch.argsort(logits[0, place], descending=True)[:count].tolist()
+            elif (vector := source.vector(words[i])) is not None:
+                np.argsort(-(table @ (vector.numpy() / np.linalg.norm(vector))))[:count]
+
+
+# ---- A CANDIDATE OF EFFICIENTBERT'S SEARCH
+
+
+def searching(repeats=3, rows=1024, documents=2000):
+    """One line for each repeat: a candidate with a supernet's weights, and one from scratch.
+
+    The candidate has the base shape at mini size, and trains on CoLA. Told is after which share of
+    its steps the first has the smoothed loss that the second ends on, and how many candidates a
+    minute that makes. The supernet reads so many documents of Wikipedia and books once; these must
+    be at hand.
+    """
+    common, start, lines = cola(rows), checkpoint(), []
+    warm = efficientbert.WARM["mini"]
+    teacher = Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
+    text = {"corpus": texts.describe("wikipedia+books", documents), "numerics": LEAN}
+    text |= {"net": efficientbert.scaled("Supernet", "mini").to_json(), "warmup": warm}
+    text |= {"train": replace(efficientbert.PRETRAIN["mini"], epochs=1)}
+    supernet = Spec("predistil", text, {"teacher": start}, seed=0)
+    brief = efficientbert_search.BRIEFLY["mini"]
+    args = common | {"train": brief, "warmup": efficientbert.TAUGHT["mini"]}
+    args |= {"net": efficientbert.scaled("Base Model", "mini").to_json()}
+    with scratch() as store:
+        for spec in (start, teacher, supernet):
+            execute(spec, store, keep=True)
+        for repeat in range(repeats):
+            runs = {
+                name: execute(Spec("warmup", args, {"teacher": teacher} | more).at(repeat), store)
+                for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
+            }
+            share = efficientbert.share_of_steps(*(run.arrays("curve") for run in runs.values()))
+            steps = runs["scratch"].metrics["steps"]
+            line = {"repeat": repeat, "rows": rows, "documents": documents, "steps": steps}
+            line |= {"share_of_steps": share}
+            line |= {"supernet_seconds": store.find(supernet).status["seconds"]}
+            for name, of in (("inherits", share), ("scratch", 1.0)):
+                told = runs[name].metrics
+                seconds = told["steps"] * brief.batch / told["examples_per_second"]
+                line[f"{name}_per_minute"] = 60 / (of * seconds)
+            line |= {f"{name}_score": run.metrics["matthews"] for name, run in runs.items()}
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+# ---- PRUNING
+
+
+class Watched(Scratch):
+    """A run of a Spec that notes (CPU, wall) seconds after each step, and ends after `most`."""
+
+    class Over(Exception):
+        pass
+
+    def __init__(self, folder, spec, store, most):
+        super().__init__(folder, spec.seed)
+        self.inputs = {name: store.find(parent) for name, parent in spec.parents.items()}
+        self.most, self.marks = most, []
+
+    def progress(self, *_, **__):
+        settle()
+        self.marks.append((cpu_seconds(), time.perf_counter()))
+        if len(self.marks) > self.most:
+            raise self.Over
+
+
+def step_seconds(spec, store, most):
+    """[most, 2] seconds of CPU and wall of a Spec's training steps after its first; no more run."""
+    step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
+    with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over), backbone.quiet():
+        draft = Watched(folder, spec, store, most)
+        step(draft, **spec.args)
+    return np.diff(draft.marks, axis=0)
+
+
+def pruners(common, start):
+    """{method: Spec} whose steps do the same work from the first on; plain fine-tuning is first.
+
+    Masks are at their final threshold, the embeddings are as they are, and searches have as many
+    steps before their target as at mini.
+    """
+    labels, starts = common | {"targets": LABELS}, {"start": start}
+    made = {"plain fine-tuning": Spec("finetune", labels, starts)}
+    for method in bermo.METHODS:
+        prune = bermo.settings("mini", "SST-2", "BERT", method)[1]
+        final = {"initial_threshold": prune.final_threshold, "warmup_steps": 0}
+        prune = replace(prune, **final, initial_warmup=0, final_warmup=0)
+        args = labels | {"prune": prune, "frozen": "embeddings"}
+        made[f"masks: {method}"] = Spec("fineprune", args, starts)
+    made["layer mix"] = Spec("fineprune", labels | {"mix": bermo.MIX["mini"]}, starts)
+    short = replace(TRAIN, max_length=16)  # any teacher will do
+    teacher = Spec("finetune", labels | {"train": short}, starts, seed=0)
+    for objective, more in (("cross_entropy", {}), ("prediction", {"teacher": teacher})):
+        args = common | {"gates": nas.gates(), "objective": Objective(objective)}
+        made[f"search: {objective}"] = Spec("nas_search", args, {"start": teacher} | more)
+    return made
+
+
+def pruning(repeats=3, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
+    """One line for each task, method and repeat: median seconds of a training step, and ratios.
+
+    The ratios are to the step of plain fine-tuning on the same batch. The methods are BERMo's masks
+    and mix, and the differentiable search with labels and with a teacher, whose logits are made
+    before its first step. sizes: (task, tokens to which batches are padded, steps that count).
+    """
+    lines, start = [], checkpoint()
+    with scratch() as store:
+        execute(start, store, keep=True)
+        for task, tokens, most in sizes:
+            train = replace(TRAIN, epochs=376, pad_to=tokens)  # 752 steps
+            common = {"data": data.describe("glue", task, 64), "train": train, "numerics": LEAN}
+            made = pruners(common, start)
+            execute(made["search: prediction"].inputs["teacher"], store, keep=True)
+            for repeat in range(repeats):
+                found = {n: step_seconds(s.at(repeat), store, most) for n, s in made.items()}
+                for name, seconds in found.items():
+                    cpu, wall = np.median(seconds, 0)
+                    ratio = np.median(seconds / found["plain fine-tuning"], 0)
+                    line = {"task": task, "padded_to": tokens, "method": name, "repeat": repeat}
+                    line |= {"steps": most, "dtype": LEAN.dtype, "threads": LEAN.threads}
+                    line |= {"cpu_seconds": cpu, "wall_seconds": wall}
+                    lines.append(line | {"cpu_ratio": ratio[0], "wall_ratio": ratio[1]})
+    return pd.DataFrame(lines)
+
+
+def cutting(turns=50, ratio=0.3, batch=8):
+    """One line for each turn: CPU seconds of a forward pass, whole and cut, and their FLOPs' ratio.
+
+    The model has all-MiniLM-L6-v2's shape. A random architecture of that share of the FLOPs is cut
+    out. A row has 128 tokens; float32, one thread.
+    """
+    spec, shape = nas.latency((ratio,), MODEL, runs=turns, batch=batch), SHAPES[MODEL]
+    with scratch() as store:
+        times = execute(spec, store).arrays("times")["cpu"]
+    told = spec.args["models"]
+    by_name = dict(zip(told, times, strict=True))
+    whole, cut = (by_name[nas.label(share, "Random")] for share in (1.0, ratio))
+    (kept,) = told[nas.label(ratio, "Random")]["surgery"]
+    widths = gated.counts({"heads": kept["heads"], "neurons": kept["neurons"]})
+    fewer = gated.masked(shape) / gated.flops(shape.hidden, shape.hidden // shape.heads, widths)
+    told = {"ratio": ratio, "batch": batch, "turn": range(turns), "whole_seconds": whole}
+    return pd.DataFrame(told | {"cut_seconds": cut, "flops_ratio": fewer})
+
+
+def machine():
+    """Where and when a bench ran, for its table."""
+    card = torch.cuda.is_available() and torch.cuda.get_device_name()
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "device": card or processor(),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def write(folder, repeats=3):
+    """Run the bench and write a csv for each part into the folder. Returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    profile().to_csv(folder / "profile.csv", index=False)
+    for part in (distilling, augmenting, pruning, training, cutting, searching):
+        table = (part() if part is cutting else part(repeats)).assign(**machine()).round(4)
+        table.to_csv(folder / f"{part.__name__}.csv", index=False)
+    return folder

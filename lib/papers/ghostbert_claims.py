@@ -1,0 +1,220 @@
+"""GhostBERT: verdicts on its claims G1 to G10, and checks of figures that its text prints.
+
+Claims are judged from collected frames of the grids of `lib.papers.ghostbert`. Free of torch.
+"""
+
+from math import inf
+
+from lib import published
+from lib.measure import compare, cost, stats, verdict
+from lib.papers import claims
+from lib.papers.ghostbert import NAMES, POSITIONS, WIDTHS, ghost, line
+from lib.papers.grids import metrics
+from lib.papers.profiles import CHECKPOINTS, shape
+
+MARGIN = 0.5  # points within which two scores count as alike (G8, G10)
+
+# ---- CLAIMS
+
+
+def paired(frame, profile_name):
+    """{width: pairs} of ghost and pruned runs, of the widths that have any."""
+    found = {
+        m: compare.pairs(rows, "Ghost", "Prune", metrics(profile_name))
+        for m, rows in frame.groupby("m")
+    }
+    return {m: pairs for m, pairs in found.items() if pairs}
+
+
+def gains(frame, profile_name):
+    """{width: Estimate} of the gain of ghosts over pruning alone: paired, in points."""
+    return {m: stats.paired_difference(pairs) for m, pairs in paired(frame, profile_name).items()}
+
+
+@claims.each_task
+def claims_of_table_3(frame, profile_name):
+    """Verdicts on G1 and G3: ghosts raise a pruned model at every printed width, and the more the
+    smaller the width is. G1 names a width that was not run, and is not confirmed without it."""
+    table = published.table("ghostbert", "table3")
+    gain = table["GhostBERT Avg. acc"] - table["Pruned BERT Avg. acc"]
+    printed = {int(m.split("/")[0]): points for m, points in zip(table["m"], gain, strict=True)}
+    by_width, failed = paired(frame, profile_name), compare.lost(frame)
+    return [
+        verdict.judge_delta(
+            "G1",
+            {f"{m}/12": stats.paired_difference(pairs) for m, pairs in by_width.items()},
+            {f"{m}/12": points for m, points in printed.items()},
+            profile_name,
+            failed=failed,
+        ),
+        verdict.judge_trend(
+            "G3",
+            stats.trend(by_width) if len(by_width) > 1 else None,
+            -1,
+            profile_name,
+            stats.slope(list(printed), list(printed.values())),
+            unit="points per twelfth of width",
+            failed=failed,
+        ),
+    ]
+
+
+@claims.each_task
+def claim_unpruned(frame, profile_name):
+    """Verdict on G2 for each kind of encoder in a frame of `backbones`.
+
+    Ghosts on the whole model stand above plain fine-tuning, and above the same distillation without
+    ghosts, of which the paper prints nothing. A cell is named by the checkpoint that ran.
+    """
+    told = published.table("ghostbert", "claims").set_index("claim")["value"]
+    cells, printed, ran = {}, {}, dict(list(frame.groupby("family", sort=False)))
+    for family, rows in ran.items():
+        name = CHECKPOINTS["mini"][family] if profile_name == "mini" else NAMES[family][0]
+        heads = shape(profile_name, family).heads
+        for rival, about in (("Plain", "fine-tuning"), ("Distilled", "distillation alone")):
+            cells[f"{name}, over {about}"] = claims.estimate(
+                rows, profile_name, "Ghost", rival, heads
+            )
+        printed[f"{name}, over fine-tuning"] = float(told[f"dev average gain {NAMES[family][0]}"])
+    judged = verdict.judge_delta(
+        "G2", cells, printed, profile_name, failed=compare.lost(frame), word="for"
+    )
+    lacking = ", ".join(plain for family, (plain, _) in NAMES.items() if family not in ran)
+    return claims.noted(judged, f"not at this scale: {lacking}" * bool(lacking))
+
+
+def claim_position(frame, profile_name):
+    """Verdict on G9: ghosts at both positions stand above those at each cheap one.
+
+    It is judged at the printed 1/12 and, by its direction alone, at other widths that were run.
+    After QK is not cheap, and is printed above the paper's own.
+    """
+    ours = "Ours: After O&FFN2"
+    rivals = [name for name in POSITIONS if name not in (ours, "After QK")]
+    gaps = published.gaps("ghostbert", "table6", "Position", ours, [1])
+    others = {
+        (name, m): 0.0
+        for m in frame["m"].unique()
+        if m != 1 and claims.estimate(frame, profile_name, ours, rivals[0], m)
+        for name in rivals
+    }
+    printed = {(name, 1): gaps[name, 1] for name in rivals}
+    return claims.best("G9", frame, profile_name, ours, printed | others)
+
+
+def claim_features(frame, profile_name):
+    """Verdict on G10 at 1/12: four ghost features stand above one, and twelve not above four by
+    MARGIN."""
+    table = published.table("ghostbert", "b4").query("m == '1/12' and unit == 'points'")
+    score = table.set_index("F")["value"].astype(float)
+    rise = {"F = 4 over F = 1": ("F = 4", "F = 1", 1, round(score["4"] - score["1"], 1))}
+    more = claims.estimate(frame, profile_name, "F = 12", "F = 4", 1)
+    flat = verdict.judge_within("G10", more, -inf, MARGIN, profile_name)
+    return claims.together(
+        [
+            claims.compared("G10", frame, profile_name, rise, word="for"),
+            claims.about("for F = 12 over F = 4", flat),
+        ]
+    )
+
+
+def claim_convolution(frame, profile_name, widths):
+    """Verdict on G8 at the printed ones of these widths: DWConv is not below Conv1D_S by MARGIN,
+    and above the other two convolutions."""
+    gaps = published.gaps(
+        "ghostbert",
+        "table5",
+        "Convolution Type",
+        "DWConv",
+        widths,
+        lambda text: text.removeprefix("ours: "),
+    )
+    above = {key: points for key, points in gaps.items() if key[0] != "Conv1D_S"}
+    parts = [claims.best("G8", frame, profile_name, "DWConv", above)]
+    for rival, m in [key for key in gaps if key not in above]:
+        found = claims.estimate(frame, profile_name, "DWConv", rival, m)
+        alike = verdict.judge_within("G8", found, -MARGIN, inf, profile_name)
+        parts.append(claims.about(f"over {rival} at {m}/12", alike))
+    return claims.together(parts)
+
+
+# ---- FIGURES OF THE TEXT
+
+
+def checked(name, table, computed):
+    """Verdict on {row: value} of figures that the text prints, by `value` of a published table."""
+    printed = published.table("ghostbert", table)
+    printed = printed.set_index(printed.columns[0])["value"].astype(str)
+    rounded = {row: round(value, 3) for row, value in computed.items()}
+    return verdict.judge_equal(name, rounded, printed[list(computed)].to_dict())
+
+
+def check_extra():
+    """What ghosts add to BERT-base, in the introduction and in section 3.2.1."""
+    base, module = shape("paper"), ghost("paper")
+    weights, products = cost.ghost_parameters(base, module), cost.ghost_flops(base, module)
+    flops = cost.flops(base, convention="ghostbert")
+    return checked(
+        "Sections 1 and 3.2.1, what ghosts add:",
+        "claims",
+        {
+            "extra params of ghost modules (introduction)": 100 * weights / cost.parameters(base),
+            "extra FLOPs of ghost modules (introduction)": 100 * products / flops,
+            "extra params of ghost modules (results)": weights / 1e3,
+            "extra FLOPs of ghost modules (results)": products / 1e6,
+        },
+    )
+
+
+def printed_averages(table):
+    """{model: printed average} of Table 1 or 2, models without their sources."""
+    found = published.table("ghostbert", table)
+    return found.set_index(found["Model"].str.replace(r" \(.*\d{4}\)", "", regex=True))["Avg."]
+
+
+def check_gains(split, table):
+    """The gains that section 3.2.1 prints of a split, from the averages of its table."""
+    average, gain = printed_averages(table), {}
+    for kind, (plain, _) in NAMES.items():
+        whole = line(kind, "Ghost", shape("paper", kind).heads)
+        gain[f"{split} average gain {plain}"] = average[whole] - average[plain]
+    return checked(f"Section 3.2.1, gains on the {split} sets:", "claims", gain)
+
+
+def check_shares():
+    """What section 3.2.2 prints of small models: scores by Table 1's averages, FLOPs as counted."""
+    average, base, module = printed_averages("table1"), shape("paper"), ghost("paper")
+    whole = cost.flops(base, convention="ghostbert")
+    share = {
+        m: 100 * cost.flops(base, heads=m, ghost=module, convention="ghostbert") / whole
+        for m in WIDTHS
+    }
+    scores = {
+        f"m={m}/12 share of BERT-base performance": 100
+        * average[line("bert", "Ghost", m)]
+        / average["BERT-base"]
+        for m in (3, 1)
+    }
+    flops = {
+        "GhostBERT m=6/12 relative FLOPs": share[6],
+        "GhostRoBERTa m=9/12 relative FLOPs": share[9],
+        **{f"m={m}/12 relative FLOPs": share[m] for m in (3, 1)},
+    }
+    return checked("Section 3.2.2, shares of BERT-base and RoBERTa-base:", "claims", scores | flops)
+
+
+def check_example():
+    """Appendix B.4's example: twelve features from twelve heads."""
+    base, module = shape("paper"), ghost("paper", features=12)
+    weights, products = cost.ghost_parameters(base, module), cost.ghost_flops(base, module)
+    flops = cost.flops(base, convention="ghostbert")
+    return checked(
+        "Appendix B.4, its example:",
+        "b4",
+        {
+            "example L=12 d=768 n=128 k=3 M=12: additional #params": weights / 1e6,
+            "example: share of backbone #params": 100 * weights / cost.parameters(base),
+            "example: additional FLOPs": products / 1e9,
+            "example: share of backbone FLOPs": 100 * products / flops,
+        },
+    )
