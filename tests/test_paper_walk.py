@@ -297,7 +297,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 def forget():
     for function in (
         data.splits,
-        data.digest_of,
+        data.at_hand,
         data.unseen_rows,
         models.digest,
         texts.first,

@@ -44,10 +44,10 @@ def root(tmp_path, monkeypatch):
     for split in ("train", "dev", "test"):
         (tmp_path / "ud_english_ewt" / f"my-ud-{split}.conllu").write_text("".join(LINES))
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    for function in (data.splits, data.digest_of):
+    for function in (data.splits, data.at_hand):
         function.cache_clear()
     yield tmp_path
-    for function in (data.splits, data.digest_of):
+    for function in (data.splits, data.at_hand):
         function.cache_clear()
 
 

@@ -119,7 +119,7 @@ def glue(tmp_path, monkeypatch):
 
 
 def forget():
-    for function in (data.splits, data.digest_of, data.unseen_rows):
+    for function in (data.splits, data.at_hand, data.unseen_rows):
         function.cache_clear()
 
 
@@ -239,7 +239,7 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     them."""
     told = [grids.dataset("mini", task), nas.rows("mini", task)]
     if task in bermo.ROWS["mini"]:
-        told.append(bermo.common("mini", task)["data"])
+        told.append(bermo.common("mini", task, "BERT")["data"])
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:

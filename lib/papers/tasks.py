@@ -44,7 +44,7 @@ def names(profile_name, wanted=()):
         own = source(profile_name, name)
         task = data.task(own, name)
         try:
-            learned = {"train", "dev"} <= data.splits(own, name).keys()
+            learned = {"train", "dev"} <= set(data.at_hand(own, name)[1])
         except FileNotFoundError:
             learned = name in data.official(own)
             if wanted and not learned:
