@@ -149,7 +149,9 @@ def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
     with backbone.quiet():
         place = models.locate(MODEL)
-        model, tokenizer = backbone.classifier(place, task.outputs, TRAIN.dropout, seed)
+        model, tokenizer = backbone.headed(
+            place, "SequenceClassification", task.outputs, TRAIN.dropout, seed
+        )
         return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
 
 

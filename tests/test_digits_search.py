@@ -11,7 +11,7 @@ from lib import paths
 from lib.data import digits
 from lib.execute import execute
 from lib.options import Gates, Numerics, Perceptron
-from lib.search.gates import Control
+from lib.search.control import Control
 from lib.spec import Spec
 from lib.steps import digits as step
 from lib.store import Store

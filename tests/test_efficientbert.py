@@ -12,7 +12,7 @@ from conftest import every_spec, holding
 
 from lib import published
 from lib.measure import stats, verdict
-from lib.model import backbone, stack
+from lib.model import backbone, supernet
 from lib.page import notebook
 from lib.papers import efficientbert, efficientbert_settings, grids, profiles, submissions
 from lib.search.net import from_json, macs, parameters
@@ -35,8 +35,8 @@ def test_every_network_of_the_pages_builds_at_true_size(anywhere):
     for text in nets:
         net = from_json(json.loads(text))
         with torch.device("meta"):
-            encoder = stack.build(net)
-            model = stack.build(net, transformers.BertForSequenceClassification, num_labels=3)
+            encoder = supernet.build(net)
+            model = supernet.build(net, transformers.BertForSequenceClassification, num_labels=3)
         count, head = parameters(net, "with pooler"), 3 * net.hidden + 3
         assert backbone.size(encoder)["parameters"] == count
         assert backbone.size(model)["parameters"] == count + head
@@ -370,7 +370,6 @@ def test_every_correction_stands_on_a_page():
 
 def test_sentences_of_the_pages_are_true(anywhere):
     assert transformers.BertConfig().hidden_act == "gelu"
-    assert stack.sizes(efficientbert.network("Base Model"))["hidden_act"] == "gelu_pytorch_tanh"
     selected = [efficientbert.FINETUNE[scale].select for scale in ("toy", "mini", "paper")]
     assert selected == ["last", "last", "best"]
     (page,) = notebook.find(["efficientbert_t03_*"])

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info
 from lib import paths, sweep
 from lib.execute import execute
 from lib.measure import stats
-from lib.model import backbone, stack
+from lib.model import backbone, supernet
 from lib.options import Shared
 from lib.page import notebook
 from lib.papers import efficientbert, grids, profiles
@@ -200,7 +200,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
     ):
         assert spec.inputs["search"] == found
         model = backbone.load(make(spec).model)[0]
-        assert stack.of(model).to_json() == make(found).metrics[name]
+        assert supernet.of(model).to_json() == make(found).metrics[name]
     final = make(search.final("toy", "CoLA", found=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
 

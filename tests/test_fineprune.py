@@ -13,6 +13,7 @@ from lib import data
 from lib.execute import execute
 from lib.measure import metrics
 from lib.model import backbone, masks, mix
+from lib.model.parts import surgery
 from lib.options import Mix, Numerics, Prune, Span, Targets, Train
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain, stream
@@ -107,7 +108,7 @@ def test_spans_are_saved_and_found_again(runs):
     rows, marks = heads.rows(tokenizer, dev, data.described(SQUAD), 40, plain(SPAN))
     found, arrays = marks(loop.predict(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.arrays("predictions")["spans"])
-    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in model.surgery] == [
+    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in surgery(model)] == [
         "mix",
         "keep",
         "sparse",
@@ -230,7 +231,7 @@ def test_the_mix_learns_and_is_told(runs):
 def test_a_mixed_start_keeps_its_mix(runs, store):
     run = execute(spec(MOVEMENT, {"start": CHAIN["mix"]}), store, keep=True)
     assert np.array_equal(run.arrays("mix")["before"], runs["mix"].arrays("mix")["after"])
-    assert [op["op"] for op in backbone.load(run.model)[0].surgery] == ["mix", "keep", "sparse"]
+    assert [op["op"] for op in surgery(backbone.load(run.model)[0])] == ["mix", "keep", "sparse"]
 
 
 def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
@@ -240,7 +241,7 @@ def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
         execute(spec(inputs=start), store, keep=True),
     )
     assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
-    assert [op["op"] for op in backbone.load(further.model)[0].surgery].count("sparse") == 1
+    assert [op["op"] for op in surgery(backbone.load(further.model)[0])].count("sparse") == 1
     before, after = (masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept))
     for (*_, one), (*_, two) in zip(before, after, strict=True):
         assert (two.weight[one.weight == 0] == 0).all() and not torch.equal(one.weight, two.weight)

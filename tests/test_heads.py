@@ -113,7 +113,7 @@ def test_an_operated_model_of_another_kind_marks_no_spans(tiny, tokenizer, tmp_p
     model = tiny()
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}, seed=0)
     backbone.save(model, tokenizer, tmp_path / "model")
-    with pytest.raises(ValueError, match="BertForSequenceClassification, which marks no spans"):
+    with pytest.raises(ValueError, match="is a BertForSequenceClassification; the task needs"):
         heads.network(tmp_path / "model", SQUAD, 0.0, 0)
 
 

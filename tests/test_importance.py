@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from lib.model import backbone
-from lib.model.surgery import rank
+from lib.model.cut import rank
 from lib.options import Importance, Numerics
 from lib.steps.importance import scores
 from lib.train.batches import Encoded, collate

@@ -13,7 +13,7 @@ from lib.data import models
 from lib.measure import gated
 from lib.page import notebook
 from lib.papers import grids, nas, nas_claims, submissions
-from lib.search import gates as search
+from lib.search import control as search
 
 NOTEBOOKS = notebook.find(["nas_*"])
 

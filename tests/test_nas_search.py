@@ -13,11 +13,12 @@ from conftest import made, same_run, stop_at
 from lib import data
 from lib.measure import gated
 from lib.model import backbone, gates, scores
+from lib.model.parts import surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.options import Augment, Gates, Numerics, Objective, Targets, Train
 from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES
-from lib.search.gates import Control
+from lib.search.control import Control
 from lib.spec import Output, Spec
 from lib.store import Store
 from lib.train import loop, losses, objectives
@@ -138,7 +139,7 @@ def test_what_a_search_leaves_behind(store):
     }
     assert {abs(a) for name in ("0.heads", "1.ffn") for a in arrays[name].tolist()} == {5.0}
     model, tokenizer = backbone.load(run.model)
-    assert model.surgery == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(
+    assert surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(
         model, "average"
     )
     dev = data.load(DATA)["dev"]
@@ -235,7 +236,7 @@ def test_other_regions_are_searched_and_cut(regions, store):
     assert cut.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(cut.model)
     assert (
-        model.surgery == [{"op": "keep"} | run.metrics["architecture"]]
+        surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
         and gates.flops(model) == cut.metrics["flops"]
     )
 
@@ -250,7 +251,7 @@ def test_cut_and_retrained_in_two_stages(store):
     last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).at(0))
     run, stage = made(store, spec.at(0)), made(store, first.at(0))
     model, tokenizer = backbone.load(last.model)
-    assert model.surgery == [{"op": "keep"} | run.metrics["architecture"]]
+    assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     assert (
         last.metrics["parameters"]

@@ -14,6 +14,7 @@ from conftest import FAMILIES, Draft, every_spec, made, made_up
 from lib import data, paths, published
 from lib.measure import cost
 from lib.model import backbone
+from lib.model.parts import surgery
 from lib.model.surgery import operate
 from lib.options import Distil, Ghost, Importance
 from lib.page import notebook
@@ -321,7 +322,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     model, tokenizer = backbone.load(run.model)
     total = shape("toy", family).heads
     assert type(model).__name__ == f"{CLASSES[family]}ForSequenceClassification"
-    assert [op["op"] for op in model.surgery] == ["cut", "ghost"]
+    assert [op["op"] for op in surgery(model)] == ["cut", "ghost"]
     assert {layer.attention.self.num_attention_heads for layer in backbone.layers(model)} == {heads}
     sizes = replace(shape("toy", family), **SIZES, embedding=small.get("embedding", 48))
     assert (

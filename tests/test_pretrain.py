@@ -14,6 +14,7 @@ from lib.data import grammar, toy
 from lib.execute import execute
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone
+from lib.model.parts import surgery
 from lib.options import MaskedLM, Numerics, Train
 from lib.papers.profiles import TOY_MODELS, shape, toy_backbone
 from lib.spec import Spec, plain
@@ -68,9 +69,9 @@ def test_what_is_saved_is_an_encoder_of_its_kind(name, runs):
         "roberta": "RobertaForMaskedLM",
         "electra": "ElectraForPreTraining",
     }
-    assert type(model).__name__ == wanted[name] and model.surgery == []
+    assert type(model).__name__ == wanted[name] and surgery(model) == []
     assert runs[name].metrics["parameters"] == sum(p.numel() for p in model.parameters())
-    classifier, _ = backbone.classifier(runs[name].model, 2, 0.0, 0)
+    classifier, _ = backbone.headed(runs[name].model, "SequenceClassification", 2, 0.0, 0)
     heads, places = (4, 128) if name == "electra" else (12, 130 if name == "roberta" else 128)
     made = Shape(
         name,

@@ -8,14 +8,13 @@ from conftest import stop_at, store_with
 
 from lib import data
 from lib.execute import execute
-from lib.model import backbone, stack
+from lib.model import backbone, supernet
 from lib.options import Numerics, Search, Shared, Targets, Train, Warmup
 from lib.papers.profiles import toy_backbone
 from lib.search import engine
 from lib.search.formula import FormulaError
 from lib.search.landscape import landscape
 from lib.search.net import BERT, Layer, Net
-from lib.search.net import from_json as read_net
 from lib.search.space import Space, grammar, number
 from lib.spec import Output, Spec
 from lib.train import heads, loop, students
@@ -361,7 +360,7 @@ def test_stages_hand_their_winner_on(make):
 
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
-    model = stack.build(found["net"], like=backbone.load(make(SUPER).model)[0].config)
+    model = supernet.build(found["net"], like=backbone.load(make(SUPER).model)[0].config)
     whole = backbone.size(model)["parameters"] - 24 * 24 - 24  # no pooler
     assert (
         found["parameters"] == whole + 24 * 48 + 48
@@ -380,7 +379,9 @@ def test_a_score_of_stage_3_is_that_of_the_part(make):
     rows = data.load(DATA)["held_out"]
     for entry in lines(make(THREE))[1:4]:
         model, tokenizer = students.classifier(make(MANY).model, "STS-B")
-        part = stack.materialise(model, read_net(START.to_json() | {"layers": entry["candidate"]}))
+        net = START.to_json() | {"layers": entry["candidate"]}
+        part = supernet.build(net, type(model), model.config, num_labels=1).eval()
+        supernet.inherit(part, model)
         encoded, marks = heads.rows(tokenizer, rows, data.described(DATA), 32)
         assert marks(loop.predict(part, encoded, NUMERICS))[0]["spearman"] == entry["score"]
 

@@ -15,6 +15,7 @@ from lib.data import spans
 from lib.execute import execute
 from lib.measure import squad
 from lib.model import backbone
+from lib.model.parts import surgery
 from lib.options import Augment, Distil, Importance, Numerics, Span, Targets, Train
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
@@ -150,7 +151,7 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
         backbone.load(runs[name].model)[0] for name in ("two", "small", "student")
     )
     assert type(student).__name__ == type(small).__name__ == "BertForQuestionAnswering"
-    assert [op["op"] for op in student.surgery] == ["cut"]
+    assert [op["op"] for op in surgery(student)] == ["cut"]
     assert torch.equal(teacher.qa_outputs.weight, small.qa_outputs.weight)
     moved = (student.qa_outputs.weight - small.qa_outputs.weight).norm()
     assert 0 < moved < 0.5 * small.qa_outputs.weight.norm()

@@ -16,6 +16,7 @@ from lib.execute import execute
 from lib.measure import metrics
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone
+from lib.model.parts import surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.options import Distil, Ghost, Importance, Numerics, Targets, Train
@@ -121,7 +122,7 @@ def test_parameters_are_those_of_the_formulas(runs):
 
 def test_pretraining_gives_a_masked_lm_with_its_words(runs):
     model, tokenizer = backbone.load(runs["backbone"].model)
-    assert model.get_output_embeddings() is not None and model.surgery == []
+    assert model.get_output_embeddings() is not None and surgery(model) == []
     words = grammar.vocabulary()
     ids = tokenizer(" ".join(words[:20]))["input_ids"]
     assert tokenizer.convert_ids_to_tokens(ids) == ["[CLS]", *words[:20], "[SEP]"]

@@ -16,7 +16,7 @@ from lib import data, paths
 from lib.data import texts
 from lib.execute import execute
 from lib.measure import metrics
-from lib.model import backbone, stack
+from lib.model import backbone, supernet
 from lib.options import Numerics, Shared, Span, Targets, Train, Warmup
 from lib.papers.profiles import toy_backbone
 from lib.search.net import BERT, Layer, Net, bert, parameters
@@ -98,7 +98,7 @@ def matched(student, teacher, options, batch):
 def test_the_whole_loss_on_models(tiny, sentences):
     """Parts sum up with unit weights, the prediction with gamma; the teacher gets no gradient."""
     torch.manual_seed(0)
-    student = stack.build(net(), transformers.BertForSequenceClassification, tiny().config)
+    student = supernet.build(net(), transformers.BertForSequenceClassification, tiny().config)
     student.projection = projected(24, 48)
     teacher = tiny()
     parts = matched(student, teacher, replace(TOY, prediction=0.5), sentences())
@@ -356,7 +356,7 @@ def test_students_are_their_nets_and_really_small(runs):
             wanted, "with pooler", vocab=vocab, positions=128
         )
         model, _ = backbone.load(runs[name].model)
-        assert stack.of(model) == wanted and not hasattr(model, "projection")
+        assert supernet.of(model) == wanted and not hasattr(model, "projection")
     for name, wanted in (("final", net()), ("plus", net())):
         assert (
             runs[name].metrics["parameters"]
@@ -374,7 +374,7 @@ def test_a_student_starts_with_what_it_inherits(runs):
     start, _ = students.classifier(runs["many"].model, "CoLA")
     found, tokenizer = backbone.load(runs["plus"].model)
     rows = encode(tokenizer, data.load(DATA["CoLA"])["dev"], 32)
-    stack.choose(start, net())
+    supernet.choose(start, net())
     np.testing.assert_allclose(
         loop.predict(found, rows, NUMERICS), loop.predict(start, rows, NUMERICS), atol=1e-4
     )

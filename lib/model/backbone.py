@@ -1,9 +1,8 @@
-"""Backbones: BERT, RoBERTa and ELECTRA through transformers, their parts by role, saving and loading.
+"""Backbones: BERT, RoBERTa and ELECTRA through transformers, opened and saved in one place.
 
-Shapes: B batch, T tokens, H hidden, A heads, D head size, F ffn, L layers.
-
-A model that was operated on (`lib.model.surgery`) is saved as `surgery.json` and `weights.safetensors`, without a
-`config.json`: a plain `from_pretrained` refuses such a folder instead of filling cut matrices with random numbers.
+A model that was operated on (`lib.model.surgery`) is saved as `surgery.json` and
+`weights.safetensors`, without a `config.json`: a plain `from_pretrained` refuses such a folder
+instead of filling cut matrices with random numbers.
 """
 
 import copy
@@ -14,115 +13,68 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from torch import nn
 
-from lib.measure.cost import Shape
-from lib.model import surgery as operations
+from lib.model.parts import base, embedding_output, layers, set_dropout, shape, size, surgery  # noqa: F401
+from lib.model.surgery import operate
 
-KINDS = ("bert", "roberta", "electra")
-
-
-def base(model):
-    """The encoder under the head: embeddings and L layers."""
-    return model.base_model
+OPERATED, WEIGHTS = "surgery.json", "weights.safetensors"
+PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
 
 
-def layers(model):
-    """The L transformer layers, each with `attention.self`, `attention.output`, `intermediate`, `output`."""
-    return base(model).encoder.layer
+def headed(folder, head, outputs, dropout, seed):
+    """A model with a head, and its tokenizer, out of any saved folder.
 
-
-def shape(model):
-    """The widths that the model had before any surgery, as the formulas of `lib.measure.cost` take them."""
-    c = model.config
-    return Shape(
-        c.model_type,
-        c.num_hidden_layers,
-        c.hidden_size,
-        c.num_attention_heads,
-        c.intermediate_size,
-        c.vocab_size,
-        c.max_position_embeddings,
-        c.type_vocab_size,
-        getattr(c, "embedding_size", c.hidden_size),
-    )
-
-
-def embedding_output(model):
-    """The module whose output [B, T, H] enters the first layer (ELECTRA projects its embeddings to H)."""
-    return getattr(base(model), "embeddings_project", None) or base(model).embeddings
-
-
-def classifier(folder, outputs, dropout, seed):
-    """A model with a head of `outputs` values, and its tokenizer, out of any saved folder.
-
-    A folder whose model already has such a head keeps it; otherwise the head is drawn from `seed`. Outputs: for one
-    value a regression. Raises ValueError where the folder's head has another size.
+    head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
+    keeps it; otherwise the head is drawn from `seed`. outputs: one value is a regression. dropout:
+    the rate everywhere. Raises ValueError where the folder's head is another, or has another size.
     """
-    folder = Path(folder)
-    if bare(folder):
-        model, tokenizer = headed(
-            folder, transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, outputs, seed
-        )
-    elif (folder / "surgery.json").exists() or "SequenceClassification" in architecture(folder):
+    folder, cls = Path(folder), architecture(folder)
+    if head in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
             raise ValueError(
-                f"the model in {folder.name} has {model.config.num_labels} outputs; the task needs {outputs}"
+                f"the model in {Path(folder).name} has {model.config.num_labels} outputs; the task "
+                f"needs {outputs}"
             )
-    else:
+    elif not (folder / OPERATED).exists():
         torch.manual_seed(seed)
         with quiet():
-            model = transformers.AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                num_labels=outputs,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-            )
-        model.surgery = []
+            auto = getattr(transformers, f"AutoModelFor{head}")
+            model = auto.from_pretrained(folder, num_labels=outputs, **PLAIN)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    elif cls.endswith("Model"):
+        encoder, tokenizer = load(folder)
+        config = copy.deepcopy(encoder.config)
+        config.num_labels = outputs
+        torch.manual_seed(seed)
+        model = build(
+            getattr(transformers, cls.removesuffix("Model") + "For" + head),
+            config,
+            surgery(encoder),
+        )
+        base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
+    else:
+        raise ValueError(
+            f"the model in {folder.name} is a {cls}; the task needs a head for {head}: start from "
+            "an encoder, or from a model of such a task"
+        )
     set_dropout(model, dropout)
     return model, tokenizer
 
 
-def bare(folder):
-    """Whether a folder holds an operated encoder without any head."""
-    path = Path(folder) / "surgery.json"
-    return path.exists() and json.loads(path.read_text())["class"].endswith("Model")
-
-
-def headed(folder, classes, outputs, seed):
-    """(model, tokenizer): a bare encoder under a head drawn from `seed`. classes: transformers' mapping from configurations
-    to models with such a head."""
-    encoder, tokenizer = load(folder)
-    config = copy.deepcopy(encoder.config)
-    config.num_labels = outputs
-    torch.manual_seed(seed)
-    model = build(classes[type(config)], config, encoder.surgery)
-    base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
-    return model, tokenizer
-
-
 def architecture(folder):
-    path = Path(folder) / "config.json"
-    if not path.exists():
+    """The class name, or names, of the model in a folder; "" where it does not say.
+
+    Raises FileNotFoundError where there is no model.
+    """
+    folder = Path(folder)
+    if (folder / OPERATED).exists():
+        return json.loads((folder / OPERATED).read_text())["class"]
+    if not (folder / "config.json").exists():
         raise FileNotFoundError(
             f"{folder} has no config.json: it must be a checkpoint folder in Hugging Face layout"
         )
-    return " ".join(json.loads(path.read_text()).get("architectures") or [])
-
-
-def set_dropout(model, rate):
-    """Every dropout of the model: hidden, attention and head."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = rate
-
-
-def size(model):
-    """Parameters of the model as it is: {"parameters"}."""
-    return {"parameters": sum(p.numel() for p in model.parameters())}
+    return " ".join(json.loads((folder / "config.json").read_text()).get("architectures") or [])
 
 
 def save(model, tokenizer, folder):
@@ -130,18 +82,16 @@ def save(model, tokenizer, folder):
     if folder is None:
         return
     folder = Path(folder)
-    if model.surgery:
+    if surgery(model):
         folder.mkdir(parents=True, exist_ok=True)
         body = {
             "class": type(model).__name__,
             "config": model.config.to_dict(),
-            "surgery": model.surgery,
+            "surgery": surgery(model),
         }
-        (folder / "surgery.json").write_text(json.dumps(body, indent=1, default=str))
-        save_file(
-            {k: v.detach().contiguous() for k, v in model.state_dict().items()},
-            folder / "weights.safetensors",
-        )
+        (folder / OPERATED).write_text(json.dumps(body, indent=1, default=str))
+        tensors = {k: v.detach().contiguous() for k, v in model.state_dict().items()}
+        save_file(tensors, folder / WEIGHTS)
     else:
         with quiet():
             model.save_pretrained(folder)
@@ -155,24 +105,21 @@ def load(folder):
     """
     folder = Path(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    if not (folder / "surgery.json").exists():
-        known = architecture(folder).split()
-        cls = getattr(transformers, known[0]) if known else transformers.AutoModel
+    cls = getattr(transformers, (architecture(folder).split() or ["AutoModel"])[0])
+    if not (folder / OPERATED).exists():
         with quiet():
-            model = cls.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
-            )
-        model.surgery = []
-        return model.eval(), tokenizer
-    body = json.loads((folder / "surgery.json").read_text())
-    cls = getattr(transformers, body["class"])
+            return cls.from_pretrained(folder, **PLAIN).eval(), tokenizer
+    body = json.loads((folder / OPERATED).read_text())
     model = build(cls, cls.config_class.from_dict(body["config"]), body["surgery"])
-    weights = load_file(folder / "weights.safetensors")
-    shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
+    weights = load_file(folder / WEIGHTS)
+    found, expected = (
+        {name: tuple(value.shape) for name, value in tensors.items()}
+        for tensors in (weights, model.state_dict())
+    )
     wrong = [
-        f"{k} {tuple(weights[k].shape) if k in weights else 'missing'}, expected {shapes.get(k, 'none')}"
-        for k in sorted(shapes.keys() | weights.keys())
-        if k not in weights or tuple(weights[k].shape) != shapes.get(k)
+        f"{name} {found.get(name, 'missing')}, expected {expected.get(name, 'none')}"
+        for name in sorted(found.keys() | expected.keys())
+        if found.get(name) != expected.get(name)
     ]
     if wrong:
         raise ValueError(
@@ -183,16 +130,15 @@ def load(folder):
 
 
 def build(cls, config, surgery=()):
-    """A model with random weights, operated on: for loading, and for proving a Spec at its true size."""
+    """A model with random weights, operated on."""
     model = cls(config)
-    model.surgery = []
     for op in surgery:
-        operations.operate(model, op)
+        operate(model, op)
     return model
 
 
 class quiet(warnings.catch_warnings):
-    """transformers reports new heads and shows bars on every load; a run's log says what matters."""
+    """Within, transformers reports no new heads and shows no bars; a run's log says enough."""
 
     def __enter__(self):
         self.level = transformers.logging.get_verbosity()

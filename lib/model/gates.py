@@ -1,17 +1,17 @@
-"""Gates: a trained mask on parts of an encoder, soft while a search runs (report on NAS pruning, sections 5.1, 5.3, 7.2).
+"""Gates: trained masks on parts of an encoder, soft while a search runs (report on NAS pruning,
+sections 5.1, 5.3, 7.2).
 
-    region       one alpha for each                what its mask multiplies
-    "heads"      head                              its context, before the output projection
-    "ffn"        feed-forward neuron               its activation
-    "embedding"  input of a layer's Q, K and V     that input, of all three; the residual stays whole
-    "qkv"        dimension of queries and keys     the query's, so that product and key go with it: h_q = h_k
-                 ("qk"), dimension of values       its context, before the output projection
-                 ("v")
+    region       one alpha for each               what its mask multiplies
+    "heads"      head                             its context, before the output projection
+    "ffn"        feed-forward neuron              its activation
+    "embedding"  input of a layer's Q, K and V    that input of all three; the residual stays whole
+    "qkv"        dimension of queries and keys    the query's; the product with the key goes too:
+                 ("qk"), dimension of values      h_q = h_k. Of values the context, before the
+                 ("v")                            output projection
 
-The mask is sigmoid(alpha), alpha starts at 5. It is applied to the weight that reads or makes what is masked: the same
-function, at the price of a product with a weight instead of one with an activation.
-`operate(model, {"op": "gates", "regions": [...]})` attaches gates, so that a gated model is saved and loaded as one;
-`detach` takes them off.
+The mask is sigmoid(alpha), and alpha starts at 5. The mask multiplies the weight that reads or
+makes the masked part: the same function, but a product with a weight is cheaper than one with an
+activation. The operation "gates" attaches gates, so a gated model is saved and loaded as one.
 
 Shapes: A heads, D head size, H hidden, F neurons, L layers, O x I a weight.
 """
@@ -20,18 +20,19 @@ from torch import nn
 from torch.nn import functional
 
 from lib.measure import gated
-from lib.model.backbone import layers
+from lib.model.parts import FFN2, OUT, QKV, layers, undo
 from lib.options import GATE_REGIONS, one_of
-from lib.search.gates import encoder
+from lib.search.control import encoder
 
-QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
-OUT, NEURONS = "attention.output.dense", "output.dense"
 NAMES = {"ffn": "neurons"}  # what the operation "keep" calls them
 
 
 class Gated(nn.Linear):
-    """A linear layer with masks on its inputs or outputs. sides: {"inputs" or "outputs": (kind, columns of a gate)};
-    alphas: the layer's ParameterDict, in a list, as it is registered there."""
+    """A linear layer with masks on its inputs or outputs.
+
+    sides: {"inputs" or "outputs": (kind, columns of a gate)}. alphas: the ParameterDict of the
+    layer, in a list because it is registered there and not here.
+    """
 
     def __init__(self, linear, alphas, **sides):
         super().__init__(
@@ -53,17 +54,14 @@ class Gated(nn.Linear):
 
 def plan(layer, regions):
     """{kind: (gates, columns of each, {linear layer: side})} of one layer."""
-    attention = layer.attention.self
-    heads, size, width = (
-        attention.num_attention_heads,
-        attention.attention_head_size,
-        attention.value.out_features,
-    )
+    attention, query = layer.attention.self, QKV[0]
+    heads, size = attention.num_attention_heads, attention.attention_head_size
+    width = attention.value.out_features
     every = {
         "heads": {"heads": (heads, size, {OUT: "inputs"})},
-        "ffn": {"ffn": (layer.output.dense.in_features, 1, {NEURONS: "inputs"})},
+        "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
         "embedding": {"embedding": (attention.query.in_features, 1, dict.fromkeys(QKV, "inputs"))},
-        "qkv": {"qk": (width, 1, {QKV[0]: "outputs"}), "v": (width, 1, {OUT: "inputs"})},
+        "qkv": {"qk": (width, 1, {query: "outputs"}), "v": (width, 1, {OUT: "inputs"})},
     }
     return {
         kind: what
@@ -74,21 +72,18 @@ def plan(layer, regions):
 
 
 def attach(model, regions):
-    """Put gates on the regions (see the head of this file) of every layer. Returns {kind: number of gates}.
+    """Operation: put gates on the regions of every layer. Returns {kind: number of gates}.
 
-    Raises ValueError for a region that is not there, and where a layer has ghosts, gates or other changes already.
+    Raises ValueError for a region that is not there, and for layers that are not plain linear ones.
     """
-    from lib.model.surgery import uncut
-
     for region in regions:
         one_of("gates", "regions", region, GATE_REGIONS)
     for number, layer in enumerate(layers(model)):
-        uncut("gates", layer)
-        for path in (*QKV, OUT, NEURONS):
+        for path in (*QKV, OUT, FFN2):
             if type(part := layer.get_submodule(path)) is not nn.Linear:
                 raise ValueError(
-                    f"gates on layer {number}: its {path} is a {type(part).__name__}; put them on a model of plain "
-                    "linear layers"
+                    f"gates on layer {number}: its {path} is a {type(part).__name__}; put them on "
+                    "a model of plain linear layers"
                 )
     count = {}
     for layer in layers(model):
@@ -104,9 +99,29 @@ def attach(model, regions):
     return count
 
 
+def detach(model):
+    """Take the gates off and leave the weights as they are, without masks."""
+    for layer in layers(model):
+        for path in (*QKV, OUT, FFN2):
+            if isinstance(part := layer.get_submodule(path), Gated):
+                plain = nn.Linear(
+                    part.in_features, part.out_features, part.bias is not None, device="meta"
+                )
+                plain.weight, plain.bias = part.weight, part.bias
+                layer.set_submodule(path, plain.train(part.training))
+        del layer.gates
+    undo(model, "gates")
+
+
 def present(model):
     """Whether the model has gates."""
     return hasattr(layers(model)[0], "gates")
+
+
+def regions(model):
+    """The regions that are gated, in the order of GATE_REGIONS."""
+    kinds = {"qkv" if kind == "qk" else kind for kind in layers(model)[0].gates}
+    return tuple(region for region in GATE_REGIONS if region in kinds)
 
 
 def alphas(model):
@@ -119,115 +134,41 @@ def alphas(model):
 
 
 def costs(model, regions):
-    """({(layer, kind): gates}, f({(layer, kind): sum of masks}) -> FLOPs) of a search over these regions, gated already or
-    not; see lib.search.gates."""
+    """What a search over these regions needs (lib.search.control), of a model gated or not.
+
+    Returns {(layer, kind): gates} and f({(layer, kind): sum of masks}) -> FLOPs.
+    """
     sizes, whole = {}, []
     for number, layer in enumerate(layers(model)):
         sizes |= {(number, kind): gates for kind, (gates, _, _) in plan(layer, regions).items()}
-        whole.append(
-            {
-                "heads": layer.attention.self.num_attention_heads,
-                "ffn": layer.output.dense.in_features,
-            }
-        )
+        whole.append(widths(layer))
     return sizes, encoder(model.config.hidden_size, layer.attention.self.attention_head_size, whole)
+
+
+def widths(layer):
+    """{"heads", "ffn"}: how many a layer has."""
+    heads = layer.attention.self.num_attention_heads
+    return {"heads": heads, "ffn": layer.output.dense.in_features}
 
 
 def flops(model):
     """FLOPs of a model as it is, cut or whole, in the report's convention."""
-    widths = []
+    found = []
     for layer in layers(model):
-        query, _, value = (layer.get_submodule(path) for path in QKV)
-        widths.append(
-            {
-                "heads": layer.attention.self.num_attention_heads,
-                "ffn": layer.output.dense.in_features,
-                "embedding": query.weight.shape[1],
-                "qk": query.weight.shape[0],
-                "v": value.weight.shape[0],
-            }
-        )
-    return gated.flops(model.config.hidden_size, layer.attention.self.attention_head_size, widths)
-
-
-def regions(model):
-    """The regions that are gated, in the order of GATE_REGIONS."""
-    kinds = set(layers(model)[0].gates)
-    return tuple(
-        region for region in GATE_REGIONS if (region if region != "qkv" else "qk") in kinds
-    )
-
-
-def ensure(model, wanted):
-    """Gates on the wanted regions: those of a searched model go on, others are attached. Raises ValueError where the
-    model has gates on other regions."""
-    if not present(model):
-        from lib.model.surgery import operate
-
-        operate(model, {"op": "gates", "regions": list(wanted)})
-    elif set(regions(model)) != set(wanted):
-        raise ValueError(
-            f"the checkpoint has gates on {', '.join(regions(model))}, the search is over {', '.join(wanted)}: "
-            "start from a model without gates, or search the same regions"
-        )
-    return alphas(model)
-
-
-def detach(model):
-    """Take the gates off: the weights as they are, without masks."""
-    for layer in layers(model):
-        for path in (*QKV, OUT, NEURONS):
-            if isinstance(part := layer.get_submodule(path), Gated):
-                plain = nn.Linear(
-                    part.in_features, part.out_features, part.bias is not None, device="meta"
-                )
-                plain.weight, plain.bias = part.weight, part.bias
-                layer.set_submodule(path, plain.train(part.training))
-        del layer.gates
-    model.surgery = [op for op in model.surgery if op["op"] != "gates"]
+        query, _, value = (layer.get_submodule(path).weight for path in QKV)
+        more = {"embedding": query.shape[1], "qk": query.shape[0], "v": value.shape[0]}
+        found.append(widths(layer) | more)
+    return gated.flops(model.config.hidden_size, layer.attention.self.attention_head_size, found)
 
 
 def architecture(sizes, on):
-    """{"heads": L lists of indices, "neurons": L lists, ...}: what the operation "keep" takes. sizes: {(layer, kind): gates},
-    on: whether each is."""
+    """{"heads": L lists of indices, "neurons": L lists, ...}: what the operation "keep" takes.
+
+    sizes: {(layer, kind): gates}. on: for all gates, one after another, whether each is on.
+    """
     kept, start = {}, 0
     for (_, kind), number in sizes.items():
-        kept.setdefault(NAMES.get(kind, kind), []).append(
-            [i for i in range(number) if on[start + i]]
-        )
+        chosen = [i for i in range(number) if on[start + i]]
+        kept.setdefault(NAMES.get(kind, kind), []).append(chosen)
         start += number
     return kept
-
-
-class Thin(nn.Linear):
-    """The chosen rows and columns of a linear layer, among inputs and outputs of the whole widths: it reads its columns
-    alone, and the outputs of other rows are zero. A cut where heads lose different dimensions, which no smaller matrix
-    could hold: the products inside attention keep their size (section 7.2.2)."""
-
-    def __init__(self, linear, rows=None, columns=None):
-        from lib.model.surgery import sliced
-
-        small = sliced(linear, rows, columns)
-        super().__init__(
-            small.in_features, small.out_features, small.bias is not None, device="meta"
-        )
-        self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
-        self.register_buffer("rows", rows, persistent=False)
-        self.register_buffer("columns", columns, persistent=False)
-
-    def forward(self, x):
-        made = super().forward(x if self.columns is None else x.index_select(-1, self.columns))
-        return (
-            made
-            if self.rows is None
-            else made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, self.rows, made)
-        )
-
-
-def thin(layer, embedding=None, qk=None, v=None):
-    """Leave these inputs of Q, K and V, and these dimensions of queries and keys, and of values, in one layer."""
-    for path, rows, columns in zip(
-        (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True
-    ):
-        if rows is not None or columns is not None:
-            layer.set_submodule(path, Thin(layer.get_submodule(path), rows, columns))

@@ -1,29 +1,26 @@
-"""Layer mix: the encoder's last hidden state becomes a weighted sum of all its states (BERMo section 3.1).
+"""Layer mix: the last hidden state becomes a weighted sum of all states (BERMo section 3.1).
 
-    gamma * sum over j of softmax(alpha)_j drop(norm(h_j)),   j = 0 .. L: the embedding output and the L layer outputs
+    gamma * sum over j of softmax(alpha)_j drop(norm(h_j)),   j = 0 .. L: embedding output, L layers
 
 Pooler, sequence head and span head follow as before. Shapes: B batch, T tokens, H hidden, L layers.
 
-    norm             mean and variance over                               more parameters
-    "layers"         the L + 1 states of each token and channel           none: the paper's text, taken literally
-    "layers_affine"  the same, then a scale and a shift for each state    2 (L + 1)
-    "channels"       the H channels of each state and token               none
-    "tokens"         all real tokens and channels of each state           none; as ELMo's code has it: a row's result
-                                                                          depends on the batch that it stands in
-    "none"           nothing                                              none
+    norm             mean and variance over                           more parameters
+    "layers"         the L + 1 states of each token and channel       none: the paper's own text
+    "layers_affine"  the same, then scale and shift of each state     2 (L + 1)
+    "channels"       the H channels of each state and token           none
+    "tokens"         all real tokens and channels of each state       none: ELMo's code. A row's
+                                                                      result depends on its batch
+    "none"           nothing                                          none
 
-Taken literally the L + 1 normalised values of a channel sum to 0, so equal weights give exactly zero, whatever the
-input: the signal is sum (a_j - 1 / (L + 1)) z_j and lives on the spread of alpha.
+Under "layers" the L + 1 normalised values of a channel sum to 0, so equal weights give exactly zero
+for any input: the signal is sum (a_j - 1 / (L + 1)) z_j and lives on the spread of alpha.
 """
-
-import math
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from lib.model import ghost
-from lib.model.backbone import base, embedding_output, layers
+from lib.model.parts import base, embedding_output, layers, padding, size
 from lib.options import MIX_INITS, MIX_NORMS, one_of
 from lib.spec import stream
 
@@ -31,7 +28,7 @@ EPS = 1e-12  # of ELMo's code and of BERT's own LayerNorm; the paper names none
 
 
 class LayerMix(nn.Module):
-    """L + 1 weights and one scale. `padding`: a list of one, the batch's mask [B, T], 1 at real tokens, or None."""
+    """L + 1 weights and one scale. padding: the Padding of the model (lib.model.parts)."""
 
     def __init__(self, states, norm, init, dropout, padding, generator):
         super().__init__()
@@ -41,10 +38,8 @@ class LayerMix(nn.Module):
             getattr(nn.init, f"{init}_")(alpha.view(1, -1), generator=generator)
         self.alpha, self.gamma = nn.Parameter(alpha), nn.Parameter(torch.ones(()))
         if norm == "layers_affine":
-            self.scale, self.shift = (
-                nn.Parameter(torch.ones(states)),
-                nn.Parameter(torch.zeros(states)),
-            )
+            self.scale = nn.Parameter(torch.ones(states))
+            self.shift = nn.Parameter(torch.zeros(states))
         self.dropout = nn.Dropout(dropout)
 
     def weights(self):
@@ -66,11 +61,7 @@ class LayerMix(nn.Module):
         if self.norm == "channels":
             return lambda _, state: functional.layer_norm(state, state.shape[-1:], eps=EPS)
         if self.norm == "tokens":
-            real = (
-                states[0].new_ones(states[0].shape[:2])
-                if mask is None
-                else mask.to(states[0].dtype)
-            )
+            real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
             return lambda _, state: over_tokens(state, real.unsqueeze(-1))
         mean = sum(states) / len(states)
         rate = (sum((state - mean).square() for state in states) / len(states) + EPS).rsqrt()
@@ -78,29 +69,32 @@ class LayerMix(nn.Module):
             return lambda _, state: (state - mean) * rate
         return lambda j, state: (state - mean) * rate * self.scale[j] + self.shift[j]
 
-    # Hooks, methods so that a copied model has its own.
+    # Forward hooks. They are methods, so that a copied model has its own.
     def start(self, _, __, output):
+        """After the embedding."""
         self.seen = [output]
 
     def keep(self, _, __, output):
+        """After each layer."""
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
     def replace(self, _, __, output):
-        states, self.seen = (
-            [state.to(self.alpha.dtype) for state in self.seen],
-            [],
-        )  # what tells layers apart is small
+        """After the last layer. Sums are in alpha's type: what tells layers apart is small."""
+        states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         if len(states) != len(self.alpha):
             raise ValueError(
-                f"the layer mix saw {len(states)} states and weighs {len(self.alpha)}: a layer was replaced after "
-                "it; put the mix last"
+                f"the layer mix saw {len(states)} states and weighs {len(self.alpha)}: a layer was "
+                "replaced after it; put the mix last"
             )
-        output["last_hidden_state"] = self(states, self.padding[0])
+        output["last_hidden_state"] = self(states, self.padding.mask)
         return output
 
 
 def over_tokens(state, real):
-    """state [B, T, H] less its mean, over its standard deviation, both over real tokens (1 in [B, T, 1]) and channels."""
+    """state [B, T, H] less its mean, over its standard deviation, of real tokens and all channels.
+
+    real: [B, T, 1], 1 at real tokens.
+    """
     number = real.sum() * state.shape[-1]
     mean = (state * real).sum() / number
     variance = ((state - mean) * real).square().sum() / number
@@ -113,9 +107,10 @@ def present(model):
 
 
 def add(model, norm, init, dropout=0.0, seed=0):
-    """Put a mix between a model's encoder and its head; alpha is drawn from `seed`. Returns {"states", "parameters"}.
+    """Operation: put a mix between encoder and head; alpha is drawn from `seed`.
 
-    Raises ValueError for a model without hidden states to mix, one that has a mix, and options that are not there.
+    Returns {"states", "parameters"}. Raises ValueError for a model that has no hidden states to mix
+    or has a mix, and for an unknown norm or init.
     """
     one_of("mix", "norm", norm, MIX_NORMS)
     one_of("mix", "init", init, MIX_INITS)
@@ -123,30 +118,26 @@ def add(model, norm, init, dropout=0.0, seed=0):
         there, first = layers(model), embedding_output(model)
     except AttributeError:
         raise ValueError(
-            f"a {type(model).__name__} has no hidden states to mix: it takes an embedding and a list of layers, "
-            "as BERT, RoBERTa and ELECTRA have"
+            f"a {type(model).__name__} has no hidden states to mix: it takes an embedding and a "
+            "list of layers, as BERT, RoBERTa and ELECTRA have"
         ) from None
     if present(model):
         raise ValueError("this model has a layer mix already: it takes one")
-    encoder = base(model)
-    if not hasattr(encoder, "padding"):
-        encoder.padding = [None]
-        encoder.register_forward_pre_hook(ghost._remember, with_kwargs=True)
+    encoder, states = base(model), len(there) + 1
     generator = torch.Generator().manual_seed(stream(seed, "mix"))
-    encoder.mix = LayerMix(len(there) + 1, norm, init, dropout, encoder.padding, generator).to(
-        next(model.parameters()).device
-    )
-    first.register_forward_hook(encoder.mix.start)
+    mix = LayerMix(states, norm, init, dropout, padding(model), generator)
+    encoder.mix = mix.to(next(model.parameters()).device)
+    first.register_forward_hook(mix.start)
     for layer in there:
-        layer.register_forward_hook(encoder.mix.keep)
-    encoder.encoder.register_forward_hook(encoder.mix.replace)
-    return {
-        "states": len(there) + 1,
-        "parameters": sum(p.numel() for p in encoder.mix.parameters()),
-    }
+        layer.register_forward_hook(mix.keep)
+    encoder.encoder.register_forward_hook(mix.replace)
+    return {"states": states} | size(mix)
 
 
 def memory(layers, hidden, size=4):
-    """Bytes for each token that a forward pass without gradients holds for the mix: (L + 1) H values of `size` bytes,
-    all states until the last one is there, where a plain encoder holds one (the limitation of BERMo's section 5)."""
-    return math.prod((layers + 1, hidden, size))
+    """Bytes for each token that a forward pass without gradients holds for the mix.
+
+    All L + 1 states of H values of `size` bytes stay until the last one is there; a plain encoder
+    holds one of them (the limitation of BERMo's section 5).
+    """
+    return (layers + 1) * hidden * size

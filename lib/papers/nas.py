@@ -16,7 +16,7 @@ from lib.measure.cost import SHAPES
 from lib.options import Gates, Objective, Perceptron
 from lib.papers import grids, mini, submissions
 from lib.papers.profiles import TOY_MODEL, backbone, checkpoint, profile
-from lib.search import gates as search
+from lib.search import control as search
 from lib.spec import Output, Spec, known
 
 # ---- SETTINGS

@@ -1,7 +1,7 @@
-"""The loop of a search: propose, evaluate, write down. Free of torch.
+"""The loop of a search: propose, evaluate, write down.
 
-The history is a file of JSON lines, a head and one line for each evaluation; what the search does next is a function of
-it and the seed, so that a killed search goes on where it stood.
+The history is a file of JSON lines: a head, and one line for each evaluation. What the search does
+next is a function of it and the seed, so a killed search goes on where it stood.
 """
 
 import json
@@ -31,27 +31,28 @@ class Evaluated(samplers.Evaluation):
 
 
 def search(space, evaluate, options, seed, path, after=None):
-    """The evaluations, oldest first: those that the history at `path` holds, and new ones up to the budget.
+    """The evaluations, oldest first: those in the history at `path`, and new ones up to the budget.
 
-    space: lib.search.space.Space, or anything that offers identity, first, pack, unpack and what samplers ask for.
-    evaluate: f(candidate) -> score, higher is better, above 0; a candidate for which it raises FloatingPointError or
-    FormulaError, or gives no finite number, scores 0. options: lib.options.Search. after: f(history), called after each
-    evaluation. Ends early where no candidate is new. Raises ValueError for the history of another search.
+    space: lib.search.space.Space, or anything that offers identity, first, pack, unpack and what
+    samplers ask for. evaluate: f(candidate) -> score, higher is better, above 0. A candidate scores
+    0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
+    lib.options.Search. after: f(history), called after each evaluation. The search ends early where
+    no candidate is new. Raises ValueError for the history of another search.
     """
-    history, first = resume(space, options, seed, Path(path)), space.first()
-    while len(history) < options.budget and not 0 < options.seconds <= sum(
-        e.seconds for e in history
-    ):
+    path, first = Path(path), space.first()
+    history = resume(space, options, seed, path)
+    while len(history) < options.budget:
+        if 0 < options.seconds <= sum(e.seconds for e in history):
+            break
         began, n = time.perf_counter(), len(history)
         rng = np.random.default_rng(stream(seed, f"proposal {n}"))
         candidate = first[n] if n < len(first) else samplers.propose(space, history, options, rng)
         if candidate is None:
             break
         score, failed = judged(evaluate, candidate)
-        entry = Evaluated(
-            candidate, space.key(candidate), score, round(time.perf_counter() - began, 3), failed
-        )
-        append(Path(path), line(space, entry))
+        seconds = round(time.perf_counter() - began, 3)
+        entry = Evaluated(candidate, space.key(candidate), score, seconds, failed)
+        append(path, {**vars(entry), "candidate": space.pack(candidate)})
         history.append(entry)
         if after:
             after(history)
@@ -68,35 +69,28 @@ def judged(evaluate, candidate):
 
 
 def best(history):
-    """The evaluation of the highest score, the first of equals. Raises ValueError where every candidate failed."""
+    """The evaluation of the highest score, of equals the first.
+
+    Raises ValueError where every candidate failed.
+    """
     worked = [e for e in history if not e.failed]
     if not worked:
-        raise ValueError(
-            f"none of {len(history)} candidates could be evaluated"
-            + (f"; the first: {history[0].failed}" if history else "")
-        )
+        said = f"; the first: {history[0].failed}" if history else ""
+        raise ValueError(f"none of {len(history)} candidates could be evaluated{said}")
     return max(worked, key=lambda e: e.score)
 
 
-def line(space, entry):
-    return {
-        "candidate": space.pack(entry.candidate),
-        "key": entry.key,
-        "score": entry.score,
-        "seconds": entry.seconds,
-        "failed": entry.failed,
-    }
-
-
 def append(path, value):
-    """One more line, which a kill of this process leaves whole or torn, never lost once this returned."""
+    """Add a line. A kill may tear it, but loses none after this function has returned."""
     with open(path, "a") as file:
         file.write(json.dumps(value, allow_nan=False) + "\n")
 
 
 def resume(space, options, seed, path):
-    """The history so far; a last line that a kill tore is dropped. Raises ValueError where the file is of another space,
-    sampler or seed, or damaged elsewhere."""
+    """The history so far; a last line that a kill tore is dropped.
+
+    Raises ValueError where the file is of another space, sampler or seed, or damaged elsewhere.
+    """
     told = {
         "space": space.identity(),
         "seed": seed,
@@ -116,11 +110,10 @@ def resume(space, options, seed, path):
         if canonical(head.get(name)) != canonical(mine):
             raise ValueError(
                 f"{paths.shown(path)} is the history of another search: its {name} is "
-                f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a folder of its own"
+                f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a "
+                "folder of its own"
             )
-    return [
-        Evaluated(**entry | {"candidate": space.unpack(entry["candidate"])}) for entry in entries
-    ]
+    return [Evaluated(**each | {"candidate": space.unpack(each["candidate"])}) for each in entries]
 
 
 def read(path):

@@ -1,4 +1,5 @@
-"""The formula of a feed-forward network: a small expression language (EfficientBERT section 3.1, Table 1). Free of torch.
+"""The formula of a feed-forward network: a small expression language (EfficientBERT section 3.1,
+Table 1).
 
     sum     = product { "+" product }
     product = factor { "*" factor }
@@ -6,14 +7,14 @@
     prefix  = W1 | W2 | gelu | sigmoid | tanh | relu | leaky_relu | elu | swish
     binary  = max | add | mul
 
-so that `W2 gelu(W1 x)` is the network of BERT and `W1 x * x` is `(W1 x) * x`. W1 goes from d = hidden channels to
-e = inner ones, W2 back. Where the operands of a binary operation differ in width, either both are truncated to the
-first channels of the wider, or the narrower is padded with a value that leaves the other alone.
+So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 goes from d = hidden
+channels to e = inner ones, W2 back. Where the operands of a binary operation differ in width,
+either both are truncated to the first channels of the wider one, or the narrower one is padded with
+a value that leaves the other as it is.
 """
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,11 +26,12 @@ ARITY = {"x": 0} | dict.fromkeys(LINEAR + UNARY, 1) | dict.fromkeys(BINARY, 2)
 MISMATCH = ("truncate", "pad")  # what happens where two operands differ in width
 PADDING = {"add": 0.0, "mul": 1.0, "max": -np.inf}  # leaves the other operand as it is
 HEIGHTS = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
-_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[(),+*])")
+DEEPEST = 100  # what can be read
+_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[(),+*]|\S|$)")
 
 
 class FormulaError(ValueError):
-    """A formula that cannot be read or is not allowed; the message shows it with a mark below the place."""
+    """A formula that cannot be read or is not allowed. The message has a mark below the place."""
 
     def __init__(self, said, text, at):
         line = re.sub(r"\s", " ", text)
@@ -42,7 +44,10 @@ class _Fault(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """An operation with its operands; two nodes are equal if they print alike. Raises ValueError for a wrong count."""
+    """An operation with its operands. Two nodes are equal if they print alike.
+
+    Raises ValueError for a wrong number of operands.
+    """
 
     op: str  # a key of ARITY
     args: tuple["Node", ...] = ()
@@ -53,27 +58,23 @@ class Node:
             raise ValueError(f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}")
 
     def __str__(self):
-        return show(self)
+        """The formula as text: what `parse` reads back as the same tree."""
+
+        def inside(child, *loose):
+            return f"({child})" if child.op in loose else str(child)
+
+        if self.op == "x":
+            return "x"
+        if self.op in LINEAR:
+            return f"{self.op} {inside(self.args[0], 'add', 'mul')}"
+        if self.op == "add":
+            return f"{self.args[0]} + {inside(self.args[1], 'add')}"
+        if self.op == "mul":
+            return f"{inside(self.args[0], 'add')} * {inside(self.args[1], 'add', 'mul')}"
+        return f"{self.op}({', '.join(map(str, self.args))})"
 
 
 X = Node("x")
-
-
-def show(node):
-    """The formula as text: what `parse` reads back as the same tree."""
-
-    def inside(child, *loose):
-        return f"({show(child)})" if child.op in loose else show(child)
-
-    if node.op == "x":
-        return "x"
-    if node.op in LINEAR:
-        return f"{node.op} {inside(node.args[0], 'add', 'mul')}"
-    if node.op == "add":
-        return f"{show(node.args[0])} + {inside(node.args[1], 'add')}"
-    if node.op == "mul":
-        return f"{inside(node.args[0], 'add')} * {inside(node.args[1], 'add', 'mul')}"
-    return f"{node.op}({', '.join(map(show, node.args))})"
 
 
 def walk(node):
@@ -89,33 +90,30 @@ def height(node):
 
 
 def size(node):
-    """Nodes as genetic programming counts them, where a linear map's weights are a leaf: 6 for `W2 gelu(W1 x)`."""
+    """Nodes as genetic programming counts them; the weights of a linear map are a leaf too.
+
+    `W2 gelu(W1 x)` has 6.
+    """
     return sum(1 + (n.op in LINEAR) for n in walk(node))
 
 
 class _Reader:
-    """Recursive descent over (token, position) pairs."""
+    """Recursive descent over (token, position) pairs; the last token is ""."""
 
     def __init__(self, text):
-        self.text, self.tokens, at = text, [], 0
-        while text[at:].strip():
-            match = _TOKEN.match(text, at)
-            if not match:
-                at += len(text[at:]) - len(text[at:].lstrip())
-                self.fail(f"{text[at]!r} has no meaning in a formula", at)
-            self.tokens.append((match[1], match.start(1)))
-            at = match.end()
-        self.tokens.append(("", len(text.rstrip())))
+        self.text = text
+        self.tokens = [(found[1], found.start(1)) for found in _TOKEN.finditer(text.rstrip())]
 
     def fail(self, said, at):
         raise FormulaError(said, self.text, at)
 
     def take(self, wanted=None, said="{found}, where {wanted!r} should stand"):
         token, at = self.tokens[0]
+        if token and token not in "(),+*" and not token.isidentifier():
+            self.fail(f"{token!r} has no meaning in a formula", at)
         if wanted and token != wanted:
-            self.fail(
-                said.format(found=repr(token) if token else "the formula ends", wanted=wanted), at
-            )
+            found = repr(token) if token else "the formula ends"
+            self.fail(said.format(found=found, wanted=wanted), at)
         if token:
             del self.tokens[0]
         return token, at
@@ -130,30 +128,29 @@ class _Reader:
     def sum(self):
         return self.chain("+", "add", lambda: self.chain("*", "mul", self.factor))
 
+    def closed(self, at):
+        self.take(")", f"{{found}}: the parenthesis opened at character {at + 1} is not closed")
+
     def factor(self):
         op, at = self.take()
         if op == "(":
             inner = self.sum()
-            self.take(")", f"{{found}}: the parenthesis opened at character {at + 1} is not closed")
+            self.closed(at)
             return inner
         if op not in ARITY:
+            if not op[:1].isidentifier():
+                found = repr(op) if op else "the formula ends"
+                self.fail(f"{found}, where an operand should stand", at)
             near = difflib.get_close_matches(op, ARITY, 1, 0.5)
             known = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(ARITY)}"
-            self.fail(
-                f"unknown operation {op!r}; {known}"
-                if op[:1].isidentifier()
-                else f"{repr(op) if op else 'the formula ends'}, where an operand should stand",
-                at,
-            )
-        if ARITY[op] == 1:
-            return Node(op, (self.factor(),), at)
-        if ARITY[op] == 0:
-            return Node(op, (), at)
+            self.fail(f"unknown operation {op!r}; {known}", at)
+        if ARITY[op] < 2:
+            return Node(op, (self.factor(),) if ARITY[op] else (), at)
         opened = self.take("(")[1]
         left = self.sum()
         self.take(",", f"{{found}}, where ',' should stand: {op!r} takes two operands")
         right = self.sum()
-        self.take(")", f"{{found}}: the parenthesis opened at character {opened + 1} is not closed")
+        self.closed(opened)
         return Node(op, (left, right), at)
 
 
@@ -162,24 +159,23 @@ def parse(text):
     reader = _Reader(text)
     try:
         node = reader.sum()
-        deep = height(node) > 100
+        deep = height(node) > DEEPEST
     except RecursionError:
         deep = True
     if deep:
-        reader.fail("nested more than 100 deep", 0)
+        reader.fail(f"nested more than {DEEPEST} deep", 0)
     token, at = reader.take()
+    if token == ")":
+        reader.fail("a parenthesis is closed that was not opened", at)
     if token:
         reader.fail(
-            "a parenthesis is closed that was not opened"
-            if token == ")"
-            else f"{token!r} after the end of the formula; operands are joined by '+' or '*'",
-            at,
+            f"{token!r} after the end of the formula; operands are joined by '+' or '*'", at
         )
     return node
 
 
 def _width(node, hidden, inner, mismatch):
-    """Channels that a node gives. Raises _Fault where a linear map gets a width that is not its own."""
+    """Channels that a node gives. Raises _Fault where a linear map gets a wrong width."""
     if node.op == "x":
         return hidden
     widths = [_width(child, hidden, inner, mismatch) for child in node.args]
@@ -197,24 +193,17 @@ def _inspect(node, hidden=None, inner=None, mismatch="truncate"):
     for op in LINEAR:
         found = [n for n in nodes if n.op == op]
         if len(found) != 1:
-            raise _Fault(
-                f"{op} occurs {len(found)} times; W1 and W2 have to occur once each",
-                found[1] if found else None,
-            )
+            said = f"{op} occurs {len(found)} times; W1 and W2 have to occur once each"
+            raise _Fault(said, found[1] if found else None)
     first, second = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
-    if (
-        second in walk(first.args[0])
-        or nodes.index(second) < nodes.index(first)
-        and first not in walk(second.args[0])
-    ):
+    beside = nodes.index(second) < nodes.index(first) and first not in walk(second.args[0])
+    if second in walk(first.args[0]) or beside:
         raise _Fault("W1 has to be applied before W2", second)
     for n in nodes:
         for kind, name in ((LINEAR, "linear maps"), (UNARY, "activations")):
             if n.op in kind and n.args[0].op in kind:
-                raise _Fault(
-                    f"{n.op} directly on {n.args[0].op}: two {name} in a row are not in the search space",
-                    n.args[0],
-                )
+                said = f"two {name} in a row are not in the search space"
+                raise _Fault(f"{n.op} directly on {n.args[0].op}: {said}", n.args[0])
         if n.op in BINARY and n.args[0] == n.args[1]:
             raise _Fault(f"{n.op} of two equal operands, {n.args[0]}", n)
     low, high = HEIGHTS
@@ -225,11 +214,12 @@ def _inspect(node, hidden=None, inner=None, mismatch="truncate"):
 
 
 def check(formula, hidden=None, inner=None, mismatch="truncate"):
-    """The tree of a formula, given as text or tree, that is in the search space. Raises FormulaError that points at it.
+    """The tree of a formula, given as text or tree, that is in the search space.
 
-    Height 3 to 7; W1 and W2 once each, W1 first; no linear map on a linear map, no activation on an activation, no
-    binary operation on equal operands. With `hidden` (d) and `inner` (e) also that W1 gets d channels and W2 e; the formula
-    then gives d, as e other than d reach W2 from W1 alone.
+    Its height is 3 to 7. W1 and W2 occur once each, W1 first. No linear map stands on a linear map,
+    no activation on an activation, no binary operation on equal operands. With `hidden` (d) and
+    `inner` (e) W1 also has to get d channels and W2 e; the formula then gives d, because e other
+    than d reach W2 from W1 alone. Raises FormulaError that points at the fault.
     """
     text = str(formula)
     node = parse(text)
@@ -251,25 +241,23 @@ def valid(node, hidden=None, inner=None, mismatch="truncate"):
 
 
 def canonical(node):
-    """The same function with the operands of add, mul and max sorted: equal for formulas that differ by order alone.
+    """The same function with sorted operands of add, mul and max: a key that finds duplicates.
 
-    A key for duplicates: the order of W1 and W2 that `check` wants may be lost.
+    The order of W1 and W2 that `check` wants may be lost.
     """
     args = tuple(map(canonical, node.args))
     return Node(node.op, tuple(sorted(args, key=str)) if node.op in BINARY else args)
 
 
-def evaluate(
-    node, x, w1: Callable, w2: Callable, functions: Mapping[str, Callable], mismatch="truncate"
-):
-    """f(x) for an array with channels last, (..., d) to (..., d), in whatever framework `functions` is written.
+def evaluate(node, x, w1, w2, functions, mismatch="truncate"):
+    """f(x) for an array with channels last, (..., d) to (..., d), in any framework.
 
-    `functions` maps UNARY and BINARY names to functions of arrays, and "pad" to f(array, count, value), which appends
-    `count` channels of a value; w1 and w2 are the linear maps.
+    functions: {name of UNARY or BINARY: function of arrays, "pad": f(array, count, value) that
+    appends `count` channels of a value}. w1 and w2 are the linear maps.
     """
-    args = [evaluate(child, x, w1, w2, functions, mismatch) for child in node.args]
     if node.op == "x":
         return x
+    args = [evaluate(child, x, w1, w2, functions, mismatch) for child in node.args]
     if node.op in LINEAR:
         return (w1 if node.op == "W1" else w2)(*args)
     if node.op in BINARY:
@@ -277,8 +265,9 @@ def evaluate(
         if mismatch == "truncate":
             args = [a[..., :narrow] for a in args]
         elif narrow < wide:
+            value = PADDING[node.op]
             args = [
-                a if a.shape[-1] == wide else functions["pad"](a, wide - narrow, PADDING[node.op])
+                a if a.shape[-1] == wide else functions["pad"](a, wide - narrow, value)
                 for a in args
             ]
     return functions[node.op](*args)

@@ -1,7 +1,8 @@
-"""A made-up search problem with a known answer, to compare samplers in seconds. Free of torch.
+"""A made-up search problem with a known answer, to compare samplers in seconds.
 
-A network's score is a sum of one term for each layer's id and one for the ids of each two neighbouring layers, all drawn
-from a seed: what EfficientBERT's stage 3 would see if layers mattered alone and in pairs, without noise.
+A network's score is a sum of one term for each layer's id and one for the ids of each two
+neighbouring layers, all drawn from a seed. It is what EfficientBERT's stage 3 would see without
+noise if layers mattered alone and in pairs. L layers, S possible sizes.
 """
 
 from dataclasses import dataclass
@@ -20,32 +21,30 @@ class Landscape:
     def __call__(self, net):
         """The score of a network of L layers."""
         ids = [number(layer) for layer in net.layers]
-        return float(
-            self.level
-            + self.single[range(len(ids)), ids].sum()
-            + self.pair[range(len(ids) - 1), ids[:-1], ids[1:]].sum()
-        )
+        singles = self.single[range(len(ids)), ids].sum()
+        pairs = self.pair[range(len(ids) - 1), ids[:-1], ids[1:]].sum()
+        return float(self.level + singles + pairs)
 
     def best(self, space):
-        """(ids, score) of the best network of a stage-3 space, exactly: dynamic programming over the size so far and the
-        last id."""
+        """(ids, score) of the best network of a stage-3 space, exactly.
+
+        Dynamic programming over the size so far and the last id.
+        """
         sizes, sums, ways, costs = space.sizes, np.zeros(1, np.int64), [], np.array(space.costs)
-        value = np.zeros((1, 1))  # [S, 16] of so many layers; no layer has no id
-        pairs = [np.zeros((1, len(IDS))), *self.pair]
+        value, count = np.zeros((1, 1)), len(IDS)  # value: [S, 16]; no layer has no id
+        pairs = [np.zeros((1, count)), *self.pair]
         for own, pair, choices in zip(self.single, pairs, space.choices, strict=True):
-            own = np.where(np.isin(np.arange(len(IDS)), choices), own, -np.inf)
+            own = np.where(np.isin(np.arange(count), choices), own, -np.inf)
             totals = value[:, :, None] + pair  # [S, id, next id]
             sums, where = np.unique((sums[:, None] + costs).ravel(), return_inverse=True)
             where = where.reshape(len(value), -1)  # [S, 16]: place of the new sum
-            after, origin = (
-                np.full((len(sums), len(IDS)), -np.inf),
-                np.zeros((len(sums), len(IDS), 2), int),
+            came = np.arange(len(value))[:, None].repeat(count, 1)
+            value, origin = (
+                np.full((len(sums), count), -np.inf),
+                np.zeros((len(sums), count, 2), int),
             )
-            after[where, range(len(IDS))] = totals.max(1) + own
-            origin[where, range(len(IDS))] = np.stack(
-                [np.arange(len(value))[:, None].repeat(len(IDS), 1), totals.argmax(1)], -1
-            )
-            value = after
+            value[where, range(count)] = totals.max(1) + own
+            origin[where, range(count)] = np.stack([came, totals.argmax(1)], -1)
             ways.append(origin)
         allowed = np.where(((sums >= sizes.low) & (sums <= sizes.high))[:, None], value, -np.inf)
         at, last = np.unravel_index(allowed.argmax(), allowed.shape)
@@ -57,12 +56,14 @@ class Landscape:
 
 
 def landscape(seed, layers, level=0.75, spread=0.02, pairs=0.5):
-    """Normal terms; a random network's score has mean `level` and standard deviation `spread`, and `pairs` of its variance
-    comes from pairs."""
-    rng = np.random.default_rng(seed)
-    neighbours = max(1, layers - 1)
+    """Normal terms: a random network's score has mean `level` and standard deviation `spread`.
+
+    pairs: the share of its variance that comes from pairs.
+    """
+    rng, neighbours = np.random.default_rng(seed), max(1, layers - 1)
+    own, both = spread * np.sqrt((1 - pairs) / layers), spread * np.sqrt(pairs / neighbours)
     return Landscape(
-        rng.normal(0, spread * np.sqrt((1 - pairs) / layers), (layers, len(IDS))),
-        rng.normal(0, spread * np.sqrt(pairs / neighbours), (layers - 1, len(IDS), len(IDS))),
+        rng.normal(0, own, (layers, len(IDS))),
+        rng.normal(0, both, (layers - 1, len(IDS), len(IDS))),
         level,
     )

@@ -1,7 +1,8 @@
-"""A searched network, and what it costs: pure arithmetic, free of torch (EfficientBERT sections 3.1 and 4.2).
+"""A searched network and what it costs: pure arithmetic (EfficientBERT sections 3.1 and 4.2).
 
-Letters: d hidden channels, D the width that ratios refer to, e = int(D / q) inner channels of a layer with ratio 1/q,
-k stacked feed-forward networks of a layer, T tokens, V rows of the token table.
+Letters: d hidden channels, D the width that ratios refer to, e = int(D / q) inner channels of a
+layer with ratio 1/q, k stacked feed-forward networks of a layer, T tokens, V rows of the token
+table.
 """
 
 from dataclasses import asdict, dataclass
@@ -21,7 +22,10 @@ _checked = lru_cache(maxsize=4096)(language.check)
 
 @dataclass(frozen=True)
 class Layer:
-    """k networks of one formula, each `LayerNorm(x + f(x))`, after the attention. Raises ValueError for a bad formula."""
+    """k networks of one formula, each `LayerNorm(x + f(x))`, after the attention.
+
+    Raises ValueError for a formula that is not in the search space.
+    """
 
     formula: str  # text or tree; kept as text in the printer's spelling
     stack: int = 1  # k
@@ -44,7 +48,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Net:
-    """A Transformer encoder of such layers. Raises ValueError for impossible widths and formulas that do not fit them."""
+    """A Transformer encoder of such layers.
+
+    Raises ValueError for impossible widths, and for formulas that do not fit them.
+    """
 
     hidden: int  # d
     width: int  # D
@@ -75,7 +82,9 @@ class Net:
 
 
 def from_json(body):
-    """The Net that `to_json` wrote."""
+    """The Net that `to_json` wrote; a Net stays as it is."""
+    if isinstance(body, Net):
+        return body
     return Net(**body | {"layers": tuple(Layer(*layer) for layer in body["layers"])})
 
 
@@ -95,34 +104,38 @@ def attention_parameters(hidden):
 
 
 def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR):
-    """Token, position and segment tables and the LayerNorm; with "trigram" the token table is `factor` wide and a dense
-    layer goes from 3 * factor to d."""
+    """The tables of tokens, positions and segments, and the LayerNorm.
+
+    With "trigram" the token table is `factor` wide, and a dense layer goes from 3 * factor to d.
+    """
     d = net.hidden
     tokens = vocab * factor + 3 * factor * d + d if net.embedding == "trigram" else vocab * d
     return tokens + (positions + types + 2) * d
 
 
 def parameters(net, convention="deployable", teacher=TEACHER, **tables):
-    """All parameters but a task's head, active slices alone; `tables` as `embedding_parameters` takes them.
+    """All parameters but a task's head; of a supernet's part the active slices alone.
 
-    "deployable": embeddings and layers. "with pooler": and the d x d pooler, as BERT's are usually counted. "with
-    projection": not the pooler, but the d x `teacher` layer that serves distillation alone, as EfficientBERT counts.
-    Raises ValueError for another convention.
+    "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as BERT is
+    usually counted. "with projection" adds instead the d x `teacher` layer that serves distillation
+    alone, as EfficientBERT counts. tables: what `embedding_parameters` takes. Raises ValueError for
+    another convention.
     """
     one_of("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
         attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l)) for l in net.layers
     )
-    extra = {"deployable": 0, "with pooler": d * d + d, "with projection": d * teacher + teacher}[
-        convention
-    ]
-    return embedding_parameters(net, **tables) + encoder + extra
+    extra = {"deployable": 0, "with pooler": d * d + d, "with projection": d * teacher + teacher}
+    return embedding_parameters(net, **tables) + encoder + extra[convention]
 
 
 def macs(net, tokens=128, factor=FACTOR):
-    """Multiply-accumulates for each of T tokens in all matrix products: embedding, attention at length T, networks; no
-    pooler, no head. What a formula adds element by element is not counted."""
+    """Multiply-accumulates for each of T tokens in all matrix products.
+
+    Counted are the embedding, attention at length T, and the networks; not the pooler, the head and
+    what a formula adds element by element.
+    """
     d = net.hidden
     layers = sum(4 * d * d + 2 * tokens * d + l.stack * 2 * d * net.inner(l) for l in net.layers)
     return layers + (3 * factor * d if net.embedding == "trigram" else 0)

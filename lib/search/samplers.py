@@ -1,13 +1,13 @@
-"""Which candidate a search evaluates next. Free of torch.
+"""Which candidate a search evaluates next.
 
     random      an unguided draw
     cascade     what EfficientBERT's code does under the name of LaNAS
     lanas       LaNAS itself, which the paper names (Wang et al. 2019)
     evolution   regularised evolution (Real et al. 2019)
 
-`propose` is a pure function of the space, the evaluations so far and a random generator, so that a search goes on from
-its history alone. A space offers draw(rng), mutate(candidate, rng), features(candidates, encoding) -> [N, F] and
-key(candidate).
+`propose` is a pure function of the space, the evaluations so far and a random generator, so a
+search goes on from its history alone. A space offers draw(rng), mutate(candidate, rng),
+key(candidate) and features(candidates, encoding) -> [N, F]: N candidates, F columns.
 """
 
 from contextlib import nullcontext
@@ -31,7 +31,10 @@ class Evaluation:
 
 
 def propose(space, history, options, rng):
-    """The next candidate, one not evaluated before; None where `options.draws` unguided draws are all known."""
+    """The next candidate, one not evaluated before.
+
+    None where `options.draws` unguided draws are all known.
+    """
     seen = {e.key for e in history}
     if options.method == "evolution" and len(history) >= options.population:
         return evolution(space, history, seen, options, rng)
@@ -41,8 +44,11 @@ def propose(space, history, options, rng):
 
 @lru_cache
 def threads():
-    """The control over threads of what is loaded: the cascade's classifiers run on one, as more of them wait for each other,
-    up to 20 times as long."""
+    """The control over threads of what is loaded.
+
+    The cascade's classifiers run on one thread: several wait for each other, up to 20 times as
+    long.
+    """
     import sklearn.ensemble  # noqa: F401
     from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
@@ -50,8 +56,11 @@ def threads():
 
 
 def path(space, history, options):
-    """The wanted region: functions features [N, F] -> bool [N] which all have to hold. None of them in random search and
-    among the first evaluations. A fit is made once `options.refit` evaluations are new."""
+    """The wanted region: functions features [N, F] -> bool [N], all of which have to hold.
+
+    There are none in random search and among the first evaluations. A fit is made once
+    `options.refit` evaluations are new.
+    """
     learned = len(history) - options.initial
     if options.method not in ("cascade", "lanas") or learned < 0:
         return []
@@ -65,17 +74,17 @@ def path(space, history, options):
 
 
 def follow(space, seen, wanted, options, rng):
-    """The first unguided draw that is new and in the wanted region; else of all new ones the first that follows the path
-    farthest; None where all draws are known."""
+    """The first unguided draw that is new and in the wanted region.
+
+    If there is none: of all new draws the first that follows the path farthest. None where all
+    draws are known.
+    """
     best, reached, draws = None, -1, options.draws
     while draws > 0:
         size = min(BATCH if wanted else 1, draws)
         draws -= size
-        new = [
-            candidate
-            for candidate in (space.draw(rng) for _ in range(size))
-            if space.key(candidate) not in seen
-        ]
+        drawn = [space.draw(rng) for _ in range(size)]
+        new = [candidate for candidate in drawn if space.key(candidate) not in seen]
         if not new:
             continue
         steps = followed(space, new, wanted, options.encoding)
@@ -101,12 +110,13 @@ def followed(space, candidates, wanted, encoding):
 
 @lru_cache(maxsize=2)
 def cascade(features, columns, scores):
-    """Classifiers of ever better halves: each learns which of its samples score at least their median and hands these
-    on, so that there is no exploration. `features` are the bytes of float [N, columns].
+    """Classifiers of ever better halves; features: the bytes of float [N, columns].
 
-    One classifier, and one more above 400, 800, 1600 and 3200 samples. Gradient boosting of scikit-learn, 100 rounds;
-    the code has LightGBM with settings from 10 trials of TPE. Where the median is the lowest score only what is above
-    it is good, and samples that all score alike end the cascade (the code fails there).
+    Each learns which of its samples score at least their median, and hands these on; so there is no
+    exploration. There is one classifier, and one more above 400, 800, 1600 and 3200 samples. We
+    take gradient boosting of scikit-learn, 100 rounds; the code has LightGBM with settings from 10
+    trials of TPE. Where the median is the lowest score only what is above it is good. Samples that
+    all score alike end the cascade (the code fails there).
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -118,11 +128,10 @@ def cascade(features, columns, scores):
         if not good.any():
             break
         leaf = max(1, min(20, len(scores) // 10))
-        fitted.append(
-            HistGradientBoostingClassifier(
-                max_iter=100, early_stopping=False, min_samples_leaf=leaf, random_state=0
-            ).fit(features, good)
+        classifier = HistGradientBoostingClassifier(
+            max_iter=100, early_stopping=False, min_samples_leaf=leaf, random_state=0
         )
+        fitted.append(classifier.fit(features, good))
         features, scores = features[good], scores[good]
     return tuple(fitted)
 
@@ -132,8 +141,8 @@ def cascade(features, columns, scores):
 
 @dataclass(frozen=True)
 class Split:
-    """A node of LaNAS's tree: what a linear regression predicts to be at least the node's mean score is good. `good` and
-    `bad` are None where the tree ends."""
+    """A node of LaNAS's tree. What its linear regression predicts to be at least the node's mean
+    score is good. `good` and `bad` are None where the tree ends."""
 
     weights: np.ndarray  # [F]
     threshold: float
@@ -146,48 +155,48 @@ class Split:
 
 @lru_cache(maxsize=2)
 def tree(features, columns, scores, splits):
-    """The root of a tree with so many splits on each way down, or None; `features` are the bytes of float [N, columns]."""
+    """The root of a tree with so many splits on each way down, or None.
+
+    features: the bytes of float [N, columns].
+    """
     return grown(np.frombuffer(features).reshape(-1, columns), np.array(scores), splits)
 
 
 def grown(features, scores, splits):
-    """A node and those below it. None, a leaf, at the tree's full height and where samples are too few or too much alike
-    to be told apart. LaNAS splits its samples by score and others by prediction; here both go by prediction."""
+    """A node and those below it.
+
+    None, a leaf, at the tree's full height, and where samples are too few or too much alike to be
+    told apart. LaNAS splits its samples by score and others by prediction; here both go by
+    prediction.
+    """
     if not splits or len(scores) < 2 or np.ptp(scores) == 0:
         return None
     middle, spread = features.mean(0), features.std(0)
     scale = np.where(spread > 0, spread, np.inf)  # a constant column tells nothing
     z = (features - middle) / scale
-    weights = (
-        np.linalg.solve(z.T @ z + RIDGE * np.eye(len(middle)), z.T @ (scores - scores.mean()))
-        / scale
-    )
+    kernel = z.T @ z + RIDGE * np.eye(len(middle))
+    weights = np.linalg.solve(kernel, z.T @ (scores - scores.mean())) / scale
     threshold = float(middle @ weights)
     good = features @ weights >= threshold
     if good.all() or not good.any():
         return None
-    return Split(
-        weights,
-        threshold,
-        grown(features[good], scores[good], splits - 1),
-        grown(features[~good], scores[~good], splits - 1),
-    )
+    below = (grown(features[side], scores[side], splits - 1) for side in (good, ~good))
+    return Split(weights, threshold, *below)
 
 
 def select(node, features, scores, cp):
-    """The path to a leaf: at each split the side of higher mean + 2 cp sqrt(2 ln N / n), where n of the node's N samples
-    are on it; a side without any comes first. features [N, F], scores [N] of all samples."""
+    """The path to a leaf. features [N, F], scores [N] of all samples.
+
+    At each split it takes the side of the higher mean + 2 cp sqrt(2 ln N / n), where n of the
+    node's N samples are on that side. A side without any sample comes first.
+    """
     wanted = []
     while node:
-        good = node.goes(features)
-        values = {}
+        good, values = node.goes(features), {}
         for side in (True, False):
             there = scores[good == side]
-            values[side] = (
-                there.mean() + 2 * cp * np.sqrt(2 * np.log(len(scores)) / len(there))
-                if len(there)
-                else np.inf
-            )
+            bonus = 2 * cp * np.sqrt(2 * np.log(len(scores)) / max(1, len(there)))
+            values[side] = there.mean() + bonus if len(there) else np.inf
         side = values[True] >= values[False]
         wanted.append(lambda f, node=node, side=side: node.goes(f) == side)
         features, scores = features[good == side], scores[good == side]
@@ -199,8 +208,10 @@ def select(node, features, scores, cp):
 
 
 def evolution(space, history, seen, options, rng):
-    """A changed copy of the best of `options.tournament` drawn, with replacement, from the youngest
-    `options.population`: who is older has died."""
+    """A changed copy of the best of `options.tournament` candidates, drawn with replacement.
+
+    They are drawn from the youngest `options.population`: who is older has died.
+    """
     alive = history[-options.population :]
     drawn = [alive[i] for i in rng.integers(len(alive), size=options.tournament)]
     parent = max(drawn, key=lambda e: e.score).candidate

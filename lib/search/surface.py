@@ -1,7 +1,8 @@
-"""What a network's feed-forward part does to the plane: the surfaces of EfficientBERT's Figure 5 (section 4.6). Free of torch.
+"""What a network's feed-forward part does to the plane: EfficientBERT's Figure 5 (section 4.6).
 
-The paper's recipe: two input channels on a square of -15 to 5, attention left out, weights 1, biases 0, LayerNorm
-"replaced by the simple average", z the mean output of the last layer. What that leaves open is a `Recipe`.
+The paper's recipe: two input channels on a square of -15 to 5, attention left out, weights 1,
+biases 0, LayerNorm "replaced by the simple average", z the mean output of the last layer. What that
+leaves open is a `Recipe`.
 """
 
 from dataclasses import dataclass
@@ -12,16 +13,18 @@ from lib.options import at_least, one_of
 from lib.search.formula import NUMPY, evaluate
 
 CHANNELS = 2
-LIMIT = 1e90  # magnitudes end here: two of them can still be multiplied, and a GELU takes the third power
+LIMIT = 1e90  # magnitudes end here: two can still be multiplied, and a GELU takes the third power
 
 
 @dataclass(frozen=True)
 class Recipe:
     """The open ends of Figure 5. Raises ValueError for an unknown choice."""
 
-    average: str = "pair"  # in LayerNorm's place: "pair", (h + f) / 2; "channels", the mean over both in each of them
+    # In LayerNorm's place: "pair", (h + f) / 2; "channels", the mean over both in each of them.
+    average: str = "pair"
     residual: bool = True  # False: f(h) stands where h + f(h) would
-    width: str = "whole"  # inner channels: "whole", max(1, int(D / q)), as int(2 / q) is 0 for q > 2; "real", D / q
+    # Inner channels: "whole", max(1, int(D / q)), because int(2 / q) is 0 for q > 2; "real", D / q.
+    width: str = "whole"
     points: int = 121  # on each axis
     low: float = -15.0
     high: float = 5.0
@@ -32,13 +35,15 @@ class Recipe:
         at_least("Recipe", "points", self.points, 3)
 
 
+def bounded(a):
+    return np.clip(a, -LIMIT, LIMIT)
+
+
 def _linear(inner, width):
-    """W1 and W2 with weights 1. At a real width e both channels are kept and stand for e / 2 each."""
+    """W1 and W2 with weights 1. A real width e keeps both channels, each standing for e / 2."""
 
     def sums(count, gain=1.0):
-        return lambda a: np.repeat(
-            np.clip(gain * a.sum(-1, keepdims=True), -LIMIT, LIMIT), count, -1
-        )
+        return lambda a: np.repeat(bounded(gain * a.sum(-1, keepdims=True)), count, -1)
 
     if width == "whole":
         return sums(max(1, int(inner))), sums(CHANNELS)
@@ -46,48 +51,48 @@ def _linear(inner, width):
 
 
 def surface(net, recipe=None):
-    """(axis, z): the coordinates, shape (points,), and the mean output, shape (points, points), rows along the second
-    input. Magnitudes end at LIMIT. Deterministic, float64."""
+    """(axis, z): coordinates [points], mean output [points, points], rows along the second input.
+
+    Magnitudes end at LIMIT. Deterministic, float64.
+    """
     recipe = recipe or Recipe()
     axis = np.linspace(recipe.low, recipe.high, recipe.points)
     h = np.stack(np.meshgrid(axis, axis), -1)
-    functions = NUMPY | {"mul": lambda a, b: np.clip(a * b, -LIMIT, LIMIT)}
+    functions = NUMPY | {"mul": lambda a, b: bounded(a * b)}
     for layer in net.layers:
-        w1, w2 = _linear(CHANNELS * net.width / net.hidden / layer.q, recipe.width)
+        linears = _linear(CHANNELS * net.width / net.hidden / layer.q, recipe.width)
         for _ in range(layer.stack):
-            f = evaluate(layer.tree, h, w1, w2, functions, net.mismatch)
+            f = evaluate(layer.tree, h, *linears, functions, net.mismatch)
             both = h + f if recipe.residual else f
             if recipe.average == "channels":
                 h = np.repeat(both.mean(-1, keepdims=True), CHANNELS, -1)
             else:
                 h = both / 2 if recipe.residual else f
-            h = np.clip(h, -LIMIT, LIMIT)
+            h = bounded(h)
     return axis, h.mean(-1)
 
 
 def symlog(z):
-    """arcsinh(z / 2) / ln 10: straight around 0, decades further out, so that 3 is 1000 and -3 is -1000."""
+    """arcsinh(z / 2) / ln 10: straight around 0, decades further out; 3 is 1000 and -3 is -1000."""
     return np.arcsinh(z / 2) / np.log(10)
 
 
 def roughness(z):
-    """How uneven a surface is, on the unit cube: z from 0 to 1, both axes from 0 to 1; {name: value}.
+    """How uneven a surface is, {name: value}, with z and both axes scaled to 0 to 1.
 
-    `variation`: up and down along a line parallel to an axis, mean of all lines; 1 if each climbs the whole range.
-    `steepest`: the greatest slope along an axis; 1 for a plane along it. `curvature`: mean absolute second derivative
-    along the axes; 0 for a plane. All 0 for a constant.
+    "variation": up and down along a line parallel to an axis, the mean of all lines; 1 if each
+    climbs the whole range. "steepest": the greatest slope along an axis; 1 for a plane along it.
+    "curvature": mean absolute second derivative along the axes; 0 for a plane. All are 0 for a
+    constant.
     """
     low, high = z.min(), z.max()
     if not high > low:
         return {"variation": 0.0, "steepest": 0.0, "curvature": 0.0}
-    unit = z / (high - low)
-    steps = [np.diff(unit, axis=axis) for axis in (0, 1)]
+    steps = [np.diff(z / (high - low), axis=axis) for axis in (0, 1)]
+    bends = [np.abs(np.diff(s, axis=axis)).mean() for axis, s in enumerate(steps)]
     cells = z.shape[0] - 1
     return {
         "variation": float(np.mean([np.abs(s).sum(axis).mean() for axis, s in enumerate(steps)])),
         "steepest": float(max(np.abs(s).max() for s in steps) * cells),
-        "curvature": float(
-            np.mean([np.abs(np.diff(s, axis=axis)).mean() for axis, s in enumerate(steps)])
-            * cells**2
-        ),
+        "curvature": float(np.mean(bends) * cells**2),
     }

@@ -12,7 +12,7 @@ from torch.nn import functional
 from lib import paths
 from lib.data import digits as images_of
 from lib.options import Gates, Perceptron
-from lib.search.gates import LIMIT, Control
+from lib.search.control import LIMIT, Control
 from lib.spec import stream
 from lib.train import loop
 from lib.train.gating import curve_of, noted, summary

@@ -7,7 +7,7 @@ Without `prune` it is dense fine-tuning with the same measurements. A run that d
 import numpy as np
 
 from lib.measure import metrics, squad
-from lib.model import backbone, masks
+from lib.model import backbone, compact
 from lib.model import mix as mixes
 from lib.options import Mix, Prune, Targets, one_of
 from lib.train import pruning
@@ -81,7 +81,7 @@ def fineprune(
         result["unknown_share"] = float(np.mean(ids == tokenizer.unk_token_id))
     result |= backbone.size(model)
     if pruned:
-        result |= masks.packed(model)
+        result |= compact.packed(model)
     backbone.save(model, tokenizer, run.model)
     return result
 

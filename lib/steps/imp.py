@@ -77,8 +77,7 @@ def largest(sizes, kept):
             "keep fewer, and "
             "at least one"
         )
-    kth, surplus = masks.top_of_all(sizes, count)
-    return [masks.at_least(size, kth, over) for size, over in zip(sizes, surplus, strict=True)]
+    return masks.top_of_all(sizes, count)
 
 
 def rewind(model, origin):

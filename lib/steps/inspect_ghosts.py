@@ -19,6 +19,7 @@ from torch.nn import functional
 from lib import data as sources
 from lib.model import backbone
 from lib.model import ghost as ghosts
+from lib.model.parts import layers
 from lib.train import heads, loop
 from lib.train.batches import collate
 
@@ -89,12 +90,12 @@ def inspect_ghosts(run, data, train, numerics, rows):
 def modules(model):
     """{(position, layer): ghost module}."""
     found = {
-        (position, number): getattr(*ghosts.PLACES[position](layer))
-        for number, layer in enumerate(backbone.layers(model))
-        for position in ADDED
-        if position in ghosts.present(layer)
+        (position, number): module
+        for number, layer in enumerate(layers(model))
+        for position, module in ghosts.present(layer).items()
+        if position in ADDED
     }
-    there = sorted(ghosts.present(backbone.layers(model)[0]))
+    there = sorted(ghosts.present(layers(model)[0]))
     if not found:
         raise ValueError(
             f"ghosts at {there or 'no position'}: there is something to compare where a ghost is "
@@ -115,7 +116,7 @@ def watched(found):
 
     def keep(place, module):
         def hook(_, inputs, output):
-            y, g = inputs[0], output.relu() if module.options.relu else output
+            y, g = inputs[0], output.relu() if module.relu else output
             seen[place] = (y.sum(1), g.sum(1)) if y.dim() == 4 else (y, g)
 
         return hook

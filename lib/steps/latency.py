@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from lib.measure.cost import SHAPES
-from lib.model import backbone, stack
+from lib.model import backbone, supernet
 from lib.model.surgery import operate
 from lib.options import at_least
 from lib.spec import known
@@ -92,7 +92,7 @@ def encoder(told):
     if ("net" in told) == ("shape" in told):
         raise ValueError(f'a model described as {told}: give "net" or "shape", one of them')
     if "net" in told:
-        model = stack.build(told["net"])
+        model = supernet.build(told["net"])
     else:
         known("published shape", told["shape"], SHAPES)
         shape = SHAPES[told["shape"]]

@@ -3,9 +3,9 @@ Table 5).
 """
 
 from lib.model import backbone
-from lib.model import gates as masks
+from lib.model.gates import architecture, costs
 from lib.options import Gates
-from lib.search import gates as search
+from lib.search import control
 
 
 def random_architecture(run, gates):
@@ -13,15 +13,14 @@ def random_architecture(run, gates):
     tolerance matter. Metrics are those of `nas_search`.
     """
     options = Gates(**gates)
-    sizes, cost = masks.costs(backbone.load(run.inputs["start"].model)[0], options.regions)
-    on = search.random_architecture(options, sizes, cost, run.seed)
-    control = search.Control(options, sizes, cost)
-    flops = cost(control.sums(on))
+    sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)
+    on = control.random_architecture(options, sizes, cost, run.seed)
+    flops, whole = cost(control.Control(options, sizes, cost).sums(on)), cost(sizes)
     return {
-        "architecture": masks.architecture(sizes, on),
+        "architecture": architecture(sizes, on),
         "target": options.ratio,
-        "ratio": flops / control.full,
-        "miss": flops / control.full / options.ratio - 1,
+        "ratio": flops / whole,
+        "miss": flops / whole / options.ratio - 1,
         "flops": flops,
-        "whole_flops": control.full,
+        "whole_flops": whole,
     }

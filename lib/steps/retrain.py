@@ -2,8 +2,7 @@
 labels (report on NAS pruning, sections 5.4 and 5.5). Each of the two stages is one run.
 """
 
-from lib.model import backbone
-from lib.model import gates as masks
+from lib.model import backbone, gates
 from lib.model.surgery import operate
 from lib.options import Objective
 from lib.train import objectives
@@ -22,12 +21,12 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     """
     lesson = Lesson(run, data, train, numerics)
     model, tokenizer = lesson.start()
-    if masks.present(model):
-        masks.detach(model)
+    if gates.present(model):
+        gates.detach(model)
     if architecture:
         operate(model, {"op": "keep"} | architecture)
     rows = lesson.rows(tokenizer)
     objective = objectives.objective(lesson, model, rows, Objective(**objective))
     result = learn(lesson, model, tokenizer, rows, objective)
     backbone.save(model, tokenizer, run.model)
-    return result | backbone.size(model) | {"flops": masks.flops(model)}
+    return result | backbone.size(model) | {"flops": gates.flops(model)}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from safetensors import safe_open
 
-from lib.model import backbone, stack
+from lib.model import backbone, supernet
 from lib.options import Search, Train, Warmup
 from lib.search import engine
 from lib.search.net import QS, STACKS
@@ -137,7 +137,7 @@ def shared(lesson, classifier):
     score = judge(lesson, tokenizer)
 
     def evaluate(net):
-        stack.choose(model, net)
+        supernet.choose(model, net)
         return score(model)
 
     return evaluate

@@ -42,23 +42,17 @@ def byte_dropout(model, wanted=True):
     """Within, a model's dropout layers and its attention draw their masks from bytes; does nothing
     unless `wanted`. An attention that surgery put in stays, with the dropout of its own.
     """
-    if not wanted:
-        yield
-        return
-    before = model.config._attn_implementation
     layers = [
         (parent, name, child)
         for parent in model.modules()
         for name, child in parent.named_children()
-        if type(child) is nn.Dropout
+        if wanted and type(child) is nn.Dropout
     ]
     for parent, name, child in layers:
         setattr(parent, name, ByteDropout(child.p).train(child.training))
-    if before in ("sdpa", "eager"):
-        model.set_attn_implementation(scores.ATTENTION)
     try:
-        yield
+        with scores.eager(model, wanted):
+            yield
     finally:
         for parent, name, child in layers:
             setattr(parent, name, child.train(parent.training))
-        model.set_attn_implementation(before)

@@ -3,15 +3,16 @@
 import numpy as np
 import torch
 
-from lib.model import gates as masks
-from lib.search.gates import Control
+from lib.model import gates
+from lib.model.surgery import gated
+from lib.search.control import Control
 from lib.train import loop
 
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")  # of what is logged at each step
 
 
 class GateSearch(loop.Method):
-    """Gates that move beside the weights, towards a cost (lib.search.gates). The average of their
+    """Gates that move beside the weights, towards a cost (lib.search.control). The average of their
     gradients is a buffer of the model while it trains.
 
     Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>".
@@ -22,11 +23,11 @@ class GateSearch(loop.Method):
 
     def __init__(self, run, model, options):
         self.run, self.model, self.options = run, model, options
-        self.apart = tuple(masks.ensure(model, options.regions).values())
-        self.sizes, cost = masks.costs(model, options.regions)
+        self.apart = tuple(gated(model, options.regions).values())
+        self.sizes, cost = gates.costs(model, options.regions)
         self.control = Control(options, self.sizes, cost, run.seed)
-        gates = len(self.control.region)
-        model.register_buffer("average", torch.zeros(gates, dtype=torch.float64))
+        number = len(self.control.region)
+        model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
     def gradients(self, step, steps):
         found = [a.new_zeros(a.shape) if a.grad is None else a.grad for a in self.apart]
@@ -46,12 +47,12 @@ class GateSearch(loop.Method):
         del self.model.average
         every = {  # small, as they are committed with a record
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
-            for (layer, kind), alpha in masks.alphas(self.model).items()
+            for (layer, kind), alpha in gates.alphas(self.model).items()
         }
         self.run.save_arrays("search", curve=curve.astype(np.float32), **every)
         ratio = control.ratio(alphas)
         return summary(self.options, control, ratio, before, trimmed, curve) | {
-            "architecture": masks.architecture(self.sizes, control.on(alphas)),
+            "architecture": gates.architecture(self.sizes, control.on(alphas)),
             "flops": control.full * ratio,
             "whole_flops": control.full,
         }

@@ -6,11 +6,9 @@ Shapes: N rows, C classes, W windows of the N rows, T tokens.
 import json
 from difflib import get_close_matches
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 
 from lib.data import spans, unseen
 from lib.measure import metrics, squad
@@ -24,38 +22,10 @@ def network(folder, task, dropout, seed):
     folder; a head that is not there is drawn from `seed`. Raises ValueError where the folder's head
     is another.
     """
-    folder = Path(folder)
-    wanted = "QuestionAnswering" if task.span else "SequenceClassification"
-    there = (folder / "surgery.json").exists() or wanted in backbone.architecture(folder)
-    if not task.span:
-        model, tokenizer = backbone.classifier(folder, task.outputs, dropout, seed)
-        return by_name(model, task.labels) if there else model, tokenizer
-    if backbone.bare(folder):
-        model, tokenizer = backbone.headed(
-            folder, transformers.MODEL_FOR_QUESTION_ANSWERING_MAPPING, 2, seed
-        )
-    elif there:
-        model, tokenizer = backbone.load(folder)
-        if not hasattr(model, "qa_outputs"):
-            raise ValueError(
-                f"the model in {folder.name} is a {type(model).__name__}, which marks no spans: "
-                "start "
-                f"{task.name} from an encoder, or from a model of such a task"
-            )
-    else:
-        torch.manual_seed(seed)
-        with backbone.quiet():
-            model = transformers.AutoModelForQuestionAnswering.from_pretrained(
-                folder,
-                num_labels=2,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-            )
-        model.surgery = []
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    backbone.set_dropout(model, dropout)
-    return model, tokenizer
+    head = "QuestionAnswering" if task.span else "SequenceClassification"
+    kept, outputs = head in backbone.architecture(folder), 2 if task.span else task.outputs
+    model, tokenizer = backbone.headed(folder, head, outputs, dropout, seed)
+    return by_name(model, task.labels) if kept and not task.span else model, tokenizer
 
 
 def by_name(model, labels):

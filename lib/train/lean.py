@@ -47,21 +47,15 @@ def lean(model, numerics):
     Weights, gates and masks stay in float32. An attention that surgery put in stays. Does nothing
     on other devices.
     """
-    if next(model.parameters()).device.type != "cpu":
-        yield
-        return
-    before, handle = model.config._attn_implementation, None
-    if (
-        numerics.dtype == "bfloat16"
-    ):  # first of all hooks, so that those who read along see what the layers see
+    on_cpu, handle = next(model.parameters()).device.type == "cpu", None
+    if on_cpu and numerics.dtype == "bfloat16":
+        # first of all hooks, so that those who read along see what the layers see
         handle = embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
-    if before in ("sdpa", "eager"):
-        model.set_attn_implementation(scores.ATTENTION)
     try:
-        yield
+        with scores.eager(model, on_cpu):
+            yield
     finally:
         if handle:
             handle.remove()
-        model.set_attn_implementation(before)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from lib.model import backbone
+from lib.model.parts import surgery
 from lib.options import Targets
 from lib.spec import stream
 from lib.train import loop, losses
@@ -113,15 +114,15 @@ def kept_heads(student, teacher):
     of the whole model.
     """
     whole = student.config.num_attention_heads
-    if teacher.config.num_attention_heads != whole or teacher.surgery:
+    if teacher.config.num_attention_heads != whole or surgery(teacher):
         raise ValueError(
             "Objective.attention pairs heads by their index: the student's whole model has "
             f"{whole}, the teacher "
-            f"{teacher.config.num_attention_heads}{' and a surgery' if teacher.surgery else ''}; "
+            f"{teacher.config.num_attention_heads}{' and a surgery' if surgery(teacher) else ''}; "
             "switch it off"
         )
     kept = [list(range(whole))] * len(backbone.layers(student))
-    for op in student.surgery:
+    for op in surgery(student):
         if op["op"] == "cut":
             raise ValueError(
                 "Objective.attention pairs heads by their index, and a cut by importance does not "

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.model import masks
+from lib.model import compact, masks
 from lib.model import mix as mixes
 from lib.model.backbone import base, layers
 from lib.model.masks import Mask, final_cut, kth_largest, projections
@@ -146,7 +146,7 @@ class Masks(loop.Method):
         }
         if self.options.target:
             result["target"] = self.options.target
-        left = masks.shrink(self.model)
+        left = compact.shrink(self.model)
         return result | {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
 
 

@@ -12,7 +12,8 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from lib.model import backbone, stack
+from lib.model import backbone, supernet
+from lib.model.parts import surgery
 from lib.options import Targets
 from lib.search.net import parameters
 from lib.spec import known, stream
@@ -102,10 +103,12 @@ def student(run, net, cls, teacher, dropout, **config):
         )
     larger = start and backbone.load(start.model)[0]
     torch.manual_seed(stream(run.seed, "student"))
-    model = stack.build(stack.of(larger) if net is None else net, cls, teacher.config, **config)
+    model = supernet.build(
+        supernet.of(larger) if net is None else net, cls, teacher.config, **config
+    )
     model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start:
-        stack.inherit(model, backbone.base(larger))
+        supernet.inherit(model, backbone.base(larger))
         if (start.model / PROJECTION).exists():
             inherit(model.projection, load_file(start.model / PROJECTION))
     backbone.set_dropout(model, dropout)
@@ -160,10 +163,10 @@ def headed(encoder, weight, bias):
     """
     config = copy.deepcopy(encoder.config)
     config.num_labels = len(bias)
-    model = backbone.build(transformers.BertForSequenceClassification, config, encoder.surgery).to(
+    model = backbone.build(transformers.BertForSequenceClassification, config, surgery(encoder)).to(
         bias.device
     )
-    stack.inherit(model, encoder)
+    supernet.inherit(model, encoder)
     put(model.classifier, weight, bias)
     return model.eval()
 
@@ -182,7 +185,12 @@ class Parts(loop.Method):
     """
 
     def __init__(self, student, shared, seed):
-        self.student, self.shared, self.seed, self.whole = student, shared, seed, stack.of(student)
+        self.student, self.shared, self.seed, self.whole = (
+            student,
+            shared,
+            seed,
+            supernet.of(student),
+        )
         config = student.config
         self.tables = {
             "teacher": student.projection.out_features,
@@ -192,10 +200,10 @@ class Parts(loop.Method):
         }
 
     def before(self, step, steps):
-        stack.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
+        supernet.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
 
     def finish(self):
-        stack.choose(self.student)
+        supernet.choose(self.student)
         return {}
 
 

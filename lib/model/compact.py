@@ -1,0 +1,84 @@
+"""A pruned model saved small: empty heads and neurons are cut out, sparse matrices are packed.
+
+Shapes: O x I a weight, L layers, N units of `size` columns each.
+"""
+
+import torch
+
+from lib.model import ghost, masks
+from lib.model.parts import layers
+from lib.model.surgery import operate
+
+
+@torch.no_grad()
+def shrink(model):
+    """Cut out the empty heads and neurons of a baked model.
+
+    A unit is empty without outgoing weights, or without incoming ones: what it gives is then a
+    constant, which goes into the next bias. Each layer keeps at least its first head and neuron.
+    The function stays the same up to rounding. A layer with ghosts stays as it is. Returns
+    {"heads": [L], "neurons": [L]}, counts of what stays.
+    """
+    kept, total = {"heads": [], "neurons": []}, {"heads": [], "neurons": []}
+    for layer in layers(model):
+        attention, first, second = layer.attention.self, layer.intermediate, layer.output.dense
+        value, out, size = (
+            attention.value,
+            layer.attention.output.dense,
+            attention.attention_head_size,
+        )
+        count = {"heads": attention.num_attention_heads, "neurons": first.dense.out_features}
+        if ghost.present(layer):
+            stay = {what: list(range(number)) for what, number in count.items()}
+        else:
+            activated = first.intermediate_act_fn(first.dense.bias)
+            stay = {
+                "heads": emptied(value.weight, out, value.bias, size),
+                "neurons": emptied(first.dense.weight, second, activated, 1),
+            }
+        for what, number in count.items():
+            kept[what].append(stay[what])
+            total[what].append(number)
+    found = {what: [len(each) for each in lists] for what, lists in kept.items()}
+    if found != total:
+        operate(model, {"op": "keep", **kept})
+    return found
+
+
+def emptied(incoming, outgoing, constant, size):
+    """The indices of the units that stay; what the others give goes into the bias of `outgoing`.
+
+    incoming: weights [N * size, I]. outgoing: a linear layer of N * size inputs. constant [N *
+    size]: what a unit without incoming weights gives.
+    """
+    dead = (incoming.unflatten(0, (-1, size)) == 0).all(2).all(1)
+    unused = (outgoing.weight.unflatten(1, (-1, size)) == 0).all(2).all(0)
+    stay = ~(dead | unused)
+    stay[0] |= not stay.any()
+    gone = (~stay).repeat_interleave(size)
+    if gone.any():
+        outgoing.bias += outgoing.weight[:, gone] @ constant[gone]
+    return stay.nonzero().flatten().tolist()
+
+
+def packed(model):
+    """Pack the projections of a baked model by their zeros, where that saves bytes.
+
+    Returns {"bytes_dense", "bytes_sparse"} of all its tensors.
+    """
+    found = {name: linear.weight.detach() != 0 for _, name, linear in masks.projections(model)}
+    kept = {name: int(torch.count_nonzero(mask)) for name, mask in found.items()}
+    kept = {
+        name: n
+        for name, n in kept.items()
+        if 32 * n + found[name].numel() < 32 * found[name].numel()
+    }
+    before = stored(model)
+    if kept:
+        operate(model, {"op": "sparse", "kept": kept}, masks=found)
+    return {"bytes_dense": before, "bytes_sparse": stored(model)}
+
+
+def stored(model):
+    """Bytes of a model's tensors, as saved."""
+    return sum(value.numel() * value.element_size() for value in model.state_dict().values())

@@ -1,0 +1,175 @@
+"""Cutting: the operations "cut" (by importance) and "keep" (by name) make a model smaller.
+
+transformers 5 can no longer prune heads itself. Shapes: A heads, D head size, H hidden, F neurons,
+L layers, M kept heads.
+"""
+
+from collections import Counter
+
+import torch
+from torch import nn
+
+from lib.model.parts import FFN1, FFN2, OUT, QKV, layers, sliced
+from lib.spec import known
+
+WHOLE = ([], ["o"], ["v", "o"])  # left whole for nothing, for a ghost at "v", for one at "qk"
+
+
+def rank(scores):
+    """Indices by falling score. Ties keep their order, so a ranking is equal on every machine."""
+    return torch.sort(scores, descending=True, stable=True).indices
+
+
+def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
+    """Keep M of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al. 2020).
+
+    Rows of Q, K, V and W1 go with their biases, and columns of O and W2; the biases of O and W2
+    stay whole. What stays is sorted by falling importance, so a fold is a block of like importance.
+
+    heads: M, an integer. head_scores: [L, A]; neuron_scores: [L, F]. Without scores the first ones
+    are kept: when a saved model is rebuilt only shapes matter. whole: ["o"] keeps all A heads of
+    the output projection, ["v", "o"] those of the values too, kept heads first. A ghost at "v" or
+    "qk" then makes the others (section 4.2); before that the model does not run.
+    Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
+    Raises ValueError where M is not in 1..A and where scores have another shape.
+    """
+    whole = sorted(whole, key=str, reverse=True) if isinstance(whole, (list, tuple)) else whole
+    if whole not in WHOLE:
+        raise ValueError(f'cut with "whole": {whole}; it is one of {", ".join(map(str, WHOLE))}')
+    kept = {"heads": [], "neurons": []} | ({"others": []} if whole else {})
+    for number, layer in enumerate(layers(model)):
+        total, ffn = layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features
+        if not (isinstance(heads, int) and 1 <= heads <= total):
+            raise ValueError(
+                f"cut to {heads!r} heads: a layer of this model has {total}; keep 1 to {total}"
+            )
+        order = ranked(head_scores, model, number, total, "head")
+        neurons = ranked(neuron_scores, model, number, ffn, "neuron")[: heads * ffn // total]
+        narrow(layer, order[:heads], neurons, order, whole)
+        kept["heads"].append(order[:heads].tolist())
+        kept["neurons"].append(neurons.tolist())
+        if whole:
+            kept["others"].append(order[heads:].tolist())
+    return kept
+
+
+def ranked(scores, model, number, total, what):
+    """The indices of one layer's parts by falling score, or in their order without scores."""
+    if scores is None:
+        return torch.arange(total, device="cpu")  # also where a model is built on the meta device
+    if tuple(scores.shape) != (len(layers(model)), total):
+        raise ValueError(
+            f"{what} scores are of shape {list(scores.shape)}; this model has "
+            f"{len(layers(model))} layers of {total} {what}s"
+        )
+    return rank(torch.as_tensor(scores[number]))
+
+
+def narrow(layer, heads, neurons, every=None, whole=()):
+    """Leave these heads [M] and neurons [N] of one layer, in this order.
+
+    every: [A] all heads, in the order in which the parts named by `whole` keep them.
+    """
+    attention, size = layer.attention.self, layer.attention.self.attention_head_size
+    rows, full = (
+        None
+        if index is None
+        else (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
+        for index in (heads, every)
+    )
+    query, key, value = QKV
+    for path, kept, columns in (
+        (query, rows, None),
+        (key, rows, None),
+        (value, full if "v" in whole else rows, None),
+        (OUT, None, full if "o" in whole else rows),
+        (FFN1, neurons, None),
+        (FFN2, None, neurons),
+    ):
+        layer.set_submodule(path, sliced(layer.get_submodule(path), kept, columns))
+    attention.num_attention_heads, attention.all_head_size = len(heads), len(rows)
+
+
+def keep(model, **wanted):
+    """Keep the named parts of each layer: the architecture that a search found, cut out.
+
+    wanted: {"heads", "neurons", "embedding", "qk", "v"}, L lists of indices among what the model
+    has now; what is not named stays whole. embedding: inputs of Q, K and V; qk: dimensions of
+    queries and keys; v: dimensions of values. The result equals the model with the context of the
+    other heads and the activation of the other neurons set to zero. No list may be empty: nothing
+    is a constant, which no search here asks for. Returns the counts, {"heads": [L], ...}. Raises
+    ValueError that names the layer where a list is empty, or has an index twice or one that is not
+    there.
+    """
+    if "heads" in wanted and wanted.keys() & {"qk", "v"}:
+        raise ValueError(
+            "keep heads and dimensions of queries, keys or values: they are the same columns, "
+            "give one of them"
+        )
+    there = layers(model)
+    for what, lists in wanted.items():
+        known("part to keep", what, wide(there[0]))
+        if not isinstance(lists, (list, tuple)) or len(lists) != len(there):
+            raise ValueError(
+                f"keep {what}: {len(there)} lists of indices needed, one for each layer; "
+                f"found {str(lists)[:60]}"
+            )
+        for number, (layer, chosen) in enumerate(zip(there, lists, strict=True)):
+            total, times = wide(layer)[what], Counter(chosen)
+            wrong = [i for i in chosen if type(i) is not int or not 0 <= i < total or times[i] > 1]
+            if wrong or not chosen:
+                raise ValueError(
+                    f"keep {what} of layer {number}: found {wrong[0] if wrong else 'none'}; "
+                    f"give at least one of 0 to {total - 1}, each once"
+                )
+    for number, layer in enumerate(there):
+        every = {what: torch.arange(count, device="cpu") for what, count in wide(layer).items()}
+        chosen = {what: torch.tensor(lists[number], device="cpu") for what, lists in wanted.items()}
+        narrow(layer, chosen.get("heads", every["heads"]), chosen.get("neurons", every["neurons"]))
+        thin(layer, *(chosen.get(what) for what in ("embedding", "qk", "v")))
+    return {what: [len(kept) for kept in lists] for what, lists in wanted.items()}
+
+
+def wide(layer):
+    """How much a layer has of what `keep` keeps."""
+    attention = layer.attention.self
+    return {
+        "heads": attention.num_attention_heads,
+        "neurons": layer.intermediate.dense.out_features,
+        "embedding": attention.query.in_features,
+        "qk": attention.query.out_features,
+        "v": attention.value.out_features,
+    }
+
+
+class Thin(nn.Linear):
+    """The chosen rows and columns of a linear layer that keeps its widths outside.
+
+    It reads its columns alone, and the outputs of the other rows are zero. Heads that lose
+    different dimensions need it, because no smaller matrix could hold them: the products inside
+    attention keep their size (report on NAS pruning, section 7.2.2).
+    """
+
+    def __init__(self, linear, rows=None, columns=None):
+        small = sliced(linear, rows, columns)
+        super().__init__(
+            small.in_features, small.out_features, small.bias is not None, device="meta"
+        )
+        self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
+        self.register_buffer("rows", rows, persistent=False)
+        self.register_buffer("columns", columns, persistent=False)
+
+    def forward(self, x):
+        made = super().forward(x if self.columns is None else x.index_select(-1, self.columns))
+        if self.rows is None:
+            return made
+        return made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, self.rows, made)
+
+
+def thin(layer, embedding, qk, v):
+    """Leave these inputs of Q, K and V, these dimensions of queries and keys, and of values."""
+    for path, rows, columns in zip(
+        (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True
+    ):
+        if rows is not None or columns is not None:
+            layer.set_submodule(path, Thin(layer.get_submodule(path), rows, columns))

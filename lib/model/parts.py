@@ -1,0 +1,117 @@
+"""The parts of a BERT, RoBERTa or ELECTRA by their role, and the list of what was done to a model.
+
+Every other module of `lib.model` builds on this one. Shapes: B batch, T tokens, H hidden, L layers.
+"""
+
+from torch import nn
+
+from lib.measure.cost import Shape
+
+QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))  # paths in a layer
+OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
+
+
+def base(model):
+    """The encoder under the head: embeddings and L layers."""
+    return model.base_model
+
+
+def layers(model):
+    """The L transformer layers: `attention.self`, `attention.output`, `intermediate`, `output`."""
+    return base(model).encoder.layer
+
+
+def embedding_output(model):
+    """The module whose output [B, T, H] enters the first layer. ELECTRA projects its embeddings."""
+    return getattr(base(model), "embeddings_project", None) or base(model).embeddings
+
+
+def shape(model):
+    """The widths that the model had before any surgery, as `lib.measure.cost` takes them."""
+    c = model.config
+    return Shape(
+        c.model_type,
+        c.num_hidden_layers,
+        c.hidden_size,
+        c.num_attention_heads,
+        c.intermediate_size,
+        c.vocab_size,
+        c.max_position_embeddings,
+        c.type_vocab_size,
+        getattr(c, "embedding_size", c.hidden_size),
+    )
+
+
+def size(model):
+    """The number of parameters of the model as it is: {"parameters"}."""
+    return {"parameters": sum(p.numel() for p in model.parameters())}
+
+
+def set_dropout(model, rate):
+    """Set the rate of every dropout layer: hidden states, attention and head."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = rate
+
+
+def surgery(model):
+    """The operations that were done to a model, the oldest first: JSON, saved with the model.
+
+    `lib.model.surgery.operate` adds to this list; whoever undoes an operation takes it out.
+    """
+    return model.__dict__.setdefault("surgery", [])
+
+
+def undo(model, name):
+    """Forget the operations of one name; the caller has undone them."""
+    surgery(model)[:] = [op for op in surgery(model) if op["op"] != name]
+
+
+def sliced(linear, rows=None, columns=None):
+    """A new linear layer of the chosen rows (outputs) and columns (inputs).
+
+    Device and dtype stay. rows, columns: indices, or None for all.
+    """
+    weight, bias = linear.weight, linear.bias
+    if rows is not None:
+        weight = weight[rows.to(weight.device)]
+        bias = None if bias is None else bias[rows.to(bias.device)]
+    if columns is not None:
+        weight = weight[:, columns.to(weight.device)]
+    new = nn.Linear(*weight.shape[::-1], bias is not None, device="meta", dtype=weight.dtype)
+    new.weight = nn.Parameter(weight.detach().clone())
+    if bias is not None:
+        new.bias = nn.Parameter(bias.detach().clone())
+    return new
+
+
+class Padding:
+    """The padding mask [B, T] of the batch in work: 1 at real tokens, or None without a mask."""
+
+    mask = None
+
+    def read(self, encoder, args, kwargs):
+        """The hook that runs before the encoder."""
+        self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
+
+
+def padding(model):
+    """The Padding of a model. There is one for all its modules; a copied model gets its own."""
+    encoder = base(model)
+    if not hasattr(encoder, "padding"):
+        encoder.padding = Padding()
+        encoder.register_forward_pre_hook(encoder.padding.read, with_kwargs=True)
+    return encoder.padding
+
+
+def real(x, padding, square=False):
+    """x with zeros at padded tokens. x: [B, T, C] or [B, M, T, C]; square: columns are tokens too.
+
+    padding: a Padding, or None to leave x as it is.
+    """
+    if padding is None or padding.mask is None:
+        return x
+    rows = padding.mask.to(x.dtype).unsqueeze(-1)
+    if x.dim() == 4:
+        rows = rows.unsqueeze(1)
+    return x * rows * rows.transpose(2, 3) if square else x * rows

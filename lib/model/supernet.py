@@ -1,0 +1,131 @@
+"""Models for a Net (lib.search.net): building one, running a part of a larger one, and inheriting
+the weights of a larger one (EfficientBERT section 3.2).
+
+Letters: H hidden, L layers, k networks of a stack, q the divisor of its width.
+"""
+
+import re
+
+import transformers
+
+from lib.model import backbone
+from lib.model.parts import layers, surgery
+from lib.search.net import FACTOR, from_json
+
+
+def of(model):
+    """The Net that a model was built for. Raises ValueError where it has no stacks."""
+    for op in surgery(model):
+        if op["op"] == "stack":
+            return from_json(op["net"])
+    raise ValueError(
+        f"this {type(model).__name__} has no stacks of feed-forward networks: give a net to build "
+        "one"
+    )
+
+
+def build(net, cls=transformers.BertModel, like=None, **config):
+    """A model of class `cls` for a Net or its JSON, weights N(0, 0.02) from torch's random state.
+
+    like: a configuration whose tables (vocabulary, positions, segments, padding) are taken instead
+    of BERT's own. config: further values, such as num_labels. LayerNorm's eps is the framework's
+    1e-5, as in the code, not BERT's 1e-12.
+    """
+    net = from_json(net)
+    tables = ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id")
+    sizes = {
+        "layer_norm_eps": 1e-5,
+        "initializer_range": 0.02,
+        "hidden_size": net.hidden,
+        "num_hidden_layers": len(net.layers),
+        "num_attention_heads": net.heads,
+        "intermediate_size": net.width,
+        "hidden_act": "gelu_pytorch_tanh",
+    }
+    shared = {name: getattr(like, name) for name in tables} if like else {}
+    ops = [{"op": "trigram", "width": FACTOR}] if net.embedding == "trigram" else []
+    ops.append({"op": "stack", "net": net.to_json()})
+    return backbone.build(cls, transformers.BertConfig(**shared | sizes | config), ops)
+
+
+def choose(model, wanted=None):
+    """Let a supernet run as the Net `wanted`; None: all of it, as it was built.
+
+    The first networks of each stack run, the first channels of each network, and the net's
+    formulas. No weight is touched. Channels out of use get a gradient of zero, so AdamW's momentum
+    and decay still move them; networks out of use get none and stay. Raises ValueError where the
+    net is not inside the supernet.
+    """
+    whole = of(model)
+    wanted = whole if wanted is None else from_json(wanted)
+    widths = [(n.hidden, len(n.layers), n.heads, n.embedding) for n in (wanted, whole)]
+    if widths[0] != widths[1]:
+        raise ValueError(
+            f"a net of hidden, layers, heads, embedding {widths[0]} in a supernet of {widths[1]}: "
+            "only formulas, stacks and ratios can be chosen; build a model of its own otherwise"
+        )
+    for layer, new in zip(layers(model), wanted.layers, strict=True):
+        layer.output.use(new, wanted.inner(new), wanted.mismatch)
+
+
+def inherit(student, source):
+    """Fill a model with the leading block of each tensor of the same name in a larger one.
+
+    So come the first networks of a stack, the first channels, the first hidden ones (EfficientBERT
+    section 3.2, and its code). A student of m times as many layers takes layer i m times, as layers
+    m i to m i + m - 1. The block of a plain BERT is the first network of a stack. A narrower
+    student reads heads across their boundaries: the first 360 of 540 rows are eight heads of 45,
+    read as twelve of 30, as in the code.
+
+    Returns the names of the student's tensors that the source does not have; they stay as they
+    were. Raises ValueError for a tensor or a number of layers that does not fit, and another
+    vocabulary.
+    """
+    words, depths = (
+        [m.config.vocab_size for m in (student, source)],
+        [len(layers(m)) for m in (student, source)],
+    )
+    times, rest = divmod(*depths)
+    if words[0] != words[1] or rest or not times:
+        raise ValueError(
+            f"a student of {words[0]} words and {depths[0]} layers cannot inherit from {words[1]} "
+            f"words and {depths[1]} layers: take the same vocabulary, and a multiple of the layers"
+        )
+    there = {as_stack(plain(name, source)): value for name, value in source.state_dict().items()}
+    left = []
+    for name, value in student.state_dict().items():
+        origin = re.sub(
+            r"(?<=encoder\.layer\.)\d+",
+            lambda found: str(int(found[0]) // times),
+            plain(name, student),
+        )
+        if origin not in there:
+            left.append(name)
+            continue
+        larger, head = there[origin], name.startswith(("classifier.", "qa_outputs."))
+        fits = larger.dim() == value.dim() and all(
+            a <= b for a, b in zip(value.shape, larger.shape, strict=True)
+        )
+        if not fits or head and value.shape[0] != larger.shape[0]:
+            raise ValueError(
+                f"{name} of shape {list(value.shape)} cannot inherit from {list(larger.shape)}: "
+                "the source must be at least as large, and have as many outputs"
+            )
+        value.copy_(larger[tuple(slice(n) for n in value.shape)])
+    return left
+
+
+def as_stack(name):
+    """What a tensor of a plain BERT's feed-forward block is called in a stack; other names stay."""
+    for block, part in (
+        ("intermediate.dense", "W1"),
+        ("output.dense", "W2"),
+        ("output.LayerNorm", "LayerNorm"),
+    ):
+        name = re.sub(rf"(encoder\.layer\.\d+)\.{block}\.", rf"\1.output.networks.0.{part}.", name)
+    return name
+
+
+def plain(name, model):
+    """A tensor's name without the prefix that a model with a head puts before its encoder's."""
+    return name.removeprefix(f"{model.base_model_prefix}.")

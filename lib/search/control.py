@@ -1,0 +1,275 @@
+"""Steering a search over gates to a cost (report on NAS pruning, sections 5.1, 5.2, 5.6, 7.4, 7.5,
+7.9): the moving target, the cost loss, which gates may move in a step, and how a search ends on its
+target. Arithmetic on arrays.
+
+A gate is on where sigmoid(alpha) > 0.99. E is the expected cost, with soft masks; F is the actual
+cost, of the gates that are on; R is the target. A region is one layer and kind of gates. Each step:
+
+    1. g is the gradient of the task's loss. It gets weight * (+1, 0 or -1) * dlogE / dalpha where F
+       is above, within or below (1 +- tolerance) R.
+    2. In each group of gates (`quota`) the share with the largest |g| may move.
+    3. alpha <- clamp(alpha - 10 sign(g), -5, 5): a mover jumps to the other side or stays there.
+
+As reported, all movers jump at once. With a share of 10 % a step may take off 10 % of the model,
+while the target falls by hundredths of a per cent; and a task that outweighs the cost loss stops
+the search above its target. Our landing "steps" does this instead:
+
+    - Movers are the gates on with the largest g, and the gates off with the smallest g below 0.
+    - They switch one after another: off while F > R, then on while F < R. So a step ends within one
+      gate of R.
+    - Gates that want off (g > 0) take turns so that each region yields the same share of its gates.
+      The order of the gradients alone would not do: a head is worth 60 to 160 neurons, so heads
+      would always come first, and always last in the order of gradient for cost.
+    - If these gates are not enough, others follow in the order in which they would want off if the
+      weight of the cost grew.
+
+Each region keeps at least one gate on. `memory` averages the task's gradient over steps, as an
+optimiser with momentum would: one batch tells noise from need only roughly.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lib.measure import gated
+from lib.options import Gates
+from lib.spec import stream
+
+LIMIT, JUMP = gated.START, 2 * gated.START
+EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # a gate is on above this alpha: 4.595
+
+
+def target(step, steps, ratio, schedule):
+    """The target at a step from 0 to steps - 1, as a fraction of the whole cost.
+
+    It starts at 1 and ends at `ratio`, along a line ("additive") or a geometric one
+    ("multiplicative"); "none" is `ratio` throughout. Corrected: the report's additive rule adds
+    where it must take away, its equation 5 rises from 0 to 1 - ratio, and both of its rules divide
+    by `steps`, where steps - 1 moves lead from the first value to the last (7.4).
+    """
+    if schedule == "none" or steps == 1:
+        return ratio
+    done = step / (steps - 1)
+    return ratio**done if schedule == "multiplicative" else 1 - (1 - ratio) * done
+
+
+def pull(actual, goal, tolerance):
+    """Sign of the cost loss: +1 above (1 + t) R, -1 below (1 - t) R, else 0 (equation 4)."""
+    return int(actual > (1 + tolerance) * goal) - int(actual < (1 - tolerance) * goal)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def encoder(hidden, size, whole, tokens=gated.TOKENS):
+    """f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size `size`.
+
+    whole: L dicts {"heads", "ffn"}, what each layer has where no mask is.
+    """
+
+    def cost(sums):
+        widths = [dict(width) for width in whole]
+        for (layer, kind), number in sums.items():
+            widths[layer][kind] = number
+        return gated.flops(hidden, size, widths, tokens)
+
+    return cost
+
+
+@dataclass
+class Control:
+    """Steers N gates. Raises ValueError for a target out of reach."""
+
+    options: Gates
+    sizes: dict  # {region: gates}, region = (layer, kind), in the order in which the gates lie
+    cost: object  # f({region: sum of masks}), linear in each
+    seed: int = 0
+    region: np.ndarray = field(init=False)  # [N] number of each gate's region
+    groups: list = field(init=False)  # gates of each group that has a quota of its own
+
+    def __post_init__(self):
+        self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
+        label = {"layer": lambda r: r, "kind": lambda r: r[1:], "all": lambda _: None}
+        labels = [label[self.options.quota](region) for region in self.sizes]
+        self.groups = [
+            np.flatnonzero(np.isin(self.region, [r for r, own in enumerate(labels) if own == each]))
+            for each in dict.fromkeys(labels)
+        ]
+        self.full = self.cost(self.sizes)
+        lowest, wanted = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
+        if lowest > (1 + self.options.tolerance) * wanted:
+            raise ValueError(
+                f"Gates.ratio is {wanted}, but one gate for each kind and layer, the least that "
+                f"can stay, leaves {lowest:.4f} of the cost: ask for at least that, or search more "
+                "regions"
+            )
+
+    def on(self, alphas):
+        return alphas > EDGE
+
+    def sums(self, masks):
+        """{region: sum} of masks [N]."""
+        found = np.bincount(self.region, masks, len(self.sizes)).tolist()
+        return dict(zip(self.sizes, found, strict=True))
+
+    def actual(self, on):
+        """F over the whole cost, of gates [N] that are on."""
+        return self.cost(self.sums(on)) / self.full
+
+    def ratio(self, alphas):
+        """The same of alphas [N]."""
+        return self.actual(self.on(alphas))
+
+    def slope(self, alphas):
+        """dlogE / dalpha [N]: the cost of one more gate of the region, times sigmoid', over E."""
+        masks = sigmoid(alphas)
+        sums = self.sums(masks)
+        expected = self.cost(sums)
+        units = [self.cost(sums | {region: value + 1}) - expected for region, value in sums.items()]
+        return np.array(units)[self.region] * masks * (1 - masks) / expected
+
+    def move(self, alphas, average, gradient, step, steps):
+        """One step. alphas: float64 [N]; average: of the gradients so far [N]; gradient: now [N].
+
+        Returns (alphas, average, [4] target and actual ratio, gates switched off and on).
+        """
+        options, on = self.options, self.on(alphas)
+        average = options.memory * average + (1 - options.memory) * gradient
+        wish = average / (1 - options.memory ** (step + 1))
+        goal = self.full * target(step, steps, options.ratio, options.schedule)
+        if sign := pull(self.cost(self.sums(on)), goal, options.tolerance):
+            wish = wish + options.weight * sign * self.slope(alphas)
+        if options.landing == "steps":
+            dice = np.random.default_rng(stream(self.seed, f"gates:{step}"))
+            starts = dice.random(len(self.sizes))
+            leaving = self.leaving(on, alphas, wish, starts, options.share)
+            returning = self.returning(on, wish, starts, options.share)
+            taken = self.settle(on, leaving, returning, goal, goal)
+            new = alphas.copy()
+            new[taken] = np.where(on[taken], -LIMIT, LIMIT)
+        else:
+            new = self.jump(alphas, wish)
+        switched = self.on(new)
+        note = [goal / self.full, self.ratio(new), (on & ~switched).sum(), (~on & switched).sum()]
+        return new, average, np.array(note, dtype=np.float64)
+
+    def jump(self, alphas, wish):
+        """The step as reported: all movers at once.
+
+        A region that this would empty keeps the gate that wants off least.
+        """
+        new = alphas.copy()
+        for chosen in self.most(np.abs(wish), self.options.share):
+            new[chosen] -= JUMP * np.sign(wish[chosen])
+        new = np.clip(new, -LIMIT, LIMIT)
+        for region in np.flatnonzero(np.bincount(self.region, self.on(new), len(self.sizes)) == 0):
+            gates = np.flatnonzero(self.on(alphas) & (self.region == region))
+            last = gates[np.argmin(wish[gates])]
+            new[last] = alphas[last]
+        return new
+
+    def most(self, eagerness, share):
+        """The ceil(share * n) gates of each group with the largest eagerness, the first of equals."""
+        return [
+            group[np.argsort(-eagerness[group], kind="stable")[: math.ceil(share * len(group))]]
+            for group in self.groups
+        ]
+
+    def leaving(self, on, alphas, wish, starts, share):
+        """Gates that may switch off, in turn."""
+        wish = np.where(on, wish, -np.inf)
+        may = np.concatenate(self.most(wish, share))
+        first = self.turns(np.flatnonzero(wish > 0), wish, starts)
+        rest = may[on[may] & (wish[may] <= 0)]
+        price = wish[rest] / self.slope(alphas)[rest]
+        return np.concatenate([first[np.isin(first, may)], rest[np.argsort(-price, kind="stable")]])
+
+    def returning(self, on, wish, starts, share):
+        """Gates that may switch on, in turn: those that want to."""
+        wish = np.where(on, np.inf, wish)
+        first = self.turns(np.flatnonzero(wish < 0), -wish, starts)
+        return first[np.isin(first, np.concatenate(self.most(-wish, share)))]
+
+    def turns(self, gates, eagerness, starts):
+        """The gates in the order of their turns: within a region by falling eagerness.
+
+        At any moment each region has had the same share of its own gates (systematic sampling).
+        starts: [regions] in [0, 1), where each region starts.
+        """
+        gates = gates[np.lexsort((-eagerness[gates], self.region[gates]))]
+        region = self.region[gates]
+        number = np.bincount(region, minlength=len(self.sizes))
+        place = np.arange(len(gates)) - (np.cumsum(number) - number)[region]
+        return gates[np.argsort((place + starts[region]) / number[region], kind="stable")]
+
+    def settle(self, on, offs, ons, above, below, most=math.inf):
+        """Of gates in turn, the numbers of those that switch.
+
+        They go off while F > `above`, then on while F < `below` and as far as F stays within
+        `most`.
+        """
+        names, sums, taken, closed = list(self.sizes), self.sums(on), [], set()
+        actual = self.cost(sums)
+        for gate in offs:
+            if actual <= above:
+                break
+            region = names[self.region[gate]]
+            if sums[region] > 1:
+                sums[region] -= 1
+                actual = self.cost(sums)
+                taken.append(gate)
+        for gate in ons:
+            region = names[self.region[gate]]
+            if actual >= below or len(closed) == len(names):
+                break
+            if region in closed:
+                continue
+            more = self.cost(sums | {region: sums[region] + 1})
+            if more > most:
+                closed.add(region)  # one more costs no less later, as F only grows from here
+            else:
+                sums[region] += 1
+                actual = more
+                taken.append(gate)
+        return np.array(taken, dtype=np.int64)
+
+    def trim(self, alphas, average):
+        """End on the target: switch gates in turn by the average gradient.
+
+        Returns (alphas, [gates switched]). None switches where F is within the tolerance, or where
+        gates are so coarse that F would come no nearer.
+        """
+        on = new = self.on(alphas)
+        if pull(self.cost(self.sums(on)), self.full * self.options.ratio, self.options.tolerance):
+            leaving = self.leaving(on, alphas, average, np.full(len(self.sizes), 0.5), 1.0)
+            new = self.fit(on, leaving, average)
+        was, now = (abs(self.actual(each) - self.options.ratio) for each in (on, new))
+        taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)
+        alphas = alphas.copy()
+        alphas[taken] = np.where(new[taken], LIMIT, -LIMIT)
+        return alphas, taken
+
+    def fit(self, on, offs, wish):
+        """The gates that are on [N], fitted to the target: within one gate below R.
+
+        Those of `offs` go off in turn until F is at most R. Then others come back as far as F stays
+        there, those that want off least first.
+        """
+        goal, on = self.full * self.options.ratio, on.copy()
+        on[self.settle(on, offs, [], goal, 0)] = False
+        back = self.turns(np.flatnonzero(~on), -wish, np.full(len(self.sizes), 0.5))
+        on[self.settle(on, [], back, math.inf, goal, goal)] = True
+        return on
+
+
+def random_architecture(options, sizes, cost, seed):
+    """The gates of a random architecture of the target's cost: [N] booleans.
+
+    Each gate has the same chance, so layers end up alike; the report does not say how it draws.
+    Raises ValueError as Control does.
+    """
+    control = Control(options, sizes, cost, seed)
+    draws = np.random.default_rng(stream(seed, "architecture")).random(len(control.region))
+    return control.fit(np.ones(len(draws), bool), np.argsort(draws, kind="stable"), -draws)

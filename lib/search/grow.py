@@ -1,0 +1,119 @@
+"""Changing a formula as genetic programming does it, on its prefix list.
+
+In a prefix list a linear map has two operands, a tensor and its weights: `W2 gelu(W1 x)` is
+linear gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2).
+"""
+
+from functools import lru_cache
+
+from lib.search import formula as language
+
+NODES = 20  # of a prefix list that features can hold
+DEPTH = 3  # of a random tree that replaces a part
+TERMINALS = ("x", *language.LINEAR)
+ARITY = (
+    {"linear": 2, "foreign": 2}
+    | dict.fromkeys(language.BINARY, 2)
+    | dict.fromkeys(language.UNARY, 1)
+)
+
+
+def prefix(node):
+    """A formula's tree as prefix list; 6 entries for `W2 gelu(W1 x)`."""
+    inner = [token for child in node.args for token in prefix(child)]
+    return ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
+
+
+def tree(tokens):
+    """The tree of a prefix list, or None where it is no formula.
+
+    It is none with a linear map of another id or without weights of its own, and with weights where
+    a tensor should stand.
+    """
+
+    def read(at):
+        op, at, args = tokens[at], at + 1, []
+        for _ in range(1 if op == "linear" else ARITY.get(op, 0)):
+            child, at = read(at)
+            args.append(child)
+        if op == "linear":
+            op, at = tokens[at], at + 1
+            if op not in language.LINEAR:
+                raise LookupError
+        elif op in language.LINEAR or op == "foreign":
+            raise LookupError
+        return language.Node(op, tuple(args)), at
+
+    try:
+        return read(0)[0]
+    except LookupError:
+        return None
+
+
+def end(tokens, at):
+    """Where the part of a prefix list that starts at `at` ends."""
+    open_ = 1
+    while open_:
+        open_ += ARITY.get(tokens[at], 0) - 1
+        at += 1
+    return at
+
+
+def change(tokens, linears, dice):
+    """One try at changing a formula, as coded. Most results are no formula.
+
+    First a part is replaced by a full random tree of depth 0 to 3, then one node (never the root)
+    by another of as many operands, then a node is put in somewhere. linears: how many linear maps
+    there are to draw from, one for each id; all but the layer's own are "foreign". dice: f() ->
+    uniform in [0, 1).
+    """
+
+    def pick(values):
+        return values[int(dice() * len(values))]
+
+    def full(depth):
+        if not depth:
+            return [pick(TERMINALS)]
+        op = pick(functions)
+        return [op, *(token for _ in range(ARITY[op]) for token in full(depth - 1))]
+
+    binary, functions = _functions(linears)
+    at = int(dice() * len(tokens))
+    tokens = tokens[:at] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, at) :]
+    if len(tokens) > 1:
+        at = 1 + int(dice() * (len(tokens) - 1))
+        tokens[at] = pick({0: TERMINALS, 1: language.UNARY, 2: binary}[ARITY.get(tokens[at], 0)])
+    at = int(dice() * len(tokens))
+    op, part = pick(functions), tokens[at : end(tokens, at)]
+    place = int(dice() * ARITY[op])
+    args = [part if i == place else [pick(TERMINALS)] for i in range(ARITY[op])]
+    return [*tokens[:at], op, *(token for arg in args for token in arg), *tokens[at + len(part) :]]
+
+
+@lru_cache
+def _functions(linears):
+    binary = ("linear", *("foreign",) * (linears - 1), *language.BINARY)
+    return binary, binary + language.UNARY
+
+
+def accepted(tokens, *widths):
+    """The tree of a prefix list that is a formula of the space, else None.
+
+    widths: as `lib.search.formula.check` takes them. The code sees a width error in training alone
+    and scores 0; here it is no formula.
+    """
+    once = {"W1": 1, "W2": 1, "linear": 2}
+    if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
+        return None
+    node = tree(tokens)
+    return node if node and language.valid(node, *widths) else None
+
+
+def grow(formula, linears, tries, dice, *widths):
+    """A changed formula, as text, or the same one where no change of `tries` is accepted."""
+    seed = prefix(language.parse(formula))
+    for _ in range(tries):
+        node = accepted(change(seed, linears, dice), *widths)
+        if node:
+            return str(node)
+    return formula

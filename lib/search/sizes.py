@@ -1,0 +1,47 @@
+"""Choices for L layers whose sizes add up to a window: an exact count and exact uniform draws."""
+
+from bisect import bisect
+
+import numpy as np
+
+
+class Sizes:
+    """All ways to give each layer one of its choices so that the sizes add up to low..high.
+
+    costs: for each layer, the parameters that each of its choices costs. `ways[n]` is found by
+    convolution of histograms: (sums of the last n layers, ascending; how many choices for these
+    layers lie below each sum, and in all).
+    """
+
+    def __init__(self, costs, low, high):
+        self.costs, self.low, self.high = [np.asarray(c, np.int64) for c in costs], low, high
+        exact = np.int64 if np.prod([float(len(c)) for c in costs]) < 2**62 else object
+        sums, counts = np.zeros(1, np.int64), np.ones(1, exact)
+        self.ways = [(sums, np.array([0, 1], exact))]
+        for own in reversed(self.costs):
+            sums, where = np.unique((sums[:, None] + own).ravel(), return_inverse=True)
+            before, counts = counts, np.zeros(len(sums), exact)
+            np.add.at(counts, where, before.repeat(len(own)))
+            self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
+        self._weights = {}
+
+    def count(self, left=None, spent=0):
+        """How many choices for the last `left` layers end in the window; without arguments, all.
+
+        spent: what the layers before cost; it may be an array.
+        """
+        sums, below = self.ways[len(self.costs) if left is None else left]
+        above = below[np.searchsorted(sums, self.high - spent, "right")]
+        return above - below[np.searchsorted(sums, self.low - spent)]
+
+    def draw(self, rng):
+        """One of them, all equally likely: the index of each layer's choice [L]."""
+        drawn, spent = [], 0
+        for layer, dice in enumerate(rng.random(len(self.costs))):
+            if (layer, spent) not in self._weights:
+                ways = self.count(len(self.costs) - layer - 1, spent + self.costs[layer])
+                self._weights[layer, spent] = (ways / ways.sum()).astype(float).cumsum().tolist()
+            weights = self._weights[layer, spent]
+            drawn.append(bisect(weights, dice * weights[-1]))
+            spent += int(self.costs[layer][drawn[-1]])
+        return drawn
