@@ -19,7 +19,6 @@ from lib.search.formula import (
     evaluate,
     height,
     parse,
-    show,
     size,
     valid,
 )
@@ -54,8 +53,8 @@ TREES = trees(formula.LINEAR + formula.UNARY, 12)
 @settings(deadline=None, derandomize=True)
 @given(TREES)
 def test_what_is_printed_is_read_back_as_the_same_tree(tree):
-    assert parse(show(tree)) == tree
-    assert parse(show(tree).replace(" ", "  ").replace("(", "( ")) == tree
+    assert parse(str(tree)) == tree
+    assert parse(str(tree).replace(" ", "  ").replace("(", "( ")) == tree
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_what_is_printed_is_read_back_as_the_same_tree(tree):
     ],
 )
 def test_spellings(text, printed):
-    assert show(parse(text)) == printed
+    assert str(parse(text)) == printed
 
 
 def test_application_binds_tighter_than_products_and_these_tighter_than_sums():
@@ -154,7 +153,7 @@ def test_heights_from_3_to_7():
 @pytest.mark.parametrize("text", PUBLISHED)
 def test_the_published_formulas_are_in_the_space(text):
     for hidden, inner, rule in ((540, 540, "truncate"), (540, 135, "truncate"), (768, 1536, "pad")):
-        assert show(check(text, hidden, inner, rule)) == text
+        assert str(check(text, hidden, inner, rule)) == text
     assert 6 <= size(parse(text)) <= 9 and 3 <= height(parse(text)) <= 5
 
 

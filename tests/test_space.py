@@ -11,8 +11,10 @@ import pytest
 from lib.papers.efficientbert import NETS
 from lib.search import formula as language
 from lib.search import space as spaces
+from lib.search.grow import NODES, accepted, change, end, grow, prefix, tree
 from lib.search.net import BERT, Layer, Net, parameters
-from lib.search.space import IDS, NODES, Sizes, Space, accepted, change, number, prefix, tree
+from lib.search.sizes import Sizes
+from lib.search.space import IDS, Space, number
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -141,7 +143,7 @@ def test_other_lists_are_no_formula(tokens):
 
 def test_ends_of_parts():
     tokens = ["linear", "gelu", "linear", "x", "W1", "W2"]
-    assert [spaces.end(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
+    assert [end(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
 
 
 @pytest.mark.parametrize("linears, share", [(16, 0.0028), (1, 0.0082)])
@@ -163,13 +165,13 @@ def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     before = list(seed)
     for _ in range(2000):
         tokens = change(seed, 4, roll)
-        assert spaces.end(tokens, 0) == len(tokens)
+        assert end(tokens, 0) == len(tokens)
     assert seed == before
 
 
 def test_without_a_valid_change_the_seed_stays():
-    assert spaces.grow(BERT, 16, 0, dice(0)) == BERT
-    assert spaces.grow(BERT, 1, 400, dice(0)) != BERT
+    assert grow(BERT, 16, 0, dice(0)) == BERT
+    assert grow(BERT, 1, 400, dice(0)) != BERT
 
 
 def test_width_errors_are_no_formula():
@@ -187,7 +189,7 @@ def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
     assert space.id_tuples() == 16 * 4
     rng = np.random.default_rng(0)
     assert {space.draw(rng).layers[1].q for _ in range(50)} == {1}
-    assert {other.layers[1].q for other in space.neighbours(net)} == {1}
+    assert {space.mutate(net, rng).layers[1].q for _ in range(50)} == {1}
 
 
 # ---- candidates ----
@@ -230,18 +232,18 @@ def test_mutations_change_one_layer_in_what_is_searched():
         assert set(kinds) == set(space.searched)
 
 
-def test_neighbours_are_all_networks_of_the_window_with_one_other_id():
+def test_mutations_reach_all_networks_of_the_window_with_one_other_id():
     low, high = window(0.5)
-    space = toy("stage3", low, high)
-    net = space.draw(np.random.default_rng(0))
+    space, rng = toy("stage3", low, high), np.random.default_rng(0)
+    net = space.draw(rng)
     mine = [(l.stack, l.q) for l in net.layers]
     wanted = {
         ids
         for ids in product(IDS, repeat=2)
         if low <= size(ids) <= high and sum(a != b for a, b in zip(ids, mine, strict=True)) == 1
     }
-    found = [tuple((l.stack, l.q) for l in other.layers) for other in space.neighbours(net)]
-    assert set(found) == wanted and len(found) == len(wanted)
+    others = [space.mutate(net, rng) for _ in range(60 * len(wanted))]
+    assert {tuple((l.stack, l.q) for l in other.layers) for other in others} == wanted
 
 
 def test_what_is_evaluated_first():
