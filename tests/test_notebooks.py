@@ -47,11 +47,11 @@ def test_skeleton(path):
 def test_thin(path):
     for cell in json.loads(path.read_text())["cells"]:
         if cell["cell_type"] == "code":
-            assert len(cell["source"]) <= 90, "move it to lib"
+            assert len(cell["source"]) <= 30, "part it, or move it to lib"
             nodes = list(ast.walk(ast.parse("".join(cell["source"]))))
             assert not any(isinstance(n, ast.ClassDef) for n in nodes)
             assert all(
-                n.end_lineno - n.lineno < 32 for n in nodes if isinstance(n, ast.FunctionDef)
+                n.end_lineno - n.lineno < 14 for n in nodes if isinstance(n, ast.FunctionDef)
             )
 
 
