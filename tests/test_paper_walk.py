@@ -1,6 +1,9 @@
-"""The profile `paper` walked end to end on stand-ins: its own Specs of every page, made and rendered. Data are a few generated
-rows of every task in the official layouts, checkpoints tiny random encoders under the real names; what costs time alone
-(epochs, tokens, seeds, turns of a clock) is cut where a step begins, so that the Specs stay the paper's."""
+"""The profile `paper` walked on stand-ins: its own Specs of every page, made and rendered.
+
+Data are a few generated rows of every task in the official layouts. Checkpoints are tiny random
+encoders under the real names. What costs time alone (epochs, tokens, seeds, turns of a clock) is
+cut where a step begins, so that the Specs stay the paper's.
+"""
 
 import contextlib
 import io
@@ -56,13 +59,8 @@ KINDS = {
 # ---- stand-ins
 def byte_level(folder, sentences):
     """A byte-level tokenizer as RoBERTa's, of few words."""
-    made = tokenizers.ByteLevelBPETokenizer()
-    made.train_from_iterator(
-        sentences,
-        400,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        show_progress=False,
-    )
+    made, special = tokenizers.ByteLevelBPETokenizer(), ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    made.train_from_iterator(sentences, 400, special_tokens=special, show_progress=False)
     made.save_model(str(folder))
     return transformers.RobertaTokenizer.from_pretrained(str(folder))
 
@@ -117,62 +115,27 @@ def tasks(root):
         glue.fetch(name, root / "glue", lambda *_, name=name, table=table: hub(name, table))
     for name in squad.TASKS:
         made = toy.load.__wrapped__(name)
-        squad.fetch(
-            name,
-            root / "squad",
-            lambda *_, made=made: squad_hub(
-                *(
-                    {
-                        "data": [
-                            {
-                                "title": "",
-                                "paragraphs": [
-                                    {
-                                        "context": text,
-                                        "qas": [
-                                            {
-                                                "id": f"{split}-{i}",
-                                                "question": question,
-                                                "answers": [
-                                                    {
-                                                        "text": answer,
-                                                        "answer_start": text.index(answer),
-                                                    }
-                                                    for answer in answers
-                                                ],
-                                            }
-                                        ],
-                                    }
-                                    for i, (question, text, answers) in enumerate(
-                                        zip(rows.a, rows.b, rows.answers, strict=True)
-                                    )
-                                ],
-                            }
-                        ]
-                    }
-                    for split, rows in (("train", made["train"]), ("dev", made["dev"]))
-                )
-            ),
-        )
+        files = [squad_file(made[split], split) for split in ("train", "dev")]
+        squad.fetch(name, root / "squad", lambda *_, files=files: squad_hub(*files))
     (root / "probing").mkdir()
-    for (
-        name,
-        task,
-    ) in senteval.TASKS.items():  # those without a twin get another's rows, of two classes
-        made = toy.load.__wrapped__(name if name in toy.TASKS else "Tense")
-        (root / "probing" / senteval.FILES[name]).write_text(
-            "".join(
-                f"{mark}\t{task.labels[y]}\t{text}\n"
-                for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test"))
-                for text, y in zip(
-                    made[split].a,
-                    made[split].y
-                    if split == "train"
-                    else made[split].y % (1 + made["train"].y.max()),
-                    strict=True,
-                )
-            )
-        )
+    for name, task in senteval.TASKS.items():
+        # A task without a twin gets the rows of another one, of two classes.
+        made, lines = toy.load.__wrapped__(name if name in toy.TASKS else "Tense"), []
+        classes = 1 + made["train"].y.max()
+        for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test")):
+            for text, y in zip(made[split].a, made[split].y % classes, strict=True):
+                lines.append(f"{mark}\t{task.labels[y]}\t{text}\n")
+        (root / "probing" / senteval.FILES[name]).write_text("".join(lines))
+
+
+def squad_file(rows, split):
+    """Rows as a file of SQuAD has them, a passage for each question."""
+    paragraphs = []
+    for i, (question, text, answers) in enumerate(zip(rows.a, rows.b, rows.answers, strict=True)):
+        found = [{"text": answer, "answer_start": text.index(answer)} for answer in answers]
+        asked = {"id": f"{split}-{i}", "question": question, "answers": found}
+        paragraphs.append({"context": text, "qas": [asked]})
+    return {"data": [{"title": "", "paragraphs": paragraphs}]}
 
 
 def images(folder):
@@ -255,9 +218,8 @@ def perform(path, folder, values, runs):
             nbformat.v4.new_output("display_data", data=each.data) for each in shown.outputs
         ]
         if error := result.error_before_exec or result.error_in_exec:
-            raise RuntimeError(
-                f"{type(error).__name__}: {error} in cell: {cell.source[:200]}\n{shown.stdout[-2000:]}"
-            )
+            said = f"{type(error).__name__}: {error} in cell: {cell.source[:200]}"
+            raise RuntimeError(f"{said}\n{shown.stdout[-2000:]}")
     nbformat.write(body, folder / path.name)
     return 0.0
 
@@ -331,7 +293,7 @@ def few(step, run, examples, **more):
     return step(run, examples=min(examples, ROWS["dev"]), **more)
 
 
-# ---- what costs time alone, by paper: seeds, tasks of tables that change one thing (one of each kind), budgets
+# ---- what costs time alone, by paper: seeds, budgets, tasks of tables that change one thing
 def cut_ghostbert(at_paper, patch):
     patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
     at_paper(ghostbert.ONE_LENGTH, TOKENS)
@@ -416,7 +378,7 @@ def empty(value):
 
 
 def check(page):
-    """What is wrong with a page, as lines: not made, without its runs, an empty artefact or nothing measured."""
+    """What is wrong with a page, as lines."""
     folder = paths.FIGURES / "paper"
     body, html = notebook.provenance(folder, page.stem), folder / f"{page.stem}.html"
     if body is None or not html.exists():
