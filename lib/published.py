@@ -1,7 +1,7 @@
 """The papers' printed numbers, as committed under `data/published/`. Free of torch.
 
-Cells are what the paper prints; `corrections.csv` of a paper lists the few that were mended in transcription,
-and the printed averages that do not recompute.
+Cells are what the paper prints; `corrections.csv` of a paper lists the few that were mended in
+transcription, and the printed averages that do not recompute.
 """
 
 import tomllib
@@ -38,8 +38,8 @@ def _allowed(kind, value, allowed):
 def table(paper, name):
     """One printed table, one row for each of its rows, columns named as printed.
 
-    Numbers are numbers, a dash ("not reported") and an empty cell are NaN, a width such as "3/12" stays text.
-    Raises ValueError for a paper or a table that is not there.
+    Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such as "3/12"
+    stays text. Raises ValueError for a paper or a table that is not there.
 
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
     np.float64(80.3)
@@ -74,7 +74,10 @@ def lines(paper, name):
 
 
 def claims():
-    """The central claims of all papers: id, paper, locator, claim, published, kind, rule_at_mini_scale."""
+    """The central claims of all papers, one row each.
+
+    The columns are id, paper, locator, claim, published, kind and rule_at_mini_scale.
+    """
     return pd.read_csv(PUBLISHED / "central.csv", keep_default_na=False)
 
 
@@ -133,18 +136,19 @@ def _of(paper, name, places):
 
 
 def checks(paper, *places):
-    """Lines for a page: how many printed numbers of these places follow from others (`checks.csv`), and each that does not."""
+    """Lines for a page on printed numbers that follow from others (`checks.csv`).
+
+    They tell how many of these places agree, and each that does not.
+    """
     rows = _of(paper, "checks", places)
     wrong = [row for row in rows if row["status"] != "match"]
-    told = [
-        f"{row['row']}{', ' * bool(row['column'])}{row['column']}: printed {row['printed']}, computed {row['recomputed']}"
-        f"{'; ' * bool(row['note'])}{row['note']}."
-        for row in wrong
-    ]
-    return [
-        f"Computed again from other printed numbers: {len(rows)} values, of which {len(rows) - len(wrong)} agree.",
-        *told,
-    ]
+    told = []
+    for row in wrong:
+        cell = ", ".join(filter(None, (row["row"], row["column"])))
+        note = f"; {row['note']}" * bool(row["note"])
+        told.append(f"{cell}: printed {row['printed']}, computed {row['recomputed']}{note}.")
+    head = f"Computed again from other printed numbers: {len(rows)} values, of which"
+    return [f"{head} {len(rows) - len(wrong)} agree.", *told]
 
 
 def misses(paper, *places):
@@ -171,9 +175,9 @@ def deviations(paper, part="pages"):
 
 
 def corrections(paper, *places):
-    """Lines for a page: what `corrections.csv` says of cells of these places, such as "table03", "eq. 1" or "text 3.1".
+    """Lines for a page: what `corrections.csv` says of cells of these places.
 
-    Raises ValueError for a place that has none.
+    A place is such as "table03", "eq. 1" or "text 3.1". Raises ValueError for one that has none.
     """
     lines = []
     for row in _of(paper, "corrections", places):

@@ -263,7 +263,9 @@ class Store:
 
 
 class Scratch:
-    """What a training asks of a run. This one keeps nothing but checkpoints; what is logged stays in memory.
+    """What a training asks of a run.
+
+    This one keeps nothing but checkpoints; what is logged stays in memory.
 
     A `Draft` is the run of a Spec. This one serves the candidates of a search and the bench.
     """
@@ -282,8 +284,10 @@ class Scratch:
         self.lines.append({"step": step, **values})
 
     def logged(self, name):
-        """Arrays of what was logged under a name, {"step": [n], ...}. The last note of a step counts: a resumed run
-        repeats the steps after its checkpoint."""
+        """Arrays of what was logged under a name, {"step": [n], ...}.
+
+        The last note of a step counts: a resumed run repeats the steps after its checkpoint.
+        """
         found = {line["step"]: line[name] for line in self.lines if name in line}
         steps = sorted(found)
         columns = {key: np.array([found[step][key] for step in steps]) for key in found[steps[0]]}

@@ -1,4 +1,4 @@
-"""From collected runs to comparisons: pairs for the statistics, and the short texts that tables show."""
+"""From collected runs to comparisons: pairs for the statistics, and the short texts of tables."""
 
 from dataclasses import dataclass
 from math import isfinite, nan
@@ -38,9 +38,13 @@ def columns(metric_of, task):
 
 
 def pairs(frame, method, baseline, metric_of):
-    """Pairs of `method` and `baseline` runs of a collected frame (columns task, seed, model, run), matched by task and
-    seed, rows by their index: one for each column of the task, under its title; unseen rows join those of the development
-    set. metric_of: {task: columns or metric}. Runs that are missing or failed, or lack a column's split, make no pair."""
+    """Pairs of `method` and `baseline` runs of a collected frame, one for each column of a task.
+
+    The frame has the columns task, seed, model and run. Runs are matched by task and seed, their
+    rows by index. A Pair has the title of its column as task. Unseen rows join those of the
+    development set. metric_of: {task: its columns or its metric}. Runs that are missing or failed,
+    or that lack the split of a column, make no pair.
+    """
     there = {
         (row.task, row.seed, row.model): row.run
         for row in frame.itertuples()
@@ -58,9 +62,8 @@ def pairs(frame, method, baseline, metric_of):
                 continue
             a, b = judged(run, column), judged(other, column)
             if a["index"] != b["index"]:
-                raise ValueError(
-                    f"{run.name} and {other.name} were evaluated on different rows of {column.title}"
-                )
+                both = f"{run.name} and {other.name}"
+                raise ValueError(f"{both} were evaluated on different rows of {column.title}")
             found.append(
                 Pair(
                     column.title,
@@ -77,9 +80,12 @@ def pairs(frame, method, baseline, metric_of):
 
 
 def judged(run, column):
-    """What verdicts read of a run, {"labels", "said", "cluster", "index", "unseen"}: labels, predicted classes or scores
-    and clusters, each [N], of the rows of a column, each a cluster; where these are development rows, of its `unseen` rows
-    behind them. `index` tells the rows, of the unseen ones by their digest."""
+    """What verdicts read of a run: {"labels", "said", "cluster", "index", "unseen"}.
+
+    These are the labels, the predicted classes or scores, and the clusters of the rows of a column,
+    each [N]. Each row is a cluster. Behind development rows stand the run's unseen rows. `index`
+    tells the rows, and unseen ones by their digest.
+    """
     own, described = run.arrays(column.predictions), run.spec["args"].get("data", {})
     told = described.get("unseen") if column.split == "dev" else None
     count = len(own["labels"])
@@ -103,8 +109,10 @@ def lost(frame):
 
 
 def points(frame, metric_of):
-    """One line for each row of a frame and column of its task, with the column's title as `column` and `score` in points.
-    metric_of as in `pairs`; a column of a split that no run has is left out."""
+    """One line for each row of a frame and column of its task: its `column` and `score` in points.
+
+    metric_of as in `pairs`. A column of a split that no run has is left out.
+    """
     lines = [
         row | {"column": column.title, "score": 100 * row.get(column.key, nan)}
         for row in frame.to_dict("records")
@@ -117,8 +125,7 @@ def points(frame, metric_of):
 
 
 def source(frame, profile_name):
-    """Where the numbers of a collected frame come from, as the head of its columns: "this run, toy", "recorded, mini",
-    "not run, paper"."""
+    """Where the numbers of a frame come from, as the head of its columns: "this run, toy"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = " and ".join(
         word for word, origin in (("this run", "run"), ("recorded", "record")) if origin in origins
@@ -127,8 +134,11 @@ def source(frame, profile_name):
 
 
 def sources(own, real, profile_name):
-    """{source: (frame, profile)} of a page: what is recorded at mini where any is there and the page is another profile's,
-    then the page's own runs."""
+    """{source: (frame, profile)} of a page.
+
+    First what is recorded at mini, where some is and the page is of another profile; then the
+    page's own runs.
+    """
     recorded = (
         {source(real, "mini"): (real, "mini")}
         if profile_name != "mini" and pd.notna(real.get("run", ())).any()
@@ -143,7 +153,10 @@ def rows_of(frame):
 
 
 def average(frame):
-    """Replicates of the average over columns: one line for each row of the table and seed whose columns are all there."""
+    """Replicates of the average over columns.
+
+    There is one line for each row of the table and seed whose columns are all there.
+    """
     wanted = frame["column"].nunique()
     by = (
         frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
@@ -154,8 +167,10 @@ def average(frame):
 
 
 def table(*parts):
-    """One DataFrame of several {(m, model) or model: {(source, column): value}}, rows in the order in which they first
-    occur; without a row where no part has one."""
+    """One DataFrame of several {(m, model) or model: {(source, column): value}}.
+
+    Rows are in the order in which they first occur.
+    """
     keys = list(dict.fromkeys(key for part in parts for key in part))
     if not keys:
         return pd.DataFrame()
@@ -184,14 +199,11 @@ def spread(values):
 
 
 def interval(estimate):
-    """An Estimate as text: "+0.4 [-0.2, 1.1]"; with one seed it says that the interval covers examples alone."""
-    return (
-        "–"
-        if estimate is None or not isfinite(estimate.mean)
-        else (
-            f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}{', examples alone' * (estimate.n_seeds == 1)}]"
-        )
-    )
+    """An Estimate as text: "+0.4 [-0.2, 1.1]". With one seed it says "examples alone"."""
+    if estimate is None or not isfinite(estimate.mean):
+        return "–"
+    alone = ", examples alone" * (estimate.n_seeds == 1)
+    return f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}{alone}]"
 
 
 def by_task(frame, metric_of, source, by=()):

@@ -1,9 +1,9 @@
-"""What an encoder costs, in parameters and floating-point operations: pure arithmetic, free of torch.
+"""What an encoder costs, in parameters and floating-point operations. Free of torch.
 
-Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size, F feed-forward
-neurons, L layers, M kept heads, k taps of a ghost's kernel. Cutting to M heads keeps M * D columns of
-queries, keys and values and M * F / A neurons in every layer; embeddings, LayerNorms, output biases and the
-head stay whole (GhostBERT section 2.1). One multiply-accumulate is two FLOPs.
+Letters: B batch (1 throughout), T tokens, H hidden width, A heads, D = H / A head size, F feed-
+forward neurons, L layers, M kept heads, k taps of a ghost's kernel. Cutting to M heads keeps M * D
+columns of queries, keys and values and M * F / A neurons in every layer. Embeddings, LayerNorms,
+output biases and the head stay whole (GhostBERT section 2.1). One multiply-accumulate is two FLOPs.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ from lib.options import one_of
 
 @dataclass(frozen=True)
 class Shape:
-    """The widths of an encoder with a classification head. Raises ValueError if A does not divide H."""
+    """The widths of an encoder with a classification head.
+
+    Raises ValueError where A does not divide H.
+    """
 
     family: str  # "bert", "roberta" or "electra"
     layers: int  # L
@@ -85,10 +88,11 @@ def compatible(shape, ghost, heads=None):
 
 
 def widths(shape, heads=None, ghost=None):
-    """(queries and keys, values, inputs of the output projection, neurons) that remain in each layer.
+    """(queries and keys, values, inputs of the output projection, neurons) of each layer.
 
-    A ghost at "qk" generates the missing attention maps, so values and output projection stay whole; one at
-    "v" generates the missing contexts, so the output projection does (GhostBERT section 4.2).
+    A ghost at "qk" generates the missing attention maps, so values and output projection stay
+    whole. One at "v" generates the missing contexts, so the output projection stays whole
+    (GhostBERT section 4.2).
     """
     cut = kept_heads(shape, heads) * shape.hidden // shape.heads
     positions = ghost.positions if ghost else ()
@@ -102,11 +106,11 @@ def widths(shape, heads=None, ghost=None):
 
 
 def _kernels(shape, ghost, heads, position):
-    """(kernels of one module, channels that each convolves). GhostBERT sections 2.1, 2.3, 4.2 and B.4.
+    """(kernels of one module, channels that each convolves). GhostBERT sections 2.1, 2.3, 4.2, B.4.
 
-    At "qk" and "v" every kept head feeds every ghost head through a kernel of its own: M * (A - M). Elsewhere
-    one kernel is shared, and convolves the sum over heads or folds; above one ghost feature there is a kernel
-    for each feature and kept head.
+    At "qk" and "v" every kept head feeds every ghost head through a kernel of its own: M * (A - M).
+    Elsewhere one kernel is shared and convolves the sum over heads or folds. Above one ghost
+    feature there is a kernel for each feature and kept head.
     """
     kept = kept_heads(shape, heads)
     if position in ("qk", "v"):
@@ -139,29 +143,31 @@ def _ghost(shape, ghost, heads, tokens):
 
 
 def ghost_parameters(shape, ghost, heads=None, tokens=128):
-    """Weights of all ghost modules (GhostBERT sections 2.2.1, 4.1); `tokens` matters to "conv1d_f" alone.
+    """Weights of all ghost modules (GhostBERT sections 2.2.1, 4.1).
 
-    One kernel over C channels: "dwconv" C * k, "conv1d_s" C * C * k, "conv1d_f" T * T * k, "conv2d" k * k.
-    Raises ValueError as `compatible` and `kept_heads` do.
+    One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T * T * k as
+    "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone. Raises ValueError as
+    `compatible` and `kept_heads` do.
     """
     return _ghost(shape, ghost, heads, tokens)[0]
 
 
 def ghost_flops(shape, ghost, heads=None, tokens=128):
-    """FLOPs of the ghosts' convolutions at B = 1 with output of input size; softmax and ReLU are not counted.
+    """FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
 
-    One kernel over C channels: "dwconv" 2TCk, "conv1d_s" 2TCCk, "conv1d_f" 2TTCk, "conv2d" 2TCkk, where C = T
-    on attention maps.
-    Raises ValueError as `compatible` and `kept_heads` do.
+    The output has the size of the input. One kernel over C channels takes 2TCk as "dwconv", 2TCCk
+    as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where C = T on attention maps. Raises
+    ValueError as `compatible` and `kept_heads` do.
     """
     return _ghost(shape, ghost, heads, tokens)[1]
 
 
 def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
-    """All parameters of a classifier: embeddings, L layers, H x H dense layer, H x `labels` output, ghosts.
+    """All parameters of a classifier: embeddings, L layers, H x H dense layer, output, ghosts.
 
-    The dense layer is BERT's pooler, or that of RoBERTa's and ELECTRA's head, which have no pooler. `tokens`
-    matters to "conv1d_f" alone. Raises ValueError as `compatible` and `kept_heads` do.
+    The dense layer is BERT's pooler, or that of RoBERTa's and ELECTRA's head, which have no pooler.
+    The output is H x `labels`. `tokens` matters to "conv1d_f" alone. Raises ValueError as
+    `compatible` and `kept_heads` do.
     """
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
@@ -190,10 +196,10 @@ def _encoder_flops(shape, tokens, heads, ghost):
 
 
 def true_flops(shape, tokens, heads, ghost, labels):
-    """Matrix products and convolutions only, as PyTorch's FlopCounterMode counts them under eager attention.
+    """Matrix products and convolutions, as PyTorch's FlopCounterMode counts them.
 
-    The H x H dense layer and the output see one token. Lookups cost nothing; ELECTRA's dense layer from
-    embedding to hidden width is a matrix product and counts.
+    Attention is eager. The H x H dense layer and the output see one token. Lookups cost nothing.
+    ELECTRA's dense layer from embedding to hidden width is a matrix product and counts.
     """
     h, e = shape.hidden, shape.embedding
     projection = 2 * tokens * e * h if e != h else 0
@@ -201,12 +207,13 @@ def true_flops(shape, tokens, heads, ghost, labels):
 
 
 def ghostbert_flops(shape, tokens, heads, ghost, labels):
-    """The convention that reproduces most of GhostBERT's printed columns; inferred, not documented there.
+    """The convention that reproduces most of GhostBERT's printed columns.
 
-    Appendix A.3 gives batch 1, 128 tokens and no embedding operations. To the matrix products of the layers
-    this adds the classification head of ELECTRA's public FLOPs script on every token: T * (2HH + H + 8H + 2H)
-    for dense layer, bias, activation and one logit. The layers' products alone miss all 16 BERT cells of
-    Tables 1, 3 and 5; with this term two miss. `labels` is unused.
+    The paper does not tell it. Appendix A.3 gives batch 1, 128 tokens and no embedding operations.
+    To the matrix products of the layers this adds the classification head of ELECTRA's public FLOPs
+    script on every token: T * (2HH + H + 8H + 2H) for dense layer, bias, activation and one logit.
+    The layers' products alone miss all 16 BERT cells of Tables 1, 3 and 5; with this term two miss.
+    `labels` is unused.
     """
     h = shape.hidden
     return _encoder_flops(shape, tokens, heads, ghost) + tokens * (2 * h * h + 11 * h)
@@ -238,7 +245,7 @@ UNITS = {  # power of ten, last digit printed
 
 
 def shown(value, unit):
-    """A count, or for "%" a ratio, as text in the papers' precision, rounded half up: "22.5", "110".
+    """A count, or a ratio for "%", as text in the papers' precision, rounded half up: "22.5".
 
     Raises ValueError for a unit that is not in `UNITS`.
     """

@@ -1,12 +1,14 @@
-"""What an encoder with gates costs, as the report on NAS pruning counts it: pure arithmetic, free of torch.
+"""What an encoder with gates costs, as the report on NAS pruning counts it. Free of torch.
 
-Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are the matrix products: queries, keys, values, output
-projection, scores, weighted sum, both feed-forward products, and the pooler on one token. Not counted: embeddings,
-biases, softmax, LayerNorm, GELU, classifier. H hidden, A heads, D head size, F neurons, L layers.
+Batch 1, T = 128 tokens, one multiply-add is two FLOPs. Counted are the matrix products: queries,
+keys, values, output projection, scores, weighted sum, both feed-forward products, and the pooler on
+one token. Not counted are embeddings, biases, softmax, LayerNorm, GELU and classifier. Letters: H
+hidden, A heads, D head size, F neurons, L layers.
 
-Every mask enters as a factor, so a width is a sum of masks: soft ones give the expected cost E, zeros and ones the
-actual cost F. The report's "original" sizes are expected costs at the start of a search, where each mask is sigmoid(5);
-its BERT-Mini, which is not searched, is counted whole. Widths may be numbers, arrays or tensors.
+Every mask enters as a factor, so a width is a sum of masks. Soft masks give the expected cost E,
+masks of zeros and ones the actual cost F. The report's "original" sizes are expected costs at the
+start of a search, where each mask is sigmoid(5). Its BERT-Mini is not searched and is counted
+whole. Widths may be numbers, arrays or tensors.
 """
 
 import math
@@ -28,16 +30,22 @@ REPORTED = {  # name: (shape, mask, GFLOPs as printed)
 
 
 def layer(hidden, embedding, qk, values, ffn, tokens=TOKENS):
-    """FLOPs of one layer whose Q, K and V read `embedding` of the H inputs, with `qk` columns of queries and as many of
-    keys, `values` columns of values, and `ffn` neurons. Linear in each."""
+    """FLOPs of one layer. They are linear in each width.
+
+    Q, K and V read `embedding` of the H inputs. There are `qk` columns of queries and as many of
+    keys, `values` columns of values, and `ffn` neurons.
+    """
     projections = 2 * tokens * (embedding * (2 * qk + values) + values * hidden)
     products = 2 * tokens**2 * (qk + values)
     return projections + products + 4 * tokens * hidden * ffn
 
 
 def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
-    """FLOPs of a model of head size D. widths: one dict a layer: "heads" and "ffn", and where they are searched
-    "embedding", "qk" and "v" (otherwise H, and D times the heads)."""
+    """FLOPs of a model of head size D.
+
+    widths: one dict a layer, with "heads" and "ffn", and where they are searched "embedding", "qk"
+    and "v". By default these are H, and D times the heads.
+    """
     total = 2 * hidden**2 if pooler else 0
     for width in widths:
         columns = size * width["heads"]
@@ -53,34 +61,16 @@ def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
 
 
 def masked(shape, mask=1.0, tokens=TOKENS):
-    """FLOPs of a whole model (lib.measure.cost.Shape) with every head and neuron under the same mask."""
+    """FLOPs of a whole model (a Shape) with every head and neuron under the same mask."""
     width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
     return flops(shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens)
 
 
-def expected(shape, masks, tokens=TOKENS):
-    """E of masks in [0, 1]: {"heads": L sequences of A, "ffn": L of F, and more as in `flops`}."""
-    return flops(shape.hidden, shape.hidden // shape.heads, sums(masks), tokens)
-
-
-def actual(shape, masks, tokens=TOKENS):
-    """F: the same of what is above the threshold of 0.99."""
-    hard = {
-        kind: [[float(m > KEPT) for m in layer] for layer in layers]
-        for kind, layers in masks.items()
-    }
-    return expected(shape, hard, tokens)
-
-
-def sums(masks):
-    return [
-        dict(zip(masks, (sum(part) for part in parts), strict=True))
-        for parts in zip(*masks.values(), strict=True)
-    ]
-
-
 def counts(architecture):
-    """Widths, as `flops` takes them, of an architecture: {"heads": L lists of indices, "neurons": L lists, ...}."""
+    """Widths, as `flops` takes them, of an architecture.
+
+    architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
+    """
     named = {"ffn" if kind == "neurons" else kind: lists for kind, lists in architecture.items()}
     return [
         {kind: len(kept) for kind, kept in zip(named, parts, strict=True)}
@@ -99,7 +89,10 @@ def neuron(hidden, tokens=TOKENS):
 
 
 def shares(shape, tokens=TOKENS):
-    """Fractions of the whole model's FLOPs: {"projections", "attention products", "feed-forward", "pooler"} (7.2)."""
+    """Shares of the whole model's FLOPs, by part (section 7.2).
+
+    The parts are "projections", "attention products", "feed-forward" and "pooler".
+    """
     h, layers = shape.hidden, shape.layers
     parts = {
         "projections": layers * (layer(h, h, h, h, 0, tokens) - 4 * tokens**2 * h),
@@ -111,5 +104,8 @@ def shares(shape, tokens=TOKENS):
 
 
 def change(value, baseline):
-    """The tables' percentage change: relative, not in points; from a baseline of 0 it is infinite."""
+    """The tables' percentage change.
+
+    It is relative, not in points; from a baseline of 0 it is infinite.
+    """
     return 100 * (value - baseline) / baseline if baseline else math.copysign(math.inf, value)

@@ -1,11 +1,13 @@
 """GLUE's metrics in float64, over stored predictions. Free of torch.
 
-Every metric is `f(predictions, labels) -> float`. Class metrics take codes [N], or logits [N, C] whose
-largest column is the prediction (the first of equals); regression metrics take raw values [N] or [N, 1].
+Every metric is `f(predictions, labels) -> float`. Class metrics take codes [N], or logits [N, C]
+whose largest column is the prediction (the first of equals). Regression metrics take raw values [N]
+or [N, 1].
 
-Degenerate predictions have a value, where the libraries give nan or a warning: Matthews, Pearson and Spearman
-are 0.0 when either side is constant (one row included), F1 is 0.0 without a true positive. No rows, rows
-without a label and non-finite logits are errors: there is no score that would mean something.
+Degenerate predictions have a value where the libraries give nan or a warning. Matthews, Pearson and
+Spearman are 0.0 where either side is constant (one row included), and F1 is 0.0 without a true
+positive. No rows, rows without a label and logits that are not finite are errors, for which no
+score would mean something.
 """
 
 import numpy as np
@@ -36,7 +38,7 @@ def f1(predictions, labels):
 def matthews(predictions, labels):
     """Matthews correlation of any number of classes; 0.0 when either side is all of one class."""
     predicted, true = _classes(predictions, labels)
-    # asked beforehand: scikit-learn gives 0 too, but warns when both sides hold the same single class
+    # asked beforehand: scikit-learn gives 0 too, but warns where both sides are one class
     return 0.0 if _constant(predicted, true) else float(sk.matthews_corrcoef(true, predicted))
 
 

@@ -1,7 +1,7 @@
-"""A ghost feature of a small signal, in NumPy: what `lib.model.ghost` makes of a feature map, to look at.
+"""A ghost feature of a small signal in NumPy, to look at: what `lib.model.ghost` makes of features.
 
-x [T, C]: T tokens, C channels; taps outside the signal see zeros. Weights: "dwconv" [C, k], "conv1d_s" [C, C, k],
-"conv1d_f" [T, T, k], "conv2d" [k, k] (GhostBERT section 4.1).
+x [T, C]: T tokens, C channels; taps outside the signal see zeros. Weights: "dwconv" [C, k],
+"conv1d_s" [C, C, k], "conv1d_f" [T, T, k], "conv2d" [k, k] (GhostBERT section 4.1).
 """
 
 import numpy as np
@@ -21,15 +21,20 @@ def convolve(x, kind, weight):
 
 
 def softmax(raw, kind):
-    """Weights of which those that one output sums come to 1: the taps, or all inputs and taps of a kind that mixes."""
+    """Weights that come to 1 where one output sums them.
+
+    These are the taps, or all inputs and taps of a kind that mixes channels.
+    """
     axes = -1 if kind == "dwconv" else (-2, -1)
     powers = np.exp(raw - raw.max(axes, keepdims=True))
     return powers / powers.sum(axes, keepdims=True)
 
 
 def example(kind, taps, spread, tokens=24, channels=4):
-    """A signal [T, C] of waves and noise, and its ghost ReLU(conv(x)) by softmaxed weights, drawn with a standard
-    deviation of `spread`: 0 is a plain mean."""
+    """(a signal [T, C] of waves and noise, its ghost ReLU(conv(x)) by softmaxed weights).
+
+    The weights are drawn with a standard deviation of `spread`; 0 gives a plain mean.
+    """
     random = np.random.default_rng(0)
     waves = np.sin(np.arange(tokens)[:, None] * 2 * np.pi / (4.0 + 4.0 * np.arange(channels)))
     x = waves + 0.4 * random.normal(size=(tokens, channels))

@@ -1,8 +1,9 @@
-"""SQuAD's exact match and F1 in float64, 0 to 1, equal to the official scripts of both versions. Free of torch.
+"""SQuAD's exact match and F1 in float64, 0 to 1, equal to the official scripts. Free of torch.
 
-The two scripts differ only on answers of which normalisation leaves nothing, such as "." (official development sets
-hold some): v1.1 takes them as they are and gives no F1 for them; v2.0 drops them, reads a question without any
-other as one whose answer is "", and gives F1 1 where both sides are empty, 0 where one is.
+The scripts of the two versions differ only on answers of which normalisation leaves nothing, such
+as ".", which official development sets hold. Version 1.1 takes them as they are and gives no F1 for
+them. Version 2.0 drops them, and reads a question without any other answer as one whose answer is
+"". It gives F1 1 where both sides are empty, and 0 where one is.
 """
 
 import re
@@ -21,7 +22,10 @@ def normalise(text):
 
 
 def exact(prediction, golds, version=2):
-    """1.0 where the prediction equals one of the accepted texts, else 0.0; `golds` [] for a question without any."""
+    """1.0 where the prediction equals one of the accepted texts, else 0.0.
+
+    golds: [] for a question without an answer.
+    """
     return float(normalise(prediction) in _golds(golds, version))
 
 
@@ -32,10 +36,11 @@ def span_f1(prediction, golds, version=2):
 
 
 def score(predictions, answers, version=None):
-    """Means over the questions: {"exact", "span_f1"}, for version 2 also each with "has_answer_" and "no_answer_".
+    """Means over the questions: {"exact", "span_f1"}.
 
-    predictions: N texts, "" for no answer. answers: N lists of accepted texts (Split.answers). version: 1 or 2, the
-    rules of v1.1 or v2.0; by default 2 where some question has no answer.
+    For version 2, "has_answer_" and "no_answer_" stand before both names too. predictions: N texts,
+    "" for no answer. answers: N lists of accepted texts (Split.answers). version: 1 or 2, the rules
+    of v1.1 or v2.0; by default 2 where some question has no answer.
     """
     if not len(predictions) or len(predictions) != len(answers):
         raise ValueError(
@@ -62,17 +67,19 @@ def score(predictions, answers, version=None):
 
 
 def best_threshold(predictions, differences, answers, metric=span_f1):
-    """(threshold, mean metric) where "" in place of every prediction with a larger difference scores best.
+    """(threshold, mean metric): answering "" where the difference is larger scores best.
 
-    predictions: N texts as if every question had an answer; differences [N]: how much better no answer scores
-    (lib.data.spans.best_spans), or its probability. The search of the official v2.0 script, repaired where the score
-    that it tells is not the one had at its threshold: equal differences go together, "the" counts as no answer, and
-    where answering nothing is best the threshold is below all differences.
+    predictions: N texts as if every question had an answer. differences [N]: how much better no
+    answer scores (lib.data.spans.best_spans), or its probability. This is the search of the
+    official v2.0 script, repaired where its score is not the one had at its threshold: equal
+    differences go together, "the" counts as no answer, and where answering nothing is best, the
+    threshold is below all differences.
     """
     differences = np.asarray(differences, np.float64)
     if not len(predictions) == len(differences) == len(answers) or not len(answers):
         raise ValueError(
-            f"{len(predictions)} predictions, {len(differences)} differences, {len(answers)} questions"
+            f"{len(predictions)} predictions, {len(differences)} differences, "
+            f"{len(answers)} questions"
         )
     if not (differences > -np.inf).all():
         raise ValueError(
