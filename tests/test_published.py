@@ -6,6 +6,7 @@ import pytest
 
 from lib import published
 from lib.page import notebook
+from lib.papers import grids
 
 
 @pytest.mark.parametrize(
@@ -116,3 +117,63 @@ def test_checks_tell_how_many_agree_and_each_that_does_not():
 def test_shares_in_points_keep_their_digits():
     shares = {"0.0211": "2.11", "0.0040": "0.40", "0.5": "50", "0.916284": "91.6284"}
     assert {text: published.Printed(text).points() for text in shares} == shares
+
+
+def test_rows_can_be_named_by_several_columns_and_columns_renamed():
+    found = published.rows(
+        "bermo",
+        "table04_pruning_methods",
+        ["Pruning Approach", "Model"],
+        rename=lambda name: name.removesuffix("_BASE"),
+        columns={"QQP F1": "F1"},
+    )
+    assert found["L0 · BERMo"]["published", "QQP Remaining %"] == 5.5
+    assert ("published", "F1") in found["L0 · BERMo"]
+    assert ("published", "Model") not in found["L0 · BERMo"]
+
+
+def test_gaps_are_points_above_each_other_row():
+    with_widths = published.gaps("ghostbert", "table4", "Model", "GhostBERT", [1])
+    score = {
+        name: row["published", "average"]
+        for (_, name), row in published.rows("ghostbert", "table4", "Model", [1]).items()
+    }
+    assert with_widths["- ReLU", 1] == round(score["GhostBERT"] - 78.1, 1) > 0
+    assert ("GhostBERT", 1) not in with_widths
+    alone = published.gaps("efficientbert", "table02_glue_test", "Model", "EfficientBERT")
+    assert alone["EfficientBERT w/o Warm-up KD"] == 0.3 and "EfficientBERT" not in alone
+
+
+def test_misses_are_told_by_place():
+    assert {miss["row"] for miss in published.misses("ghostbert", "table11")} == {
+        "After QK",
+        "After V",
+    }
+    every = published.misses("nas")
+    assert {miss["table"] for miss in every} > {"text 7.2"} and all(m["reason"] for m in every)
+    with pytest.raises(ValueError, match="no published misses of ghostbert at 'table4'"):
+        published.misses("ghostbert", "table4")
+
+
+@pytest.mark.parametrize("paper", ["ghostbert", "efficientbert", "bermo", "nas"])
+def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(paper):
+    told = published.deviations(paper)
+    assert list(told) == ["toy", "mini", "paper"]
+    assert "dropout rates in 256ths" in set(told["toy"]) & set(told["mini"])
+    assert not any("256ths" in line for line in told["paper"])
+    assert all(len(set(lines)) == len(lines) > 2 for lines in told.values())
+
+
+def test_deviations_have_parts():
+    told = published.deviations("nas", "digits")
+    assert "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
+
+
+def test_trainings_of_three_scales_are_one_line():
+    made = grids.training(epochs=(1, 2, 3), lr=1e-3)
+    assert [train.epochs for train in made.values()] == [1, 2, 3]
+    assert {train.lr for train in made.values()} == {1e-3}
+    assert [train.pad_to for train in made.values()] == [0, 0, 128]
+    with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
+        grids.tasks("tou", (), {"toy": ("CoLA",)})
+    assert grids.seeds("toy", [7], {"toy": (0,)}) == (7,)
