@@ -175,5 +175,5 @@ def test_trainings_of_three_scales_are_one_line():
     assert {train.lr for train in made.values()} == {1e-3}
     assert [train.pad_to for train in made.values()] == [0, 0, 128]
     with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
-        grids.tasks("tou", (), {"toy": ("CoLA",)})
-    assert grids.seeds("toy", [7], {"toy": (0,)}) == (7,)
+        grids.tasks("tou", own={"toy": ("CoLA",)})
+    assert grids.seeds("toy", [7], own={"toy": (0,)}) == (7,)

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.options import Prune
+from lib.papers import bermo
 from lib.train import schedules
 from lib.train.loop import schedule
-from lib.train.schedules import Ramp, course, fraction, penalty, plan, steered
+from lib.train.schedules import Ramp, course, penalty, plan, steered
 
 
 def prune(**changes):
@@ -131,16 +132,16 @@ def test_a_jump_on_request_is_what_the_public_code_does():
 @given(steps=st.integers(1, 100000), share=st.floats(0, 1))
 def test_a_fraction_of_a_warm_up_in_steps(steps, share):
     warmup = round(share * steps)
-    assert int(fraction(warmup, steps) * steps) == warmup
+    assert int(bermo.warmup(warmup, steps) * steps) == warmup
     if warmup:
-        assert schedule(warmup - 1, steps, fraction(warmup, steps)) == 1.0
+        assert schedule(warmup - 1, steps, bermo.warmup(warmup, steps)) == 1.0
 
 
 def test_a_learning_rate_that_never_stops_rising_is_refused():
     with pytest.raises(
         ValueError, match="a warm-up of 21 steps does not fit a run of 20: take at most 20"
     ):
-        fraction(21, 20)
+        bermo.warmup(21, 20)
 
 
 # ---- options ----

@@ -176,11 +176,11 @@ def of(settings, profile_name, task, what):
 
 
 def tasks(profile_name, chosen, wanted=()):
-    return grids.tasks(profile_name, wanted, chosen)
+    return grids.tasks(profile_name, wanted, own=chosen)
 
 
 def seeds(profile_name, wanted=(), own=SEEDS):
-    return grids.seeds(profile_name, wanted, own)
+    return grids.seeds(profile_name, wanted, own=own)
 
 
 def budgets(profile_name, task):

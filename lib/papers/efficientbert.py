@@ -381,7 +381,7 @@ FIFTH = 0.2  # share of the steps that claim E2 allows
 
 def tasks(profile_name, wanted=(), own=TASKS):
     """Tasks of a page, as `lib.papers.grids.tasks`; of Tables 2 and 5 those of PAIRED."""
-    return grids.tasks(profile_name, wanted, own)
+    return grids.tasks(profile_name, wanted, own=own)
 
 
 def compared(profile_name, task_names, seed_numbers, names):

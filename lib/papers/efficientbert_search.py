@@ -83,7 +83,7 @@ DEVIATIONS = published.deviations("efficientbert", "search")
 
 def seeds(profile_name, wanted=(), own=efficientbert.SEEDS):
     """Seeds of a page, as `lib.papers.grids.seeds`."""
-    return grids.seeds(profile_name, wanted, own)
+    return grids.seeds(profile_name, wanted, own=own)
 
 
 def space(profile_name, stage):

@@ -59,7 +59,7 @@ LABELS = Targets("hard")
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
 
 
-def tasks(profile_name, wanted=(), own=None):
+def tasks(profile_name, wanted=(), *, own):
     """The tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
     Raises ValueError, naming the nearest, for a profile that `own` lacks and for an unknown task.
@@ -70,7 +70,7 @@ def tasks(profile_name, wanted=(), own=None):
     return tuple(wanted) or tuple(own[profile_name])
 
 
-def seeds(profile_name, wanted=(), own=None):
+def seeds(profile_name, wanted=(), *, own):
     """The seeds of a page: those that are wanted, or a profile's own of {profile: seeds}.
 
     Raises ValueError, naming the nearest, for a profile that `own` lacks.

@@ -100,7 +100,7 @@ DIGITS = published.deviations("nas", "digits")
 
 def tasks(profile_name, wanted=(), own=TASKS):
     """Tasks of a page, as `lib.papers.grids.tasks`: of TASKS, RANDOM, PAIR, TRIO or TEST."""
-    return grids.tasks(profile_name, wanted, own)
+    return grids.tasks(profile_name, wanted, own=own)
 
 
 def gates(ratio=0.3, **changes):

@@ -66,18 +66,6 @@ def penalty(threshold, options):
     return options.final_lambda * threshold / options.final_threshold
 
 
-def fraction(warmup, steps):
-    """The `Train.warmup` whose linear warm-up is exactly `warmup` of `steps` steps.
-
-    Raises ValueError where the warm-up is longer than the run.
-    """
-    if not 0 <= warmup <= steps:
-        raise ValueError(
-            f"a warm-up of {warmup} steps does not fit a run of {steps}: take at most {steps}"
-        )
-    return min(1.0, (warmup + 0.5) / steps) if warmup else 0.0
-
-
 def course(step, first, steps):
     """Where on its way from 1 to 0 the deciding score should be at a step.
 
