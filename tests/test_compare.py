@@ -1,5 +1,7 @@
 """Columns of tables: the metric, split and title that a paper prints, in scores, averages and pairs; what "best" goes by."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from lib.data import glue
 from lib.measure import compare, metrics, stats
 from lib.options import Train
 from lib.papers import bermo, claims, efficientbert, grids, nas, nas_claims
-from lib.steps.finetune import judged
+from lib.train.learn import Lesson
 
 RNG = np.random.default_rng(0)
 
@@ -196,18 +198,16 @@ def test_sizes_of_the_report_are_drawn_by_column(frame):
 def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
     logits, labels = classes(0.8)
     said = metrics.scores(glue.TASKS["MRPC"], logits, labels)
-    train = Train(epochs=1, batch=2, lr=1e-3, max_length=8, select="best")
-    by = {
-        names: judged(
-            lambda: (said, {}), glue.TASKS["MRPC"], Train(**vars(train) | {"select_by": names})
+    lesson = SimpleNamespace(task=glue.TASKS["MRPC"])
+
+    def score(*names):
+        lesson.train = Train(
+            epochs=1, batch=2, lr=1e-3, max_length=8, select="best", select_by=names
         )
-        for names in ((), ("f1",), ("accuracy", "f1"))
-    }
-    assert by == {
-        (): said["accuracy"],
-        ("f1",): said["f1"],
-        ("accuracy", "f1"): (said["accuracy"] + said["f1"]) / 2,
-    }
+        return Lesson.score(lesson, lambda: (said, {}))
+
+    assert score() == said["accuracy"] and score("f1") == said["f1"]
+    assert score("accuracy", "f1") == (said["accuracy"] + said["f1"]) / 2
     with pytest.raises(ValueError, match='it takes "best"'):
         Train(epochs=1, batch=2, lr=1e-3, max_length=8, select_by=("f1",))
 

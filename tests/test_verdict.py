@@ -180,17 +180,13 @@ def test_power_is_that_of_the_planned_seeds_and_the_weakest_cell():
 def test_a_verdict_is_provisional_until_its_planned_seeds_are_there():
     v = judge_delta("G1", {"1/12": ABOVE, "3/12": FEW}, PUBLISHED, "mini")
     assert v.provisional == "" and v.seeds == 2
-    assert dataclasses.replace(v, planned=5).provisional == "provisional, 2 of 5 seeds"
-    assert dataclasses.replace(v, planned=2).provisional == ""
-    assert (
-        dataclasses.replace(judge_delta("G1", {}, PUBLISHED, "mini"), planned=5).provisional == ""
-    )  # not run
-    assert (
-        dataclasses.replace(
-            judge_delta("G1", {}, PUBLISHED, "mini", failed=1), planned=5
-        ).provisional
-        == ""
-    )  # none came
+
+    def planned(verdict, seeds):
+        return dataclasses.replace(verdict, planned=seeds).provisional
+
+    assert planned(v, 5) == "provisional, 2 of 5 seeds" and planned(v, 2) == ""
+    assert planned(judge_delta("G1", {}, PUBLISHED, "mini"), 5) == ""  # not run
+    assert planned(judge_delta("G1", {}, PUBLISHED, "mini", failed=1), 5) == ""  # none came
     told = protocol.with_plan(v)
     assert told.planned == len(protocol.CLAIMS["G1"].seeds) and "2 of" in told.provisional
     for other in (
@@ -233,24 +229,14 @@ def test_a_speed_is_reached_where_it_is_at_least_as_printed(times, word, note):
 
 
 def test_arithmetic_is_counted_apart():
-    assert (
-        judge_equal("sizes", 1.0, "1.0").kind == "arithmetic"
-        and judge_delta("G1", {}, {}, "mini").kind == "finding"
-    )
-    found = [
-        ("finding", "CONFIRMED"),
-        ("finding", "NOT_RUN"),
-        ("finding", "INCONCLUSIVE"),
-        ("arithmetic", "CONFIRMED"),
-        ("arithmetic", "PARTIAL"),
-        ("finding", "CONTRADICTED"),
-        ("finding", "PARTIAL"),
-    ]
-    assert (
-        tally(found)
-        == "findings: 1 held, 2 open, 1 held in part, 1 did not hold; arithmetic checks: 1 of 2"
-    )
-    assert tally([("arithmetic", "CONFIRMED")]) == "arithmetic checks: 1 of 1" and tally([]) == ""
+    assert judge_equal("sizes", 1.0, "1.0").kind == "arithmetic"
+    assert judge_delta("G1", {}, {}, "mini").kind == "finding"
+    words = ("CONFIRMED", "NOT_RUN", "INCONCLUSIVE", "CONTRADICTED", "PARTIAL")
+    found = [("finding", word) for word in words]
+    found += [("arithmetic", "CONFIRMED"), ("arithmetic", "PARTIAL")]
+    told = "findings: 1 held, 2 open, 1 held in part, 1 did not hold; arithmetic checks: 1 of 2"
+    assert tally(found) == told
+    assert tally(found[-2:-1]) == "arithmetic checks: 1 of 1" and tally([]) == ""
 
 
 def test_negative_published_effects_turn_the_claim():
