@@ -36,11 +36,6 @@ def records_root():
     return Path(os.environ.get("RECORDS_ROOT", DATA / "records")).expanduser()
 
 
-def digests_root():
-    """Holds the digests of data at hand, noted to be told without reading them (lib.data)."""
-    return runs_root() / ".digests"
-
-
 def shown(path):
     """A path as a reader should see it: relative to the project where it lies inside."""
     path = Path(path)

@@ -12,7 +12,6 @@ in `lib.data.digits`.
 import hashlib
 import importlib
 import json
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,6 +21,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from lib import paths
+from lib.data import tokens
 from lib.data import unseen as left
 from lib.spec import known
 
@@ -171,40 +171,26 @@ def digest(splits):
 def at_hand(name, task_name):
     """(digest, names of the splits) of a task's rows at hand.
 
-    They are noted on disk until a file of the source, by size or time, or the code of this package
-    changes: reading every task takes seconds, and each command asks for most of them.
+    They are remembered on disk until a file of the source or the code of this package changes:
+    reading every task takes seconds, and each command asks for most of them.
     """
-    noted = paths.digests_root() / f"{name}-{task_name}-{state(name)}"
-    if noted.exists():
-        told = noted.read_text()
-    else:
+
+    def read():
         there = splits(name, task_name)
-        told = " ".join([digest(there), *there])
-        try:
-            noted.parent.mkdir(parents=True, exist_ok=True)
-            temporary = noted.with_name(f".{noted.name}.{os.getpid()}")
-            temporary.write_text(told)
-            temporary.replace(noted)
-        except OSError:
-            pass  # a disk that is full or cannot be written: the rows are read the next time
-    found, *names = told.split()
+        return [digest(there), *there]
+
+    here = Path(__file__).parent
+    what = ["rows", name, task_name, np.__version__, *map(str, (here, *folder(name)))]
+    files = sorted(here.glob("*.py"))
+    for root in folder(name):
+        files += sorted(path for path in root.rglob("*") if path.is_file())
+    found, *names = tokens.remembered(what, files, read)
     return found, names
 
 
 def digest_of(name, task_name):
     """Digest of a task's rows at hand."""
     return at_hand(name, task_name)[0]
-
-
-def state(name):
-    """Digest of what the rows of a source depend on: the code of this package and its files."""
-    body = hashlib.sha256(np.__version__.encode())
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        body.update(path.read_bytes())
-    for root in folder(name):
-        for path in sorted(root.rglob("*")):
-            body.update(f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}\n".encode())
-    return body.hexdigest()[:16]
 
 
 def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_order=False):

@@ -173,8 +173,11 @@ def remembered(what, files, compute):
         except (ValueError, KeyError):
             pass  # a damaged note is made again
     value = compute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps({"files": told, "value": value}))
-    os.replace(temporary, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps({"files": told, "value": value}))
+        os.replace(temporary, path)
+    except OSError:
+        pass  # a disk that is full or cannot be written: the files are read the next time
     return value
