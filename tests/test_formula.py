@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib.model.stack import FUNCTIONS as TORCH
 from lib.search import formula
 from lib.search.formula import (
     NUMPY,
@@ -234,19 +235,6 @@ SCALAR = {
     "leaky_relu": lambda x: x if x >= 0 else 0.01 * x,
     "elu": lambda x: x if x >= 0 else math.exp(x) - 1,
     "swish": lambda x: x / (1 + math.exp(-x)),
-}
-TORCH = {
-    "add": torch.add,
-    "mul": torch.mul,
-    "max": torch.maximum,
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "gelu": lambda a: torch.nn.functional.gelu(a, approximate="tanh"),
-    "relu": torch.relu,
-    "leaky_relu": torch.nn.functional.leaky_relu,
-    "elu": torch.nn.functional.elu,
-    "swish": torch.nn.functional.silu,
-    "pad": lambda a, count, value: torch.nn.functional.pad(a, (0, count), value=value),
 }
 
 

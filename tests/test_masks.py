@@ -1,5 +1,6 @@
-"""Pruning masks, their gradients and penalties against closed forms; what is left of a masked model,
-cut out, packed, saved and loaded."""
+"""Pruning masks, their gradients and penalties against closed forms; what is left of a masked
+model, cut out, packed, saved and loaded.
+"""
 
 import copy
 import math

@@ -171,7 +171,7 @@ class Control:
         return new
 
     def most(self, eagerness, share):
-        """The ceil(share * n) gates of each group with the largest eagerness, the first of equals."""
+        """The ceil(share * n) most eager gates of each group, the first of equals."""
         return [
             group[np.argsort(-eagerness[group], kind="stable")[: math.ceil(share * len(group))]]
             for group in self.groups

@@ -87,8 +87,8 @@ class Space:
             sums = self.sizes.ways[-1][0] + self.rest
             raise ValueError(
                 f"no candidate of {len(self.start.layers)} layers of hidden size "
-                f"{self.start.hidden} has {self.low:,} to {self.high:,} parameters ({self.convention}); reachable are "
-                f"{sums[0]:,} to {sums[-1]:,}: move the window"
+                f"{self.start.hidden} has {self.low:,} to {self.high:,} parameters "
+                f"({self.convention}); reachable are {sums[0]:,} to {sums[-1]:,}: move the window"
             )
 
     @property
