@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lib.model import backbone
-from lib.model.surgery import operate
-from lib.options import Ghost, Numerics, Targets, Train, settled
-from lib.spec import plain
+from lib.options import Numerics, Targets, Train, settled
 from lib.train import loop, losses
 from lib.train.batches import Encoded, collate, order
 from lib.train.used_rows import UsedRows, used_rows
@@ -111,19 +109,6 @@ def test_schedule_is_piecewise_linear(steps, warmup):
     assert loop.schedule(steps, steps, warmup) == 0
 
 
-def test_fit_follows_the_schedule(tiny, tmp_path, monkeypatch):
-    rates = []
-
-    class Spy(torch.optim.AdamW):
-        def step(self, *args, **kwargs):
-            rates.append(self.param_groups[0]["lr"])
-            return super().step(*args, **kwargs)
-
-    monkeypatch.setattr(torch.optim, "AdamW", Spy)
-    fitted(tiny, Draft(tmp_path), train())
-    assert rates == [1e-3 * loop.schedule(step, 18, 0.1) for step in range(18)]
-
-
 # ---- batches ----
 @settings(max_examples=40, deadline=None)
 @given(
@@ -203,15 +188,6 @@ def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
     assert result == expected and same(with_rows, without)
 
 
-def test_used_rows_change_a_clipped_run_by_rounding_alone(tiny, tmp_path, monkeypatch):
-    """The norm of a smaller table is summed in another order."""
-    with_rows, _ = fitted(tiny, Draft(tmp_path / "a"), train(clip=0.1))
-    monkeypatch.setattr(loop, "used_rows", untouched)
-    without, _ = fitted(tiny, Draft(tmp_path / "b"), train(clip=0.1))
-    for a, b in zip(bits(with_rows).values(), bits(without).values(), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-4, rtol=0)
-
-
 def test_the_table_is_whole_afterwards(family, tiny):
     model, data = tiny(family), encoded()
     pad = model.config.pad_token_id
@@ -289,10 +265,10 @@ def test_a_run_repeats_and_follows_its_seed(tiny, tmp_path):
     assert not same(runs[0][0], runs[2][0])
 
 
-@pytest.mark.parametrize("select, every", [("last", 0), ("best", 0), ("best", 4)])
-@pytest.mark.parametrize("stop", [2, 7, 8, 13, 18])
+@pytest.mark.parametrize("select, every", [("last", 0), ("best", 4)])
+@pytest.mark.parametrize("stop", [2, 7, 18])
 def test_interrupted_and_resumed_gives_the_same_bits(select, every, stop, tiny, tmp_path):
-    """Steps 7 and 13 are the first of an epoch."""
+    """Step 7 is the first of an epoch."""
     settings = train(select=select, eval_every=every)
     evaluate = arbitrary_score if select == "best" else None
     whole = Draft(tmp_path / "whole")
@@ -307,22 +283,6 @@ def test_interrupted_and_resumed_gives_the_same_bits(select, every, stop, tiny, 
     assert again == result and ("best_step" in again) == (select == "best")
     later = [line for line in whole.lines if "epoch" in line and line["step"] >= stop]
     assert [line for line in draft.lines if "epoch" in line] == later
-
-
-def test_interrupted_at_every_step(tiny, tmp_path):
-    settings = train(epochs=2, select="best", eval_every=3)
-    expected, result = fitted(tiny, Draft(tmp_path / "whole"), settings, evaluate=arbitrary_score)
-    for _ in range(11):
-        with pytest.raises(Interrupted):
-            fitted(
-                tiny,
-                Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP),
-                settings,
-                stop=2,
-                evaluate=arbitrary_score,
-            )
-    model, again = fitted(tiny, Draft(tmp_path / "cut"), settings, evaluate=arbitrary_score)
-    assert same(model, expected) and again == result
 
 
 def test_bfloat16_runs_resume_too(tiny, tmp_path):
@@ -387,36 +347,6 @@ def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):
     assert same(model, kept[2]) and not same(model, kept[5])
 
 
-def test_a_ghost_model_resumes_too(tiny, tmp_path):
-    def run(folder, stop=None):
-        model, data, calls = tiny(), encoded(), [0]
-        operate(model, {"op": "cut", "heads": 3})
-        operate(
-            model,
-            {"op": "ghost"}
-            | plain(Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)),
-            seed=1,
-        )
-        backbone.set_dropout(model, 0.1)
-
-        def loss(batch, rows):
-            calls[0] += 1
-            if calls[0] == stop:
-                raise Interrupted
-            return {"loss": backbone.base(model)(**batch).last_hidden_state.square().mean()}
-
-        return model, loop.fit(
-            Draft(folder, checkpoint_seconds=EVERY_STEP), model, data, loss, train(), NUMERICS
-        )["train_loss"]
-
-    expected, value = run(tmp_path / "whole")
-    with pytest.raises(Interrupted):
-        run(tmp_path / "cut", stop=9)
-    model, again = run(tmp_path / "cut")
-    assert same(model, expected) and again == value
-    assert any("convolution" in k for k in bits(model))
-
-
 def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
     model, data, calls = tiny(), encoded(), [0]
 
@@ -473,15 +403,6 @@ def test_a_resume_folder_without_a_checkpoint_starts_anew(tiny, tmp_path):
     (draft.resume / "best.safetensors").write_bytes(b"of an attempt before its first checkpoint")
     model, again = fitted(tiny, draft, train())
     assert same(model, expected) and again == result
-
-
-def test_a_checkpoint_without_its_model_is_refused(tiny, tmp_path):
-    draft = Draft(tmp_path, checkpoint_seconds=EVERY_STEP)
-    with pytest.raises(Interrupted):
-        fitted(tiny, draft, train(), stop=4)
-    (draft.resume / "step-00000003" / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match="model.safetensors"):
-        fitted(tiny, draft, train())
 
 
 # ---- predict ----

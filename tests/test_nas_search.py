@@ -101,10 +101,9 @@ def retrain(inputs, objective, **args):
     )
 
 
-@pytest.mark.parametrize("ratio", [0.1, 0.3, 0.5, 0.7])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_it_lands(family, ratio, seed, store):
-    run = made(store, search(family, ratio=ratio).at(seed))
+@pytest.mark.parametrize("ratio", [0.1, 0.5])
+def test_it_lands(family, ratio, store):
+    run = made(store, search(family, ratio=ratio).at(0))
     found, whole = run.metrics, gated.masked(backbone.shape(backbone.load(run.model)[0]))
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert found["miss"] == pytest.approx(found["ratio"] / ratio - 1) and found["target"] == ratio
@@ -445,13 +444,6 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
     assert found["layers"].item() == pytest.approx(layers.item(), rel=1e-5)
     assert found["attention"].item() == pytest.approx(attention.item(), rel=1e-5)
     assert found["loss"].item() == pytest.approx(layers.item() + attention.item(), rel=1e-5)
-
-
-def test_equal_models_have_no_intermediate_loss(tiny, sentences):
-    found = parts_of(
-        Objective("intermediate", attention=True), tiny("bert"), tiny("bert"), sentences()
-    )
-    assert found["loss"].item() == pytest.approx(0, abs=1e-10)
 
 
 def test_prediction_is_the_squared_error_of_logits(store):

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import made, same_run
 
 from lib import data
 from lib.data import spans
@@ -19,7 +18,6 @@ from lib.model.parts import surgery
 from lib.options import Augment, Distil, Importance, Numerics, Span, Targets, Train
 from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
-from lib.store import Store
 from lib.train import augment, heads, loop
 
 NUMERICS = Numerics("float32", 1)
@@ -215,9 +213,3 @@ def test_a_span_task_without_its_options(runs, store):
             execute(replace(spec, args=spec.args | change), store)
     with pytest.raises(ValueError, match="SQuAD1 cannot be augmented"):
         execute(replace(MORE, args=MORE.args | {"data": DATA["SQuAD1"]}), store)
-
-
-def test_the_same_again_is_bit_equal(runs, tmp_path):
-    other = Store(tmp_path, tmp_path / "none")
-    for name, spec in CHAIN.items():
-        same_run(made(other, spec), runs[name])

@@ -16,7 +16,6 @@ from lib.execute import execute
 from lib.measure import metrics
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone
-from lib.model.parts import surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.options import Distil, Ghost, Importance, Numerics, Targets, Train
@@ -118,14 +117,6 @@ def test_parameters_are_those_of_the_formulas(runs):
         runs[name].metrics["parameters"] for name in ("distilled", "student", "soft", "both")
     } == {student}
     assert runs["backbone"].metrics["vocabulary"] == SHAPE.vocab
-
-
-def test_pretraining_gives_a_masked_lm_with_its_words(runs):
-    model, tokenizer = backbone.load(runs["backbone"].model)
-    assert model.get_output_embeddings() is not None and surgery(model) == []
-    words = grammar.vocabulary()
-    ids = tokenizer(" ".join(words[:20]))["input_ids"]
-    assert tokenizer.convert_ids_to_tokens(ids) == ["[CLS]", *words[:20], "[SEP]"]
 
 
 @pytest.mark.parametrize("name", ["teacher", "student", "soft", "both"])
@@ -246,12 +237,6 @@ def test_the_same_specs_again_are_bit_equal(runs, tmp_path):
     other = Store(tmp_path, tmp_path / "none")
     for name, spec in CHAIN.items():
         same_run(made(other, spec), runs[name])
-
-
-def test_a_finished_run_is_not_made_again(runs, store):
-    before = (runs["student"].folder / "status.json").stat().st_mtime_ns
-    assert execute(STUDENT, store, keep=True).folder == runs["student"].folder
-    assert (runs["student"].folder / "status.json").stat().st_mtime_ns == before
 
 
 def test_another_seed_is_another_model(runs, store):

@@ -100,9 +100,7 @@ def train(run, network, split, control, options):
         ("average", np.zeros(gates)),
         ("noise", generator.get_state()),
     ):
-        network.register_buffer(
-            name, torch.as_tensor(value)
-        )  # on the CPU; parts of its checkpoints
+        network.register_buffer(name, torch.as_tensor(value))  # for its checkpoints; on the CPU
 
     def batches(epoch):
         order = np.random.default_rng(stream(run.seed, f"order:{epoch}")).permutation(len(labels))

@@ -68,8 +68,8 @@ def taught(lesson, teacher, options):
     if other or made.spec["args"]["data"] != lesson.data or not options.mask:
         raise ValueError(
             f"the states of {made.name} are of {made.spec['args']['data']}, real tokens alone; "
-            "this run is of "
-            f"{lesson.data} with {options}: cache the same plain rows, and mask the padding"
+            f"this run is of {lesson.data} with {options}: cache the same plain rows, and mask the "
+            "padding"
         )
     cache = Cache(made.model / "states.safetensors", len(backbone.layers(teacher)))
 

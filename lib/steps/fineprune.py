@@ -52,8 +52,7 @@ def fineprune(
     if (alpha is None) != (targets.kind != "both") or not 0 <= (alpha or 0) <= 1:
         raise ValueError(
             f'alpha is {alpha!r} with targets {targets.kind!r}: "both" takes a weight of the '
-            "teacher's part from "
-            "0 to 1, the others none"
+            "teacher's part from 0 to 1, the others none"
         )
     one_of("fineprune", "lower_case", lower_case, (None, False))
     model, tokenizer = lesson.start()
@@ -98,8 +97,7 @@ def cased(folder, tokenizer):
             "fineprune.lower_case is False; the tokenizer of `start`, a "
             f"{type(tokenizer).__name__}, "
             f"{'has no switch do_lower_case' if before else 'does not lower-case'}: leave "
-            "lower_case out, or "
-            "start from an uncased BERT"
+            "lower_case out, or start from an uncased BERT"
         )
     return found
 

@@ -74,14 +74,13 @@ def largest(sizes, kept):
     if not 0 < count < there:
         raise ValueError(
             f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: "
-            "keep fewer, and "
-            "at least one"
+            "keep fewer, and at least one"
         )
     return masks.top_of_all(sizes, count)
 
 
 def rewind(model, origin):
-    """Set the encoder to the weights of `origin`. Raises ValueError where one of them is missing."""
+    """Set the encoder to the weights of `origin`. Raises ValueError where one is missing."""
     mine, theirs = backbone.base(model).state_dict(), backbone.base(origin).state_dict()
     lacking = [
         name

@@ -23,11 +23,8 @@ from lib.model.parts import layers
 from lib.train import heads, loop
 from lib.train.batches import collate
 
-ADDED = (
-    "o",
-    "ffn1",
-    "ffn2",
-)  # positions whose ghosts are added, token by token, to what they are made from
+# positions whose ghosts are added, token by token, to what they are made from
+ADDED = ("o", "ffn1", "ffn2")
 BATCH = 32
 TOKENS, CHANNELS = 24, 32  # of one row, whose features are kept to look at
 
@@ -99,8 +96,7 @@ def modules(model):
     if not found:
         raise ValueError(
             f"ghosts at {there or 'no position'}: there is something to compare where a ghost is "
-            "added to what "
-            f"it is made from, at {', '.join(map(repr, ADDED))}"
+            f"added to what it is made from, at {', '.join(map(repr, ADDED))}"
         )
     return found
 

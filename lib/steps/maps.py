@@ -34,8 +34,7 @@ def maps(run, data, rows, examples, max_length, numerics):
     if not rows or last >= len(dev):
         raise ValueError(
             f"rows {rows} and {examples} examples asked of {len(dev)} development rows: name at "
-            "least one, and "
-            "none beyond"
+            "least one, and none beyond"
         )
     seen, ids = {}, {}
     for name, made in run.inputs.items():
@@ -86,17 +85,11 @@ def last_layer(model, encoded, row, project, numerics):
 
 def padded(arrays, axes):
     """Arrays that differ in the length of `axes`, stacked, zeros behind the shorter ones."""
-    longest = max(array.shape[axes[0]] for array in arrays)
+    longest, sizes = max(array.shape[axes[0]] for array in arrays), range(arrays[0].ndim)
     return np.stack(
         [
-            np.pad(
-                array,
-                [
-                    (0, longest - size if axis in axes else 0)
-                    for axis, size in enumerate(array.shape)
-                ],
-            )
-            for array in arrays
+            np.pad(a, [(0, longest - a.shape[axis] if axis in axes else 0) for axis in sizes])
+            for a in arrays
         ]
     )
 

@@ -95,9 +95,8 @@ def check(run, tasks, train):
     if teachers != set(tasks) or spans or train.select == "best":
         raise ValueError(
             f"tasks {sorted(tasks)} with teachers {sorted(teachers)}, select {train.select!r}: "
-            "give each task an "
-            f"input teacher:<name>, leave out tasks of spans ({', '.join(spans) or 'none here'}), "
-            "and take "
+            "give each task an input teacher:<name>, leave out tasks of spans "
+            f"({', '.join(spans) or 'none here'}), and take "
             'select "last": there is no one score to select by'
         )
 

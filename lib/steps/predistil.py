@@ -65,15 +65,12 @@ def rows(corpus, tokenizer, train, seed):
     """
     if "text" not in corpus:
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
-        return encode(
-            tokenizer, Split(first, second, np.zeros(len(first), np.int64), None), train.max_length
-        ), None
+        split = Split(first, second, np.zeros(len(first), np.int64), None)
+        return encode(tokenizer, split, train.max_length), None
     options = Pairs(max_length=train.max_length, **corpus.get("pairs", {}))
     documents, key = tokenised(corpus, tokenizer, options)
-    special, names = (
-        (tokenizer.cls_token_id, tokenizer.sep_token_id),
-        ("input_ids", "token_type_ids"),
-    )
+    special = tokenizer.cls_token_id, tokenizer.sep_token_id
+    names = ("input_ids", "token_type_ids")
 
     def made(epoch):
         return (
@@ -90,9 +87,8 @@ def rows(corpus, tokenizer, train, seed):
         )
         for epoch in range(min(train.epochs, options.recycle or train.epochs))
     ]
-    least = min(
-        len(epoch["input_ids"]) for epoch in epochs
-    )  # as many in each, so that every epoch has the same steps
+    # As many rows in each epoch, so that every epoch has the same steps.
+    least = min(len(epoch["input_ids"]) for epoch in epochs)
     encoded = Encoded(
         {
             name: tokens.Joined([epoch[name][:least] for epoch in epochs])

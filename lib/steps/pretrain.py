@@ -23,13 +23,8 @@ from lib.train.batches import encode
 
 # Longest row. RoBERTa's table has two rows more, as its count starts behind the padding's id.
 POSITIONS = 128
-ROBERTA = {
-    "bos": "<s>",
-    "pad": "<pad>",
-    "eos": "</s>",
-    "unk": "<unk>",
-    "mask": "<mask>",
-}  # ids 0 to 4
+# RoBERTa's special tokens, which have the ids 0 to 4
+ROBERTA = dict(bos="<s>", pad="<pad>", eos="</s>", unk="<unk>", mask="<mask>")
 GENERATOR = 4  # times narrower than the discriminator, as ELECTRA-small's
 DISCRIMINATOR = 50.0  # weight of its loss beside the generator's; ELECTRA's
 

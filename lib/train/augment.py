@@ -107,21 +107,15 @@ def masked_lm(model, folder):
     if head is None or not stored.exists():
         return head
     with safe_open(stored, "pt") as file:
-        return (
-            head
-            if {"cls.predictions.transform.dense.weight", "cls.predictions.bias"}
-            <= set(file.keys())
-            else None
-        )
+        needed = {"cls.predictions.transform.dense.weight", "cls.predictions.bias"}
+        return head if needed <= set(file.keys()) else None
 
 
 def cut(source, text):
     """(words of a text, places of the eligible ones). Words are not yet cut into pieces."""
     rules = source.tokenizer.backend_tokenizer
-    words = [
-        word
-        for word, _ in rules.pre_tokenizer.pre_tokenize_str(rules.normalizer.normalize_str(text))
-    ]
+    text = rules.normalizer.normalize_str(text)
+    words = [word for word, _ in rules.pre_tokenizer.pre_tokenize_str(text)]
     return words, [
         i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP
     ]
@@ -203,9 +197,8 @@ def likeliest(source, masked, length, count, numerics):
         :, : len(source.usable)
     ]
     best = scores.topk(min(count, scores.shape[1])).indices.tolist()
-    return [
-        sorted(i for i in row if source.usable[i]) for row in best
-    ]  # sorted: rounding may swap neighbours
+    # Sorted, because rounding may swap neighbours.
+    return [sorted(i for i in row if source.usable[i]) for row in best]
 
 
 @torch.inference_mode()

@@ -63,8 +63,7 @@ class Lesson:
         if made.spec["args"]["data"] != self.data:
             raise ValueError(
                 f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, "
-                "but this run is of "
-                f"{self.data}: augment the same rows"
+                f"but this run is of {self.data}: augment the same rows"
             )
         return augment.encoded(made, tokenizer, self.train.max_length)
 

@@ -343,8 +343,7 @@ def options(numerics, train=None):
     if numerics.device == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(
             "Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, "
-            "or unset DEVICE "
-            "for runs of the CPU, which are others"
+            "or unset DEVICE for runs of the CPU, which are others"
         )
     torch.set_num_threads(numerics.threads)
     keep_memory()

@@ -36,8 +36,8 @@ class Masks(loop.Method):
         if options.target and not options.init > self.cut:
             raise ValueError(
                 f"Prune.init is {options.init}; with a target the scores must start above the "
-                "final cut, which is "
-                f"{self.cut:.3f} for {options.method!r} at {options.final_threshold}"
+                f"final cut, which is {self.cut:.3f} for {options.method!r} at "
+                f"{options.final_threshold}"
             )
         masks.unpack(model)
         self.places = [

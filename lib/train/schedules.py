@@ -10,10 +10,7 @@ import math
 from dataclasses import dataclass
 
 EVERY = 2  # steps between two moves of the controller
-PROPORTIONAL, INTEGRAL = (
-    20.0,
-    1.0,
-)  # of the penalty's logarithm, for a score that lags by its whole way
+PROPORTIONAL, INTEGRAL = 20.0, 1.0  # on the penalty's logarithm, for a lag of the whole way
 REACH = 1e4  # the penalty stays within this factor of where it started
 
 
@@ -48,9 +45,8 @@ def plan(options, steps):
     if w * both >= steps and options.overlong == "refuse":
         raise ValueError(
             f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times "
-            "that is "
-            f"{w * both} steps of warm-up in a run of {steps}; take more epochs, warmup_steps of "
-            "at most "
+            f"that is {w * both} steps of warm-up in a run of {steps}; take more epochs, "
+            "warmup_steps of at most "
             f'{max(0, (steps - 1) // both)}, or overlong "jump" (no ramp)'
         )
     return Ramp(

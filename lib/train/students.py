@@ -74,8 +74,7 @@ def taught(folder, task):
     if wanted not in type(model).__name__ or model.config.num_labels != task.outputs:
         raise ValueError(
             f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; "
-            f"{task.name} needs one "
-            f"for {wanted} of {task.outputs}: fine-tune it on the task first"
+            f"{task.name} needs one for {wanted} of {task.outputs}: fine-tune it on the task first"
         )
     return heads.by_name(model, task.labels).to(loop.device()), tokenizer
 
@@ -233,6 +232,5 @@ def part(whole, shared, seed, step, **tables):
         found.append(size)
     raise ValueError(
         f"none of {DRAWS} draws has {shared.window[0]:,} to {shared.window[1]:,} parameters; found "
-        f"{min(found):,} "
-        f"to {max(found):,}: move Shared.window"
+        f"{min(found):,} to {max(found):,}: move Shared.window"
     )

@@ -22,9 +22,8 @@ class UsedRows(nn.Module):
 
     def __init__(self, embedding, used):
         super().__init__()
-        self.full = [
-            embedding
-        ]  # in a list: not a submodule, so that its table is neither trained nor saved twice
+        # In a list, so that it is no submodule: its table is neither trained nor saved twice.
+        self.full = [embedding]
         self.used = used
         self.place = torch.full((embedding.num_embeddings,), -1, device=used.device)
         self.place[used] = torch.arange(len(used), device=used.device)
@@ -57,9 +56,7 @@ def used_rows(model, encoded, weight_decay):
     if weight_decay or head is not None:
         yield
         return
-    owner = getattr(
-        embeddings, "word_embeddings", None
-    )  # of the table: itself one, or a module around one
+    owner = getattr(embeddings, "word_embeddings", None)  # a table, or a module around one
     owner = owner if hasattr(owner, "word_embeddings") else embeddings
     table = owner.word_embeddings
     used = torch.from_numpy(encoded.used())
