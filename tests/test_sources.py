@@ -127,3 +127,30 @@ def test_answers_are_part_of_the_digest_where_there_are_any(root):
     assert data.digest(splits) != data.digest(other)
     plain = {"train": data.Split(["a"], None, np.array([1]), np.array([0]))}
     assert data.digest(plain) == "acd61542bc5b74e5"
+
+
+def test_digests_are_noted_until_a_file_changes(tmp_path, monkeypatch):
+    """A command that plans reads no rows twice; a run reads them and checks them itself."""
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
+    folder = tmp_path / "glue" / "SST-2"
+    folder.mkdir(parents=True)
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text("sentence\tlabel\na b\t1\nc d\t0\n")
+
+    def told():
+        for function in (data.splits, data.at_hand):
+            function.cache_clear()
+        return data.at_hand("glue", "SST-2")
+
+    digest, names = told()
+    assert digest == data.digest(data.splits("glue", "SST-2")) and names == ["train", "dev"]
+    reads = data.source("glue").load
+    monkeypatch.setattr(data.source("glue"), "load", lambda *_: pytest.fail("read again"))
+    assert told() == (digest, names)
+    monkeypatch.setattr(data.source("glue"), "load", reads)
+    (folder / "train.tsv").write_text("sentence\tlabel\na b\t1\ne f\t0\n")
+    assert told()[0] != digest
+    (folder / "train.tsv").unlink(), (folder / "dev.tsv").unlink()
+    with pytest.raises(FileNotFoundError):
+        told()
