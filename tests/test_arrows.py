@@ -1,0 +1,44 @@
+"""No arrow runs up: what each folder of lib may import of the others."""
+
+import re
+
+import pytest
+
+from lib import paths
+
+BELOW = {
+    "data": set(),
+    "measure": {"data"},
+    "search": {"measure"},
+    "model": {"measure", "search"},
+    "train": {"data", "measure", "model", "search"},
+    "steps": {"data", "measure", "model", "search", "train"},
+    "papers": {"data", "measure", "search"},
+    "page": {"data", "measure", "search", "papers"},
+}
+PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
+SHARED = ("protocol", "trials")  # the central claims and trials of all papers
+
+
+def imported(path):
+    """Modules of lib that a file imports, as dotted names."""
+    text = path.read_text()
+    names = re.findall(r"^\s*from (lib[\w.]*) import ([\w, ]+|\()", text, re.M)
+    found = {f"{module}.{name.strip()}" for module, told in names for name in told.split(",")}
+    return found | {module for module, _ in names}
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_a_folder_imports_those_below_it_alone(folder):
+    for path in sorted((paths.ROOT / "lib" / folder).rglob("*.py")):
+        others = {name.split(".")[1] for name in imported(path) if "." in name} & BELOW.keys()
+        assert others - {folder} <= BELOW[folder], path
+
+
+def test_a_paper_imports_no_other():
+    for path in sorted((paths.ROOT / "lib" / "papers").glob("*.py")):
+        own = [paper for paper in PAPERS if path.stem.startswith(paper)]
+        for name in imported(path):
+            last = name.removeprefix("lib.papers.")
+            of = [paper for paper in PAPERS if name != last and last.startswith(paper)]
+            assert of == own or not of or path.stem in SHARED, (path, name)
