@@ -1,4 +1,4 @@
-"""BERMo's settings against its printed tables, its grids, its claims on made-up runs, one Spec at true size."""
+"""BERMo: settings against printed tables, grids, claims on made-up runs, a Spec at true size."""
 
 from dataclasses import replace
 from math import ceil

@@ -1,4 +1,4 @@
-"""BERMo's printed numbers: every check of `checks.csv` computed again from the tables, and the repairs that make them hold."""
+"""BERMo's printed numbers: each check of `checks.csv` computed again, and the repairs behind it."""
 
 import math
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What GhostBERT's pages run and tell: task sets, seeds, switches, sizes at the start, sentences and checks."""
+"""What GhostBERT's pages run and tell: tasks, seeds, switches, sizes at the start, checks."""
 
 import json
 import re

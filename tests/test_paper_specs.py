@@ -1,4 +1,4 @@
-"""GhostBERT's Specs: the paper's at their true size without data and weights, the small ones unchanged, its claims."""
+"""GhostBERT's Specs at their true size, without data and weights; what is refused; its claims."""
 
 import copy
 import json

@@ -25,7 +25,8 @@ PROFILES = {
         "toy",
         "toy",
         Numerics("float32", 1, DEVICE),
-        "generated sentences and a small encoder, made here: shows that everything works, proves nothing",
+        "generated sentences and a small encoder, made here: shows that everything works, "
+        "proves nothing",
     ),
     "mini": Profile(
         "mini",
@@ -93,7 +94,10 @@ def families(name):
 
 
 def backbone(name, family="bert"):
-    """Spec of the encoder of a kind that a profile's models start from. Raises ValueError for a kind it has not."""
+    """Spec of the encoder that a profile's models of a kind start from.
+
+    Raises ValueError for a kind that the profile does not have.
+    """
     known(f"kind of encoder in profile {name!r}", family, families(name))
     return toy_backbone(family) if name == "toy" else checkpoint(CHECKPOINTS[name][family])
 
