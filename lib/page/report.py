@@ -29,7 +29,6 @@ PAPERS = {
     "bermo": "BERMo",
     "nas": "NAS pruning",
 }
-TEMPLATE = Path(__file__).parent / "template"
 CODE = (
     "lib/page",
     "lib/papers",
@@ -177,28 +176,20 @@ def publish(profile, executor, failed=()):
                     "failed": dict(failed).get(path.stem),
                 }
             )
-    css = (TEMPLATE / "page.css").read_text()
+    css = (verdicts.TEMPLATE / "page.css").read_text()
     banner = f"{profile} profile: {PROFILES[profile].about}" + (
         ". Numbers from real data on these pages are marked as recorded."
         if profile == "toy"
         else ""
     )
+    look = {"css": css, "banner": banner}
     for page in pages:
         if page["failed"]:
-            write(
-                folder / f"{page['id']}.html",
-                document(
-                    page["title"],
-                    css,
-                    banner,
-                    f"<h1>{html.escape(page['title'])}</h1>"
-                    f'<p class="failed">This page could not be made: {html.escape(page["failed"])}</p>',
-                ),
-            )
+            write(folder / f"{page['id']}.html", document(**look, **page))
     jobs = [job for page in pages if (job := stale(folder, page, pages, css, banner))]
     for _, future in executor.each(convert, jobs):
         future.result()
-    return write(folder / "index.html", _index(profile, pages, css, banner, folder))
+    return write(folder / "index.html", index(profile, pages, folder, **look))
 
 
 def write(path, text):
@@ -243,7 +234,7 @@ def convert(source, target, resources, key):
 
     exporter = HTMLExporter(
         template_name="workbook",
-        extra_template_basedirs=[str(TEMPLATE)],
+        extra_template_basedirs=[str(verdicts.TEMPLATE)],
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
@@ -272,59 +263,38 @@ def short(name):
     return rest.partition("_")[0] if family in PAPERS else rest.replace("_", " ")
 
 
-def _index(profile, pages, css, banner, folder):
-    cards = {}
+def index(profile, pages, folder, **look):
+    """The HTML of the index: one card for each page, under the heading of its paper."""
+    sections = {}
     for page in pages:
-        cards.setdefault(paper(page["id"]), []).append(_card(page, folder))
-    sections = "".join(
-        f'<h2 id="{anchor(name)}">{name}</h2><div class="cards">{"".join(each)}</div>'
-        for name, each in cards.items()
-    )
+        sections.setdefault(paper(page["id"]), []).append(card(page, folder))
     code = commit()
     made = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
-    return document(
-        f"BERT compression workbook: {profile}",
-        css,
-        banner,
-        "<h1>BERT compression, reproduced</h1><p>One page "
-        "for each table or figure: published numbers beside measured ones, and a computed verdict on each claim.</p>"
-        f"{verdicts.legend()}{sections}",
-        f"{made}{len(pages)} artefacts",
-    )
+    title, told = f"BERT compression workbook: {profile}", f"{made}{len(pages)} artefacts"
+    return document(title=title, sections=sections, footer=told, anchor=anchor, **look)
 
 
-def document(title, css, banner, main, footer=""):
-    """A page that no notebook made."""
-    return (
-        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-        f'initial-scale=1"><title>{html.escape(title)}</title><style>{css}</style></head><body>'
-        f'<nav><a href="index.html">Workbook</a></nav><div class="banner">{banner}</div><main>{main}</main>'
-        f"<footer>{footer}</footer></body></html>"
-    )
+def document(**values):
+    """A page that no notebook made (template/index.html.j2)."""
+    return verdicts.ENVIRONMENT.get_template("index.html.j2").render(values)
 
 
-def _card(page, folder):
+def card(page, folder):
+    """What the card of a page shows: a picture or the first rows, badges, counts."""
     body = page["body"]
     if page["failed"]:
-        return (
-            f'<a class="card" href="{page["id"]}.html"><h3>{html.escape(page["title"])}</h3><span class="badge failed">'
-            f"failed</span><p>{html.escape(page['failed'])}</p></a>"
-        )
+        return page
     pictures = [file for file in body["files"] if file.endswith(".png")]
-    look = f'<img src="{pictures[0]}" alt="">' if pictures else preview(folder, body)
-    found = [
-        {"kind": "finding", "provisional": ""} | v for v in body["verdicts"]
-    ]  # a page of older code has neither
-    badges = " ".join(
-        verdicts.badge(v["verdict"], v["kind"], v["claim"], v["provisional"])
-        for v in found
-        if v["kind"] == "finding"
-    )
-    counts = tally((v["kind"], v["verdict"]) for v in found)
-    return (
-        f'<a class="card" href="{page["id"]}.html">{look}<h3>{html.escape(page["title"])}</h3><p>{badges}</p>'
-        f"<p>{counts}</p><p>Runs: {notebook.counted(body['runs'])}</p></a>"
-    )
+    found = [{"kind": "finding", "provisional": ""} | v for v in body["verdicts"]]
+    return {
+        "id": page["id"],
+        "title": page["title"],
+        "picture": pictures[0] if pictures else "",
+        "rows": "" if pictures else preview(folder, body),
+        "findings": [v for v in found if v["kind"] == "finding"],
+        "counts": tally((v["kind"], v["verdict"]) for v in found),
+        "runs": notebook.counted(body["runs"]),
+    }
 
 
 def preview(folder, body):
