@@ -1,5 +1,6 @@
-"""What tests share: tiny random models of the three families and batches for them, made from configurations alone; Specs
-where no data are; stores of a module's own; made-up runs."""
+"""What tests share: tiny random models of the three families and batches for them, made from
+configurations alone; Specs where no data are; stores of a module's own; made-up runs.
+"""
 
 import json
 from functools import partial
@@ -75,8 +76,9 @@ def configuration(family, heads, labels):
 
 @pytest.fixture(scope="session")
 def tiny():
-    """f(family, heads=12, labels=2, seed=0, masked_lm=False): a model in eval mode whose biases and LayerNorms are
-    random too, so that a test which loses one of them fails."""
+    """f(family, heads=12, labels=2, seed=0, masked_lm=False): a model in eval mode whose biases and
+    LayerNorms are random too, so that a test which loses one of them fails.
+    """
 
     def make(family="bert", heads=12, labels=2, seed=0, masked_lm=False):
         torch.manual_seed(seed)
@@ -114,7 +116,9 @@ def shape():
 
 @pytest.fixture(scope="session")
 def sentences():
-    """f(family, lengths, extra=0, seed=0): a batch of random sentences, padded to the longest and `extra` more."""
+    """f(family, lengths, extra=0, seed=0): a batch of random sentences, padded to the longest and
+    `extra` more.
+    """
 
     def make(family="bert", lengths=(9, 5, 7), extra=0, seed=0):
         generator = torch.Generator().manual_seed(seed)
@@ -150,7 +154,9 @@ def logits():
 # ---- Specs where no data are ----
 @pytest.fixture
 def anywhere(monkeypatch):
-    """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter here."""
+    """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter
+    here.
+    """
 
     def described(source, task, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
         data.task(source, task)
@@ -225,7 +231,9 @@ def every_spec(pages, profile):
 
 # ---- runs ----
 class Draft(Scratch):
-    """What a step or the loop asks of a lib.store.Draft, without a store; `lines` were logged, `told` is the progress."""
+    """What a step or the loop asks of a lib.store.Draft, without a store; `lines` were logged,
+    `told` is the progress.
+    """
 
     def __init__(self, folder, seed=0, checkpoint_seconds=1e9):
         super().__init__(folder, seed, checkpoint_seconds)
@@ -245,7 +253,9 @@ def store(tmp_path_factory):
 
 
 def made(store, spec, **more):
-    """The run of a Spec, at seed 1 where it has none, after those of its inputs; each with its weights."""
+    """The run of a Spec, at seed 1 where it has none, after those of its inputs; each with its
+    weights.
+    """
     spec = spec if spec.seed is not None else spec.at(1)
     for parent in spec.parents.values():
         made(store, parent)
@@ -273,7 +283,9 @@ def store_with(folder, *runs):
 
 
 def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
-    """Let the call of `owner.name` with this number, from 1, raise instead. Returns the list of calls, kept up to date."""
+    """Let the call of `owner.name` with this number, from 1, raise instead. Returns the list of
+    calls, kept up to date.
+    """
     calls, each = [], getattr(owner, name)
 
     def call(*args, **options):
@@ -287,7 +299,9 @@ def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
 
 
 def same_run(a, b):
-    """Asserts that two runs have the same metrics, but for the clock, and the same arrays and weights, bit by bit."""
+    """Asserts that two runs have the same metrics, but for the clock, and the same arrays and
+    weights, bit by bit.
+    """
     one, two = ({k: v for k, v in run.metrics.items() if "second" not in k} for run in (a, b))
     assert json.dumps(one) == json.dumps(two)
     files = sorted(path.relative_to(a.folder) for path in a.folder.rglob("*.safetensors"))
@@ -306,8 +320,9 @@ def holding(arrays=None, name="made up"):
 
 
 def collected(*rows):
-    """A collected frame of made-up runs on two classes: rows are (task, model, seed, which predictions are right [N] or
-    None for a missing run, more columns)."""
+    """A collected frame of made-up runs on two classes: rows are (task, model, seed, which
+    predictions are right [N] or None for a missing run, more columns).
+    """
     lines = []
     for task, model, seed, right, more in rows:
         line = {"task": task, "model": model, "seed": seed, "state": "missing", "run": None}
@@ -324,8 +339,9 @@ def collected(*rows):
 
 
 def made_up(shares, *others, seeds=5, rows=600, task="SST-2", **more):
-    """The same of {model: share of right predictions}: others are wrong in each seed, and one fewer. `others` are rows of
-    `collected`."""
+    """The same of {model: share of right predictions}: others are wrong in each seed, and one
+    fewer. `others` are rows of `collected`.
+    """
     return collected(
         *(
             (

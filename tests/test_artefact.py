@@ -1,4 +1,6 @@
-"""What a page shows and writes: printed digits, files of their own, each run once, and a sentence where nothing is."""
+"""What a page shows and writes: printed digits, files of their own, each run once, and a sentence
+where nothing is.
+"""
 
 import json
 from types import SimpleNamespace

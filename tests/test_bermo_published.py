@@ -48,7 +48,9 @@ def improvement(task):
 
 
 def remaining():
-    """Kept weights at top-k 10 % of each matrix, and all biases and LayerNorms, over the encoder's parameters."""
+    """Kept weights at top-k 10 % of each matrix, and all biases and LayerNorms, over the encoder's
+    parameters.
+    """
     s = SHAPES["bert-base"]
     sizes = ([s.hidden**2] * 4 + [s.hidden * s.ffn] * 2) * s.layers
     rest = s.layers * (9 * s.hidden + s.ffn)

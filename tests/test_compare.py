@@ -1,4 +1,6 @@
-"""Columns of tables: the metric, split and title that a paper prints, in scores, averages and pairs; what "best" goes by."""
+"""Columns of tables: the metric, split and title that a paper prints, in scores, averages and
+pairs; what "best" goes by.
+"""
 
 from types import SimpleNamespace
 
@@ -17,7 +19,9 @@ RNG = np.random.default_rng(0)
 
 
 def scored(task, model, seed, splits):
-    """A row as collected, of {split: (logits, labels)}, with the metrics that a run on the task has."""
+    """A row as collected, of {split: (logits, labels)}, with the metrics that a run on the task
+    has.
+    """
     arrays, told = {}, {}
     for split, (logits, labels) in splits.items():
         arrays["predictions" if split == "dev" else f"predictions_{split}"] = {
@@ -143,7 +147,9 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
 
 
 def test_what_the_papers_print():
-    """Section 6.3 of the NAS report, the test columns of EfficientBERT, GhostBERT's Table 7, BERMo's Table 2."""
+    """Section 6.3 of the NAS report, the test columns of EfficientBERT, GhostBERT's Table 7,
+    BERMo's Table 2.
+    """
 
     def shown(columns, profile_name="paper"):
         return {

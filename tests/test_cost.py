@@ -38,7 +38,9 @@ def width(text):
 
 
 def by_model(name):
-    """Shape, heads and ghost of a row of Tables 1 and 2; None for the quotations that have no shape here."""
+    """Shape, heads and ghost of a row of Tables 1 and 2; None for the quotations that have no shape
+    here.
+    """
     bases = {
         "BERT-base": "bert-base",
         "RoBERTa-base": "roberta-base",
@@ -180,7 +182,9 @@ def test_distinct_kernels_follow_the_formula_of_appendix_b4():
 
 
 def model_of(shape, labels=2):
-    """A random transformers classifier of this shape with eager attention, on the current device."""
+    """A random transformers classifier of this shape with eager attention, on the current
+    device.
+    """
     config = {"bert": BertConfig, "roberta": RobertaConfig, "electra": ElectraConfig}[shape.family](
         vocab_size=shape.vocab,
         hidden_size=shape.hidden,
@@ -199,7 +203,9 @@ def model_of(shape, labels=2):
 
 
 def cut(model, shape, heads):
-    """Random dense layers of the widths that M heads leave; transformers infers the number of heads."""
+    """Random dense layers of the widths that M heads leave; transformers infers the number of
+    heads.
+    """
     keep, neurons = heads * shape.hidden // shape.heads, heads * shape.ffn // shape.heads
     for layer in getattr(model, shape.family).encoder.layer:
         for name in ("query", "key", "value"):

@@ -1,4 +1,6 @@
-"""The queue of the central claims: rounds over seeds, records at once, weights that nobody needs deleted."""
+"""The queue of the central claims: rounds over seeds, records at once, weights that nobody needs
+deleted.
+"""
 
 import pytest
 from test_sweep import BACKBONE, importance, teacher

@@ -1,4 +1,6 @@
-"""Formulas: text and tree round-trip, mistakes are pointed at, widths, and values against closed forms."""
+"""Formulas: text and tree round-trip, mistakes are pointed at, widths, and values against closed
+forms.
+"""
 
 import math
 

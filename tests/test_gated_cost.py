@@ -1,4 +1,6 @@
-"""The report's FLOPs, its percentage changes and its speed-ups, to the printed digit or on the list of known misses."""
+"""The report's FLOPs, its percentage changes and its speed-ups, to the printed digit or on the list
+of known misses.
+"""
 
 import re
 from decimal import ROUND_HALF_UP, Decimal
@@ -67,7 +69,9 @@ def test_shares():
     "shape, neurons", [(TINY4, 62.7), (cost.SHAPES["bert-base"], 138.7), (gated.BERT_MINI, 160)]
 )
 def test_units(shape, neurons):
-    """8 T H D + 4 T T D for a head and 4 T H for a dimension; one of the former in terms of the latter."""
+    """8 T H D + 4 T T D for a head and 4 T H for a dimension; one of the former in terms of the
+    latter.
+    """
     h, d = shape.hidden, shape.hidden // shape.heads
     assert gated.head(h, d) == 8 * 128 * h * d + 4 * 128**2 * d and gated.neuron(h) == 4 * 128 * h
     assert gated.head(h, d) / gated.neuron(h) == pytest.approx(neurons, abs=0.05)
@@ -82,7 +86,9 @@ def test_true_flops_differ_by_the_classifier_alone():
 
 
 def test_inputs_and_qkv_dimensions():
-    """Halving the inputs halves the three products that read them; dropping a query dimension drops a key's with it."""
+    """Halving the inputs halves the three products that read them; dropping a query dimension drops
+    a key's with it.
+    """
     h, d, t = 312, 26, 128
     width = {"heads": 12, "ffn": 1200}
 

@@ -141,8 +141,9 @@ START = Spec(
 
 
 def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
-    """A mean over 288 weights of mixed signs is small, one over three taps is not; without a softmax Xavier's rule draws
-    [C, k] small and [C, C, k] at the size of what is read."""
+    """A mean over 288 weights of mixed signs is small, one over three taps is not; without a
+    softmax Xavier's rule draws [C, k] small and [C, C, k] at the size of what is read.
+    """
     tuned = Spec(
         "finetune",
         {

@@ -1,4 +1,6 @@
-"""Networks: sizes to the digit, their JSON, and the printed tables of EfficientBERT that they stand beside."""
+"""Networks: sizes to the digit, their JSON, and the printed tables of EfficientBERT that they stand
+beside.
+"""
 
 from decimal import ROUND_HALF_UP, Decimal
 

@@ -1,4 +1,6 @@
-"""Notebooks: stripped, of one skeleton, thin, and with parameters that are checked before anything runs."""
+"""Notebooks: stripped, of one skeleton, thin, and with parameters that are checked before anything
+runs.
+"""
 
 import ast
 import html

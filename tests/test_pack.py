@@ -80,8 +80,10 @@ def test_an_archive_has_code_rows_and_rounded_weights(root, checkpoint):
         assert "CHECKPOINT=mine-bf16" in archive.extractfile("evidence/run.sh").read().decode()
         archive.extractall(root, filter="data")
     asked = (
-        "import json; from lib.execute import commit; from lib.papers.profiles import PROFILES, CHECKPOINTS; "
-        "print(json.dumps([commit(), PROFILES['mini'].numerics.device, CHECKPOINTS['mini']['bert']]))"
+        "import json; from lib.execute import commit; "
+        "from lib.papers.profiles import PROFILES, CHECKPOINTS; "
+        "print(json.dumps([commit(), PROFILES['mini'].numerics.device, "
+        "CHECKPOINTS['mini']['bert']]))"
     )
     there = subprocess.run(
         [sys.executable, "-c", asked],

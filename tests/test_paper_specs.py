@@ -136,7 +136,9 @@ def test_heads_of_other_tasks(kind, outputs):
 
 
 def test_two_steps_at_true_width(tmp_path, monkeypatch):
-    """Two of the 12 layers, the paper's settings but for the batch: both stages move kernels, embeddings and head."""
+    """Two of the 12 layers, the paper's settings but for the batch: both stages move kernels,
+    embeddings and head.
+    """
     sizes, made, rates = shape("paper"), [], []
 
     class Watched(torch.optim.AdamW):
@@ -210,7 +212,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     assert rates == pytest.approx([2e-5, 1e-5] * 2)  # linear, no warm-up
 
 
-# --- the small scales -----------------------------------------------------------------------------------------------
+# ---- the small scales ----
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
@@ -287,7 +289,9 @@ SIZES = {"layers": 2, "hidden": 48, "ffn": 96}
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monkeypatch):
-    """The small scale's own Specs, shrunk, through the store: with the kind's own head, and the same logits again."""
+    """The small scale's own Specs, shrunk, through the store: with the kind's own head, and the
+    same logits again.
+    """
     short = {"epochs": 1, "batch": 16, "max_length": 32}
     small = {"embedding": 24} if family == "electra" else {}
     first = profiles.untrained(family)
@@ -318,7 +322,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     assert np.array_equal(again, run.arrays("predictions")["logits"])
 
 
-# --- bad input ------------------------------------------------------------------------------------------------------
+# ---- bad input ----
 
 
 @pytest.mark.parametrize(
@@ -413,7 +417,7 @@ def test_a_model_refuses_a_cut_of_another_kind():
             operate(model, {"op": "cut", "heads": 9})
 
 
-# --- claims ---------------------------------------------------------------------------------------------------------
+# ---- claims ----
 
 
 @pytest.mark.parametrize(

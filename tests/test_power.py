@@ -1,4 +1,5 @@
-"""Verdicts on simulated data with known effects: false ones are rare, and what `power` promises is found.
+"""Verdicts on simulated data with known effects: false ones are rare, and what `power` promises is
+found.
 
 `python tests/test_power.py 1000` prints the whole table; the test draws fewer.
 """
@@ -23,14 +24,18 @@ ROWS, LEVEL, SHARED, SEEDS_SD = (
 
 
 def runs(rng, ease, shifts):
-    """Logits [N, 2] of one run for each shift of its accuracy, in points; hard examples are hard for all runs."""
+    """Logits [N, 2] of one run for each shift of its accuracy, in points; hard examples are hard
+    for all runs.
+    """
     for shift in shifts:
         own = np.sqrt(SHARED) * ease + np.sqrt(1 - SHARED) * rng.standard_normal(len(ease))
         yield np.eye(2)[(own < norm.ppf(LEVEL + shift / 100)).astype(int)]
 
 
 def judged(rng, effects, seeds, tasks, draws):
-    """A verdict on a claim whose cells have these true effects, and which share baseline and examples."""
+    """A verdict on a claim whose cells have these true effects, and which share baseline and
+    examples.
+    """
     labels, pairs = np.ones(ROWS, int), [[] for _ in effects]
     for task in range(tasks):
         ease = rng.standard_normal(ROWS)
@@ -69,7 +74,9 @@ def test_false_verdicts_are_rare(effects):
 
 
 def test_power_is_what_is_found():
-    """1,000 simulated claims: 0.70 found, 0.76 told; with a gate on the smallest detectable effect 0.39."""
+    """1,000 simulated claims: 0.70 found, 0.76 told; with a gate on the smallest detectable effect
+    0.39.
+    """
     shares, told = simulated((2.1,), 3, 1, 60, draws=200)
     assert shares["CONFIRMED"] > 0.5 and told == pytest.approx(shares["CONFIRMED"], abs=0.2)
 

@@ -20,12 +20,13 @@ from lib.options import MaskedLM, Numerics, Targets, Train
 from lib.spec import Spec
 
 train, numerics = Train(epochs=1, batch=16, lr=1e-3, max_length=32), Numerics("float32", 1)
-backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": train, "numerics": numerics,
-                             "objective": MaskedLM(0.15, 0.8, 0.1),
-                             "model": {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.02}},
-                seed=0)
+shape = {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.02}
+backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": train,
+                             "numerics": numerics, "objective": MaskedLM(0.15, 0.8, 0.1),
+                             "model": shape}, seed=0)
 grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
-    "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"), "numerics": numerics},
+    "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"),
+    "numerics": numerics},
     {"start": backbone}).at(seed)} for seed in (0, 1)]"""
 ARTEFACT = """import matplotlib.pyplot as plt
 from lib.store import Store
@@ -66,7 +67,9 @@ def write(folder, name, *artefact, grid=GRID):
 
 @pytest.fixture(scope="module")
 def workbook(tmp_path_factory):
-    """A workbook of three notebooks, of which one kills its worker and one its kernel, once; and the command line in it."""
+    """A workbook of three notebooks, of which one kills its worker and one its kernel, once; and
+    the command line in it.
+    """
     root = tmp_path_factory.mktemp("workbook")
     (root / "notebooks").mkdir()
     table = "page.table(runs[['seed', 'matthews']], 'Scores')"
@@ -151,8 +154,8 @@ def test_pages_need_no_network_and_link_to_each_other(workbook):
 def test_parameters_of_a_readers_own_go_to_scratch(workbook):
     root, _, _ = workbook
     code = (
-        "import papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], parameters={'rows': 48}, "
-        "progress_bar=False)"
+        "import papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], "
+        "parameters={'rows': 48}, progress_bar=False)"
     )
     env = os.environ | {
         "NOTEBOOKS_ROOT": str(root / "notebooks"),
@@ -235,7 +238,9 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
 
 
 def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):
-    """Another page's weights stay, needed or not, and so do those that a page of another pattern needs."""
+    """Another page's weights stay, needed or not, and so do those that a page of another pattern
+    needs.
+    """
     root, lib, _ = workbook
     other = GRID.replace('"sentences": 40', '"sentences": 48').replace("in (0, 1)", "in (5,)")
     write(root / "notebooks", "bermo_t01_other", ARTEFACT, grid=other)

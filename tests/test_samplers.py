@@ -1,4 +1,6 @@
-"""What samplers propose: on made-up scores of networks, with the exact optimum, and where nothing can be learned."""
+"""What samplers propose: on made-up scores of networks, with the exact optimum, and where nothing
+can be learned.
+"""
 
 from dataclasses import replace
 from itertools import product
@@ -211,8 +213,9 @@ def test_trees_end_at_their_height_or_where_samples_are_alike():
     ],
 )
 def test_the_upper_confidence_bound_decides(good, bad, cp, chosen):
-    """mean + 2 cp sqrt(2 ln 100 / n): with n 90 and 10 the bonus is 0.064 and 0.192 at cp 0.1, 0.032 and 0.096 at 0.05;
-    the means are 0.1 apart."""
+    """mean + 2 cp sqrt(2 ln 100 / n): with n 90 and 10 the bonus is 0.064 and 0.192 at cp 0.1,
+    0.032 and 0.096 at 0.05; the means are 0.1 apart.
+    """
     node = samplers.Split(np.ones(1), 0.0, None, None)
     features = np.r_[np.ones(good), -np.ones(bad)][:, None]
     scores = np.r_[np.full(good, 0.6), np.full(bad, 0.5)]
@@ -294,7 +297,9 @@ def shares(method, space, budget, seeds, layers, tmp_path):
 
 
 def test_guided_searches_beat_a_random_one_at_equal_budget(tmp_path):
-    """Three layers, no window, 60 of 4,096 candidates, 10 landscapes: a small sibling of the next test."""
+    """Three layers, no window, 60 of 4,096 candidates, 10 landscapes: a small sibling of the next
+    test.
+    """
     space = Space("stage3", replace(TOY, layers=TOY.layers + TOY.layers[:1]))
     blind, lanas, evolution = (
         shares(m, space, 60, range(100, 110), 3, tmp_path) for m in ("random", "lanas", "evolution")

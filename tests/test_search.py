@@ -368,7 +368,9 @@ def test_sizes_are_those_of_built_networks(make):
 
 
 def test_a_score_is_that_of_the_candidate_alone(make):
-    """The third candidate, trained by a run of its own from the supernet: nothing leaks from those before it."""
+    """The third candidate, trained by a run of its own from the supernet: nothing leaks from those
+    before it.
+    """
     _, _, _, third, *_ = lines(make(ONE))
     net = START.to_json() | {"layers": third["candidate"]}
     alone = make(Spec("warmup", COMMON | {"net": net}, {"start": SUPER, "teacher": TEACHER}))

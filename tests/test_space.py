@@ -1,4 +1,6 @@
-"""The search space of EfficientBERT: sizes and counts exactly, sampling against the shares of the public code, features."""
+"""The search space of EfficientBERT: sizes and counts exactly, sampling against the shares of the
+public code, features.
+"""
 
 import random
 from collections import Counter
@@ -294,7 +296,9 @@ def test_a_new_operation_makes_another_space(monkeypatch):
 
 # ---- features ----
 def test_features_as_coded():
-    """Stage 1 and 3 number linear maps by id, stage 2 has one; add, mul, max, gelu ... x, W1, W2 follow."""
+    """Stage 1 and 3 number linear maps by id, stage 2 has one; add, mul, max, gelu ... x, W1, W2
+    follow.
+    """
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
     first, second, third = (
         Space(stage, net).features([net], "index")[0] for stage in ("stage1", "stage2", "stage3")

@@ -185,7 +185,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert read_json(path) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == ["x.json"]
 
 
-HOLD = "import sys, time; from lib.store import Lock\nwith Lock(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+HOLD = """
+import sys, time
+from lib.store import Lock
+with Lock(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
 
 
 def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):

@@ -140,7 +140,9 @@ def test_holm_over_a_paper_takes_one_p_a_claim():
 
 
 def test_no_gate_but_interval_and_p():
-    """With these three seeds 1.63 is the least effect that a test finds in 80 % of cases; less may still be proven."""
+    """With these three seeds 1.63 is the least effect that a test finds in 80 % of cases; less may
+    still be proven.
+    """
     assert (
         judge_delta("G5", {"a": estimate(1.5, spread=0.5, n=3)}, {}, "mini").verdict == "CONFIRMED"
     )

@@ -70,10 +70,9 @@ def best_threshold(predictions, differences, answers, metric=span_f1):
     """(threshold, mean metric): answering "" where the difference is larger scores best.
 
     predictions: N texts as if every question had an answer. differences [N]: how much better no
-    answer scores (lib.data.spans.best_spans), or its probability. This is the search of the
-    official v2.0 script, repaired where its score is not the one had at its threshold: equal
-    differences go together, "the" counts as no answer, and where answering nothing is best, the
-    threshold is below all differences.
+    answer scores, or its probability. This is the search of the official v2.0 script, repaired
+    where its score is not the one had at its threshold: equal differences go together, "the" counts
+    as no answer, and where answering nothing is best, the threshold is below all differences.
     """
     differences = np.asarray(differences, np.float64)
     if not len(predictions) == len(differences) == len(answers) or not len(answers):

@@ -1,1 +1,3 @@
-"""From notebooks to pages: parameters checked, notebooks executed by papermill, HTML and an index. Free of torch."""
+"""From notebooks to pages: parameters checked, notebooks executed by papermill, HTML and an index.
+Free of torch.
+"""

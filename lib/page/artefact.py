@@ -4,9 +4,10 @@
     runs = page.runs(grid, recorded)
     page.table(frame, "Table 3"); page.figure(figure, data); page.finish(verdicts)
 
-Files: `figures/<profile>/<id>.{svg,png}` and `<id>.figure.csv`, the data drawn, for a figure, `<id>.{csv,md,tex}` for a
-table; `<id>.json` says which runs, which code and when. What has no run to show yet is a sentence instead. With
-parameters of the reader's own they go to `figures/scratch/` and never reach the index.
+Files: `figures/<profile>/<id>.{svg,png}` and `<id>.figure.csv`, the data drawn, for a figure,
+`<id>.{csv,md,tex}` for a table; `<id>.json` says which runs, which code and when. What has no run
+to show yet is a sentence instead. With parameters of the reader's own they go to `figures/scratch/`
+and never reach the index.
 """
 
 import html
@@ -59,8 +60,9 @@ class Page:
         return folder
 
     def collect(self, rows, on_missing="run"):
-        """The rows with their results (lib.sweep.collect); what is missing is made, unless a batch made it before, and why it
-        is missing stands below the cell."""
+        """The rows with their results (lib.sweep.collect); what is missing is made, unless a batch
+        made it before, and why it is missing stands below the cell.
+        """
         if on_missing == "run":
             self.wanted |= {row["spec"].name for row in rows}
         frame = sweep.collect(
@@ -77,7 +79,8 @@ class Page:
         }
         new = [run for name, run in there.items() if name not in self.used]
         self.used |= there
-        how = f"not made yet: `python -m lib run {self.id} --profile {self.profile.name}` makes what is missing"
+        command = f"python -m lib run {self.id} --profile {self.profile.name}"
+        how = f"not made yet: `{command}` makes what is missing"
         lost = Counter(
             (run["error"] or how) if run["run"] in self.wanted else ""
             for run in new
@@ -129,26 +132,25 @@ class Page:
         self._write(f"{stem}.md", markdown(flat.reset_index()))
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
         shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False).set_caption(caption)
-        display(
-            HTML(
-                f'<div class="table">{(shown.apply(marks, axis=None) if marks else shown).to_html()}</div>'
-            )
-        )
+        marked = shown.apply(marks, axis=None) if marks else shown
+        display(HTML(f'<div class="table">{marked.to_html()}</div>'))
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
         told = "".join(f'<p class="provenance">{mark}{html.escape(line)}</p>' for line in lines)
         display(
             HTML(
-                f'<details class="provenance"><summary>{html.escape(fold)}</summary>{told}</details>'
+                f'<details class="provenance"><summary>{html.escape(fold)}</summary>'
+                f"{told}</details>"
                 if fold
                 else told
             )
         )
 
     def figure(self, figure, data, name="", exact=False):
-        """Write and show a figure with the data it draws, a sentence where there is none; toy figures carry a watermark,
-        unless what they show is exact at any scale."""
+        """Write and show a figure with the data it draws, a sentence where there is none; toy
+        figures carry a watermark, unless what they show is exact at any scale.
+        """
         if data.dropna(how="all").empty:
             plt.close(figure)
             return self.unmade(
@@ -178,7 +180,8 @@ class Page:
         """Say what a table or figure would show, had it runs."""
         display(
             HTML(
-                f'<p class="unmade">Nothing to show yet: none of the runs of this table or figure is there. It would show: '
+                '<p class="unmade">Nothing to show yet: none of the runs of this table or figure '
+                "is there. It would show: "
                 f"{html.escape(what)}.</p>"
             )
         )
@@ -189,7 +192,8 @@ class Page:
         self.files.append(name)
         display(
             HTML(
-                f'<p class="provenance"><a href="{html.escape(name)}">{html.escape(name)}</a>: {html.escape(about)}</p>'
+                f'<p class="provenance"><a href="{html.escape(name)}">{html.escape(name)}</a>: '
+                f"{html.escape(about)}</p>"
             )
         )
 
@@ -207,8 +211,10 @@ class Page:
         self.files.append(name)
 
     def finish(self, verdicts=(), *deviations):
-        """Show verdicts, deviations and failures; write the provenance. The last act of every page. deviations: each
-        {profile: lines} of a paper; shown are those of this page's profile and of every profile that it judges."""
+        """Show verdicts, deviations and failures; write the provenance. The last act of every page.
+        deviations: each {profile: lines} of a paper; shown are those of this page's profile and of
+        every profile that it judges.
+        """
         verdicts = [protocol.with_plan(each) for each in verdicts]
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
         told = {
@@ -237,7 +243,8 @@ class Page:
         for name, lines in told.items():
             items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
             parts += [
-                f"<h4>Differences from the paper {SCALES[name]}{', where claims are judged' * (name in judged)}</h4>"
+                f"<h4>Differences from the paper {SCALES[name]}"
+                f"{', where claims are judged' * (name in judged)}</h4>"
                 f"<ul>{items}</ul>"
             ] * bool(lines)
         if bad:
@@ -253,7 +260,8 @@ class Page:
         lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
         if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
             raise RuntimeError(
-                f"none of the {len(lost)} runs of this page could be made: {lost[0]['error'] or lost[0]['state']}"
+                f"none of the {len(lost)} runs of this page could be made: "
+                f"{lost[0]['error'] or lost[0]['state']}"
             )
 
 
@@ -270,7 +278,8 @@ def framed(rows):
 def start(name, namespace):
     """Open the page of notebook `name` from its bootstrap cell, with the kernel's globals.
 
-    Raises ValueError or TypeError for a misspelt, mistyped or impossible parameter, also one that papermill injected.
+    Raises ValueError or TypeError for a misspelt, mistyped or impossible parameter, also one that
+    papermill injected.
     """
     plot.style()
     path = paths.NOTEBOOKS / f"{name}.ipynb"
@@ -292,8 +301,10 @@ def show(figure, svg=""):
 
 
 def digits(column):
-    """f(value) -> text for a column of a table: what is printed as printed; floats with the decimals that say all, where two
-    do, else with those that leave the smallest of them two digits, one to four; the rest as it is."""
+    """f(value) -> text for a column of a table: what is printed as printed; floats with the
+    decimals that say all, where two do, else with those that leave the smallest of them two digits,
+    one to four; the rest as it is.
+    """
 
     def plain(v):
         return isinstance(v, float | np.floating) and not hasattr(v, "text")
@@ -305,7 +316,9 @@ def digits(column):
 
 
 def watermark(figure):
-    """Write "toy scale" over the panels of a figure; where titles tell recorded or published panels, over the others alone."""
+    """Write "toy scale" over the panels of a figure; where titles tell recorded or published
+    panels, over the others alone.
+    """
 
     def told(words):
         return any(word in words for word in ("recorded", "published", "as printed"))
@@ -340,7 +353,9 @@ def markdown(frame):
 
 
 def explore(function, **knobs):
-    """Knobs for a reader in JupyterLab (`knobs` as ipywidgets takes them); the function's own defaults in batch."""
+    """Knobs for a reader in JupyterLab (`knobs` as ipywidgets takes them); the function's own
+    defaults in batch.
+    """
     if os.environ.get(notebook.BATCH):
         function()
         return

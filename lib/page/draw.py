@@ -1,5 +1,6 @@
-"""Drawings of EfficientBERT's networks: formulas as graphs, architectures, surfaces. Colours of Okabe and Ito, and shapes of
-their own, so that colour is never alone in telling kinds apart."""
+"""Drawings of EfficientBERT's networks: formulas as graphs, architectures, surfaces. Colours of
+Okabe and Ito, and shapes of their own, so that colour is never alone in telling kinds apart.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,9 +34,11 @@ def leaves(node):
 
 
 def placed(node):
-    """Where a formula's operations stand: ([(op, column, row)], [edges]), each edge a list of (column, row) points.
+    """Where a formula's operations stand: ([(op, column, row)], [edges]), each edge a list of
+    (column, row) points.
 
-    The input is one node in column 0; an operation stands right of its operands, rows are centred on 0.
+    The input is one node in column 0; an operation stands right of its operands, rows are centred
+    on 0.
     """
     nodes, edges, read = [], [], []
 
@@ -100,7 +103,9 @@ def formula(axis, node, x=0.0, y=0.0, size=8.0):
 
 
 def slices(axis, layer, x, y, size=0.6):
-    """The part of the supernet's four full networks that a layer uses: k bars, 1/q wide, in four outlines."""
+    """The part of the supernet's four full networks that a layer uses: k bars, 1/q wide, in four
+    outlines.
+    """
     for i in range(max(4, layer.stack)):
         bottom = y + (1.5 - i) * 0.19 - 0.07
         axis.add_patch(Rectangle((x, bottom), size, 0.14, facecolor="none", edgecolor=SOFT, lw=0.6))
@@ -113,7 +118,9 @@ def slices(axis, layer, x, y, size=0.6):
 
 
 def network(axis, net, title="", before=None, size=8.0):
-    """Draw a network from layer 1 at the bottom; what differs from the network `before` is in vermilion."""
+    """Draw a network from layer 1 at the bottom; what differs from the network `before` is in
+    vermilion.
+    """
     right, y = max(5, *(height(layer.tree) for layer in net.layers)), 0.0
     for number, layer in enumerate(net.layers):
         old, half = (
@@ -188,7 +195,9 @@ def legend(figure, size=8.0):
 
 
 def surface(axis, grid, z, title="", view=(28, -125)):
-    """Draw a surface of Figure 5 on a 3-d axis; z as `lib.search.surface.symlog` gives it, ticks as plain numbers."""
+    """Draw a surface of Figure 5 on a 3-d axis; z as `lib.search.surface.symlog` gives it, ticks as
+    plain numbers.
+    """
     (x, y), n = np.meshgrid(grid, grid), len(grid)
     corner = (np.arange(n - 1)[:, None] * n + np.arange(n - 1)).ravel()
     across = [corner + 1, corner + n]  # cut along x + y = constant, as cliffs often are

@@ -1,7 +1,8 @@
 """A notebook as the runner sees it: its parameters and its grids, read without starting a kernel.
 
-Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `grid`, `runs`, `artefact`, `verdicts`,
-`explore`. papermill only warns of an unknown parameter and guesses types; here both are errors, before anything runs.
+Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `grid`, `runs`,
+`artefact`, `verdicts`, `explore`. papermill only warns of an unknown parameter and guesses types;
+here both are errors, before anything runs.
 """
 
 import ast
@@ -27,8 +28,9 @@ class Parameter:
 
 
 def find(patterns=()):
-    """Notebooks whose names match one of the patterns (substrings or globs); all of them without one. Raises
-    ValueError for a pattern without a match, naming the nearest notebook."""
+    """Notebooks whose names match one of the patterns (substrings or globs); all of them without
+    one. Raises ValueError for a pattern without a match, naming the nearest notebook.
+    """
     there = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}
     if not patterns:
         return list(there.values())
@@ -69,7 +71,8 @@ def parameters(path):
     for node in ast.parse(source).body:
         if not isinstance(node, ast.AnnAssign):
             raise ValueError(
-                f"{paths.shown(path)}: the parameters cell holds typed literals alone, not line {node.lineno}"
+                f"{paths.shown(path)}: the parameters cell holds typed literals alone, "
+                f"not line {node.lineno}"
             )
         about = lines[node.end_lineno - 1].partition("#")[2].strip()
         found[node.target.id] = Parameter(
@@ -84,8 +87,9 @@ def parameters(path):
 
 
 def check(path, values):
-    """The given values with defaults for the rest. Raises ValueError for an unknown name or profile (with the nearest
-    one), TypeError for a value of another type."""
+    """The given values with defaults for the rest. Raises ValueError for an unknown name or profile
+    (with the nearest one), TypeError for a value of another type.
+    """
     declared = parameters(path)
     for name, value in values.items():
         known(f"parameter of {Path(path).stem}", name, declared)
@@ -112,8 +116,9 @@ def wanted(grids):
 
 
 def grids(path, values):
-    """{variable: rows} that the `grid` cell makes: `grid` is what the page runs, any other list of rows with Specs is
-    only looked up. Runs the cell in this process: it is free of torch."""
+    """{variable: rows} that the `grid` cell makes: `grid` is what the page runs, any other list of
+    rows with Specs is only looked up. Runs the cell in this process: it is free of torch.
+    """
     names = check(path, values)
     exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
     return {
@@ -138,7 +143,9 @@ def injected(history):
 
 
 def normalised(text):
-    """A notebook's text as it stands in git: no outputs, counts or papermill traces, ordinal cell ids, kernel python3."""
+    """A notebook's text as it stands in git: no outputs, counts or papermill traces, ordinal cell
+    ids, kernel python3.
+    """
     body = json.loads(text)
     for number, cell in enumerate(body["cells"]):
         tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]

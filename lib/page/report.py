@@ -1,8 +1,8 @@
 """Report: every chosen notebook executed by papermill, turned into a page, and the index of all.
 
-A page is made anew when its notebook, the code that pages use, or one of its runs has changed. What happened to a
-notebook is told by our own ledger (`<id>.json`, written by its last cell), not by papermill, which marks every cell
-as completed after a dead kernel.
+A page is made anew when its notebook, the code that pages use, or one of its runs has changed. What
+happened to a notebook is told by our own ledger (`<id>.json`, written by its last cell), not by
+papermill, which marks every cell as completed after a dead kernel.
 """
 
 import hashlib
@@ -107,13 +107,16 @@ def all_there(folder, name):
 
 
 def execute(path, folder, values, store):
-    """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds. Raises RuntimeError where its
-    last cell did not say that it finished."""
+    """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds. Raises
+    RuntimeError where its last cell did not say that it finished.
+    """
     import papermill
     from jupyter_client.manager import AsyncKernelManager
 
     class LocalKernel(AsyncKernelManager):
-        """Talks over sockets in a folder of its own: no ports to race for, nothing sent over TCP."""
+        """Talks over sockets in a folder of its own: no ports to race for, nothing sent over
+        TCP.
+        """
 
         def __init__(self, **options):
             super().__init__(**{"transport": "ipc", "ip": f"{sockets}/s"} | options)
@@ -145,7 +148,8 @@ def execute(path, folder, values, store):
         )
     except papermill.PapermillExecutionError as error:
         raise RuntimeError(
-            f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; see {paths.shown(output)})"
+            f"{error.ename}: {error.evalue} "
+            f"(cell {error.cell_index + 1}; see {paths.shown(output)})"
         ) from None
     except Exception as error:  # a dead kernel comes in several shapes
         raise RuntimeError(
@@ -161,7 +165,9 @@ def execute(path, folder, values, store):
 
 
 def publish(profile, executor, failed=()):
-    """Write the HTML of every executed notebook of a profile, where it has changed, and the index. Returns its path."""
+    """Write the HTML of every executed notebook of a profile, where it has changed, and the index.
+    Returns its path.
+    """
     folder = paths.FIGURES / profile
     pages = []
     for path in notebook.find():
@@ -200,7 +206,9 @@ def write(path, text):
 
 
 def stale(folder, page, pages, css, banner):
-    """What `convert` takes for a page, None where its HTML is of this notebook and these resources already."""
+    """What `convert` takes for a page, None where its HTML is of this notebook and these resources
+    already.
+    """
     source, target = folder / f"{page['id']}.ipynb", folder / f"{page['id']}.html"
     if not (page["body"] and source.exists()):
         return None
@@ -245,7 +253,8 @@ def convert(source, target, resources, key):
 def footer(body):
     changed = " with local changes" if body.get("changed") else ""
     code = f"code {body['commit']}{changed}, " if body.get("commit") else ""
-    return f"{code}made {body['at'].replace('T', ' ').rstrip('Z')} UTC, parameters {html.escape(json.dumps(body['parameters']))}"
+    at = body["at"].replace("T", " ").rstrip("Z")
+    return f"{code}made {at} UTC, parameters {html.escape(json.dumps(body['parameters']))}"
 
 
 def paper(name):

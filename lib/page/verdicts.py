@@ -1,4 +1,6 @@
-"""Verdicts as a reader sees them: badges, the table of a page, the words explained. Free of torch."""
+"""Verdicts as a reader sees them: badges, the table of a page, the words explained. Free of
+torch.
+"""
 
 from pathlib import Path
 

@@ -66,9 +66,9 @@ PARTS = {
         replace(efficientbert.TOGETHER["toy"], epochs=2),
     )
 }
-# Training of a candidate in stages 1 and 2. Toy's was chosen at seeds 90 to 92: all eight candidates
-# of Figure 3 have a Matthews correlation above 0, at seed 90 from 0.23 to 0.29. A rate of 3e-3 left
-# all eight at 0 or below at one of these seeds.
+# Training of a candidate in stages 1 and 2. Toy's was chosen at seeds 90 to 92: all eight
+# candidates of Figure 3 have a Matthews correlation above 0, at seed 90 from 0.23 to
+# 0.29. A rate of 3e-3 left all eight at 0 or below at one of these seeds.
 BRIEFLY = {
     "toy": replace(FINAL["toy"], epochs=6),
     "mini": replace(efficientbert.FINETUNE["mini"], epochs=2, lr=1e-3),
