@@ -373,9 +373,10 @@ class Search:
 class Warmup:
     """Warm-up distillation (EfficientBERT section 3.2, equations 1 to 4); unit weights."""
 
-    attention: str  # matched "scores" before the softmax, as in the code
-    # of the student's states: one "shared" by embedding and layers, as in the code; the paper's
-    # text has one for each of the two
+    # what is matched: "scores" before the softmax, as in the code; the one reading that there is
+    attention: str
+    # of the student's states: one "shared" by embedding and layers, as in the code, the one reading
+    # that there is; the paper's text has one for each of the two
     projection: str
     # gamma, weight of the prediction loss: 0 in pre-training, 1 in fine-tuning
     prediction: float = 0.0

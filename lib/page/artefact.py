@@ -181,8 +181,7 @@ class Page:
         display(
             HTML(
                 '<p class="unmade">Nothing to show yet: none of the runs of this table or figure '
-                "is there. It would show: "
-                f"{html.escape(what)}.</p>"
+                f"is there. It would show: {html.escape(what)}.</p>"
             )
         )
 

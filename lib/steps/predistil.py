@@ -31,8 +31,7 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     if options.prediction or train.select == "best":
         raise ValueError(
             f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has "
-            "nothing to "
-            'predict or to select by; take 0 and "last"'
+            'nothing to predict or to select by; take 0 and "last"'
         )
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     encoded, batches = rows(corpus, tokenizer, train, run.seed)

@@ -52,8 +52,8 @@ def by_name(model, labels):
         )
         raise ValueError(
             f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name "
-            "them in "
-            f'the config.json of the model, in the head\'s own order, perhaps "id2label": {fix}'
+            "them in the config.json of the model, in the head's own order, "
+            f'perhaps "id2label": {fix}'
         )
     order = [folded.index(name) for name in wanted]
     last = getattr(model.classifier, "out_proj", model.classifier)

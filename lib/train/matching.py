@@ -128,8 +128,7 @@ def distances(matches, mine, theirs, real, student=None):
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
                 raise ValueError(
                     f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: their "
-                    "attention cannot be matched; "
-                    'take as many, or Warmup.attention "none"'
+                    "attention cannot be matched; give the student as many heads"
                 )
             parts[match.part] = parts.get(match.part, 0) + match.distance(a, b, real, match.mask)
     return parts

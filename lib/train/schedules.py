@@ -46,8 +46,7 @@ def plan(options, steps):
         raise ValueError(
             f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times "
             f"that is {w * both} steps of warm-up in a run of {steps}; take more epochs, "
-            "warmup_steps of at most "
-            f'{max(0, (steps - 1) // both)}, or overlong "jump" (no ramp)'
+            f'warmup_steps of at most {max(0, (steps - 1) // both)}, or overlong "jump" (no ramp)'
         )
     return Ramp(
         options.initial_threshold,
