@@ -441,5 +441,7 @@ def test_the_cascade_learns_on_one_thread(monkeypatch):
 
     monkeypatch.setattr(samplers, "follow", follow)
     samplers.threads.cache_clear()  # an earlier test may have asked before all was loaded
-    samplers.propose(None, [], search.sampler("toy", "stage1"), None)
+    options = search.sampler("paper", "stage1")
+    assert options.method == "cascade"
+    samplers.propose(None, [], options, None)
     assert set(seen) == {1}
