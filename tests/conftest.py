@@ -3,6 +3,7 @@ configurations alone; Specs where no data are; stores of a module's own; made-up
 """
 
 import json
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,6 +20,8 @@ from lib.execute import execute
 from lib.measure.cost import Shape
 from lib.model import backbone
 from lib.page import notebook
+from lib.papers.profiles import toy_backbone
+from lib.spec import Spec
 from lib.steps import STEPS
 from lib.store import Scratch, Store
 
@@ -26,6 +29,17 @@ FAMILIES = ("bert", "roberta", "electra")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
 PAD = {"bert": 0, "roberta": 1, "electra": 0}
 WORDS = [f"word{i}" for i in range(VOCAB - 5)]
+
+
+def small_backbone(train, sentences=80, **sizes):
+    """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with `train`."""
+    toy = toy_backbone()
+    more = {
+        "corpus": {"sentences": sentences, "seed": 0},
+        "train": replace(train, weight_decay=0.01),
+        "model": toy.args["model"] | {"hidden": 48, "ffn": 96} | sizes,
+    }
+    return Spec("pretrain", toy.args | more, seed=0)
 
 
 @pytest.fixture(autouse=True)

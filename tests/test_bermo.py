@@ -12,6 +12,7 @@ from conftest import collected
 from lib import data, published
 from lib.measure.cost import SHAPES
 from lib.model import backbone, masks
+from lib.model.parts import layers, size
 from lib.model.surgery import operate
 from lib.options import MIX_NORMS, Mix, Prune
 from lib.page import notebook
@@ -224,7 +225,7 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         model = backbone.build(
             transformers.BertForSequenceClassification, transformers.BertConfig(num_labels=3)
         )
-        plainly = backbone.size(model)["parameters"]
+        plainly = size(model)["parameters"]
         mixed = operate(model, Mix(**spec.args["mix"]).surgery, seed=0)
         masked = pruning.Masks(None, model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
@@ -235,12 +236,12 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
     number = sum(masked.sizes())
     assert masked.ramp.first == 12000
     assert sum(p.numel() for p in model.parameters()) == plainly + 14 + number
-    everything = sum(p.numel() for p in backbone.layers(model).parameters()) - number
+    everything = sum(p.numel() for p in layers(model).parameters()) - number
     kept = sum(
         int(0.1 * linear.in_features * linear.out_features)
         for _, _, linear in masks.projections(model)
     )
-    assert everything == 85_054_464 and sizes.layers == len(backbone.layers(model))
+    assert everything == 85_054_464 and sizes.layers == len(layers(model))
     assert pruning.counted(number, kept, everything)["remaining"] == pytest.approx(
         0.1012674, abs=1e-7
     )

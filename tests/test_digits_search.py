@@ -10,7 +10,8 @@ from conftest import same_run
 from lib import paths
 from lib.data import digits
 from lib.execute import execute
-from lib.options import Gates, Numerics, Perceptron
+from lib.options import Numerics, Perceptron
+from lib.papers import nas
 from lib.search.control import Control
 from lib.spec import Spec
 from lib.steps import digits as step
@@ -19,18 +20,7 @@ from lib.store import Store
 IMAGES = digits.describe(paths.data_root() / "mnist", ("bundled",))
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)
 NETWORK = Perceptron((128, 64, 10), epochs=12, batch=64, lr=2e-3, noise=1.0)
-GATES = Gates(
-    ("inputs",),
-    ratio=0.25,
-    share=0.1,
-    quota="layer",
-    update="jump",
-    weight=1.0,
-    tolerance=0.01,
-    schedule="additive",
-    landing="steps",
-    memory=0.95,
-)
+GATES = nas.gates(0.25, regions=("inputs",), memory=0.95)
 
 
 def spec(network=NETWORK, seed=0, **changes):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lib.model.backbone import set_dropout
+from lib.model.parts import set_dropout
 from lib.model.scores import SHORT, attend
 from lib.model.surgery import operate
 from lib.train.dropout import byte_dropout, dropped

@@ -12,7 +12,7 @@ from conftest import every_spec, holding
 
 from lib import published
 from lib.measure import stats, verdict
-from lib.model import backbone, supernet
+from lib.model import parts, supernet
 from lib.page import notebook
 from lib.papers import efficientbert, efficientbert_settings, grids, profiles, submissions
 from lib.search.net import from_json, macs, parameters
@@ -38,8 +38,8 @@ def test_every_network_of_the_pages_builds_at_true_size(anywhere):
             encoder = supernet.build(net)
             model = supernet.build(net, transformers.BertForSequenceClassification, num_labels=3)
         count, head = parameters(net, "with pooler"), 3 * net.hidden + 3
-        assert backbone.size(encoder)["parameters"] == count
-        assert backbone.size(model)["parameters"] == count + head
+        assert parts.size(encoder)["parameters"] == count
+        assert parts.size(model)["parameters"] == count + head
     for spec in specs:
         if "train" in spec.args:
             assert spec.args["train"]["pad_to"] == spec.args["train"]["max_length"] == 128

@@ -16,6 +16,7 @@ from lib import paths, sweep
 from lib.execute import execute
 from lib.measure import stats
 from lib.model import backbone, supernet
+from lib.model.parts import base
 from lib.options import Shared
 from lib.page import notebook
 from lib.papers import efficientbert, grids, profiles
@@ -208,7 +209,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
 def test_training_on_a_task_moves_every_weight(make, last):
     tuned = search.retrained("toy", "CoLA", last)
     before, after = (
-        dict(backbone.base(backbone.load(make(spec).model)[0]).named_parameters())
+        dict(base(backbone.load(make(spec).model)[0]).named_parameters())
         for spec in (tuned.inputs["start"], tuned)
     )
     still = {name for name, value in before.items() if torch.equal(value, after[name])}

@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import same_run, stop_at, store_with
+from conftest import same_run, small_backbone, stop_at, store_with
 
 from lib import data
 from lib.execute import execute
 from lib.measure import metrics
 from lib.model import backbone, masks, mix
-from lib.model.parts import surgery
+from lib.model.parts import base, layers, surgery
 from lib.options import Mix, Numerics, Prune, Span, Targets, Train
-from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain, stream
 from lib.steps.fineprune import cased, majority
 from lib.steps.pretrain import words
@@ -27,17 +26,7 @@ TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, 
 DATA, SQUAD = data.describe("toy", "CoLA", 64, unseen=8), data.describe("toy", "SQuAD2", 48)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 STEPS = 8
-TOY = toy_backbone()
-BACKBONE = Spec(
-    "pretrain",
-    TOY.args
-    | {
-        "corpus": {"sentences": 80, "seed": 0},
-        "train": replace(TRAIN, weight_decay=0.01),
-        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96},
-    },
-    seed=0,
-)
+BACKBONE = small_backbone(TRAIN, layers=2)
 MAGNITUDE = Prune("magnitude", 1.0, 0.1, 2, 1, 1)
 MOVEMENT = replace(MAGNITUDE, method="movement", lr=1e-2)
 SOFT = Prune("soft", 0.0, 0.1, 2, 1, 1, lr=1.0, final_lambda=200.0)
@@ -210,7 +199,7 @@ def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     ].backward()
     expected = [
         torch.cat([p.grad.flatten() for p in layer.parameters()]).norm().item()
-        for layer in backbone.layers(model)
+        for layer in layers(model)
     ]
     assert found == pytest.approx(expected, rel=1e-4)
 
@@ -254,18 +243,14 @@ def test_frozen_embeddings_stay(runs):
     for name in ("movement", "frozen"):
         model = backbone.load(runs[name].model)[0]
         pairs = zip(
-            backbone.base(start).embeddings.parameters(),
-            backbone.base(model).embeddings.parameters(),
-            strict=True,
+            base(start).embeddings.parameters(), base(model).embeddings.parameters(), strict=True
         )
         moved[name] = [not torch.equal(a, b) for a, b in pairs]
     assert moved == {"movement": [True] * 5, "frozen": [False] * 5}
 
 
 def test_a_probe_leaves_the_encoder_alone(runs, store):
-    start, model = (
-        backbone.base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe")
-    )
+    start, model = (base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe"))
     before = dict(start.named_parameters())
     moved = {
         name

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lib.model import backbone
 from lib.model.cut import rank
+from lib.model.parts import layers
 from lib.options import Importance, Numerics
 from lib.steps.importance import scores
 from lib.train.batches import Encoded, collate
@@ -52,7 +52,7 @@ def test_head_scores_are_derivatives(labels, cumulative, tiny):
     model, encoded, eps = tiny("bert", labels=labels).double(), rows(labels), 1e-4
     found, _ = scores(model, encoded, options(cumulative=cumulative), NUMERICS)
     expected = torch.zeros(2, 12, dtype=torch.float64)
-    for l, layer in enumerate(backbone.layers(model)):
+    for l, layer in enumerate(layers(model)):
         for head in range(12):
             running = 0.0
             for batch, y in batches(encoded):
@@ -83,7 +83,7 @@ def test_neuron_scores_are_the_formula(cumulative, family, tiny):
         if not cumulative:
             model.zero_grad()
         loss_of(model, batch, y).backward()
-        for l, layer in enumerate(backbone.layers(model)):
+        for l, layer in enumerate(layers(model)):
             one, two = layer.intermediate.dense, layer.output.dense
             for i in range(96):
                 expected[l, i] += (
@@ -98,10 +98,10 @@ def test_neuron_scores_are_the_formula(cumulative, family, tiny):
 def test_a_head_or_neuron_without_effect_scores_zero(family, tiny):
     model = tiny(family)
     with torch.no_grad():
-        backbone.layers(model)[1].attention.output.dense.weight[:, 8:12] = 0
-        backbone.layers(model)[0].output.dense.weight[:, 5] = 0
-        backbone.layers(model)[0].intermediate.dense.weight[5] = 0
-        backbone.layers(model)[0].intermediate.dense.bias[5] = 0
+        layers(model)[1].attention.output.dense.weight[:, 8:12] = 0
+        layers(model)[0].output.dense.weight[:, 5] = 0
+        layers(model)[0].intermediate.dense.weight[5] = 0
+        layers(model)[0].intermediate.dense.bias[5] = 0
     heads, neurons = scores(model, rows(), options(), NUMERICS)
     assert heads.shape == (2, 12) and neurons.shape == (2, 96)
     assert (heads == 0).nonzero().tolist() == [[1, 2]] and (neurons == 0).nonzero().tolist() == [

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from lib.model import backbone
+from lib.model.parts import base, set_dropout
 from lib.options import Numerics, Targets, Train, settled
 from lib.train import loop, losses
 from lib.train.batches import Encoded, collate, order
@@ -57,7 +57,7 @@ def fitted(tiny, draft, settings, stop=None, evaluate=None, slow_from=None, nume
     that step.
     """
     model, data = tiny("bert"), encoded()
-    backbone.set_dropout(model, settings.dropout)
+    set_dropout(model, settings.dropout)
     calls = [0]
 
     def loss(batch, rows):
@@ -192,11 +192,11 @@ def test_the_table_is_whole_afterwards(family, tiny):
     model, data = tiny(family), encoded()
     pad = model.config.pad_token_id
     data = Encoded(data.columns, data.labels, pad)
-    table = backbone.base(model).embeddings.word_embeddings
+    table = base(model).embeddings.word_embeddings
     before = table.weight.detach().clone()
     used = sorted({pad, *np.concatenate(data.columns["input_ids"]).tolist()})
     with used_rows(model, data, 0.0):
-        inner = backbone.base(model).embeddings.word_embeddings
+        inner = base(model).embeddings.word_embeddings
         assert isinstance(inner, UsedRows) and inner.weight.shape == (
             len(used),
             table.embedding_dim,
@@ -204,14 +204,14 @@ def test_the_table_is_whole_afterwards(family, tiny):
         assert not any(p is table.weight for p in model.parameters())
         batch = collate(data, range(4))
         model.train()
-        backbone.base(model)(**batch).last_hidden_state[..., 0].sum().backward()
+        base(model)(**batch).last_hidden_state[..., 0].sum().backward()
         assert (inner.weight.grad.abs().sum(1) > 0).sum() == len(
             np.unique(np.concatenate(data.columns["input_ids"][:4]))
         )
         assert inner.weight.grad[used.index(pad)].abs().sum() == 0
         with torch.no_grad():
             inner.weight += 1
-    assert backbone.base(model).embeddings.word_embeddings is table
+    assert base(model).embeddings.word_embeddings is table
     expected = before.clone()
     expected[used] += 1
     assert torch.equal(table.weight, expected)
@@ -223,7 +223,7 @@ def test_unused_rows_are_seen_in_eval_mode(tiny, logits):
     with used_rows(model, encoded(), 0.0):
         assert torch.equal(logits(model, batch), expected)
         with torch.no_grad():
-            backbone.base(model).embeddings.word_embeddings.weight += 0.5 * torch.randn(48)
+            base(model).embeddings.word_embeddings.weight += 0.5 * torch.randn(48)
         changed = logits(model, batch)
     assert not torch.equal(changed, expected)
     assert torch.equal(logits(model, batch), changed)
@@ -233,7 +233,7 @@ def test_the_table_is_whole_after_an_error(tiny):
     model = tiny()
     with pytest.raises(Interrupted), used_rows(model, encoded(), 0.0):
         raise Interrupted
-    assert type(backbone.base(model).embeddings.word_embeddings) is nn.Embedding
+    assert type(base(model).embeddings.word_embeddings) is nn.Embedding
     assert same(model, tiny())
 
 
@@ -241,7 +241,7 @@ def test_the_table_is_whole_after_an_error(tiny):
 def test_masked_lm_heads_and_weight_decay_train_the_whole_table(family, masked_lm, decay, tiny):
     model = tiny(family, masked_lm=masked_lm)
     with used_rows(model, encoded(), decay):
-        assert type(backbone.base(model).embeddings.word_embeddings) is nn.Embedding
+        assert type(base(model).embeddings.word_embeddings) is nn.Embedding
 
 
 # ---- fit ----
@@ -443,7 +443,7 @@ class Told(loop.Method):
 def with_methods(tiny, draft, settings, make, stop=None, **more):
     """As `fitted`, with the methods that `make(model, calls)` gives."""
     model, data, calls = tiny("bert"), encoded(), []
-    backbone.set_dropout(model, settings.dropout)
+    set_dropout(model, settings.dropout)
 
     def loss(batch, rows):
         calls.append(("loss", *rows.tolist()))

@@ -13,10 +13,11 @@ from conftest import made, same_run, stop_at
 from lib import data
 from lib.measure import gated
 from lib.model import backbone, gates, scores
-from lib.model.parts import surgery
+from lib.model.parts import base, shape, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.options import Augment, Gates, Numerics, Objective, Targets, Train
+from lib.options import Augment, Numerics, Objective, Targets, Train
+from lib.papers import nas
 from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES
 from lib.search.control import Control
 from lib.spec import Output, Spec
@@ -28,18 +29,7 @@ NUMERICS = Numerics("float32", 1)
 DATA = data.describe("toy", "SST-2", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 SIZES = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 384}
-GATES = Gates(
-    ("heads", "ffn"),
-    ratio=0.3,
-    share=0.2,
-    quota="layer",
-    update="jump",
-    weight=1.0,
-    tolerance=0.01,
-    schedule="additive",
-    landing="steps",
-    memory=0.5,
-)
+GATES = nas.gates(0.3, share=0.2, memory=0.5)
 PREDICTION, BOTH = Objective("prediction"), Objective("two_stage", attention=True, mask=True)
 
 
@@ -104,7 +94,7 @@ def retrain(inputs, objective, **args):
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
 def test_it_lands(family, ratio, store):
     run = made(store, search(family, ratio=ratio).at(0))
-    found, whole = run.metrics, gated.masked(backbone.shape(backbone.load(run.model)[0]))
+    found, whole = run.metrics, gated.masked(shape(backbone.load(run.model)[0]))
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert found["miss"] == pytest.approx(found["ratio"] / ratio - 1) and found["target"] == ratio
     widths = gated.counts(found["architecture"])
@@ -254,8 +244,8 @@ def test_cut_and_retrained_in_two_stages(store):
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     assert (
         last.metrics["parameters"]
-        == backbone.size(model)["parameters"]
-        < 0.75 * backbone.size(backbone.load(made(store, teacher()).model)[0])["parameters"]
+        == size(model)["parameters"]
+        < 0.75 * size(backbone.load(made(store, teacher()).model)[0])["parameters"]
     )
     assert np.array_equal(
         loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS),
@@ -315,7 +305,7 @@ def test_from_a_larger_teacher(store):
     )
     model, _ = backbone.load(run.model)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
-    assert run.metrics["whole_flops"] == gated.masked(backbone.shape(model))
+    assert run.metrics["whole_flops"] == gated.masked(shape(model))
 
 
 def test_an_earlier_search_goes_on(store):
@@ -373,10 +363,8 @@ def test_cut_networks_are_timed_beside_the_whole_one(store):
     run = made(store, Spec("latency", told, networks).at(0))
     assert run.arrays("times")["cpu"].shape == (2, 50) and run.metrics["Whole.cpu_speedup"] == 1.0
     for name, spec in networks.items():
-        model = backbone.base(
-            backbone.load(made(store, spec.at(0) if spec.seed is None else spec).model)[0]
-        )
-        assert run.metrics[f"{name[6:]}.parameters"] == backbone.size(model)["parameters"]
+        model = base(backbone.load(made(store, spec.at(0) if spec.seed is None else spec).model)[0])
+        assert run.metrics[f"{name[6:]}.parameters"] == size(model)["parameters"]
     assert run.metrics["30 %.parameters"] < run.metrics["Whole.parameters"]
     assert run.metrics["30 %.cpu_ms"] == pytest.approx(
         1e3 * np.median(run.arrays("times")["cpu"][0])
@@ -546,4 +534,4 @@ def test_a_copy_of_a_gated_model_steers_apart(tiny):
     other = copy.deepcopy(model)
     sizes, cost = gates.costs(model, ("ffn",))
     assert gates.costs(other, ("ffn",))[0] == sizes == {(0, "ffn"): 96, (1, "ffn"): 96}
-    assert cost(sizes) == gated.masked(backbone.shape(model)) == gates.flops(model)
+    assert cost(sizes) == gated.masked(shape(model)) == gates.flops(model)

@@ -13,8 +13,8 @@ from conftest import FAMILIES, Draft, every_spec, made, made_up
 
 from lib import data, paths, published
 from lib.measure import cost
-from lib.model import backbone
-from lib.model.parts import surgery
+from lib.model import backbone, parts
+from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
 from lib.options import Distil, Ghost, Importance
 from lib.page import notebook
@@ -78,11 +78,8 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
         widths[family].add(heads or sizes.heads)
         with torch.device("meta"):
             model = classifier(sizes, surgery=surgery)
-        assert backbone.size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (
-            family,
-            surgery,
-        )
-        assert len(backbone.layers(model)) == sizes.layers == 12
+        assert size(model)["parameters"] == cost.parameters(sizes, heads, ghosts), (family, surgery)
+        assert len(parts.layers(model)) == sizes.layers == 12
     assert widths == {"bert": {12, 9, 6, 3, 1}, "roberta": {12, 9, 6, 3, 1}, "electra": {4}}
 
 
@@ -130,9 +127,7 @@ def test_heads_of_other_tasks(kind, outputs):
     assert data.task("glue", kind).outputs == outputs
     with torch.device("meta"):
         model = classifier(shape("paper", "roberta"), outputs)
-    assert backbone.size(model)["parameters"] == cost.parameters(
-        shape("paper", "roberta"), labels=outputs
-    )
+    assert size(model)["parameters"] == cost.parameters(shape("paper", "roberta"), labels=outputs)
 
 
 def test_two_steps_at_true_width(tmp_path, monkeypatch):
@@ -153,7 +148,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.optim, "AdamW", Watched)
     teacher = classifier(sizes, layers=2).eval()
     student = copy.deepcopy(teacher)
-    backbone.set_dropout(student, ghostbert.DISTIL["paper"].dropout)
+    set_dropout(student, ghostbert.DISTIL["paper"].dropout)
     for op in ({"op": "cut", "heads": 3}, {"op": "ghost"} | plain(ghostbert.ghost("paper"))):
         operate(student, op)
     draw = np.random.default_rng(0)
@@ -308,7 +303,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     total = shape("toy", family).heads
     assert type(model).__name__ == f"{CLASSES[family]}ForSequenceClassification"
     assert [op["op"] for op in surgery(model)] == ["cut", "ghost"]
-    assert {layer.attention.self.num_attention_heads for layer in backbone.layers(model)} == {heads}
+    assert {layer.attention.self.num_attention_heads for layer in parts.layers(model)} == {heads}
     sizes = replace(shape("toy", family), **SIZES, embedding=small.get("embedding", 48))
     assert (
         run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))

@@ -9,17 +9,17 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import holding
+from conftest import holding, small_backbone
 
 from lib import data, paths, published
 from lib.data import glue, unlabelled
 from lib.measure import cost, metrics, signal
 from lib.model import backbone
 from lib.model.ghost import Convolution
+from lib.model.parts import layers
 from lib.options import Ghost, Numerics, Targets, Train
 from lib.page import artefact, notebook
 from lib.papers import baselines, ghostbert, submissions
-from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
 from lib.steps import count, inspect_ghosts
 
@@ -40,17 +40,7 @@ def finetuned(task, start):
     )
 
 
-TOY = toy_backbone()
-START = Spec(
-    "pretrain",
-    TOY.args
-    | {
-        "corpus": {"sentences": 80, "seed": 0},
-        "train": replace(TRAIN, weight_decay=0.01),
-        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96},
-    },
-    seed=0,
-)
+START = small_backbone(TRAIN, layers=2)
 PLAIN = finetuned("CoLA", START)
 NLI = finetuned("MNLI", START)
 GHOSTS = Spec("operate", {"surgery": [{"op": "ghost"} | plain(GHOST)]}, {"teacher": PLAIN})
@@ -405,7 +395,7 @@ def test_inspection_saves_the_kernels_that_convolve(make):
     }
     for position, part in (("o", "attention.output.dense"), ("ffn2", "output.dense")):
         taps = torch.stack(
-            [layer.get_submodule(part).convolution.taps() for layer in backbone.layers(model)]
+            [layer.get_submodule(part).convolution.taps() for layer in layers(model)]
         )
         assert np.array_equal(found[f"{position}.taps"], taps.detach().numpy())
         assert np.allclose(found[f"{position}.taps"].sum(-1), 1, atol=1e-6)

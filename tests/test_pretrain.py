@@ -13,7 +13,7 @@ from conftest import FAMILIES, same_run
 from lib.data import grammar, toy
 from lib.execute import execute
 from lib.measure.cost import Shape, parameters
-from lib.model import backbone
+from lib.model import backbone, parts
 from lib.model.parts import surgery
 from lib.options import MaskedLM, Numerics, Train
 from lib.papers.profiles import TOY_MODELS, shape, toy_backbone
@@ -87,10 +87,10 @@ def test_what_is_saved_is_an_encoder_of_its_kind(name, runs):
     assert sum(p.numel() for p in classifier.parameters()) == parameters(made)
     whole = shape("toy", name)
     assert (whole.heads, whole.positions, whole.types) == (made.heads, made.positions, made.types)
-    trained = backbone.base(model).state_dict()
+    trained = parts.base(model).state_dict()
     assert all(
         torch.equal(trained[k], v)
-        for k, v in backbone.base(classifier).state_dict().items()
+        for k, v in parts.base(classifier).state_dict().items()
         if k in trained
     )
 
@@ -121,7 +121,7 @@ def test_padding_changes_nothing(runs):
     for name, run in runs.items():
         model, tokenizer = backbone.load(run.model)
         rows = encode(tokenizer, toy.load("RTE")["dev"].take(range(4)), 40)
-        base = backbone.base(model)
+        base = parts.base(model)
         with torch.no_grad():
             single = base(**collate(rows, [0]))[0]
             padded = base(**collate(rows, [0], pad_to=40))[0][:, : single.shape[1]]

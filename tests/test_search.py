@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import stop_at, store_with
+from conftest import small_backbone, stop_at, store_with
 
 from lib import data
 from lib.execute import execute
 from lib.model import backbone, supernet
+from lib.model.parts import size
 from lib.options import Numerics, Search, Shared, Targets, Train, Warmup
-from lib.papers.profiles import toy_backbone
 from lib.search import engine
 from lib.search.formula import FormulaError
 from lib.search.landscape import landscape
@@ -261,16 +261,7 @@ TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=32, clip=1.0, warmup=0.1, 
 FINE = Warmup("scores", "shared", prediction=1.0, mask=True)
 DATA = data.describe("toy", "STS-B", 48, 40)
 CORPUS = {"sentences": 60, "seed": 0}
-BACKBONE = Spec(
-    "pretrain",
-    toy_backbone().args
-    | {
-        "corpus": CORPUS,
-        "train": replace(TRAIN, weight_decay=0.01),
-        "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96},
-    },
-    seed=0,
-)
+BACKBONE = small_backbone(TRAIN, sentences=60)
 TEACHER = Spec(
     "finetune",
     {"data": DATA, "train": TRAIN, "targets": Targets("hard"), "numerics": NUMERICS},
@@ -361,7 +352,7 @@ def test_stages_hand_their_winner_on(make):
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
     model = supernet.build(found["net"], like=backbone.load(make(SUPER).model)[0].config)
-    whole = backbone.size(model)["parameters"] - 24 * 24 - 24  # no pooler
+    whole = size(model)["parameters"] - 24 * 24 - 24  # no pooler
     assert (
         found["parameters"] == whole + 24 * 48 + 48
     )  # the projection to the teacher's 48 channels

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from conftest import small_backbone
 
 from lib import data
 from lib.data import spans
@@ -16,7 +17,6 @@ from lib.measure import squad
 from lib.model import backbone
 from lib.model.parts import surgery
 from lib.options import Augment, Distil, Importance, Numerics, Span, Targets, Train
-from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain
 from lib.train import augment, heads, loop
 
@@ -24,17 +24,7 @@ NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 DATA = {name: data.describe("toy", name, 48, 16) for name in ("SQuAD1", "SQuAD2", "RTE")}
-TOY = toy_backbone()
-BACKBONE = Spec(
-    "pretrain",
-    TOY.args
-    | {
-        "corpus": {"sentences": 80, "seed": 0},
-        "train": replace(TRAIN, weight_decay=0.01),
-        "model": TOY.args["model"] | {"layers": 1, "hidden": 48, "ffn": 96},
-    },
-    seed=0,
-)
+BACKBONE = small_backbone(TRAIN, layers=1)
 CUT = [{"op": "cut", "heads": 3}]
 AUGMENT = Augment(tries=3, p=0.4, candidates=5, neighbours="embeddings")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lib.model import backbone
+from lib.model.parts import base, layers
 from lib.model.taps import taps
 from lib.options import Numerics
 from lib.train import states
@@ -26,11 +26,11 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, 
     )
     assert told["tokens"] == 25
     monkeypatch.setattr(states, "IN_MEMORY", 1 << 30 if whole else 0)
-    cache = states.Cache(tmp_path / "states.safetensors", len(backbone.layers(model)))
+    cache = states.Cache(tmp_path / "states.safetensors", len(layers(model)))
     chosen = [4, 0, 1]
     batch = collate(rows, chosen)
     with taps(model) as seen, torch.no_grad():
-        backbone.base(model)(**batch)
+        base(model)(**batch)
     found = cache(chosen, batch["input_ids"].shape[1], "cpu")
     real = batch["attention_mask"].bool()
     assert torch.allclose(found["embedding"][real], seen["embedding"][real], atol=1e-5)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import made, same_run
+from conftest import made, same_run, small_backbone
 
 from lib import data
 from lib.data import grammar
@@ -19,7 +19,6 @@ from lib.model import backbone
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.options import Distil, Ghost, Importance, Numerics, Targets, Train
-from lib.papers.profiles import toy_backbone
 from lib.spec import Spec, plain, stream
 from lib.steps import STEPS
 from lib.store import Store
@@ -33,17 +32,7 @@ GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 SHAPE = Shape("bert", 2, 48, 12, 96, len(grammar.vocabulary()), 128, 2, 48)
 DATA = data.describe("toy", "CoLA", ROWS, HELD_OUT)
 
-TOY = toy_backbone()
-BACKBONE = Spec(
-    "pretrain",
-    TOY.args
-    | {
-        "corpus": {"sentences": 80, "seed": 0},
-        "train": replace(TRAIN, weight_decay=0.01),
-        "model": TOY.args["model"] | {"layers": 2, "hidden": 48, "ffn": 96},
-    },
-    seed=0,
-)
+BACKBONE = small_backbone(TRAIN, layers=2)
 SURGERY = [{"op": "cut", "heads": HEADS}, {"op": "ghost"} | plain(GHOST)]
 
 

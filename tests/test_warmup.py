@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import same_run, stop_at, store_with
+from conftest import same_run, small_backbone, stop_at, store_with
 from safetensors.numpy import load_file
 
 from lib import data, paths
@@ -17,8 +17,8 @@ from lib.data import texts
 from lib.execute import execute
 from lib.measure import metrics
 from lib.model import backbone, supernet
+from lib.model.parts import base, layers
 from lib.options import Numerics, Shared, Span, Targets, Train, Warmup
-from lib.papers.profiles import toy_backbone
 from lib.search.net import BERT, Layer, Net, bert, parameters
 from lib.spec import Spec, plain
 from lib.steps import latency as timing
@@ -38,8 +38,8 @@ def rand(*shape, seed=0):
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def net(*layers, hidden=24, **changes):
-    layers = layers or (("tanh(W2 gelu(W1 x))", 2, 2), ("W2 relu(W1 x * x)", 1, 3))
+def net(*told, hidden=24, **changes):
+    told = told or (("tanh(W2 gelu(W1 x))", 2, 2), ("W2 relu(W1 x * x)", 1, 3))
     return Net(
         **{
             "hidden": hidden,
@@ -47,7 +47,7 @@ def net(*layers, hidden=24, **changes):
             "heads": 12,
             "embedding": "trigram",
             "mismatch": "truncate",
-            "layers": tuple(Layer(*layer) for layer in layers),
+            "layers": tuple(Layer(*layer) for layer in told),
         }
         | changes
     )
@@ -232,16 +232,7 @@ TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, 
 CORPUS = {"sentences": 90, "seed": 0}
 DATA = {name: data.describe("toy", name, 48, 8, unseen=8) for name in ("CoLA", "STS-B")}
 SPAN = Span(stride=12, max_query=10, max_answer=8)
-BACKBONE = Spec(
-    "pretrain",
-    toy_backbone().args
-    | {
-        "corpus": CORPUS,
-        "train": replace(TRAIN, weight_decay=0.01),
-        "model": toy_backbone().args["model"] | {"hidden": 48, "ffn": 96},
-    },
-    seed=0,
-)
+BACKBONE = small_backbone(TRAIN, sentences=90)
 SUPER = net(*[(BERT, 3, 1)] * 2)
 WINDOW = Shared((0, 10**9), (((1, 1), (2, 2), (3, 1)),) * 2)
 FINE = replace(TOY, prediction=1.0)
@@ -389,7 +380,7 @@ def test_a_published_checkpoint_is_a_start(runs):
     """
     there, _ = backbone.load(runs["backbone"].model)
     found, _ = backbone.load(runs["published"].model)
-    theirs, mine = (backbone.base(model).state_dict() for model in (there, found))
+    theirs, mine = (base(model).state_dict() for model in (there, found))
     for layer in (0, 1):
         for old, new in (
             ("intermediate.dense", "networks.0.W1"),
@@ -471,11 +462,11 @@ def test_a_shared_step_trains_the_part_that_it_draws(runs, store):
     assert run.metrics["train_loss"] == pytest.approx(found["loss"].item(), rel=1e-5)
     before, after = start.state_dict(), backbone.load(run.model)[0].state_dict()
     moved = {name for name in after if not torch.equal(before[name], after[name])}
-    for number, layer in enumerate(backbone.layers(start)):
+    for number, layer in enumerate(layers(start)):
         for k in range(3):
             key = f"encoder.layer.{number}.output.networks.{k}.W1.weight"
             assert (key in moved) == (k < layer.output.active)
-    assert min(layer.output.active for layer in backbone.layers(start)) < 3
+    assert min(layer.output.active for layer in layers(start)) < 3
 
 
 def test_a_killed_run_goes_on_to_the_same_bits(runs, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from lib.model.parts import base, embedding_output, layers, set_dropout, shape, size, surgery  # noqa: F401
+from lib.model.parts import base, set_dropout, surgery
 from lib.model.surgery import operate
 
 OPERATED, WEIGHTS = "surgery.json", "weights.safetensors"

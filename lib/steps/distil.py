@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import torch
 
 from lib.model import backbone
+from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate
 from lib.options import Distil
 from lib.spec import stream
@@ -29,7 +30,7 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     lesson, options = Lesson(run, data, train, numerics, span), Distil(**distil)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     student = copy.deepcopy(teacher.to(loop.device()))
-    backbone.set_dropout(student, lesson.train.dropout)
+    set_dropout(student, lesson.train.dropout)
     write_json(run.folder / "surgery.json", perform(run, student, surgery))
     rows = lesson.rows(tokenizer)
     with (
@@ -38,18 +39,18 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     ):
         result = loop.fit(run, student, rows, loss, lesson.train, lesson.numerics)
     backbone.save(student, tokenizer, run.model)
-    return result | backbone.size(student)
+    return result | size(student)
 
 
 def matches(student, teacher, options):
     """The embedding output, and the outputs of the L attention and the L feed-forward blocks
     (L_distill).
     """
-    layers = layer_map(len(backbone.layers(student)), len(backbone.layers(teacher)))
+    pairs = layer_map(len(layers(student)), len(layers(teacher)))
     return [
         Match("embedding", "embedding", mask=options.mask),
-        Match("attention", "attention", layers, options.mask),
-        Match("ffn", "ffn", layers, options.mask),
+        Match("attention", "attention", pairs, options.mask),
+        Match("ffn", "ffn", pairs, options.mask),
     ]
 
 
@@ -71,7 +72,7 @@ def taught(lesson, teacher, options):
             f"this run is of {lesson.data} with {options}: cache the same plain rows, and mask the "
             "padding"
         )
-    cache = Cache(made.model / "states.safetensors", len(backbone.layers(teacher)))
+    cache = Cache(made.model / "states.safetensors", len(layers(teacher)))
 
     def teach(batch, rows):
         return cache(rows, batch["input_ids"].shape[1], loop.device()), None

@@ -9,6 +9,7 @@ import numpy as np
 from lib.measure import metrics, squad
 from lib.model import backbone, compact
 from lib.model import mix as mixes
+from lib.model.parts import size
 from lib.options import Mix, Prune, Targets, one_of
 from lib.train import pruning
 from lib.train.learn import Lesson, learn
@@ -78,7 +79,7 @@ def fineprune(
     if lower_case is False:
         ids = np.concatenate(rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == tokenizer.unk_token_id))
-    result |= backbone.size(model)
+    result |= size(model)
     if pruned:
         result |= compact.packed(model)
     backbone.save(model, tokenizer, run.model)

@@ -1,6 +1,7 @@
 """Step: fine-tune a model on a task; the last stage of every method and the teacher of most."""
 
 from lib.model import backbone
+from lib.model.parts import size
 from lib.options import Targets
 from lib.train.learn import Lesson, learn
 from lib.train.objectives import predicting
@@ -19,4 +20,4 @@ def finetune(run, data, train, numerics, targets, span=None):
     objective = predicting(lesson, model, rows, Targets(**targets))
     result = learn(lesson, model, tokenizer, rows, objective)
     backbone.save(model, tokenizer, run.model)
-    return result | backbone.size(model)
+    return result | size(model)

@@ -6,6 +6,7 @@ Pre-trained BERT Networks" (Chen et al. 2020).
 import torch
 
 from lib.model import backbone, masks
+from lib.model.parts import base, size
 from lib.options import Targets
 from lib.train import loop
 from lib.train.learn import Lesson, learn
@@ -30,7 +31,7 @@ def imp(run, data, train, numerics, kept):
     objective = predicting(lesson, model, rows, Targets("hard"))
     result = learn(lesson, model, tokenizer, rows, objective, [ticket])
     backbone.save(model, tokenizer, run.model)
-    return result | backbone.size(model)
+    return result | size(model)
 
 
 class Ticket(loop.Method):
@@ -61,7 +62,7 @@ class Ticket(loop.Method):
 def prunable(model):
     """Weights of the encoder's linear layers, and of the pooler where there is one."""
     found = [part.weight for _, _, part in masks.projections(model)]
-    pooler = getattr(backbone.base(model), "pooler", None)
+    pooler = getattr(base(model), "pooler", None)
     return found + ([pooler.dense.weight] if pooler is not None else [])
 
 
@@ -81,7 +82,7 @@ def largest(sizes, kept):
 
 def rewind(model, origin):
     """Set the encoder to the weights of `origin`. Raises ValueError where one is missing."""
-    mine, theirs = backbone.base(model).state_dict(), backbone.base(origin).state_dict()
+    mine, theirs = base(model).state_dict(), base(origin).state_dict()
     lacking = [
         name
         for name, value in mine.items()
@@ -92,4 +93,4 @@ def rewind(model, origin):
             f"the origin has no {lacking[0]} of the model's shape: rewind to the model that it was "
             "fine-tuned from"
         )
-    backbone.base(model).load_state_dict({name: theirs[name] for name in mine})
+    base(model).load_state_dict({name: theirs[name] for name in mine})

@@ -9,7 +9,7 @@ over its row of W1 (with bias) and its column of W2.
 import torch
 
 from lib import data as sources
-from lib.model import backbone
+from lib.model import backbone, parts
 from lib.options import Importance, Targets
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
@@ -30,7 +30,7 @@ def importance(run, data, importance, numerics, span=None):
 def scores(model, rows, options, numerics, progress=lambda fraction: None):
     """(head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows` (Encoded)."""
     model.to(loop.device()).eval()
-    layers = backbone.layers(model)
+    layers = parts.layers(model)
     factors, handles = [], []
     for layer in layers:
         attention = layer.attention.self

@@ -12,7 +12,8 @@ import torch
 import transformers
 
 from lib.measure.cost import SHAPES
-from lib.model import backbone, supernet
+from lib.model import backbone, parts, supernet
+from lib.model.parts import size
 from lib.model.surgery import operate
 from lib.options import at_least
 from lib.spec import known
@@ -43,7 +44,7 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100, atte
         raise ValueError(f"the models are called {', '.join(names)}: give each a name of its own")
     torch.manual_seed(run.seed)
     made = {name: encoder(told) for name, told in (models or {}).items()}
-    made |= {name: backbone.base(backbone.load(folder)[0]) for name, folder in inputs.items()}
+    made |= {name: parts.base(backbone.load(folder)[0]) for name, folder in inputs.items()}
     for model in made.values():
         model.to(loop.device()).eval().set_attn_implementation(attention)
     words = min(model.config.vocab_size for model in made.values())
@@ -67,7 +68,7 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100, atte
                 f"{name}.{kind}_ms_p95": high,
                 f"{name}.{kind}_speedup": np.median(times[base] / times[line]),
             }
-        result[f"{name}.parameters"] = backbone.size(model)["parameters"]
+        result[f"{name}.parameters"] = size(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from lib import data as sources
 from lib.model import backbone
+from lib.model.parts import base
 from lib.train import loop, students
 from lib.train.batches import collate, encode
 from lib.train.matching import observed
@@ -73,7 +74,7 @@ def last_layer(model, encoded, row, project, numerics):
     """(attention probabilities [A, T, T], output [T, H]) of the last layer on one row, float32."""
     model.to(loop.device()).eval()
     with observed(model) as seen, loop.autocast(numerics):
-        backbone.base(model)(**collate(encoded, [row], device=loop.device()))
+        base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:
         weight, bias = (

@@ -9,7 +9,8 @@ import torch
 import transformers
 from torch import nn
 
-from lib.model import backbone, stack
+from lib.model import stack
+from lib.model.parts import size
 from lib.options import Shared, Warmup
 from lib.spec import stream
 from lib.train import loop, students
@@ -83,7 +84,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     for name, lesson in lessons.items():
         model = students.headed(encoder, learned[name].weight, learned[name].bias)
         result |= predictions(run, lesson.judges(model, tokenizer), name)
-    return result | backbone.size(encoder)
+    return result | size(encoder)
 
 
 def check(run, tasks, train):

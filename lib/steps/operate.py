@@ -3,6 +3,7 @@ from it.
 """
 
 from lib.model import backbone
+from lib.model.parts import size
 from lib.steps.distil import perform
 from lib.store import write_json
 
@@ -12,4 +13,4 @@ def operate(run, surgery):
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     write_json(run.folder / "surgery.json", perform(run, model, surgery))
     backbone.save(model, tokenizer, run.model)
-    return backbone.size(model)
+    return size(model)

@@ -14,6 +14,7 @@ import transformers
 from lib.data import Split, texts, tokens, toy
 from lib.data.corpus import Documents, Pairs, pairs, tokenized
 from lib.model import backbone
+from lib.model.parts import size
 from lib.options import Shared, Warmup
 from lib.steps.pretrain import passages
 from lib.train import loop, students
@@ -40,7 +41,7 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     result = read(run, student, teacher, encoded, options, train, numerics, methods, batches)
     students.curve(run)
     students.save(student, tokenizer, run.model)
-    return result | backbone.size(student) | {"rows": len(encoded)}
+    return result | size(student) | {"rows": len(encoded)}
 
 
 def read(run, student, teacher, encoded, options, train, numerics, methods=(), batches=None):

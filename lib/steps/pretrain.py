@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from lib.data import Split, grammar, toy
 from lib.model import backbone
+from lib.model.parts import base, size
 from lib.options import MaskedLM
 from lib.spec import known, stream
 from lib.train import loop
@@ -63,7 +64,7 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     if train:
         result |= loop.fit(run, trained, encoded, loss, train, numerics)
     backbone.save(kept, tokenizer, run.model)
-    return result | backbone.size(kept) | {"vocabulary": len(tokenizer)}
+    return result | size(kept) | {"vocabulary": len(tokenizer)}
 
 
 def words(folder, family="bert"):
@@ -141,7 +142,7 @@ def bert(sizes, tokenizer, options, encoded):
         masked, chosen = mask(
             ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options
         )
-        out = backbone.base(network)(**batch | {"input_ids": masked})
+        out = base(network)(**batch | {"input_ids": masked})
         words = network.cls.predictions(out.last_hidden_state[chosen])
         parts = {"masked": functional.cross_entropy(words.float(), ids[chosen])}
         if options.next_sentence:
@@ -184,7 +185,7 @@ def roberta(sizes, tokenizer, options, encoded):
             options,
             lowest=len(special),
         )
-        hidden = backbone.base(network)(**batch | {"input_ids": masked})[0]
+        hidden = base(network)(**batch | {"input_ids": masked})[0]
         return {
             "loss": functional.cross_entropy(network.lm_head(hidden[chosen]).float(), ids[chosen])
         }
@@ -234,7 +235,7 @@ def electra(sizes, tokenizer, options, encoded):
         masked, chosen = mask(
             ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options
         )
-        hidden = backbone.base(generator)(**batch | {"input_ids": masked})[0][chosen]
+        hidden = base(generator)(**batch | {"input_ids": masked})[0][chosen]
         scores = generator.generator_lm_head(generator.generator_predictions(hidden)).float()
         drawn = ids.clone()
         drawn[chosen] = torch.multinomial(scores.detach().softmax(-1), 1)[:, 0]

@@ -3,6 +3,7 @@ labels (report on NAS pruning, sections 5.4 and 5.5). Each of the two stages is 
 """
 
 from lib.model import backbone, gates
+from lib.model.parts import size
 from lib.model.surgery import operate
 from lib.options import Objective
 from lib.train import objectives
@@ -29,4 +30,4 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     objective = objectives.objective(lesson, model, rows, Objective(**objective))
     result = learn(lesson, model, tokenizer, rows, objective)
     backbone.save(model, tokenizer, run.model)
-    return result | backbone.size(model) | {"flops": gates.flops(model)}
+    return result | size(model) | {"flops": gates.flops(model)}

@@ -5,7 +5,7 @@ where the options ask for them.
 
 from contextlib import contextmanager
 
-from lib.model import backbone
+from lib.model.parts import size
 from lib.options import Warmup
 from lib.train import loop, students
 from lib.train.learn import Lesson, learn
@@ -39,7 +39,7 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     result = learn(lesson, student, tokenizer, rows, objective, (), judged, select)
     students.curve(run)
     students.save(student, tokenizer, run.model)
-    return result | backbone.size(student)
+    return result | size(student)
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from torch.nn import functional
 
 from lib.data import tokens
 from lib.model import backbone
+from lib.model.parts import base
 from lib.train import loop
 from lib.train.batches import Encoded
 
@@ -189,9 +190,9 @@ def likeliest(source, masked, length, count, numerics):
         ids[line, place] = tokenizer.mask_token_id
     batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
     with loop.autocast(numerics):
-        hidden = backbone.base(source.model)(
-            **{k: torch.from_numpy(v).to(where) for k, v in batch.items()}
-        )[0]
+        hidden = base(source.model)(**{k: torch.from_numpy(v).to(where) for k, v in batch.items()})[
+            0
+        ]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
     scores = source.head(hidden[range(len(masked)), [place for _, _, place in masked]].float())[
         :, : len(source.usable)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lib.model import scores
-from lib.model.backbone import embedding_output, layers
+from lib.model.parts import embedding_output, layers
 
 
 @cache

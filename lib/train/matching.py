@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from lib.model import backbone
+from lib.model.parts import base
 from lib.model.scores import watch
 from lib.model.taps import taps
 from lib.train import loop
@@ -81,7 +81,7 @@ def teaching(model, numerics, forward=None, scores=True):
 
 def encode(model, batch):
     """Run the encoder under a head, for its states."""
-    backbone.base(model)(**batch)
+    base(model)(**batch)
 
 
 @contextmanager

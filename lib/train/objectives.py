@@ -7,8 +7,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 import torch
 from torch import nn
 
-from lib.model import backbone
-from lib.model.parts import surgery
+from lib.model.parts import layers, surgery
 from lib.options import Targets
 from lib.spec import stream
 from lib.train import loop, losses
@@ -66,17 +65,17 @@ def intermediate(lesson, student, options):
     TinyBERT's code.
     """
     teacher = lesson.teacher
-    layers = layer_map(len(backbone.layers(student)), len(backbone.layers(teacher)))
+    pairs = layer_map(len(layers(student)), len(layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
     mask, between = options.mask, narrow != wide
     matches = [
         Match("layers", "embedding", mask=mask, projected=between),
-        Match("layers", "ffn", layers, mask, between),
+        Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
         kept = kept_heads(student, teacher)
         matches.append(
-            Match("attention", "scores", layers, mask, heads=kept, distance=losses.over_keys)
+            Match("attention", "scores", pairs, mask, heads=kept, distance=losses.over_keys)
         )
     with ExitStack() as held:
         if between:  # part of the student, so that checkpoints hold it
@@ -121,7 +120,7 @@ def kept_heads(student, teacher):
             f"{teacher.config.num_attention_heads}{' and a surgery' if surgery(teacher) else ''}; "
             "switch it off"
         )
-    kept = [list(range(whole))] * len(backbone.layers(student))
+    kept = [list(range(whole))] * len(layers(student))
     for op in surgery(student):
         if op["op"] == "cut":
             raise ValueError(

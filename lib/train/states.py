@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from lib.model import backbone
+from lib.model.parts import base
 from lib.model.taps import taps
 from lib.train import loop
 from lib.train.batches import collate
@@ -37,7 +37,7 @@ def compute(model, encoded, numerics, path, batch=32, progress=lambda fraction: 
     with taps(model) as seen, lean(model, numerics), loop.autocast(numerics):
         for start in range(0, len(rows), batch):
             chosen = rows[start : start + batch]
-            backbone.base(model)(**collate(encoded, chosen, device=loop.device()))
+            base(model)(**collate(encoded, chosen, device=loop.device()))
             states = torch.cat(order_of(seen), -1).to(getattr(torch, numerics.dtype)).cpu()
             if table is None:
                 table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)

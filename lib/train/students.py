@@ -13,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lib.model import backbone, supernet
-from lib.model.parts import surgery
+from lib.model.parts import base, layers, set_dropout, surgery
 from lib.options import Targets
 from lib.search.net import parameters
 from lib.spec import known, stream
@@ -29,12 +29,12 @@ DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
 # ---- What is compared ----
 def matches(student, teacher, options):
     """Equations 1 and 2, of a lib.options.Warmup."""
-    layers = layer_map(len(backbone.layers(student)), len(backbone.layers(teacher)))
+    pairs = layer_map(len(layers(student)), len(layers(teacher)))
     distance = losses.zeroed if options.zero else losses.over_tokens
     return [
-        Match("hidden", "ffn", layers, options.mask, projected=True),
+        Match("hidden", "ffn", pairs, options.mask, projected=True),
         Match("embedding", "embedding", mask=options.mask, projected=True),
-        Match("attention", "scores", layers, options.mask, distance=distance),
+        Match("attention", "scores", pairs, options.mask, distance=distance),
     ]
 
 
@@ -107,10 +107,10 @@ def student(run, net, cls, teacher, dropout, **config):
     )
     model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start:
-        supernet.inherit(model, backbone.base(larger))
+        supernet.inherit(model, base(larger))
         if (start.model / PROJECTION).exists():
             inherit(model.projection, load_file(start.model / PROJECTION))
-    backbone.set_dropout(model, dropout)
+    set_dropout(model, dropout)
     return model
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lib.model.backbone import base
+from lib.model.parts import base
 
 
 class UsedRows(nn.Module):
