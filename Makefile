@@ -5,6 +5,8 @@ PROFILE ?= toy
 PYTHON ?= python3
 PIP_ARGS ?=
 bin := .venv/bin
+# Tests run in two processes; a file stays in one of them, with the runs that its tests share.
+SHARED := -n 2 --dist loadfile
 
 report: .venv/ready
 	$(bin)/python -m lib run --profile $(PROFILE)
@@ -13,10 +15,10 @@ test: .venv/ready-dev
 	$(bin)/ruff check .
 	$(bin)/ruff format --check --quiet .
 	$(bin)/python tests/lines.py
-	$(bin)/python -m pytest -q -m "not slow" tests
+	$(bin)/python -m pytest -q $(SHARED) -m "not slow" tests
 
 test-slow: .venv/ready-dev
-	$(bin)/python -m pytest -q tests
+	$(bin)/python -m pytest -q $(SHARED) tests
 
 bench: .venv/ready-dev
 	$(bin)/python -m lib bench

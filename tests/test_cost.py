@@ -6,12 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import (
-    AutoModelForSequenceClassification,
-    BertConfig,
-    ElectraConfig,
-    RobertaConfig,
-)
+from transformers import AutoModelForSequenceClassification
 
 from lib import published
 from lib.measure.cost import (
@@ -24,6 +19,7 @@ from lib.measure.cost import (
     parameters,
     shown,
 )
+from lib.model.backbone import configuration
 from lib.options import Ghost
 from lib.published import table
 
@@ -185,20 +181,8 @@ def model_of(shape, labels=2):
     """A random transformers classifier of this shape with eager attention, on the current
     device.
     """
-    config = {"bert": BertConfig, "roberta": RobertaConfig, "electra": ElectraConfig}[shape.family](
-        vocab_size=shape.vocab,
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.ffn,
-        max_position_embeddings=shape.positions,
-        type_vocab_size=shape.types,
-        num_labels=labels,
-    )
-    if shape.family == "electra":
-        config.embedding_size = shape.embedding
     return AutoModelForSequenceClassification.from_config(
-        config, attn_implementation="eager"
+        configuration(shape, num_labels=labels), attn_implementation="eager"
     ).eval()
 
 

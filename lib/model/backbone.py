@@ -129,6 +129,23 @@ def load(folder):
     return model.eval(), tokenizer
 
 
+def configuration(shape, **more):
+    """The transformers configuration of a Shape (`lib.measure.cost`), with more fields."""
+    if shape.family == "electra":
+        more["embedding_size"] = shape.embedding
+    return transformers.AutoConfig.for_model(
+        shape.family,
+        vocab_size=shape.vocab,
+        hidden_size=shape.hidden,
+        num_hidden_layers=shape.layers,
+        intermediate_size=shape.ffn,
+        num_attention_heads=shape.heads,
+        max_position_embeddings=shape.positions,
+        type_vocab_size=shape.types,
+        **more,
+    )
+
+
 def build(cls, config, surgery=()):
     """A model with random weights, operated on."""
     model = cls(config)

@@ -21,7 +21,6 @@ from lib.train import loop
 
 WARM = 5  # turns before any is counted
 LEAST = 50  # counted turns
-FAMILIES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
 
 
 def latency(run, reference, batch, length, numerics, models=None, runs=100, attention="sdpa"):
@@ -96,24 +95,7 @@ def encoder(told):
         model = supernet.build(told["net"])
     else:
         known("published shape", told["shape"], SHAPES)
-        shape = SHAPES[told["shape"]]
-        config, cls = (
-            getattr(transformers, FAMILIES[shape.family] + kind) for kind in ("Config", "Model")
-        )
-        more = {"embedding_size": shape.embedding} if shape.family == "electra" else {}
-        model = backbone.build(
-            cls,
-            config(
-                vocab_size=shape.vocab,
-                hidden_size=shape.hidden,
-                num_hidden_layers=shape.layers,
-                intermediate_size=shape.ffn,
-                num_attention_heads=shape.heads,
-                max_position_embeddings=shape.positions,
-                type_vocab_size=shape.types,
-                **more,
-            ),
-        )
+        model = transformers.AutoModel.from_config(backbone.configuration(SHAPES[told["shape"]]))
     for op in told.get("surgery", ()):
         operate(model, op)
     return model
