@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_squad import NORMANS, ONE, qa, tree
 from test_treebank import LIKES, SLEPT, changed, conllu
 
-from lib.data import corpus, digits, glue, senteval, squad, treebank
+from lib.data import digits, glue, senteval, squad, texts, treebank
 
 PAIR = "index\tsentence1\tsentence2\tlabel\n"
 PROBE = 'tr\tPAST\tShe shone .\ntr\tPRES\tHe knows .\nva\tPRES\tIt is .\nte\tPAST\tI " went .\n'
@@ -34,7 +34,7 @@ READERS = {
     "past_present.txt": (PROBE, lambda root: senteval.load("Tense", root)),
     "dev-v1.1.json": (json.dumps(ONE, indent=1), lambda root: squad.load("SQuAD1", root)),
     "x.conllu": (TREES, lambda root: treebank.read(root / "x.conllu")),
-    "a.txt": ("one\ntwo\n\nthree\n", lambda root: list(corpus.documents([root / "a.txt"]))),
+    "a.txt": ("one\ntwo\n\nthree\n", lambda root: list(texts.read([root / "a.txt"]))),
     TEST_IMAGES: (IMAGES, lambda root: digits.load(root, ("files",))),
 }
 TEXTS = [name for name in READERS if name != TEST_IMAGES]

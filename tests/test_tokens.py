@@ -6,8 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from lib.data import corpus, tokens
-from lib.data.corpus import Documents, Pairs
+from lib.data import tokens
 
 
 @pytest.fixture(autouse=True)
@@ -29,12 +28,10 @@ def test_rows_come_back_as_they_were():
     assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
     assert found["a"].ids.dtype == np.uint16
     assert found["a"].used().tolist() == sorted({i for row in wanted for i in row["a"]})
-    part = found["a"][100:200]
-    assert [row.tolist() for row in part] == [row["a"] for row in wanted[100:200]]
-    assert len(part[50:]) == 50
-    both = tokens.Joined([found["a"][:1000], found["a"][1000:2000]])
-    assert [row.tolist() for row in both] == [row["a"] for row in wanted[:2000]]
-    assert both.lengths().tolist() == found["a"].lengths()[:2000].tolist()
+    both = tokens.Joined([found["a"], found["b"]])
+    assert [row.tolist() for row in both] == [row[name] for name in "ab" for row in wanted]
+    assert both.lengths().tolist() == 2 * found["a"].lengths().tolist()
+    assert both.used().tolist() == sorted({0, *found["a"].used()})
     with pytest.raises(IndexError, match="row 2500 of 2500"):
         found["a"][2500]
 
@@ -59,17 +56,6 @@ def test_datasets_gives_the_same_rows_as_none(monkeypatch):
     with_it = read()
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert read() == with_it == list(rows(50))
-
-
-def test_pairs_of_documents_on_disk_are_those_of_a_list():
-    starts = [[100 * d + 10 * s for s in range(1 + d % 3)] for d in range(30)]
-    texts = [[list(range(a, a + 3 + a // 10 % 10)) for a in each] for each in starts]
-    told = [{"ids": sum(document, []), "sizes": list(map(len, document))} for document in texts]
-    there = Documents(**tokens.kept("documents", lambda: iter(told), ("ids", "sizes"), 2**31))
-    assert [there[i] for i in range(30)] == texts
-    for options in (Pairs(max_length=16), Pairs(max_length=16, whole=False)):
-        made = [list(corpus.pairs(each, (1, 2), 0, 0, options)) for each in (there, texts)]
-        assert made[0] == made[1]
 
 
 def test_memory_does_not_grow_with_the_rows():

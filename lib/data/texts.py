@@ -1,7 +1,6 @@
 """Plain text for pre-training below DATA_ROOT: corpora, their digests, their documents.
 
     DATA_ROOT/<name>/train*    UTF-8, one paragraph a line, a blank line between documents
-    (lib.data.corpus)
 
 Where a corpus has no training file, the others in its folder are taken. A descriptor for a Spec is
 {"text", "digest", "documents"}; "wikipedia+books" takes documents of the two in turn. No text of
@@ -10,25 +9,18 @@ them is kept in a run. Free of torch.
 
 import hashlib
 import json
-from dataclasses import dataclass
 from functools import cache
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 
 from lib import paths
-from lib.data import corpus, lacking, official_digests, tokens
+from lib.data import lacking, official_digests, tokens
+from lib.data.lines import each_line
 from lib.spec import known
 
 SUFFIXES = (".txt", ".raw", ".tokens")
-
-
-@dataclass(frozen=True)
-class Text:
-    most: int | None = None  # paragraphs of a document
-    titled: bool = False  # its first paragraph is a title, which is dropped
-
-
-# A book is cut after 20 paragraphs, as in EfficientBERT's code.
-TEXTS = {"wikipedia": Text(titled=True), "books": Text(most=20), "wikitext-2": Text()}
+# {corpus: (most paragraphs of a document, how many of its first ones are a title, and dropped)}. A
+# book is cut after 20 paragraphs, as in EfficientBERT's code.
+TEXTS = {"wikipedia": (None, 1), "books": (20, 0), "wikitext-2": (None, 0)}
 
 
 def files(name):
@@ -45,16 +37,32 @@ def files(name):
     return chosen
 
 
+def read(paths, most=None):
+    """Lists of paragraphs, one list a document, of several files.
+
+    A file's end ends a document, and so do `most` paragraphs. Raises ValueError with file and line
+    where a file is not UTF-8.
+    """
+    for path in paths:
+        document = []
+        for line in chain(each_line(path), [""]):
+            text = line.strip()
+            document += [text] if text else []
+            if document and (not text or len(document) == most):
+                yield document
+                document = []
+
+
 def documents(name):
     """The documents of a corpus, lists of paragraphs; of several joined by "+" in turn."""
     if "+" in name:
         turns = zip_longest(*map(documents, name.split("+")))
         yield from (document for turn in turns for document in turn if document)
         return
-    rule = TEXTS.get(name, Text())
-    for document in corpus.documents(files(name), rule.most):
+    there, (most, title) = files(name), TEXTS[name]
+    for document in read(there, most):
         # headings of WikiText begin with "= "
-        if body := [text for text in document[rule.titled :] if not text.startswith("= ")]:
+        if body := [text for text in document[title:] if not text.startswith("= ")]:
             yield body
 
 

@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -37,31 +38,27 @@ def vocabulary(tokenizer):
 
 
 class Rows:
-    """N rows of whole numbers as slices of one memory-mapped array, from `first` on."""
+    """N rows of whole numbers, in one memory-mapped array: `ends` [N + 1] says where each begins,
+    and where the last one ends."""
 
-    def __init__(self, ids, ends, first=0, count=None):
-        self.ids, self.ends, self.first = ids, ends, first
-        self.count = len(ends) - 1 - first if count is None else count
+    def __init__(self, ids, ends):
+        self.ids, self.ends = ids, ends
 
     def __len__(self):
-        return self.count
+        return len(self.ends) - 1
 
     def __getitem__(self, row):
-        if isinstance(row, slice):
-            start, stop, _ = row.indices(self.count)
-            return Rows(self.ids, self.ends, self.first + start, max(0, stop - start))
-        if not -self.count <= row < self.count:
-            raise IndexError(f"row {row} of {self.count}")
-        at = self.first + row % self.count
-        return self.ids[self.ends[at] : self.ends[at + 1]]
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        return self.ids[self.ends[row] : self.ends[row + 1]]
 
     def lengths(self):
-        return np.diff(self.ends[self.first : self.first + self.count + 1])
+        return np.diff(self.ends)
 
     def used(self):
         """The different numbers in them, found piece by piece."""
-        start, end, step = self.ends[self.first], self.ends[self.first + self.count], 1 << 22
-        pieces = range(start, end, step)
+        end, step = self.ends[-1], 1 << 22
+        pieces = range(self.ends[0], end, step)
         seen = [np.unique(self.ids[at : min(end, at + step)]) for at in pieces]
         return np.unique(np.concatenate(seen)) if seen else np.array([], self.ids.dtype)
 
@@ -117,14 +114,12 @@ def _write(folder, rows, columns, kind):
             return stack.enter_context(open(folder / name, "wb"))
 
         files = {name: (opened(f"{name}.ids"), opened(f"{name}.ends")) for name in columns}
-        ends = dict.fromkeys(columns, 0)
-        for _, end in files.values():
-            end.write(np.int64(0).tobytes())
+        for _, ends in files.values():
+            ends.write(np.int64(0).tobytes())
         for row in rows:
-            for name, (ids, end) in files.items():
+            for name, (ids, ends) in files.items():
                 ids.write(np.asarray(row[name], kind).tobytes())
-                ends[name] += len(row[name])
-                end.write(np.int64(ends[name]).tobytes())
+                ends.write(np.int64(ids.tell() // kind.itemsize).tobytes())
 
 
 def _mapped(path, kind):
@@ -133,13 +128,8 @@ def _mapped(path, kind):
 
 def chunks(rows, size=CHUNK):
     """Lists of up to `size` of them."""
-    part = []
-    for row in rows:
-        part.append(row)
-        if len(part) == size:
-            yield part
-            part = []
-    if part:
+    rows = iter(rows)
+    while part := list(islice(rows, size)):
         yield part
 
 

@@ -5,14 +5,13 @@ of its search).
 Text is shown whole: nothing is masked, and no word is predicted.
 """
 
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
 import transformers
 
 from lib.data import Split, texts, tokens, toy
-from lib.data.corpus import Documents, Pairs, pairs, tokenized
+from lib.data.corpus import EPOCHS, pairs
 from lib.model import backbone
 from lib.model.parts import size
 from lib.options import Shared, Warmup
@@ -60,81 +59,51 @@ def rows(corpus, tokenizer, train, seed):
     """(Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
 
     corpus: {"sentences", "seed"} is generated text, paired as in pre-training. Otherwise it is a
-    descriptor of lib.data.texts, with what differs from its `Pairs` under "pairs". Some epochs of
-    data are made of a text and used in turn, as in the code.
+    descriptor of lib.data.texts. Some epochs of data are made of a text and used in turn, as in the
+    code.
     """
     if "text" not in corpus:
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
         split = Split(first, second, np.zeros(len(first), np.int64), None)
         return encode(tokenizer, split, train.max_length), None
-    options = Pairs(max_length=train.max_length, **corpus.get("pairs", {}))
-    documents, key = tokenised(corpus, tokenizer, options)
+    documents, key = tokenised(corpus, tokenizer)
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names = ("input_ids", "token_type_ids")
-
-    def made(epoch):
-        return (
-            {"input_ids": row.ids, "token_type_ids": row.segments}
-            for row in pairs(documents, special, seed, epoch, options)
-        )
-
     epochs = [
         tokens.kept(
-            tokens.key_of(key, asdict(options), seed, epoch),
-            partial(made, epoch),
+            tokens.key_of(key, train.max_length, seed, epoch),
+            partial(pairs, documents, special, train.max_length, seed, epoch),
             names,
             len(tokenizer),
         )
-        for epoch in range(min(train.epochs, options.recycle or train.epochs))
+        for epoch in range(min(train.epochs, EPOCHS))
     ]
-    # As many rows in each epoch, so that every epoch has the same steps.
-    least = min(len(epoch["input_ids"]) for epoch in epochs)
-    encoded = Encoded(
-        {
-            name: tokens.Joined([epoch[name][:least] for epoch in epochs])
-            for name in names
-            if name in tokenizer.model_input_names
-        },
-        None,
-        tokenizer.pad_token_id,
-    )
+    taken = [name for name in names if name in tokenizer.model_input_names]
+    joined = {name: tokens.Joined([epoch[name] for epoch in epochs]) for name in taken}
+    encoded, each = Encoded(joined, None, tokenizer.pad_token_id), len(documents)
     lengths = encoded.lengths()
 
     def batches(epoch):
-        start = epoch % len(epochs) * least
-        found = order(
-            lengths[start : start + least], train.batch, seed, epoch, bucket=not train.pad_to
-        )
+        start = epoch % len(epochs) * each
+        part = lengths[start : start + each]
+        found = order(part, train.batch, seed, epoch, bucket=not train.pad_to)
         return [start + chosen for chosen in found]
 
     return encoded, batches
 
 
-def tokenised(corpus, tokenizer, options):
-    """(Documents of a text on disk, the key that they are kept by).
+def tokenised(corpus, tokenizer):
+    """(token ids of a text's documents on disk, empty ones dropped; the key that they are kept by).
 
     They are tokenised once for all runs, epochs and seeds.
     """
-    plain = partial(tokenizer, add_special_tokens=False, verbose=False)
-    key = tokens.key_of(
-        "documents",
-        corpus["text"],
-        corpus["digest"],
-        corpus.get("documents"),
-        options.whole,
-        tokens.vocabulary(tokenizer),
-    )
+    what = corpus["text"], corpus["digest"], corpus.get("documents")
+    key, columns = tokens.key_of("documents", *what, tokens.vocabulary(tokenizer)), ("ids",)
 
     def rows():
-        for segments in tokenized(
-            texts.load(corpus), lambda part: plain(part)["input_ids"], options
-        ):
-            yield {
-                "ids": [i for ids in segments for i in ids],
-                "sizes": [len(ids) for ids in segments],
-            }
+        for part in tokens.chunks(map(" ".join, texts.load(corpus))):
+            found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+            yield from ({"ids": ids} for ids in found if ids)
 
-    columns = ("ids", "sizes")
-    return Documents(
-        **tokens.kept(key, lambda: tokens.through_arrow(key, rows, columns), columns, 2**31)
-    ), key
+    made = partial(tokens.through_arrow, key, rows, columns)
+    return tokens.kept(key, made, columns, 2**31)["ids"], key
