@@ -63,22 +63,20 @@ def _wrong(option, name, why):
     return ValueError(f"{type(option).__name__}.{name} is {value!r}; {why}")
 
 
-def _above(option, *names):
+RANGES = {
+    "above 0": lambda x: x > 0,
+    "above 0 and at most 1": lambda x: 0 < x <= 1,
+    "above 0 and below 1": lambda x: 0 < x < 1,
+    "at least 0 and below 1": lambda x: 0 <= x < 1,
+    "between 0 and 1": lambda x: 0 <= x <= 1,
+}
+
+
+def _lies(option, where, *names):
+    """Each named field is in one of RANGES."""
     for name in names:
-        if not getattr(option, name) > 0:
-            raise _wrong(option, name, "it must be above 0")
-
-
-def _shares(option, *names):
-    for name in names:
-        if not 0 <= getattr(option, name) <= 1:
-            raise _wrong(option, name, "it must be between 0 and 1")
-
-
-def _below_one(option, *names):
-    for name in names:
-        if not 0 <= getattr(option, name) < 1:
-            raise _wrong(option, name, "it must be at least 0 and below 1")
+        if not RANGES[where](getattr(option, name)):
+            raise _wrong(option, name, f"it must be {where}")
 
 
 def _tuples(option, *names):
@@ -127,7 +125,7 @@ class Train:
     def __post_init__(self):
         _tuples(self, "select_by")
         _least(self, epochs=1, batch=1, max_length=1)
-        _above(self, "lr")
+        _lies(self, "above 0", "lr")
         _choose(self, select=("last", "best"))
         if self.select_by and self.select != "best":
             raise ValueError(
@@ -173,7 +171,7 @@ class MaskedLM:
     next_sentence: bool = False
 
     def __post_init__(self):
-        _shares(self, "share", "hidden", "replaced")
+        _lies(self, "between 0 and 1", "share", "hidden", "replaced")
         if not self.share or self.hidden + self.replaced > 1:
             raise ValueError(
                 f"MaskedLM has share {self.share}, hidden {self.hidden}, replaced {self.replaced}: "
@@ -260,8 +258,7 @@ class Augment:
     def __post_init__(self):
         _least(self, tries=1, candidates=1)
         _choose(self, neighbours=("embeddings",))
-        if not 0 < self.p <= 1:
-            raise _wrong(self, "p", "it must be above 0 and at most 1")
+        _lies(self, "above 0 and at most 1", "p")
 
 
 # ---- BERMo ----
@@ -277,8 +274,8 @@ class Mix:
 
     def __post_init__(self):
         _choose(self, norm=MIX_NORMS, init=MIX_INITS)
-        _above(self, "lr")
-        _below_one(self, "dropout")
+        _lies(self, "above 0", "lr")
+        _lies(self, "at least 0 and below 1", "dropout")
 
     @property
     def surgery(self):
@@ -307,7 +304,7 @@ class Prune:
 
     def __post_init__(self):
         _choose(self, method=PRUNE_METHODS, overlong=("refuse", "jump"))
-        _shares(self, "initial_threshold", "final_threshold", "target")
+        _lies(self, "between 0 and 1", "initial_threshold", "final_threshold", "target")
         _least(self, warmup_steps=0, initial_warmup=0, final_warmup=0, lr=0, final_lambda=0)
         if self.scored != (self.lr > 0):
             scores = "scores to learn: give them a rate above 0"
@@ -351,12 +348,11 @@ class Search:
     cp: float = 0.0  # weight of LaNAS's exploration; its own 0.1, for scores from 0 to 1
     population: int = 0  # candidates alive in evolution, the youngest
     tournament: int = 0  # of these that compete to be the parent
-    seconds: float = 0.0  # of evaluation after which no other is begun; 0 is no limit
 
     def __post_init__(self):
         _choose(self, method=SEARCH_METHODS)
         takes = SEARCH_METHODS[self.method]
-        _least(self, budget=1, draws=1, seconds=0, cp=0)
+        _least(self, budget=1, draws=1, cp=0)
         lows = {"initial": 1, "refit": 1, "height": 2, "population": 1, "tournament": 1}
         _least(self, **{name: low if name in takes else 0 for name, low in lows.items()})
         if "encoding" in takes:
@@ -424,17 +420,17 @@ class Gates:
     regions: tuple
     ratio: float  # R*, of the whole model's FLOPs; the report has 0.1, 0.3, 0.5, 0.7
     share: float  # of the gates that may move in a step: 0.1 (4 layers); 1.0 is no control
-    # that share in each "layer" and kind, each "kind", or "all"; "region" is not defined
+    # that share in each "layer" and kind, or in "all"; the report's "region" is not defined
     quota: str
     # "jump" by 10; the report's "rescaled" is not defined
     update: str
     weight: float  # lambda_cost: 1 (section 7.9)
     tolerance: float  # t, not given; printed sizes lie within 1 % of their target at best
-    # of the target: "additive" or "multiplicative", both corrected; "none" as in section 7.4
-    schedule: str = "none"
     # ours: a final trim ends on the target; "end" is that alone, "steps" also stops within each
     # step where its target is reached
-    landing: str = ""
+    landing: str
+    # of the target: "additive" or "multiplicative", both corrected; "none" as in section 7.4
+    schedule: str = "none"
     # of an average of the alphas' gradients over steps; which optimiser they have is not said
     memory: float = 0.0
 
@@ -443,10 +439,10 @@ class Gates:
         _choose(
             self,
             regions=(*GATE_REGIONS, "inputs"),
-            quota=("layer", "kind", "all"),
+            quota=("layer", "all"),
             update=("jump",),
             schedule=("none", "additive", "multiplicative"),
-            landing=("", "end", "steps"),
+            landing=("end", "steps"),
         )
         names = set(self.regions)
         if not names or len(names) < len(self.regions) or {"heads", "qkv"} <= names:
@@ -455,12 +451,9 @@ class Gates:
                 "columns"
             )
             raise _wrong(self, "regions", why)
-        for name in ("ratio", "share"):
-            if not 0 < getattr(self, name) <= 1:
-                raise _wrong(self, name, "it must be above 0 and at most 1")
-        if not 0 < self.tolerance < 1:
-            raise _wrong(self, "tolerance", "it must be above 0 and below 1")
-        _below_one(self, "memory")
+        _lies(self, "above 0 and at most 1", "ratio", "share")
+        _lies(self, "above 0 and below 1", "tolerance")
+        _lies(self, "at least 0 and below 1", "memory")
         _least(self, weight=0)
 
 
@@ -477,7 +470,7 @@ class Perceptron:
     def __post_init__(self):
         _tuples(self, "widths")
         _least(self, epochs=1, batch=1)
-        _above(self, "lr", "noise")
+        _lies(self, "above 0", "lr", "noise")
         if not self.widths or self.widths[-1] != 10:
             raise _wrong(self, "widths", "the last must be the 10 digits")
 

@@ -178,31 +178,13 @@ def test_other_objectives(objective, store):
     [{"memory": 0.0}, {"quota": "all", "share": 1.0, "schedule": "none"}],
     ids=["as reported", "no control"],
 )
-def test_without_landing_it_ends_where_it_ends_and_trims_nothing(changes, store):
-    found = made(store, search(landing="", **changes).at(0)).metrics
-    assert (
-        found["trimmed"] == 0
-        and found["before_trim"] == found["ratio"]
-        and abs(found["miss"]) > 0.01
-    )
-    assert all(
-        kept for lists in found["architecture"].values() for kept in lists
-    )  # still one of each, so that it can be cut
-
-
-def test_a_search_as_reported_is_trimmed_at_its_end_alone(store):
-    """The search itself is that without landing, step by step; the trim that follows makes its
-    FLOPs those of the target.
-    """
-    free, trimmed = (
-        made(store, search(landing=landing, memory=0.0).at(0)) for landing in ("", "end")
-    )
-    assert np.array_equal(free.arrays("search")["curve"], trimmed.arrays("search")["curve"])
-    found = trimmed.metrics
-    assert found["before_trim"] == free.metrics["ratio"] and abs(
-        found["before_trim"] / 0.3 - 1
-    ) > 0.01 >= abs(found["miss"])
-    assert found["trimmed"] > 0
+def test_a_search_as_reported_is_trimmed_at_its_end_alone(changes, store):
+    """The curve ends off the target, where the movers left it; the trim then meets the target."""
+    run = made(store, search(landing="end", **changes).at(0))
+    found = run.metrics
+    assert abs(found["before_trim"] / 0.3 - 1) > 0.01 >= abs(found["miss"])
+    assert run.arrays("search")["curve"][-1, 1] == pytest.approx(found["before_trim"])
+    assert found["trimmed"] > 0 and all(map(all, found["architecture"].values()))
 
 
 @pytest.mark.parametrize(

@@ -170,19 +170,6 @@ def test_a_larger_budget_continues(tmp_path):
     )
 
 
-def test_seconds_end_a_search_and_count_over_its_parts(tmp_path, monkeypatch):
-    clock = iter(range(1000))
-    monkeypatch.setattr(
-        engine.time, "perf_counter", lambda: next(clock)
-    )  # each evaluation takes a second
-    options = replace(METHODS["random"], seconds=5.0)
-    assert (
-        len(engine.search(SPACE, SCORES, replace(options, seconds=3.0), 0, tmp_path / "history"))
-        == 3
-    )
-    assert len(engine.search(SPACE, SCORES, options, 0, tmp_path / "history")) == 5
-
-
 def test_a_space_of_few_candidates_is_exhausted(tmp_path):
     space = Space(
         "stage3", replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),))

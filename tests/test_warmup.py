@@ -27,7 +27,7 @@ from lib.steps import predistil as text
 from lib.store import Draft, Store
 from lib.train import heads, loop, students
 from lib.train.batches import collate, encode
-from lib.train.matching import matching, projected, teaching
+from lib.train.matching import projected
 
 PAPER = Warmup(attention="scores", projection="shared", zero=True)
 TOY = Warmup(attention="scores", projection="shared", mask=True)
@@ -81,17 +81,8 @@ def test_spans_sum_both_ends_and_may_hide_the_first_token(hide):
 
 def matched(student, teacher, options, batch):
     """The parts of the loss of one batch, its rows being all labelled 0."""
-    prediction = students.predicted(lambda rows: torch.zeros(len(rows)), options)
-    with (
-        teaching(teacher, NUMERICS, loop.outputs if prediction else None) as teach,
-        matching(
-            student,
-            teach,
-            students.matches(student, teacher, options),
-            (lambda batch, _: loop.outputs(student, batch)) if prediction else None,
-            prediction,
-        ) as loss,
-    ):
+    labels = torch.zeros(len(batch["input_ids"])) if options.prediction else None
+    with students.distilling(student, teacher, options, NUMERICS, labels) as loss:
         return loss(batch, range(len(batch["input_ids"])))
 
 

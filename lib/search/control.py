@@ -91,7 +91,7 @@ class Control:
 
     def __post_init__(self):
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
-        label = {"layer": lambda r: r, "kind": lambda r: r[1:], "all": lambda _: None}
+        label = {"layer": lambda r: r, "all": lambda _: None}
         labels = [label[self.options.quota](region) for region in self.sizes]
         self.groups = [
             np.flatnonzero(np.isin(self.region, [r for r, own in enumerate(labels) if own == each]))

@@ -19,8 +19,6 @@ from lib.search import samplers
 from lib.search.formula import FormulaError
 from lib.spec import canonical, stream
 
-LIMITS = ("budget", "seconds")  # may be raised later: they do not decide what is proposed
-
 
 @dataclass(frozen=True)
 class Evaluated(samplers.Evaluation):
@@ -42,8 +40,6 @@ def search(space, evaluate, options, seed, path, after=None):
     path, first = Path(path), space.first()
     history = resume(space, options, seed, path)
     while len(history) < options.budget:
-        if 0 < options.seconds <= sum(e.seconds for e in history):
-            break
         began, n = time.perf_counter(), len(history)
         rng = np.random.default_rng(stream(seed, f"proposal {n}"))
         candidate = first[n] if n < len(first) else samplers.propose(space, history, options, rng)
@@ -94,7 +90,8 @@ def resume(space, options, seed, path):
     told = {
         "space": space.identity(),
         "seed": seed,
-        "search": {k: v for k, v in settled(options).items() if k not in LIMITS},
+        # the budget may be raised later: it does not decide what is proposed
+        "search": {k: v for k, v in settled(options).items() if k != "budget"},
     }
     whole = 0
     if path.exists():

@@ -12,10 +12,10 @@ from torch.nn import functional
 from lib import paths
 from lib.data import digits as images_of
 from lib.options import Gates, Perceptron
-from lib.search.control import LIMIT, Control
+from lib.search.control import LIMIT
 from lib.spec import stream
 from lib.train import loop
-from lib.train.gating import curve_of, noted, summary
+from lib.train.gating import Gating
 
 
 def digits(run, images, perceptron, gates, numerics):
@@ -29,36 +29,26 @@ def digits(run, images, perceptron, gates, numerics):
     """
     loop.options(numerics)
     options, gates = Perceptron(**perceptron), Gates(**gates)
+    found = images_of.described(paths.data_root() / "mnist", images)
     splits = {
-        name: (
-            torch.from_numpy(pixels).to(loop.device()),
-            torch.from_numpy(labels).to(loop.device()),
-        )
-        for name, (pixels, labels) in images_of.described(
-            paths.data_root() / "mnist", images
-        ).items()
+        name: [torch.from_numpy(part).to(loop.device()) for part in split]
+        for name, split in found.items()
     }
     shape = splits["train"][0].shape[1:]
     pixels = shape.numel()
-    control = Control(gates, {"inputs": 2 * pixels}, lambda sums: sums["inputs"], run.seed)
     torch.manual_seed(stream(run.seed, "init"))
     network = mlp(2 * pixels, options.widths).to(loop.device())
-    alphas, average = train(run, network, splits["train"], control, options)
-    before, trimmed, curve = control.ratio(alphas), [], curve_of(run)
-    if gates.landing:
-        alphas, trimmed = control.trim(alphas, average)
-    kept = control.on(alphas)
+    search = train(run, network, splits["train"], gates, options)
+    metrics, alphas, curve = search.land()
+    kept = search.control.on(alphas)
     run.save_arrays(
-        "inputs",
-        kept=kept.reshape(2, *shape),
-        alphas=alphas.astype(np.float32),
-        curve=curve.astype(np.float32),
+        "inputs", kept=kept.reshape(2, *shape), alphas=alphas.astype(np.float32), curve=curve
     )
 
     def accuracy(masks):
         return share(network, splits["test"], masks, options, run.seed)
 
-    return summary(gates, control, control.ratio(alphas), before, trimmed, curve) | {
+    return metrics | {
         "accuracy": accuracy(np.where(kept, 1.0, 0.0)),
         "soft_accuracy": accuracy(1 / (1 + np.exp(-alphas))),
         "pixels": int(kept[:pixels].sum()),
@@ -89,18 +79,17 @@ def inputs_of(pixels, options, generator=None, seed=None):
     return torch.cat([pixels, options.noise * noise], 1)
 
 
-def train(run, network, split, control, options):
-    """Train weights and gates together. Returns (alphas [N], average of their gradients [N])."""
+def train(run, network, split, gates, options):
+    """Train weights and gates together. Returns the search (lib.train.gating.Gating)."""
     pixels, labels = split
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
-    per_epoch, gates = -(-len(labels) // options.batch), len(control.region)
-    for name, value in (
-        ("alphas", np.full(gates, LIMIT)),
-        ("average", np.zeros(gates)),
-        ("noise", generator.get_state()),
-    ):
-        network.register_buffer(name, torch.as_tensor(value))  # for its checkpoints; on the CPU
+    per_epoch = -(-len(labels) // options.batch)
+    # Parts of the network, for its checkpoints; the state of the noise is on the CPU.
+    network.alphas = nn.Parameter(torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device))
+    network.register_buffer("noise", generator.get_state())
+    sizes = {"inputs": len(network.alphas)}
+    search = Gating(run, network, [network.alphas], sizes, lambda sums: sums["inputs"], gates)
 
     def batches(epoch):
         order = np.random.default_rng(stream(run.seed, f"order:{epoch}")).permutation(len(labels))
@@ -111,21 +100,12 @@ def train(run, network, split, control, options):
         rows = torch.from_numpy(rows).to(labels.device)
         batch = inputs_of(pixels[rows], options, generator)
         network.noise.copy_(generator.get_state())
-        masks = network.alphas.float().to(labels.device).requires_grad_()
-        functional.cross_entropy(network(batch * masks.sigmoid()), labels[rows]).backward()
-        alphas, average, note = control.move(
-            network.alphas.numpy(),
-            network.average.numpy(),
-            masks.grad.double().cpu().numpy(),
-            place.step,
-            per_epoch * options.epochs,
-        )
-        network.alphas.copy_(torch.from_numpy(alphas))
-        network.average.copy_(torch.from_numpy(average))
-        noted(run, place.step, note)
+        logits = network(batch * network.alphas.sigmoid())
+        functional.cross_entropy(logits, labels[rows]).backward()
+        search.gradients(place.step, per_epoch * options.epochs)
         optimiser.step()
-        optimiser.zero_grad()
-    return network.alphas.numpy(), network.average.numpy()
+        network.zero_grad()
+    return search
 
 
 @torch.inference_mode()

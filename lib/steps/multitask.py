@@ -33,12 +33,12 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
     numerics, train = loop.options(numerics, train)
     check(run, {name: lesson.task for name, lesson in lessons.items()}, train)
-    teachers = {}
-    for name, lesson in lessons.items():
-        teachers[name], tokenizer = students.taught(
-            run.inputs[f"teacher:{name}"].model, lesson.task
-        )
-    teacher = next(iter(teachers.values()))
+    found = {
+        name: students.taught(run.inputs[f"teacher:{name}"].model, lesson.task)
+        for name, lesson in lessons.items()
+    }
+    teachers = {name: model for name, (model, _) in found.items()}
+    teacher, tokenizer = next(iter(found.values()))
     encoder = students.student(run, net, transformers.BertModel, teacher, train.dropout)
     width = encoder.config.hidden_size
     encoder.classifiers = nn.ModuleDict(
@@ -49,32 +49,27 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     )
     encoder.dropout = nn.Dropout(train.dropout)
     parts = {name: lesson.rows(tokenizer) for name, lesson in lessons.items()}
-    encoded, names, labels, batches = joined(parts, train, run.seed)
+    encoded, names, batches = joined(parts, train, run.seed)
     methods = [students.Parts(encoder, Shared(**shared), run.seed)] if shared else []
+    matches = students.matches(encoder, teacher, options)
+    prediction = students.predicted(encoded.labels, options)
 
-    def logits(batch, rows):
-        pooled = encoder.dropout(encoder(**batch).pooler_output)
-        return encoder.classifiers[names[rows[0]]](pooled)
+    def logits(model, batch, rows):
+        pooled = model.dropout(model(**batch).pooler_output)
+        return model.classifiers[names[rows[0]]](pooled)
+
+    def teach(batch, rows):
+        return teaches[names[rows[0]]](batch, rows)
 
     with ExitStack() as held:
-        teach = {
-            name: held.enter_context(teaching(model, numerics, loop.outputs))
+        teaches = {
+            name: held.enter_context(teaching(model, numerics, students.logits))
             for name, model in teachers.items()
         }
-        loss = held.enter_context(
-            matching(
-                encoder,
-                lambda batch, rows: teach[names[rows[0]]](batch, rows),
-                students.matches(encoder, teacher, options),
-                logits,
-                students.predicted(lambda rows: torch.stack([labels[i] for i in rows]), options),
-            )
-        )
+        loss = held.enter_context(matching(encoder, teach, matches, logits, prediction))
         result = loop.fit(
             run, encoder, encoded, loss, train, numerics, methods=methods, batches=batches
         )
-    for method in methods:
-        result |= method.finish()
     students.curve(run)
     learned, result = encoder.classifiers, result | {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
@@ -103,30 +98,25 @@ def check(run, tasks, train):
 
 
 def joined(parts, train, seed):
-    """(Encoded rows of all tasks one after another, the task of each row, its label, f(epoch) ->
-    batches).
+    """(Encoded rows of all tasks one after another, the task of each row, f(epoch) -> batches).
+
+    Labels are float32: no loss here reads codes, for which the teachers' logits stand.
     """
-    encoded = Encoded(
-        {
-            name: [row for part in parts.values() for row in part.columns[name]]
-            for name in next(iter(parts.values())).columns
-        },
-        None,
-        next(iter(parts.values())).pad,
-    )
+    each = list(parts.values())
+    columns = {
+        name: [row for part in each for row in part.columns[name]] for name in each[0].columns
+    }
+    encoded = Encoded(columns, torch.cat([part.labels.float() for part in each]), each[0].pad)
     names = [name for name, part in parts.items() for _ in range(len(part))]
-    labels = [label for part in parts.values() for label in part.labels]
-    starts = np.cumsum([0, *map(len, parts.values())])
+    starts = np.cumsum([0, *map(len, each)])
 
     def batches(epoch):
         every = [
             start + rows
-            for start, part in zip(starts, parts.values(), strict=False)
+            for start, part in zip(starts, each, strict=False)
             for rows in order(part.lengths(), train.batch, seed, epoch, bucket=not train.pad_to)
         ]
-        return [
-            every[i]
-            for i in np.random.default_rng(stream(seed, f"tasks:{epoch}")).permutation(len(every))
-        ]
+        dice = np.random.default_rng(stream(seed, f"tasks:{epoch}"))
+        return [every[i] for i in dice.permutation(len(every))]
 
-    return encoded, names, labels, batches
+    return encoded, names, batches

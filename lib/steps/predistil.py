@@ -18,7 +18,6 @@ from lib.options import Shared, Warmup
 from lib.steps.pretrain import passages
 from lib.train import loop, students
 from lib.train.batches import Encoded, encode, order
-from lib.train.matching import matching, teaching
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
@@ -37,22 +36,13 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     encoded, batches = rows(corpus, tokenizer, train, run.seed)
     student = students.student(run, net, transformers.BertModel, teacher, train.dropout)
     methods = [students.Parts(student, Shared(**shared), run.seed)] if shared else []
-    result = read(run, student, teacher, encoded, options, train, numerics, methods, batches)
-    students.curve(run)
-    students.save(student, tokenizer, run.model)
-    return result | size(student) | {"rows": len(encoded)}
-
-
-def read(run, student, teacher, encoded, options, train, numerics, methods=(), batches=None):
-    """Train a student on the teacher's states. Returns what the loop says of it."""
-    matches = students.matches(student, teacher, options)
-    with teaching(teacher, numerics) as teach, matching(student, teach, matches) as loss:
+    with students.distilling(student, teacher, options, numerics) as loss:
         result = loop.fit(
             run, student, encoded, loss, train, numerics, methods=methods, batches=batches
         )
-    for method in methods:
-        result |= method.finish()
-    return result
+    students.curve(run)
+    students.save(student, tokenizer, run.model)
+    return result | size(student) | {"rows": len(encoded)}
 
 
 def rows(corpus, tokenizer, train, seed):

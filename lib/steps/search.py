@@ -18,7 +18,6 @@ from lib.search.net import QS, STACKS
 from lib.search.space import ENDLESS, IDS, from_json
 from lib.spec import canonical
 from lib.steps import predistil
-from lib.steps.warmup import distilling
 from lib.store import Scratch
 from lib.train import loop, students
 from lib.train.learn import Lesson
@@ -104,15 +103,9 @@ def handed(where, net):
 
 def tables(folder):
     """What the size of a part of a supernet depends on beside its Net."""
-    config = backbone.load(folder)[0].config
     with safe_open(folder / students.PROJECTION, "np") as file:
         wide = file.get_slice(f"{students.MAP}weight").get_shape()[0]
-    return {
-        "teacher": wide,
-        "vocab": config.vocab_size,
-        "positions": config.max_position_embeddings,
-        "types": config.type_vocab_size,
-    }
+    return students.tables(backbone.load(folder)[0].config, wide)
 
 
 def judge(lesson, tokenizer):
@@ -162,11 +155,10 @@ def trained(lesson, options, corpus, pretrain):
         run.resume.mkdir(exist_ok=True)
         if corpus:
             leg = candidate(run, net, "text")
-            predistil.read(
-                leg, student, general, text, options, pretrain, numerics, batches=batches
-            )
-        with distilling(student, teacher, rows, options, numerics) as loss:
-            leg = candidate(run, net, "task")
+            with students.distilling(student, general, options, numerics) as loss:
+                loop.fit(leg, student, text, loss, pretrain, numerics, batches=batches)
+        leg = candidate(run, net, "task")
+        with students.distilling(student, teacher, options, numerics, rows.labels) as loss:
             loop.fit(leg, student, rows, loss, train, numerics, lambda: score(student))
         return score(student)
 

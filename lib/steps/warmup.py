@@ -3,13 +3,10 @@ predictions of a fine-tuned teacher in one loss. There are no labels but those o
 where the options ask for them.
 """
 
-from contextlib import contextmanager
-
 from lib.model.parts import size
 from lib.options import Warmup
-from lib.train import loop, students
+from lib.train import students
 from lib.train.learn import Lesson, learn
-from lib.train.matching import matching, teaching
 
 
 def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
@@ -35,22 +32,8 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     rows = lesson.rows(tokenizer)
     select = "held_out" if "held_out" in lesson.splits else "dev"
     judged = ("dev", "unseen", "held_out")
-    objective = distilling(student, teacher, rows, options, lesson.numerics)
+    objective = students.distilling(student, teacher, options, lesson.numerics, rows.labels)
     result = learn(lesson, student, tokenizer, rows, objective, (), judged, select)
     students.curve(run)
     students.save(student, tokenizer, run.model)
     return result | size(student)
-
-
-@contextmanager
-def distilling(student, teacher, rows, options, numerics):
-    """Attention, states and predictions of a fine-tuned teacher on a task's rows."""
-    matches = students.matches(student, teacher, options)
-    prediction = students.predicted(lambda chosen: rows.labels[chosen], options)
-    with (
-        teaching(teacher, numerics, loop.outputs) as teach,
-        matching(
-            student, teach, matches, lambda batch, _: loop.outputs(student, batch), prediction
-        ) as loss,
-    ):
-        yield loss

@@ -11,21 +11,15 @@ from lib.train import loop
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")  # of what is logged at each step
 
 
-class GateSearch(loop.Method):
+class Gating(loop.Method):
     """Gates that move beside the weights, towards a cost (lib.search.control). The average of their
-    gradients is a buffer of the model while it trains.
-
-    Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>".
-    Metrics: `architecture`, which the operation "keep" takes; `flops`, `whole_flops` and `ratio` of
-    the cut model; `before_trim` and `trimmed` of a final trim. Raises ValueError for a target out
-    of reach and for gates that do not fit.
+    gradients is a buffer of the model while it trains. Raises ValueError for a target out of reach.
     """
 
-    def __init__(self, run, model, options):
-        self.run, self.model, self.options = run, model, options
-        self.apart = tuple(gated(model, options.regions).values())
-        self.sizes, cost = gates.costs(model, options.regions)
-        self.control = Control(options, self.sizes, cost, run.seed)
+    def __init__(self, run, model, alphas, sizes, cost, options):
+        """alphas: the gates, N in all. sizes, cost: as lib.search.control.Control takes them."""
+        self.run, self.model, self.apart = run, model, tuple(alphas)
+        self.control = Control(options, sizes, cost, run.seed)
         number = len(self.control.region)
         model.register_buffer("average", torch.zeros(number, dtype=torch.float64))
 
@@ -36,50 +30,53 @@ class GateSearch(loop.Method):
         )
         write(self.apart, alphas)
         self.model.average.copy_(torch.from_numpy(average))
-        noted(self.run, step, note)
+        self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
+
+    def land(self):
+        """The final trim. Returns (metrics, alphas [N], the curve [steps, 4] in COLUMNS)."""
+        control, before, told = self.control, flat(self.apart), self.run.logged("search")
+        alphas, trimmed = control.trim(before, self.model.average.cpu().numpy())
+        write(self.apart, alphas)
+        del self.model.average
+        wanted, ratio = control.options.ratio, control.ratio(alphas)
+        metrics = {
+            "target": wanted,
+            "ratio": ratio,
+            "miss": ratio / wanted - 1,
+            "before_trim": control.ratio(before),
+            "trimmed": len(trimmed),
+            "switched_off": int(told["switched_off"].sum()),
+            "switched_on": int(told["switched_on"].sum()),
+        }
+        return metrics, alphas, np.stack([told[name] for name in COLUMNS], 1).astype(np.float32)
+
+
+class GateSearch(Gating):
+    """A search over the gates of an encoder.
+
+    Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>".
+    Metrics: `architecture`, which the operation "keep" takes; `flops`, `whole_flops` and `ratio` of
+    the cut model; `before_trim` and `trimmed` of the final trim. Raises ValueError for gates that
+    do not fit.
+    """
+
+    def __init__(self, run, model, options):
+        alphas = gated(model, options.regions).values()
+        super().__init__(run, model, alphas, *gates.costs(model, options.regions), options)
 
     def finish(self):
-        control, alphas, curve = self.control, flat(self.apart), curve_of(self.run)
-        before, trimmed = control.ratio(alphas), []
-        if self.options.landing:
-            alphas, trimmed = control.trim(alphas, self.model.average.cpu().numpy())
-            write(self.apart, alphas)
-        del self.model.average
+        metrics, alphas, curve = self.land()
         every = {  # small, as they are committed with a record
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
             for (layer, kind), alpha in gates.alphas(self.model).items()
         }
-        self.run.save_arrays("search", curve=curve.astype(np.float32), **every)
-        ratio = control.ratio(alphas)
-        return summary(self.options, control, ratio, before, trimmed, curve) | {
-            "architecture": gates.architecture(self.sizes, control.on(alphas)),
-            "flops": control.full * ratio,
+        self.run.save_arrays("search", curve=curve, **every)
+        control = self.control
+        return metrics | {
+            "architecture": gates.architecture(control.sizes, control.on(alphas)),
+            "flops": control.full * metrics["ratio"],
             "whole_flops": control.full,
         }
-
-
-def noted(run, step, note):
-    """Log what Control.move says of a step, [4]."""
-    run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
-
-
-def curve_of(run):
-    """What was logged of every step, [steps, 4]."""
-    told = run.logged("search")
-    return np.stack([told[name] for name in COLUMNS], 1)
-
-
-def summary(options, control, ratio, before, trimmed, curve):
-    """Metrics that every search over gates has."""
-    return {
-        "target": options.ratio,
-        "ratio": ratio,
-        "miss": ratio / options.ratio - 1,
-        "before_trim": before,
-        "trimmed": len(trimmed),
-        "switched_off": int(curve[:, 2].sum()),
-        "switched_on": int(curve[:, 3].sum()),
-    }
 
 
 def flat(tensors):

@@ -140,8 +140,7 @@ def learn(
             if not may_diverge:
                 raise
             result = {"diverged": True, "diverged_at": error.step, "steps": lesson.steps(rows)}
-    for method in methods:
-        result |= method.finish()
+            result |= loop.finished(methods)
     if "diverged" not in result:
         result |= predictions(run, judges)
     return result

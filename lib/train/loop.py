@@ -119,8 +119,8 @@ def walk(run, model, optimiser, batches, epochs):
 
 
 def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
-    """Train a model in place on encoded rows (lib.train.batches.Encoded). Returns {"steps",
-    "examples_per_second", ...}.
+    """Train a model in place on encoded rows (lib.train.batches.Encoded), and let the methods
+    finish it. Returns {"steps", "examples_per_second", ...} and the metrics of the methods.
 
     loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers; it
     may be a Method too.
@@ -135,7 +135,13 @@ def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batc
         byte_dropout(model, train.byte_dropout),
         used_rows(model, encoded, train.weight_decay),
     ):
-        return _fit(run, model, encoded, loss, train, numerics, score, methods, batches)
+        result = _fit(run, model, encoded, loss, train, numerics, score, methods, batches)
+    return result | finished(methods)
+
+
+def finished(methods):
+    """Let the methods finish the model. Returns their metrics."""
+    return {name: value for method in methods for name, value in method.finish().items()}
 
 
 def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):

@@ -67,19 +67,19 @@ def observed(model, scores=True):
 def teaching(model, numerics, forward=None, scores=True):
     """Within, f(batch, rows) -> (states, logits) of a teacher that no longer learns.
 
-    forward: f(model, batch) -> logits; by default its encoder alone runs, and the logits are None.
+    forward: f(model, batch, rows) -> logits; without it the encoder alone runs.
     """
     model.to(loop.device())
     with lean(frozen(model, numerics), numerics), observed(model, scores) as seen:
 
         def teach(batch, rows):
             with torch.no_grad():
-                return seen, (forward or encode)(model, batch)
+                return seen, (forward or encode)(model, batch, rows)
 
         yield teach
 
 
-def encode(model, batch):
+def encode(model, batch, _):
     """Run the encoder under a head, for its states."""
     base(model)(**batch)
 
@@ -88,16 +88,14 @@ def encode(model, batch):
 def matching(student, teach, matches, forward=None, prediction=None):
     """Within, f(batch, rows) -> the loss and its parts.
 
-    teach: f(batch, rows) -> (states, logits) of the teacher. forward: f(batch, rows) -> logits of
-    the student; by default its encoder alone runs. prediction: (weight, f(logits, teacher's logits,
-    rows) -> scalar), a further part.
+    teach: f(batch, rows) -> (states, logits) of the teacher. forward: as of `teaching`. prediction:
+    (weight, f(logits, teacher's logits, rows) -> scalar), a further part.
     """
-    forward = forward or (lambda batch, _: encode(student, batch))
     with observed(student, any(match.feature == "scores" for match in matches)) as seen:
 
         def loss(batch, rows):
             wanted, told = teach(batch, rows)
-            logits = forward(batch, rows)
+            logits = (forward or encode)(student, batch, rows)
             parts = distances(matches, seen, wanted, batch["attention_mask"], student)
             total = sum(parts.values())
             if prediction:

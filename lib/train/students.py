@@ -6,6 +6,7 @@ Shapes: B batch, T tokens, H hidden, C classes.
 
 import copy
 import random
+from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -18,7 +19,7 @@ from lib.options import Targets
 from lib.search.net import parameters
 from lib.spec import known, stream
 from lib.train import heads, loop, losses
-from lib.train.matching import Match, layer_map, projected
+from lib.train.matching import Match, layer_map, matching, projected, teaching
 
 PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
 MAP = "maps.0."  # before the names in that file
@@ -54,14 +55,31 @@ def prediction(logits, teacher, labels, options):
 
 
 def predicted(labels, options):
-    """The prediction part of lib.train.matching.matching; None without one. labels: f(row numbers)
-    -> [B].
-    """
+    """The prediction part of lib.train.matching.matching; None without one. labels: of all rows."""
 
     def compare(logits, teacher, rows):
-        return prediction(logits, teacher, labels(rows).to(logits.device), options)
+        return prediction(logits, teacher, labels[rows].to(logits.device), options)
 
     return (options.prediction, compare) if options.prediction else None
+
+
+@contextmanager
+def distilling(student, teacher, options, numerics, labels=None):
+    """Within, the loss of a batch: attention and states of a teacher, and with the labels of all
+    rows its predictions.
+    """
+    forward, prediction = None, None
+    if labels is not None:
+        forward, prediction = logits, predicted(labels, options)
+    with (
+        teaching(teacher, numerics, forward) as teach,
+        matching(student, teach, matches(student, teacher, options), forward, prediction) as loss,
+    ):
+        yield loss
+
+
+def logits(model, batch, _):
+    return loop.outputs(model, batch)
 
 
 # ---- Students ----
@@ -184,19 +202,9 @@ class Parts(loop.Method):
     """
 
     def __init__(self, student, shared, seed):
-        self.student, self.shared, self.seed, self.whole = (
-            student,
-            shared,
-            seed,
-            supernet.of(student),
-        )
-        config = student.config
-        self.tables = {
-            "teacher": student.projection.out_features,
-            "vocab": config.vocab_size,
-            "positions": config.max_position_embeddings,
-            "types": config.type_vocab_size,
-        }
+        self.student, self.shared, self.seed = student, shared, seed
+        self.whole = supernet.of(student)
+        self.tables = tables(student.config, student.projection.out_features)
 
     def before(self, step, steps):
         supernet.choose(self.student, part(self.whole, self.shared, self.seed, step, **self.tables))
@@ -204,6 +212,16 @@ class Parts(loop.Method):
     def finish(self):
         supernet.choose(self.student)
         return {}
+
+
+def tables(config, teacher):
+    """What the size of a network depends on beside its Net. teacher: the width of the teacher."""
+    return {
+        "teacher": teacher,
+        "vocab": config.vocab_size,
+        "positions": config.max_position_embeddings,
+        "types": config.type_vocab_size,
+    }
 
 
 def part(whole, shared, seed, step, **tables):
