@@ -225,7 +225,6 @@ def test_corrections_name_tables_that_are_there():
 @pytest.mark.parametrize(
     "name, rows",
     [
-        ("claims", 125),
         ("table01_elmo_gpt_bert", 3),
         ("table02_bert_base_teacher", 2),
         ("table03_tinybert_reproduction", 4),
