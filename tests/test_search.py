@@ -11,7 +11,7 @@ from lib.execute import execute
 from lib.model import backbone, supernet
 from lib.model.parts import size
 from lib.options import Numerics, Search, Shared, Targets, Train, Warmup
-from lib.search import engine
+from lib.search import engine, samplers
 from lib.search.formula import FormulaError
 from lib.search.landscape import landscape
 from lib.search.net import BERT, Layer, Net
@@ -237,7 +237,7 @@ def test_without_a_working_candidate_there_is_no_best(tmp_path):
 
 def test_the_best_is_the_first_of_equals():
     history = [
-        engine.Evaluated(TOY, str(i), score, 0.0) for i, score in enumerate((0.1, 0.7, 0.7, 0.2))
+        samplers.Evaluation(TOY, str(i), score, 0.0) for i, score in enumerate((0.1, 0.7, 0.7, 0.2))
     ]
     assert engine.best(history).key == "1"
 

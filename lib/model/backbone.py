@@ -44,14 +44,10 @@ def headed(folder, head, outputs, dropout, seed):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     elif cls.endswith("Model"):
         encoder, tokenizer = load(folder)
-        config = copy.deepcopy(encoder.config)
+        config, wanted = copy.deepcopy(encoder.config), cls.removesuffix("Model") + "For" + head
         config.num_labels = outputs
         torch.manual_seed(seed)
-        model = build(
-            getattr(transformers, cls.removesuffix("Model") + "For" + head),
-            config,
-            surgery(encoder),
-        )
+        model = build(getattr(transformers, wanted), config, surgery(encoder))
         base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
     else:
         raise ValueError(
@@ -118,8 +114,7 @@ def load(folder):
     )
     wrong = [
         f"{name} {found.get(name, 'missing')}, expected {expected.get(name, 'none')}"
-        for name in sorted(found.keys() | expected.keys())
-        if found.get(name) != expected.get(name)
+        for name in sorted({name for name, _ in found.items() ^ expected.items()})
     ]
     if wrong:
         raise ValueError(

@@ -6,6 +6,7 @@ Shapes: O x I a weight, L layers, N units of `size` columns each.
 import torch
 
 from lib.model import ghost, masks
+from lib.model.cut import wide
 from lib.model.parts import layers
 from lib.model.surgery import operate
 
@@ -19,26 +20,21 @@ def shrink(model):
     The function stays the same up to rounding. A layer with ghosts stays as it is. Returns
     {"heads": [L], "neurons": [L]}, counts of what stays.
     """
-    kept, total = {"heads": [], "neurons": []}, {"heads": [], "neurons": []}
+    kept = {"heads": [], "neurons": []}
+    total = {what: [wide(layer)[what] for layer in layers(model)] for what in kept}
     for layer in layers(model):
         attention, first, second = layer.attention.self, layer.intermediate, layer.output.dense
-        value, out, size = (
-            attention.value,
-            layer.attention.output.dense,
-            attention.attention_head_size,
-        )
-        count = {"heads": attention.num_attention_heads, "neurons": first.dense.out_features}
         if ghost.present(layer):
-            stay = {what: list(range(number)) for what, number in count.items()}
+            stay = [list(range(wide(layer)[what])) for what in kept]
         else:
+            value, out = attention.value, layer.attention.output.dense
             activated = first.intermediate_act_fn(first.dense.bias)
-            stay = {
-                "heads": emptied(value.weight, out, value.bias, size),
-                "neurons": emptied(first.dense.weight, second, activated, 1),
-            }
-        for what, number in count.items():
-            kept[what].append(stay[what])
-            total[what].append(number)
+            stay = [
+                emptied(value.weight, out, value.bias, attention.attention_head_size),
+                emptied(first.dense.weight, second, activated, 1),
+            ]
+        for lists, each in zip(kept.values(), stay, strict=True):
+            lists.append(each)
     found = {what: [len(each) for each in lists] for what, lists in kept.items()}
     if found != total:
         operate(model, {"op": "keep", **kept})
@@ -67,11 +63,10 @@ def packed(model):
     Returns {"bytes_dense", "bytes_sparse"} of all its tensors.
     """
     found = {name: linear.weight.detach() != 0 for _, name, linear in masks.projections(model)}
-    kept = {name: int(torch.count_nonzero(mask)) for name, mask in found.items()}
     kept = {
-        name: n
-        for name, n in kept.items()
-        if 32 * n + found[name].numel() < 32 * found[name].numel()
+        name: number
+        for name, mask in found.items()
+        if 32 * (number := int(torch.count_nonzero(mask))) + mask.numel() < 32 * mask.numel()
     }
     before = stored(model)
     if kept:

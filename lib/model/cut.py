@@ -152,9 +152,7 @@ class Thin(nn.Linear):
 
     def __init__(self, linear, rows=None, columns=None):
         small = sliced(linear, rows, columns)
-        super().__init__(
-            small.in_features, small.out_features, small.bias is not None, device="meta"
-        )
+        super().__init__(*small.weight.shape[::-1], small.bias is not None, device="meta")
         self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
         self.register_buffer("rows", rows, persistent=False)
         self.register_buffer("columns", columns, persistent=False)

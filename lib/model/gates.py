@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from lib.measure import gated
-from lib.model.parts import FFN2, OUT, QKV, layers, undo
+from lib.model.parts import FFN2, OUT, QKV, layers, linear, undo
 from lib.options import GATE_REGIONS, one_of
 from lib.search.control import encoder
 
@@ -35,9 +35,7 @@ class Gated(nn.Linear):
     """
 
     def __init__(self, linear, alphas, **sides):
-        super().__init__(
-            linear.in_features, linear.out_features, linear.bias is not None, device="meta"
-        )
+        super().__init__(*linear.weight.shape[::-1], linear.bias is not None, device="meta")
         self.weight, self.bias = linear.weight, linear.bias
         self.alphas, self.sides = [alphas], sides
         self.train(linear.training)
@@ -104,11 +102,7 @@ def detach(model):
     for layer in layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):
-                plain = nn.Linear(
-                    part.in_features, part.out_features, part.bias is not None, device="meta"
-                )
-                plain.weight, plain.bias = part.weight, part.bias
-                layer.set_submodule(path, plain.train(part.training))
+                layer.set_submodule(path, linear(part.weight, part.bias).train(part.training))
         del layer.gates
     undo(model, "gates")
 

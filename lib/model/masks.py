@@ -52,28 +52,19 @@ def kth_largest(values, k):
     return flat.kthvalue(len(flat) - k + 1).values
 
 
-def reach(values, kth):
-    """(values >= kth, how many are)."""
-    if values.device.type == "cpu":  # numpy's are eight times faster than torch's
-        mask = values.detach().numpy() >= kth.item()
-        return torch.from_numpy(mask), np.count_nonzero(mask)
-    mask = values >= kth
-    return mask, int(torch.count_nonzero(mask))
-
-
-def without(mask, values, kth, surplus):
-    """The mask less the last `surplus` of the values that equal kth."""
-    if surplus > 0:
-        tied = (values == kth).flatten().nonzero().flatten()
-        mask.view(-1)[tied[max(0, len(tied) - surplus) :]] = False
-    return mask
-
-
 def top(values, k):
     """True on exactly k of the values: the largest, of equal ones the first."""
     kth = kth_largest(values, k)
-    mask, number = reach(values, kth)
-    return without(mask, values, kth, number - k)
+    if values.device.type == "cpu":  # numpy's are eight times faster than torch's
+        mask = values.detach().numpy() >= kth.item()
+        mask, number = torch.from_numpy(mask), np.count_nonzero(mask)
+    else:
+        mask = values >= kth
+        number = int(torch.count_nonzero(mask))
+    if number > k:
+        tied = (values == kth).flatten().nonzero().flatten()
+        mask.view(-1)[tied[len(tied) - (number - k) :]] = False
+    return mask
 
 
 def top_of_all(tensors, k):
@@ -214,11 +205,8 @@ def pack(model, kept, masks=None):
             )
     for name, number in kept.items():
         weight = there[name].weight
-        if masks is None:
-            first = torch.arange(weight.numel(), device=weight.device) < number
-            mask = first.view(weight.shape)
-        else:
-            mask = masks[name]
+        first = torch.arange(weight.numel(), device=weight.device) < number
+        mask = first.view(weight.shape) if masks is None else masks[name]
         parametrize.register_parametrization(there[name], "weight", Packed(mask), unsafe=True)
     return {"matrices": len(kept), "values": sum(kept.values())}
 

@@ -67,21 +67,25 @@ def undo(model, name):
     surgery(model)[:] = [op for op in surgery(model) if op["op"] != name]
 
 
-def sliced(linear, rows=None, columns=None):
+def sliced(whole, rows=None, columns=None):
     """A new linear layer of the chosen rows (outputs) and columns (inputs).
 
     Device and dtype stay. rows, columns: indices, or None for all.
     """
-    weight, bias = linear.weight, linear.bias
+    weight, bias = whole.weight, whole.bias
     if rows is not None:
         weight = weight[rows.to(weight.device)]
         bias = None if bias is None else bias[rows.to(bias.device)]
     if columns is not None:
         weight = weight[:, columns.to(weight.device)]
-    new = nn.Linear(*weight.shape[::-1], bias is not None, device="meta", dtype=weight.dtype)
-    new.weight = nn.Parameter(weight.detach().clone())
-    if bias is not None:
-        new.bias = nn.Parameter(bias.detach().clone())
+    own = (None if x is None else nn.Parameter(x.detach().clone()) for x in (weight, bias))
+    return linear(*own)
+
+
+def linear(weight, bias=None):
+    """A linear layer of these Parameters."""
+    new = nn.Linear(*weight.shape[::-1], bias is not None, device="meta")
+    new.weight, new.bias = weight, bias
     return new
 
 

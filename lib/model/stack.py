@@ -15,18 +15,8 @@ from lib.model.parts import base, layers, size
 from lib.search import formula
 from lib.search.net import from_json
 
-FUNCTIONS = {  # what a formula is made of; GELU by tanh, as the code has it everywhere
-    "add": torch.add,
-    "mul": torch.mul,
-    "max": torch.maximum,
-    "gelu": partial(functional.gelu, approximate="tanh"),
-    "sigmoid": torch.sigmoid,
-    "tanh": torch.tanh,
-    "relu": torch.relu,
-    "leaky_relu": functional.leaky_relu,
-    "elu": functional.elu,
-    "swish": functional.silu,
-    "pad": lambda a, count, value: functional.pad(a, (0, count), value=value),
+FUNCTIONS = {name: partial(op.torch, torch) for name, op in formula.OPERATIONS.items()} | {
+    "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
 }
 
 

@@ -81,10 +81,8 @@ def inherit(student, source):
     were. Raises ValueError for a tensor or a number of layers that does not fit, and another
     vocabulary.
     """
-    words, depths = (
-        [m.config.vocab_size for m in (student, source)],
-        [len(layers(m)) for m in (student, source)],
-    )
+    words = [m.config.vocab_size for m in (student, source)]
+    depths = [len(layers(m)) for m in (student, source)]
     times, rest = divmod(*depths)
     if words[0] != words[1] or rest or not times:
         raise ValueError(
@@ -94,24 +92,19 @@ def inherit(student, source):
     there = {as_stack(plain(name, source)): value for name, value in source.state_dict().items()}
     left = []
     for name, value in student.state_dict().items():
-        origin = re.sub(
-            r"(?<=encoder\.layer\.)\d+",
-            lambda found: str(int(found[0]) // times),
-            plain(name, student),
-        )
+        own, place = plain(name, student), r"(?<=encoder\.layer\.)\d+"
+        origin = re.sub(place, lambda found: str(int(found[0]) // times), own)
         if origin not in there:
             left.append(name)
             continue
         larger, head = there[origin], name.startswith(("classifier.", "qa_outputs."))
-        fits = larger.dim() == value.dim() and all(
-            a <= b for a, b in zip(value.shape, larger.shape, strict=True)
-        )
-        if not fits or head and value.shape[0] != larger.shape[0]:
+        block = larger[tuple(slice(n) for n in value.shape)]
+        if block.shape != value.shape or head and value.shape[0] != larger.shape[0]:
             raise ValueError(
                 f"{name} of shape {list(value.shape)} cannot inherit from {list(larger.shape)}: "
                 "the source must be at least as large, and have as many outputs"
             )
-        value.copy_(larger[tuple(slice(n) for n in value.shape)])
+        value.copy_(block)
     return left
 
 

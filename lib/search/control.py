@@ -212,26 +212,17 @@ class Control:
         """
         names, sums, taken, closed = list(self.sizes), self.sums(on), [], set()
         actual = self.cost(sums)
-        for gate in offs:
-            if actual <= above:
-                break
-            region = names[self.region[gate]]
-            if sums[region] > 1:
-                sums[region] -= 1
-                actual = self.cost(sums)
-                taken.append(gate)
-        for gate in ons:
-            region = names[self.region[gate]]
-            if actual >= below or len(closed) == len(names):
-                break
-            if region in closed:
+        for gate in (*offs, *ons):
+            region, leaves = names[self.region[gate]], on[gate]
+            stays = actual <= above or sums[region] <= 1 if leaves else actual >= below
+            if stays or region in closed:
                 continue
-            more = self.cost(sums | {region: sums[region] + 1})
-            if more > most:
+            new = sums | {region: sums[region] + (-1 if leaves else 1)}
+            cost = self.cost(new)
+            if not leaves and cost > most:
                 closed.add(region)  # one more costs no less later, as F only grows from here
             else:
-                sums[region] += 1
-                actual = more
+                sums, actual = new, cost
                 taken.append(gate)
         return np.array(taken, dtype=np.int64)
 

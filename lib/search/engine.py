@@ -8,7 +8,6 @@ import json
 import math
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +16,8 @@ from lib import paths
 from lib.options import settled
 from lib.search import samplers
 from lib.search.formula import FormulaError
+from lib.search.samplers import Evaluation
 from lib.spec import canonical, stream
-
-
-@dataclass(frozen=True)
-class Evaluated(samplers.Evaluation):
-    """A line of the history."""
-
-    seconds: float  # of proposal and evaluation
-    failed: str = ""  # why the score is 0
 
 
 def search(space, evaluate, options, seed, path, after=None):
@@ -47,7 +39,7 @@ def search(space, evaluate, options, seed, path, after=None):
             break
         score, failed = judged(evaluate, candidate)
         seconds = round(time.perf_counter() - began, 3)
-        entry = Evaluated(candidate, space.key(candidate), score, seconds, failed)
+        entry = Evaluation(candidate, space.key(candidate), score, seconds, failed)
         append(path, {**vars(entry), "candidate": space.pack(candidate)})
         history.append(entry)
         if after:
@@ -110,7 +102,7 @@ def resume(space, options, seed, path):
                 f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a "
                 "folder of its own"
             )
-    return [Evaluated(**each | {"candidate": space.unpack(each["candidate"])}) for each in entries]
+    return [Evaluation(**each | {"candidate": space.unpack(each["candidate"])}) for each in entries]
 
 
 def read(path):

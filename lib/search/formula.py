@@ -11,20 +11,65 @@ So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 go
 channels to e = inner ones, W2 back. Where the operands of a binary operation differ in width,
 either both are truncated to the first channels of the wider one, or the narrower one is padded with
 a value that leaves the other as it is.
+
+**An operation of your own** is one line in OPERATIONS. Formulas, drawings, searches, surfaces and
+networks then have it. A search with it is another search.
 """
 
 import difflib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+
+@dataclass(frozen=True)
+class Operation:
+    """What a formula can do with one operand or two, beside the linear maps."""
+
+    operands: int
+    numpy: Callable  # f(*arrays), element by element
+    torch: Callable  # f(the module torch, *tensors): this file is free of torch
+    padding: float = 0.0  # of two operands: the value that leaves the other one as it is
+
+
+def _sigmoid(x):
+    return 0.5 * (1 + np.tanh(0.5 * x))  # exp(-x) overflows
+
+
+def _gelu(x):
+    """By tanh, as the code has it everywhere."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
+
+
+OPERATIONS = {  # in the order in which a search draws them
+    "gelu": Operation(1, _gelu, lambda t, x: t.nn.functional.gelu(x, approximate="tanh")),
+    "sigmoid": Operation(1, _sigmoid, lambda t, x: t.sigmoid(x)),
+    "tanh": Operation(1, np.tanh, lambda t, x: t.tanh(x)),
+    "relu": Operation(1, lambda x: np.maximum(x, 0.0), lambda t, x: t.relu(x)),
+    "leaky_relu": Operation(
+        1, lambda x: np.where(x >= 0, x, 0.01 * x), lambda t, x: t.nn.functional.leaky_relu(x)
+    ),
+    "elu": Operation(
+        1,
+        lambda x: np.where(x >= 0, x, np.expm1(np.minimum(x, 0.0))),
+        lambda t, x: t.nn.functional.elu(x),
+    ),
+    "swish": Operation(1, lambda x: x * _sigmoid(x), lambda t, x: t.nn.functional.silu(x)),
+    "add": Operation(2, np.add, lambda t, a, b: t.add(a, b), 0.0),
+    "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
+    "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
+}
 LINEAR = ("W1", "W2")
-UNARY = ("gelu", "sigmoid", "tanh", "relu", "leaky_relu", "elu", "swish")
-BINARY = ("add", "mul", "max")
-ARITY = {"x": 0} | dict.fromkeys(LINEAR + UNARY, 1) | dict.fromkeys(BINARY, 2)
+UNARY, BINARY = (tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2))
+NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
+    "pad": lambda a, count, value: np.concatenate(
+        [a, np.full((*a.shape[:-1], count), value, a.dtype)], -1
+    )
+}
+ARITY = {"x": 0, "W1": 1, "W2": 1} | {name: op.operands for name, op in OPERATIONS.items()}
 MISMATCH = ("truncate", "pad")  # what happens where two operands differ in width
-PADDING = {"add": 0.0, "mul": 1.0, "max": -np.inf}  # leaves the other operand as it is
 HEIGHTS = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
 DEEPEST = 100  # what can be read
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[(),+*]|\S|$)")
@@ -36,10 +81,6 @@ class FormulaError(ValueError):
     def __init__(self, said, text, at):
         line = re.sub(r"\s", " ", text)
         super().__init__(f"{said}\n  {line}\n  {' ' * at}^")
-
-
-class _Fault(Exception):
-    """What is wrong, and the node it is wrong with."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +128,6 @@ def walk(node):
 def height(node):
     """Edges from the node to its deepest leaf; 3 for `W2 gelu(W1 x)`."""
     return 1 + max(map(height, node.args)) if node.args else 0
-
-
-def size(node):
-    """Nodes as genetic programming counts them; the weights of a linear map are a leaf too.
-
-    `W2 gelu(W1 x)` has 6.
-    """
-    return sum(1 + (n.op in LINEAR) for n in walk(node))
 
 
 class _Reader:
@@ -174,43 +207,42 @@ def parse(text):
     return node
 
 
-def _width(node, hidden, inner, mismatch):
-    """Channels that a node gives. Raises _Fault where a linear map gets a wrong width."""
-    if node.op == "x":
-        return hidden
-    widths = [_width(child, hidden, inner, mismatch) for child in node.args]
-    if node.op in LINEAR:
-        takes, gives = (hidden, inner) if node.op == "W1" else (inner, hidden)
-        if widths[0] != takes:
-            raise _Fault(f"{node.op} takes {takes} channels, its input has {widths[0]}", node)
-        return gives
-    return (min if mismatch == "truncate" else max)(widths)
+def _faults(node, hidden, inner, mismatch):
+    """Each broken rule: (what is wrong, the node it is wrong with or None). Only the first counts.
 
-
-def _inspect(node, hidden=None, inner=None, mismatch="truncate"):
-    """Raises _Fault for the first broken rule."""
+    Without W1 and W2, once each, what follows would fail.
+    """
     nodes = list(walk(node))
     for op in LINEAR:
         found = [n for n in nodes if n.op == op]
         if len(found) != 1:
             said = f"{op} occurs {len(found)} times; W1 and W2 have to occur once each"
-            raise _Fault(said, found[1] if found else None)
+            yield said, found[1] if found else None
     first, second = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
     beside = nodes.index(second) < nodes.index(first) and first not in walk(second.args[0])
     if second in walk(first.args[0]) or beside:
-        raise _Fault("W1 has to be applied before W2", second)
+        yield "W1 has to be applied before W2", second
     for n in nodes:
         for kind, name in ((LINEAR, "linear maps"), (UNARY, "activations")):
             if n.op in kind and n.args[0].op in kind:
                 said = f"two {name} in a row are not in the search space"
-                raise _Fault(f"{n.op} directly on {n.args[0].op}: {said}", n.args[0])
+                yield f"{n.op} directly on {n.args[0].op}: {said}", n.args[0]
         if n.op in BINARY and n.args[0] == n.args[1]:
-            raise _Fault(f"{n.op} of two equal operands, {n.args[0]}", n)
+            yield f"{n.op} of two equal operands, {n.args[0]}", n
     low, high = HEIGHTS
     if not low <= height(node) <= high:
-        raise _Fault(f"the tree is {height(node)} high; allowed: {low} to {high}", None)
-    if hidden is not None:
-        _width(node, hidden, inner, mismatch)
+        yield f"the tree is {height(node)} high; allowed: {low} to {high}", None
+    if hidden is None:
+        return
+    widths, ends = {X: hidden}, {"W1": (hidden, inner), "W2": (inner, hidden)}
+    for n in reversed(nodes):  # operands come before what they go into
+        given = [widths[child] for child in n.args]
+        if n.op in LINEAR:
+            takes, widths[n] = ends[n.op]
+            if given[0] != takes:
+                yield f"{n.op} takes {takes} channels, its input has {given[0]}", n
+        elif given:
+            widths[n] = (min if mismatch == "truncate" else max)(given)
 
 
 def check(formula, hidden=None, inner=None, mismatch="truncate"):
@@ -223,21 +255,14 @@ def check(formula, hidden=None, inner=None, mismatch="truncate"):
     """
     text = str(formula)
     node = parse(text)
-    try:
-        _inspect(node, hidden, inner, mismatch)
-    except _Fault as fault:
-        said, where = fault.args
-        raise FormulaError(said, text, where.at if where else 0) from None
+    for said, where in _faults(node, hidden, inner, mismatch):
+        raise FormulaError(said, text, where.at if where else 0)
     return node
 
 
 def valid(node, hidden=None, inner=None, mismatch="truncate"):
     """Whether `check` would let the tree pass, without the cost of a message."""
-    try:
-        _inspect(node, hidden, inner, mismatch)
-    except _Fault:
-        return False
-    return True
+    return next(_faults(node, hidden, inner, mismatch), None) is None
 
 
 def canonical(node):
@@ -252,43 +277,18 @@ def canonical(node):
 def evaluate(node, x, w1, w2, functions, mismatch="truncate"):
     """f(x) for an array with channels last, (..., d) to (..., d), in any framework.
 
-    functions: {name of UNARY or BINARY: function of arrays, "pad": f(array, count, value) that
-    appends `count` channels of a value}. w1 and w2 are the linear maps.
+    functions: {name of OPERATIONS: function of arrays, "pad": f(array, count, value) that appends
+    `count` channels of a value}. w1 and w2 are the linear maps.
     """
     if node.op == "x":
         return x
     args = [evaluate(child, x, w1, w2, functions, mismatch) for child in node.args]
     if node.op in LINEAR:
         return (w1 if node.op == "W1" else w2)(*args)
-    if node.op in BINARY:
-        narrow, wide = sorted(a.shape[-1] for a in args)
-        if mismatch == "truncate":
-            args = [a[..., :narrow] for a in args]
-        elif narrow < wide:
-            value = PADDING[node.op]
-            args = [
-                a if a.shape[-1] == wide else functions["pad"](a, wide - narrow, value)
-                for a in args
-            ]
+    narrow, wide = min(a.shape[-1] for a in args), max(a.shape[-1] for a in args)
+    if narrow < wide and mismatch == "truncate":
+        args = [a[..., :narrow] for a in args]
+    elif narrow < wide:
+        pad, value = functions["pad"], OPERATIONS[node.op].padding
+        args = [pad(a, wide - a.shape[-1], value) if a.shape[-1] < wide else a for a in args]
     return functions[node.op](*args)
-
-
-def _sigmoid(x):
-    return 0.5 * (1 + np.tanh(0.5 * x))  # exp(-x) overflows
-
-
-NUMPY = {
-    "add": np.add,
-    "mul": np.multiply,
-    "max": np.maximum,
-    "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x))),
-    "sigmoid": _sigmoid,
-    "tanh": np.tanh,
-    "relu": lambda x: np.maximum(x, 0.0),
-    "leaky_relu": lambda x: np.where(x >= 0, x, 0.01 * x),
-    "elu": lambda x: np.where(x >= 0, x, np.expm1(np.minimum(x, 0.0))),
-    "swish": lambda x: x * _sigmoid(x),
-    "pad": lambda a, count, value: np.concatenate(
-        [a, np.full((*a.shape[:-1], count), value, a.dtype)], -1
-    ),
-}

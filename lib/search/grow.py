@@ -11,11 +11,7 @@ from lib.search import formula as language
 NODES = 20  # of a prefix list that features can hold
 DEPTH = 3  # of a random tree that replaces a part
 TERMINALS = ("x", *language.LINEAR)
-ARITY = (
-    {"linear": 2, "foreign": 2}
-    | dict.fromkeys(language.BINARY, 2)
-    | dict.fromkeys(language.UNARY, 1)
-)
+ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(TERMINALS, 0)
 
 
 def prefix(node):
@@ -33,7 +29,7 @@ def tree(tokens):
 
     def read(at):
         op, at, args = tokens[at], at + 1, []
-        for _ in range(1 if op == "linear" else ARITY.get(op, 0)):
+        for _ in range(1 if op == "linear" else ARITY[op]):
             child, at = read(at)
             args.append(child)
         if op == "linear":
@@ -54,7 +50,7 @@ def end(tokens, at):
     """Where the part of a prefix list that starts at `at` ends."""
     open_ = 1
     while open_:
-        open_ += ARITY.get(tokens[at], 0) - 1
+        open_ += ARITY[tokens[at]] - 1
         at += 1
     return at
 
@@ -82,7 +78,7 @@ def change(tokens, linears, dice):
     tokens = tokens[:at] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, at) :]
     if len(tokens) > 1:
         at = 1 + int(dice() * (len(tokens) - 1))
-        tokens[at] = pick({0: TERMINALS, 1: language.UNARY, 2: binary}[ARITY.get(tokens[at], 0)])
+        tokens[at] = pick({0: TERMINALS, 1: language.UNARY, 2: binary}[ARITY[tokens[at]]])
     at = int(dice() * len(tokens))
     op, part = pick(functions), tokens[at : end(tokens, at)]
     place = int(dice() * ARITY[op])

@@ -23,11 +23,13 @@ RIDGE = 10.0  # on standardised columns; LaNAS's own regression is stopped early
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known of a candidate."""
+    """What is known of a candidate: a line of a search's history."""
 
     candidate: object
     key: str
     score: float  # higher is better; 0 where it failed
+    seconds: float = 0.0  # of proposal and evaluation
+    failed: str = ""  # why the score is 0
 
 
 def propose(space, history, options, rng):

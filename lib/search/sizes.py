@@ -25,12 +25,16 @@ class Sizes:
             self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
         self._weights = {}
 
-    def count(self, left=None, spent=0):
-        """How many choices for the last `left` layers end in the window; without arguments, all.
+    def count(self):
+        """How many there are."""
+        return int(self.following(0, 0))
+
+    def following(self, layer, spent):
+        """How many choices for `layer` and those after it end in the window.
 
         spent: what the layers before cost; it may be an array.
         """
-        sums, below = self.ways[len(self.costs) if left is None else left]
+        sums, below = self.ways[len(self.costs) - layer]
         above = below[np.searchsorted(sums, self.high - spent, "right")]
         return above - below[np.searchsorted(sums, self.low - spent)]
 
@@ -39,7 +43,7 @@ class Sizes:
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:
-                ways = self.count(len(self.costs) - layer - 1, spent + self.costs[layer])
+                ways = self.following(layer + 1, spent + self.costs[layer])
                 self._weights[layer, spent] = (ways / ways.sum()).astype(float).cumsum().tolist()
             weights = self._weights[layer, spent]
             drawn.append(bisect(weights, dice * weights[-1]))

@@ -34,8 +34,7 @@ TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}  # changes before a laye
 IDS = tuple((k, q) for k in STACKS for q in QS)
 ENDLESS = 1 << 60  # parameters that no network has
 _NUMBER = {id_: number for number, id_ in enumerate(IDS)}
-_OPERATIONS = ("add", "mul", "max", *language.UNARY)  # in the order of features
-_NAMES = (*_OPERATIONS, *TERMINALS)
+_NAMES = (*language.BINARY, *language.UNARY, *TERMINALS)  # in the order of features
 
 
 def grammar(stage):
@@ -148,17 +147,14 @@ class Space:
 
     def id_tuples(self):
         """How many choices of ids are in the window; in stage 3, how many candidates there are."""
-        return int(self.sizes.count()) if "ids" in self.searched else 1
+        return self.sizes.count() if "ids" in self.searched else 1
 
     # candidates
 
     def first(self):
         """What the code evaluates before it draws: the start; in stage 2 its plain twin too."""
         plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
-        nets = [
-            self.start,
-            *([replace(self.start, layers=plain)] if self.stage == "stage2" else []),
-        ]
+        nets = (self.start, replace(self.start, layers=plain))[: 1 + (self.stage == "stage2")]
         return [net for net in dict.fromkeys(nets) if self.inside(net)]
 
     def draw(self, rng):
@@ -173,15 +169,12 @@ class Space:
             ids = [own[i] for own, i in zip(self.choices, self.sizes.draw(rng), strict=True)]
         layers = [_layer(l.formula, *IDS[i]) for l, i in zip(self.start.layers, ids, strict=True)]
         if "formula" in self.searched:
-            dice = _dice(rng)
+            dice, own = _dice(rng), self.stage == "stage2"
             seeds = [
-                (l.formula, BERT)[int(dice() * 2)] if self.stage == "stage2" else BERT
+                replace(l, formula=(l.formula, BERT)[int(dice() * 2)] if own else BERT)
                 for l in layers
             ]
-            layers = [
-                self._grown(replace(l, formula=seed), dice)
-                for l, seed in zip(layers, seeds, strict=True)
-            ]
+            layers = [self._grown(seed, dice) for seed in seeds]
         return replace(self.start, layers=tuple(layers))
 
     def _grown(self, layer, dice):
@@ -205,13 +198,13 @@ class Space:
         """(place, layer) of each change of one id that stays in the window and fits the formula."""
         ids = [number(layer) for layer in net.layers]
         size, high = self.rest + sum(self.costs[own] for own in ids), self.high or ENDLESS
-        changed = [
-            (i, _layer(net.layers[i].formula, *IDS[other]))
+        return [
+            (i, layer)
             for i, own in enumerate(ids)
             for other in range(len(IDS))
             if other != own and self.low <= size - self.costs[own] + self.costs[other] <= high
+            if self._fits(layer := _layer(net.layers[i].formula, *IDS[other]))
         ]
-        return [(i, layer) for i, layer in changed if self._fits(layer)]
 
     def _with(self, net, i, layer):
         return replace(net, layers=(*net.layers[:i], layer, *net.layers[i + 1 :]))
@@ -279,8 +272,8 @@ def _indices(formula, own, searched):
 def _counts(formula, own, searched):
     tokens = prefix(language.parse(formula))
     ids = [int(i == own) for i in range(len(IDS))] if "ids" in searched else []
-    names = (*_OPERATIONS, "x") if "formula" in searched else ()
-    return ids + [tokens.count(name) for name in names]
+    names = _NAMES if "formula" in searched else ()
+    return ids + [tokens.count(name) for name in names if name not in language.LINEAR]
 
 
 def from_json(body):
