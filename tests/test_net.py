@@ -26,15 +26,11 @@ COUNTS = table("parameter_counts").set_index("row")
 @pytest.mark.parametrize("row", COUNTS.index)
 def test_counts_to_the_digit(row):
     line = COUNTS.loc[row]
-    computed = {convention: parameters(NETS[row], convention) for convention in CONVENTIONS}
-    assert {c: n for c, n in computed.items() if pd.notna(line[c])} == {
-        c: int(line[c]) for c in CONVENTIONS if pd.notna(line[c])
-    }
-    equal = [
-        c
-        for c in CONVENTIONS
-        if pd.notna(line[c]) and f"{computed[c] / 1e6:.1f}" == f"{line['printed #Params (M)']:.1f}"
-    ]
+    told = line[list(CONVENTIONS)].dropna()
+    computed = {convention: parameters(NETS[row], convention) for convention in told.index}
+    assert computed == told.astype(int).to_dict()
+    printed = f"{line['printed #Params (M)']:.1f}"
+    equal = [convention for convention, n in computed.items() if f"{n / 1e6:.1f}" == printed]
     assert "; ".join(equal) == ("" if pd.isna(line["printed equals"]) else line["printed equals"])
 
 
@@ -44,60 +40,37 @@ def test_every_count_has_a_network_and_the_printed_sizes_are_the_tables():
         for _, row in table(name).iterrows():
             model = row["Model"].split(" (")[0]
             if model != "MobileBERT_TINY":  # no shape is given
-                printed = COUNTS.loc[
-                    PLUS_PLUS[0] if model == "EfficientBERT++" else model, "printed #Params (M)"
-                ]
-                assert printed == row["#Params (M)"], (name, model)
+                counted = PLUS_PLUS[0] if model == "EfficientBERT++" else model
+                assert COUNTS.loc[counted, "printed #Params (M)"] == row["#Params (M)"], model
 
 
-@pytest.mark.parametrize(
-    "row, millions",
-    [
-        ("Base Model", "11.53"),
-        ("Search Stage 1", "11.58"),
-        ("Search Stage 2", "11.58"),
-        ("EfficientBERT", "11.92"),
-        ("EfficientBERT_TINY", "5.53"),
-        (PLUS_PLUS[0], "10.92"),
-        (PLUS_PLUS[1], "12.65"),
-        ("EfficientBERT (TinyBERT_6)", "46.79"),
-        ("TinyBERT_4", "4.87"),
-        ("TinyBERT_6", "43.65"),
-        ("BERT_BASE", "87.29"),
-    ],
-)
-def test_macs(row, millions):
-    assert f"{macs(NETS[row]) / 1e6:.2f}" == millions
+MILLIONS = {
+    "Base Model": "11.53",
+    "Search Stage 1": "11.58",
+    "Search Stage 2": "11.58",
+    "EfficientBERT": "11.92",
+    "EfficientBERT_TINY": "5.53",
+    PLUS_PLUS[0]: "10.92",
+    PLUS_PLUS[1]: "12.65",
+    "EfficientBERT (TinyBERT_6)": "46.79",
+    "TinyBERT_4": "4.87",
+    "TinyBERT_6": "43.65",
+    "BERT_BASE": "87.29",
+}
 
 
-@pytest.mark.parametrize(
-    "hidden, inner, count",
-    [(540, 540, 585360), (540, 270, 293490), (540, 180, 196200), (540, 135, 147555)],
-)
-def test_feed_forward_parameters(hidden, inner, count):
-    assert net.ffn_parameters(hidden, inner) == count
+def test_macs():
+    assert {row: f"{macs(NETS[row]) / 1e6:.2f}" for row in MILLIONS} == MILLIONS
 
 
 def test_parts():
+    inner = (540, 270, 180, 135)
+    assert [net.ffn_parameters(540, e) for e in inner] == [585360, 293490, 196200, 147555]
     assert [net.attention_parameters(d) for d in (540, 360, 768)] == [1169640, 520560, 2363904]
-    of = {
-        name: net.embedding_parameters(NETS[name])
-        for name in ("Base Model", "EfficientBERT_TINY", "BERT_BASE")
-    }
-    assert list(of.values()) == [4393356, 4231176, 23837184]
-    fit = [parameters(NETS[name], "with projection") - parameters(NETS[name]) for name in of]
+    of = [NETS[name] for name in ("Base Model", "EfficientBERT_TINY", "BERT_BASE")]
+    assert [net.embedding_parameters(each) for each in of] == [4393356, 4231176, 23837184]
+    fit = [parameters(each, "with projection") - parameters(each) for each in of]
     assert fit == [415488, 277248, 590592]
-    assert [
-        sum(l.stack for l in NETS[n].layers)
-        for n in (
-            "Base Model",
-            "Search Stage 1",
-            "Search Stage 2",
-            "EfficientBERT",
-            PLUS_PLUS[0],
-            "Supernet",
-        )
-    ] == [6, 14, 14, 12, 24, 24]
 
 
 @pytest.mark.parametrize(
@@ -109,40 +82,29 @@ def test_plain_networks_agree_with_the_cost_module(row, name):
     head = shape.hidden * labels + labels
     assert parameters(NETS[row], "with pooler") == cost.parameters(shape, labels=labels) - head
     matrices = 2 * shape.hidden**2 + 2 * shape.hidden * labels
-    assert (
-        2 * tokens * macs(NETS[row], tokens) == cost.flops(shape, tokens, labels=labels) - matrices
-    )
+    flops = cost.flops(shape, tokens, labels=labels)
+    assert 2 * tokens * macs(NETS[row], tokens) == flops - matrices
 
 
 def test_other_tables_of_words():
-    small = parameters(NETS["Base Model"], vocab=1000, positions=64, factor=32)
-    assert parameters(NETS["Base Model"]) - small == (30522 * 128 - 1000 * 32) + 540 * (
-        512 - 64
-    ) + 540 * 3 * (128 - 32)
+    base = NETS["Base Model"]
+    fewer = parameters(base) - parameters(base, vocab=1000, positions=64, factor=32)
+    assert fewer == (30522 * 128 - 1000 * 32) + 540 * (512 - 64) + 540 * 3 * (128 - 32)
 
 
 def test_the_published_networks():
     assert NETS["EfficientBERT"] == NETS["EfficientBERT+"]
-    big, plus = NETS["EfficientBERT"].layers, NETS[PLUS_PLUS[0]]
-    assert plus.layers == tuple(layer for layer in big for _ in range(2)) and (
-        plus.hidden,
-        plus.width,
-    ) == (360, 360)
-    assert (
-        NETS["EfficientBERT_TINY"].layers == big
-        and NETS["EfficientBERT (TinyBERT_6)"].layers == big
+    big, plus, larger = (
+        NETS[n] for n in ("EfficientBERT", PLUS_PLUS[0], "EfficientBERT (TinyBERT_6)")
     )
-    assert [l.formula for l in NETS["Search Stage 2"].layers] == [l.formula for l in big]
+    assert plus.layers == tuple(layer for layer in big.layers for _ in range(2))
+    assert (plus.hidden, plus.width) == (360, 360)
+    assert NETS["EfficientBERT_TINY"].layers == larger.layers == big.layers
+    assert [each.inner(big.layers[-1]) for each in (big, larger)] == [180, 1024]
     one, two = NETS["Search Stage 1"].layers, NETS["Search Stage 2"].layers
-    assert (
-        [(l.stack, l.q) for l in one]
-        == [(l.stack, l.q) for l in two]
-        == [(4, 2), (2, 1), (1, 4), (4, 4), (1, 3), (2, 4)]
-    )
-    assert (
-        NETS["EfficientBERT"].inner(big[-1]) == 180
-        and NETS["EfficientBERT (TinyBERT_6)"].inner(big[-1]) == 1024
-    )
+    assert [l.formula for l in two] == [l.formula for l in big.layers]
+    ids = [[(l.stack, l.q) for l in layers] for layers in (one, two)]
+    assert ids == [[(4, 2), (2, 1), (1, 4), (4, 4), (1, 3), (2, 4)]] * 2
 
 
 @pytest.mark.parametrize("name", NETS)
@@ -164,14 +126,8 @@ def test_spellings_of_a_formula_make_one_network():
         ({"mismatch": "cut"}, "Net.mismatch is 'cut'; allowed: 'truncate', 'pad'"),
         ({"heads": 7}, "Net.hidden is 540, not a multiple of its 7 heads"),
         ({"layers": ()}, "Net.number of layers is 0; it must be at least 1"),
-        (
-            {"width": 3, "layers": (Layer(net.BERT, 1, 4),)},
-            "Net.inner width for q = 4 is 0; it must be at least 1",
-        ),
-        (
-            {"layers": (Layer("gelu(W1 x) + W2 tanh(x)", 1, 2),)},
-            "W2 takes 270 channels, its input has 540\n  gelu",
-        ),
+        ({"width": 3, "layers": (Layer(net.BERT, 1, 4),)}, "Net.inner width for q = 4 is 0; it"),
+        ({"layers": (Layer("gelu(W1 x) + W2 tanh(x)", 1, 2),)}, "W2 takes 270 channels, its"),
     ],
 )
 def test_impossible_networks(change, message):
@@ -222,52 +178,28 @@ def test_rows_printed_twice_agree():
     assert list(two.loc["EfficientBERT", list(TASKS)]) == list(last[list(TASKS)])
     six = table("table06_search_cost").set_index("Method")["Best Score"]
     wiki = five[five["Pre-train Dataset"] == "Wiki"].set_index("Model")["Avg"]
-    assert (
-        six["Search stage 1"] == wiki["Search Stage 1"]
-        and six["Search stage 1, 2"] == wiki["Search Stage 2"]
-    )
+    assert six["Search stage 1"] == wiki["Search Stage 1"]
+    assert six["Search stage 1, 2"] == wiki["Search Stage 2"]
     assert six["Coarse-to-Fine NAS"] == last["Avg"] == two.loc["EfficientBERT", "Avg"]
 
 
 def test_margins_of_the_text_are_those_of_the_tables():
     claim = table("claims").set_index("claim")["value"]
-    two, cost_of = (
-        table("table02_glue_test").set_index("Model"),
-        table("table06_search_cost").set_index("Method"),
-    )
-    base, own, tiny = (
-        two.loc["BERT_BASE (Teacher)"],
-        two.loc["EfficientBERT"],
-        two.loc["EfficientBERT_TINY"],
-    )
-    plus = two.loc["EfficientBERT+"]
+    two = table("table02_glue_test").set_index("Model")
+    base, own = two.loc["BERT_BASE (Teacher)"], two.loc["EfficientBERT"]
     for column, text in (("#Params (M)", "size reduction"), ("Latency (ms)", "inference speed")):
-        assert (
-            f"{base[column] / own[column]:.1f}" == claim[f"EfficientBERT {text} against BERT_BASE"]
-        )
-    for text, here, there in (
-        (
-            "EfficientBERT GLUE test average over MobileBERT_TINY",
-            own,
-            "MobileBERT_TINY (Sun et al., 2020)",
-        ),
-        (
-            "EfficientBERT_TINY GLUE test average over TinyBERT_4",
-            tiny,
-            "TinyBERT_4 (Jiao et al., 2020)",
-        ),
-        ("EfficientBERT+ GLUE test average over EfficientBERT", plus, "EfficientBERT"),
+        times = f"{base[column] / own[column]:.1f}"
+        assert times == claim[f"EfficientBERT {text} against BERT_BASE"]
+    for here, there in (
+        ("EfficientBERT", "MobileBERT_TINY (Sun et al., 2020)"),
+        ("EfficientBERT_TINY", "TinyBERT_4 (Jiao et al., 2020)"),
+        ("EfficientBERT+", "EfficientBERT"),
     ):
-        assert f"{here['Avg'] - two.loc[there, 'Avg']:.1f}" == claim[text]
-    saved = (
-        cost_of.loc["Single stage", "Search Cost (GPU days)"]
-        - cost_of.loc["Coarse-to-Fine NAS", "Search Cost (GPU days)"]
-    )
-    assert (
-        str(saved)
-        == claim["coarse-to-fine NAS against single-stage search, GPU days saved"]
-        == "26"
-    )
+        margin = f"{two.loc[here, 'Avg'] - two.loc[there, 'Avg']:.1f}"
+        assert margin == claim[f"{here} GLUE test average over {there.split(' (')[0]}"]
+    days = table("table06_search_cost").set_index("Method")["Search Cost (GPU days)"]
+    saved = str(days["Single stage"] - days["Coarse-to-Fine NAS"])
+    assert saved == claim["coarse-to-fine NAS against single-stage search, GPU days saved"] == "26"
 
 
 def test_the_first_layers_hold_most_and_only_layers_4_and_5_join_two_operands():
@@ -297,6 +229,5 @@ def test_drawn_operations_stand_right_of_their_operands_and_apart(text):
     assert len(set(places)) == len(places) and places[0] == (0, 0)
     ends = [(line[0], line[-1]) for line in edges]
     assert all(start[0] < end[0] for start, end in ends)
-    assert {(c, round(r, 6)) for _, (c, r) in ends} == set(places[1:]) and {
-        (c, round(r, 6)) for (c, r), _ in ends
-    } <= set(places)
+    starts, stops = ({(c, round(r, 6)) for c, r in points} for points in zip(*ends, strict=True))
+    assert stops == set(places[1:]) and starts <= set(places)
