@@ -4,13 +4,12 @@ The loop stands against transformers.Trainer on the same rows, epochs, seeds, ma
 Its opponents are Trainer with the habits of run_glue (padding to 128 tokens, float32), and Trainer
 tuned (dynamic padding, batches by length, bfloat16 where ours uses it). Repeats are interleaved,
 and CPU time stands beside wall time. The share of the machine's best square matrix product tells
-how far from the ceiling a loop is. Each part is a table with one line a measurement; `write` makes
-them all.
+how far from the ceiling a loop is. Each part yields the lines of its table, one a measurement;
+`write` makes them all.
 """
 
 import importlib
 import platform
-import resource
 import tempfile
 import time
 from contextlib import contextmanager, suppress
@@ -62,9 +61,16 @@ def cola(rows):
     return {"data": data.describe("glue", "CoLA", rows, 64), "train": TRAIN, "numerics": LEAN}
 
 
-def cpu_seconds():
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+def now():
+    """Seconds of CPU and of wall: two clocks [2]."""
+    return np.array([time.process_time(), time.perf_counter()])
+
+
+def timed(function, *args):
+    """Seconds of CPU and of wall [2] that a call takes."""
+    began = now()
+    function(*args)
+    return now() - began
 
 
 # ---- THE LOOP AGAINST TRAINER
@@ -162,7 +168,7 @@ def training(repeats=3, rows=1024):
     """
     torch.set_num_threads(LEAN.threads)
     ceiling = {name: peak(getattr(torch, name)) for name in (FULL.dtype, LEAN.dtype)}
-    made, lines = tasks(rows), []
+    made = tasks(rows)
     for name, repeat, contender in product(made, range(repeats), CONTENDERS):
         task, split, dev = made[name]
         numerics = FULL if contender == HABITS else LEAN
@@ -170,9 +176,7 @@ def training(repeats=3, rows=1024):
             split = split.take(np.arange(len(split) // 4))
         model, tokenizer, fit = prepared(task, split, repeat, contender)
         lengths = encode(tokenizer, split, TRAIN.max_length).lengths()
-        wall, cpu = time.perf_counter(), cpu_seconds()
-        fit()
-        wall, cpu = time.perf_counter() - wall, cpu_seconds() - cpu
+        cpu, wall = timed(fit)
         work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
         logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), LEAN)
         line = {"task": name, "contender": contender, "repeat": repeat, "rows": len(split)}
@@ -181,14 +185,12 @@ def training(repeats=3, rows=1024):
         line |= {"wall_seconds": wall, "cpu_seconds": cpu}
         line |= {"peak_gflops": ceiling[numerics.dtype] / 1e9}
         line |= {"share_of_peak": work / wall / ceiling[numerics.dtype]}
-        lines.append(line | {"dev_score": metrics.score(task.metrics[0], logits, dev.y)})
         print(f"  {name}: {contender} {len(split) / wall:.1f} examples/s", flush=True)
-    return pd.DataFrame(lines)
+        yield line | {"dev_score": metrics.score(task.metrics[0], logits, dev.y)}
 
 
 def profile(rows=256, most=10):
     """One line for each task and operation: its share of our loop's own CPU time, the largest."""
-    lines = []
     for name, (task, split, _) in tasks(rows).items():
         _, _, fit = prepared(task, split, 0)
         with profiler.profile(activities=[profiler.ProfilerActivity.CPU]) as recorded:
@@ -197,8 +199,7 @@ def profile(rows=256, most=10):
         total = sum(event.self_cpu_time_total for event in found)
         for event in found[:most]:
             share = round(event.self_cpu_time_total / total, 3)
-            lines.append({"task": name, "operation": event.key, "share": share})
-    return pd.DataFrame(lines)
+            yield {"task": name, "operation": event.key, "share": share}
 
 
 # ---- DISTILLATION AND AUGMENTATION
@@ -209,7 +210,7 @@ def distilling(repeats=3, rows=512):
 
     The teacher's states come from disk, or the teacher runs beside its student.
     """
-    common, start, lines = cola(rows), checkpoint(), []
+    common, start = cola(rows), checkpoint()
     teacher = Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
     ranked = {name: common[name] for name in ("data", "numerics")}
     ranked["importance"] = Importance("held_out", batch=8, max_length=128)
@@ -219,15 +220,13 @@ def distilling(repeats=3, rows=512):
     with scratch() as store:
         for spec in (start, teacher, ranks, cached):
             execute(spec, store, keep=True)
-        for repeat in range(repeats):
-            for heads in (12, 3):
-                for name, more in (("from disk", {"states": cached}), ("recomputed", {})):
-                    args = common | {"surgery": [{"op": "cut", "heads": heads}]}
-                    inputs = {"teacher": teacher, "importance": ranks} | more
-                    run = execute(Spec("distil", args, inputs).at(repeat), store)
-                    line = {"student": f"{heads}/12", "teacher": name, "repeat": repeat}
-                    lines.append(line | {"examples_per_second": run.metrics["examples_per_second"]})
-    return pd.DataFrame(lines)
+        places = {"from disk": {"states": cached}, "recomputed": {}}
+        for repeat, heads, name in product(range(repeats), (12, 3), places):
+            args = common | {"surgery": [{"op": "cut", "heads": heads}]}
+            inputs = {"teacher": teacher, "importance": ranks} | places[name]
+            told = execute(Spec("distil", args, inputs).at(repeat), store).metrics
+            line = {"student": f"{heads}/12", "teacher": name, "repeat": repeat}
+            yield line | {"examples_per_second": told["examples_per_second"]}
 
 
 def augmenting(repeats=3, rows=100, count=15):
@@ -235,12 +234,8 @@ def augmenting(repeats=3, rows=100, count=15):
 
     Sentences are batched, or taken one at a time and word by word, with the same models.
     """
-    texts = [
-        text
-        for task in ("CoLA", "SST-2")
-        for text in data.splits("glue", task)["train"].a[: rows // 2]
-    ]
-    lines = []
+    both = (data.splits("glue", task)["train"] for task in ("CoLA", "SST-2"))
+    texts = [text for split in both for text in split.a[: rows // 2]]
     with tempfile.TemporaryDirectory() as masked:
         torch.manual_seed(0)
         size = {"hidden_size": 192, "num_hidden_layers": 2, "intermediate_size": 768}
@@ -249,17 +244,13 @@ def augmenting(repeats=3, rows=100, count=15):
             made.save_pretrained(masked)
         transformers.AutoTokenizer.from_pretrained(models.locate(MODEL)).save_pretrained(masked)
         places = {f"neighbours, {MODEL}": models.locate(MODEL)}
-        for name, place in (places | {"masked LM, 2 layers of 192": Path(masked)}).items():
-            source = augment.source(place)
-            for repeat in range(repeats):
-                line = {"model": name, "repeat": repeat, "sentences": len(texts)}
-                began = time.process_time()
-                augment.candidates(texts, source, count, FULL, {})
-                line["batched_seconds"] = time.process_time() - began
-                began = time.process_time()
-                one_at_a_time(texts, source, count)
-                lines.append(line | {"single_seconds": time.process_time() - began})
-    return pd.DataFrame(lines)
+        places |= {"masked LM, 2 layers of 192": Path(masked)}
+        sources = {name: augment.source(place) for name, place in places.items()}
+        for name, repeat in product(sources, range(repeats)):
+            line = {"model": name, "repeat": repeat, "sentences": len(texts)}
+            batched, _ = timed(augment.candidates, texts, sources[name], count, FULL, {})
+            single, _ = timed(one_at_a_time, texts, sources[name], count)
+            yield line | {"batched_seconds": batched, "single_seconds": single}
 
 
 def one_at_a_time(texts, source, count):
@@ -294,7 +285,7 @@ def searching(repeats=3, rows=1024, documents=2000):
     minute that makes. The supernet reads so many documents of Wikipedia and books once; these must
     be at hand.
     """
-    common, start, lines = cola(rows), checkpoint(), []
+    common, start = cola(rows), checkpoint()
     warm = efficientbert.WARM["mini"]
     teacher = Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
     text = {"corpus": texts.describe("wikipedia+books", documents), "numerics": LEAN}
@@ -321,9 +312,7 @@ def searching(repeats=3, rows=1024, documents=2000):
                 told = runs[name].metrics
                 seconds = told["steps"] * brief.batch / told["examples_per_second"]
                 line[f"{name}_per_minute"] = 60 / (of * seconds)
-            line |= {f"{name}_score": run.metrics["matthews"] for name, run in runs.items()}
-            lines.append(line)
-    return pd.DataFrame(lines)
+            yield line | {f"{name}_score": run.metrics["matthews"] for name, run in runs.items()}
 
 
 # ---- PRUNING
@@ -342,7 +331,7 @@ class Watched(Scratch):
 
     def progress(self, *_, **__):
         settle()
-        self.marks.append((cpu_seconds(), time.perf_counter()))
+        self.marks.append(now())
         if len(self.marks) > self.most:
             raise self.Over
 
@@ -386,7 +375,7 @@ def pruning(repeats=3, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
     and mix, and the differentiable search with labels and with a teacher, whose logits are made
     before its first step. sizes: (task, tokens to which batches are padded, steps that count).
     """
-    lines, start = [], checkpoint()
+    start = checkpoint()
     with scratch() as store:
         execute(start, store, keep=True)
         for task, tokens, most in sizes:
@@ -402,8 +391,7 @@ def pruning(repeats=3, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
                     line = {"task": task, "padded_to": tokens, "method": name, "repeat": repeat}
                     line |= {"steps": most, "dtype": LEAN.dtype, "threads": LEAN.threads}
                     line |= {"cpu_seconds": cpu, "wall_seconds": wall}
-                    lines.append(line | {"cpu_ratio": ratio[0], "wall_ratio": ratio[1]})
-    return pd.DataFrame(lines)
+                    yield line | {"cpu_ratio": ratio[0], "wall_ratio": ratio[1]}
 
 
 def cutting(turns=50, ratio=0.3, batch=8):
@@ -421,8 +409,9 @@ def cutting(turns=50, ratio=0.3, batch=8):
     (kept,) = told[nas.label(ratio, "Random")]["surgery"]
     widths = gated.counts({"heads": kept["heads"], "neurons": kept["neurons"]})
     fewer = gated.masked(shape) / gated.flops(shape.hidden, shape.hidden // shape.heads, widths)
-    told = {"ratio": ratio, "batch": batch, "turn": range(turns), "whole_seconds": whole}
-    return pd.DataFrame(told | {"cut_seconds": cut, "flops_ratio": fewer})
+    same = {"ratio": ratio, "batch": batch, "flops_ratio": fewer}
+    for turn, (one, other) in enumerate(zip(whole, cut, strict=True)):
+        yield {"turn": turn, "whole_seconds": one, "cut_seconds": other} | same
 
 
 def machine():
@@ -440,8 +429,9 @@ def machine():
 def write(folder, repeats=3):
     """Run the bench and write a csv for each part into the folder. Returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    profile().to_csv(folder / "profile.csv", index=False)
+    pd.DataFrame(profile()).to_csv(folder / "profile.csv", index=False)
     for part in (distilling, augmenting, pruning, training, cutting, searching):
-        table = (part() if part is cutting else part(repeats)).assign(**machine()).round(4)
+        lines = part() if part is cutting else part(repeats)
+        table = pd.DataFrame(lines).assign(**machine()).round(4)
         table.to_csv(folder / f"{part.__name__}.csv", index=False)
     return folder

@@ -125,10 +125,8 @@ def told(specs):
     disk = sum(each.disk for spec, each in zip(specs, costs, strict=True) if spec in needed)
     seconds = sum(each.seconds for each in costs)
     memory = max((each.memory for each in costs), default=0)
-    return (
-        f"{seconds / 3600:,.1f} GPU hours, {disk / 1e9:,.0f} GB of weights, "
-        f"{memory / 1e9:.0f} GB of memory"
-    )
+    weights = f"{disk / 1e9:,.0f} GB of weights, {memory / 1e9:.0f} GB of memory"
+    return f"{seconds / 3600:,.1f} GPU hours, {weights}"
 
 
 def hours(specs):

@@ -102,13 +102,8 @@ def board(claims, store):
         frame = sweep.collect(claim.grid(claim.seeds), store, on_missing="skip")
         line = {"claim": claim.id + "*" * claim.headline, "runs": len(missing), "seconds": seconds}
         line |= {"cells": len(by_seed[claim.seeds[0]]), "seeds": f"{done} of {len(claim.seeds)}"}
-        lines.append(
-            line
-            | {
-                "unknown": unknown,
-                "verdict": protocol.with_plan(claim.judge(frame, protocol.SCALE)),
-            }
-        )
+        verdict = protocol.with_plan(claim.judge(frame, protocol.SCALE))
+        lines.append(line | {"unknown": unknown, "verdict": verdict})
     adjusted = {}
     for paper in {claim.id[0] for claim in claims}:
         own = [line["verdict"] for line in lines if line["claim"].startswith(paper)]

@@ -18,6 +18,8 @@ from lib.spec import from_json
 from lib.steps import STEPS
 from lib.store import MIN_FREE, Draft, Held, Lock, Store, read_json
 
+FREE = "free some space (`python -m lib gc` lists what may go)"
+
 
 def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
     """The run of `spec`, made if it is missing. Where another process is making it, wait.
@@ -57,10 +59,8 @@ def _make(spec, store, keep, checkpoint_seconds):
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             free = shutil.disk_usage(store.runs).free >> 20
-            error = OSError(
-                f"disk full ({free} MB free) under {paths.shown(store.runs)}: free some space, "
-                "`python -m lib gc` lists what may go; the run resumes from its last checkpoint"
-            )
+            full = f"disk full ({free} MB free) under {paths.shown(store.runs)}"
+            error = OSError(f"{full}: {FREE}; the run resumes from its last checkpoint")
         draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
         raise error
 
@@ -70,11 +70,8 @@ def need_disk(folder):
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     if free < MIN_FREE:
-        raise OSError(
-            f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed: "
-            "free some space (`python -m lib gc` lists what may go) or set RUNS_ROOT to "
-            "another disk"
-        )
+        there = f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed"
+        raise OSError(f"{there}: {FREE}, or set RUNS_ROOT to another disk")
 
 
 def one_line(error):

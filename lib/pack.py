@@ -11,6 +11,7 @@ its runs are others than those of the exact weights.
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -80,30 +81,19 @@ def inputs(specs):
 def described(descriptor):
     """The same of one descriptor; none for a dict that is none."""
     root, source = paths.data_root(), descriptor.get("source")
-    if source == "glue":
-        task = descriptor["task"]
-        files = [
-            path
-            for split, path in glue.files(task, root / "glue").items()
-            if not split.startswith("test")
-        ]
-        files += [path for path in (root / "glue" / task).glob("dev_ids.tsv")]
-        found = {f"glue/{path.parent.name}/{path.name}": path for path in files}
-        if task in glue.UNSEEN and "unseen" in descriptor:
-            path = root / "glue" / glue.UNSEEN[task]
-            found[
-                f"{path.parent.name if path.parent.name != task else f'glue/{task}'}/{path.name}"
-            ] = path
-        return found
-    if source in data.FOLDERS and data.FOLDERS[source]:
-        return {data.FOLDERS[source]: root / data.FOLDERS[source]}
+    found = [root / "mnist"] if descriptor.get("kind") == "files" else []
     if "text" in descriptor:
-        return {
-            f"{name}/{path.name}": path
-            for name in descriptor["text"].split("+")
-            for path in texts.files(name)
-        }
-    return {"mnist": root / "mnist"} if descriptor.get("kind") == "files" else {}
+        found = [path for name in descriptor["text"].split("+") for path in texts.files(name)]
+    elif source == "glue":
+        task, folder = descriptor["task"], root / "glue"
+        splits = glue.files(task, folder).items()
+        found = [path for split, path in splits if not split.startswith("test")]
+        found += (folder / task).glob("dev_ids.tsv")
+        if "unseen" in descriptor and task in glue.UNSEEN:
+            found.append(folder / glue.UNSEEN[task])
+    elif data.FOLDERS.get(source):
+        found = [root / data.FOLDERS[source]]
+    return {os.path.relpath(path, root): path for path in found}
 
 
 def unpack(archive, records=None):

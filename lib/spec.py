@@ -81,22 +81,18 @@ class Spec:
     def name(self):
         """Folder of the run below the store's root: step-identity/seed."""
         if self.seed is None:
-            raise ValueError(
-                f"this {self.step} Spec has no seed: ask for a replicate with .at(seed)"
-            )
+            raise ValueError(f"this {self.step} Spec has no seed: ask for one with .at(seed)")
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics):
         """The arguments with every Output replaced; metrics: {input name: metrics of its run}."""
-
-        def value(v):
-            if not is_output(v):
-                return v
-            source, key = v["$output"]
-            known(f"output of input {source!r}", key, metrics[source])
-            return metrics[source][key]
-
-        return {k: value(v) for k, v in self.args.items()}
+        args = dict(self.args)
+        for name, value in args.items():
+            if is_output(value):
+                source, key = value["$output"]
+                known(f"output of input {source!r}", key, metrics[source])
+                args[name] = metrics[source][key]
+        return args
 
     def to_json(self):
         inputs = {n: s.to_json() for n, s in sorted(self.inputs.items())}

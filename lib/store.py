@@ -233,11 +233,8 @@ class Store:
 
     def folders(self):
         """Every finished run made here."""
-        return [
-            Run(p.parent, "run")
-            for p in sorted(self.runs.glob("*/*/status.json"))
-            if p.parent.suffix != ".part"
-        ]
+        paths = sorted(self.runs.glob("*/*/status.json"))
+        return [Run(path.parent, "run") for path in paths if path.parent.suffix != ".part"]
 
     def parts(self):
         """Folders of runs being made or left unfinished."""
@@ -245,12 +242,8 @@ class Store:
 
     def recorded(self):
         """Every record."""
-        folders = {
-            path.parent
-            for name in (record.NAME, "status.json")
-            for path in self.records.glob(f"*/*/{name}")
-        }
-        return [Run(folder, "record") for folder in sorted(folders)]
+        paths = sorted(self.records.glob(f"*/*/{record.NAME}"))
+        return [Run(path.parent, "record") for path in paths]
 
     def record(self, run):
         """Write a finished run to the records, without weights and events. Returns the folder."""
@@ -309,9 +302,8 @@ class Draft(Scratch):
         before = self.folder / "status.json"
         before = read_json(before) if before.exists() else {}
         self.attempts = before.get("attempts", 0) + 1
-        self.spent = before.get(
-            "seconds", 0.0
-        )  # of earlier attempts, so that a resumed run tells its whole cost
+        # of earlier attempts, so that a resumed run tells its whole cost
+        self.spent = before.get("seconds", 0.0)
         self.worked = before.get("core_seconds", 0.0) - time.process_time()
         self.began = self.told = time.time()
         write_json(self.folder / "spec.json", spec.to_json())
@@ -319,18 +311,10 @@ class Draft(Scratch):
 
     def tell(self, state, **more):
         """Write the ledger."""
-        seconds = round(self.spent + time.time() - self.began, 2)
-        write_json(
-            self.folder / "status.json",
-            {
-                "state": state,
-                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "seconds": seconds,
-                "core_seconds": round(self.worked + time.process_time(), 2),
-                "attempts": self.attempts,
-            }
-            | more,
-        )
+        status = {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        status |= {"seconds": round(self.spent + time.time() - self.began, 2)}
+        status |= {"core_seconds": round(self.worked + time.process_time(), 2)}
+        write_json(self.folder / "status.json", status | {"attempts": self.attempts} | more)
 
     def log(self, step, **values):
         """Append one line to the event log, which outlives a kill."""
@@ -361,7 +345,6 @@ class Draft(Scratch):
         shutil.rmtree(self.resume, ignore_errors=True)
         self.tell("finished")
         final = self.store.runs / self.spec.name
-        if final.exists():  # a run whose weights were removed, made again
-            shutil.rmtree(final)
+        shutil.rmtree(final, ignore_errors=True)  # there where its weights were removed
         self.folder.rename(final)
         return Run(final, "run")

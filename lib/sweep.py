@@ -84,8 +84,7 @@ class Clock:
             self._note(run.folder.parent.name, body["step"], body["args"], run.cost)
 
     def _note(self, name, step, args, seconds):
-        self.seconds[name].append(seconds)
-        for key in like(step, args):
+        for key in (name, *like(step, args)):
             self.seconds[key].append((seconds, args))
 
     def __call__(self, spec):
@@ -94,9 +93,7 @@ class Clock:
         return self.told[spec.id]
 
     def _look(self, spec):
-        if own := self.seconds.get(f"{spec.step}-{spec.id}"):
-            return statistics.median(own)
-        for key in like(spec.step, spec.args):
+        for key in (f"{spec.step}-{spec.id}", *like(spec.step, spec.args)):
             if found := self.seconds.get(key):
                 return statistics.median(s * self.ratio(spec.args, args) for s, args in found)
         return None
@@ -314,14 +311,9 @@ class Bar:
     def __init__(self, todo, store, workers, progress):
         self.todo, self.store, self.workers = list(todo), store, workers
         self.clock, self.expected, self.drawn = Clock(store), {}, 0.0
-        self.bar = tqdm(
-            total=len(todo),
-            desc="starting workers",
-            disable=not progress,
-            leave=False,
-            dynamic_ncols=True,
-            bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}",
-        )
+        form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
+        how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
+        self.bar = tqdm(total=len(todo), desc="starting workers", **how)
         live = sys.stderr.isatty() or type(self.bar).__name__ == "tqdm_notebook"
         self.interval = 0.0 if live else 20.0  # a log file wants few lines
 
@@ -374,11 +366,8 @@ def _root(spec, store, seen):
     if spec not in seen:
         part = store.part(spec) / "status.json"
         error = read_json(part).get("error") if part.exists() else None
-        below = (
-            _root(parent, store, seen)
-            for parent in spec.parents.values()
-            if not store.find(parent, weights=STEPS[parent.step].weights)
-        )
+        lacking = (p for p in spec.parents.values() if not store.find(p, STEPS[p.step].weights))
+        below = (_root(parent, store, seen) for parent in lacking)
         found = next((each for each in below if not error and each[1]), (None, absent(spec)))
         seen[spec] = (spec, error) if error else found
     return seen[spec]

@@ -1,6 +1,7 @@
 """Bench: the cost of a training step of the pruning methods, at the smallest size."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lib import bench, data, paths
@@ -15,8 +16,7 @@ class Clock:
 
     def __init__(self, monkeypatch, *seconds):
         self.now, self.seconds = np.zeros(2), seconds
-        monkeypatch.setattr(bench, "cpu_seconds", lambda: self.now[0])
-        monkeypatch.setattr(bench.time, "perf_counter", lambda: self.now[1])
+        monkeypatch.setattr(bench, "now", lambda: self.now)
 
     def step(self, run, **_):
         for done, pair in enumerate(self.seconds, 1):
@@ -60,7 +60,7 @@ def test_the_real_steps_on_real_rows():
         models.locate(bench.MODEL)
     except FileNotFoundError:
         pytest.skip(f"{bench.MODEL} is not at hand")
-    found = bench.pruning(repeats=1, sizes=(("CoLA", 0, 2),))
+    found = pd.DataFrame(bench.pruning(repeats=1, sizes=(("CoLA", 0, 2),)))
     assert len(found) == 8 and (found[["cpu_seconds", "wall_seconds"]] > 0).all(axis=None)
     assert found.set_index("method")["cpu_ratio"]["plain fine-tuning"] == 1.0
     assert found["cpu_ratio"].between(0.3, 10).all()

@@ -45,37 +45,26 @@ def pairs(frame, method, baseline, metric_of):
     development set. metric_of: {task: its columns or its metric}. Runs that are missing or failed,
     or that lack the split of a column, make no pair.
     """
-    there = {
-        (row.task, row.seed, row.model): row.run
-        for row in frame.itertuples()
-        if row.run is not None
-    }
+    ours, theirs = (
+        {(r.task, r.seed): r.run for r in frame[frame["model"] == model].itertuples() if r.run}
+        for model in (method, baseline)
+    )
     found = []
-    for (task, seed, model), run in sorted(there.items(), key=lambda item: item[0][:2]):
-        other = there.get((task, seed, baseline))
-        if model != method or other is None:
-            continue
+    for task, seed in sorted(ours.keys() & theirs.keys()):
+        run, other = ours[task, seed], theirs[task, seed]
         for column in columns(metric_of, task):
-            if column.split != "dev" and not (
-                column.key in run.metrics and column.key in other.metrics
+            if (
+                column.split != "dev"
+                and not {column.key} <= run.metrics.keys() & other.metrics.keys()
             ):
                 continue
             a, b = judged(run, column), judged(other, column)
             if a["index"] != b["index"]:
                 both = f"{run.name} and {other.name}"
                 raise ValueError(f"{both} were evaluated on different rows of {column.title}")
-            found.append(
-                Pair(
-                    column.title,
-                    seed,
-                    a["labels"],
-                    a["said"],
-                    b["said"],
-                    column.metric,
-                    a["cluster"],
-                    a["unseen"],
-                )
-            )
+            said = a["labels"], a["said"], b["said"]
+            pair = Pair(column.title, seed, *said, column.metric, a["cluster"], a["unseen"])
+            found.append(pair)
     return found
 
 
@@ -91,11 +80,9 @@ def judged(run, column):
     count = len(own["labels"])
     found = {"labels": own["labels"], "said": predicted(own["logits"]), "cluster": np.arange(count)}
     if told:
-        more = data.judging(described)
-        more |= {
-            "said": unpacked(run.arrays("predictions_unseen"), told["rows"]),
-            "cluster": count + more["cluster"].astype(int),
-        }
+        more, said = data.judging(described), run.arrays("predictions_unseen")
+        more |= {"said": unpacked(said, told["rows"])}
+        more |= {"cluster": count + more["cluster"].astype(int)}
         found = {name: np.concatenate([found[name], more[name]]) for name in found}
     return found | {
         "index": own["index"].tolist() + ([told["digest"]] if told else []),
@@ -127,10 +114,9 @@ def points(frame, metric_of):
 def source(frame, profile_name):
     """Where the numbers of a frame come from, as the head of its columns: "this run, toy"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
-    words = " and ".join(
-        word for word, origin in (("this run", "run"), ("recorded", "record")) if origin in origins
-    )
-    return f"{words or 'not run'}, {profile_name}"
+    words = {"run": "this run", "record": "recorded"}
+    told = " and ".join(word for origin, word in words.items() if origin in origins)
+    return f"{told or 'not run'}, {profile_name}"
 
 
 def sources(own, real, profile_name):
@@ -139,12 +125,10 @@ def sources(own, real, profile_name):
     First what is recorded at mini, where some is and the page is of another profile; then the
     page's own runs.
     """
-    recorded = (
-        {source(real, "mini"): (real, "mini")}
-        if profile_name != "mini" and pd.notna(real.get("run", ())).any()
-        else {}
-    )
-    return recorded | {source(own, profile_name): (own, profile_name)}
+    found = {source(own, profile_name): (own, profile_name)}
+    if profile_name != "mini" and pd.notna(real.get("run", ())).any():
+        found = {source(real, "mini"): (real, "mini")} | found
+    return found
 
 
 def rows_of(frame):
@@ -157,13 +141,9 @@ def average(frame):
 
     There is one line for each row of the table and seed whose columns are all there.
     """
-    wanted = frame["column"].nunique()
-    by = (
-        frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
-        .agg(["mean", "count"])
-        .reset_index()
-    )
-    return by[by["count"] == wanted].rename(columns={"mean": "score"}).drop(columns="count")
+    groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
+    by = groups.agg(score="mean", count="count").reset_index()
+    return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
 
 def table(*parts):
@@ -174,16 +154,10 @@ def table(*parts):
     keys = list(dict.fromkeys(key for part in parts for key in part))
     if not keys:
         return pd.DataFrame()
-    index = (
-        pd.MultiIndex.from_tuples(keys, names=["m", "model"])
-        if isinstance(keys[0], tuple)
-        else pd.Index(keys, name="model")
-    )
-    frame = pd.DataFrame(
-        [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys],
-        index=index,
-        dtype=object,
-    )
+    index = pd.Index(keys)  # of several levels, where keys are tuples
+    index.names = ["m", "model"][-index.nlevels :]
+    rows = [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys]
+    frame = pd.DataFrame(rows, index, dtype=object)
     if len(frame.columns):
         frame.columns = pd.MultiIndex.from_tuples(frame.columns)
     return frame

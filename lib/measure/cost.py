@@ -27,20 +27,15 @@ class Shape:
     vocab: int  # rows of the token table
     positions: int  # rows of the position table; RoBERTa's has two more than its longest input
     types: int  # rows of the token-type table
-    embedding: (
-        int  # width of the three tables; projected to H by a dense layer where it differs (ELECTRA)
-    )
+    embedding: int  # width of the three tables; where it differs (ELECTRA), a dense layer follows
 
     def __post_init__(self):
         one_of("Shape", "family", self.family, ("bert", "roberta", "electra"))
-        if self.hidden % self.heads:
-            raise ValueError(
-                f"Shape.hidden is {self.hidden}, not a multiple of its {self.heads} heads"
-            )
-        if self.family != "electra" and self.embedding != self.hidden:
-            raise ValueError(
-                f"Shape.embedding is {self.embedding}; only ELECTRA's may differ from hidden"
-            )
+        h, e = self.hidden, self.embedding
+        if h % self.heads:
+            raise ValueError(f"Shape.hidden is {h}, not a multiple of its {self.heads} heads")
+        if self.family != "electra" and e != h:
+            raise ValueError(f"Shape.embedding is {e}; only ELECTRA's may differ from hidden")
 
 
 SHAPES = {
@@ -55,36 +50,30 @@ SHAPES = {
 
 def kept_heads(shape, heads=None):
     """M as an integer, all heads for None. Raises ValueError for no head and for uneven folds."""
+    whole = shape.heads
     if heads is None:
-        return shape.heads
-    if heads != int(heads) or not 1 <= heads <= shape.heads:
-        raise ValueError(
-            f"heads is {heads!r}; this model keeps a whole number from 1 to {shape.heads}"
-        )
-    if heads < shape.heads and shape.ffn % shape.heads:
-        raise ValueError(f"{shape.ffn} neurons do not split into {shape.heads} folds of equal size")
+        return whole
+    if heads != int(heads) or not 1 <= heads <= whole:
+        raise ValueError(f"heads is {heads!r}; this model keeps a whole number from 1 to {whole}")
+    if heads < whole and shape.ffn % whole:
+        raise ValueError(f"{shape.ffn} neurons do not split into {whole} folds of equal size")
     return int(heads)
 
 
 def compatible(shape, ghost, heads=None):
     """Raises ValueError where kind, positions, features and heads of a ghost do not go together."""
     inside = {"qk", "v"} & set(ghost.positions)
-    if "qk" in ghost.positions and ghost.kind != "conv2d":
-        raise ValueError(
-            f"{ghost.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"
-        )
-    if len(inside) == 2:
-        raise ValueError(
-            "positions 'qk' and 'v' both stand in for the pruned heads: take one of them"
-        )
-    if inside and kept_heads(shape, heads) == shape.heads:
-        raise ValueError(
-            f"position {inside.pop()!r} generates the pruned heads, and none is pruned"
-        )
-    if ghost.features > 1 and not set(ghost.positions) <= {"o", "ffn2"}:
-        raise ValueError(
-            f"features is {ghost.features}; more than one is defined at 'o' and 'ffn2' only"
-        )
+    wrong = ""
+    if "qk" in inside and ghost.kind != "conv2d":
+        wrong = f"{ghost.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"
+    elif len(inside) == 2:
+        wrong = "positions 'qk' and 'v' both stand in for the pruned heads: take one of them"
+    elif inside and kept_heads(shape, heads) == shape.heads:
+        wrong = f"position {inside.pop()!r} generates the pruned heads, and none is pruned"
+    elif ghost.features > 1 and not set(ghost.positions) <= {"o", "ffn2"}:
+        wrong = f"features is {ghost.features}; more than one is defined at 'o' and 'ffn2' only"
+    if wrong:
+        raise ValueError(wrong)
 
 
 def widths(shape, heads=None, ghost=None):
@@ -97,12 +86,8 @@ def widths(shape, heads=None, ghost=None):
     cut = kept_heads(shape, heads) * shape.hidden // shape.heads
     positions = ghost.positions if ghost else ()
     values = shape.hidden if "qk" in positions else cut
-    return (
-        cut,
-        values,
-        shape.hidden if "v" in positions else values,
-        shape.ffn * cut // shape.hidden,
-    )
+    contexts = shape.hidden if "v" in positions else values
+    return cut, values, contexts, shape.ffn * cut // shape.hidden
 
 
 def _kernels(shape, ghost, heads, position):
@@ -115,10 +100,8 @@ def _kernels(shape, ghost, heads, position):
     kept = kept_heads(shape, heads)
     if position in ("qk", "v"):
         return kept * (shape.heads - kept), shape.hidden // shape.heads
-    return (
-        kept * ghost.features if ghost.features > 1 else 1,
-        widths(shape, heads)[3] if position == "ffn1" else shape.hidden,
-    )
+    channels = widths(shape, heads)[3] if position == "ffn1" else shape.hidden
+    return kept * ghost.features if ghost.features > 1 else 1, channels
 
 
 def _ghost(shape, ghost, heads, tokens):
@@ -130,15 +113,15 @@ def _ghost(shape, ghost, heads, tokens):
     for position in ghost.positions:
         number, channels = _kernels(shape, ghost, heads, position)
         columns = tokens if position == "qk" else channels  # a map is T x T
-        one = {
-            "dwconv": channels,
-            "conv1d_s": channels**2,
-            "conv1d_f": tokens**2,
-            "conv2d": ghost.kernel,
-        }[ghost.kind] * ghost.kernel
-        moves = {"conv1d_f": columns, "conv2d": tokens * columns}.get(ghost.kind, tokens)
-        weights += shape.layers * number * one
-        products += shape.layers * number * one * moves
+        each_tap, moves = {
+            "dwconv": (channels, tokens),
+            "conv1d_s": (channels**2, tokens),
+            "conv1d_f": (tokens**2, columns),
+            "conv2d": (ghost.kernel, tokens * columns),
+        }[ghost.kind]
+        kernels = shape.layers * number * each_tap * ghost.kernel
+        weights += kernels
+        products += kernels * moves
     return weights, 2 * products
 
 
@@ -171,68 +154,38 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
     """
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
-    embeddings = (shape.vocab + shape.positions + shape.types + 2) * e + (
-        e * h + h if e != h else 0
-    )
+    embeddings = (shape.vocab + shape.positions + shape.types + 2) * e
+    projection = e * h + h if e != h else 0
     layer = 2 * (h * qk + qk) + h * v + v + o * h + h + h * f + f + f * h + h + 4 * h
-    return (
-        embeddings
-        + shape.layers * layer
-        + h * h
-        + h
-        + h * labels
-        + labels
-        + ghost_parameters(shape, ghost, heads, tokens)
-    )
-
-
-def _encoder_flops(shape, tokens, heads, ghost):
-    """Matrix products of L layers at B = 1, T tokens, and the ghosts' convolutions. No biases."""
-    h = shape.hidden
-    qk, v, o, f = widths(shape, heads, ghost)
-    dense = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f)
-    attention = 2 * tokens**2 * (qk + v)
-    return shape.layers * (dense + attention) + ghost_flops(shape, ghost, heads, tokens)
-
-
-def true_flops(shape, tokens, heads, ghost, labels):
-    """Matrix products and convolutions, as PyTorch's FlopCounterMode counts them.
-
-    Attention is eager. The H x H dense layer and the output see one token. Lookups cost nothing.
-    ELECTRA's dense layer from embedding to hidden width is a matrix product and counts.
-    """
-    h, e = shape.hidden, shape.embedding
-    projection = 2 * tokens * e * h if e != h else 0
-    return _encoder_flops(shape, tokens, heads, ghost) + projection + 2 * h * h + 2 * h * labels
-
-
-def ghostbert_flops(shape, tokens, heads, ghost, labels):
-    """The convention that reproduces most of GhostBERT's printed columns.
-
-    The paper does not tell it. Appendix A.3 gives batch 1, 128 tokens and no embedding operations.
-    To the matrix products of the layers this adds the classification head of ELECTRA's public FLOPs
-    script on every token: T * (2HH + H + 8H + 2H) for dense layer, bias, activation and one logit.
-    The layers' products alone miss all 16 BERT cells of Tables 1, 3 and 5; with this term two miss.
-    `labels` is unused.
-    """
-    h = shape.hidden
-    return _encoder_flops(shape, tokens, heads, ghost) + tokens * (2 * h * h + 11 * h)
-
-
-# Each is a function (shape, tokens, heads, ghost, labels) -> int, its convention in its docstring.
-CONVENTIONS = {"true": true_flops, "ghostbert": ghostbert_flops}
+    head = h * h + h + h * labels + labels
+    ghosts = ghost_parameters(shape, ghost, heads, tokens)
+    return embeddings + projection + shape.layers * layer + head + ghosts
 
 
 def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2):
-    """FLOPs of one forward pass at B = 1 under a convention of `CONVENTIONS`.
+    """FLOPs of one forward pass at B = 1: matrix products of the layers, and the ghosts'.
 
-    Raises ValueError for an unknown convention, and as `compatible` and `kept_heads` do.
+    "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H dense layer and
+    the output see one token. Lookups cost nothing. ELECTRA's dense layer from embedding to hidden
+    width is a matrix product and counts.
+
+    "ghostbert" reproduces most of GhostBERT's printed columns. The paper does not tell its
+    convention. Appendix A.3 gives batch 1, 128 tokens and no embedding operations. To the products
+    of the layers this adds the classification head of ELECTRA's public FLOPs script on every token:
+    T * (2HH + H + 8H + 2H) for dense layer, bias, activation and one logit. The layers' products
+    alone miss all 16 BERT cells of Tables 1, 3 and 5; with this term two miss.
+
+    Raises ValueError for another convention, and as `compatible` and `kept_heads` do.
     """
-    if convention not in CONVENTIONS:
-        raise ValueError(
-            f"convention is {convention!r}; allowed: {', '.join(map(repr, CONVENTIONS))}"
-        )
-    return CONVENTIONS[convention](shape, tokens, heads, ghost, labels)
+    one_of("flops", "convention", convention, ("true", "ghostbert"))
+    h, e = shape.hidden, shape.embedding
+    qk, v, o, f = widths(shape, heads, ghost)
+    layer = 2 * tokens * (2 * h * qk + h * v + o * h + 2 * h * f) + 2 * tokens**2 * (qk + v)
+    products = shape.layers * layer + ghost_flops(shape, ghost, heads, tokens)
+    if convention == "ghostbert":
+        return products + tokens * (2 * h * h + 11 * h)
+    projection = 2 * tokens * e * h if e != h else 0
+    return products + projection + 2 * h * h + 2 * h * labels
 
 
 UNITS = {  # power of ten, last digit printed

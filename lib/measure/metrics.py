@@ -29,8 +29,7 @@ def f1(predictions, labels):
     beyond = max(predicted.max(), true.max())
     if beyond > 1:
         raise ValueError(
-            f"f1 is of class 1 against class 0, but there is a class {beyond}; "
-            "take accuracy or matthews for more than two classes"
+            f"f1 is of class 1 against 0, but there is a class {beyond}: take accuracy or matthews"
         )
     return float(sk.f1_score(true, predicted, zero_division=0))
 
@@ -77,17 +76,15 @@ def _classes(predictions, labels):
     predicted, true = _checked(predictions, labels)
     if predicted.ndim == 2:
         if predicted.shape[1] < 2:
-            raise ValueError(
-                "logits of one column hold no classes; expected [N], or [N, C] with C > 1"
-            )
+            raise ValueError("logits of one column hold no classes; expected [N], or [N, C > 1]")
         predicted = predicted.argmax(axis=1)
     for what, values in (("predictions", predicted), ("labels", true)):
         wrong = np.flatnonzero((values != np.floor(values)) | (values < 0))
         if len(wrong):
+            why = ": rows without a label cannot be scored" if what == "labels" else ""
             raise ValueError(
                 f"{len(wrong)} of {len(values)} {what} are no class codes, the first is "
-                f"{values[wrong[0]]:g} in row {wrong[0]}; expected integers from 0"
-                + (": rows without a label cannot be scored" if what == "labels" else "")
+                f"{values[wrong[0]]:g} in row {wrong[0]}; expected integers from 0{why}"
             )
     return predicted.astype(np.int64), true.astype(np.int64)
 
@@ -95,13 +92,9 @@ def _classes(predictions, labels):
 def _values(predictions, labels):
     """Both sides as float64 values [N]."""
     predicted, true = _checked(predictions, labels)
-    if predicted.ndim == 2:
-        if predicted.shape[1] != 1:
-            raise ValueError(
-                f"a regression has one output a row, but there are {predicted.shape[1]} columns"
-            )
-        predicted = predicted[:, 0]
-    return predicted, true
+    if predicted.size != len(true):
+        raise ValueError(f"a regression has one output a row, not {predicted.shape[1]} columns")
+    return predicted.ravel(), true
 
 
 def _checked(predictions, labels):
@@ -111,17 +104,12 @@ def _checked(predictions, labels):
             f"predictions of shape {list(predicted.shape)} do not fit labels of shape "
             f"{list(true.shape)}; expected [N] or [N, C] with [N]"
         )
-    if not len(true) or not predicted.size:
+    if not predicted.size:
         raise ValueError("no rows to score")
-    bad = int((~np.isfinite(predicted)).sum())
-    if bad:
-        raise ValueError(
-            f"{bad} of {predicted.size} logits are not finite: the model diverged, "
-            "or the file is damaged"
-        )
-    missing = int((~np.isfinite(true)).sum())
-    if missing:
-        raise ValueError(
-            f"{missing} of {len(true)} rows have no label (a test split?) and cannot be scored"
-        )
+    for values, what in (
+        (predicted, "logits are not finite: the model diverged, or the file is damaged"),
+        (true, "rows have no label (a test split?) and cannot be scored"),
+    ):
+        if bad := int((~np.isfinite(values)).sum()):
+            raise ValueError(f"{bad} of {values.size} {what}")
     return predicted, true

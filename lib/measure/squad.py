@@ -47,23 +47,17 @@ def score(predictions, answers, version=None):
             f"{len(predictions)} predictions for {len(answers)} questions; expected one each"
         )
     version = version or (1 if all(answers) else 2)
-    values = {
-        f.__name__: np.array(
-            [f(p, golds, version) for p, golds in zip(predictions, answers, strict=True)]
-        )
-        for f in (exact, span_f1)
-    }
-    result = {name: float(value.mean()) for name, value in values.items()}
+    cases, has = list(zip(predictions, answers, strict=True)), np.array(list(map(bool, answers)))
+    parts = {"": np.ones_like(has)}
     if version == 2:
-        has = np.array([bool(golds) for golds in answers])
-        parts = (("has_answer", has), ("no_answer", ~has))
-        result |= {
-            f"{part}_{name}": float(value[rows].mean())
-            for part, rows in parts
-            if rows.any()
-            for name, value in values.items()
-        }
-    return result
+        parts |= {"has_answer_": has, "no_answer_": ~has}
+    values = {f.__name__: np.array([f(*case, version) for case in cases]) for f in (exact, span_f1)}
+    return {
+        f"{part}{name}": float(value[rows].mean())
+        for part, rows in parts.items()
+        if rows.any()
+        for name, value in values.items()
+    }
 
 
 def best_threshold(predictions, differences, answers, metric=span_f1):
@@ -76,14 +70,10 @@ def best_threshold(predictions, differences, answers, metric=span_f1):
     """
     differences = np.asarray(differences, np.float64)
     if not len(predictions) == len(differences) == len(answers) or not len(answers):
-        raise ValueError(
-            f"{len(predictions)} predictions, {len(differences)} differences, "
-            f"{len(answers)} questions"
-        )
+        count = f"{len(predictions)} predictions, {len(differences)} differences"
+        raise ValueError(f"{count}, {len(answers)} questions")
     if not (differences > -np.inf).all():
-        raise ValueError(
-            "some differences are not numbers: the model diverged, or the file is damaged"
-        )
+        raise ValueError("some differences are not numbers: the model diverged")
     gains = [metric(p, golds) - (not golds) for p, golds in zip(predictions, answers, strict=True)]
     order = np.argsort(differences, kind="stable")
     ranked = differences[order]
@@ -98,9 +88,7 @@ def best_threshold(predictions, differences, answers, metric=span_f1):
 def _golds(golds, version):
     if version == 1:
         if not golds:
-            raise ValueError(
-                "a question without an answer cannot be scored by the rules of v1.1; take version 2"
-            )
+            raise ValueError("the rules of v1.1 score no question without answer: take version 2")
         return [normalise(gold) for gold in golds]
     return [text for text in map(normalise, golds) if text] or [""]
 

@@ -25,6 +25,8 @@ from zlib import crc32
 import numpy as np
 from scipy import optimize, stats
 
+from lib.spec import known
+
 CELLS = 4_000_000  # draws times examples held at once: 32 MB of weights
 BLOCK = 32  # draws and examples at once where ranks are summed
 
@@ -93,10 +95,7 @@ def weighted_score(metric, said, labels, weights):
         return weights @ np.stack([x == labels for x in said], 1) / weights.sum(1, keepdims=True)
     if metric in ("matthews", "f1"):
         return _from_confusion(metric, [x.astype(int) for x in said], labels.astype(int), weights)
-    if metric not in ("pearson", "spearman"):
-        raise ValueError(
-            f"unknown metric {metric!r}; allowed: accuracy, f1, matthews, pearson, spearman"
-        )
+    known("metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman"))
     correlation = _pearson if metric == "pearson" else _spearman
     return correlation([x.astype(float) for x in said], labels.astype(float), weights)
 
@@ -206,10 +205,8 @@ def _contrast(groups, coefficients, draws, seed):
         for pair in others:
             same = np.array_equal(pair.labels, labels) and np.array_equal(pair.cluster, cluster)
             if pair.metric != metric or not same:
-                raise ValueError(
-                    f"{task}: all pairs must share examples, their order, their clusters and the "
-                    "metric"
-                )
+                what = "examples, their order, their clusters and the metric"
+                raise ValueError(f"{task}: all pairs must share {what}")
         models = [x for pair in of_task.values() for x in (pair.a, pair.b)]
         exact = weighted_score(metric, models, labels, np.ones((1, len(labels))))[0]
         where = tuple(np.array([(g, t, seeds.index(s)) for g, _, s in of_task]).T)
@@ -239,20 +236,11 @@ def _contrast(groups, coefficients, draws, seed):
     total = of_seeds + of_examples
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else 1e9
     expand = stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975)
-    low, high = mean + expand * (np.quantile(drawn, (0.025, 0.975)) - mean)
-    return Estimate(
-        mean,
-        float(low),
-        float(high),
-        tuple(map(float, per_seed)),
-        n,
-        len(tasks),
-        spread,
-        _students_p(mean, total, freedom) if n > 1 else 1.0,
-        len(pairs),
-        float(np.sqrt(of_examples)),
-        max(pair.unseen for pair in pairs.values()),
-    )
+    ends = mean + expand * (np.quantile(drawn, (0.025, 0.975)) - mean)
+    p = _students_p(mean, total, freedom) if n > 1 else 1.0
+    counted = tuple(map(float, per_seed)), n, len(tasks), spread, p, len(pairs)
+    unseen = max(pair.unseen for pair in pairs.values())
+    return Estimate(mean, *map(float, ends), *counted, float(np.sqrt(of_examples)), unseen)
 
 
 def _students_p(mean, variance, freedom):
@@ -303,10 +291,8 @@ def ratio(above, below, block=10, draws=2000, seed=0):
     """
     x = np.asarray(above, float) / np.asarray(below, float)
     if x.ndim != 1 or len(x) < 2 * block or not np.isfinite(x).all():
-        raise ValueError(
-            f"ratios of shape {x.shape}: give two series of as many finite times, at least "
-            f"{2 * block}"
-        )
+        least = f"give two series of as many finite times, at least {2 * block}"
+        raise ValueError(f"ratios of shape {x.shape}: {least}")
     count = -(-len(x) // block)
     starts = np.random.default_rng(seed).integers(len(x) - block + 1, size=(draws, count, 1))
     drawn = np.median(x[(starts + np.arange(block)).reshape(draws, -1)[:, : len(x)]], axis=1)
@@ -358,10 +344,8 @@ def rank_correlation(x, y, draws=2000, seed=0):
     """
     x, y = np.asarray(x, float), np.asarray(y, float)
     if len(x) != len(y) or len(x) < 3 or not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError(
-            "a rank correlation needs two finite scores of at least 3 things; given are "
-            f"{len(x)} and {len(y)}"
-        )
+        wanted = "two finite scores of at least 3 things"
+        raise ValueError(f"a rank correlation needs {wanted}; given are {len(x)} and {len(y)}")
     a, b = np.sign(x[:, None] - x), np.sign(y[:, None] - y)
     weights = draw_weights(np.random.default_rng(seed), draws, len(x))
 
@@ -372,7 +356,7 @@ def rank_correlation(x, y, draws=2000, seed=0):
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = stats.kendalltau(x, y)
     tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
-    return Rank(float(tau), float(low), float(high), float(p), len(x))
+    return Rank(*map(float, (tau, low, high, p)), len(x))
 
 
 def holm(p_values):

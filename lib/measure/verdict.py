@@ -84,17 +84,17 @@ class Cell:
         effect that these seeds find.
         """
         n, place = planned or self.seeds, f" {self.name}" * bool(self.name)
-        low, high = (-inf if self.bounds[0] is None else self.bounds[0]), self.bounds[1]
-        high = inf if high is None else high
+        ends = zip(self.bounds, (-inf, inf), strict=True)
+        low, high = (open_end if end is None else end for end, open_end in ends)
         if self.seeds < 2:
             return -1.0, f"power not known{place}: it takes the spread of two seeds"
         if self.spread is None:  # no mean of seeds, such as a ratio of variances
             return None
         if self.published is not None or low < 0 < high:
-            effect = self.published or 0.0
+            effect, about = 0.0, "if the true value is 0"
+            if self.published is not None:
+                effect, about = self.published, f"for the printed {self.published:+.3g}"
             value = power(self.spread, self.noise, n, effect, low, high)
-            printed = f"for the printed {effect:+.3g}"
-            about = "if the true value is 0" if self.published is None else printed
             return value, f"power {value:.2f} at {n} seeds {about}{place}"
         if 0.0 in (low, high) and inf in (-low, high):
             least = detectable(self.spread, self.noise, n)
@@ -224,13 +224,14 @@ def _span(estimates):
     return (min(lows), max(highs)) if lows else None
 
 
-def _verdict(claim, word, estimates, notes, profile, failed, unit, p, published, bounds):
+def _verdict(claim, word, cells, notes, profile, failed, unit, p):
     """Puts a verdict together. Toy scale overrules the word, and failed runs enter the note.
 
-    bounds: {cell: (low, high)}, between which a cell is to lie.
+    cells: {name: (Estimate or None, published value or None, the (low, high) in which it is to
+    lie)}.
     """
-    usable = {name: e for name, e in estimates.items() if _usable(e)}
-    toy = profile == "toy"
+    toy, estimates = profile == "toy", {name: e for name, (e, *_) in cells.items()}
+    usable = [e for e in estimates.values() if _usable(e)]
     if toy:
         word, notes = "NOT_RUN", ["toy scale judges arithmetic alone", *notes]
     elif word == "NOT_RUN" and failed:
@@ -238,24 +239,25 @@ def _verdict(claim, word, estimates, notes, profile, failed, unit, p, published,
     if failed:
         notes = [*notes, f"{failed} failed or diverged run{'s' * (failed != 1)} left out"]
 
-    def cell(name, e):
-        spread = e.spread if isfinite(e.spread) else None
-        ends = tuple(end if isfinite(end) else None for end in bounds[name])
-        told = (name, published.get(name), e.mean, e.low, e.high, e.n_seeds, spread, e.noise, ends)
-        return Cell(*told)
+    def finite(value):
+        return value if isfinite(value) else None
 
-    cells = () if toy else tuple(cell(name, e) for name, e in usable.items())
+    kept = []
+    for name, (e, size, bounds) in ({} if toy else cells).items():
+        if _usable(e):
+            told = e.mean, e.low, e.high, e.n_seeds, finite(e.spread), e.noise
+            kept.append(Cell(name, size, *told, tuple(map(finite, bounds))))
     return Verdict(
         claim,
         word,
         "; ".join(_line(name, e, unit) for name, e in estimates.items()) or "not measured",
-        _span(usable.values()),
+        _span(usable),
         "; ".join(filter(None, notes)),
-        2 * sum(e.n_pairs for e in usable.values()),
+        2 * sum(e.n_pairs for e in usable),
         SCALES[profile],
-        p=p if cells else None,
-        cells=cells,
-        unseen=max((e.unseen for e in usable.values()), default=0),
+        p=p if kept else None,
+        cells=tuple(kept),
+        unseen=max((e.unseen for e in usable), default=0),
     )
 
 
@@ -283,41 +285,35 @@ def judge_delta(
     size = {name: float(published.get(name, 0.0)) for name in cells}
     # a value of 0 stands for a direction alone, which its sign tells
     size = {name: v if isfinite(v) else copysign(0.0, v) for name, v in size.items()}
-    p = {name: e.p if _enough(e) and isfinite(e.p) else 1.0 for name, e in cells.items()}
+    judged = {name: e for name, e in cells.items() if _enough(e)}
+    p = dict.fromkeys(cells, 1.0) | {name: e.p for name, e in judged.items() if isfinite(e.p)}
     state = {name: _state(e, size[name], p[name]) for name, e in cells.items()}
     if set(state.values()) != {"above"}:
-        judged = [name for name, e in cells.items() if _enough(e)]
         after = p | dict(zip(judged, holm([p[name] for name in judged]), strict=True))
         state = {name: _state(e, size[name], after[name]) for name, e in cells.items()}
-    toward = {n: _enough(e) and copysign(1, size[n]) * e.mean > 0 for n, e in cells.items()}
-
-    outside = [n for n, e in cells.items() if _enough(e) and size[n]]
-    outside = [n for n in outside if not cells[n].low <= size[n] <= cells[n].high]
+    toward = {n for n, e in judged.items() if copysign(1, size[n]) * e.mean > 0}
+    outside = [n for n, e in judged.items() if size[n] and not e.low <= size[n] <= e.high]
 
     def those(*states):
         return [name for name in cells if state[name] in states]
 
-    shown = {name: f"{word} {name}" if name else "" for name in cells}
+    notes = [
+        _listed("missing", those("missing")),
+        _listed(f"fewer than {SEEDS} seeds", those("few")),
+        _listed("opposite to the claim", those("below")),
+        _listed("not proven to differ from 0", those("near", "open")),
+        _listed("published size outside the interval", outside),
+    ]
+    p_of_claim = whole(
+        [p[name] if name in toward else 1.0 for name in cells],
+        [1.0 if name in toward else p[name] for name in cells],
+    )
+    shown = {}
+    for name, e in cells.items():
+        side = (0.0, inf) if copysign(1, size[name]) > 0 else (-inf, 0.0)
+        shown[f"{word} {name}" if name else ""] = e, size[name] or None, side
     return _verdict(
-        claim,
-        _word(set(state.values()), mixed),
-        {shown[name]: e for name, e in cells.items()},
-        [
-            _listed("missing", those("missing")),
-            _listed(f"fewer than {SEEDS} seeds", those("few")),
-            _listed("opposite to the claim", those("below")),
-            _listed("not proven to differ from 0", those("near", "open")),
-            _listed("published size outside the interval", outside),
-        ],
-        profile,
-        failed,
-        unit,
-        whole(
-            [p[name] if toward[name] else 1.0 for name in cells],
-            [1.0 if toward[name] else p[name] for name in cells],
-        ),
-        {shown[name]: v for name, v in size.items() if v},
-        {shown[n]: (0.0, inf) if copysign(1, v) > 0 else (-inf, 0.0) for n, v in size.items()},
+        claim, _word(set(state.values()), mixed), shown, notes, profile, failed, unit, p_of_claim
     )
 
 
@@ -365,8 +361,8 @@ def judge_within(claim, estimate, low, high, profile, failed=0, unit="points", p
             word = "CONTRADICTED"
         inside = [_beyond(estimate, low, 1), _beyond(estimate, high, -1)]
         p = whole(inside, [min(_beyond(estimate, low, -1), _beyond(estimate, high, 1))])
-    printed, cells = {} if published is None else {"": published}, {"": estimate}
-    return _verdict(claim, word, cells, notes, profile, failed, unit, p, printed, {"": (low, high)})
+    cells = {"": (estimate, published, (low, high))}
+    return _verdict(claim, word, cells, notes, profile, failed, unit, p)
 
 
 def _beyond(e, end, side):
@@ -410,8 +406,8 @@ def judge_reached(claim, estimates, printed, scale, unit="times", runs=1):
         _listed("missing", [name for name in printed if name not in there]),
     ]
     note = "; ".join(filter(None, notes))
-    measured = "; ".join(measured) or "not measured"
-    return Verdict(claim, word, measured, _span(there.values()), note, runs, scale)
+    told = "; ".join(measured) or "not measured", _span(there.values()), note
+    return Verdict(claim, word, *told, runs, scale)
 
 
 def _rounding(printed):
