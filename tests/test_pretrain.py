@@ -128,11 +128,12 @@ def test_padding_changes_nothing(runs):
         assert torch.allclose(single, padded, atol=1e-5), name
 
 
-def test_random_words_are_words():
-    ids = torch.full((64, 64), 9)
+def test_random_words_are_words(tokenizer):
+    batch = {"input_ids": torch.full((64, 64), 9)}
     options = MaskedLM(share=1.0, hidden=0.0, replaced=1.0)
-    found, chosen = step.mask(ids, torch.arange(5), 30, 4, options, lowest=5)
-    assert chosen.all() and set(found.unique().tolist()) == set(range(5, 30))
+    found, wanted, chosen = step.mask(batch, tokenizer, options, lowest=5)
+    assert chosen.all() and set(wanted.tolist()) == {9}
+    assert set(found["input_ids"].unique().tolist()) == set(range(5, len(tokenizer)))
 
 
 def test_the_generator_and_the_discriminator_share_their_table():

@@ -61,9 +61,7 @@ STEPS = {
     "predict": _step(2, "data train numerics span", "model", weights=False),
     "count": _step(1, "config tokens labels", weights=False),
     "inspect_ghosts": _step(2, "data train numerics rows", "model", weights=False),
-    "latency": _step(
-        1, "reference batch length numerics models runs attention", "model:", weights=False
-    ),
+    "latency": _step(1, "reference batch length numerics models runs", "model:", weights=False),
     "maps": _step(
         2, "data rows examples max_length numerics", "reference model model:", weights=False
     ),

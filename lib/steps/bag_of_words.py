@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 from scipy.sparse import csr_matrix, hstack
-from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from lib import data as sources
 from lib.measure import metrics, squad
+from lib.train import heads
 
 WORD = re.compile(r"\w+|[^\w\s]")
 LONGEST = 12  # words of an answer
@@ -25,30 +25,24 @@ def bag_of_words(run, data):
     """
     task, splits = sources.task(data["source"], data["task"]), sources.load(data)
     train, dev = splits["train"], splits["dev"]
-    return (spans if task.span else classes)(task, train, dev) | {
+    return {
+        "majority": heads.majority(task, splits),
+        "bag_of_words": (spans if task.span else classes)(task, train, dev),
         "train_rows": len(train),
         "dev_rows": len(dev),
     }
 
 
 def classes(task, train, dev):
-    """Scores of both answers.
+    """The score of the linear model.
 
     Features of a pair are the counts of each side, the number of shared words, and the number of
     words that are new in the second.
     """
     counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
-    regression = not task.labels
-    words = Ridge(10.0) if regression else LogisticRegression(C=0.3, max_iter=1000)
-    constant = DummyRegressor() if regression else DummyClassifier(strategy="most_frequent")
-    result = {}
-    for name, model in (("majority", constant), ("bag_of_words", words)):
-        model.fit(counts(counter, train), train.y)
-        said = model.predict(counts(counter, dev))
-        result[name] = metrics.score(
-            task.metrics[0], said.astype(float) if regression else said, dev.y
-        )
-    return result
+    model = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
+    said = model.fit(counts(counter, train), train.y).predict(counts(counter, dev))
+    return metrics.score(task.metrics[0], said, dev.y)
 
 
 def counts(counter, split):
@@ -61,57 +55,36 @@ def counts(counter, split):
 
 
 def spans(task, train, dev):
-    """Scores of both answers for spans.
+    """The score of the linear model for spans.
 
     For each word of a passage alone: does an answer begin here, does one end here? Features are the
     word, whether the question has it, and its kind beside the question's first word. There is no
     answer where the best span is worth less than the threshold that suits the training rows best.
     """
     counter = CountVectorizer(analyzer=lambda features: features, dtype=np.float32)
-    cut = [[list(WORD.finditer(text)) for text in split.b] for split in (train, dev)]
-    known, asked = (
-        [features(a, words) for a, words in zip(split.a, each, strict=True)]
-        for split, each in zip((train, dev), cut, strict=True)
-    )
-    table = counter.fit_transform([word for row in known for word in row])
+    texts = train.b + dev.b
+    cut = [list(WORD.finditer(text)) for text in texts]
+    told = list(map(features, train.a + dev.a, cut))
+    table = counter.fit_transform([word for row in told[: len(train)] for word in row])
     odds = []
     for side in (0, 1):
-        at = np.array(
-            [
-                (word.start(), word.end())[side] == y[side]
-                for words, y in zip(cut[0], train.y, strict=True)
-                for word in words
-            ]
-        )
+        learned = zip(cut, train.y, strict=False)  # the training rows come first
+        at = [word.span()[side] == y[side] for words, y in learned for word in words]
         model = LogisticRegression(C=0.3, max_iter=1000).fit(table, at)
         odds.append(
             [
                 model.decision_function(counter.transform(row)) if row else np.zeros(0)
-                for rows in (known, asked)
-                for row in rows
+                for row in told
             ]
         )
-    said, worth = zip(
-        *(
-            best(text, words, *each)
-            for text, words, *each in zip(train.b + dev.b, cut[0] + cut[1], *odds, strict=True)
-        ),
-        strict=True,
-    )
-    version, lack = 1 if all(dev.answers) else 2, -np.array(worth)
-    limit = (
-        squad.best_threshold(said[: len(train)], lack[: len(train)], train.answers)[0]
-        if version == 2
-        else np.inf
-    )
-    said = [
-        "" if much > limit else text
-        for text, much in zip(said[len(train) :], lack[len(train) :], strict=True)
-    ]
-    return {
-        name: squad.score(answers, dev.answers, version)[task.metrics[0]]
-        for name, answers in (("majority", [""] * len(dev)), ("bag_of_words", said))
-    }
+    said, worth = zip(*map(best, texts, cut, *odds), strict=True)
+    version, lack, rows = 1 if all(dev.answers) else 2, -np.array(worth), len(train)
+    limit = np.inf
+    if version == 2:
+        limit = squad.best_threshold(said[:rows], lack[:rows], train.answers)[0]
+    pairs = zip(said[rows:], lack[rows:], strict=True)
+    answers = ["" if much > limit else text for text, much in pairs]
+    return squad.score(answers, dev.answers, version)[task.metrics[0]]
 
 
 def features(question, words):

@@ -6,12 +6,11 @@ Without `prune` it is dense fine-tuning with the same measurements. A run that d
 
 import numpy as np
 
-from lib.measure import metrics, squad
 from lib.model import backbone, compact
 from lib.model import mix as mixes
 from lib.model.parts import size
 from lib.options import Mix, Prune, Targets, one_of
-from lib.train import pruning
+from lib.train import heads, pruning
 from lib.train.learn import Lesson, learn
 from lib.train.objectives import predicting
 
@@ -73,7 +72,7 @@ def fineprune(
         lesson, model, tokenizer, rows, objective, methods, judged, may_diverge=margin is not None
     )
     if margin is not None:
-        result["majority"] = majority(lesson.task, lesson.splits)
+        result["majority"] = heads.majority(lesson.task, lesson.splits)
         score = result.get(lesson.task.metrics[0], -np.inf)
         result["diverged"] = bool(score <= result["majority"] + margin)
     if lower_case is False:
@@ -101,16 +100,3 @@ def cased(folder, tokenizer):
             "lower_case out, or start from an uncased BERT"
         )
     return found
-
-
-def majority(task, splits):
-    """First metric of the development set for the answer that needs no reading: the training set's
-    most frequent class, its mean score, no answer to any question.
-    """
-    train, dev = splits["train"], splits["dev"]
-    if task.span:
-        return squad.score([""] * len(dev), dev.answers, 1 if all(dev.answers) else 2)[
-            task.metrics[0]
-        ]
-    said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
-    return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)

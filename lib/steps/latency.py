@@ -23,11 +23,11 @@ WARM = 5  # turns before any is counted
 LEAST = 50  # counted turns
 
 
-def latency(run, reference, batch, length, numerics, models=None, runs=100, attention="sdpa"):
+def latency(run, reference, batch, length, numerics, models=None, runs=100):
     """models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}},
     encoders with random weights and without a head, with operations under "surgery". Inputs: any
     number of `model:<name>`, whose encoders come after those. reference: one of the names. A batch
-    has `batch` sequences of `length` real tokens. attention: "sdpa" or "eager".
+    has `batch` sequences of `length` real tokens.
 
     Metrics by name: milliseconds of a pass, wall and CPU (median, 5th and 95th percentile of `runs`
     turns); the median over turns of the reference's time over the model's; parameters. Every time
@@ -38,14 +38,13 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100, atte
     inputs = {name.removeprefix("model:"): made.model for name, made in sorted(run.inputs.items())}
     names = [*(models or {}), *inputs]
     known("reference among the models", reference, names)
-    known("attention", attention, ("sdpa", "eager"))
     if len(set(names)) < len(names):
         raise ValueError(f"the models are called {', '.join(names)}: give each a name of its own")
     torch.manual_seed(run.seed)
     made = {name: encoder(told) for name, told in (models or {}).items()}
     made |= {name: parts.base(backbone.load(folder)[0]) for name, folder in inputs.items()}
     for model in made.values():
-        model.to(loop.device()).eval().set_attn_implementation(attention)
+        model.to(loop.device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(min(10, words - 1), words, (batch, length), device=loop.device())
     wall, cpu = np.zeros((2, len(made), runs))

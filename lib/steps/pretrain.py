@@ -33,12 +33,15 @@ DISCRIMINATOR = 50.0  # weight of its loss beside the generator's; ELECTRA's
 def pretrain(run, corpus, model, objective, numerics, train=None):
     """corpus: {"sentences", "seed"}. model: {"family", "layers", "hidden", "heads", "ffn", "init"},
     and for ELECTRA's kind "embedding", the width of the tables. Without `train` the encoder keeps
-    its random
-    weights: the control that tells what pre-training is worth.
+    its random weights: the control that tells what pre-training is worth.
     """
     numerics, train = loop.options(numerics, train) if train else (loop.options(numerics), None)
     options, family = MaskedLM(**objective), model["family"]
     known("family of small encoders", family, FAMILIES)
+    if options.next_sentence and family != "bert":
+        raise ValueError(
+            f"MaskedLM.next_sentence is on, but {family!r} is pre-trained without it: switch it off"
+        )
     tokenizer = words(run.folder / "vocabulary", family)
     encoded, result, dropout = None, {}, 0.0
     if train:
@@ -60,7 +63,8 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     )
     if "embedding" in model:
         sizes["embedding_size"] = model["embedding"]
-    trained, kept, loss = FAMILIES[family](sizes, tokenizer, options, encoded)
+    follows = encoded.labels if encoded and options.next_sentence else None
+    trained, kept, loss = FAMILIES[family](sizes, tokenizer, options, follows)
     if train:
         result |= loop.fit(run, trained, encoded, loss, train, numerics)
     backbone.save(kept, tokenizer, run.model)
@@ -115,80 +119,60 @@ def passages(texts, seed, mixed=True):
     return list(first), second, follows
 
 
-def mask(ids, special, vocabulary, mask_id, options, lowest=0):
-    """Corrupted ids [B, T], and which of them [B, T] are to be predicted.
+def mask(batch, tokenizer, options, lowest=0):
+    """(the batch with corrupted ids, what was there [n], and its places [B, T]) for the n tokens
+    that are to be predicted.
 
     Draws come from the loop's random state, so that a resumed run masks the same tokens. Random
     words have ids from `lowest` on.
     """
+    ids = batch["input_ids"]
+    special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
     draw = torch.rand(ids.shape).to(ids.device) / options.share
     chosen = (draw < 1) & ~torch.isin(ids, special)
-    other = torch.randint(lowest, vocabulary, ids.shape).to(ids.device)
-    corrupted = torch.where(
-        draw < options.hidden,
-        mask_id,
-        torch.where(draw < options.hidden + options.replaced, other, ids),
-    )
-    return torch.where(chosen, corrupted, ids), chosen
+    other = torch.randint(lowest, len(tokenizer), ids.shape).to(ids.device)
+    shown = torch.where(draw < options.hidden + options.replaced, other, ids)
+    shown = torch.where(draw < options.hidden, tokenizer.mask_token_id, shown)
+    return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
 
 
-def bert(sizes, tokenizer, options, encoded):
-    """(what is trained, what is saved, its loss), as the next two."""
+def bert(sizes, tokenizer, options, follows):
+    """(what is trained, what is saved, its loss), as the next two. follows: codes of `passages` [N]
+    where the next sentence is to be told.
+    """
     network = backbone.build(transformers.BertForPreTraining, transformers.BertConfig(**sizes))
-    special = torch.tensor(tokenizer.all_special_ids)
 
     def loss(batch, rows):
-        ids = batch["input_ids"]
-        masked, chosen = mask(
-            ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options
-        )
-        out = base(network)(**batch | {"input_ids": masked})
+        masked, wanted, chosen = mask(batch, tokenizer, options)
+        out = base(network)(**masked)
         words = network.cls.predictions(out.last_hidden_state[chosen])
-        parts = {"masked": functional.cross_entropy(words.float(), ids[chosen])}
-        if options.next_sentence:
-            which = network.cls.seq_relationship(out.pooler_output)
-            parts["next"] = functional.cross_entropy(
-                which.float(), encoded.labels[rows].to(ids.device)
-            )
+        parts = {"masked": functional.cross_entropy(words.float(), wanted)}
+        if follows is not None:
+            which = network.cls.seq_relationship(out.pooler_output).float()
+            parts["next"] = functional.cross_entropy(which, follows[rows].to(which.device))
         return {"loss": sum(parts.values()), **parts}
 
     return network, network, loss
 
 
-def roberta(sizes, tokenizer, options, encoded):
-    no_next_sentence("roberta", options)
+def roberta(sizes, tokenizer, options, _):
     padding = tokenizer.pad_token_id
-    places = {
+    own = {
         "max_position_embeddings": sizes["max_position_embeddings"] + padding + 1,
         "type_vocab_size": 1,
+        "pad_token_id": padding,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
     }
-    network = backbone.build(
-        transformers.RobertaForMaskedLM,
-        transformers.RobertaConfig(
-            **sizes | places,
-            pad_token_id=padding,
-            bos_token_id=tokenizer.bos_token_id,
-            eos_token_id=tokenizer.eos_token_id,
-        ),
-    )
-    special = torch.tensor(tokenizer.all_special_ids)
+    config = transformers.RobertaConfig(**sizes | own)
+    network = backbone.build(transformers.RobertaForMaskedLM, config)
 
     def loss(batch, rows):
-        ids = batch["input_ids"]
         # No special token as a random word: RoBERTa takes its padding's id for padding wherever it
         # stands.
-        masked, chosen = mask(
-            ids,
-            special.to(ids.device),
-            len(tokenizer),
-            tokenizer.mask_token_id,
-            options,
-            lowest=len(special),
-        )
-        hidden = base(network)(**batch | {"input_ids": masked})[0]
-        return {
-            "loss": functional.cross_entropy(network.lm_head(hidden[chosen]).float(), ids[chosen])
-        }
+        masked, wanted, chosen = mask(batch, tokenizer, options, lowest=len(ROBERTA))
+        words = network.lm_head(base(network)(**masked)[0][chosen])
+        return {"loss": functional.cross_entropy(words.float(), wanted)}
 
     return network, network, loss
 
@@ -218,8 +202,7 @@ class Both(nn.Module):
         return self.generator.generator_lm_head
 
 
-def electra(sizes, tokenizer, options, encoded):
-    no_next_sentence("electra", options)
+def electra(sizes, tokenizer, options, _):
     narrow = ("hidden_size", "num_attention_heads", "intermediate_size")
     small = {name: max(1, sizes[name] // GENERATOR) for name in narrow}
     config = transformers.ElectraConfig
@@ -228,34 +211,23 @@ def electra(sizes, tokenizer, options, encoded):
         backbone.build(transformers.ElectraForPreTraining, config(**sizes)),
     )
     generator, discriminator = network.generator, network.discriminator
-    special = torch.tensor(tokenizer.all_special_ids)
 
     def loss(batch, rows):
         ids, real = batch["input_ids"], batch["attention_mask"].bool()
-        masked, chosen = mask(
-            ids, special.to(ids.device), len(tokenizer), tokenizer.mask_token_id, options
-        )
-        hidden = base(generator)(**batch | {"input_ids": masked})[0][chosen]
+        masked, wanted, chosen = mask(batch, tokenizer, options)
+        hidden = base(generator)(**masked)[0][chosen]
         scores = generator.generator_lm_head(generator.generator_predictions(hidden)).float()
         drawn = ids.clone()
         drawn[chosen] = torch.multinomial(scores.detach().softmax(-1), 1)[:, 0]
-        told = discriminator(**batch | {"input_ids": drawn}).logits.float()
+        told = discriminator(**batch | {"input_ids": drawn}).logits.float()[real]
+        other = (drawn != ids)[real].float()
         parts = {
-            "masked": functional.cross_entropy(scores, ids[chosen]),
-            "replaced": functional.binary_cross_entropy_with_logits(
-                told[real], (drawn != ids)[real].float()
-            ),
+            "masked": functional.cross_entropy(scores, wanted),
+            "replaced": functional.binary_cross_entropy_with_logits(told, other),
         }
         return {"loss": parts["masked"] + DISCRIMINATOR * parts["replaced"], **parts}
 
     return network, discriminator, loss
-
-
-def no_next_sentence(family, options):
-    if options.next_sentence:
-        raise ValueError(
-            f"MaskedLM.next_sentence is on, but {family!r} is pre-trained without it: switch it off"
-        )
 
 
 FAMILIES = {"bert": bert, "roberta": roberta, "electra": electra}
