@@ -30,7 +30,7 @@ from lib.measure import gated, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
 from lib.options import Distil, Importance, Numerics, Objective, Targets, Train
-from lib.papers import bermo, efficientbert, efficientbert_search, nas
+from lib.papers import bermo, efficientbert, efficientbert_claims, efficientbert_search, nas
 from lib.spec import Spec
 from lib.steps.latency import settle
 from lib.store import Scratch, Store
@@ -303,7 +303,8 @@ def searching(repeats=3, rows=1024, documents=2000):
                 name: execute(Spec("warmup", args, {"teacher": teacher} | more).at(repeat), store)
                 for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
             }
-            share = efficientbert.share_of_steps(*(run.arrays("curve") for run in runs.values()))
+            curves = (run.arrays("curve") for run in runs.values())
+            share = efficientbert_claims.share_of_steps(*curves)
             steps = runs["scratch"].metrics["steps"]
             line = {"repeat": repeat, "rows": rows, "documents": documents, "steps": steps}
             line |= {"share_of_steps": share}

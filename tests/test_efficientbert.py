@@ -14,7 +14,14 @@ from lib import published
 from lib.measure import stats, verdict
 from lib.model import parts, supernet
 from lib.page import notebook
-from lib.papers import efficientbert, efficientbert_settings, grids, profiles, submissions
+from lib.papers import (
+    efficientbert,
+    efficientbert_claims,
+    efficientbert_settings,
+    grids,
+    profiles,
+    submissions,
+)
 from lib.search.net import from_json, macs, parameters
 from lib.train.matching import layer_map
 
@@ -214,15 +221,15 @@ def curve(loss, stride=1):
 
 def test_smoothing_is_a_trailing_mean():
     ramp = np.arange(40.0)
-    assert efficientbert.smoothed(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)
-    assert efficientbert.smoothed(ramp, 0.1)[:3] == pytest.approx([0.0, 0.5, 1.0])
-    assert np.array_equal(efficientbert.smoothed(ramp, 0.0), ramp)
+    assert efficientbert_claims.smoothed(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)
+    assert efficientbert_claims.smoothed(ramp, 0.1)[:3] == pytest.approx([0.0, 0.5, 1.0])
+    assert np.array_equal(efficientbert_claims.smoothed(ramp, 0.0), ramp)
 
 
 def test_share_of_steps():
     slow, fast = np.full(100, 5.0), np.full(100, 9.0)
     fast[10:] = 1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
-    share = efficientbert.share_of_steps
+    share = efficientbert_claims.share_of_steps
     assert share(curve(fast), curve(slow)) == pytest.approx(0.13)
     assert share(curve(fast[::2], 2), curve(slow[::2], 2)) == pytest.approx(11 / 99)
     assert share(curve(slow + 1), curve(slow)) == 1.0
@@ -249,7 +256,7 @@ def test_claim_on_steps(shares, scale, word):
         for model, loss in (("inherits", fast), ("from scratch", slow)):
             run, state = (holding(curve(loss)), "finished") if there else (None, "missing")
             lines.append({"model": model, "seed": seed, "run": run, "state": state})
-    found = efficientbert.claim_steps(pd.DataFrame(lines), scale)
+    found = efficientbert_claims.claim_steps(pd.DataFrame(lines), scale)
     assert (found.claim, found.verdict) == ("E2", word)
 
 
@@ -265,22 +272,22 @@ def test_speedups_are_of_the_same_turn():
     run = timed(1, (8.0, 2.0, 4.0, 1.0))["run"]
     names = ["BERT_BASE", "EfficientBERT", "EfficientBERT++", "EfficientBERT_TINY"]
     assert list(run.spec["args"]["models"]) == names  # a Spec sorts them
-    found = efficientbert.speedups(run)
+    found = efficientbert_claims.speedups(run)
     assert {name: e.mean for name, e in found.items()} == pytest.approx(
         {"EfficientBERT_TINY": 8, "EfficientBERT": 4, "EfficientBERT++": 2}
     )
     assert all(e.low == pytest.approx(e.high) for e in found.values())
     printed = {"EfficientBERT_TINY": "7.0", "EfficientBERT": "4.4", "EfficientBERT++": "3.5"}
-    assert efficientbert.printed_speedups() == printed
+    assert efficientbert_claims.printed_speedups() == printed
 
 
 def test_the_speed_is_judged_at_the_batch_of_the_claim():
     own = pd.DataFrame([timed(1, (8, 8, 8, 8)), timed(128, (8, 1.5, 1.2, 1))])
-    found = efficientbert.claim_speed(own)
+    found = efficientbert_claims.claim_speed(own)
     assert found.verdict == "CONFIRMED" and found.scale == "at full size, batch 128"
-    alone = efficientbert.claim_speed(own[:1], own.assign(run=None))
+    alone = efficientbert_claims.claim_speed(own[:1], own.assign(run=None))
     assert alone.verdict == "NOT_RUN" and alone.note == "not timed at the paper's batch of 128"
-    slow = efficientbert.claim_speed(pd.DataFrame([timed(128, (8, 2, 4, 1))]))
+    slow = efficientbert_claims.claim_speed(pd.DataFrame([timed(128, (8, 2, 4, 1))]))
     assert slow.verdict == "PARTIAL"
     assert "below the printed value: EfficientBERT, EfficientBERT++" in slow.note
 

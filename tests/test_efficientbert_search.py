@@ -19,7 +19,7 @@ from lib.model import backbone, supernet
 from lib.model.parts import base
 from lib.options import Shared
 from lib.page import notebook
-from lib.papers import efficientbert, grids, profiles
+from lib.papers import efficientbert, efficientbert_claims, grids, profiles
 from lib.papers import efficientbert_search as search
 from lib.search import formula as language
 from lib.search import samplers
@@ -273,7 +273,7 @@ def test_pages_of_nothing_are_empty(store, last):
     ranked = sweep.collect(search.ranked("toy", ("CoLA",)), store, on_missing="skip")
     points = search.scores(ranked, "toy")
     assert all(frame.empty for frame in points.values())
-    assert search.claim_ranking(points, "mini").verdict == "NOT_RUN"
+    assert efficientbert_claims.claim_ranking(points, "mini").verdict == "NOT_RUN"
 
 
 # ---- claims ----
@@ -284,7 +284,9 @@ def students(shares, **more):
 
 @pytest.mark.parametrize("found, word", [(0.90, "CONFIRMED"), (0.80, "CONTRADICTED")])
 def test_the_searched_network_is_judged_against_the_base_shape(found, word):
-    verdict = search.claim_searched(students({"EfficientBERT": found, "Base Model": 0.85}), "mini")
+    verdict = efficientbert_claims.claim_searched(
+        students({"EfficientBERT": found, "Base Model": 0.85}), "mini"
+    )
     assert (verdict.claim, verdict.verdict) == ("E1", word) and verdict.runs == 10
 
 
@@ -306,7 +308,7 @@ def test_printed_stages_tell_the_two_rows_of_stage_2_apart():
 def test_coarse_to_fine_is_judged_against_the_single_stage(two, three, profile, word):
     scores = {"Single stage": 0.85, "Search stage 1, 2": two, "Coarse-to-Fine NAS": three}
     frame = students(scores, task={"toy": "CoLA"}.get(profile, "SST-2"))
-    found = search.claim_coarse_to_fine(frame, profile)
+    found = efficientbert_claims.claim_coarse_to_fine(frame, profile)
     assert (found.claim, found.verdict) == ("E3", word)
     if profile == "mini":  # a stage 3 from the published network says nothing of our chain
         assert "missing: Coarse-to-Fine NAS" in found.note
@@ -335,7 +337,7 @@ UP, DOWN, MIXED = range(12), range(12)[::-1], [5, 8, 1, 10, 3, 0, 7, 11, 2, 9, 4
     ],
 )
 def test_ranks_are_judged_by_their_intervals(cells, profile, word):
-    found = search.claim_ranking(cells, profile)
+    found = efficientbert_claims.claim_ranking(cells, profile)
     few = all(len(rows) < 12 for rows in cells.values())
     assert (found.claim, found.verdict) == ("E4", word)
     assert (found.p is None) == (word == "NOT_RUN" or few)

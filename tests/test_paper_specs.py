@@ -466,7 +466,7 @@ def widths(gain, ran):
 )
 def test_ghosts_are_judged_at_every_printed_width(gain, ran, word):
     frame = pd.DataFrame(widths(gain, ran) or made_up({"Prune": 0.8}, m=9))
-    found = ghostbert_claims.claims_of_table_3(frame, "mini")[0]
+    found = ghostbert_claims.claim_gain(frame, "mini")
     assert (found.claim, found.verdict) == ("G1", word)
     lacks = 9 not in ran
     assert (
@@ -531,7 +531,7 @@ def test_more_features_are_judged_by_the_printed_rise_and_the_rest(one, four, tw
 )
 def test_convolutions_are_judged_with_a_margin(same, worse, word):
     scores = {"DWConv": 0.90, "Conv1D_S": same, "Conv1D_F": worse, "Conv2D": worse}
-    found = ghostbert_claims.claim_convolution(made_up(scores, m=3, family="bert"), "mini", [3])
+    found = ghostbert_claims.claim_convolution(made_up(scores, m=3), "mini", [3])
     assert (found.claim, found.verdict) == ("G8", word)
     assert (
         "over Conv1D_S at 3/12" in found.measured

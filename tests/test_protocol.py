@@ -106,10 +106,6 @@ def test_verdicts_by_task_stand_beside_the_average():
     assert "on SST-2 alone inconclusive: not measured at 1/12" in note and "on STS-B alone" in note
     assert "alone" not in claims.each_task(judge)(frame, "paper").note
     assert "alone" not in claims.each_task(judge)(frame[:2], "mini").note
-    both = claims.each_task(lambda rows, scale: [judge(rows, scale), judge(rows, scale)])(
-        frame, "mini"
-    )
-    assert [each.note for each in both] == [note, note]
 
 
 def test_trials_are_judged_on_training_rows_that_no_claim_is_judged_on():

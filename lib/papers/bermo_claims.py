@@ -214,8 +214,7 @@ def claim_penalties(frame, profile_name):
         kept = part.pivot(index="seed", columns="model", values="remaining").dropna()
         if len(kept) and set(kept) == set(MODELS):
             shares[name] = stats.replicates(100 * (kept["BERT"] - kept["BERMo"]))
-            score = claims.estimate(part, profile_name, *BOTH)
-            judged = verdict.judge_within("B4", score, -MARGIN, inf, profile_name)
+            judged = claims.within("B4", part, profile_name, BOTH, -MARGIN, inf)
             alike.append(claims.about(f"score with {name}", judged))
     fewer = verdict.judge_delta(
         "B4",
@@ -233,11 +232,5 @@ def claim_distillation(frame, profile_name):
     """Verdict on B5: with distillation the two models lie within MARGIN, mean over the tasks with
     classes."""
     taught = frame[frame["teacher"] != "none"]
-    return verdict.judge_within(
-        "B5",
-        claims.estimate(classed(taught), profile_name, *BOTH),
-        -MARGIN,
-        MARGIN,
-        profile_name,
-        failed=compare.lost(taught),
-    )
+    failed = compare.lost(taught)
+    return claims.within("B5", classed(taught), profile_name, BOTH, -MARGIN, MARGIN, failed=failed)

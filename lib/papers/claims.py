@@ -1,7 +1,7 @@
 """Verdicts out of collected frames: what the claims of several papers share.
 
 A collected frame has one row for each run, with the columns task, model, seed and perhaps m (kept
-heads of 12). Free of torch.
+heads of 12). A judge is a function f(frame, profile) -> Verdict. Free of torch.
 """
 
 from dataclasses import replace
@@ -11,47 +11,41 @@ from lib.measure import compare, stats, verdict
 from lib.papers.grids import metrics
 
 
-def estimate(frame, profile_name, method, baseline, m=None, columns=()):
-    """The paired difference of two models in points; None where no two runs make a pair.
+def pairs(frame, profile_name, method, baseline, columns=()):
+    """Pairs of the runs of two models (lib.measure.compare.pairs).
 
-    m: one width alone. columns: those that the paper's table averages, as in
-    `lib.papers.grids.metrics`. At mini each task counts once, by its first column.
+    columns: those that the paper's table averages, as in `lib.papers.grids.metrics`. At mini each
+    task counts once, by its first column.
     """
-    rows, of = frame if m is None else frame[frame["m"] == m], metrics(profile_name, columns)
+    of = metrics(profile_name, columns)
     if profile_name == "mini":
         of = {task: there[:1] for task, there in of.items()}
-    pairs = compare.pairs(rows, method, baseline, of)
-    return stats.paired_difference(pairs) if pairs else None
+    return compare.pairs(frame, method, baseline, of)
+
+
+def estimate(frame, profile_name, method, baseline, columns=()):
+    """The paired difference of two models in points; None where no two runs make a pair."""
+    found = pairs(frame, profile_name, method, baseline, columns)
+    return stats.paired_difference(found) if found else None
 
 
 def each_task(judge):
-    """The function f(frame, profile, ...) -> Verdict or list of Verdicts, with more in its notes.
-
-    At mini, where a frame has several tasks, the note also tells the verdict on each task alone.
-    """
+    """The judge with more in its note: at mini, where a frame has several tasks, the verdict on
+    each task alone."""
 
     @wraps(judge)
-    def judged(frame, profile_name, *more):
-        whole, tasks = judge(frame, profile_name, *more), frame["task"].dropna().unique()
+    def judged(frame, profile_name):
+        whole, tasks = judge(frame, profile_name), frame["task"].dropna().unique()
         if profile_name != "mini" or len(tasks) < 2:
             return whole
-        parts = {task: judge(frame[frame["task"] == task], profile_name, *more) for task in tasks}
-        if not isinstance(whole, list):
-            return told(whole, parts)
-        return [
-            told(v, {task: part[i] for task, part in parts.items()}) for i, v in enumerate(whole)
-        ]
+        parts = {task: judge(frame[frame["task"] == task], profile_name) for task in tasks}
+        lines = (
+            f"on {task} alone {part.verdict.lower().replace('_', ' ')}: {part.measured}"
+            for task, part in parts.items()
+        )
+        return noted(whole, *lines)
 
     return judged
-
-
-def told(whole, parts):
-    """A verdict with those of {task: Verdict} in its note."""
-    lines = (
-        f"on {task} alone {part.verdict.lower().replace('_', ' ')}: {part.measured}"
-        for task, part in parts.items()
-    )
-    return noted(whole, *lines)
 
 
 def noted(judged, *notes):
@@ -65,44 +59,65 @@ def about(what, judged):
 
 
 def compared(name, frame, profile_name, cells, columns=(), judge=verdict.judge_delta, **options):
-    """Verdict on a claim of several comparisons: {cell: (method, baseline, m or None, printed)}.
+    """Verdict on several comparisons: {cell: (rows of the frame, method, baseline, printed)}.
 
-    Each cell is the `estimate` of its two models; printed: the points of the paper, 0.0 where it
+    Each cell is the `estimate` of its two models. printed: the points of the paper, 0.0 where it
     prints a direction alone, None where it prints nothing. judge and options: see
     `lib.measure.verdict`.
     """
-    return judge(
-        name,
-        {
-            cell: estimate(frame, profile_name, method, baseline, m, columns)
-            for cell, (method, baseline, m, _) in cells.items()
-        },
-        {cell: printed for cell, (*_, printed) in cells.items() if printed is not None},
-        profile_name,
-        failed=compare.lost(frame),
-        **options,
-    )
-
-
-def delta(name, frame, profile_name, method, baseline, printed, columns=()):
-    """Verdict on `method` above `baseline`; at mini the note tells each task alone.
-
-    printed: points, or {m: points} for a claim on each width. columns: as in `estimate`.
-    """
-    widths = printed if isinstance(printed, dict) else {None: printed}
-    cells = {f"{m}/12" if m else "": (method, baseline, m, v) for m, v in widths.items()}
-    judge = each_task(lambda rows, scale: compared(name, rows, scale, cells, columns))
-    return judge(frame, profile_name)
-
-
-def best(name, frame, profile_name, method, printed, columns=()):
-    """Verdict on `method` above each rival. printed: {rival or (rival, m): points}."""
-    rivals = {key if isinstance(key, tuple) else (key, None): v for key, v in printed.items()}
-    cells = {
-        f"{rival} at {m}/12" if m else rival: (method, rival, m, value)
-        for (rival, m), value in rivals.items()
+    found = {
+        cell: estimate(rows, profile_name, method, baseline, columns)
+        for cell, (rows, method, baseline, _) in cells.items()
     }
-    return compared(name, frame, profile_name, cells, columns, verdict.judge_ordering)
+    shown = {cell: printed for cell, (*_, printed) in cells.items() if printed is not None}
+    return judge(name, found, shown, profile_name, failed=compare.lost(frame), **options)
+
+
+def delta(name, method, baseline, printed, columns=()):
+    """Judge of `method` above `baseline`; at mini the note tells each task alone.
+
+    printed: points, or {m: points} for a claim on each width. columns: as in `pairs`.
+    """
+
+    @each_task
+    def judged(frame, profile_name):
+        cells = {"": (frame, method, baseline, printed)}
+        if isinstance(printed, dict):
+            cells = {
+                f"{m}/12": (frame[frame["m"] == m], method, baseline, points)
+                for m, points in printed.items()
+            }
+        return compared(name, frame, profile_name, cells, columns)
+
+    return judged
+
+
+def best(name, method, printed, columns=()):
+    """Judge of `method` above each rival. printed: {rival or (rival, m): points}."""
+
+    def judged(frame, profile_name):
+        cells = {}
+        for key, points in printed.items():
+            rival, m = key if isinstance(key, tuple) else (key, None)
+            rows = frame[frame["m"] == m] if m else frame
+            cells[f"{rival} at {m}/12" if m else rival] = rows, method, rival, points
+        return compared(name, frame, profile_name, cells, columns, verdict.judge_ordering)
+
+    return judged
+
+
+def within(name, frame, profile_name, models, low, high, **options):
+    """Verdict on the `estimate` of two models (method, baseline) within a margin."""
+    found = estimate(frame, profile_name, *models)
+    return verdict.judge_within(name, found, low, high, profile_name, **options)
+
+
+def trend(name, frame, profile_name, pairs_by_x, printed, unit, weights=None, least=2):
+    """Verdict on a slope of the printed one's sign (lib.measure.stats.trend), over `least` x."""
+    there = {x: found for x, found in pairs_by_x.items() if found}
+    slope = stats.trend(there, weights=weights) if len(there) >= least else None
+    sign, failed = (1 if printed > 0 else -1), compare.lost(frame)
+    return verdict.judge_trend(name, slope, sign, profile_name, printed, unit=unit, failed=failed)
 
 
 def together(parts):

@@ -1,8 +1,8 @@
-"""EfficientBERT (Dong et al., Findings of EMNLP 2021): networks, settings, Specs and claims.
+"""EfficientBERT (Dong et al., Findings of EMNLP 2021): networks, settings, Specs and tables.
 
 The settings of `paper` are the printed ones (section 4.3). Where the paper is silent they are those
 of the public code. `toy` and `mini` have values of their own; each was chosen once, before the
-first recorded run. Searches have a module of their own. Free of torch.
+first recorded run. Searches and claims have modules of their own. Free of torch.
 """
 
 import re
@@ -13,7 +13,7 @@ import numpy as np
 
 from lib import data, published
 from lib.data import squad, texts
-from lib.measure import compare, stats, verdict
+from lib.measure import compare
 from lib.measure.compare import Column
 from lib.options import Shared, Span, Warmup
 from lib.papers import grids, mini
@@ -376,7 +376,6 @@ OTHER_BASE = ("TinyBERT_6", "EfficientBERT (TinyBERT_6)")  # Table 7
 TIMED = ("BERT_BASE", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")  # Figure 1
 CLAIMED = 128  # batch of claim E5 (Table 2)
 TURNS = {"toy": {1: 50}, "mini": {1: 100, CLAIMED: 50}, "paper": {1: 100, CLAIMED: 100}}
-FIFTH = 0.2  # share of the steps that claim E2 allows
 
 
 def tasks(profile_name, wanted=(), own=TASKS):
@@ -474,85 +473,6 @@ def mapped(profile_name, task, rows, examples, seed=0):
     told = {"rows": list(rows), "examples": examples}
     told["max_length"] = FINETUNE[profile_name].max_length
     return Spec("maps", grids.common(profile_name, task, **told), inputs, seed=seed)
-
-
-# ---- CLAIMS
-
-
-def smoothed(loss, share=0.05):
-    """Trailing mean of a loss [N] over that share of its points, over fewer at the start."""
-    wide = max(1, round(share * len(loss)))
-    sums = np.concatenate([[0.0], np.cumsum(np.asarray(loss, float))])
-    ends = np.arange(1, len(loss) + 1)
-    starts = np.maximum(0, ends - wide)
-    return (sums[ends] - sums[starts]) / (ends - starts)
-
-
-def share_of_steps(inherits, scratch, part="loss"):
-    """How soon one run reaches the smoothed loss that another run ends on.
-
-    Returns a share of the other run's steps, 1 where the loss is never reached. inherits, scratch:
-    what step warmup keeps as `curve`.
-    """
-    there = np.flatnonzero(smoothed(inherits[part]) <= smoothed(scratch[part])[-1])
-    if not len(there):
-        return 1.0
-    return min(1.0, float((inherits["step"][there[0]] + 1) / (scratch["step"][-1] + 1)))
-
-
-def shares(frame, part="loss"):
-    """{seed: share of steps} of a collected frame of `steepness`, where both runs are there."""
-    curves = {
-        (row.model, row.seed): row.run.arrays("curve")
-        for row in frame[frame["run"].notna()].itertuples()
-    }
-    return {
-        seed: share_of_steps(curve, curves["from scratch", seed], part)
-        for (model, seed), curve in curves.items()
-        if model == "inherits" and ("from scratch", seed) in curves
-    }
-
-
-def claim_steps(frame, profile_name):
-    """Verdict on the second half of E2: at most a fifth of the steps."""
-    found = list(shares(frame).values())
-    return verdict.judge_within(
-        "E2",
-        stats.replicates(found) if found else None,
-        float("-inf"),  # the interval of a share near 0 may reach below 0
-        FIFTH,
-        profile_name,
-        failed=compare.lost(frame),
-        unit="of the steps to the loss that training from scratch ends on",
-    )
-
-
-def speedups(run, kind="wall"):
-    """{model: Estimate} of BERT-base's time over a model's, turn by turn, of a run of `latency`."""
-    names = run.spec["args"]["models"]  # in the order of the times: a Spec sorts names
-    times = dict(zip(names, run.arrays("times")[kind], strict=True))
-    return {name: stats.ratio(times[TIMED[0]], times[name]) for name in TIMED[1:]}
-
-
-def printed_speedups():
-    """{model: BERT-base's printed latency over the model's}, with one digit as in the paper."""
-    told = published.table("efficientbert", "table02_glue_test").set_index("Model")["Latency (ms)"]
-    return {name: f"{told[TEACHER_ROW] / told[name]:.1f}" for name in TIMED[1:]}
-
-
-def claim_speed(*frames):
-    """Verdict on E5 by the first run at the claim's batch in collected frames, at any profile."""
-    rows = [row for frame in frames for row in frame.itertuples() if row.batch == CLAIMED]
-    runs = [row.run for row in rows if row.run is not None][:1]
-    found = verdict.judge_reached(
-        "E5",
-        speedups(runs[0]) if runs else {},
-        printed_speedups(),
-        f"at full size, batch {CLAIMED}",
-        "times BERT-base",
-        len(runs),
-    )
-    return found if runs else replace(found, note=f"not timed at the paper's batch of {CLAIMED}")
 
 
 def divergences(arrays, name):

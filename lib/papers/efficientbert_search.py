@@ -1,4 +1,4 @@
-"""EfficientBERT's searches: settings, Specs, Tables 5 and 6, Figure 3, claims E1, E3 and E4.
+"""EfficientBERT's searches: settings, Specs, Tables 5 and 6, Figure 3.
 
 A chain of three searches hands its winners on inside the Specs. `Output("before", "net")` is the
 network that the search before found. `Output("search", "supernet")` is that network with all stacks
@@ -16,7 +16,7 @@ import pandas as pd
 from lib import data, published
 from lib.measure import compare, stats, verdict
 from lib.options import Search
-from lib.papers import claims, efficientbert, grids
+from lib.papers import efficientbert, grids
 from lib.papers.profiles import backbone, profile
 from lib.search import engine
 from lib.search import space as spaces
@@ -419,79 +419,6 @@ def scores(frame, profile_name):
         title: pd.DataFrame({"search": found, "final": part.set_index("model")["score"]}).dropna()
         for title, part in students.groupby("column", sort=False)
     }
-
-
-# ---- CLAIMS
-
-
-def claim_searched(frame, profile_name):
-    """Verdict on E1: the published network above the base shape, trained alike."""
-    name, rival = "EfficientBERT", "Base Model"
-    gap = published.gaps("efficientbert", "table05_search_stages", "Model", name)[rival]
-    students = frame[frame["kind"] == "student"]
-    return claims.delta("E1", students, profile_name, name, rival, gap, efficientbert.COLUMNS)
-
-
-def claim_coarse_to_fine(frame, profile_name):
-    """Verdict on E3: winners of two stages, and of all three, above the single stage's."""
-    printed = published.table("efficientbert", "table06_search_cost").set_index("Method")
-    printed = printed["Best Score"]
-    names = (ENDS["stage2"], ENDS[LAST])
-    gaps = {name: round(float(printed[name] - printed[ENDS[SINGLE]]), 1) for name in names}
-    students = frame[frame["kind"] == "student"]
-    if profile_name in ALONE:  # its stage 3 belongs to no chain
-        students = students[students["model"] != ENDS[LAST]]
-    columns = efficientbert.COLUMNS
-    cells = {
-        name: claims.estimate(students, profile_name, name, ENDS[SINGLE], columns=columns)
-        for name in names
-    }
-    failed = compare.lost(frame)
-    return verdict.judge_delta("E3", cells, gaps, profile_name, failed=failed, word="for")
-
-
-def claim_ranking(points, profile_name, least=ENOUGH):
-    """Verdict on E4 out of `scores`: Kendall's tau is proven positive on most tasks.
-
-    A task with fewer than `least` candidates proves nothing.
-    """
-    ranks = {
-        task: stats.rank_correlation(*frame.to_numpy().T)
-        for task, frame in points.items()
-        if len(frame) > 2
-    }
-    enough = [rank for rank in ranks.values() if rank.n >= least]
-    above, below = sum(rank.low > 0 for rank in enough), sum(rank.high < 0 for rank in enough)
-    word, note, p = "INCONCLUSIVE", "", None
-    if profile_name == "toy" or not ranks:
-        word = "NOT_RUN"
-    elif above:
-        word = "CONFIRMED" if above > len(points) / 2 and not below else "PARTIAL"
-    elif below > len(points) / 2:
-        word = "CONTRADICTED"
-    if profile_name == "toy":
-        note = "toy scale judges deterministic claims only"
-    else:
-        note = f"fewer than {least} candidates" * (len(enough) < len(ranks))
-        # Two-sided p of "on most tasks": the middle one, where a task without a proof has 1.
-        p = [rank.p if rank.tau > 0 else 1.0 for rank in enough]
-        p = sorted(p + [1.0] * (len(points) - len(p)))[len(points) // 2] if enough else None
-    measured = "; ".join(
-        f"tau {r.tau:+.2f} on {task} [{r.low:.2f}, {r.high:.2f}], p = {r.p:.2f}, "
-        f"n = {r.n} candidates"
-        for task, r in ranks.items()
-    )
-    ends = [end for rank in ranks.values() for end in (rank.low, rank.high)]
-    return verdict.Verdict(
-        "E4",
-        word,
-        measured or "not measured",
-        (min(ends), max(ends)) if ends else None,
-        note,
-        sum(2 * rank.n for rank in ranks.values()),
-        verdict.SCALES[profile_name],
-        p=p,
-    )
 
 
 # ---- SEARCHES WITH A KNOWN ANSWER

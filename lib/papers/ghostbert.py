@@ -227,6 +227,7 @@ POSITIONS = {
     "After FFN2": {"positions": ("ffn2",)},
     "Ours: After O&FFN2": {},
 }
+CHEAP = [name for name in POSITIONS if name != "After QK"]  # it is printed above ours
 ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is tied to
 
 

@@ -6,10 +6,9 @@ Claims are judged from collected frames of the grids of `lib.papers.ghostbert`. 
 from math import inf
 
 from lib import published
-from lib.measure import compare, cost, stats, verdict
+from lib.measure import cost, stats, verdict
 from lib.papers import claims
-from lib.papers.ghostbert import NAMES, POSITIONS, WIDTHS, ghost, line
-from lib.papers.grids import metrics
+from lib.papers.ghostbert import AUGMENTED, CHEAP, NAMES, WIDTHS, ghost, line
 from lib.papers.profiles import CHECKPOINTS, shape
 
 MARGIN = 0.5  # points within which two scores count as alike (G8, G10)
@@ -17,46 +16,26 @@ MARGIN = 0.5  # points within which two scores count as alike (G8, G10)
 # ---- CLAIMS
 
 
-def paired(frame, profile_name):
-    """{width: pairs} of ghost and pruned runs, of the widths that have any."""
-    found = {
-        m: compare.pairs(rows, "Ghost", "Prune", metrics(profile_name))
-        for m, rows in frame.groupby("m")
-    }
-    return {m: pairs for m, pairs in found.items() if pairs}
+def printed_gains():
+    """{kept heads: points} by which Table 3 prints a ghost model above the pruned one."""
+    table = published.table("ghostbert", "table3").set_index("m")
+    gain = table["GhostBERT Avg. acc"] - table["Pruned BERT Avg. acc"]
+    return {int(m.split("/")[0]): points for m, points in gain.items()}
 
 
-def gains(frame, profile_name):
-    """{width: Estimate} of the gain of ghosts over pruning alone: paired, in points."""
-    return {m: stats.paired_difference(pairs) for m, pairs in paired(frame, profile_name).items()}
+# G1: ghosts raise a pruned model at every printed width; one that was not run is missing.
+claim_gain = claims.delta("G1", "Ghost", "Prune", printed_gains())
 
 
 @claims.each_task
-def claims_of_table_3(frame, profile_name):
-    """Verdicts on G1 and G3: ghosts raise a pruned model at every printed width, and the more the
-    smaller the width is. G1 names a width that was not run, and is not confirmed without it."""
-    table = published.table("ghostbert", "table3")
-    gain = table["GhostBERT Avg. acc"] - table["Pruned BERT Avg. acc"]
-    printed = {int(m.split("/")[0]): points for m, points in zip(table["m"], gain, strict=True)}
-    by_width, failed = paired(frame, profile_name), compare.lost(frame)
-    return [
-        verdict.judge_delta(
-            "G1",
-            {f"{m}/12": stats.paired_difference(pairs) for m, pairs in by_width.items()},
-            {f"{m}/12": points for m, points in printed.items()},
-            profile_name,
-            failed=failed,
-        ),
-        verdict.judge_trend(
-            "G3",
-            stats.trend(by_width) if len(by_width) > 1 else None,
-            -1,
-            profile_name,
-            stats.slope(list(printed), list(printed.values())),
-            unit="points per twelfth of width",
-            failed=failed,
-        ),
-    ]
+def claim_trend(frame, profile_name):
+    """Verdict on G3: ghosts gain the more, the smaller the width is."""
+    printed = printed_gains()
+    by_width = {
+        m: claims.pairs(rows, profile_name, "Ghost", "Prune") for m, rows in frame.groupby("m")
+    }
+    slope = stats.slope(list(printed), list(printed.values()))
+    return claims.trend("G3", frame, profile_name, by_width, slope, "points per twelfth of width")
 
 
 @claims.each_task
@@ -67,75 +46,78 @@ def claim_unpruned(frame, profile_name):
     ghosts, of which the paper prints nothing. A cell is named by the checkpoint that ran.
     """
     told = published.table("ghostbert", "claims").set_index("claim")["value"]
-    cells, printed, ran = {}, {}, dict(list(frame.groupby("family", sort=False)))
+    cells, ran = {}, dict(list(frame.groupby("family", sort=False)))
     for family, rows in ran.items():
-        name = CHECKPOINTS["mini"][family] if profile_name == "mini" else NAMES[family][0]
-        heads = shape(profile_name, family).heads
-        for rival, about in (("Plain", "fine-tuning"), ("Distilled", "distillation alone")):
-            cells[f"{name}, over {about}"] = claims.estimate(
-                rows, profile_name, "Ghost", rival, heads
-            )
-        printed[f"{name}, over fine-tuning"] = float(told[f"dev average gain {NAMES[family][0]}"])
-    judged = verdict.judge_delta(
-        "G2", cells, printed, profile_name, failed=compare.lost(frame), word="for"
-    )
+        plain = NAMES[family][0]
+        name = CHECKPOINTS["mini"][family] if profile_name == "mini" else plain
+        whole = rows[rows["m"] == shape(profile_name, family).heads], "Ghost"
+        printed = float(told[f"dev average gain {plain}"])
+        cells[f"{name}, over fine-tuning"] = *whole, "Plain", printed
+        cells[f"{name}, over distillation alone"] = *whole, "Distilled", None
+    judged = claims.compared("G2", frame, profile_name, cells, word="for")
     lacking = ", ".join(plain for family, (plain, _) in NAMES.items() if family not in ran)
     return claims.noted(judged, f"not at this scale: {lacking}" * bool(lacking))
+
+
+def claim_kernel(frame, profile_name, widths=(3, 1)):
+    """Verdict on G4 at the printed ones of these widths: three taps stand above other numbers."""
+    gaps = published.gaps("ghostbert", "table9", "Kernel Size", "k = 3", widths, "k = {}".format)
+    return claims.best("G4", "k = 3", gaps)(frame, profile_name)
+
+
+claim_softmax = claims.delta("G5", "GhostBERT", "- Softmax", {3: 0.8, 1: 0.9})
+claim_relu = claims.delta("G6", "GhostBERT", "- ReLU", {3: 1.6, 1: 2.2})
+
+
+def claim_distillation(frame, profile_name):
+    """Verdict on G7: augmentation and distillation stand above labels alone."""
+    both = "GhostBERT" if AUGMENTED[profile_name] else "+ DA"
+    return claims.delta("G7", both, "- DA & KD", {3: 3.5, 1: 6.4})(frame, profile_name)
+
+
+def claim_convolution(frame, profile_name, widths=(3, 1)):
+    """Verdict on G8 at the printed ones of these widths: DWConv is not below Conv1D_S by MARGIN,
+    and above the other two convolutions."""
+    column = "Convolution Type", "DWConv"
+    gaps = published.gaps(
+        "ghostbert", "table5", *column, widths, lambda text: text.removeprefix("ours: ")
+    )
+    above = {key: points for key, points in gaps.items() if key[0] != "Conv1D_S"}
+    parts = [claims.best("G8", "DWConv", above)(frame, profile_name)]
+    for rival, m in [key for key in gaps if key not in above]:
+        rows, models = frame[frame["m"] == m], ("DWConv", rival)
+        alike = claims.within("G8", rows, profile_name, models, -MARGIN, inf)
+        parts.append(claims.about(f"over {rival} at {m}/12", alike))
+    return claims.together(parts)
 
 
 def claim_position(frame, profile_name):
     """Verdict on G9: ghosts at both positions stand above those at each cheap one.
 
     It is judged at the printed 1/12 and, by its direction alone, at other widths that were run.
-    After QK is not cheap, and is printed above the paper's own.
     """
-    ours = "Ours: After O&FFN2"
-    rivals = [name for name in POSITIONS if name not in (ours, "After QK")]
+    *rivals, ours = CHEAP
     gaps = published.gaps("ghostbert", "table6", "Position", ours, [1])
-    others = {
-        (name, m): 0.0
-        for m in frame["m"].unique()
-        if m != 1 and claims.estimate(frame, profile_name, ours, rivals[0], m)
-        for name in rivals
-    }
     printed = {(name, 1): gaps[name, 1] for name in rivals}
-    return claims.best("G9", frame, profile_name, ours, printed | others)
+    for m, rows in frame.groupby("m", sort=False):
+        if m != 1 and claims.estimate(rows, profile_name, ours, rivals[0]):
+            printed |= {(name, m): 0.0 for name in rivals}
+    return claims.best("G9", ours, printed)(frame, profile_name)
 
 
 def claim_features(frame, profile_name):
     """Verdict on G10 at 1/12: four ghost features stand above one, and twelve not above four by
     MARGIN."""
     table = published.table("ghostbert", "b4").query("m == '1/12' and unit == 'points'")
-    score = table.set_index("F")["value"].astype(float)
-    rise = {"F = 4 over F = 1": ("F = 4", "F = 1", 1, round(score["4"] - score["1"], 1))}
-    more = claims.estimate(frame, profile_name, "F = 12", "F = 4", 1)
-    flat = verdict.judge_within("G10", more, -inf, MARGIN, profile_name)
+    score, rows = table.set_index("F")["value"].astype(float), frame[frame["m"] == 1]
+    rise = {"F = 4 over F = 1": (rows, "F = 4", "F = 1", round(score["4"] - score["1"], 1))}
+    flat = claims.within("G10", rows, profile_name, ("F = 12", "F = 4"), -inf, MARGIN)
     return claims.together(
         [
             claims.compared("G10", frame, profile_name, rise, word="for"),
             claims.about("for F = 12 over F = 4", flat),
         ]
     )
-
-
-def claim_convolution(frame, profile_name, widths):
-    """Verdict on G8 at the printed ones of these widths: DWConv is not below Conv1D_S by MARGIN,
-    and above the other two convolutions."""
-    gaps = published.gaps(
-        "ghostbert",
-        "table5",
-        "Convolution Type",
-        "DWConv",
-        widths,
-        lambda text: text.removeprefix("ours: "),
-    )
-    above = {key: points for key, points in gaps.items() if key[0] != "Conv1D_S"}
-    parts = [claims.best("G8", frame, profile_name, "DWConv", above)]
-    for rival, m in [key for key in gaps if key not in above]:
-        found = claims.estimate(frame, profile_name, "DWConv", rival, m)
-        alike = verdict.judge_within("G8", found, -MARGIN, inf, profile_name)
-        parts.append(claims.about(f"over {rival} at {m}/12", alike))
-    return claims.together(parts)
 
 
 # ---- FIGURES OF THE TEXT

@@ -10,7 +10,7 @@ from scipy.stats import f as fisher
 from lib import published
 from lib.measure import compare, gated, stats, verdict
 from lib.papers import claims, grids
-from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, WINNING, label
+from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, START, WINNING, label
 
 # ---- TABLES: parts as lib.measure.compare.table takes them, out of collected frames
 
@@ -235,20 +235,18 @@ def claim_random(frame, profile_name):
     """Verdict on N1 at 10 and 30 %; the printed gaps are means over the table's four rows."""
     table = published.table("nas", "table05_nas_vs_random")
     gaps = {r: float((table[f"{r}% NAS"] - table[f"{r}% Random"]).mean()) for r in (10, 30)}
-    cells = {f"{r}%": (f"{r} % NAS", f"{r} % Random", None, gap) for r, gap in gaps.items()}
+    cells = {f"{r}%": (frame, f"{r} % NAS", f"{r} % Random", gap) for r, gap in gaps.items()}
     return claims.compared("N1", frame, profile_name, cells, COLUMNS)
 
 
+# N2: prediction distillation is above each of RIVALS. The report says of two stages that they are
+# comparable (7.3.4), so they are no rival.
 RIVALS = ("Cross-entropy", "Intermediate distillation")
-
-
-def claim_objective(frame, profile_name):
-    """Verdict on N2: prediction distillation is above each of RIVALS.
-
-    The report says of two stages that they are comparable (7.3.4), so they are no rival.
-    """
-    name, printed_gaps = "Prediction distillation", dict.fromkeys(RIVALS, 0.0)
-    return claims.best("N2", frame, profile_name, name, printed_gaps, COLUMNS)
+claim_objective = claims.best("N2", "Prediction distillation", dict.fromkeys(RIVALS, 0.0), COLUMNS)
+# N5: a network cut out of the original weights is above one that keeps the searched ones.
+claim_start = claims.delta("N5", *START, 0.0, COLUMNS)
+# N6: gates on Q, K, V and FFN are better without gates on embedding inputs.
+claim_space = claims.delta("N6", "QKV and FFN", "QKV, FFN and embedding", 0.0, COLUMNS)
 
 
 def claim_control(frame, found, profile_name):
@@ -258,17 +256,11 @@ def claim_control(frame, found, profile_name):
     land without a schedule. The note counts those that missed their target before the trim.
     """
     ways = {"as reported": "as reported", "without a schedule": "no schedule"}
-    cells = {said: (f"Top 10 %, {way}", f"All, {way}", None, 0.0) for said, way in ways.items()}
+    cells = {said: (frame, f"Top 10 %, {way}", f"All, {way}", 0.0) for said, way in ways.items()}
     judged = claims.compared("N4", frame, profile_name, cells, COLUMNS, word="in searches")
     told = [f"{name}: {off(part)}" for name, part in misses(found).items() if "reported" in name]
     about = "searches that missed their target by over 1 % before the trim"
     return claims.noted(judged, *[f"{about}: {', '.join(told)}"] * bool(told))
-
-
-def claim_space(frame, profile_name):
-    """Verdict on N6: gates on Q, K, V and FFN are better without gates on embedding inputs."""
-    names = ("QKV and FFN", "QKV, FFN and embedding")
-    return claims.delta("N6", frame, profile_name, *names, 0.0, COLUMNS)
 
 
 def variance_ratio(scores, others):
@@ -330,27 +322,20 @@ def claim_log(frame, profile_name):
     contrast of the sizes, whose interval draws seeds and examples jointly. Both must hold, for
     three sizes at least: one of the two alone proves nothing.
     """
-    columns = grids.metrics(profile_name, COLUMNS)
-    pairs = {log10(r): compare.pairs(frame, label(r), "Whole", columns) for r in RATIOS}
-    pairs = {x: found for x, found in pairs.items() if found}
+    pairs = {
+        log10(r): claims.pairs(frame, profile_name, label(r), "Whole", COLUMNS) for r in RATIOS
+    }
     table = published.table("nas", "table04_dev_size_sweep")
     means = table[[f"{100 * r:.0f}%" for r in RATIOS]].mean().to_numpy()
     units = {
         straighter: "points that the line over log FLOPs explains beyond that over FLOPs",
         stats.slope_weights: "points per decade of FLOPs",
     }
-    parts = [
-        verdict.judge_trend(
-            "N7",
-            stats.trend(pairs, weights=weights) if len(pairs) > 2 else None,
-            1,
-            profile_name,
-            float(weights(np.log10(RATIOS)) @ means),
-            unit=unit,
-            failed=compare.lost(frame),
-        )
-        for weights, unit in units.items()
-    ]
+    parts = []
+    for weights, unit in units.items():
+        printed = float(weights(np.log10(RATIOS)) @ means)
+        more = {"weights": weights, "least": 3}
+        parts.append(claims.trend("N7", frame, profile_name, pairs, printed, unit, **more))
     judged = claims.together(parts)
     return replace(judged, verdict="INCONCLUSIVE") if judged.verdict == "PARTIAL" else judged
 
@@ -385,10 +370,8 @@ def claim_magnitude(frame, profile_name):
     at = {task: label(share, "IMP") for task, share in WINNING.items()}
     chosen = (frame["model"] == "30 % NAS") | (frame["model"] == frame["task"].map(at))
     stated = frame[chosen].replace({"model": r".* IMP"}, "IMP", regex=True)
-    rivals = {"the printed sparsity": (stated, "IMP"), "30 % of the weights": (frame, "30 % IMP")}
-    found = {
-        name: claims.estimate(rows, profile_name, "30 % NAS", rival, columns=AGAINST_IMP)
-        for name, (rows, rival) in rivals.items()
+    cells = {
+        "the printed sparsity": (stated, "30 % NAS", "IMP", 1.8),
+        "30 % of the weights": (frame, "30 % NAS", "30 % IMP", None),
     }
-    gaps, failed = {"the printed sparsity": 1.8}, compare.lost(frame)
-    return verdict.judge_delta("N9", found, gaps, profile_name, failed=failed)
+    return claims.compared("N9", frame, profile_name, cells, AGAINST_IMP)

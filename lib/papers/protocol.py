@@ -10,13 +10,12 @@ from functools import partial
 
 import pandas as pd
 
-from lib import published
 from lib.measure.verdict import SCALES
 from lib.papers import (
     bermo,
     bermo_claims,
-    claims,
     efficientbert,
+    efficientbert_claims,
     ghostbert,
     ghostbert_claims,
     mini,
@@ -51,13 +50,6 @@ def only(rows, **columns):
     return [row for row in rows if all(row.get(name) in values for name, values in columns.items())]
 
 
-def delta(claim, method, baseline, printed, columns=()):
-    """Judge of one model above another, see `lib.papers.claims.delta`."""
-    return lambda frame, scale: claims.delta(
-        claim, frame, scale, method, baseline, printed, columns
-    )
-
-
 # ---- GHOSTBERT
 
 
@@ -71,13 +63,7 @@ def without_distillation(seeds):
     return only(ghostbert.ablated(SCALE, mini.ONE, (3, 1), seeds), model=("+ DA", "- DA & KD"))
 
 
-def best_kernel(frame, scale):
-    gaps = published.gaps("ghostbert", "table9", "Kernel Size", "k = 3", (3, 1), "k = {}".format)
-    return claims.best("G4", frame, scale, "k = 3", gaps)
-
-
 pruned_vs_ghost = partial(ghostbert.pruned_vs_ghost, SCALE, mini.BOTH, ghostbert.WIDTHS)
-CHEAP = [name for name in ghostbert.POSITIONS if name != "After QK"]  # it is printed above ours
 
 # ---- EFFICIENTBERT
 
@@ -89,35 +75,14 @@ def networks(*names, task_names=mini.BOTH):
     ]
 
 
-def gain(table, over):
-    """Points by which a published table prints EfficientBERT above another row, on average."""
-    row = {name: row["published", "average"] for name, row in efficientbert.printed(table).items()}
-    return round(row["EfficientBERT"] - row[over], 1)
-
-
 def warmed_up(seeds):
     scores = networks("EfficientBERT", efficientbert.COLD)(seeds)
     return scores + efficientbert.steepness(SCALE, seeds)
 
 
-def warm_up(frame, scale):
-    """Both halves of E2: the score, and the steps to a loss."""
-    steep = frame["model"].isin(("inherits", "from scratch"))
-    cold, printed = efficientbert.COLD, gain("table02_glue_test", efficientbert.COLD)
-    scored = delta("E2", "EfficientBERT", cold, printed, efficientbert.COLUMNS)
-    steps = efficientbert.claim_steps(frame[steep], scale)
-    return claims.together([scored(frame[~steep], scale), steps])
-
-
 def coarse_to_fine(seeds):
     wanted = [search.SINGLE, "stage1", "stage2", search.ENDS[search.SINGLE], search.ENDS["stage2"]]
     return only(search.costed(SCALE, mini.ONE, seeds), model=wanted)
-
-
-def other_base(frame, scale):
-    base, searched = efficientbert.OTHER_BASE
-    printed = gain("table07_base_models", base)
-    return delta("E6", searched, base, printed, efficientbert.COLUMNS)(frame, scale)
 
 
 def ranked(seeds):
@@ -189,47 +154,47 @@ ABLATIONS, FEATURES = ghostbert.ABLATIONS, ghostbert.FEATURES
 CLAIMS = {
     claim.id: claim
     for claim in (
-        headline("G1", pruned_vs_ghost, lambda *told: ghostbert_claims.claims_of_table_3(*told)[0]),
+        headline("G1", pruned_vs_ghost, ghostbert_claims.claim_gain),
         headline(
             "G2",
             partial(ghostbert.backbones, SCALE, mini.BOTH, ()),
             ghostbert_claims.claim_unpruned,
         ),
-        headline("G3", pruned_vs_ghost, lambda *told: ghostbert_claims.claims_of_table_3(*told)[1]),
-        Claim("G4", varied(ghostbert.KERNELS), best_kernel),
+        headline("G3", pruned_vs_ghost, ghostbert_claims.claim_trend),
+        Claim("G4", varied(ghostbert.KERNELS), ghostbert_claims.claim_kernel),
+        Claim("G5", varied(ABLATIONS, ("GhostBERT", "- Softmax")), ghostbert_claims.claim_softmax),
+        Claim("G6", varied(ABLATIONS, ("GhostBERT", "- ReLU")), ghostbert_claims.claim_relu),
+        Claim("G7", without_distillation, ghostbert_claims.claim_distillation),
+        Claim("G8", varied(ghostbert.convolutions(SCALE)), ghostbert_claims.claim_convolution),
         Claim(
-            "G5",
-            varied(ABLATIONS, ("GhostBERT", "- Softmax")),
-            delta("G5", "GhostBERT", "- Softmax", {3: 0.8, 1: 0.9}),
+            "G9",
+            varied(ghostbert.POSITIONS, ghostbert.CHEAP, (1,)),
+            ghostbert_claims.claim_position,
         ),
-        Claim(
-            "G6",
-            varied(ABLATIONS, ("GhostBERT", "- ReLU")),
-            delta("G6", "GhostBERT", "- ReLU", {3: 1.6, 1: 2.2}),
-        ),
-        Claim("G7", without_distillation, delta("G7", "+ DA", "- DA & KD", {3: 3.5, 1: 6.4})),
-        Claim(
-            "G8",
-            varied(ghostbert.convolutions(SCALE)),
-            partial(ghostbert_claims.claim_convolution, widths=(3, 1)),
-        ),
-        Claim("G9", varied(ghostbert.POSITIONS, CHEAP, (1,)), ghostbert_claims.claim_position),
         Claim(
             "G10",
             varied(FEATURES, ("F = 1", "F = 4", "F = 12"), (1,)),
             ghostbert_claims.claim_features,
         ),
-        headline("E1", networks("EfficientBERT", "Base Model"), search.claim_searched),
-        headline("E2", warmed_up, warm_up),
-        Claim("E3", coarse_to_fine, search.claim_coarse_to_fine),
+        headline(
+            "E1", networks("EfficientBERT", "Base Model"), efficientbert_claims.claim_searched
+        ),
+        headline("E2", warmed_up, efficientbert_claims.claim_score_and_steps),
+        Claim("E3", coarse_to_fine, efficientbert_claims.claim_coarse_to_fine),
         Claim(
             "E4",
             ranked,
-            lambda frame, scale: search.claim_ranking(search.scores(frame, scale), scale),
+            lambda frame, scale: efficientbert_claims.claim_ranking(
+                search.scores(frame, scale), scale
+            ),
             mini.THREE[:1],
         ),
-        Claim("E5", latency, lambda frame, scale: efficientbert.claim_speed(frame), (0,)),
-        Claim("E6", networks(*efficientbert.OTHER_BASE, task_names=mini.ONE), other_base),
+        Claim("E5", latency, lambda frame, scale: efficientbert_claims.claim_speed(frame), (0,)),
+        Claim(
+            "E6",
+            networks(*efficientbert.OTHER_BASE, task_names=mini.ONE),
+            efficientbert_claims.claim_base,
+        ),
         headline("B1", probing, bermo_claims.claim_probing),
         headline(
             "B2",
@@ -253,11 +218,7 @@ CLAIMS = {
             mini.FIVE,  # a variance needs more seeds than a mean
         ),
         Claim("N4", controlled, control),
-        Claim(
-            "N5",
-            cells(nas.changed(nas.START)),
-            delta("N5", "Original weights", "Searched weights", 0.0),
-        ),
+        Claim("N5", cells(nas.changed(nas.START)), nas_claims.claim_start),
         Claim(
             "N6",
             cells(nas.changed(nas.SPACES), "QKV and FFN", "QKV, FFN and embedding"),
