@@ -34,17 +34,13 @@ class Killed(Exception):
     pass
 
 
-def until(count):
-    """An evaluation that is killed when it is called for the time after `count`."""
-    left = [count]
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history"
 
-    def evaluate(net):
-        left[0] -= 1
-        if left[0] < 0:
-            raise Killed
-        return SCORES(net)
 
-    return evaluate
+def searched(path, space=SPACE, evaluate=SCORES, options=METHODS["random"], seed=0, **more):
+    return engine.search(space, evaluate, options, seed, path, **more)
 
 
 def plain(history):
@@ -52,47 +48,53 @@ def plain(history):
     return [replace(e, seconds=0.0) for e in history]
 
 
+def until(count):
+    """An evaluation that is killed when it is called for the time after `count`."""
+    scores = iter([SCORES] * count)
+
+    def evaluate(net):
+        return next(scores, killed)(net)
+
+    return evaluate
+
+
+def killed(net):
+    raise Killed
+
+
 # ---- the history ----
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("killed_after", [0, 9, 19])
-def test_a_killed_search_goes_on_as_if_it_had_not_been(method, killed_after, tmp_path):
-    whole = engine.search(SPACE, SCORES, METHODS[method], 3, tmp_path / "whole")
+def test_a_killed_search_goes_on_as_if_it_had_not_been(method, killed_after, path, tmp_path):
+    options = METHODS[method]
+    whole = searched(tmp_path / "whole", options=options, seed=3)
     with pytest.raises(Killed):
-        engine.search(SPACE, until(killed_after), METHODS[method], 3, tmp_path / "cut")
-    resumed = engine.search(SPACE, SCORES, METHODS[method], 3, tmp_path / "cut")
+        searched(path, evaluate=until(killed_after), options=options, seed=3)
+    resumed = searched(path, options=options, seed=3)
     assert len(whole) == 30 and plain(resumed) == plain(whole)
     assert engine.best(resumed).candidate == engine.best(whole).candidate
-    assert (
-        engine.search(SPACE, until(0), METHODS[method], 3, tmp_path / "cut") == resumed
-    )  # nothing is left to do
+    assert searched(path, evaluate=killed, options=options, seed=3) == resumed  # nothing is left
 
 
 @pytest.mark.parametrize("cut", [1, 40, 10**9])
-def test_a_torn_last_line_is_dropped(cut, tmp_path):
-    path = tmp_path / "history"
-    whole = engine.search(SPACE, SCORES, METHODS["lanas"], 0, path)
+def test_a_torn_last_line_is_dropped(cut, path):
+    whole = searched(path, options=METHODS["lanas"])
     content = path.read_bytes()
     last = content[:-1].rfind(b"\n") + 1
     path.write_bytes(content[:last] + content[last:-1][:cut])  # all but the line's end, at most
     assert len(engine.resume(SPACE, METHODS["lanas"], 0, path)) == 29
     assert path.read_bytes() == content[:last]
-    assert plain(engine.search(SPACE, SCORES, METHODS["lanas"], 0, path)) == plain(whole)
+    assert plain(searched(path, options=METHODS["lanas"])) == plain(whole)
 
 
-def test_a_torn_head_begins_anew(tmp_path):
-    path = tmp_path / "history"
+def test_a_torn_head_begins_anew_and_another_damage_is_refused(path):
     path.write_text('{"space": {"sta')
-    assert len(engine.search(SPACE, SCORES, METHODS["random"], 0, path)) == 30
-    assert len(path.read_text().splitlines()) == 31
-
-
-def test_a_damaged_history_is_refused(tmp_path):
-    path = tmp_path / "history"
-    engine.search(SPACE, SCORES, METHODS["random"], 0, path)
+    assert len(searched(path)) == 30
     lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 31
     path.write_text("".join([*lines[:4], lines[4][:20] + "\n", *lines[5:]]))
     with pytest.raises(ValueError, match="history is damaged .* delete it"):
-        engine.search(SPACE, SCORES, METHODS["random"], 0, path)
+        searched(path)
 
 
 @pytest.mark.parametrize(
@@ -106,53 +108,36 @@ def test_a_damaged_history_is_refused(tmp_path):
         ({"options": METHODS["random"]}, "search"),
     ],
 )
-def test_the_history_of_another_search_is_refused(changes, name, tmp_path):
-    told = {
-        "space": SPACE,
-        "evaluate": SCORES,
-        "options": METHODS["lanas"],
-        "seed": 0,
-        "path": tmp_path / "history",
-    }
-    engine.search(**told)
-    before = told["path"].read_bytes()
-    with pytest.raises(
-        ValueError,
-        match=f"history of another search: its {name} is .*; give this search a folder of its own",
-    ):
-        engine.search(**told | changes)
-    assert told["path"].read_bytes() == before
+def test_the_history_of_another_search_is_refused(changes, name, path):
+    searched(path, options=METHODS["lanas"])
+    before = path.read_bytes()
+    said = f"history of another search: its {name} is .*; give this search a folder of its own"
+    with pytest.raises(ValueError, match=said):
+        searched(path, **{"options": METHODS["lanas"]} | changes)
+    assert path.read_bytes() == before
 
 
-def test_each_candidate_is_evaluated_once_and_written_down(tmp_path):
-    asked = []
-    history = engine.search(
-        SPACE,
-        lambda net: asked.append(net) or SCORES(net),
-        METHODS["evolution"],
-        0,
-        tmp_path / "history",
+def test_each_candidate_is_evaluated_once_told_and_written_down(path):
+    asked, seen = [], []
+    history = searched(
+        path,
+        evaluate=lambda net: asked.append(net) or SCORES(net),
+        options=METHODS["evolution"],
+        after=lambda history: seen.append(len(history)),
     )
     assert [e.candidate for e in history] == asked and len({e.key for e in history}) == 30
-    head, *lines = map(json.loads, (tmp_path / "history").read_text().splitlines())
-    assert (
-        head["space"] == SPACE.identity() and head["seed"] == 0 and "budget" not in head["search"]
-    )
-    assert [(line["score"], line["key"], line["failed"]) for line in lines] == [
-        (e.score, e.key, "") for e in history
-    ]
-    assert lines[0]["candidate"] == [
-        [BERT, 1, 1],
-        ["tanh(W2 gelu(W1 x))", 2, 2],
-    ]  # the start comes first
-    assert all(line["score"] == SCORES(e.candidate) for line, e in zip(lines, history, strict=True))
+    assert seen == list(range(1, 31))
+    head, *lines = map(json.loads, path.read_text().splitlines())
+    assert head["space"] == SPACE.identity() and head["seed"] == 0
+    assert "budget" not in head["search"]
+    told = [(line["score"], line["key"], line["failed"]) for line in lines]
+    assert told == [(SCORES(e.candidate), e.key, "") for e in history]
+    assert lines[0]["candidate"] == SPACE.pack(TOY)  # the start comes first
 
 
-def test_stage_2_begins_with_its_start_and_the_plain_twin(tmp_path):
+def test_stage_2_begins_with_its_start_and_the_plain_twin(path):
     space = Space("stage2", TOY)
-    history = engine.search(
-        space, lambda net: 0.5, replace(METHODS["random"], budget=3), 0, tmp_path / "history"
-    )
+    history = searched(path, space, options=replace(METHODS["random"], budget=3))
     assert [space.pack(e.candidate) for e in history[:2]] == [
         [[BERT, 1, 1], ["tanh(W2 gelu(W1 x))", 2, 2]],
         [[BERT, 1, 1], [BERT, 2, 2]],
@@ -160,35 +145,16 @@ def test_stage_2_begins_with_its_start_and_the_plain_twin(tmp_path):
 
 
 # ---- limits ----
-def test_a_larger_budget_continues(tmp_path):
-    path = tmp_path / "history"
-    first = engine.search(SPACE, SCORES, replace(METHODS["lanas"], budget=12), 0, path)
-    more = engine.search(SPACE, SCORES, METHODS["lanas"], 0, path)
+def test_a_larger_budget_continues(path, tmp_path):
+    first = searched(path, options=replace(METHODS["lanas"], budget=12))
+    more = searched(path, options=METHODS["lanas"])
     assert len(first) == 12 and more[:12] == first
-    assert plain(more) == plain(
-        engine.search(SPACE, SCORES, METHODS["lanas"], 0, tmp_path / "other")
-    )
+    assert plain(more) == plain(searched(tmp_path / "other", options=METHODS["lanas"]))
 
 
-def test_a_space_of_few_candidates_is_exhausted(tmp_path):
-    space = Space(
-        "stage3", replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),))
-    )  # four ids of ratio 1
-    history = engine.search(space, landscape(0, 1), METHODS["random"], 0, tmp_path / "history")
-    assert len(history) == 4
-
-
-def test_progress_is_told(tmp_path):
-    seen = []
-    engine.search(
-        SPACE,
-        SCORES,
-        METHODS["random"],
-        0,
-        tmp_path / "history",
-        after=lambda history: seen.append(len(history)),
-    )
-    assert seen == list(range(1, 31))
+def test_a_space_of_few_candidates_is_exhausted(path):
+    few = replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),))  # four ids of ratio 1
+    assert len(searched(path, Space("stage3", few), landscape(0, 1))) == 4
 
 
 # ---- failures ----
@@ -201,44 +167,38 @@ def test_progress_is_told(tmp_path):
         (float("inf"), "the score is inf"),
     ],
 )
-def test_failures_score_0_and_are_kept(failure, said, tmp_path):
-    def evaluate(net):
-        if number(net.layers[0]) % 2:
-            if isinstance(failure, Exception):
-                raise failure
-            return failure
-        return SCORES(net)
+def test_failures_score_0_and_are_kept(failure, said, path):
+    def fails(net):
+        return number(net.layers[0]) % 2
 
-    history = engine.search(SPACE, evaluate, METHODS["lanas"], 0, tmp_path / "history")
-    failed = [e for e in history if number(e.candidate.layers[0]) % 2]
+    def evaluate(net):
+        if fails(net) and isinstance(failure, Exception):
+            raise failure
+        return failure if fails(net) else SCORES(net)
+
+    history = searched(path, evaluate=evaluate, options=METHODS["lanas"])
+    failed = [e for e in history if fails(e.candidate)]
     assert failed and all(e.score == 0 and said in e.failed for e in failed)
     assert not any(e.failed for e in history if e not in failed)
-    assert engine.resume(SPACE, METHODS["lanas"], 0, tmp_path / "history") == history
+    assert engine.resume(SPACE, METHODS["lanas"], 0, path) == history
     assert engine.best(history).score > 0
 
 
-def test_other_errors_are_not_hidden(tmp_path):
-    def evaluate(net):
-        raise KeyError("a mistake in the evaluation")
-
-    with pytest.raises(KeyError, match="a mistake"):
-        engine.search(SPACE, evaluate, METHODS["random"], 0, tmp_path / "history")
+def test_other_errors_are_not_hidden(path):
+    with pytest.raises(Killed):
+        searched(path, evaluate=killed)
 
 
-def test_without_a_working_candidate_there_is_no_best(tmp_path):
-    history = engine.search(
-        SPACE, lambda net: float("nan"), METHODS["random"], 0, tmp_path / "history"
-    )
-    with pytest.raises(
-        ValueError, match="none of 30 candidates could be evaluated; the first: the score is nan"
-    ):
+def test_without_a_working_candidate_there_is_no_best(path):
+    history = searched(path, evaluate=lambda net: float("nan"))
+    said = "none of 30 candidates could be evaluated; the first: the score is nan"
+    with pytest.raises(ValueError, match=said):
         engine.best(history)
 
 
 def test_the_best_is_the_first_of_equals():
-    history = [
-        samplers.Evaluation(TOY, str(i), score, 0.0) for i, score in enumerate((0.1, 0.7, 0.7, 0.2))
-    ]
+    scores = enumerate((0.1, 0.7, 0.7, 0.2))
+    history = [samplers.Evaluation(TOY, str(i), score) for i, score in scores]
     assert engine.best(history).key == "1"
 
 
@@ -256,57 +216,36 @@ TEACHER = Spec(
 )
 WHOLE = Net(24, 24, 12, "trigram", "truncate", (Layer(BERT, 4, 1),) * 2)
 START = replace(WHOLE, layers=(Layer(BERT),) * 2)
-TEXT = {
-    "corpus": CORPUS,
-    "warmup": replace(FINE, prediction=0.0),
-    "train": TRAIN,
-    "numerics": NUMERICS,
-}
-SUPER = Spec("predistil", TEXT | {"net": WHOLE.to_json()}, {"teacher": BACKBONE})
+HOW = {"train": TRAIN, "numerics": NUMERICS}
+TEXT = {"corpus": CORPUS, "warmup": replace(FINE, prediction=0.0), "net": WHOLE.to_json()}
+SUPER = Spec("predistil", HOW | TEXT, {"teacher": BACKBONE})
+PARTS = Shared((0, 10**9), (((1, 1), (2, 2), (4, 1)),) * 2)
 MANY = Spec(
     "multitask",
-    {
-        "data": {"STS-B": DATA},
-        "warmup": FINE,
-        "train": TRAIN,
-        "numerics": NUMERICS,
-        "shared": Shared((0, 10**9), (((1, 1), (2, 2), (4, 1)),) * 2),
-    },
+    HOW | {"data": {"STS-B": DATA}, "warmup": FINE, "shared": PARTS},
     {"teacher:STS-B": TEACHER, "start": SUPER},
 )
-COMMON = {"data": DATA, "train": TRAIN, "numerics": NUMERICS, "warmup": FINE}
+COMMON = HOW | {"data": DATA, "warmup": FINE}
+TAUGHT = {"start": SUPER, "teacher": TEACHER}
 FEW = Search("evolution", 4, 100, population=2, tournament=2)
 SPACES = {
     stage: {"stage": stage, "grammar": grammar(stage)} for stage in ("stage1", "stage2", "stage3")
 }
 ONE = Spec(
-    "search",
-    COMMON | {"space": SPACES["stage1"], "net": START.to_json(), "search": FEW},
-    {"start": SUPER, "teacher": TEACHER},
+    "search", COMMON | {"space": SPACES["stage1"], "net": START.to_json(), "search": FEW}, TAUGHT
 )
 TWO = Spec(
     "search",
     COMMON
-    | {
-        "space": SPACES["stage2"],
-        "net": Output("before", "net"),
-        "search": FEW,
-        "corpus": CORPUS,
-        "pretrain": replace(TRAIN, epochs=1),
-    },
-    {"start": SUPER, "teacher": TEACHER, "general": BACKBONE, "before": ONE},
+    | {"space": SPACES["stage2"], "net": Output("before", "net"), "search": FEW, "corpus": CORPUS}
+    | {"pretrain": replace(TRAIN, epochs=1)},
+    TAUGHT | {"general": BACKBONE, "before": ONE},
 )
 THREE = Spec(
     "search",
-    {
-        "space": SPACES["stage3"],
-        "net": Output("before", "net"),
-        "search": replace(FEW, budget=12),
-        "data": DATA,
-        "train": TRAIN,
-        "numerics": NUMERICS,
-        "classifier": "STS-B",
-    },
+    HOW
+    | {"space": SPACES["stage3"], "net": Output("before", "net"), "data": DATA}
+    | {"search": replace(FEW, budget=12), "classifier": "STS-B"},
     {"start": MANY, "before": TWO},
 )
 
@@ -318,31 +257,23 @@ def lines(run):
 def test_stages_hand_their_winner_on(make):
     one, two, three = (make(spec).metrics["net"] for spec in (ONE, TWO, THREE))
     for before, after, kept in ((one, two, slice(1, 3)), (two, three, slice(0, 1))):
-        assert [layer[kept] for layer in before["layers"]] == [
-            layer[kept] for layer in after["layers"]
-        ]
+        stay = ([layer[kept] for layer in net["layers"]] for net in (before, after))
+        assert next(stay) == next(stay)
     for spec, start in ((ONE, START.to_json()), (TWO, one), (THREE, two)):
         head, *entries = lines(make(spec))
         assert head["space"]["start"] == start and entries[0]["candidate"] == start["layers"]
-        found = make(spec).metrics
-        assert (
-            found["score"] == max(e["score"] for e in entries)
-            and found["first_score"] == entries[0]["score"]
-        )
-        assert len({e["score"] for e in entries}) > 2  # what follows compares scores that differ
-        assert (
-            found["evaluations"] == len(entries) == len({e["key"] for e in entries})
-            and not found["failed"]
-        )
+        found, scores = make(spec).metrics, [e["score"] for e in entries]
+        assert (found["score"], found["first_score"]) == (max(scores), scores[0])
+        assert len(set(scores)) > 2  # what follows compares scores that differ
+        assert found["evaluations"] == len(entries) == len({e["key"] for e in entries})
+        assert not found["failed"]
 
 
 def test_sizes_are_those_of_built_networks(make):
     found = make(ONE).metrics
     model = supernet.build(found["net"], like=backbone.load(make(SUPER).model)[0].config)
     whole = size(model)["parameters"] - 24 * 24 - 24  # no pooler
-    assert (
-        found["parameters"] == whole + 24 * 48 + 48
-    )  # the projection to the teacher's 48 channels
+    assert found["parameters"] == whole + 24 * 48 + 48  # the projection to the teacher's width
 
 
 def test_a_score_is_that_of_the_candidate_alone(make):
@@ -379,31 +310,22 @@ def test_a_killed_step_goes_on_to_the_same_history(calls, make, tmp_path, monkey
     assert not (resumed.folder / "resume").exists()
 
 
+def changed(spec, **args):
+    return replace(spec, args=spec.args | args)
+
+
 @pytest.mark.parametrize(
     "spec, message",
     [
+        (changed(ONE, data=data.describe("toy", "STS-B", 48)), "describe the data with held_out"),
+        (changed(ONE, corpus=CORPUS), "give all three, corpus, pretrain and the input general"),
         (
-            replace(ONE, args=ONE.args | {"data": data.describe("toy", "STS-B", 48)}),
-            "describe the data with held_out",
-        ),
-        (
-            replace(ONE, args=ONE.args | {"corpus": CORPUS}),
-            "give all three, corpus, pretrain and the input general",
-        ),
-        (
-            replace(ONE, args=ONE.args | {"space": SPACES["stage1"] | {"low": 1, "high": 2}}),
+            changed(ONE, space=SPACES["stage1"] | {"low": 1, "high": 2}),
             "no candidate of 2 layers .* has 1 to 2",
         ),
+        (changed(THREE, classifier="CoLA"), "unknown task with a head in this model: 'CoLA'"),
         (
-            replace(THREE, args=THREE.args | {"classifier": "CoLA"}),
-            "unknown task with a head in this model: 'CoLA'",
-        ),
-        (
-            replace(
-                THREE,
-                inputs=THREE.inputs | {"start": SUPER},
-                args={k: v for k, v in THREE.args.items() if k != "classifier"},
-            ),
+            replace(changed(THREE, classifier=None), inputs=THREE.inputs | {"start": SUPER}),
             "STS-B needs one for SequenceClassification",
         ),
     ],

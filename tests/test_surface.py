@@ -20,48 +20,36 @@ def plane(recipe):
     return np.meshgrid(grid, grid)
 
 
+def close(a, b):
+    np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
+
+
+def z_of(net, **choices):
+    """The surface of a net under the recipe with these choices."""
+    return surface(net, Recipe(**SMALL | choices))[1]
+
+
 def test_one_layer_by_hand():
-    recipe = Recipe(**SMALL)
-    x, y = plane(recipe)
-    f = 2 * NUMPY["gelu"](x + y)  # two inner channels, each gelu(x + y)
-    np.testing.assert_allclose(
-        surface(one("W2 gelu(W1 x)"), recipe)[1], ((x + y) / 2 + f) / 2, rtol=1e-13, atol=1e-13
-    )
-    np.testing.assert_allclose(
-        surface(one("W2 gelu(W1 x)"), Recipe(residual=False, **SMALL))[1], f, rtol=1e-13, atol=1e-13
-    )
-    np.testing.assert_allclose(
-        surface(one("W2 gelu(W1 x)"), Recipe(average="channels", **SMALL))[1],
-        (x + y) / 2 + f,
-        rtol=1e-13,
-        atol=1e-13,
-    )
-    np.testing.assert_allclose(
-        surface(one("W2 gelu(W1 x)", width=2160), recipe)[1],
-        ((x + y) / 2 + 4 * f) / 2,
-        rtol=1e-13,
-        atol=1e-13,
-    )
+    x, y = plane(Recipe(**SMALL))
+    bert, f = one("W2 gelu(W1 x)"), 2 * NUMPY["gelu"](x + y)  # two inner channels
+    close(z_of(bert), ((x + y) / 2 + f) / 2)
+    close(z_of(bert, residual=False), f)
+    close(z_of(bert, average="channels"), (x + y) / 2 + f)
+    close(z_of(one("W2 gelu(W1 x)", width=2160)), ((x + y) / 2 + 4 * f) / 2)
 
 
 @pytest.mark.parametrize("width, gain", [("whole", 1.0), ("real", 0.5)])
 def test_a_width_below_1(width, gain):
     """2 / q is 1/2 for q = 4: at least one channel, or half of one."""
-    recipe = Recipe(width=width, residual=False, **SMALL)
-    x, y = plane(recipe)
-    np.testing.assert_allclose(
-        surface(one("W2 tanh(W1 x)", 4), recipe)[1], gain * np.tanh(x + y), rtol=1e-13, atol=1e-13
-    )
+    x, y = plane(Recipe(**SMALL))
+    close(z_of(one("W2 tanh(W1 x)", 4), width=width, residual=False), gain * np.tanh(x + y))
 
 
 def test_truncation_keeps_the_first_channel():
     x, y = plane(Recipe(**SMALL))
-    whole, real = (
-        surface(one("W2 tanh(W1 x * x)", 2), Recipe(width=w, residual=False, **SMALL))[1]
-        for w in ("whole", "real")
-    )
-    np.testing.assert_allclose(whole, np.tanh((x + y) * x), atol=1e-13)
-    np.testing.assert_allclose(real, (np.tanh((x + y) * x) + np.tanh((x + y) * y)) / 2, atol=1e-13)
+    net, first, second = one("W2 tanh(W1 x * x)", 2), *(np.tanh((x + y) * c) for c in (x, y))
+    close(z_of(net, width="whole", residual=False), first)
+    close(z_of(net, width="real", residual=False), (first + second) / 2)
 
 
 @pytest.mark.parametrize(
@@ -83,23 +71,16 @@ def test_ranges_worked_out_apart(name, average, low, high):
 
 @pytest.mark.parametrize(
     "formula",
-    [
-        "W2 (gelu(W1 x) * x)",
-        "W2 ((x * W1 x) * (x * max(x * tanh(x), x)))",
-        "W2 swish(W1 x * x) * x",
-        "W2 (elu(W1 x) * x) + x * sigmoid(x)",
-    ],
+    ["W2 ((x * W1 x) * (x * max(x * tanh(x), x)))", "W2 (elu(W1 x) * x) + x * sigmoid(x)"],
 )
 def test_nothing_overflows(formula):
     with np.errstate(over="raise", invalid="raise", divide="raise"):
         for average, width in (("pair", "whole"), ("channels", "real")):
-            z = surface(one(formula, stack=4, layers=12), Recipe(average, width=width, points=21))[
-                1
-            ]
+            deep = one(formula, stack=4, layers=12)
+            z = z_of(deep, average=average, width=width, points=21)
             assert np.isfinite(z).all() and np.abs(z).max() <= LIMIT
-            assert all(
-                np.isfinite(list(roughness(f(z)).values())).all() for f in (symlog, np.asarray)
-            )
+            for drawn in (symlog(z), z):
+                assert np.isfinite(list(roughness(drawn).values())).all()
 
 
 def test_roughness_of_known_shapes():
@@ -115,15 +96,14 @@ def test_roughness_of_known_shapes():
     assert wave["variation"] == pytest.approx(2, abs=0.01) and wave["curvature"] > 10
     step = roughness((x > 0.5).astype(float))
     assert step["steepest"] == 50 and step["variation"] == 0.5
-    z = surface(NETS["EfficientBERT"], Recipe(**SMALL))[1]
+    z = z_of(NETS["EfficientBERT"])
     assert roughness(z) == pytest.approx(roughness(-1e5 * z.T + 4))
 
 
 def test_the_scale_of_z():
     z = np.array([-1e30, -1000, -1e-3, 0, 1e-3, 10, 1000, 1e90])
-    assert symlog(z) == pytest.approx(
-        [-30, -3, -1e-3 / 2 / np.log(10), 0, 1e-3 / 2 / np.log(10), 1, 3, 90], rel=5e-3
-    )
+    small = 1e-3 / 2 / np.log(10)
+    assert symlog(z) == pytest.approx([-30, -3, -small, 0, small, 1, 3, 90], rel=5e-3)
 
 
 @pytest.mark.parametrize(
