@@ -25,10 +25,12 @@ import random
 import re
 from collections import Counter, defaultdict
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from lib.data import Split, Task, senteval
 from lib.data.lines import malformed, read_lines, short
@@ -42,6 +44,7 @@ _ODD = range(5, 101)  # occurrences of a word that is replaced or replaces
 _SUBJECTS = {"nsubj", "csubj", "expl"}
 _SHAPE = _SUBJECTS | {"obj", "iobj", "ccomp", "xcomp", "obl", "advcl", "conj", "cop"}
 _QUOTES = {'"', "“", "”", "``", "''"}
+_RELATION = {"SubjNumber": "nsubj", "ObjNumber": "obj"}
 _NAMES = {"Past": "PAST", "Pres": "PRES", "Sing": "NN", "Plur": "NNS"}
 
 _CLASSES = {
@@ -82,13 +85,13 @@ def read(path):
     Ranges (multiword tokens) and empty nodes are passed over: the words of a range have lines of
     their own. Raises ValueError with file and line where a line or a tree is malformed.
     """
-    path, found, rows, lines, document = Path(path), [], [], [], None
+    path, found, rows, document = Path(path), [], {}, None  # rows: {number of the line: cells}
     for number, line in enumerate([*read_lines(path), ""], 1):
         cells = line.split("\t")
         if not line.strip():
             if rows:
-                found.append(_sentence(path, rows, lines, f"{path.name}: {document or len(found)}"))
-                rows, lines = [], []
+                found.append(_sentence(path, rows, f"{path.name}: {document or len(found)}"))
+                rows = {}
         elif line[0] == "#":
             document = f"{line} {number}" if line.startswith("# newdoc") else document
         elif len(cells) != 10 or "" in cells:
@@ -99,8 +102,7 @@ def read(path):
                 "restore the line from the treebank's release",
             )
         elif cells[0] == str(len(rows) + 1):
-            rows.append(cells)
-            lines.append(number)
+            rows[number] = cells
         elif not re.fullmatch(r"\d+-\d+|\d+\.\d+", cells[0], re.A):
             raise malformed(
                 f"{path}:{number}",
@@ -111,14 +113,13 @@ def read(path):
     return found
 
 
-def _sentence(path, rows, lines, document):
-    _, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
+def _sentence(path, rows, document):
+    _, words, lemmas, kinds, _, features, heads, relations, *_ = zip(*rows.values(), strict=True)
     places = {str(i): i - 1 for i in range(len(rows) + 1)}
-    for line, head in zip(lines, heads, strict=True):
+    for line, head in zip(rows, heads, strict=True):
         if head not in places:
-            raise malformed(
-                f"{path}:{line}", f"head {short(head)}", f"0 to {len(rows)}", "correct the head"
-            )
+            expected = f"0 to {len(rows)}"
+            raise malformed(f"{path}:{line}", f"head {short(head)}", expected, "correct the head")
     lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
     heads = tuple(places[head] for head in heads)
     relations = tuple(name.split(":")[0] for name in relations)
@@ -126,18 +127,22 @@ def _sentence(path, rows, lines, document):
     if heads.count(-1) != 1 or max(depths(sentence)) >= len(rows):
         found = f"{heads.count(-1)} root(s), or words in a circle"
         fix = "correct the heads of this sentence"
-        raise malformed(f"{path}:{lines[0]}", found, "a tree with one root", fix)
+        raise malformed(f"{path}:{min(rows)}", found, "a tree with one root", fix)
     return sentence
 
 
-def depths(sentence):
-    """Steps from each word up to the root; more than there are words where it never gets there."""
-    found = []
-    for i in range(len(sentence.heads)):
-        found.append(0)
-        while (i := sentence.heads[i]) != -1 and found[-1] <= len(sentence.heads):
-            found[-1] += 1
+def above(s, i):
+    """A word and those above it, up to the root; more than there are words where these go in a
+    circle."""
+    found = [i]
+    while (i := s.heads[i]) != -1 and len(found) <= len(s.heads):
+        found.append(i)
     return found
+
+
+def depths(s):
+    """Steps from each word up to the root."""
+    return [len(above(s, i)) - 1 for i in range(len(s.heads))]
 
 
 # ---- what a tree says: None where it lacks the annotation, or its clauses disagree ----
@@ -175,31 +180,25 @@ def number(s, relation):
 
 def shape(s):
     """The root among its clause-level dependents, in order: "nsubj root obj"."""
-    root, found = s.heads.index(-1), []
-    for i, name in enumerate(s.relations):
-        if i == root or (s.heads[i] == root and name in _SHAPE):
-            found.append("root" if i == root else name)
-    return " ".join(found)
+    root = s.heads.index(-1)
+    names = {i: name for i, name in enumerate(s.relations) if s.heads[i] == root and name in _SHAPE}
+    return " ".join((names | {root: "root"})[i] for i in sorted({*names, root}))
 
 
 def inverted(s):
     """(the words with the two coordinated main clauses swapped, whether the first was longer (1),
     shorter (-1) or as long (0)): "He left , but she stayed ." as "She stayed , but he left ."."""
-    words, heads, names = s.words, s.heads, s.relations
-    root = heads.index(-1)
-    clauses = [i for i, head in enumerate(heads) if head == root and names[i] == "conj"]
-    marks = [i for i, head in enumerate(heads) if head in clauses and names[i] == "cc"]
-    subjects = {head for head, name in zip(heads, names, strict=True) if name in _SUBJECTS}
+    words, root, links = s.words, s.heads.index(-1), list(zip(s.heads, s.relations, strict=True))
+    clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
+    marks = [i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"]
+    subjects = {head for head, name in links if name in _SUBJECTS}
     whole = len(clauses) == len(marks) == 1 and {root, *clauses} <= subjects
     if not whole or _QUOTES & set(words):
         return None
-    mark, under, level = marks[0], set(clauses), depths(s)
-    for i in sorted(range(len(words)), key=level.__getitem__):
-        if heads[i] in under:
-            under.add(i)
-    spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT"]
+    [clause], [mark] = clauses, marks
+    spoken = [i for i, kind in enumerate(s.kinds) if kind != "PUNCT" and i != mark]
     before, after = [i for i in spoken if i < mark], [i for i in spoken if i > mark]
-    if not before or not after or under & set(before) or set(after) - under:
+    if not before or not after or any((i > mark) != (clause in above(s, i)) for i in spoken):
         return None
     comma, end = before[-1] + 1, after[-1] + 1
     first, last = list(words[:comma]), list(words[mark + 1 : end])
@@ -253,31 +252,26 @@ class _World:
         if task == "Length":
             return Row(str(sum(len(words) > last for last in BINS)), s.document, words)
         if task == "WordContent":
-            found = [word for word in map(str.lower, words) if word in self.names[task]]
-            if len(found) != 1:
-                return None
-            return Row(str(self.names[task].index(found[0])), " ".join(words), words)
+            names = self.names[task]
+            found = [names.index(word) for word in map(str.lower, words) if word in names]
+            return Row(str(found[0]), " ".join(words), words) if len(found) == 1 else None
         if task == "Depth":
             bin = min(max(*depths(s), 3), 6) - 3
             return Row(TASKS[task].labels[bin], s.document, words, len(words))
         if task == "TopConstituents":
             return Row(str([*self.names[task], shape(s)].index(shape(s))), s.document, words)
         if task == "BigramShift":
-            return _shifted(s, label, rng)
+            return _shifted(s, words, label, rng)
         if task == "OddManOut":
-            return self._odd(s, rng)
+            return self._odd(s, words, rng)
         if task == "CoordinationInversion":  # balanced at each relation of the lengths
             found, longer = inverted(s) or (None, 0)
-            rows = {
-                "I": Row("I", s.document, found, -longer),
-                "O": Row("O", s.document, words, longer),
-            }
-            return found and rows[label]
-        relation = {"SubjNumber": "nsubj", "ObjNumber": "obj"}.get(task)
-        found = number(s, relation) if relation else tense(s)
+            words, stratum = (found, -longer) if label == "I" else (words, longer)
+            return found and Row(label, s.document, words, stratum)
+        found = tense(s) if task == "Tense" else number(s, _RELATION[task])
         return found and Row(*found, words)
 
-    def _odd(self, s, rng):
+    def _odd(self, s, words, rng):
         forms = [each for each in _forms(s) if self.times[each[0]] in _ODD]
         if not forms:
             return None
@@ -287,15 +281,15 @@ class _World:
         others = [each for each in drawn if each[1] != s.lemmas[i]]
         if not others:
             return None
-        words, label, lemma = list(s.words), rng.choice("CO"), s.lemmas[i]
+        label, lemma = rng.choice("CO"), s.lemmas[i]
         if label == "C":
             words[i], lemma = others[0]
         return Row(label, lemma, words)
 
 
-def _shifted(s, label, rng):
-    words, free = list(s.words), [kind not in ("PUNCT", "SYM") for kind in s.kinds]
-    same = [words[i].lower() == words[i + 1].lower() for i in range(len(words) - 1)]
+def _shifted(s, words, label, rng):
+    free = [kind not in ("PUNCT", "SYM") for kind in s.kinds]
+    same = [a.lower() == b.lower() for a, b in pairwise(words)]
     places = [i for i in range(1, len(words) - 1) if free[i] and free[i + 1] and not same[i]]
     if not places or _QUOTES & set(words):
         return None
@@ -336,46 +330,40 @@ def load(task, root):
     malformed, or where they are too small.
     """
     known("treebank task", task, TASKS)
-    return dict(_built(task, Path(root)))
-
-
-@cache
-def _built(task, root):
-    world, rows = _World(root), []
+    world, found = _World(Path(root)), []
     for index, s in enumerate(world.sentences):
         rng = random.Random(f"{task}:{' '.join(s.words)}")
         order = rng.random()
         if row := world.row(task, s, rng):
-            rows.append((order, index, row))
-    parts = _parts([row for _, _, row in rows], task == "WordContent")
-    cells, splits = defaultdict(list), {}
-    for _, index, row in sorted(rows, key=lambda each: each[:2]):
-        cells[parts[row.key], row.stratum, row.label].append((index, row))
+            found.append((order, index, " ".join(row.words), row.label, row.key, row.stratum))
+    columns = ("order", "index", "text", "label", "key", "stratum")
+    rows = pd.DataFrame(found, columns=columns).sort_values(["order", "index"])
+    rows["part"] = rows["key"].map(_parts(rows, task == "WordContent"))
+    codes = {label: code for code, label in enumerate(TASKS[task].labels)}
+    place = rows.groupby(["part", "stratum", "label"]).cumcount()
+    few = rows.groupby(["part", "stratum"])["label"].transform(
+        lambda labels: labels.value_counts().reindex(codes, fill_value=0).min()
+    )
+    rows, splits = rows[place < few].sort_values("index"), {}
     for part in ("train", "dev", "test"):
-        chosen = []
-        for stratum in {stratum for _, stratum, _ in cells}:
-            found = [cells.get((part, stratum, label), []) for label in TASKS[task].labels]
-            few = min(map(len, found))
-            chosen += [(*each, code) for code, cell in enumerate(found) for each in cell[:few]]
-        if not chosen:
+        chosen = rows[rows["part"] == part]
+        if chosen.empty:
             raise ValueError(
-                f"{root}: no {part} rows of every class of {task} among {len(rows)} sentences with "
-                "its annotation; fix: use a larger treebank"
+                f"{root}: no {part} rows of every class of {task} among {len(found)} sentences "
+                "with its annotation; fix: use a larger treebank"
             )
-        indices, chosen, codes = zip(*sorted(chosen, key=lambda each: each[0]), strict=True)
-        texts = [" ".join(row.words) for row in chosen]
-        splits[part] = Split(texts, None, np.array(codes), np.array(indices))
+        y, index = chosen["label"].map(codes).to_numpy(np.int64), chosen["index"].to_numpy()
+        splits[part] = Split(list(chosen["text"]), None, y, index)
     return splits
 
 
 def _parts(rows, by_label):
     """{key: split}. A frequent key goes to train, lest it be much of a small split."""
     found = {}
-    for label in sorted({row.label for row in rows}) if by_label else [None]:
-        sizes, filled = Counter(row.key for row in rows if label in (None, row.label)), 0
+    for _, part in rows.groupby("label") if by_label else [("", rows)]:
+        sizes, filled = part["key"].value_counts().to_dict(), 0
         for key in sorted(sizes, key=lambda key: random.Random(key).random()):
-            share = filled / sizes.total()
-            large = 1 < sizes[key] > 0.03 * sizes.total()
+            share, large = filled / len(part), 1 < sizes[key] > 0.03 * len(part)
             found[key] = "train" if large or share >= 0.3 else "dev" if share >= 0.15 else "test"
             filled += 0 if large else sizes[key]
     return found
