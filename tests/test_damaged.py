@@ -140,7 +140,7 @@ GLUE = [
     ("RTE", PAIR + "0\t\tb\t1\n", ":2: an empty sentence in column 2"),
     ("RTE", PAIR + "0\ta\tb\t1\n\n2\ta\tb\t1\n", r":3: 1 field\(s\)"),
     ("RTE", PAIR, ":1: no rows"),
-    ("RTE", "", ":1: no rows; expected index, sentence1, sentence2, label"),
+    ("RTE", "", ":1: no rows; expected sentence1, sentence2, label"),
     ("RTE", "0\ta\tb\t1\n", ":1: .*without sentence1, sentence2, label; .*; fix: add a header"),
     ("RTE", "index\tsentence1\tsentence2\n0\ta\tb\n", ":1: .*without label"),
     ("SST-2", "fine \t1\n", ":1: .*without sentence, label"),

@@ -87,9 +87,7 @@ def test_mrpc_of_the_original_corpus(tmp_path):
     assert read(tmp_path, "MRPC") == [("Three", "four", 0)]
     assert read(tmp_path, "MRPC", "test") == [("Five", "six", -1)]
     put(tmp_path, "MRPC/msr_paraphrase_train.txt", "Quality\t#1 String\t#2 String\n1\ta\tb\n")
-    with pytest.raises(
-        ValueError, match="train.txt:1: .* without all columns; expected Quality, #1"
-    ):
+    with pytest.raises(ValueError, match="train.txt:1: .* without #1 ID, #2 ID; expected #1 Str"):
         glue.load("MRPC", tmp_path)
 
 
@@ -259,13 +257,14 @@ def test_fetch_then_load_gives_the_same_rows(tmp_path, task):
         glue.fetch(task, tmp_path / "glue", loader)
 
 
-def test_fetched_files_have_the_official_columns(tmp_path):
+def test_fetched_files_have_columns_of_the_official_names(tmp_path):
     for task in ("CoLA", "MRPC", "RTE"):
         found = hub(task, hub_splits(task, [("a\tb", "c", 1)]))
         glue.fetch(task, tmp_path, lambda *_, found=found: found)
-    assert (tmp_path / "CoLA/train.tsv").read_bytes() == b"\t1\t\ta b\n"
+    assert (tmp_path / "CoLA/train.tsv").read_bytes() == b"index\tsentence\tlabel\n0\ta b\t1\n"
     assert (tmp_path / "CoLA/test.tsv").read_bytes() == b"index\tsentence\n0\ta b\n"
-    assert (tmp_path / "MRPC/dev.tsv").read_text() == MRPC[1:] + "1\t\t\ta b\tc\n"
+    named = "index\t#1 String\t#2 String\tQuality\n0\ta b\tc\t1\n"
+    assert (tmp_path / "MRPC/dev.tsv").read_text() == named
     assert (tmp_path / "RTE/dev.tsv").read_text() == PAIR + "0\ta b\tc\tnot_entailment\n"
 
 

@@ -16,15 +16,14 @@ blanks around a sentence are dropped, labels are names or digits.
 import io
 import os
 import re
-import tempfile
 import zipfile
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from lib.data import Split, Task
-from lib.data.lines import from_hub, malformed, of_hub, read_lines, short
+from lib.data.lines import from_hub, malformed, read_lines, short, write
 from lib.spec import known
 
 _THREE = ("entailment", "neutral", "contradiction")
@@ -56,48 +55,32 @@ _TORN = 100  # QQP: line breaks inside questions tear some 20 official rows
 _STAND_IN = re.compile(r"\.(reconstructed|subset|sample\d*)\.tsv$")
 
 
-@dataclass(frozen=True)
-class _Layout:
-    train: str  # official columns with a label
-    test: str  # and without
-    a: str  # column of the first sentence; after "/" what the hub calls it, likewise below
-    b: str
-    label: str
-
-
-_PAIR = "sentence1,sentence2"
-_MRPC = "#1 ID,#2 ID,#1 String,#2 String"
-_STS = f"index,genre,filename,year,old_index,source1,source2,{_PAIR}"
-_PARSES = "sentence1_binary_parse,sentence2_binary_parse,sentence1_parse,sentence2_parse"
-_NLI = f"index,promptID,pairID,genre,{_PARSES},{_PAIR}"
-# Task; columns of train; columns of test; first sentence; second sentence; label.
-_LAYOUTS = f"""
-CoLA; source,label,original,sentence; index,sentence; sentence; ; label
-SST-2; sentence,label; index,sentence; sentence; ; label
-MRPC; Quality,{_MRPC}; index,{_MRPC}; #1 String/sentence1; #2 String/sentence2; Quality/label
-QQP; id,qid1,qid2,question1,question2,is_duplicate; id,question1,question2; question1; question2; \
-is_duplicate/label
-STS-B; {_STS},score; {_STS}; sentence1; sentence2; score/label
-MNLI; {_NLI},label1,gold_label; {_NLI}; sentence1/premise; sentence2/hypothesis; gold_label/label
-QNLI; index,question,sentence,label; index,question,sentence; question; sentence; label
-RTE; index,{_PAIR},label; index,{_PAIR}; sentence1; sentence2; label
-WNLI; index,{_PAIR},label; index,{_PAIR}; sentence1; sentence2; label
-AX; index,{_PAIR},label; index,{_PAIR}; sentence1/premise; sentence2/hypothesis; label
-"""
-_CELLS = [[cell.strip() for cell in line.split(";")] for line in _LAYOUTS.strip().splitlines()]
-_LAYOUT = {task: _Layout(*columns) for task, *columns in _CELLS}
+# Columns of the first sentence, of the second, of the label; after "/" what the hub calls them.
+_PAIR = ("sentence1", "sentence2", "label")
+_COLUMNS = {
+    "CoLA": ("sentence", "", "label"),
+    "SST-2": ("sentence", "", "label"),
+    "MRPC": ("#1 String/sentence1", "#2 String/sentence2", "Quality/label"),
+    "QQP": ("question1", "question2", "is_duplicate/label"),
+    "STS-B": ("sentence1", "sentence2", "score/label"),
+    "MNLI": ("sentence1/premise", "sentence2/hypothesis", "gold_label/label"),
+    "QNLI": ("question", "sentence", "label"),
+    "RTE": _PAIR,
+    "WNLI": _PAIR,
+    "AX": ("sentence1/premise", "sentence2/hypothesis", "label"),
+}
+_IDS = ["#1 ID", "#2 ID"]  # the second and third column of MRPC's own files
 _FOLDERS = {"AX": ("diagnostic", "AX")}
-# {split: (file without its ending, the split's name on the hub)}; GLUE has two sets of MNLI's.
-_SPLITS = {"train": ("train", "train"), "dev": ("dev", "validation"), "test": ("test", "test")}
-_OTHER_SPLITS = {
+_FILES = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
+_OTHER_FILES = {
     "MNLI": {
-        "train": ("train", "train"),
-        "dev": ("dev_matched", "validation_matched"),
-        "dev_mm": ("dev_mismatched", "validation_mismatched"),
-        "test": ("test_matched", "test_matched"),
-        "test_mm": ("test_mismatched", "test_mismatched"),
+        "train": "train.tsv",
+        "dev": "dev_matched.tsv",
+        "dev_mm": "dev_mismatched.tsv",
+        "test": "test_matched.tsv",
+        "test_mm": "test_mismatched.tsv",
     },
-    "AX": {"test": ("diagnostic", "test")},
+    "AX": {"test": "diagnostic.tsv"},
 }
 
 
@@ -109,40 +92,35 @@ def stand_in(path):
 
 def names(task):
     """{split: official file} of a task."""
-    return {split: f"{stem}.tsv" for split, (stem, _) in _splits(task).items()}
-
-
-def _splits(task):
     known("GLUE task", task, TASKS)
-    return _OTHER_SPLITS.get(task, _SPLITS)
+    return _OTHER_FILES.get(task, _FILES)
 
 
-def _candidates(task, split, stem, folders):
+def _candidates(task, split, name, folders):
     """Files that a split may be in, the official ones first, stand-ins last."""
-    stems = (stem, "test") if task == "AX" else (stem,)
-    yield from (folder / f"{each}.tsv" for folder in folders for each in stems)
+    official = [folder / name for folder in folders]
+    official += [folder / "test.tsv" for folder in folders if task == "AX"]
+    yield from official
     if task == "MRPC" and (split != "dev" or (folders[0] / "dev_ids.tsv").is_file()):
         yield folders[0] / f"msr_paraphrase_{'test' if split == 'test' else 'train'}.txt"
-    for folder in folders:
-        for each in stems:
-            beside = sorted(folder.glob(f"{each}.*.tsv"))
-            yield from (path for path in beside if path.name == f"{each}.{stand_in(path)}.tsv")
+    for path in official:
+        beside = sorted(path.parent.glob(f"{path.stem}.*.tsv"))
+        yield from (each for each in beside if each.name == f"{path.stem}.{stand_in(each)}.tsv")
 
 
 def files(task, root):
     """{split: Path} of what `load` reads. Raises FileNotFoundError where there is no split."""
-    expected = names(task)
-    folders = [Path(root) / name for name in _FOLDERS.get(task, (task,))]
-    found = {}
-    for split, (stem, _) in _splits(task).items():
-        there = [p for p in _candidates(task, split, stem, folders) if p.is_file()]
+    folders, found = [Path(root) / name for name in _FOLDERS.get(task, (task,))], {}
+    for split, name in names(task).items():
+        there = [p for p in _candidates(task, split, name, folders) if p.is_file()]
         found |= {split: there[0]} if there else {}
     if not found:
         state = "holds no split" if folders[0].is_dir() else "is no folder"
+        expected = ", ".join(names(task).values())
         raise FileNotFoundError(
-            f"{folders[0]} {state}; expected {', '.join(expected.values())} in GLUE's layout; fix: "
-            f"point the data root at the folder above {folders[0].name}, or fill it from the hub "
-            f"with lib.data.glue.fetch({task!r}, root)"
+            f"{folders[0]} {state}; expected {expected} in GLUE's layout; fix: point the data root "
+            f"at the folder above {folders[0].name}, or fill it from the hub with "
+            f"lib.data.glue.fetch({task!r}, root)"
         )
     return found
 
@@ -169,24 +147,23 @@ def _columns(task, split, path, lines):
     place is None for what is not there."""
     if path.suffix == ".csv":  # the benchmark's own file; where a sentence is from may follow it
         return 5, 6, 4, 7, 0
-    layout, test = _LAYOUT[task], split.startswith("test")
-    official = (layout.test if test and path.suffix == ".tsv" else layout.train).split(",")
+    own, hidden = path.suffix == ".txt", path.suffix == ".tsv" and split.startswith("test")
     head = [cell.strip() for cell in lines[0].split("\t")] if lines else []
-
-    def place(role):
-        return next((head.index(name) for name in role.split("/") if name in head), None)
-
-    a, b, label = place(layout.a), place(layout.b), place(layout.label)
-    if task == "CoLA" and lines and (a is None or (label is None and not test)):
+    places = {
+        role: [head.index(n) for n in role.split("/") if n in head] for role in _COLUMNS[task]
+    }
+    a, b, label = ([*found, None][0] for found in places.values())
+    if task == "CoLA" and lines and (a is None or (label is None and not hidden)):
         return 3, None, 1, 4, 0  # official train and dev files have no header
-    needed = [layout.a, *filter(None, (layout.b, "" if test else layout.label))]
-    lacking = [role.split("/")[0] for role in needed if place(role) is None]
-    if lacking or (path.suffix == ".txt" and head != official):
-        missing = ", ".join(lacking) or "all columns"
+    needed = [role for role in _COLUMNS[task][: 2 if hidden else 3] if role]
+    lacking = [role.split("/")[0] for role in needed if not places[role]]
+    lacking += _IDS if own and head[1:3] != _IDS else []
+    if lacking:
+        expected = [role.split("/")[0] for role in needed] + _IDS * own
         raise malformed(
             f"{path}:1",
-            f"{short(lines[0])} without {missing}" if lines else "no rows",
-            f"{', '.join(official)} between tabs",
+            f"{short(lines[0])} without {', '.join(lacking)}" if lines else "no rows",
+            f"{', '.join(expected)} between tabs",
             "add a header line with these names, or download the file again",
         )
     return a, b, label, len(head), 1
@@ -198,41 +175,38 @@ def _read(task, split, path):
     code, held = _coder(task, split), None
     if path.suffix == ".txt" and split in ("train", "dev"):  # MRPC's own file holds both
         held = _dev_ids(path.with_name("dev_ids.tsv"))
-    left, right, y, torn = [], [], [], 0
+    rows, torn = [], 0
     for number, line in enumerate(lines[first:], first + 1):
         place, cells = f"{path}:{number}", line.split("\t")
         cells = cells[:width] if path.suffix == ".csv" else cells
         if len(cells) != width:
-            torn += 1
-            if task == "QQP" and len(cells) < width and torn <= _TORN:
+            torn, few = torn + 1, len(cells) < width
+            if task == "QQP" and few and torn <= _TORN:
                 continue  # as the hub does
-            few = len(cells) < width
             raise malformed(
                 place,
                 f"{len(cells)} field(s) in {short(line)}",
                 f"{width} between tabs" + ("" if first else " (source, label, mark, sentence)"),
                 "restore the missing ones" if few else "remove tabs inside sentences",
             )
-        if held is not None and ((cells[1], cells[2]) in held) != (split == "dev"):
+        if held is not None and (tuple(cells[1:3]) in held) != (split == "dev"):
             continue
         texts = [cells[column].strip() for column in ((a, b) if pair else (a,))]
         if not (any(texts) if task in _EMPTY else all(texts)):
             found = f"an empty sentence in column {(b if texts[0] else a) + 1}"
             raise malformed(place, found, "text", "fill it in or drop the row")
-        left.append(texts[0])
-        right.append(texts[-1])
-        y.append(code("" if label is None else cells[label].strip(), place))
-    if not y:
+        rows.append((*texts, code("" if label is None else cells[label].strip(), place)))
+    if not rows:
         raise malformed(f"{path}:{len(lines)}", "no rows", "one row a line")
-    dtype = np.int64 if TASKS[task].labels else np.float32
-    return Split(left, right if pair else None, np.array(y, dtype), np.arange(len(y)))
+    *texts, y = map(list, zip(*rows, strict=True))
+    y = np.array(y, np.int64 if TASKS[task].labels else np.float32)
+    return Split(texts[0], texts[1] if pair else None, y, np.arange(len(y)))
 
 
 def _coder(task, split):
     """f(cell, place) -> class code or score. A test row may have none."""
     labels = TASKS[task].labels
-    codes = {name: code for code, name in enumerate(labels)}
-    codes |= {str(code): code for code in range(len(labels))}
+    codes = {cell: code for code, name in enumerate(labels) for cell in (name, str(code))}
     allowed = ", ".join(f"{code} or {name}" for code, name in enumerate(labels))
     if split.startswith("test"):
         codes |= dict.fromkeys(("", "-1"), -1 if labels else float("nan"))
@@ -243,10 +217,8 @@ def _coder(task, split):
         score = not labels and re.fullmatch(r"\d+\.?\d*(e-?\d+)?", cell, re.A)
         if score and float(cell) <= 5:
             return float(cell)
-        expected = allowed or "a score from 0 to 5"
-        raise malformed(
-            place, f"label {short(cell)}", expected, "correct the label or drop the row"
-        )
+        expected, fix = allowed or "a score from 0 to 5", "correct the label or drop the row"
+        raise malformed(place, f"label {short(cell)}", expected, fix)
 
     return code
 
@@ -266,34 +238,18 @@ def _dev_ids(path):
 
 # ---- the hub ----
 def fetch(task, root, loader=None):
-    """Fill `<root>/<TASK>/` with files in the official layout from the hub's GLUE. Returns the
-    folder.
-
-    Columns that the hub lacks (ids, parses) stay empty. A new folder appears whole, and nothing is
-    overwritten. `loader(name, configuration)` stands in for `datasets.load_dataset`.
-    """
-    expected, folder = names(task), Path(root) / _FOLDERS.get(task, (task,))[0]
-    configuration = task.lower().replace("-", "")
-    loaded = from_hub(task, expected.values(), folder, loader, "nyu-mll/glue", configuration)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-        fresh = Path(scratch) / folder.name
-        fresh.mkdir()
-        for split, (_, theirs) in _splits(task).items():
-            rows = of_hub(loaded, task, theirs, expected[split], folder)
-            text = _as_tsv(task, rows)
-            (fresh / expected[split]).write_text(text, encoding="utf-8", newline="\n")
-        if folder.exists():
-            for path in sorted(fresh.iterdir()):
-                os.replace(path, folder / path.name)
-        else:
-            os.replace(fresh, folder)
-    return folder
+    """Fill `<root>/<TASK>/` from the hub's GLUE, in files with the official names, whose columns
+    have theirs. Returns the folder. `loader` is as in lib.data.lines.from_hub."""
+    hub = {name: Path(name).stem.replace("dev", "validation") for name in names(task).values()}
+    hub = {"diagnostic.tsv": "test"} if task == "AX" else hub
+    folder = Path(root) / _FOLDERS.get(task, (task,))[0]
+    wanted = ("nyu-mll/glue", task.lower().replace("-", ""))
+    return from_hub(task, folder, hub, partial(_as_tsv, task), loader, *wanted)
 
 
 def _as_tsv(task, rows):
-    """A split of the hub as the text of an official file."""
-    labels, layout = TASKS[task].labels, _LAYOUT[task]
+    """A split of the hub as the text of a file."""
+    labels, (*sentences, label) = TASKS[task].labels, _COLUMNS[task]
     theirs = getattr(rows.features["label"], "names", None)
     if labels and theirs and tuple(theirs) != labels:
         raise ValueError(
@@ -301,17 +257,15 @@ def _as_tsv(task, rows):
             f"{', '.join(labels)}; fix: fill the folder from the official files"
         )
     y = np.asarray(rows["label"], np.int64 if labels else np.float32)
-    header = (layout.train if (y >= 0).any() else layout.test).split(",")
-    columns = {name: range(len(y)) for name in ("index", "id")}
-    named = [labels[c] if c >= 0 else c for c in y] if task in _NAMED else y
-    columns[layout.label.split("/")[0]] = named
-    for role in filter(None, (layout.a, layout.b)):
-        column = next(name for name in reversed(role.split("/")) if name in rows.column_names)
-        columns[role.split("/")[0]] = [re.sub("[\t\r\n]", " ", text) for text in rows[column]]
-    blank = [""] * len(y)
-    rows = zip(*(columns.get(name, blank) for name in header), strict=True)
-    lines = ["\t".join(map(str, row)) for row in rows]
-    return "\n".join(lines if header[0] == "source" else ["\t".join(header), *lines]) + "\n"
+    columns = {"index": range(len(y))}
+    for own, *other in (role.split("/") for role in filter(None, sentences)):
+        texts = rows[other[0] if other else own]
+        columns[own] = [re.sub("[\t\r\n]", " ", text) for text in texts]
+    if (y >= 0).any():
+        named = [labels[c] if c >= 0 else c for c in y] if task in _NAMED else y
+        columns[label.split("/")[0]] = named
+    lines = [columns, *zip(*columns.values(), strict=True)]
+    return "".join("\t".join(map(str, line)) + "\n" for line in lines)
 
 
 # ---- the server ----
@@ -341,11 +295,7 @@ def write_submission(predictions, folder, partial=False, rows=TEST_ROWS):
         for name, data in contents.items():
             archive.writestr(zipfile.ZipInfo(name, dated), data, zipfile.ZIP_DEFLATED)
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in (contents | {"submission.zip": packed.getvalue()}).items():
-        scratch = folder / f".{name}.{os.getpid()}"
-        scratch.write_bytes(data)
-        os.replace(scratch, folder / name)
+    write(folder, contents | {"submission.zip": packed.getvalue()})
     return folder / "submission.zip"
 
 

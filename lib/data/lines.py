@@ -1,5 +1,6 @@
 """What the readers share: text files by line, the hub, and errors that name place and fix."""
 
+import os
 import re
 
 
@@ -47,11 +48,23 @@ def each_line(path):
         raise
 
 
-def from_hub(task, files, folder, loader, *wanted):
-    """What `loader(*wanted)` gives, `datasets.load_dataset` where it is None.
+def write(folder, contents):
+    """Write files {name: bytes} to a folder, which is made. They appear together, each whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = {name: folder / f".{name}.{os.getpid()}" for name in contents}
+    for name, data in contents.items():
+        scratch[name].write_bytes(data)
+    for name, path in scratch.items():
+        os.replace(path, folder / name)
 
-    Raises FileExistsError where one of the `files` is in the folder already, ConnectionError in one
-    line where the hub gives nothing.
+
+def from_hub(task, folder, files, text, loader, *wanted):
+    """Fill a folder with files of the hub. Returns the folder.
+
+    files: {name: the hub's split}. text(rows): a file's content. `loader(*wanted)` gives the
+    splits, `datasets.load_dataset` where it is None. Raises FileExistsError where one of the files
+    is in the folder already, ConnectionError in one line where the hub gives nothing, ValueError
+    where it lacks a split.
     """
     there = [name for name in files if (folder / name).exists()]
     if there:
@@ -61,20 +74,18 @@ def from_hub(task, files, folder, loader, *wanted):
     try:
         if loader is None:
             from datasets import load_dataset as loader
-        return loader(*wanted)
+        loaded = loader(*wanted)
     except Exception as error:  # the hub's client raises many kinds, by version and by failure
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConnectionError(
             f"{task} cannot be had from the hub ({reason}); fix: check the network, or put "
             f"{', '.join(files)} into {folder} by hand"
         ) from error
-
-
-def of_hub(loaded, task, split, file, folder):
-    """A split of what the hub gave. Raises ValueError where it is not there."""
-    if split not in loaded:
-        raise ValueError(
-            f"the hub's {task} has no split {split}, but {', '.join(loaded)}; fix: put {file} into "
-            f"{folder} by hand"
-        )
-    return loaded[split]
+    for name, split in files.items():
+        if split not in loaded:
+            raise ValueError(
+                f"the hub's {task} has no split {split}, but {', '.join(loaded)}; fix: put {name} "
+                f"into {folder} by hand"
+            )
+    write(folder, {name: text(loaded[split]).encode() for name, split in files.items()})
+    return folder

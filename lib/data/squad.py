@@ -9,7 +9,6 @@ are dropped; a passage stays as it is, since answers are offsets into it.
 """
 
 import json
-import os
 import re
 from itertools import groupby
 from operator import itemgetter
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data import Split, Task
-from lib.data.lines import decoded, from_hub, malformed, of_hub
+from lib.data.lines import decoded, from_hub, malformed
 from lib.spec import known
 
 TASKS = {
@@ -66,19 +65,13 @@ def load(task, root):
 
 def fetch(task, root, loader=None):
     """Write both files from the hub, in the official layout. Returns the folder. `loader` is as in
-    lib.data.glue."""
-    expected, root = names(task), Path(root)
-    loaded = from_hub(task, expected.values(), root, loader, _HUB[task])
-    texts = {}
-    for split, name in expected.items():
-        rows = of_hub(loaded, task, _HUB_SPLIT[split], name, root)
-        texts[name] = json.dumps(_official(task, rows))
-    root.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        scratch = root / f".{name}.{os.getpid()}"
-        scratch.write_text(text, encoding="utf-8")
-        os.replace(scratch, root / name)
-    return root
+    lib.data.lines.from_hub."""
+    files = {name: _HUB_SPLIT[split] for split, name in names(task).items()}
+
+    def text(rows):
+        return json.dumps(_official(task, rows))
+
+    return from_hub(task, Path(root), files, text, loader, _HUB[task])
 
 
 def _official(task, rows):
