@@ -35,7 +35,7 @@ READERS = {
     "dev-v1.1.json": (json.dumps(ONE, indent=1), lambda root: squad.load("SQuAD1", root)),
     "x.conllu": (TREES, lambda root: treebank.read(root / "x.conllu")),
     "a.txt": ("one\ntwo\n\nthree\n", lambda root: list(texts.read([root / "a.txt"]))),
-    TEST_IMAGES: (IMAGES, lambda root: digits.load(root, ("files",))),
+    TEST_IMAGES: (IMAGES, lambda root: digits.load(root)),
 }
 TEXTS = [name for name in READERS if name != TEST_IMAGES]
 
@@ -47,7 +47,7 @@ def put(root, name, content):
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    digits._load.cache_clear()
+    digits.load.cache_clear()
     return path
 
 
@@ -312,7 +312,7 @@ def test_gzipped_digits_that_are_not(tmp_path, content, found):
     path = put(tmp_path, f"{TEST_IMAGES}.gz", content)
     (tmp_path / TEST_IMAGES).unlink()
     with pytest.raises(ValueError, match=f"first bytes {found}; expected 1f8b") as caught:
-        digits.load(tmp_path, ("files",))
+        digits.load(tmp_path)
     assert str(caught.value).startswith(str(path))
 
 
@@ -320,7 +320,7 @@ def test_digits_that_are_not_all_there(tmp_path):
     put(tmp_path, TEST_IMAGES, IMAGES)
     (tmp_path / TEST_LABELS).unlink()
     with pytest.raises(ValueError, match="alone; expected also t10k-labels; fix: add these"):
-        digits.load(tmp_path, ("files",))
+        digits.load(tmp_path)
 
 
 @pytest.mark.parametrize("load", [glue.load, squad.load, senteval.load, treebank.load])

@@ -17,7 +17,7 @@ from lib.spec import Spec
 from lib.steps import digits as step
 from lib.store import Store
 
-IMAGES = digits.describe(paths.data_root() / "mnist", ("bundled",))
+IMAGES = digits.describe(paths.data_root() / "mnist", "bundled")
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)
 NETWORK = Perceptron((128, 64, 10), epochs=12, batch=64, lr=2e-3, noise=1.0)
 GATES = nas.gates(0.25, regions=("inputs",), memory=0.95)

@@ -21,9 +21,9 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "models_root", lambda: tmp_path / "models")
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "data"))
-    models.digest.cache_clear()
+    models.weights.cache_clear()
     yield tmp_path
-    models.digest.cache_clear()
+    models.weights.cache_clear()
 
 
 def pickled(folder, tiny, tokenizer, weights=None):
@@ -54,7 +54,7 @@ def test_a_pickle_becomes_safetensors_once(where, root, tiny, tokenizer, capsys)
     (root / "models" / "mine" / "model.safetensors").unlink()
     if where == "data/models":
         shutil.rmtree(root / "models" / "mine")
-    models.digest.cache_clear()
+    models.weights.cache_clear()
     models.fetch("mine")
     assert models.digest("mine") == first, "the same pickle gives the same bytes"
     models.copy("mine", first, root / "run")

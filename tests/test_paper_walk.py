@@ -261,7 +261,7 @@ def forget():
         data.splits,
         data.at_hand,
         data.unseen_rows,
-        models.digest,
+        models.weights,
         texts.first,
         efficientbert_search.candidates,
     ):
@@ -309,7 +309,7 @@ def cut_nas(at_paper, patch):
     for seeds in (nas.SEEDS, nas.HEADLINES, nas.REPEATS):
         at_paper(seeds, (0,))
     at_paper(nas.ROUNDS, (0.5, 0.4, 0.3, 0.1))
-    at_paper(nas.IMAGES, digits.describe(paths.data_root() / "mnist", ("files",)))
+    at_paper(nas.IMAGES, digits.describe(paths.data_root() / "mnist", "files"))
 
 
 def cut_bermo(at_paper, patch):

@@ -125,19 +125,24 @@ def planning():
         _absent = None
 
 
-def lacking(name, known=None):
-    """The digest of something that is not at hand: the official one, while planning else "absent",
-    else None."""
-    if _absent is None:
-        return known
-    _absent.add(name)
-    return known or "absent"
-
-
 def official_digests():
     """{name: digest of official rows, texts or weights}, so that committed records are found
     without the data."""
     return json.loads(paths.DIGESTS.read_text()) if paths.DIGESTS.exists() else {}
+
+
+def at_hand_or_official(key, compute):
+    """`compute()`, a digest. Where its data are not at hand it is the official one of the key, or
+    "absent" while planning; else raises FileNotFoundError."""
+    try:
+        return compute()
+    except FileNotFoundError:
+        told = official_digests().get(key)
+        if _absent is not None:
+            _absent.add(key)
+        elif told is None:
+            raise
+        return told or "absent"
 
 
 def official(name):
@@ -207,12 +212,7 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     """
     key, told = f"{name}/{task_name}", official_digests()
     task(name, task_name)
-    try:
-        found = digest_of(name, task_name)
-    except FileNotFoundError:
-        found = lacking(key, told.get(key))
-        if found is None:
-            raise
+    found = at_hand_or_official(key, lambda: digest_of(name, task_name))
     body = {"source": name, "task": task_name, "digest": found, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if unseen:

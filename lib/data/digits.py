@@ -1,11 +1,10 @@
-"""Handwritten digits: MNIST's idx files in a folder, else MNIST from the hub, else scikit-learn's
-own.
+"""Handwritten digits: MNIST's idx files in a folder, or MNIST from the hub; or scikit-learn's own.
 
     <root>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]    some archives have "." for the
     second "-"
 
 The files may be plain or gzipped. scikit-learn has 1,797 digits of 8 x 8 pixels; their split is
-fixed. `source` says which kind is taken; a run that must not depend on the network names its kind.
+fixed.
 """
 
 import gzip
@@ -21,74 +20,59 @@ from lib.data import check
 from lib.data.lines import malformed
 from lib.spec import known, stream
 
-KINDS = ("files", "hub", "bundled")  # without a network the hub takes half a minute to give up
+KINDS = ("files", "bundled")
 _MAGIC = {"images": 2051, "labels": 2049}  # unsigned bytes in 3 dimensions and in 1
 _STEMS = {"train": "train", "test": "t10k"}
 _BUNDLED_TEST = 360  # a fifth of scikit-learn's
 
 
-def load(root, kinds=KINDS, loader=None):
-    """{"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])} of the
-    first kind that can be had.
+@cache
+def load(root, kind="files"):
+    """{"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])}.
 
-    Raises ValueError naming the file where one is missing beside the others, cut off or no idx
-    file. `loader(name)` stands in for `datasets.load_dataset`.
+    "files" are those in the folder, the hub's where it has none. Raises ValueError naming the file
+    where one is missing beside the others, cut off or no idx file.
     """
-    return dict(_load(Path(root), tuple(kinds), loader)[1])
+    known("kind of digits", kind, KINDS)
+    found = _bundled() if kind == "bundled" else _files(Path(root)) or _hub()
+    if not found:
+        raise FileNotFoundError(f"no digits; fix: put MNIST's four idx files into {root}")
+    return found
 
 
-def source(root, kinds=KINDS, loader=None):
-    """The kind that `load` takes: "files", "hub" or "bundled"."""
-    return _load(Path(root), tuple(kinds), loader)[0]
-
-
-def describe(root, kinds=KINDS):
-    """Descriptor for a Spec: {"kind", "digest"}, the digest being of the images and labels
-    themselves."""
-    kind, found = _load(Path(root), tuple(kinds), None)
+def describe(root, kind):
+    """Descriptor for a Spec: {"kind", "digest"}, the digest being of images and labels."""
     body = hashlib.sha256()
-    for images, labels in found.values():
+    for images, labels in load(root, kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
     return {"kind": kind, "digest": body.hexdigest()[:16]}
 
 
 def described(root, descriptor):
     """What `load` gives, of a descriptor. Raises ValueError where the digits at hand are others."""
-    kinds = (descriptor["kind"],)
-    check(f"the set of digits in {root}", describe(root, kinds)["digest"], descriptor["digest"])
-    return load(root, kinds)
-
-
-@cache
-def _load(root, kinds, loader):
-    for kind in kinds:
-        known("kind of digits", kind, KINDS)
-        found = _bundled() if kind == "bundled" else _hub(loader) if kind == "hub" else _files(root)
-        if found:
-            return kind, found
-    tried = " or ".join(kinds)
-    raise FileNotFoundError(f"no digits from {tried}; fix: put MNIST's four idx files into {root}")
+    kind, what = descriptor["kind"], f"the set of digits in {root}"
+    check(what, describe(root, kind)["digest"], descriptor["digest"])
+    return load(root, kind)
 
 
 def _files(root):
-    paths = {
-        (split, what): _path(root, stem, what) for split, stem in _STEMS.items() for what in _MAGIC
-    }
-    there = [path.name for path in paths.values() if path]
-    lacking = [f"{_STEMS[split]}-{what}" for (split, what), path in paths.items() if not path]
-    if there and lacking:
+    parts = [(stem, what) for stem in _STEMS.values() for what in _MAGIC]
+    paths = {part: path for part in parts if (path := _path(root, *part))}
+    lacking = ["-".join(part) for part in parts if part not in paths]
+    if paths and lacking:
+        found = f"{', '.join(path.name for path in paths.values())} alone"
         fix = "add these idx files, or move the others away"
-        raise malformed(root, f"{', '.join(there)} alone", f"also {', '.join(lacking)}", fix)
-    return there and {
-        split: _pair(paths[split, "images"], paths[split, "labels"]) for split in _STEMS
+        raise malformed(root, found, f"also {', '.join(lacking)}", fix)
+    return paths and {
+        split: _pair(paths[stem, "images"], paths[stem, "labels"]) for split, stem in _STEMS.items()
     }
 
 
-def _hub(loader):
+def _hub():
     try:
-        if loader is None:
-            from datasets import load_dataset as loader
-        found = loader("ylecun/mnist")
+        from datasets import load_dataset
+
+        found = load_dataset("ylecun/mnist")
     except Exception:  # the hub's client raises many kinds, by version and by failure
         return None
     made = {}

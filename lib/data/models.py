@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from lib import paths
-from lib.data import official_digests
+from lib.data import at_hand_or_official, check, official_digests
 from lib.spec import known
 
 # Hub names of the checkpoints that the papers start from, and of the small one. Huawei's hub has
@@ -66,15 +66,14 @@ def locate(name):
 
 
 @cache
+def weights(name):
+    """sha256 of the weights at hand of a checkpoint."""
+    return sha256(locate(name) / "model.safetensors")
+
+
 def digest(name):
-    """sha256 of a checkpoint's weights: of the folder at hand, else the official one
-    (`data/digests.json`)."""
-    try:
-        return sha256(locate(name) / "model.safetensors")
-    except FileNotFoundError:
-        if official(name) is None:
-            raise
-        return official(name)
+    """The same, else the official one (`data/digests.json`)."""
+    return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 
 def pickled(name):
@@ -224,10 +223,5 @@ def copy(name, expected, target):
     """Copy the checkpoint's files to `target`. Raises ValueError where its digest is not the
     expected one."""
     folder = locate(name)
-    found = digest(name)
-    if found != expected:
-        raise ValueError(
-            f"the weights in {paths.shown(folder)} have sha256 {found[:16]}..., this run is of "
-            f"{expected[:16]}...: put those weights back, or ask for a new run"
-        )
+    check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
     _copy(folder, target)

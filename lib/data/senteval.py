@@ -47,25 +47,21 @@ def load(task, root):
     Raises FileNotFoundError without the file, ValueError with file and line where a row is
     malformed or a split has no rows.
     """
-    path, found = _path(task, root), {part: [] for part in _SPLITS}
+    path, classes = _path(task, root), labels(task, root)
+    codes, found = {name: code for code, name in enumerate(classes)}, {part: [] for part in _SPLITS}
+    few = ", ".join(classes) if len(classes) <= 20 else f"one of the {len(classes)} training words"
     for number, (part, label, text) in enumerate(_rows(path)):
-        found[part].append((text, label, number))
+        if label not in codes:
+            place, fix = f"{path}:{number + 1}", "correct the label or drop the row"
+            raise malformed(place, f"label {short(label)}", few, fix)
+        found[part].append((text, codes[label], number))
+    splits = {}
     for part, rows in found.items():
         if not rows:
             missing = f"no row begins with {part!r}, so that there is no {_SPLITS[part]} split"
             raise malformed(path, missing, "rows of tr, va and te")
-    classes = labels(task, root)
-    codes = {name: code for code, name in enumerate(classes)}
-    few = ", ".join(classes) if len(classes) <= 20 else f"one of the {len(classes)} training words"
-    splits = {}
-    for part, rows in found.items():
-        for _, label, number in rows:
-            if label not in codes:
-                place, fix = f"{path}:{number + 1}", "correct the label or drop the row"
-                raise malformed(place, f"label {short(label)}", few, fix)
-        texts, names, numbers = map(list, zip(*rows, strict=True))
-        y = np.array([codes[name] for name in names], np.int64)
-        splits[_SPLITS[part]] = Split(texts, None, y, np.array(numbers))
+        texts, y, numbers = zip(*rows, strict=True)
+        splits[_SPLITS[part]] = Split(list(texts), None, np.array(y, np.int64), np.array(numbers))
     return splits
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import chain, islice, zip_longest
 
 from lib import paths
-from lib.data import lacking, official_digests, tokens
+from lib.data import at_hand_or_official, tokens
 from lib.data.lines import each_line
 from lib.spec import known
 
@@ -88,13 +88,8 @@ def describe(name, count=None):
     so that records are found."""
     for each in name.split("+"):
         known("text corpus", each, TEXTS)
-    try:
-        digest = first(name, count)[1]
-    except FileNotFoundError:
-        told = official_digests().get(f"texts/{name}/{count or 'all'}")
-        digest = lacking(f"texts/{name}", told)
-        if digest is None:
-            raise
+    key = f"texts/{name}/{count or 'all'}"
+    digest = at_hand_or_official(key, lambda: first(name, count)[1])
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
 
 

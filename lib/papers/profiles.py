@@ -3,7 +3,6 @@
 import os
 from dataclasses import dataclass
 
-from lib import data
 from lib.data import grammar, models
 from lib.measure.cost import SHAPES, Shape
 from lib.options import MaskedLM, Numerics, Train
@@ -75,17 +74,7 @@ def profile(name):
 def checkpoint(name):
     """Spec of a published checkpoint; its seed is pinned, all replicates start from it."""
     known("checkpoint", name.removesuffix(models.ROUNDED), models.HUB)
-    return Spec("checkpoint", {"name": name, "digest": weights(name)}, seed=0)
-
-
-def weights(name):
-    """Digest of a checkpoint; see `lib.data.planning` for one that is not at hand."""
-    try:
-        return models.digest(name)
-    except FileNotFoundError:
-        if found := data.lacking(f"models/{name}"):
-            return found
-        raise
+    return Spec("checkpoint", {"name": name, "digest": models.digest(name)}, seed=0)
 
 
 def families(name):
