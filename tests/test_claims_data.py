@@ -4,6 +4,7 @@ A formula of these files reads printed cells. A key names the row by its first c
 text or how it begins, "*" for any.
 """
 
+import re
 from csv import DictReader
 from fractions import Fraction
 from functools import cache
@@ -15,8 +16,8 @@ from lib.paths import PUBLISHED
 
 PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
 NO_TABLE = ("claims", "corrections", "checks", "misses")
-RULES = "delta ordering trend shape within reached equal together none".split()
-DEVIATIONS = {"data", "model", "schedule", "search", "control", "implementation"}
+RULES = "delta ordering trend within reached equal together none".split()
+DEVIATIONS = set("data model schedule search control hardware unspecified implementation".split())
 KINDS = {"order", "difference", "ratio", "count", "trend", "shape", "statement"}
 ROLES = {"central", "finding", "arithmetic", "setting", "background"}
 
@@ -154,6 +155,7 @@ def test_every_claim_is_whole(paper):
         assert set(filter(None, c["deviations"].split("; "))) <= DEVIATIONS, c
         assert bool(c["deviations"]) == (c["role"] in ("central", "finding")), c
         assert not c["central"] or c["central"] in central, c
+        assert all(re.search(r"\S [>~] \S", pair) for pair in c["cells"].split("; ") if pair), c
 
 
 def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
