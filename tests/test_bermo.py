@@ -17,7 +17,7 @@ from lib.model.parts import layers, size
 from lib.model.surgery import operate
 from lib.options import MIX_NORMS, Mix, Prune
 from lib.page import notebook
-from lib.papers import bermo, bermo_claims
+from lib.papers import bermo, bermo_claims, grids
 from lib.spec import plain
 from lib.train import pruning, schedules
 
@@ -96,7 +96,7 @@ def test_the_paper_s_steps_and_ramps(task, steps, first, last):
 def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile):
     jumps = set()
     for task in bermo.PRUNED[profile]:
-        for epochs in bermo.budgets(profile, task):
+        for epochs in bermo.of(bermo.BUDGETS, profile, task, "budgets"):
             train, prune = bermo.settings(profile, task, epochs=epochs)
             steps = ceil(bermo.of(bermo.EXAMPLES, profile, task, "rows") / train.batch) * epochs
             schedules.plan(prune, steps)
@@ -162,7 +162,7 @@ def test_recorded_specs_need_no_data(without_data):
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: bermo.tasks("toy", bermo.PRUNED, ["SST2"]), "'SST2'; did you mean 'SST-2'"),
+        (lambda: grids.tasks("toy", ["SST2"], own=bermo.PRUNED), "'SST2'; did you mean 'SST-2'"),
         (lambda: bermo.settings("paper", "CoLA"), "unknown task with printed settings: 'CoLA'"),
         (lambda: bermo.settings("mini", "CoLA"), "a known number of rows at mini: 'CoLA'"),
         (lambda: bermo.settings("paper", "SST-2", method="L0"), "settings of L0 at paper: 'SST-2'"),

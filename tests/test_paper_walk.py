@@ -316,7 +316,7 @@ def cut_bermo(at_paper, patch):
     for seeds in (bermo.SEEDS, bermo.PROBED):
         at_paper(seeds, (63,))
     at_paper(bermo.TEN, (9, 25))
-    at_paper(bermo.SPAN, SPAN)
+    at_paper(grids.SPAN, SPAN)
     at_paper(bermo.EXAMPLES, dict.fromkeys(bermo.EXAMPLES["paper"], ROWS["train"]))
     at_paper(
         bermo.WARMUPS, {task: (1, *rest) for task, (_, *rest) in bermo.WARMUPS["paper"].items()}

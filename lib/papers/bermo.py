@@ -13,9 +13,9 @@ from math import ceil
 from lib import published
 from lib.data import squad
 from lib.measure.compare import Column
-from lib.options import MIX_NORMS, Mix, Prune, Span, Targets
+from lib.options import MIX_NORMS, Mix, Prune, Targets
 from lib.papers import grids, mini
-from lib.papers.profiles import backbone, profile
+from lib.papers.profiles import backbone
 from lib.spec import Spec, known
 
 # ---- TABLES
@@ -112,18 +112,13 @@ DENSE = grids.training(
 MASKED = grids.training(epochs=(5, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e-5))
 # Epochs at paper; Tables 7 and 11 leave 6, 10 and 10 out.
 EPOCHS = {"SST-2": 25, "MNLI": 6, "QQP": 10, "SQuAD1": 10}
-# How training on spans differs; and how passages are cut into windows.
+# How training on spans differs.
 LONG = {
     "toy": {"max_length": 96},
     "mini": {},
     "paper": {"batch": 16, "max_length": 384, "pad_to": 384},
 }
 GPUS = {"SQuAD1": 2}  # two devices of 8 rows in print, one of 16 here
-SPAN = {
-    "toy": Span(stride=64, max_query=32, max_answer=12),
-    "mini": Span(stride=64, max_query=64, max_answer=30),
-    "paper": Span(stride=128, max_query=64, max_answer=30),
-}
 # The mix as the paper's equation reads. Its dropout is not printed.
 MIX = {
     "toy": Mix("layers", "xavier_uniform", 5e-2, dropout=0.1),
@@ -175,17 +170,7 @@ def of(settings, profile_name, task, what):
     return there.get(task, there.get(""))
 
 
-def tasks(profile_name, chosen, wanted=()):
-    return grids.tasks(profile_name, wanted, own=chosen)
-
-
-def seeds(profile_name, wanted=(), own=SEEDS):
-    return grids.seeds(profile_name, wanted, own=own)
-
-
-def budgets(profile_name, task):
-    """Epochs of the runs of Figure 5."""
-    return of(BUDGETS, profile_name, task, "epoch budgets")
+seeds = partial(grids.seeds, own=SEEDS)
 
 
 # ---- SPECS
@@ -194,13 +179,10 @@ def budgets(profile_name, task):
 def common(profile_name, task, model, **args):
     """Arguments of every run on a task: its rows, how it is cut, the model's mix, and these."""
     rows = ROWS[profile_name]
-    return {
-        "data": grids.described(profile_name, task, rows.get(task, rows.get(""))),
-        "margin": DIVERGED,
-        "numerics": profile(profile_name).numerics,
-        "span": SPAN[profile_name] if task in squad.TASKS else None,
-        "mix": mixed(profile_name, model),
-    } | args
+    described = grids.described(profile_name, task, rows.get(task, rows.get("")))
+    own = {"margin": DIVERGED, "span": grids.span(profile_name, task)}
+    own |= {"mix": mixed(profile_name, model)}
+    return grids.common(profile_name, task, described, **own, **args)
 
 
 def mixed(profile_name, model):
@@ -347,7 +329,11 @@ def convergence(profile_name, task_names, seed_numbers):
     """The grid of Figure 5: movement pruning in separate runs, one for each budget of epochs."""
     rows, make = [], partial(pruned, profile_name)
     for task in task_names:
-        axes = {"task": (task,), "model": MODELS, "epochs": budgets(profile_name, task)}
+        axes = {
+            "task": (task,),
+            "model": MODELS,
+            "epochs": of(BUDGETS, profile_name, task, "budgets"),
+        }
         rows += grids.crossed(seed_numbers, make, **axes)
     return rows
 

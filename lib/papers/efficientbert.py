@@ -8,6 +8,7 @@ first recorded run. Searches and claims have modules of their own. Free of torch
 import re
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from lib import data, published
 from lib.data import squad, texts
 from lib.measure import compare
 from lib.measure.compare import Column
-from lib.options import Shared, Span, Warmup
+from lib.options import Shared, Warmup
 from lib.papers import grids, mini
 from lib.papers.profiles import backbone, checkpoint, profile, shape
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
@@ -108,9 +109,8 @@ TOGETHER = grids.training(  # several tasks, stage 3
 CANDIDATE = FINETUNE | {"paper": replace(TOGETHER["paper"], epochs=3)}  # stages 1 and 2
 TEACHER = grids.TEACHER | {"paper": replace(FINETUNE["paper"], epochs=3, lr=3e-5, eval_every=0)}
 SPAN = {
-    "toy": Span(stride=64, max_query=32, max_answer=12),
-    "mini": Span(stride=128, max_query=64, max_answer=30),
-    "paper": Span(stride=32, max_query=64, max_answer=30),
+    scale: replace(grids.SPAN[scale], stride=stride)
+    for scale, stride in (("toy", 64), ("mini", 128), ("paper", 32))
 }
 SPANNED = {"toy": {"max_length": 96}, "mini": {"max_length": 192, "epochs": 2}}  # fields of Train
 _SMALL = Warmup("scores", "shared", mask=True)
@@ -248,7 +248,7 @@ def teacher(profile_name, task):
 
 
 def span(profile_name, task):
-    return SPAN[profile_name] if task in squad.TASKS else None
+    return grids.span(profile_name, task, SPAN)
 
 
 def finetuning(settings, profile_name, task):
@@ -274,19 +274,11 @@ def tuned(profile_name, task, net, start, classifier=None, train=None, rows=None
     start: the run that it inherits weights from, or None. classifier: the task whose head a `start`
     of several tasks hands on. train, rows: settings and data other than those of the tables.
     """
-    return Spec(
-        "warmup",
-        {
-            "data": rows or grids.dataset(profile_name, task),
-            "net": net.to_json(),
-            "classifier": classifier,
-            "train": train or finetuning(FINETUNE, profile_name, task),
-            "span": span(profile_name, task),
-            "warmup": TAUGHT[profile_name],
-            "numerics": profile(profile_name).numerics,
-        },
-        {"teacher": teacher(profile_name, task), "start": start},
-    )
+    told = {"net": net.to_json(), "classifier": classifier, "span": span(profile_name, task)}
+    told |= {"train": train or finetuning(FINETUNE, profile_name, task)}
+    told |= {"warmup": TAUGHT[profile_name]}
+    inputs = {"teacher": teacher(profile_name, task), "start": start}
+    return Spec("warmup", grids.common(profile_name, task, rows, **told), inputs)
 
 
 def student(profile_name, task, name):
@@ -378,9 +370,7 @@ CLAIMED = 128  # batch of claim E5 (Table 2)
 TURNS = {"toy": {1: 50}, "mini": {1: 100, CLAIMED: 50}, "paper": {1: 100, CLAIMED: 100}}
 
 
-def tasks(profile_name, wanted=(), own=TASKS):
-    """Tasks of a page, as `lib.papers.grids.tasks`; of Tables 2 and 5 those of PAIRED."""
-    return grids.tasks(profile_name, wanted, own=own)
+tasks = partial(grids.tasks, own=TASKS)  # those of Tables 2 and 5 are PAIRED
 
 
 def compared(profile_name, task_names, seed_numbers, names):

@@ -7,6 +7,7 @@ Claims are judged from collected frames of the grids of `lib.papers.efficientber
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from lib import published
 from lib.measure import compare, stats, verdict
@@ -47,10 +48,7 @@ def claim_score_and_steps(frame, profile_name):
 def smoothed(loss, share=0.05):
     """Trailing mean of a loss [N] over that share of its points, over fewer at the start."""
     wide = max(1, round(share * len(loss)))
-    sums = np.concatenate([[0.0], np.cumsum(np.asarray(loss, float))])
-    ends = np.arange(1, len(loss) + 1)
-    starts = np.maximum(0, ends - wide)
-    return (sums[ends] - sums[starts]) / (ends - starts)
+    return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
 
 def share_of_steps(inherits, scratch, part="loss"):

@@ -7,7 +7,7 @@ and the full width: the last stage trains it as a supernet. Free of torch.
 
 import tempfile
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -82,9 +82,7 @@ SHOWN = {"toy": ("Base Model", "EfficientBERT")}  # published rows of Table 5; e
 DEVIATIONS = published.deviations("efficientbert", "search")
 
 
-def seeds(profile_name, wanted=(), own=efficientbert.SEEDS):
-    """Seeds of a page, as `lib.papers.grids.seeds`."""
-    return grids.seeds(profile_name, wanted, own=own)
+seeds = partial(grids.seeds, own=efficientbert.SEEDS)
 
 
 def space(profile_name, stage):

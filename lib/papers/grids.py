@@ -6,7 +6,7 @@ from itertools import product
 from lib import data
 from lib.data import glue, squad
 from lib.measure.compare import Column
-from lib.options import Augment, Targets, Train
+from lib.options import Augment, Span, Targets, Train
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec, known
 
@@ -56,6 +56,12 @@ TEACHER = training(
     epochs=(4, 3, 3), lr=(5e-4, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
 )
 LABELS = Targets("hard")
+# How passages are cut into windows; tasks of spans have these rows.
+SPAN = {
+    "toy": Span(stride=64, max_query=32, max_answer=12),
+    "mini": Span(stride=64, max_query=64, max_answer=30),
+    "paper": Span(stride=128, max_query=64, max_answer=30),
+}
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
 
 
@@ -102,10 +108,15 @@ def described(profile_name, task, rows, held_out=0):
     return data.describe(source(profile_name, task), task, rows, held_out, **unseen)
 
 
-def common(profile_name, task, **args):
-    """Arguments of a step on a task: its rows at a profile, the numerics, and these."""
-    own = {"data": dataset(profile_name, task), "numerics": profile(profile_name).numerics}
-    return own | args
+def common(profile_name, task, rows=None, /, **args):
+    """Arguments of a step on a task: its rows, or the profile's own, the numerics, and these."""
+    own = {"data": rows or dataset(profile_name, task)}
+    return own | {"numerics": profile(profile_name).numerics} | args
+
+
+def span(profile_name, task, spans=SPAN):
+    """How the passages of a task of spans are cut; None of other tasks."""
+    return spans[profile_name] if task in squad.TASKS else None
 
 
 def teacher(profile_name, task, family="bert", train=None, span=None):
@@ -132,7 +143,7 @@ def augmentation(profile_name, task, rows=None):
     """
     tries = TRIES.get(task, 30) if profile_name == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
-    args = common(profile_name, task, augment=options) | ({"data": rows} if rows else {})
+    args = common(profile_name, task, rows, augment=options)
     return Spec("augment", args, {"language_model": backbone(profile_name)}, seed=0)
 
 

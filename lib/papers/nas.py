@@ -7,6 +7,7 @@ torch.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -98,9 +99,7 @@ SMALL_TEACHER = published.deviations("nas", "small_teacher")
 DIGITS = published.deviations("nas", "digits")
 
 
-def tasks(profile_name, wanted=(), own=TASKS):
-    """Tasks of a page, as `lib.papers.grids.tasks`: of TASKS, RANDOM, PAIR, TRIO or TEST."""
-    return grids.tasks(profile_name, wanted, own=own)
+tasks = partial(grids.tasks, own=TASKS)  # others are RANDOM, PAIR, TRIO and TEST
 
 
 def gates(ratio=0.3, **changes):
@@ -193,11 +192,8 @@ def states(profile_name, kind="intermediate"):
 
 
 def common(profile_name, task, settings):
-    return {
-        "data": rows(profile_name, task),
-        "train": paced(settings, profile_name, task),
-        "numerics": profile(profile_name).numerics,
-    }
+    train = paced(settings, profile_name, task)
+    return grids.common(profile_name, task, rows(profile_name, task), train=train)
 
 
 def variants(profile_name, task):
@@ -408,7 +404,7 @@ def compared(profile_name, model, task_names, seed_numbers, rival=None):
 
 def tested(profile_name, model, wanted, seeds, submit, rival=None):
     """Grids of Tables 6 to 9: networks to score, predictions of test rows, records at mini."""
-    shown, own = tasks(profile_name, wanted, TEST), seeds or SEEDS[profile_name]
+    shown, own = tasks(profile_name, wanted, own=TEST), seeds or SEEDS[profile_name]
     scored = compared(profile_name, model, shown, own, rival)
     predicted = submitted(profile_name, scored) if submit and profile_name != "toy" else []
     return scored, predicted, compared("mini", model, TEST["mini"], SEEDS["mini"], rival)
@@ -484,22 +480,19 @@ def latency(ratios=RATIOS, shape="tinybert-4", runs=50, length=128, batch=1):
     return Spec("latency", told | _clock(runs, length, batch), seed=0)
 
 
-def swept_latency(profile_name, task, ratios=RATIOS, runs=50, length=128, batch=8):
-    """Spec of forward passes of the size sweep's networks, cut as they are, and the whole model.
-
-    They are taken after the first stage of retraining, which keeps its weights for the second; the
-    second stage changes no shape.
-    """
-    models = {"model:Whole": whole(profile_name, task)}
-    for ratio in ratios:
-        models[f"model:{label(ratio)}"] = pruned(profile_name, task, ratio=ratio).inputs["start"]
-    return Spec("latency", {"reference": "Whole"} | _clock(runs, length, batch), models)
-
-
 def clocked(profile_name, task_names, seed_numbers, runs=50):
-    """The grid of `swept_latency`: one row, of the first task and seed."""
+    """The grid of forward passes of the size sweep: one row, of the first task and seed.
+
+    Its networks are cut as they are, and stand beside the whole model. They are taken after the
+    first stage of retraining, which keeps its weights for the second; the second stage changes no
+    shape.
+    """
 
     def make(task):
-        return swept_latency(profile_name, task, runs=runs)
+        models = {"model:Whole": whole(profile_name, task)}
+        for ratio in RATIOS:
+            found = pruned(profile_name, task, ratio=ratio).inputs["start"]
+            models[f"model:{label(ratio)}"] = found
+        return Spec("latency", {"reference": "Whole"} | _clock(runs, 128, 8), models)
 
     return grids.crossed(seed_numbers[:1], make, task=task_names[:1])

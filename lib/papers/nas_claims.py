@@ -125,7 +125,7 @@ def timed(times, ratios):
 
 
 def swept(times, found, source):
-    """`timed` of a collected run of `nas.swept_latency`, with the FLOPs that its searches ended on.
+    """`timed` of a collected run of `nas.clocked`, with the FLOPs that its searches ended on.
 
     found: collected searches; a network without its search is left out.
     """

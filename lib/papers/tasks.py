@@ -11,7 +11,7 @@ import pandas as pd
 from lib import data, paths
 from lib.data import glue, senteval, squad
 from lib.measure import compare
-from lib.options import Span
+from lib.papers import grids
 from lib.papers.grids import LABELS, TEACHER, source
 from lib.papers.profiles import backbone, profile, toy_backbone, untrained
 from lib.spec import Spec
@@ -24,12 +24,7 @@ SHOWN = ("CoLA", "MNLI", "SQuAD2")
 FEW = {"CoLA": 600, "SST-2": 500, "STS-B": 600, "SQuAD1": 500, "SQuAD2": 500, "Tense": 250}
 FEWER = 400  # of the other generated tasks
 MARGIN = 5.0  # the page names tasks on which pre-training gains fewer points
-# Tokens of a row of spans, and how its passage is cut.
-WINDOW = {
-    "toy": (96, Span(stride=64, max_query=32, max_answer=12)),
-    "mini": (128, Span(stride=64, max_query=64, max_answer=30)),
-    "paper": (384, Span(stride=128, max_query=64, max_answer=30)),
-}
+WINDOW = {"toy": 96, "mini": 128, "paper": 384}  # tokens of a row of spans
 
 
 def names(profile_name, wanted=()):
@@ -67,9 +62,9 @@ def grid(profile_name, wanted=(), seeds=(0,)):
         few = FEW.get(name, FEWER) if toy else None if name in SMALL else ROWS
         told = {"data": data.describe(source(profile_name, name), name, few)}
         train = replace(TEACHER["toy"], epochs=10) if toy else TEACHER[profile_name]
-        longest, span = WINDOW[profile_name] if task.span else (train.max_length, None)
+        longest = WINDOW[profile_name] if task.span else train.max_length
         train = replace(train, max_length=longest, pad_to=longest if train.pad_to else 0)
-        learning = {"train": train, "targets": LABELS, "span": span}
+        learning = {"train": train, "targets": LABELS, "span": grids.span(profile_name, name)}
         learning |= told | {"numerics": profile(profile_name).numerics}
         specs = {
             "words": Spec("bag_of_words", told),
