@@ -3,13 +3,13 @@
 import copy
 import json
 from dataclasses import asdict, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-import transformers
-from conftest import FAMILIES, Draft, every_spec, made, made_up
+from conftest import FAMILIES, Draft, classes, every_spec, made, made_up
 
 from lib import data, paths, published
 from lib.measure import cost
@@ -27,7 +27,6 @@ from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
 from lib.train.matching import matching, teaching
 
-CLASSES = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra"}
 PAGES = notebook.find(["ghostbert_*"])
 T01 = paths.NOTEBOOKS / "ghostbert_t01_glue_dev.ipynb"
 
@@ -41,24 +40,10 @@ def family_of(spec):
 
 def classifier(sizes, labels=2, layers=None, surgery=()):
     """A classifier of a Shape with random weights, operated on."""
-    name = CLASSES[sizes.family]
-    more = {"embedding_size": sizes.embedding} if sizes.family == "electra" else {}
-    if sizes.family == "roberta":
-        more |= {"pad_token_id": 1}
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=sizes.vocab,
-        hidden_size=sizes.hidden,
-        num_hidden_layers=layers or sizes.layers,
-        num_attention_heads=sizes.heads,
-        intermediate_size=sizes.ffn,
-        max_position_embeddings=sizes.positions,
-        type_vocab_size=sizes.types,
-        num_labels=labels,
-        **more,
-    )
-    return backbone.build(
-        getattr(transformers, f"{name}ForSequenceClassification"), config, surgery
-    )
+    pad = {"pad_token_id": 1} if sizes.family == "roberta" else {}
+    sizes = replace(sizes, layers=layers or sizes.layers)
+    config = backbone.configuration(sizes, num_labels=labels, **pad)
+    return backbone.build(classes(sizes.family)[1], config, surgery)
 
 
 def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
@@ -71,10 +56,8 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
     for family, text in sorted(surgeries):
         surgery, sizes = json.loads(text), shape("paper", family)
         options = {op["op"]: {k: v for k, v in op.items() if k != "op"} for op in surgery}
-        heads, ghosts = (
-            options.get("cut", {}).get("heads"),
-            Ghost(**options["ghost"]) if "ghost" in options else None,
-        )
+        heads = options.get("cut", {}).get("heads")
+        ghosts = Ghost(**options["ghost"]) if "ghost" in options else None
         widths[family].add(heads or sizes.heads)
         with torch.device("meta"):
             model = classifier(sizes, surgery=surgery)
@@ -85,41 +68,36 @@ def test_every_surgery_of_the_paper_builds_at_true_size(anywhere):
 
 def test_what_the_paper_s_specs_hold_together(anywhere):
     specs = every_spec(PAGES, "paper")
-    assert {s.args["data"]["task"] for s in specs if "data" in s.args} == set(
-        ghostbert.TASKS["paper"]
-    )
+    tasks = {spec.args["data"]["task"] for spec in specs if "data" in spec.args}
+    assert tasks == set(ghostbert.TASKS["paper"])
     for spec in specs:
+        args, inputs = spec.args, spec.inputs
         if spec.step == "distil":
-            assert any(op["op"] == "cut" for op in spec.args["surgery"]) == (
-                "importance" in spec.inputs
-            )
-            assert spec.args["train"]["epochs"] == (
-                1 if spec.args["data"]["task"] in ("MNLI", "QQP") else 3
-            )
-            assert all(spec.inputs[name].args["data"] == spec.args["data"] for name in spec.inputs)
+            cut = any(op["op"] == "cut" for op in args["surgery"])
+            assert cut == ("importance" in inputs)
+            short = args["data"]["task"] in ("MNLI", "QQP")
+            assert args["train"]["epochs"] == (1 if short else 3)
+            assert all(each.args["data"] == args["data"] for each in inputs.values())
         if spec.step == "importance":
-            assert spec.args["importance"] == plain(Importance("dev", 8, 128, cumulative=True))
-        if "train" in spec.args:
-            assert spec.args["train"]["pad_to"] == spec.args["train"]["max_length"] == 128
-    bare = [s for s in specs if s.step == "distil" and "augmented" not in s.inputs]
-    assert bare and {s.name for s in bare} == {
-        row["spec"].parents["start"].name
-        for row in notebook.grids(
-            paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb", {"profile": "paper"}
-        )["grid"]
-        if row["model"].endswith("- DA")
-    }
+            assert args["importance"] == plain(Importance("dev", 8, 128, cumulative=True))
+        if "train" in args:
+            assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
+    bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
+    page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
+    rows = notebook.grids(page, {"profile": "paper"})["grid"]
+    without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
+    assert bare and bare == {spec.parents["start"].name for spec in without}
 
 
 def test_the_paper_s_students_learn_from_augmented_rows(anywhere):
     for task, tries in (("CoLA", 30), ("RTE", 30), ("SST-2", 20), ("MNLI", 10), ("QQP", 10)):
-        found = [
+        one, two = (
             ghostbert.student("paper", task, *told).inputs["start"].inputs["augmented"]
             for told in ((3, ghostbert.ghost("paper"), "roberta"), (1,))
-        ]
+        )
         told = {"tries": tries, "p": 0.4, "candidates": 15, "neighbours": "embeddings"}
-        assert found[0] == found[1] and found[0].args["augment"] == told and found[0].seed == 0
-        assert found[0].inputs["language_model"].args["name"] == "bert-base-uncased"
+        assert one == two and one.args["augment"] == told and one.seed == 0
+        assert one.inputs["language_model"].args["name"] == "bert-base-uncased"
 
 
 @pytest.mark.parametrize("kind, outputs", [("MNLI", 3), ("STS-B", 1)])
@@ -161,11 +139,8 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     head = [name for name in before if name.startswith("classifier")]
 
     def moved():
-        return {
-            name
-            for name, value in student.named_parameters()
-            if not torch.equal(value, before[name])
-        }
+        now = student.named_parameters()
+        return {name for name, value in now if not torch.equal(value, before[name])}
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = profiles.profile("paper").numerics
@@ -179,27 +154,17 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
             assert batch["input_ids"].shape == (2, 128)
             return loss(batch, rows)
 
-        first = loop.fit(
-            Draft(tmp_path),
-            student,
-            encoded,
-            distilled,
-            replace(ghostbert.DISTIL["paper"], **small),
-            numerics,
-        )
+        train = replace(ghostbert.DISTIL["paper"], **small)
+        first = loop.fit(Draft(tmp_path), student, encoded, distilled, train, numerics)
     kernels = {name for name in before if "convolution" in name}
     assert len(kernels) == 4 and kernels <= moved() and moved().isdisjoint(head)
     assert any("word_embeddings" in name for name in moved())
-    second = loop.fit(
-        Draft(tmp_path),
-        student,
-        encoded,
-        lambda batch, rows: losses.prediction(
-            student(**batch).logits, encoded.labels[rows], grids.LABELS
-        ),
-        replace(ghostbert.FINETUNE["paper"], **small),
-        numerics,
-    )
+
+    def tuned(batch, rows):
+        return losses.prediction(student(**batch).logits, encoded.labels[rows], grids.LABELS)
+
+    train = replace(ghostbert.FINETUNE["paper"], **small)
+    second = loop.fit(Draft(tmp_path), student, encoded, tuned, train, numerics)
     assert set(head) <= moved()
     assert all(r["steps"] == 2 and np.isfinite(r["train_loss"]) for r in (first, second))
     betas = (grids.LOOP["Adam beta1"], grids.LOOP["Adam beta2"])
@@ -216,29 +181,18 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     rows = {
         (row["m"], row["model"]): row["spec"] for row in ghostbert.ablated(scale, [task], [3], [0])
     }
-    assert set(rows) == {
-        (3, "GhostBERT"),
-        (3, "- Softmax"),
-        (3, "- ReLU"),
-        (3, "- DA & KD"),
-        (3, "+ DA"),
-        (12, "Plain"),
-        (12, "Ghost"),
-        (12, "Distilled"),
-        (12, "Ghost + DA"),
-        (12, "Distilled + DA"),
-    }
-    for m, without, augmented in (
-        (3, "GhostBERT", "+ DA"),
-        (12, "Ghost", "Ghost + DA"),
-        (12, "Distilled", "Distilled + DA"),
-    ):
+    cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
+    whole = ("Plain", "Ghost", "Distilled", "Ghost + DA", "Distilled + DA")
+    assert set(rows) == {*product([3], cut), *product([12], whole)}
+    pairs = {3: {"GhostBERT": "+ DA"}}
+    pairs[12] = {"Ghost": "Ghost + DA", "Distilled": "Distilled + DA"}
+    for m, without, augmented in [(m, *pair) for m, own in pairs.items() for pair in own.items()]:
         one, two = (rows[m, label].inputs["start"] for label in (without, augmented))
-        assert one.args == two.args and "augmented" not in one.inputs and "states" not in two.inputs
-        assert two.inputs["augmented"].args["augment"]["tries"] == 1
-        assert {k: v for k, v in one.inputs.items() if k != "states"} == {
-            k: v for k, v in two.inputs.items() if k != "augmented"
-        }
+        same, more = dict(one.inputs), dict(two.inputs)
+        same.pop("states", None)
+        assert more.pop("augmented").args["augment"]["tries"] == 1
+        assert one.args == two.args and same == more
+        assert "augmented" not in same and "states" not in more
     assert rows[12, "Distilled + DA"].inputs["start"].args["surgery"] == []
     assert rows[3, "GhostBERT"] == ghostbert.student(scale, task, 3, module).at(0)
 
@@ -247,26 +201,15 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     rows = notebook.grids(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 10 and {row["task"] for row in students} == {"CoLA"}
-    assert {(r["family"], r["m"]) for r in students} == {
-        ("bert", 12),
-        ("bert", 3),
-        ("bert", 1),
-        ("roberta", 12),
-        ("roberta", 3),
-        ("roberta", 1),
-        ("electra", 4),
-    }
+    cells = {(r["family"], r["m"]) for r in students}
+    assert cells == {*product(("bert", "roberta"), (12, 3, 1)), ("electra", 4)}
     whole = notebook.grids(T01, {"profile": "toy", "complete": True})["grid"]
-    assert len(whole) == 8 * 2 * (2 * (3 + 4) + 3) and {row["task"] for row in whole} == set(
-        ghostbert.TASKS["paper"]
-    )
+    assert len(whole) == 8 * 2 * (2 * (3 + 4) + 3)
+    assert {row["task"] for row in whole} == set(ghostbert.TASKS["paper"])
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
-    shared = notebook.grids(paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb", {})[
-        "recorded"
-    ]
-    assert {row["spec"] for row in rows["recorded"]} <= {
-        row["spec"] for row in shared
-    }  # nothing of its own to record
+    page = paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb"
+    shared = {row["spec"] for row in notebook.grids(page, {})["recorded"]}
+    assert {row["spec"] for row in rows["recorded"]} <= shared  # nothing of its own to record
 
 
 def test_lines_of_table_1_are_the_printed_ones_and_the_control():
@@ -301,20 +244,14 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
     total = shape("toy", family).heads
-    assert type(model).__name__ == f"{CLASSES[family]}ForSequenceClassification"
+    assert type(model) is classes(family)[1]
     assert [op["op"] for op in surgery(model)] == ["cut", "ghost"]
     assert {layer.attention.self.num_attention_heads for layer in parts.layers(model)} == {heads}
     sizes = replace(shape("toy", family), **SIZES, embedding=small.get("embedding", 48))
-    assert (
-        run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))
-        and heads < total
-    )
-    again = loop.predict(
-        model,
-        encode(tokenizer, data.load(last.args["data"])["dev"], 32),
-        profiles.profile("toy").numerics,
-    )
-    assert np.array_equal(again, run.arrays("predictions")["logits"])
+    assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))
+    rows = encode(tokenizer, data.load(last.args["data"])["dev"], 32)
+    again = loop.predict(model, rows, profiles.profile("toy").numerics)
+    assert heads < total and np.array_equal(again, run.arrays("predictions")["logits"])
 
 
 # ---- bad input ----
@@ -331,20 +268,9 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
         ),
         ("toy", "bert", 13, "width 13/12 keeps"),
         ("mini", "bert", 0.5, "width 0.5/12 keeps"),
-        ("toy", "bert", "3/12", "width 3/12/12 keeps"),
         ("toy", "bert", True, "width True/12 keeps"),
-        (
-            "toy",
-            "electra",
-            9,
-            "width 9/4 keeps no head or too many: take a whole number from 1 to 4",
-        ),
-        (
-            "mini",
-            "roberta",
-            3,
-            "unknown kind of encoder in profile 'mini': 'roberta'; did you mean",
-        ),
+        ("toy", "electra", 9, "width 9/4 keeps no head or too many: .* from 1 to 4"),
+        ("mini", "roberta", 3, "kind of encoder in profile 'mini': 'roberta'; did you mean"),
         ("toy", "elektra", 3, "'elektra'; did you mean 'electra'"),
     ],
 )
@@ -362,18 +288,10 @@ def test_a_width_that_an_encoder_has_not_stops_before_anything_runs(scale, famil
             {"positions": ("qk",)},
             "'dwconv' has no meaning on attention maps: position 'qk' takes",
         ),
-        (
-            3,
-            {"kind": "conv2d", "positions": ("qk", "v")},
-            "'qk' and 'v' both stand in for the pruned",
-        ),
+        (3, {"kind": "conv2d", "positions": ("qk", "v")}, "'qk' and 'v' both stand in for"),
         (12, {"positions": ("v",)}, "position 'v' generates the pruned heads, and none is pruned"),
         (12, {"kind": "conv2d", "positions": ("qk",)}, "'qk' generates the pruned heads, and none"),
-        (
-            3,
-            {"features": 4, "positions": ("ffn1",)},
-            "features is 4; more than one is defined at 'o'",
-        ),
+        (3, {"features": 4, "positions": ("ffn1",)}, "features is 4; more than one is defined at"),
         (3, {"features": 2, "positions": ("v",)}, "features is 2; more than one is defined"),
         (3, {"positions": ()}, "Ghost.positions is .*: name at least one, and each once"),
         (3, {"positions": ("o", "o")}, "Ghost.positions is .*: name at least one, and each once"),
@@ -404,12 +322,9 @@ def test_wrong_parameters_of_table_1(values, message):
 
 
 def test_a_model_refuses_a_cut_of_another_kind():
-    with torch.device("meta"):
-        model = classifier(shape("paper", "electra"), layers=1)
-        with pytest.raises(
-            ValueError, match="cut to 9 heads: a layer of this model has 4; keep 1 to 4"
-        ):
-            operate(model, {"op": "cut", "heads": 9})
+    told = "cut to 9 heads: a layer of this model has 4; keep 1 to 4"
+    with torch.device("meta"), pytest.raises(ValueError, match=told):
+        operate(classifier(shape("paper", "electra"), layers=1), {"op": "cut", "heads": 9})
 
 
 # ---- claims ----
@@ -425,34 +340,18 @@ def test_a_model_refuses_a_cut_of_another_kind():
     ],
 )
 def test_ghosts_on_the_whole_model_are_judged_against_both(plain_score, control, word):
-    frame = made_up(
-        {"Ghost": 0.90, "Plain": plain_score, "Distilled": control}, m=12, family="bert"
-    )
-    found = ghostbert_claims.claim_unpruned(frame, "mini")
-    assert (found.claim, found.verdict) == ("G2", word)
-    assert all(
-        f"for all-MiniLM-L6-v2, over {rival}" in found.measured
-        for rival in ("fine-tuning", "distillation alone")
-    )
-    assert (
-        "not at this scale: RoBERTa-base, ELECTRA-small" in found.note
-        and "BERT-base" not in found.measured
-    )
+    scores = {"Ghost": 0.90, "Plain": plain_score, "Distilled": control}
+    found = ghostbert_claims.claim_unpruned(made_up(scores, m=12, family="bert"), "mini")
+    assert (found.claim, found.verdict) == ("G2", word) and "BERT-base" not in found.measured
+    for rival in ("fine-tuning", "distillation alone"):
+        assert f"for all-MiniLM-L6-v2, over {rival}" in found.measured
+    assert "not at this scale: RoBERTa-base, ELECTRA-small" in found.note
 
 
 def test_the_whole_model_of_electra_has_four_heads():
-    found = ghostbert_claims.claim_unpruned(
-        made_up({"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}, m=4, family="electra"), "paper"
-    )
+    scores = {"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}
+    found = ghostbert_claims.claim_unpruned(made_up(scores, m=4, family="electra"), "paper")
     assert found.verdict == "CONFIRMED" and "ELECTRA-small" in found.measured
-
-
-def widths(gain, ran):
-    return [
-        row
-        for m in ran
-        for row in made_up({"Ghost": 0.80 + gain, "Prune": 0.80}, m=m).to_dict("records")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -465,15 +364,30 @@ def widths(gain, ran):
     ],
 )
 def test_ghosts_are_judged_at_every_printed_width(gain, ran, word):
-    frame = pd.DataFrame(widths(gain, ran) or made_up({"Prune": 0.8}, m=9))
+    scores = {"Ghost": 0.80 + gain, "Prune": 0.80}
+    frame = pd.concat([made_up(scores, m=m) for m in ran] or [made_up({"Prune": 0.8}, m=9)])
     found = ghostbert_claims.claim_gain(frame, "mini")
     assert (found.claim, found.verdict) == ("G1", word)
     lacks = 9 not in ran
-    assert (
-        (found.note.startswith("missing: ") and "9/12" in found.note)
-        == ("not measured at 9/12" in found.measured)
-        == lacks
-    )
+    assert (found.note.startswith("missing: ") and "9/12" in found.note) == lacks
+    assert ("not measured at 9/12" in found.measured) == lacks
+
+
+def test_the_gain_rises_as_the_width_falls():
+    def judged(*gains):
+        return ghostbert_claims.claim_trend(
+            pd.concat(
+                [
+                    made_up({"Ghost": 0.8 + gain, "Prune": 0.8}, m=m)
+                    for m, gain in zip((9, 6, 3, 1), gains, strict=False)
+                ]
+            ),
+            "mini",
+        ).verdict
+
+    assert judged(0.0, 0.03, 0.06, 0.08) == "CONFIRMED"
+    assert judged(0.08, 0.05, 0.02, 0.0) == "CONTRADICTED"
+    assert judged(0.05) == "NOT_RUN"
 
 
 @pytest.mark.parametrize(
@@ -481,19 +395,15 @@ def test_ghosts_are_judged_at_every_printed_width(gain, ran, word):
     [([1], 0.8, "CONFIRMED"), ([1, 3], 0.8, "CONFIRMED"), ([1, 3], 0.9, "PARTIAL")],
 )
 def test_positions_are_judged_at_the_printed_width_and_at_others_that_ran(ran, other, word):
-    scores = {
-        name: 0.9 if name == "Ours: After O&FFN2" else 0.99 if name == "After QK" else 0.8
-        for name in ghostbert.POSITIONS
-    }
+    ours = "Ours: After O&FFN2"
+    scores = dict.fromkeys(ghostbert.POSITIONS, 0.8) | {ours: 0.9, "After QK": 0.99}
     frame = pd.concat(
         [made_up(scores if m == 1 else scores | {"After V": other}, m=m) for m in ran]
     )
     found = ghostbert_claims.claim_position(frame, "mini")
-    assert (found.claim, found.verdict) == ("G9", word)
-    assert "over After V at 1/12" in found.measured and (
-        "over After V at 3/12" in found.measured
-    ) == (3 in ran)
-    assert len(found.cells) == 4 * len(ran) and "After QK" not in found.measured
+    assert (found.claim, found.verdict) == ("G9", word) and "After QK" not in found.measured
+    assert "over After V at 1/12" in found.measured and len(found.cells) == 4 * len(ran)
+    assert ("over After V at 3/12" in found.measured) == (3 in ran)
 
 
 @pytest.mark.parametrize(
@@ -507,13 +417,8 @@ def test_positions_are_judged_at_the_printed_width_and_at_others_that_ran(ran, o
     ],
 )
 def test_more_features_are_judged_by_the_printed_rise_and_the_rest(one, four, twelve, word):
-    frame = made_up(
-        {
-            name: share or 0.8
-            for name, share in (("F = 1", one), ("F = 4", four), ("F = 12", twelve))
-        },
-        m=1,
-    )
+    shares = {"F = 1": one or 0.8, "F = 4": four or 0.8, "F = 12": twelve or 0.8}
+    frame = made_up(shares, m=1)
     found = ghostbert_claims.claim_features(frame if one else frame.assign(run=None), "mini")
     assert (found.claim, found.verdict) == ("G10", word)
     assert "for F = 4 over F = 1" in found.measured and "for F = 12 over F = 4" in found.measured
@@ -533,8 +438,5 @@ def test_convolutions_are_judged_with_a_margin(same, worse, word):
     scores = {"DWConv": 0.90, "Conv1D_S": same, "Conv1D_F": worse, "Conv2D": worse}
     found = ghostbert_claims.claim_convolution(made_up(scores, m=3), "mini", [3])
     assert (found.claim, found.verdict) == ("G8", word)
-    assert (
-        "over Conv1D_S at 3/12" in found.measured
-        and f"margin [-{ghostbert_claims.MARGIN}, inf]" in found.note
-    )
-    assert json.dumps(asdict(found))
+    assert "over Conv1D_S at 3/12" in found.measured
+    assert f"margin [-{ghostbert_claims.MARGIN}, inf]" in found.note and json.dumps(asdict(found))
