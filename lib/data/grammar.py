@@ -90,30 +90,19 @@ def _lexicon():
             forms = [entry.split(":") for entry in group.split("=")]
             groups.append([lemma for lemma, *_ in forms])
             for lemma, *irregular in forms:
-                past = irregular[0] if irregular else _past(lemma)
-                verbs[lemma] = Verb(
-                    lemma,
-                    past,
-                    irregular[-1] if irregular else past,
-                    tuple(agents),
-                    tuple(patients),
-                )
+                past = irregular or [_past(lemma)]  # and the participle, where it is another
+                verbs[lemma] = Verb(lemma, past[0], past[-1], tuple(agents), tuple(patients))
     return verbs, classes, {w: tuple(v for v in group if v != w) for group in groups for w in group}
 
 
 VERB, CLASS, SYNONYM = _lexicon()
 NOUNS = {kind: tuple(noun for noun in CLASS if CLASS[noun] == kind) for kind in NOUNS}
-ADJECTIVE = {
-    kind: tuple(
-        word for words, kinds in ADJECTIVES.items() if kind in kinds for word in words.split()
-    )
-    for kind in NOUNS
-}
+_FITTING = [(word, kinds) for words, kinds in ADJECTIVES.items() for word in words.split()]
+ADJECTIVE = {kind: tuple(word for word, kinds in _FITTING if kind in kinds) for kind in NOUNS}
 INTRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if not verb.patients)
 TRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if verb.patients)
-MUTUAL = tuple(
-    lemma for lemma in TRANSITIVE if VERB[lemma].patients == ANIMATE
-)  # all have synonyms
+# What people and animals do to each other; all have synonyms.
+MUTUAL = tuple(lemma for lemma in TRANSITIVE if VERB[lemma].patients == ANIMATE)
 
 
 def is_a(noun, other):
@@ -142,9 +131,7 @@ class Entity:
     quantifier: str = "the"
     adjective: str = ""
     place: tuple = ()  # (preposition, Entity)
-    clause: "Event | None" = (
-        None  # a relative clause: the role that this entity fills is None there
-    )
+    clause: "Event | None" = None  # a relative one: the role that this entity fills is None there
 
 
 @dataclass(frozen=True)

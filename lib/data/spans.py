@@ -18,14 +18,10 @@ class Features:
     """W windows of the N rows of a Split, in the order of the rows and from left to right."""
 
     columns: dict  # what the model takes, by name: W int32 arrays each
-    labels: (
-        np.ndarray
-    )  # int64 [W, 2]: first and last token of the answer, 0, 0 where it is not inside
+    labels: np.ndarray  # int64 [W, 2]: the answer's first and last token; 0, 0: it is not inside
     row: np.ndarray  # [W] number of the window's row in the split
     first: np.ndarray  # [W] position of the first token of the passage
-    offsets: (
-        list  # W int32 arrays [n, 2]: first character of each passage token, one after its last
-    )
+    offsets: list  # W int32 arrays [n, 2]: each passage token's first character, one after its last
     fullest: list  # W bool arrays [n]: no other window has more context around this token
 
     def __len__(self):

@@ -26,9 +26,8 @@ _ROWS = {
 
 def rows(task):
     """{split: number of rows} of a twin."""
-    return _ROWS.get(task) or {"train": 4000, "dev": 500} | (
-        {"test": 500} if task in PROBING else {}
-    )
+    usual = {"train": 4000, "dev": 500}
+    return _ROWS.get(task) or (usual | {"test": 500} if task in PROBING else usual)
 
 
 def targets(task):
@@ -61,9 +60,7 @@ def _drawn(task, name, seen):
     found = {}
     while len(found) < rows(task)[name]:
         label = len(found) % len(labels)
-        *texts, target = (
-            make(rng, label) if TASKS[task].span else (*make(rng, label), labels[label])
-        )
+        *texts, target = make(rng, label) + (() if TASKS[task].span else (labels[label],))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in found for text in texts)

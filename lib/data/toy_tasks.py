@@ -12,40 +12,10 @@ that.
 import random
 from dataclasses import replace
 
-from lib.data.grammar import (
-    ADJECTIVE,
-    ADVERBS,
-    ANIMATE,
-    CLASS,
-    INTRANSITIVE,
-    MUTUAL,
-    NOUNS,
-    PLAIN,
-    PLURAL,
-    SINGULAR,
-    SYNONYM,
-    TRANSITIVE,
-    VERB,
-    Event,
-    Word,
-    about,
-    clause,
-    denial,
-    elliptic,
-    is_a,
-    joined,
-    phrase,
-    pick,
-    plural,
-    question,
-    sample_entity,
-    sample_event,
-    sample_place,
-    swapped,
-    text,
-)
+from lib.data import grammar as g
+from lib.data.grammar import Event, Word, about, clause, denial, is_a, joined, phrase, pick, text
 
-ALL = tuple(dict.fromkeys(SINGULAR + PLURAL))
+ALL = tuple(dict.fromkeys(g.SINGULAR + g.PLURAL))
 STRICT = tuple(word for word in ALL if word not in ("the", "some", "no"))  # of one number alone
 
 
@@ -65,30 +35,30 @@ def _exchanged(words, i):
 
 def _any_event(rng, verbs=None, **options):
     """An event of any kind, and its words in one of its voices."""
-    verbs = verbs or pick(rng, (INTRANSITIVE, TRANSITIVE, MUTUAL))
-    p = sample_event(rng, verbs, **{"varied": ALL, "adjective": 0.2} | options)
+    verbs = verbs or pick(rng, (g.INTRANSITIVE, g.TRANSITIVE, g.MUTUAL))
+    p = g.sample_event(rng, verbs, **{"varied": ALL, "adjective": 0.2} | options)
     return p, clause(p, passive=p.patient is not None and rng.random() < 0.25)
 
 
 def _agreement(rng):
     """ "the dogs near the park sleeps": the verb and its subject differ in number."""
-    p = sample_event(rng, INTRANSITIVE + MUTUAL, past=False, varied=ALL, place=0.3, clause=0.0)
+    p = g.sample_event(rng, g.INTRANSITIVE + g.MUTUAL, past=False, varied=ALL, place=0.3)
     if rng.random() < 0.2:
-        inner = replace(about(rng, sample_event(rng, MUTUAL, positive=True)), past=True)
+        inner = replace(about(rng, g.sample_event(rng, g.MUTUAL, positive=True)), past=True)
         p = replace(p, agent=replace(p.agent, clause=inner, place=()))
     words = clause(p)
     i = _places(words, "VBZ", "VBP", "AUX")[0]
     other = {"does": "do", "do": "does"}.get(words[i].text)
     tag = "VBP" if words[i].tag == "VBZ" else "VBZ"
-    return words, _put(words, i, other or VERB[words[i].lemma].form(tag))
+    return words, _put(words, i, other or g.VERB[words[i].lemma].form(tag))
 
 
 def _determiner(rng):
     """ "every dogs slept": determiner and noun differ in number."""
-    words = clause(sample_event(rng, INTRANSITIVE + TRANSITIVE, past=True, varied=STRICT))
+    words = clause(g.sample_event(rng, g.INTRANSITIVE + g.TRANSITIVE, past=True, varied=STRICT))
     i = _places(words, "NN", "NNS")[0]
     noun = words[i].lemma
-    return words, _put(words, i, plural(noun) if words[i].tag == "NN" else noun)
+    return words, _put(words, i, g.plural(noun) if words[i].tag == "NN" else noun)
 
 
 def _order(rng):
@@ -99,9 +69,9 @@ def _order(rng):
 
 def _arguments(rng):
     """ "the dog slept the pig", "the dog chased": a verb with an object too many or too few."""
-    kinds = (INTRANSITIVE, TRANSITIVE)[:: pick(rng, (1, -1))]
-    p = sample_event(rng, kinds[0], varied=ALL)
-    words, other = clause(p), VERB[pick(rng, kinds[1])]
+    kinds = (g.INTRANSITIVE, g.TRANSITIVE)[:: pick(rng, (1, -1))]
+    p = g.sample_event(rng, kinds[0], varied=ALL)
+    words, other = clause(p), g.VERB[pick(rng, kinds[1])]
     i = [i for i, word in enumerate(words) if word.lemma == p.verb][0]
     return words, _put(words, i, other.form(words[i].tag))
 
@@ -110,11 +80,11 @@ def _forms(rng):
     """ "did not slept", "did slept", "was chase": a form too many, too few, or another."""
     kind = pick(rng, ("finite", "added", "dropped", "participle", "participle"))
     if kind == "participle":
-        words = clause(sample_event(rng, TRANSITIVE, past=True, varied=ALL), passive=True)
+        words = clause(g.sample_event(rng, g.TRANSITIVE, past=True, varied=ALL), passive=True)
         i = _places(words, "VBN")[0]
-        return words, _put(words, i, VERB[words[i].lemma].form(pick(rng, ("VB", "VBZ"))))
-    verbs = pick(rng, (INTRANSITIVE, TRANSITIVE))
-    words = clause(sample_event(rng, verbs, positive=kind == "added", varied=PLAIN))
+        return words, _put(words, i, g.VERB[words[i].lemma].form(pick(rng, ("VB", "VBZ"))))
+    verbs = pick(rng, (g.INTRANSITIVE, g.TRANSITIVE))
+    words = clause(g.sample_event(rng, verbs, positive=kind == "added", varied=g.PLAIN))
     i = _places(words, "VBD", "VBZ", "VBP", "AUX")[0]
     if kind == "added":
         do = {"VBD": "did", "VBZ": "does", "VBP": "do"}[words[i].tag]
@@ -122,7 +92,7 @@ def _forms(rng):
     if kind == "dropped":  # the auxiliary, or "not"
         return words, _put(words, i + pick(rng, (0, 1)))
     main = words[i + 2]
-    return words, _put(words, i + 2, VERB[main.lemma].form(pick(rng, ("VBD", "VBZ"))))
+    return words, _put(words, i + 2, g.VERB[main.lemma].form(pick(rng, ("VBD", "VBZ"))))
 
 
 VIOLATIONS = (_agreement,) * 3 + (_order,) * 5 + (_arguments,) * 3 + (_forms,) * 4 + (_determiner,)
@@ -136,7 +106,7 @@ def _cola(rng, label):
 def _events(rng, count=1):
     """Events of two each, all of whom are different."""
     while True:
-        found = [sample_event(rng, MUTUAL) for _ in range(count)]
+        found = [g.sample_event(rng, g.MUTUAL) for _ in range(count)]
         nouns = [e.noun for p in found for e in (p.agent, p.patient)]
         if not any(is_a(a, b) for i, a in enumerate(nouns) for b in nouns[:i]):
             return found
@@ -146,11 +116,11 @@ def _renamed(rng, p, slot, same=True):
     """The event with a synonym for its agent, patient or verb; or with a word of another
     meaning."""
     if slot == "verb":
-        others = [word for word in MUTUAL if not is_a(word, p.verb)]
-        return replace(p, verb=pick(rng, SYNONYM[p.verb] if same else others))
+        others = [word for word in g.MUTUAL if not is_a(word, p.verb)]
+        return replace(p, verb=pick(rng, g.SYNONYM[p.verb] if same else others))
     e, there = getattr(p, slot), (p.agent.noun, p.patient.noun)
-    others = [n for kind in ANIMATE for n in NOUNS[kind] if not any(is_a(n, t) for t in there)]
-    return replace(p, **{slot: replace(e, noun=pick(rng, SYNONYM[e.noun] if same else others))})
+    others = [n for kind in g.ANIMATE for n in g.NOUNS[kind] if not any(is_a(n, t) for t in there)]
+    return replace(p, **{slot: replace(e, noun=pick(rng, g.SYNONYM[e.noun] if same else others))})
 
 
 def _restated(rng, p, count):
@@ -186,7 +156,7 @@ def _stated(events):
 
 
 def _asked(events):
-    return text(joined(question(p, "patient", passive=True) for p in events))
+    return text(joined(g.question(p, "patient", passive=True) for p in events))
 
 
 def _alike(same, first, second):
@@ -211,11 +181,11 @@ def _felt(rng, mood):
     are passive, since only then they have the same form where they are denied."""
     positive, past = rng.random() < 0.5, rng.random() < 0.5
     word = pick(rng, MOODS[mood if positive else 1 - mood])
-    if word in VERB:
-        p = sample_event(rng, (word,), past=past, positive=positive, adjective=0.0)
+    if word in g.VERB:
+        p = g.sample_event(rng, (word,), past=past, positive=positive, adjective=0.0)
         return clause(p, passive=True)
-    kinds = [kind for kind, words in ADJECTIVE.items() if word in words]
-    return clause(Event("", sample_entity(rng, kinds, adjective=0.0), None, word, past, positive))
+    kinds = [kind for kind, words in g.ADJECTIVE.items() if word in words]
+    return clause(Event("", g.sample_entity(rng, kinds, adjective=0.0), None, word, past, positive))
 
 
 def _sst(rng, label):
@@ -235,7 +205,7 @@ def _sts(rng, level):
     agree = {parts.pop(int(rng.random() * len(parts))) for _ in range(level)}
     q = _renamed(rng, p if "polarity" in agree else denial(p), "verb", "verb" in agree)
     if len(agree & {"agent", "patient"}) != 1 and rng.random() < 0.5:
-        q = q if "agent" in agree else swapped(q)
+        q = q if "agent" in agree else g.swapped(q)
     else:
         for slot in ("agent", "patient"):
             q = _renamed(rng, q, slot, slot in agree)
@@ -259,7 +229,7 @@ def _synonyms(rng, label):
 def _voices(rng, label):
     """ "the dog chased the pig", "the pig was chased by the dog"; who did it to whom."""
     [p], passive = _events(rng), rng.random() < 0.5
-    return clause(p, passive), clause(_labelled(rng, label, p, swapped(p)), not passive)
+    return clause(p, passive), clause(_labelled(rng, label, p, g.swapped(p)), not passive)
 
 
 def _contrast(rng, label):
@@ -275,14 +245,14 @@ def _hypernyms(rng, label):
     """ "the dog slept", "the animal slept"; not the other way round."""
     [p] = _events(rng)
     p = replace(p, positive=True, agent=replace(p.agent, adjective=""))
-    wide = replace(p, agent=replace(p.agent, noun=CLASS[p.agent.noun]))
+    wide = replace(p, agent=replace(p.agent, noun=g.CLASS[p.agent.noun]))
     premise, h = (wide, p) if label == 1 else (p, wide)
     return clause(premise), clause(_labelled(rng, label, h, h))
 
 
 def _quantifiers(rng, label):
     """ "all dogs slept", "some dogs slept"."""
-    p = sample_event(rng, INTRANSITIVE + MUTUAL, positive=True)
+    p = g.sample_event(rng, g.INTRANSITIVE + g.MUTUAL, positive=True)
     words = (("all", "some"), ("some", "all"), ("no", "some"))[label]
     agents = [replace(p.agent, plural=True, quantifier=word) for word in words]
     return tuple(clause(replace(p, agent=agent)) for agent in agents)
@@ -292,23 +262,21 @@ def _relatives(rng, label):
     """ "the dog that the pig chased slept", "the dog was chased by the pig"."""
     [inner], slot = _events(rng), pick(rng, ("agent", "patient"))
     head = replace(getattr(inner, slot), clause=replace(inner, **{slot: None}))
-    premise = clause(sample_event(rng, INTRANSITIVE, replace(head, adjective="")))
-    return premise, clause(_labelled(rng, label, inner, swapped(inner)), rng.random() < 0.5)
+    premise = clause(g.sample_event(rng, g.INTRANSITIVE, replace(head, adjective="")))
+    return premise, clause(_labelled(rng, label, inner, g.swapped(inner)), rng.random() < 0.5)
 
 
 def _attached(rng, label, **more):
     """ "the dog that slept was seen by the pig": the same in other words; or another one slept; or
     a denial. `more`: what else is said of both."""
     [p] = _events(rng)
-    while CLASS[p.agent.noun] != CLASS[p.patient.noun]:  # "who" and "that" must not tell
+    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" must not tell
         [p] = _events(rng)
-    inner = sample_event(rng, INTRANSITIVE, p.agent, positive=True)
+    inner = g.sample_event(rng, g.INTRANSITIVE, p.agent, positive=True)
     slots = ["agent", "patient"][:: pick(rng, (1, -1))]
     pair = zip((p, _affirmed(rng, p, label != 2)), (slots[0], slots[label == 1]), strict=True)
-    return tuple(
-        clause(_on(replace(each, **more), slot, replace(inner, agent=None)), True)
-        for each, slot in pair
-    )
+    said = replace(inner, agent=None)
+    return tuple(clause(_on(replace(each, **more), slot, said), True) for each, slot in pair)
 
 
 def _on(p, slot, inner):
@@ -334,7 +302,8 @@ def _mnli(rng, label):
 
 def mismatched(rng, label):
     """A row of MNLI's second development set: longer sentences, with an adverb or a place."""
-    more = {"adverb": pick(rng, ADVERBS)} if rng.random() < 0.5 else {"place": sample_place(rng)}
+    adverb = rng.random() < 0.5
+    more = {"adverb": pick(rng, g.ADVERBS)} if adverb else {"place": g.sample_place(rng)}
     return tuple(map(text, _attached(rng, label, **more)))
 
 
@@ -362,7 +331,7 @@ def _squad(rng, label):
     role = ("agent", "patient")[label] if label < 2 else pick(rng, ("agent", "patient"))
     asked, other = (does, others) if role == "agent" else (others, does)
     if rng.random() < 0.6:
-        other = sample_event(rng, INTRANSITIVE, beside.agent, positive=does.positive)
+        other = g.sample_event(rng, g.INTRANSITIVE, beside.agent, positive=does.positive)
     said = [text(clause(p, p.patient is not None and rng.random() < 0.4)) for p in (asked, other)]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
     answer = text(phrase(getattr(asked, role)))[:-2]  # without the full stop
@@ -375,7 +344,7 @@ def _squad(rng, label):
         asked = _renamed(rng, asked, "verb")
     place = -1 if label == 2 else passage.index(said[0]) + said[0].index(f"{answer} ")
     end = -1 if label == 2 else place + len(answer)
-    return text(question(asked, role, rng.random() < 0.3)), passage, (place, end)
+    return text(g.question(asked, role, rng.random() < 0.3)), passage, (place, end)
 
 
 # ---- probing ----
@@ -387,8 +356,8 @@ def _bigram_shift(rng, label):
 
 def _tense(rng, label):
     """The past or the present; a clause in the other tense stands inside."""
-    p = sample_event(rng, MUTUAL, past=label == 0, positive=True, varied=PLAIN)
-    inner = sample_event(rng, MUTUAL, past=label == 1, positive=True, varied=PLAIN)
+    p = g.sample_event(rng, g.MUTUAL, past=label == 0, positive=True, varied=g.PLAIN)
+    inner = g.sample_event(rng, g.MUTUAL, past=label == 1, positive=True, varied=g.PLAIN)
     return (text(clause(_on(p, pick(rng, ("agent", "patient")), about(rng, inner)))),)
 
 
@@ -397,8 +366,8 @@ def _coordination_inversion(rng, label):
     first."""
     one, other = _events(rng, 2)
     if rng.random() < 0.5:
-        one = sample_event(rng, INTRANSITIVE, one.agent)
-    clauses = [clause(one), elliptic(replace(one, agent=other.agent, positive=other.positive))]
+        one = g.sample_event(rng, g.INTRANSITIVE, one.agent)
+    clauses = [clause(one), g.elliptic(replace(one, agent=other.agent, positive=other.positive))]
     return (text(joined(clauses if label else clauses[::-1], pick(rng, ("and", "but")))),)
 
 
@@ -426,17 +395,16 @@ def passage(rng):
     or one that is said again in other words."""
     roll = rng.random()
     if roll < 0.06:
-        noun = pick(rng, tuple(CLASS))
-        wide = pick(rng, (*SYNONYM.get(noun, ()), CLASS[noun]))
+        noun = pick(rng, tuple(g.CLASS))
+        wide = pick(rng, (*g.SYNONYM.get(noun, ()), g.CLASS[noun]))
         parts = [("every", "DT"), (noun, "NN"), ("is", "AUX"), ("a", "DT"), (wide, "NN")]
         return text(Word(*part) for part in parts)
     if roll < 0.2:
         p, words = _any_event(rng, place=0.15, clause=0.15)
-        this = replace(
-            p.agent, quantifier="these" if p.agent.plural else "this", place=(), clause=None
-        )
-        verbs = [verb for verb in VERB if CLASS[this.noun] in VERB[verb].agents]
-        return f"{text(words)} {text(clause(sample_event(rng, verbs, this)))}"
+        one = "these" if p.agent.plural else "this"
+        this = replace(p.agent, quantifier=one, place=(), clause=None)
+        verbs = [verb for verb in g.VERB if g.CLASS[this.noun] in g.VERB[verb].agents]
+        return f"{text(words)} {text(clause(g.sample_event(rng, verbs, this)))}"
     if roll < 0.5:
         return text(pick(rng, VIOLATIONS)(rng)[0])
     kind = pick(rng, (None,) * 6 + (_voices, _contrast, _relatives, _hypernyms, _attached))
