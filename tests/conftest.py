@@ -3,8 +3,10 @@ configurations alone; Specs where no data are; stores of a module's own; made-up
 """
 
 import json
+import os
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -163,6 +165,21 @@ def logits():
             return model(**batch).logits
 
     return forward
+
+
+# ---- files ----
+# Real data, where they are at hand.
+REAL = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+
+def put(root, name, content):
+    """A file below a folder, with bytes, a text, or a value as JSON. Returns its path."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not isinstance(content, bytes | str):
+        content = json.dumps(content)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
 
 
 # ---- Specs where no data are ----

@@ -1,10 +1,8 @@
 """The corpus reader, and the pair builder with its recycled epochs."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from conftest import REAL, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,12 +10,6 @@ from lib.data import texts
 from lib.data.corpus import pairs
 
 SPECIAL = CLS, SEP = 1, 2
-
-
-def put(root, text, name="a.txt"):
-    path = root / name
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
 
 
 @pytest.mark.parametrize(
@@ -30,12 +22,12 @@ def put(root, text, name="a.txt"):
     ],
 )
 def test_paragraphs_and_documents(tmp_path, text):
-    assert list(texts.read([put(tmp_path, text)])) == [["A b .", "C ."], ["D é ."]]
+    assert list(texts.read([put(tmp_path, "a.txt", text)])) == [["A b .", "C ."], ["D é ."]]
 
 
 def test_several_files_and_short_documents(tmp_path):
     given = {"a.txt": "A\nB\nC\nD\nE\n\nF", "b.txt": "G\n", "c.txt": ""}
-    paths = [put(tmp_path, text, name) for name, text in given.items()]
+    paths = [put(tmp_path, *file) for file in given.items()]
     assert list(texts.read(paths)) == [["A", "B", "C", "D", "E"], ["F"], ["G"]]
     assert list(texts.read(paths, most=2)) == [["A", "B"], ["C", "D"], ["E"], ["F"], ["G"]]
 
@@ -97,8 +89,7 @@ def test_too_little_to_pair(documents, longest):
 
 
 def test_wikipedia():
-    root = os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")
-    path = Path(root) / "wikipedia" / "valid.txt"
+    path = REAL / "wikipedia" / "valid.txt"
     if not path.is_file():
         pytest.skip("Wikipedia's text is not under DATA_ROOT")
     documents = list(texts.read([path]))

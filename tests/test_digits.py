@@ -1,12 +1,11 @@
 """Digits from idx files, the hub by a stand-in, and scikit-learn."""
 
 import gzip
-import os
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REAL
 
 from lib.data import digits
 
@@ -67,8 +66,7 @@ def test_the_bundled_digits(tmp_path):
 
 
 def test_mnist():
-    given = os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data")
-    if not (root := Path(given) / "mnist").is_dir():
+    if not (root := REAL / "mnist").is_dir():
         pytest.skip("MNIST's idx files are not under DATA_ROOT")
     found = digits.load(root)
     assert found["train"][0].shape == (60000, 28, 28) and found["test"][0].shape == (10000, 28, 28)

@@ -1,48 +1,24 @@
 """SentEval's probing files: their quirks, each malformed row, and words as classes."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from conftest import REAL, put
 
 from lib.data import senteval
 
 ROWS = 'tr\tPAST\tShe shone .\ntr\tPRES\tHe knows .\nva\tPRES\tIt is .\nte\tPAST\tI " went .\n'
 
 
-def put(root, text, task="Tense"):
-    path = root / senteval.FILES[task]
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
 def test_tasks_have_the_official_classes():
-    sizes = {name: len(task.labels) for name, task in senteval.TASKS.items()}
-    assert sizes == {
-        "Length": 6,
-        "WordContent": 1000,
-        "Depth": 8,
-        "TopConstituents": 20,
-        "BigramShift": 2,
-        "Tense": 2,
-        "SubjNumber": 2,
-        "ObjNumber": 2,
-        "OddManOut": 2,
-        "CoordinationInversion": 2,
-    }
+    sizes = [len(task.labels) for task in senteval.TASKS.values()]
+    assert sizes == [6, 1000, 8, 20, 2, 2, 2, 2, 2, 2]
     assert all(task.metrics == ("accuracy",) and not task.pair for task in senteval.TASKS.values())
-    assert list(senteval.TASKS["TopConstituents"].labels) == sorted(
-        senteval.TASKS["TopConstituents"].labels
-    )
-    assert (
-        senteval.FILES["OddManOut"] == "odd_man_out.txt"
-        and senteval.FILES["Tense"] == "past_present.txt"
-    )
+    top = senteval.TASKS["TopConstituents"].labels
+    assert list(top) == sorted(top) and senteval.FILES["OddManOut"] == "odd_man_out.txt"
 
 
 def test_rows_keep_their_quotes_their_order_and_their_numbers(tmp_path):
-    put(tmp_path, ROWS)
+    put(tmp_path, "past_present.txt", ROWS)
     splits = senteval.load("Tense", tmp_path)
     assert list(splits) == ["train", "dev", "test"]
     assert splits["train"].a == ["She shone .", "He knows ."] and splits["test"].a == ['I " went .']
@@ -51,13 +27,13 @@ def test_rows_keep_their_quotes_their_order_and_their_numbers(tmp_path):
 
 
 def test_form_feeds_and_unicode_separators_are_text(tmp_path):
-    put(tmp_path, ROWS.replace("It is", "It\x0c\u2028 is"))
+    put(tmp_path, "past_present.txt", ROWS.replace("It is", "It\x0c\u2028 is"))
     assert senteval.load("Tense", tmp_path)["dev"].a == ["It\x0c\u2028 is ."]
 
 
 def test_word_content_numbers_the_sorted_words_of_its_training_rows(tmp_path):
     text = "tr\tzebra\tA zebra .\ntr\tapple\tAn apple .\nva\tzebra\tZebra !\nte\tapple\tApple .\n"
-    put(tmp_path, text, "WordContent")
+    put(tmp_path, "word_content.txt", text)
     splits = senteval.load("WordContent", tmp_path)
     assert splits["train"].y.tolist() == [1, 0] and splits["dev"].y.tolist() == [1]
     assert senteval.labels("WordContent", tmp_path) == ("apple", "zebra")
@@ -66,13 +42,7 @@ def test_word_content_numbers_the_sorted_words_of_its_training_rows(tmp_path):
 
 @pytest.mark.parametrize("task", senteval.TASKS)
 def test_official_files(task):
-    root = (
-        Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
-        / "probing"
-    )
-    if not (root / senteval.FILES[task]).is_file():
+    if not (REAL / "probing" / senteval.FILES[task]).is_file():
         pytest.skip(f"SentEval's {senteval.FILES[task]} is not under DATA_ROOT")
-    splits = senteval.load(task, root)
-    assert (
-        len(splits["train"]) >= 100_000 and min(len(splits["dev"]), len(splits["test"])) >= 10_000
-    )
+    train, *others = map(len, senteval.load(task, REAL / "probing").values())
+    assert train >= 100_000 and min(others) >= 10_000

@@ -1,11 +1,10 @@
 """SQuAD: official files and their stand-ins, the hub, and the official scores."""
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REAL, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,11 +36,6 @@ POSED = [
     qa("n3", "When?", is_impossible=True, **PLAUSIBLE),
 ]
 TWO = tree((NORMANS, POSED))
-
-
-def put(root, name, content):
-    root.mkdir(parents=True, exist_ok=True)
-    (root / name).write_text(json.dumps(content))
 
 
 # ---- files ----
@@ -136,67 +130,56 @@ def test_fetch_without_a_network_or_a_split(tmp_path):
 
 
 # ---- scores: what the official scripts give, worked out by hand ----
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        ("The  Cat, an  a-b!", "cat ab"),
-        ("theatre another a1", "theatre another a1"),
-        ("A", ""),
-        (" .?! ", ""),
-        ("", ""),
-        ("U.S.A.", "usa"),
-        ("the-the", "thethe"),
-        ("É ÉTÉ", "é été"),
-        ("an\u00a0apple\t\n", "apple"),
-        ("“the” end—a", "“ ” end—"),
-        ("5¢ ٪", "5¢ ٪"),
-        ("ＴＨＥ", "ｔｈｅ"),
-    ],
-)
+NORMAL = {
+    "The  Cat, an  a-b!": "cat ab",
+    "theatre another a1": "theatre another a1",
+    "A": "",
+    " .?! ": "",
+    "U.S.A.": "usa",
+    "the-the": "thethe",
+    "É ÉTÉ": "é été",
+    "an\u00a0apple\t\n": "apple",
+    "“the” end—a": "“ ” end—",
+    "5¢ ٪": "5¢ ٪",
+    "ＴＨＥ": "ｔｈｅ",
+}
+
+
+@pytest.mark.parametrize("text, expected", NORMAL.items())
 def test_normalise(text, expected):
     assert measure.normalise(text) == expected
 
 
-@pytest.mark.parametrize(
-    "prediction, golds, exact, f1",
-    [
-        ("the Denver Broncos!", ["Denver Broncos"], 1, 1),
-        ("Denver", ["Denver Broncos"], 0, 2 / 3),
-        (
-            "Broncos",
-            ["x", "Denver Broncos", "The Broncos of Denver"],
-            0,
-            2 / 3,
-        ),  # the best of several
-        ("a b c", ["b c d", "a c"], 0, 4 / 5),  # "a" is an article
-        ("cat cat dog", ["cat dog dog"], 0, 2 / 3),  # words count as often as they occur
-        ("café", ["cafe"], 0, 0),
-        ("東京 駅", ["東京"], 0, 2 / 3),
-        ("", ["France"], 0, 0),
-        ("the", ["France"], 0, 0),
-        ("", [], 1, 1),
-        ("the", [], 1, 1),
-        ("France", [], 0, 0),  # no answer
-        ("the", ["a", "an"], 1, 1),
-        ("x", ["the"], 0, 0),  # nothing left of any gold
-        ("", [".", "France"], 0, 0),
-        (".", [".", "France"], 0, 0),
-    ],
-)  # "." is no answer beside another
+SCORES = [
+    ("the Denver Broncos!", ["Denver Broncos"], 1, 1),
+    ("Denver", ["Denver Broncos"], 0, 2 / 3),
+    ("Broncos", ["x", "Denver Broncos", "The Broncos of Denver"], 0, 2 / 3),  # the best of several
+    ("a b c", ["b c d", "a c"], 0, 4 / 5),  # "a" is an article
+    ("cat cat dog", ["cat dog dog"], 0, 2 / 3),  # words count as often as they occur
+    ("café", ["cafe"], 0, 0),
+    ("東京 駅", ["東京"], 0, 2 / 3),
+    ("", ["France"], 0, 0),
+    ("the", ["France"], 0, 0),
+    ("", [], 1, 1),
+    ("the", [], 1, 1),
+    ("France", [], 0, 0),  # no answer
+    ("the", ["a", "an"], 1, 1),
+    ("x", ["the"], 0, 0),  # nothing left of any gold
+    ("", [".", "France"], 0, 0),
+    (".", [".", "France"], 0, 0),  # "." is no answer beside another
+]
+
+
+@pytest.mark.parametrize("prediction, golds, exact, f1", SCORES)
 def test_scores_of_one_answer(prediction, golds, exact, f1):
     assert measure.exact(prediction, golds) == exact
     assert measure.span_f1(prediction, golds) == pytest.approx(f1, abs=1e-15)
 
 
 def test_the_first_version_takes_empty_golds_as_they_are():
-    assert (
-        measure.exact(".", [".", "France"], version=1) == measure.exact("", ["the"], version=1) == 1
-    )
-    assert (
-        measure.span_f1(".", [".", "France"], version=1)
-        == measure.span_f1("", ["the"], version=1)
-        == 0
-    )
+    for text, golds in ((".", [".", "France"]), ("", ["the"])):
+        assert measure.exact(text, golds, version=1) == 1
+        assert measure.span_f1(text, golds, version=1) == 0
     assert measure.span_f1("in France", ["France"], version=1) == pytest.approx(2 / 3)
     for metric in (measure.exact, measure.span_f1):
         with pytest.raises(ValueError, match="take version 2"):
@@ -209,10 +192,8 @@ def test_score_of_both_versions():
     one = measure.score(predictions, golds)
     assert one == {"exact": pytest.approx(2 / 3), "span_f1": pytest.approx(5 / 9)}
     two = measure.score(predictions, golds, version=2)
-    assert (
-        two["span_f1"] == two["has_answer_span_f1"] == pytest.approx(8 / 9)
-        and "no_answer_exact" not in two
-    )
+    assert two["span_f1"] == two["has_answer_span_f1"] == pytest.approx(8 / 9)
+    assert "no_answer_exact" not in two
     assert measure.score([*predictions, "x", ""], [*golds, [], []]) == {
         "exact": pytest.approx(3 / 5),
         "span_f1": pytest.approx((8 / 3 + 1) / 5),
@@ -221,12 +202,8 @@ def test_score_of_both_versions():
         "no_answer_exact": 0.5,
         "no_answer_span_f1": 0.5,
     }
-    assert measure.score([""], [[]]) == {
-        "exact": 1,
-        "span_f1": 1,
-        "no_answer_exact": 1,
-        "no_answer_span_f1": 1,
-    }
+    none = ("exact", "span_f1", "no_answer_exact", "no_answer_span_f1")
+    assert measure.score([""], [[]]) == dict.fromkeys(none, 1)
     assert all(type(value) is float for value in two.values())
     for wrong in (([], []), (["x"], [["x"], ["y"]])):
         with pytest.raises(ValueError, match="expected one each"):
@@ -236,18 +213,12 @@ def test_score_of_both_versions():
 def test_best_threshold_by_hand():
     answers = [["France"], [], ["x"], []]
     # by difference: right (+1), none (-1), right (+1), none (-1), upon 2 of 4 for answering nothing
-    found = measure.best_threshold(["France", "y", "x", "z"], [-3.0, 0.5, 1.0, 7.0], answers)
-    assert found == (-3.0, 0.75)
-    assert measure.best_threshold(["France", "", "x", "z"], [-3.0, 0.5, 1.0, 7.0], answers) == (
-        1.0,
-        1.0,
-    )
+    differences, best = [-3.0, 0.5, 1.0, 7.0], measure.best_threshold
+    assert best(["France", "y", "x", "z"], differences, answers) == (-3.0, 0.75)
+    assert best(["France", "", "x", "z"], differences, answers) == (1.0, 1.0)
     # probabilities, nothing right: the official start
-    assert measure.best_threshold(["w", "y", "v", "z"], [0.1, 0.2, 0.3, 0.4], answers) == (0.0, 0.5)
-    assert measure.best_threshold(["in France", "", "", ""], [0.1] * 4, answers, measure.exact) == (
-        0.0,
-        0.5,
-    )
+    assert best(["w", "y", "v", "z"], [0.1, 0.2, 0.3, 0.4], answers) == (0.0, 0.5)
+    assert best(["in France", "", "", ""], [0.1] * 4, answers, measure.exact) == (0.0, 0.5)
     with pytest.raises(ValueError, match="1 differences, 2 questions"):
         measure.best_threshold(["x", "y"], [0.0], [["x"], []])
     for wrong in (np.nan, -np.inf):
@@ -255,25 +226,21 @@ def test_best_threshold_by_hand():
             measure.best_threshold(["x"], [wrong], [["x"]])
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(["", "x", "x y", "the"]),
-            st.sampled_from([-2.0, 0.0, 0.5, 3.0, np.inf]),
-            st.sampled_from([[], ["x"], ["x y"], ["x y z", "y"]]),
-        ),
-        min_size=1,
-        max_size=8,
-    )
+CASE = st.tuples(
+    st.sampled_from(["", "x", "x y", "the"]),
+    st.sampled_from([-2.0, 0.0, 0.5, 3.0, np.inf]),
+    st.sampled_from([[], ["x"], ["x y"], ["x y z", "y"]]),
 )
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(CASE, min_size=1, max_size=8))
 def test_best_threshold_is_had_and_beaten_by_none(cases):
     texts, differences, answers = map(list, zip(*cases, strict=True))
 
     def at(threshold):
-        taken = [
-            "" if more > threshold else text for text, more in zip(texts, differences, strict=True)
-        ]
+        pairs = zip(texts, differences, strict=True)
+        taken = ["" if more > threshold else text for text, more in pairs]
         return measure.score(taken, answers, version=2)["span_f1"]
 
     threshold, value = measure.best_threshold(texts, differences, answers)
@@ -282,7 +249,6 @@ def test_best_threshold_is_had_and_beaten_by_none(cases):
 
 
 # ---- real data ----
-ROOT = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
 ROWS = {
     "train-v1.1.json": 87_599,
     "dev-v1.1.json": 10_570,
@@ -297,10 +263,10 @@ ROWS = {
 @pytest.mark.parametrize("task", squad.TASKS)
 def test_real_row_counts(task):
     try:
-        splits = squad.load(task, ROOT / "squad")
+        splits = squad.load(task, REAL / "squad")
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    for split, paths in squad.files(task, ROOT / "squad").items():
+    for split, paths in squad.files(task, REAL / "squad").items():
         assert len(splits[split]) == sum(ROWS[path.name] for path in paths)
         assert all(splits[split].answers) == (task == "SQuAD1")
     dev = splits["dev"]
