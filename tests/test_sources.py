@@ -1,13 +1,14 @@
 """One interface to every source: what it names, a reader's own files, and classes that the data
 decide."""
 
-import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import forget, put
 
 from lib import data, paths
 from lib.data import digits, senteval
@@ -21,34 +22,22 @@ LINES = [
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """A reader's own data in each layout."""
-    (tmp_path / "glue" / "SST-2").mkdir(parents=True)
-    for split in ("train", "dev"):
-        (tmp_path / "glue" / "SST-2" / f"{split}.tsv").write_text(
-            "sentence\tlabel\nmine is good\t1\nyours is bad\t0\n"
-        )
     answers = [{"text": "The cat", "answer_start": 0}]
     question = {"id": "q", "question": "Who slept?", "answers": answers}
     passage = {"context": "The cat slept.", "qas": [question]}
-    squad = {"data": [{"paragraphs": [passage]}]}
-    (tmp_path / "squad").mkdir()
     for split in ("train", "dev"):
-        (tmp_path / "squad" / f"{split}-v1.1.json").write_text(json.dumps(squad))
-    (tmp_path / "probing").mkdir()
-    rows = [
-        f"{part}\t{word}\ta line of {word}"
-        for part in ("tr", "va", "te")
-        for word in ("fire", "water", "air")
-    ]
-    (tmp_path / "probing" / "word_content.txt").write_text("\n".join(rows) + "\n")
-    (tmp_path / "ud_english_ewt").mkdir()
+        lines = "sentence\tlabel\nmine is good\t1\nyours is bad\t0\n"
+        put(tmp_path, f"glue/SST-2/{split}.tsv", lines)
+        put(tmp_path, f"squad/{split}-v1.1.json", {"data": [{"paragraphs": [passage]}]})
+    cells = [(part, word) for part in ("tr", "va", "te") for word in ("fire", "water", "air")]
+    rows = [f"{part}\t{word}\ta line of {word}\n" for part, word in cells]
+    put(tmp_path, "probing/word_content.txt", "".join(rows))
     for split in ("train", "dev", "test"):
-        (tmp_path / "ud_english_ewt" / f"my-ud-{split}.conllu").write_text("".join(LINES))
+        put(tmp_path, f"ud_english_ewt/my-ud-{split}.conllu", "".join(LINES))
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    for function in (data.splits, data.at_hand):
-        function.cache_clear()
+    forget()
     yield tmp_path
-    for function in (data.splits, data.at_hand):
-        function.cache_clear()
+    forget()
 
 
 def test_neither_torch_nor_the_hub_is_imported():
@@ -63,10 +52,8 @@ def test_every_source_has_tasks():
     for name in data.FOLDERS:
         module = data.source(name)
         assert module.TASKS and callable(module.load)
-        assert all(
-            data.task(name, each) is task and task.name == each
-            for each, task in module.TASKS.items()
-        )
+        for each, task in module.TASKS.items():
+            assert data.task(name, each) is task and task.name == each
     with pytest.raises(ValueError, match="unknown data source: 'gleu'; did you mean 'glue'"):
         data.source("gleu")
     assert data.digits is digits
@@ -94,14 +81,14 @@ def test_a_readers_own_treebank_is_looked_for_and_told_when_too_small(root):
         data.describe("treebank", "Length")
 
 
-@pytest.mark.parametrize(
-    "source, task, missing",
-    [
-        ("squad", "SQuAD2", "train-v2.0.json"),
-        ("senteval", "Depth", "tree_depth.txt"),
-        ("glue", "QNLI", "train.tsv"),
-    ],
-)
+ABSENT = [
+    ("squad", "SQuAD2", "train-v2.0.json"),
+    ("senteval", "Depth", "tree_depth.txt"),
+    ("glue", "QNLI", "train.tsv"),
+]
+
+
+@pytest.mark.parametrize("source, task, missing", ABSENT)
 def test_absent_files_are_named(root, source, task, missing):
     with pytest.raises(FileNotFoundError, match=missing):
         data.describe(source, task)
@@ -113,34 +100,25 @@ def test_classes_that_the_data_decide(root):
     assert data.task("senteval", "WordContent").outputs == senteval.WORDS
     assert data.described({"source": "glue", "task": "MNLI"}) is data.task("glue", "MNLI")
     assert data.described({"source": "squad", "task": "SQuAD1"}).outputs == 2
-    assert (
-        data.described({"source": "treebank", "task": "Depth"}).labels
-        == data.task("treebank", "Depth").labels
-    )
+    depth = data.described({"source": "treebank", "task": "Depth"})
+    assert depth.labels == data.task("treebank", "Depth").labels
 
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):
     splits = data.splits("squad", "SQuAD1")
-    other = {
-        name: data.Split(s.a, s.b, s.y, s.index, [["The cat", "cat"]]) for name, s in splits.items()
-    }
+    other = {name: replace(s, answers=[["The cat", "cat"]]) for name, s in splits.items()}
     assert data.digest(splits) != data.digest(other)
     plain = {"train": data.Split(["a"], None, np.array([1]), np.array([0]))}
     assert data.digest(plain) == "acd61542bc5b74e5"
 
 
-def test_digests_are_noted_until_a_file_changes(tmp_path, monkeypatch):
+def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
     """A command that plans reads no rows twice; a run reads them and checks them itself."""
-    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
-    folder = tmp_path / "glue" / "SST-2"
-    folder.mkdir(parents=True)
-    for split in ("train", "dev"):
-        (folder / f"{split}.tsv").write_text("sentence\tlabel\na b\t1\nc d\t0\n")
+    monkeypatch.setenv("RUNS_ROOT", str(root / "runs"))
+    folder = root / "glue" / "SST-2"
 
     def told():
-        for function in (data.splits, data.at_hand):
-            function.cache_clear()
+        forget()
         return data.at_hand("glue", "SST-2")
 
     digest, names = told()

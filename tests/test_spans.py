@@ -1,11 +1,10 @@
 """Windows over passages, and answers out of logits over them."""
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REAL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_squad import CAFE, NORMANS
@@ -115,15 +114,16 @@ def test_questions_are_cut_and_must_leave_room(bert):
         spans.features(bert, split, 30, 0)
 
 
-@pytest.mark.parametrize(
-    "passage, place, expected",
-    [
-        ("Normans\u200b gave \u0301 region", (0, 6), [4, 4]),  # "norman" of "norman ##s"
-        ("Normans\u200b gave \u0301 region", (7, 8), [0, 0]),  # characters of no token
-        ("Normans\u200b gave \u0301 region", (14, 15), [0, 0]),
-        ("w1 w2", (1, 2), [4, 4]),  # the whole token around it
-    ],
-)
+MARKED = "Normans\u200b gave \u0301 region"
+PARTS = [
+    (MARKED, (0, 6), [4, 4]),  # "norman" of "norman ##s"
+    (MARKED, (7, 8), [0, 0]),  # characters of no token
+    (MARKED, (14, 15), [0, 0]),
+    ("w1 w2", (1, 2), [4, 4]),  # the whole token around it
+]
+
+
+@pytest.mark.parametrize("passage, place, expected", PARTS)
 def test_answers_of_parts_of_words_and_of_nothing(bert, passage, place, expected):
     assert spans.features(bert, placed(passage, place), 32, 8).labels.tolist() == [expected]
 
@@ -208,12 +208,7 @@ def slow(start, end, found, split, n_best, max_answer):
 
 
 @settings(max_examples=30, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    stride=st.integers(1, 20),
-    n_best=st.integers(1, 12),
-    max_answer=st.integers(1, 9),
-)
+@given(st.integers(0, 10**6), st.integers(1, 20), st.integers(1, 12), st.integers(1, 9))
 def test_answers_are_those_of_the_definition(bert, seed, stride, n_best, max_answer):
     split = rows(("Who?", LONG, None), ("Where is?", NORMANS, None), ("Who?", CAFE, None))
     found = spans.features(bert, split, 24, stride)
@@ -237,16 +232,13 @@ def test_wrong_logits(bert):
 
 
 # ---- real data ----
-ROOT = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
-
-
 @pytest.mark.parametrize("task, length, stride", [("SQuAD1", 128, 32), ("SQuAD2", 384, 128)])
 def test_real_answers_come_back_from_their_labels(task, length, stride):
-    words = ROOT / "vocab" / "bert-base-uncased-vocab.txt"
+    words = REAL / "vocab" / "bert-base-uncased-vocab.txt"
     try:
-        split = squad.load(task, ROOT / "squad")["dev"]
+        split = squad.load(task, REAL / "squad")["dev"]
     except (FileNotFoundError, KeyError):
-        pytest.skip(f"no development set of {task} in {ROOT / 'squad'}: set DATA_ROOT")
+        pytest.skip(f"no development set of {task} in {REAL / 'squad'}: set DATA_ROOT")
     if not words.is_file():
         pytest.skip(f"no vocabulary at {words}: set DATA_ROOT to the folder above vocab")
     split = split.take(np.arange(0, len(split), 8))

@@ -1,12 +1,11 @@
 """Probing tasks from CoNLL-U: labels of hand-parsed sentences, balance, words kept apart."""
 
-import os
 from collections import Counter
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import REAL, put
 
 from lib.data import senteval, treebank
 
@@ -55,9 +54,7 @@ def changed(words, place, **fields):
 
 
 def parse(tmp_path, text):
-    path = tmp_path / "x.conllu"
-    path.write_text(text)
-    return treebank.read(path)
+    return treebank.read(put(tmp_path, "x.conllu", text))
 
 
 def test_labels_of_hand_parsed_sentences(tmp_path):
@@ -136,8 +133,6 @@ VERBS = [f"{first}{last}" for first, last in product("bdfgklmnprst", ("arn", "ee
 def made(root, folder="made"):
     """A folder of 960 sentences "the NOUN VERB a NOUN (and it VERB it (now now now))", each a
     document."""
-    root = root / folder
-    root.mkdir(exist_ok=True)
     rng, texts = np.random.default_rng(1), []
     for i in range(960):
         a, b, c, d = (*rng.permutation(NOUNS)[:2].tolist(), *rng.permutation(VERBS)[:2].tolist())
@@ -159,13 +154,10 @@ def made(root, folder="made"):
             words += [("now", "now", "ADV", "_", 8, "advmod")] * (3 * (i % 4 == 3))
         texts.append(f"# newdoc id = {i}\n" + conllu(*words))
     texts.append(conllu(("Yes", "yes", "INTJ", "_", 0, "root")))
-    for split, part in (
-        ("train", texts[:800]),
-        ("dev", texts[800:900]),
-        ("test", [*texts[900:], texts[0]]),
-    ):
-        (root / f"xx-ud-{split}.conllu").write_text("".join(part))
-    return root
+    parts = {"train": texts[:800], "dev": texts[800:900], "test": [*texts[900:], texts[0]]}
+    for split, part in parts.items():
+        put(root, f"{folder}/xx-ud-{split}.conllu", "".join(part))
+    return root / folder
 
 
 @pytest.fixture(scope="module")
@@ -203,13 +195,21 @@ def shown(task, sentence, text):
     return {word for word, old in words if word != old}
 
 
-@pytest.mark.parametrize("task", [*ASKS, "OddManOut"])
-def test_no_asked_word_is_in_two_splits(root, task):
-    sentences, words = treebank._World(root).sentences, []
+def apart(parts):
+    """Whether none of the sets, none of them empty, shares anything with another."""
+    return all(parts) and sum(map(len, parts)) == len(set.union(*parts))
+
+
+@pytest.mark.parametrize("task", [*ASKS, "OddManOut", "BigramShift"])
+def test_no_asked_word_and_no_document_is_in_two_splits(root, task):
+    sentences, found = treebank._World(root).sentences, []
     for split in treebank.load(task, root).values():
-        asked = zip(split.index, split.a, strict=True)
-        words.append(set().union(*(shown(task, sentences[i], text) for i, text in asked)))
-    assert all(words) and sum(map(len, words)) == len(set.union(*words))
+        asked = [(sentences[i], text) for i, text in zip(split.index, split.a, strict=True)]
+        if task == "BigramShift":
+            found.append({sentence.document for sentence, _ in asked})
+        else:
+            found.append(set().union(*(shown(task, *each) for each in asked)))
+    assert apart(found)
 
 
 def test_what_is_shifted_replaced_and_inverted(root):
@@ -227,19 +227,12 @@ def test_what_is_shifted_replaced_and_inverted(root):
                     assert second == first + 1 > 1
                     assert words[first : second + 1] == old[first : second + 1][::-1]
                 elif task == "OddManOut":
-                    assert len(places) == 1 and words[places[0]] not in ("the", "a", "it")
-                    ends = {each[places[0]].endswith("s") for each in (words, old)}
-                    assert len(ends) == 1  # the same form
+                    [place] = places
+                    assert words[place] not in ("the", "a", "it")
+                    assert words[place].endswith("s") == old[place].endswith("s")  # the same form
                 else:
                     assert words == old[6:] + ["and"] + old[:5]
     assert len(seen) == 6
-
-
-def test_documents_are_not_split(root):
-    sentences = treebank._World(root).sentences
-    splits = treebank.load("BigramShift", root).values()
-    found = [{sentences[i].document for i in split.index} for split in splits]
-    assert sum(map(len, found)) == len(set.union(*found))
 
 
 def test_the_same_rows_each_time_and_whatever_else_there_is(root, tmp_path):
@@ -279,12 +272,9 @@ SIZES = {
 }
 
 
-ROOT = Path(os.environ.get("DATA_ROOT", Path(__file__).resolve().parents[2] / "shared" / "data"))
-
-
 @pytest.mark.parametrize("task", treebank.TASKS)
 def test_english_ewt(task):
-    root = ROOT / "ud_english_ewt"
+    root = REAL / "ud_english_ewt"
     if not root.is_dir():
         pytest.skip("the English Web Treebank is not under DATA_ROOT")
     splits, classes = treebank.load(task, root), treebank.TASKS[task].labels
@@ -292,15 +282,11 @@ def test_english_ewt(task):
     assert len(treebank.labels(task, root)) == len(classes)
     for split in splits.values():
         assert len(set(np.bincount(split.y, minlength=len(classes)))) == 1
-        lengths = np.array([len(text.split(" ")) for text in split.a])
         if task == "Depth":  # length says nothing about the class
-            assert (
-                len({tuple(np.bincount(lengths[split.y == c], minlength=41)) for c in range(4)})
-                == 1
-            )
-    texts = [set(split.a) for split in splits.values()]
-    assert sum(map(len, texts)) == len(set.union(*texts)) == sum(SIZES[task])
+            lengths = np.array([len(text.split(" ")) for text in split.a])
+            counts = [np.bincount(lengths[split.y == c], minlength=41) for c in range(4)]
+            assert len(set(map(tuple, counts))) == 1
+    assert apart([set(split.a) for split in splits.values()])
     if task in ASKS:
         sentences = treebank._World(root).sentences
-        words = [{ASKS[task](sentences[i])[1] for i in split.index} for split in splits.values()]
-        assert sum(map(len, words)) == len(set.union(*words))
+        assert apart([{ASKS[task](sentences[i])[1] for i in s.index} for s in splits.values()])

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import REAL, forget, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,6 @@ from lib.papers import bermo, efficientbert, grids, nas
 from lib.papers import efficientbert_search as search
 from lib.spec import Spec
 
-REAL = paths.data_root() / "glue"
 APART = tuple(f"w{i} x{i} y{i} z{i}" for i in range(40))  # texts that share nothing
 WORDS = st.lists(st.sampled_from(["A", "a", "b", "c", "d"]), min_size=1, max_size=7).map(" ".join)
 
@@ -97,30 +97,21 @@ def glue(tmp_path, monkeypatch):
     """f(train texts): SST-2, MRPC and STS-B in official files, with texts that share nothing."""
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
 
-    def put(name, lines):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(f"{line}\n" for line in lines))
-
     def fill(texts=APART):
+        rows = [f"{text}\t{i % 2}" for i, text in enumerate(texts)]
+        files = {"stsbenchmark/sts-test.csv": STS, "glue/MRPC/msr_paraphrase_test.txt": MRPC}
         for part in ("train", "dev"):
-            rows = [f"{text}\t{i % 2}" for i, text in enumerate(texts)]
-            put(f"glue/SST-2/{part}.tsv", ["sentence\tlabel", *rows])
-            put(f"glue/STS-B/{part}.tsv", ["sentence1\tsentence2\tscore", "a\tb\t1.5"])
-            put(f"glue/MRPC/{part}.tsv", ["#1 String\t#2 String\tQuality", "a\tb\t1"])
-        put("stsbenchmark/sts-test.csv", STS)
-        put("glue/MRPC/msr_paraphrase_test.txt", MRPC)
+            files[f"glue/SST-2/{part}.tsv"] = ["sentence\tlabel", *rows]
+            files[f"glue/STS-B/{part}.tsv"] = ["sentence1\tsentence2\tscore", "a\tb\t1.5"]
+            files[f"glue/MRPC/{part}.tsv"] = ["#1 String\t#2 String\tQuality", "a\tb\t1"]
+        for name, lines in files.items():
+            put(tmp_path, name, "\n".join(lines) + "\n")
         forget()
 
     fill()
     yield fill
     monkeypatch.undo()
     forget()
-
-
-def forget():
-    for function in (data.splits, data.at_hand, data.unseen_rows):
-        function.cache_clear()
 
 
 def test_the_rest_of_the_training_rows(glue):
@@ -171,14 +162,14 @@ def test_the_digest_covers_official_unseen_rows(glue, tmp_path):
         data.describe("glue", "STS-B", unseen=2)
 
 
-@pytest.mark.parametrize(
-    "more, message",
-    [
-        ({}, "beside none of its training rows, of which all are trained on"),
-        ({"rows": 20, "held_out": 5, "beside": 24}, "let `beside` be no fewer than these toge"),
-        ({"rows": 40}, "no row of glue/SST-2 is left"),
-    ],
-)
+CANNOT = [
+    ({}, "beside none of its training rows, of which all are trained on"),
+    ({"rows": 20, "held_out": 5, "beside": 24}, "let `beside` be no fewer than these toge"),
+    ({"rows": 40}, "no row of glue/SST-2 is left"),
+]
+
+
+@pytest.mark.parametrize("more, message", CANNOT)
 def test_unseen_rows_that_cannot_be(glue, more, message):
     with pytest.raises(ValueError, match=message):
         data.describe("glue", "SST-2", unseen=5, **more)
@@ -211,10 +202,9 @@ def test_committed_labels_and_clusters(task):
     told = grids.dataset("mini", task)["unseen"]
     found = data.judging({"unseen": told})
     assert {len(values) for values in found.values()} == {told["rows"]}
+    wanted = grids.source("mini", task), task, told["beside"], told["rows"]
     try:
-        split, cluster = data.unseen_rows(
-            grids.source("mini", task), task, told["beside"], told["rows"]
-        )
+        split, cluster = data.unseen_rows(*wanted)
     except FileNotFoundError as error:
         pytest.skip(str(error))
     assert data.digest({"unseen": split}) == told["digest"]
@@ -222,7 +212,7 @@ def test_committed_labels_and_clusters(task):
 
 
 def test_no_unseen_row_of_sst2_shares_four_words():
-    if not (REAL / "SST-2" / "train.tsv").exists():
+    if not (REAL / "glue" / "SST-2" / "train.tsv").exists():
         pytest.skip(f"no SST-2 at {REAL}")
     there = data.load(grids.dataset("mini", "SST-2"))
     seen = [text.lower().split() for part in ("train", "held_out") for text in there[part].a]
@@ -243,10 +233,8 @@ def test_one_set_of_unseen_rows_for_all_runs_of_a_task(task):
     assert len({json.dumps(each["unseen"]) for each in told}) == 1
     if beside := told[0]["unseen"]["beside"]:
         if task == efficientbert.PROXY["mini"]:
-            told += [
-                search.rows("mini", *search.PART["mini"]),
-                search.searched("mini", search.LAST).args["data"],
-            ]
+            last = search.searched("mini", search.LAST)
+            told += [search.rows("mini", *search.PART["mini"]), last.args["data"]]
         assert max(each["rows"] + each.get("held_out", 0) for each in told) <= beside
 
 
@@ -348,10 +336,8 @@ def test_rows_that_stand_twice_count_once():
     a, b = rng.random((2, 3, 400)) < 0.6
     cluster = np.repeat(np.arange(400), 4)
     once = stats.paired_difference(pairs_of(a, b))
-    rows, drawn = (
-        stats.paired_difference(pairs_of(a.repeat(4, 1), b.repeat(4, 1), each))
-        for each in (None, cluster)
-    )
+    often = a.repeat(4, 1), b.repeat(4, 1)
+    rows, drawn = (stats.paired_difference(pairs_of(*often, each)) for each in (None, cluster))
     assert drawn.mean == once.mean == rows.mean
     assert (drawn.low, drawn.high) == pytest.approx((once.low, once.high), abs=0.5)
     assert rows.high - rows.low < 0.8 * (drawn.high - drawn.low)
