@@ -1,7 +1,7 @@
 """EfficientBERT's Specs without data and weights, its printed settings, tables and claims."""
 
 import json
-import re
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -108,14 +108,11 @@ def test_what_each_row_inherits(anywhere):
     assert starts["TinyBERT_6"].args["corpus"]["text"] == "wikipedia"
     assert len(starts["EfficientBERT++"].args["net"]["layers"]) == 12
     assert starts[efficientbert.PLUS] == several
-    heads = {"RTE": "RTE", "WNLI": "QNLI", "SQuAD1": None}
-    for task, head in heads.items():
-        assert (
-            efficientbert.student("paper", task, efficientbert.PLUS).args.get("classifier") == head
-        )
-    tiny, thin = (
-        efficientbert.prepared("paper", name) for name in efficientbert.BASELINES["paper"]
-    )
+    for task, head in {"RTE": "RTE", "WNLI": "QNLI", "SQuAD1": None}.items():
+        plus = efficientbert.student("paper", task, efficientbert.PLUS)
+        assert plus.args.get("classifier") == head
+    small = efficientbert.BASELINES["paper"]
+    tiny, thin = (efficientbert.prepared("paper", name) for name in small)
     assert tiny.args["name"] == "2nd_General_TinyBERT_4L_312D" and "start" not in thin.inputs
 
 
@@ -166,10 +163,8 @@ def test_small_windows_lie_as_the_paper_s_and_hold_its_networks(scale):
 
 
 def test_small_networks_keep_formulas_and_heads():
-    toy, whole = (
-        efficientbert.scaled("EfficientBERT", "toy"),
-        efficientbert.network("EfficientBERT"),
-    )
+    toy = efficientbert.scaled("EfficientBERT", "toy")
+    whole = efficientbert.network("EfficientBERT")
     assert toy.layers == (whole.layers[0], whole.layers[3])
     assert (toy.hidden, toy.width, toy.heads) == (96, 96, 12)
     other = efficientbert.scaled("EfficientBERT (TinyBERT_6)", "mini")
@@ -202,11 +197,7 @@ def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficie
     "call, message",
     [
         (lambda: efficientbert.tasks("toy", ["SQuAD3"]), "'SQuAD3'; did you mean 'SQuAD"),
-        (lambda: efficientbert.tasks("tyo"), "unknown profile: 'tyo'; did you mean 'toy'"),
-        (
-            lambda: efficientbert.network("EfficientBRT"),
-            "unknown published network: 'EfficientBRT'; did you mean 'EfficientBERT'",
-        ),
+        (lambda: efficientbert.network("EfficientBRT"), "network: 'EfficientBRT'; did you mean"),
     ],
 )
 def test_mistakes_are_told(call, message):
@@ -323,16 +314,6 @@ def test_ratio_s_interval_covers_and_follows_blocks():
         stats.ratio(np.ones(12), np.ones(12))
 
 
-def test_replicates():
-    e = stats.replicates([0.1, 0.2, 0.3])
-    assert (e.mean, e.n_seeds) == (pytest.approx(0.2), 3)
-    half = 4.302653 * 0.1 / np.sqrt(3)  # Student's quantile, two degrees of freedom
-    assert e.high - e.mean == pytest.approx(half, rel=1e-5)
-    assert stats.replicates([0.1]).low == 0.1
-    with pytest.raises(ValueError, match="at least one"):
-        stats.replicates([])
-
-
 def test_divergences_of_heads():
     """The second row has one real token; what stands behind it does not count."""
     even, odd = np.array([[[0.5, 0.5], [0.5, 0.5]]]), np.array([[[0.25, 0.75], [0.5, 0.5]]])
@@ -362,19 +343,6 @@ def test_printed_tables():
     assert wrong.note == "differs: NAS-BERT_30 (Xu et al., 2021) 80.35 computed, 80.3 printed"
 
 
-def test_every_correction_stands_on_a_page():
-    asked = set()
-    for path in notebook.find(["efficientbert_*"]):
-        calls = re.findall(r'corrections\(\\"efficientbert\\", (.+?)\)', path.read_text())
-        places = {place for call in calls for place in re.findall(r'\\"([^"\\]+)\\"', call)}
-        asked |= places
-        kind = path.stem.split("_")[1]
-        if kind in ("t02", "t03", "t04", "t05", "t06", "t07"):
-            assert f"table{kind[1:]}" in places
-    shown = set(published.corrections("efficientbert", *asked))
-    assert len(shown) == len(published.table("efficientbert", "corrections")) == 15
-
-
 def test_sentences_of_the_pages_are_true(anywhere):
     assert transformers.BertConfig().hidden_act == "gelu"
     selected = [efficientbert.FINETUNE[scale].select for scale in ("toy", "mini", "paper")]
@@ -389,17 +357,15 @@ def test_sentences_of_the_pages_are_true(anywhere):
 
 def test_marks_of_spans():
     told = {"model": "EfficientBERT", "run": holding(), "state": "finished", "span_f1": 0.75}
+    cells = product(("SQuAD1", "SQuAD2"), (0, 1))
     frame = pd.DataFrame(
-        [
-            told | {"task": task, "seed": seed, "exact": 0.5 + seed / 10}
-            for task in ("SQuAD1", "SQuAD2")
-            for seed in (0, 1)
-        ]
+        [told | {"task": task, "seed": seed, "exact": 0.5 + seed / 10} for task, seed in cells]
     )
+    marks = {"EM": "55.0 ± 7.1 (2)", "F1": "75.0 ± 0.0 (2)"}
     assert efficientbert.marks_of_spans(frame, "here")["EfficientBERT"] == {
         ("here", f"SQuAD v{version} {mark}"): text
         for version in ("1.1", "2.0")
-        for mark, text in (("EM", "55.0 ± 7.1 (2)"), ("F1", "75.0 ± 0.0 (2)"))
+        for mark, text in marks.items()
     }
 
 

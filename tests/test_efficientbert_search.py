@@ -92,9 +92,9 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
     grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
-    specs = with_inputs(row["spec"] for row in grid)
-    told = [spec.args["search"] for spec in specs if spec.step == "search"]
-    assert told and all((options | {"method": method}).items() <= each.items() for each in told)
+    told = [spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)]
+    found = list(filter(None, told))
+    assert found and all((options | {"method": method}).items() <= each.items() for each in found)
 
 
 def test_an_unknown_method_stops_before_anything_runs():
@@ -157,9 +157,8 @@ def last(make):
     """The last stage of toy's own chain, shrunk, which was run with one retrained winner."""
     change = pytest.MonkeyPatch()
     first = profiles.untrained("bert")
-    first = Spec(
-        "pretrain", first.args | {"model": first.args["model"] | {"hidden": 48, "ffn": 96}}, seed=0
-    )
+    small = first.args["model"] | {"hidden": 48, "ffn": 96}
+    first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
         change.setattr(module, "backbone", lambda scale, kind="bert": first)
     text = {"sentences": 60, "seed": 1}
@@ -350,19 +349,16 @@ def test_ranks_are_judged_by_their_intervals(cells, profile, word):
 
 def test_scores_of_candidates_pair_by_name():
     told = {"task": "SST-2", "seed": 0}
-    searched = {"1": 0.8, "2": 0.7, "3": None}
-    final = {"1": 0.9, "2": 0.85, "3": 0.95}
+    searched, final = {"1": 0.8, "2": 0.7, "3": None}, {"1": 0.9, "2": 0.85, "3": 0.95}
+    lines = {"search": ("held_out.accuracy", searched), "student": ("accuracy", final)}
     rows = [
-        told | {"kind": "search", "model": name, "held_out.accuracy": score}
-        for name, score in searched.items()
-    ] + [
-        told | {"kind": "student", "model": name, "accuracy": score}
-        for name, score in final.items()
+        told | {"kind": kind, "model": name, column: score}
+        for kind, (column, scores) in lines.items()
+        for name, score in scores.items()
     ]
-    assert search.scores(pd.DataFrame(rows), "mini")["SST-2"].to_dict("index") == {
-        "1": {"search": 80.0, "final": 90.0},
-        "2": {"search": 70.0, "final": 85.0},
-    }
+    found = search.scores(pd.DataFrame(rows), "mini")["SST-2"].round(6)
+    assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
+    assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
 
 
 # ---- rank correlation ----
