@@ -112,16 +112,12 @@ def test_dropout_acts_on_the_normalised_states_in_training_alone():
 
 @pytest.mark.parametrize(
     "init, bound, deviation",
-    [
-        ("xavier_uniform", math.sqrt(6 / 14), math.sqrt(2 / 14)),
-        ("xavier_normal", math.inf, math.sqrt(2 / 14)),
-        ("zeros", 0, 0),
-    ],
+    [("xavier_uniform", 6**0.5, 2**0.5), ("xavier_normal", math.inf, 2**0.5), ("zeros", 0, 0)],
 )
 def test_initial_weights_are_xavier_of_one_row(init, bound, deviation):
     made = [layer_mix("layers", 13, init, seed=seed).alpha.detach() for seed in range(400)]
-    drawn = torch.stack(made)
-    assert drawn.abs().max() <= bound and drawn.std().item() == pytest.approx(deviation, abs=0.01)
+    drawn = torch.stack(made) * 14**0.5
+    assert drawn.abs().max() <= bound and drawn.std().item() == pytest.approx(deviation, abs=0.04)
     assert bound in (0, math.inf) or drawn.abs().max() > 0.99 * bound
 
 
@@ -147,22 +143,6 @@ def test_the_mix_stands_before_the_span_head(tiny, sentences):
         start, end = model.qa_outputs(mix.present(model)(list(h))).unbind(-1)
         found = model(**sentences())
     assert torch.equal(found.start_logits, start) and torch.equal(found.end_logits, end)
-
-
-def test_one_state_alone_is_the_model_without_a_mix(family, tiny, sentences, logits):
-    model, batch = tiny(family), sentences(family)
-    expected = logits(model, batch)
-    operate(model, op("none"))
-    with torch.no_grad():
-        mix.present(model).alpha.copy_(torch.tensor([-100.0, -100.0, 100.0]))
-    torch.testing.assert_close(logits(model, batch), expected)
-
-
-def test_equal_weights_read_literally_blind_the_model(tiny, sentences, logits):
-    model = tiny()
-    operate(model, op("layers", "zeros"))
-    first, other = (logits(model, sentences(seed=seed)) for seed in (0, 1))
-    torch.testing.assert_close(first, other, atol=1e-5, rtol=0)
 
 
 def test_padding_does_not_change_a_row(family, tiny, sentences, logits):
@@ -232,9 +212,7 @@ def test_the_memory_of_the_mix_is_what_its_states_take(tiny, sentences):
 
 # ---- refusals ----
 def test_models_without_hidden_states_or_with_a_mix_are_refused(tiny):
-    config = transformers.DistilBertConfig(
-        vocab_size=60, dim=24, n_layers=1, n_heads=2, hidden_dim=24
-    )
+    config = transformers.DistilBertConfig(vocab_size=60, dim=24, n_heads=2, hidden_dim=24)
     small = transformers.DistilBertForSequenceClassification(config)
     for model in (small, nn.Sequential(nn.Linear(2, 2))):
         with pytest.raises(ValueError, match="has no hidden states to mix: it takes an embedding"):

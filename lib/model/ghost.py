@@ -139,6 +139,7 @@ class Ghosted(nn.Module):
     """A layer and its ghost: y + G(y), y = dense(x). `dense` is linear, or an activation ("ffn1").
 
     padding: a Padding whose padded tokens the ghost sees as zeros, or None to see them as they are.
+    position: the one of PLACES that it stands at; `module` sets it.
     """
 
     def __init__(self, dense, convolution, options, padding):
@@ -184,10 +185,6 @@ class Completed(Ghosted):
     may attend to padding. Without one, both see and reach padding.
     """
 
-    def __init__(self, position, convolution, options, padding):
-        super().__init__(None, convolution, options, padding)
-        self.position = position
-
     def forward(self, x):
         return torch.cat((x, self.ghost(x, square=self.position == "qk")), 1)
 
@@ -225,12 +222,7 @@ PLACES = {  # position: (part of a layer, its attribute that is the ghost module
 
 def present(layer):
     """{position: ghost module} of a layer."""
-    found = {}
-    for position, (part, name) in PLACES.items():
-        module = getattr(layer.get_submodule(part), name, None)
-        if isinstance(module, Ghosted) and getattr(module, "position", position) == position:
-            found[position] = module
-    return found
+    return {part.position: part for part in layer.modules() if isinstance(part, Ghosted)}
 
 
 def whole(layer):
@@ -271,21 +263,20 @@ def module(layer, position, options, generator, padding, total):
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads
-    inputs = outputs = 1
+    cls, inputs, outputs = Ghosted, 1, 1
     if position in ("qk", "v"):
-        channels, inputs, outputs = size, heads, total - heads
+        cls, channels, inputs, outputs = Completed, size, heads, total - heads
     elif position == "ffn1":
         channels = layer.intermediate.dense.out_features
     else:
         channels = inner.out_features
     if options.features > 1:
+        cls, outputs = Folded, options.features
         inputs = heads if position == "ffn2" else inner.in_features // size
-        outputs = options.features
     convolution = Convolution(channels, options, generator, inputs, outputs)
-    convolution.to(attention.query.weight.device)
-    if position in ("qk", "v"):
-        return Completed(position, convolution, options, padding)
-    return (Folded if options.features > 1 else Ghosted)(inner, convolution, options, padding)
+    made = cls(inner, convolution.to(attention.query.weight.device), options, padding)
+    made.position = position
+    return made
 
 
 def add(model, seed=0, **options):

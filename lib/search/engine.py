@@ -85,16 +85,19 @@ def resume(space, options, seed, path):
         # the budget may be raised later: it does not decide what is proposed
         "search": {k: v for k, v in settled(options).items() if k != "budget"},
     }
-    whole = 0
-    if path.exists():
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            os.truncate(path, whole)
+    content = path.read_bytes() if path.exists() else b""
+    whole = content.rfind(b"\n") + 1
+    if whole < len(content):
+        os.truncate(path, whole)
     if not whole:
         append(path, told)
         return []
-    head, entries = read(path)
+    try:
+        head, *entries = map(json.loads, content[:whole].splitlines())
+    except ValueError as error:
+        raise ValueError(
+            f"{paths.shown(path)} is damaged ({error}): delete it, the search begins anew"
+        ) from None
     for name, mine in told.items():
         if canonical(head.get(name)) != canonical(mine):
             raise ValueError(
@@ -103,14 +106,3 @@ def resume(space, options, seed, path):
                 "folder of its own"
             )
     return [Evaluation(**each | {"candidate": space.unpack(each["candidate"])}) for each in entries]
-
-
-def read(path):
-    """(head, evaluations) of a history, as plain JSON. Raises ValueError where it is damaged."""
-    try:
-        head, *entries = map(json.loads, Path(path).read_text().splitlines())
-    except ValueError as error:
-        raise ValueError(
-            f"{paths.shown(path)} is damaged ({error}): delete it, the search begins anew"
-        ) from None
-    return head, entries
