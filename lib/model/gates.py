@@ -54,19 +54,15 @@ def plan(layer, regions):
     """{kind: (gates, columns of each, {linear layer: side})} of one layer."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
-    width = attention.value.out_features
+    width, inputs = attention.value.out_features, attention.query.in_features
     every = {
         "heads": {"heads": (heads, size, {OUT: "inputs"})},
         "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
-        "embedding": {"embedding": (attention.query.in_features, 1, dict.fromkeys(QKV, "inputs"))},
+        "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
         "qkv": {"qk": (width, 1, {query: "outputs"}), "v": (width, 1, {OUT: "inputs"})},
     }
-    return {
-        kind: what
-        for region in GATE_REGIONS
-        if region in regions
-        for kind, what in every[region].items()
-    }
+    chosen = [every[region] for region in GATE_REGIONS if region in regions]
+    return {kind: what for own in chosen for kind, what in own.items()}
 
 
 def attach(model, regions):

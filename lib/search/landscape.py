@@ -39,10 +39,8 @@ class Landscape:
             sums, where = np.unique((sums[:, None] + costs).ravel(), return_inverse=True)
             where = where.reshape(len(value), -1)  # [S, 16]: place of the new sum
             came = np.arange(len(value))[:, None].repeat(count, 1)
-            value, origin = (
-                np.full((len(sums), count), -np.inf),
-                np.zeros((len(sums), count, 2), int),
-            )
+            value = np.full((len(sums), count), -np.inf)
+            origin = np.zeros((len(sums), count, 2), int)
             value[where, range(count)] = totals.max(1) + own
             origin[where, range(count)] = np.stack([came, totals.argmax(1)], -1)
             ways.append(origin)

@@ -11,7 +11,7 @@ lib.search.grow, which sizes are possible in lib.search.sizes.
 """
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -24,12 +24,8 @@ from lib.search.net import from_json as read_net
 from lib.search.sizes import Sizes
 from lib.spec import known
 
-SEARCHED = {
-    "stage1": ("formula", "ids"),
-    "stage2": ("formula",),
-    "stage3": ("ids",),
-    "single": ("formula", "ids"),
-}
+BOTH = ("formula", "ids")
+SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
 TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}  # changes before a layer keeps its formula
 IDS = tuple((k, q) for k in STACKS for q in QS)
 ENDLESS = 1 << 60  # parameters that no network has
@@ -96,15 +92,8 @@ class Space:
 
     def identity(self):
         """What tells this space from others, as plain JSON."""
-        return {
-            "stage": self.stage,
-            "start": self.start.to_json(),
-            "low": self.low,
-            "high": self.high,
-            "convention": self.convention,
-            "tables": dict(self.tables),
-            "grammar": grammar(self.stage),
-        }
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return told | {"start": self.start.to_json(), "grammar": grammar(self.stage)}
 
     # sizes
 
@@ -285,5 +274,5 @@ def from_json(body):
             f"the space was described with other {', '.join(changed)} than lib.search has now: ask "
             "for a new search"
         )
-    fields = {name: value for name, value in body.items() if name != "grammar"}
-    return Space(**fields | {"start": read_net(body["start"])})
+    own = {name: value for name, value in body.items() if name != "grammar"}
+    return Space(**own | {"start": read_net(body["start"])})
