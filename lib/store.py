@@ -33,15 +33,20 @@ STALE = 60.0  # seconds without one after which its owner is taken for dead
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
 
 
-def write_json(path, value):
+def write(path, text):
     """Whole or not at all: a reader never sees half a file, and a full disk leaves the old one."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(value, indent=1, allow_nan=True) + "\n")
+        temporary.write_text(text)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path, value):
+    """Write a value as JSON (`write`)."""
+    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
 def read_json(path):

@@ -90,8 +90,8 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, monke
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
 def test_parameters_are_typed_and_told(path):
-    for parameter in notebook.parameters(path).values():
-        assert isinstance(parameter.default, parameter.type) and parameter.about, parameter.name
+    for name, parameter in notebook.parameters(path).items():
+        assert isinstance(parameter.default, parameter.type) and parameter.about, name
 
 
 def test_pages_and_grids_do_not_import_a_framework():

@@ -136,8 +136,8 @@ def test_misses_are_told_by_place():
 def test_deviations_of_a_profile_join_those_of_all_profiles_and_of_all_papers(paper):
     told = published.deviations(paper)
     assert list(told) == ["toy", "mini", "paper"]
-    assert "dropout rates in 256ths" in set(told["toy"]) & set(told["mini"])
-    assert not any("256ths" in line for line in told["paper"])
+    assert "Dropout rates are multiples of 1/256." in set(told["toy"]) & set(told["mini"])
+    assert not any("1/256" in line for line in told["paper"])
     assert all(len(set(lines)) == len(lines) > 2 for lines in told.values())
 
 

@@ -4,13 +4,12 @@
     runs = page.runs(grid, recorded)
     page.table(frame, "Table 3"); page.figure(figure, data); page.finish(verdicts)
 
-Files: `figures/<profile>/<id>.{svg,png}` and `<id>.figure.csv`, the data drawn, for a figure,
-`<id>.{csv,md,tex}` for a table; `<id>.json` says which runs, which code and when. What has no run
-to show yet is a sentence instead. With parameters of the reader's own they go to `figures/scratch/`
-and never reach the index.
+A figure is written to `figures/<profile>/<id>.{svg,png}`, the data it draws to `<id>.figure.csv`. A
+table is written to `<id>.{csv,md,tex}`. `<id>.json` says which runs, which code and when. What has
+no run to show yet is a sentence instead. Pages with a reader's own parameters go to
+`figures/scratch/`, and never reach the index.
 """
 
-import html
 import io
 import os
 import time
@@ -30,10 +29,14 @@ from lib.execute import commit
 from lib.measure.verdict import SCALES
 from lib.page import notebook, plot
 from lib.page.runs import Runs
+from lib.page.verdicts import ENVIRONMENT
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import protocol, submissions
 from lib.papers.profiles import PROFILES
-from lib.store import write_json
+from lib.store import write, write_json
+
+PARTS = ENVIRONMENT.get_template("parts.html.j2").module
+CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
 
 @dataclass
@@ -45,9 +48,7 @@ class Page:
     defaults: bool
     used: dict = field(default_factory=dict)  # what is told of each run, by its name
     files: list = field(default_factory=list)
-    wanted: set = field(
-        default_factory=set
-    )  # names of the runs that the page makes where they are missing
+    wanted: set = field(default_factory=set)  # names of the runs that it makes where they lack
 
     @property
     def profile(self):
@@ -60,14 +61,15 @@ class Page:
         return folder
 
     def collect(self, rows, on_missing="run"):
-        """The rows with their results (lib.sweep.collect); what is missing is made, unless a batch
-        made it before, and why it is missing stands below the cell.
+        """The rows with their results (lib.sweep.collect).
+
+        Missing runs are made here, unless a batch made them before. Why some are still missing
+        stands below the cell.
         """
         if on_missing == "run":
             self.wanted |= {row["spec"].name for row in rows}
-        frame = sweep.collect(
-            rows, on_missing="skip" if os.environ.get(notebook.BATCH) else on_missing
-        )
+        batch = os.environ.get(notebook.BATCH)
+        frame = sweep.collect(rows, on_missing="skip" if batch else on_missing)
         there = {
             row["spec"].name: {
                 "run": row["spec"].name,
@@ -77,28 +79,23 @@ class Page:
             }
             for row in frame.to_dict("records")
         }
-        new = [run for name, run in there.items() if name not in self.used]
-        self.used |= there
         command = f"python -m lib run {self.id} --profile {self.profile.name}"
         how = f"not made yet: `{command}` makes what is missing"
-        lost = Counter(
-            (run["error"] or how) if run["run"] in self.wanted else ""
-            for run in new
-            if run["state"] != "finished"
+        why = Counter(
+            f" missing: {run['error'] or how}" if name in self.wanted else " are not recorded yet"
+            for name, run in there.items()
+            if name not in self.used and run["state"] != "finished"
         )
-        self.note(
-            [
-                f"{count} of {len(there)} runs missing: {why}"
-                if why
-                else f"{count} of {len(there)} runs are not recorded yet"
-                for why, count in lost.most_common(3)
-            ]
-        )
+        self.used |= there
+        self.note(f"{n} of {len(there)} runs{reason}" for reason, n in why.most_common(3))
         return frame
 
     def runs(self, grid, recorded=()):
-        """The runs of a grid (lib.page.runs.Runs): the page's own, made where they are missing, and
-        those of `recorded`, Specs at mini, which are looked up."""
+        """The runs of a grid (lib.page.runs.Runs).
+
+        The page's own are made where they are missing. Those of `recorded`, Specs at mini, are
+        looked up.
+        """
         own, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         return Runs(own, there, self.profile.name)
 
@@ -111,24 +108,16 @@ class Page:
         """
         frame = frame if isinstance(frame, pd.DataFrame) else framed(frame)
         frame = frame if index is None else frame.rename_axis(index)
-        flat = frame.copy()
-        if isinstance(flat.columns, pd.MultiIndex):
-            flat.columns = [", ".join(filter(None, map(str, c))) for c in flat.columns]
-        if not any(
-            value not in ("", "–") for value in flat.to_numpy().ravel() if not pd.isna(value)
-        ):
-            rows = ", ".join(
-                " ".join(map(str, row)) if isinstance(row, tuple) else str(row)
-                for row in frame.index
-            )
-            return self.unmade(f"{caption}" + f". Rows: {rows}" * bool(rows))
-        stem = f"{self.id}.{name}" if name else self.id
+        if (frame.isna() | frame.isin(["", "–"])).all(axis=None):
+            rows = ", ".join(joined(frame.index, " "))
+            return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
+        stem, heads = self._stem(name), joined(frame.columns, ", ")
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
-        values = flat.map(
+        flat = text.set_axis(heads, axis=1)
+        exact = frame.map(
             lambda v: round(v, 6) if type(v) in (float, np.float64) else getattr(v, "text", v)
         )
-        self._write(f"{stem}.csv", values.to_csv())
-        flat = flat.apply(lambda column: column.map(digits(column), na_action="ignore"))
+        self._write(f"{stem}.csv", exact.set_axis(heads, axis=1).to_csv())
         self._write(f"{stem}.md", markdown(flat.reset_index()))
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
         shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False).set_caption(caption)
@@ -137,37 +126,21 @@ class Page:
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
-        told = "".join(f'<p class="provenance">{mark}{html.escape(line)}</p>' for line in lines)
-        display(
-            HTML(
-                f'<details class="provenance"><summary>{html.escape(fold)}</summary>'
-                f"{told}</details>"
-                if fold
-                else told
-            )
-        )
+        display(HTML(PARTS.note(lines, mark, fold)))
 
     def figure(self, figure, data, name="", exact=False):
-        """Write and show a figure with the data it draws, a sentence where there is none; toy
-        figures carry a watermark, unless what they show is exact at any scale.
+        """Write and show a figure with the data it draws, or a sentence where there is none.
+
+        Toy figures carry a watermark, unless what they show is exact at any scale.
         """
         if data.dropna(how="all").empty:
             plt.close(figure)
-            return self.unmade(
-                "a figure" + " of " * bool(len(data.columns)) + ", ".join(map(str, data.columns))
-            )
+            columns = ", ".join(map(str, data.columns))
+            return self.unmade(f"a figure of {columns}" if columns else "a figure")
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
-                axis.text(
-                    0.5,
-                    0.5,
-                    "no run yet",
-                    color="grey",
-                    ha="center",
-                    va="center",
-                    transform=axis.transAxes,
-                )
-        stem = f"{self.id}.{name}" if name else self.id
+                axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **CENTRE)
+        stem = self._stem(name)
         if self.profile.name == "toy" and not exact and "recorded" not in name:
             watermark(figure)
         figure.savefig(self.folder / f"{stem}.svg", metadata={"Date": None})
@@ -178,23 +151,13 @@ class Page:
 
     def unmade(self, what):
         """Say what a table or figure would show, had it runs."""
-        display(
-            HTML(
-                '<p class="unmade">Nothing to show yet: none of the runs of this table or figure '
-                f"is there. It would show: {html.escape(what)}.</p>"
-            )
-        )
+        display(HTML(PARTS.unmade(what)))
 
     def file(self, path, about):
         """List a file that was written below the page's folder, and show a link to it."""
         name = Path(path).relative_to(self.folder).as_posix()
         self.files.append(name)
-        display(
-            HTML(
-                f'<p class="provenance"><a href="{html.escape(name)}">{html.escape(name)}</a>: '
-                f"{html.escape(about)}</p>"
-            )
-        )
+        display(HTML(PARTS.link(name, about)))
 
     def archives(self, frame):
         """Write and list an archive for the GLUE server of each model and seed of a collected frame
@@ -203,16 +166,18 @@ class Page:
         for path, about in submissions.archives(rows, self.folder, self.id, self.profile.source):
             self.file(path, about)
 
+    def _stem(self, name):
+        return f"{self.id}.{name}" if name else self.id
+
     def _write(self, name, text):
-        temporary = self.folder / f".{name}.{os.getpid()}"
-        temporary.write_text(text)
-        os.replace(temporary, self.folder / name)
+        write(self.folder / name, text)
         self.files.append(name)
 
     def finish(self, verdicts=(), *deviations):
-        """Show verdicts, deviations and failures; write the provenance. The last act of every page.
-        deviations: each {profile: lines} of a paper; shown are those of this page's profile and of
-        every profile that it judges.
+        """Show verdicts, deviations and failures; write the provenance. It ends every page.
+
+        deviations: each {profile: lines} of a paper. Those of the page's profile are shown, and
+        those of every profile that it judges.
         """
         verdicts = [protocol.with_plan(each) for each in verdicts]
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
@@ -238,24 +203,9 @@ class Page:
             }
             | commit(),
         )
-        parts = [table_of_verdicts(verdicts)] if verdicts else []
-        for name, lines in told.items():
-            items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-            parts += [
-                f"<h4>Differences from the paper {SCALES[name]}"
-                f"{', where claims are judged' * (name in judged)}</h4>"
-                f"<ul>{items}</ul>"
-            ] * bool(lines)
-        if bad:
-            items = "".join(
-                f"<li><code>{r['run']}</code> {r['state']}: {r['error']}</li>" for r in bad
-            )
-            parts.append(f'<h4>Runs that did not finish</h4><ul class="bad">{items}</ul>')
-        parts.append(
-            f'<p class="provenance">Runs: {notebook.counted(runs)}; files in '
-            f"<code>{paths.shown(self.folder)}/{self.id}.*</code></p>"
-        )
-        display(HTML("".join(parts)))
+        files = f"{paths.shown(self.folder)}/{self.id}.*"
+        end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)
+        display(HTML(f"{table_of_verdicts(verdicts) if verdicts else ''}{end}"))
         lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
         if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
             raise RuntimeError(
@@ -266,12 +216,16 @@ class Page:
 
 def framed(rows):
     """A DataFrame of {row: {column: value}}, whose values stay as they are."""
-    frame = pd.DataFrame(list(rows.values()), index=range(len(rows)), dtype=object)
-    for axis, keys in (("index", list(rows)), ("columns", list(frame.columns))):
-        if keys and isinstance(keys[0], tuple):
-            keys = pd.MultiIndex.from_tuples(keys)
-        frame = frame.set_axis(keys, axis=axis)
-    return frame
+    frame = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows)), dtype=object)
+    return frame.set_axis(pd.Index(list(frame.columns)), axis=1)  # tuples become levels
+
+
+def joined(names, between):
+    """The names of rows or columns as text, `between` standing between their levels."""
+    return [
+        between.join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
+        for name in names
+    ]
 
 
 def start(name, namespace):
@@ -300,9 +254,10 @@ def show(figure, svg=""):
 
 
 def digits(column):
-    """f(value) -> text for a column of a table: what is printed as printed; floats with the
-    decimals that say all, where two do, else with those that leave the smallest of them two digits,
-    one to four; the rest as it is.
+    """f(value) -> text for a column of a table.
+
+    Printed numbers stay as printed. Floats have as many decimals as all of them need, where two
+    are enough. Else they have one to four: the smallest keeps two digits. The rest stays as it is.
     """
 
     def plain(v):
@@ -315,40 +270,31 @@ def digits(column):
 
 
 def watermark(figure):
-    """Write "toy scale" over the panels of a figure; where titles tell recorded or published
-    panels, over the others alone.
+    """Write "toy scale" over a figure.
+
+    Where a title tells of recorded or published numbers, it stands on the panels whose own title
+    says toy alone; where the title of the whole figure tells so, it stands nowhere.
     """
 
-    def told(words):
-        return any(word in words for word in ("recorded", "published", "as printed"))
+    def spared(title):
+        return any(word in title for word in ("recorded", "published", "as printed"))
 
-    heads = {
-        round(axis.get_position().x0, 2): axis.get_title()
-        for axis in reversed(figure.axes)
-        if axis.get_title()
-    }
-    titles = [
-        (axis, axis.get_title() or heads.get(round(axis.get_position().x0, 2), ""))
-        for axis in figure.axes
-    ]
-    if figure.get_suptitle() and told(figure.get_suptitle()):
+    titles = {axis: axis.get_title() for axis in figure.axes}
+    look = CENTRE | {"alpha": 0.13, "rotation": 24}
+    if spared(figure.get_suptitle()):
         return
-    look = {"color": "grey", "alpha": 0.13, "rotation": 24, "ha": "center", "va": "center"}
-    if not any(told(title) for _, title in titles):
+    if not any(map(spared, titles.values())):
         figure.text(0.5, 0.5, "toy scale", fontsize=44, **look)
         return
-    for axis in [axis for axis, title in titles if not told(title) and "toy" in title]:
-        axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)
+    for axis, title in titles.items():
+        if "toy" in title and not spared(title):
+            axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)
 
 
 def markdown(frame):
     """A DataFrame as a Markdown table."""
-    lines = ["| " + " | ".join(map(str, frame.columns)) + " |", "|" + " --- |" * len(frame.columns)]
-    lines += [
-        "| " + " | ".join("" if pd.isna(v) else str(v) for v in row) + " |"
-        for row in frame.itertuples(index=False)
-    ]
-    return "\n".join(lines) + "\n"
+    rows = [frame.columns, ["---"] * frame.shape[1], *frame.fillna("").to_numpy()]
+    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 def explore(function, **knobs):

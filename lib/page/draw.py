@@ -1,17 +1,23 @@
-"""Drawings of EfficientBERT's networks: formulas as graphs, architectures, surfaces. Colours of
-Okabe and Ito, and shapes of their own, so that colour is never alone in telling kinds apart.
+"""Drawings of EfficientBERT's networks: formulas as graphs, architectures, surfaces.
+
+Each kind of operation has a shape of its own, so that colour alone tells nothing.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.lines import Line2D
-from matplotlib.patches import Circle, FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyBboxPatch
+from matplotlib.ticker import MaxNLocator
 
+from lib.page import plot
 from lib.search.formula import BINARY, LINEAR, height, walk
 
-INK, SOFT, CHANGED = "#1c1e21", "#8a929c", "#D55E00"
-FILL = {"x": "#FFFFFF", "linear": "#0072B2", "unary": "#F5C96B", "binary": "#009E73"}
-TEXT = {"x": INK, "linear": "white", "unary": INK, "binary": "white"}
+LOOKS = {  # of each kind of operation: its fill, the colour of its text, its box
+    "input x": ("white", plot.INK, "circle"),
+    "linear map": (plot.BLUE, "white", "square"),
+    "activation": ("#F5C96B", plot.INK, "round,rounding_size=0.7"),
+    "binary": (plot.GREEN, "white", "circle"),
+}
+MARKERS = dict(zip(LOOKS, "osHo", strict=True))  # in the legend
 SIGN = {
     "add": "+",
     "mul": "×",
@@ -24,8 +30,9 @@ ROW = 0.42  # between operands; operations stand 1 apart
 
 
 def kind(op):
-    """ "x", "linear", "unary" or "binary"."""
-    return "x" if op == "x" else "linear" if op in LINEAR else "binary" if op in BINARY else "unary"
+    """The kind of an operation, one of LOOKS."""
+    kinds = {"x": "input x"} | dict.fromkeys(LINEAR, "linear map") | dict.fromkeys(BINARY, "binary")
+    return kinds.get(op, "activation")
 
 
 def leaves(node):
@@ -34,204 +41,113 @@ def leaves(node):
 
 
 def placed(node):
-    """Where a formula's operations stand: ([(op, column, row)], [edges]), each edge a list of
-    (column, row) points.
+    """Where a formula's operations stand: ([(op, column, row)], [edges]).
 
-    The input is one node in column 0; an operation stands right of its operands, rows are centred
-    on 0.
+    An edge is a list of (column, row) points. The input is one node in column 0. An operation
+    stands right of its operands. Rows are centred on 0.
     """
-    nodes, edges, read = [], [], []
+    nodes, edges = [("x", 0, 0.0)], []
+    rows = iter(np.arange(leaves(node)) - (leaves(node) - 1) / 2)
 
     def put(n):
-        column = height(n)
         if n.op == "x":
-            read.append(len(read))
-            return 0, read[-1]
-        points = [put(child) for child in n.args]
+            return 0, next(rows)
+        column, points = height(n), [put(child) for child in n.args]
         row = float(np.mean([r for _, r in points]))
         nodes.append((n.op, column, row))
         for c, r in points:
-            edges.append([(c, r), *([(column - 1, r)] if c < column - 1 else []), (column, row)])
+            start = (c, r) if c else (0, 0.0)  # all x are one node
+            edges.append([start, *[(column - 1, r)] * (c < column - 1), (column, row)])
         return column, row
 
     put(node)
-    middle = (len(read) - 1) / 2
-    edges = [
-        [(c, r - middle) if c else (0, 0.0) for c, r in line] for line in edges
-    ]  # all x are one
-    return [("x", 0, 0.0), *((op, c, r - middle) for op, c, r in nodes)], edges
+    return nodes, edges
 
 
 def formula(axis, node, x=0.0, y=0.0, size=8.0):
     """Draw a formula from left to right, its input at (x, y)."""
     nodes, edges = placed(node)
     for line in edges:
-        axis.plot(
-            *zip(*((x + c, y - ROW * r) for c, r in line), strict=True),
-            color=SOFT,
-            lw=1.2,
-            zorder=1,
-        )
+        columns, rows = np.transpose(line)
+        axis.plot(x + columns, y - ROW * rows, color=plot.GREY, lw=1.2, zorder=1)
     for op, column, row in nodes:
-        at, what = (x + column, y - ROW * row), kind(op)
-        edge = {"facecolor": FILL[what], "edgecolor": INK, "lw": 0.7, "zorder": 2}
-        if what in ("x", "binary"):
-            axis.add_patch(Circle(at, 0.21 if what == "binary" else 0.15, **edge))
-        else:
-            round_ = 0.02 if what == "linear" else 0.13
-            half = 0.27 if what == "linear" else 0.39
-            axis.add_patch(
-                FancyBboxPatch(
-                    (at[0] - half, at[1] - 0.16),
-                    2 * half,
-                    0.32,
-                    mutation_aspect=1,
-                    boxstyle=f"round,pad=0.02,rounding_size={round_}",
-                    **edge,
-                )
-            )
+        fill, ink, shape = LOOKS[kind(op)]
         axis.text(
-            *at,
+            x + column,
+            y - ROW * row,
             SIGN.get(op, op),
             ha="center",
             va="center",
-            color=TEXT[what],
-            zorder=3,
+            color=ink,
             linespacing=0.85,
-            fontsize=size * (0.8 if op in ("leaky_relu", "max") else 1.0),
+            fontsize=size * (0.75 if op in ("leaky_relu", "max") else 1.0),
+            bbox={"boxstyle": shape, "facecolor": fill, "edgecolor": plot.INK, "lw": 0.7},
         )
-
-
-def slices(axis, layer, x, y, size=0.6):
-    """The part of the supernet's four full networks that a layer uses: k bars, 1/q wide, in four
-    outlines.
-    """
-    for i in range(max(4, layer.stack)):
-        bottom = y + (1.5 - i) * 0.19 - 0.07
-        axis.add_patch(Rectangle((x, bottom), size, 0.14, facecolor="none", edgecolor=SOFT, lw=0.6))
-        if i < layer.stack:
-            axis.add_patch(
-                Rectangle(
-                    (x, bottom), size / layer.q, 0.14, facecolor=FILL["linear"], edgecolor="none"
-                )
-            )
 
 
 def network(axis, net, title="", before=None, size=8.0):
-    """Draw a network from layer 1 at the bottom; what differs from the network `before` is in
-    vermilion.
+    """Draw a network from layer 1 at the bottom.
+
+    What differs from the network `before` is in vermilion. Bars show which part of the supernet's
+    four full networks a layer uses: k bars, 1/q wide.
     """
     right, y = max(5, *(height(layer.tree) for layer in net.layers)), 0.0
     for number, layer in enumerate(net.layers):
-        old, half = (
-            before.layers[number] if before else layer,
-            0.42 + ROW * max(0, leaves(layer.tree) - 2) / 2,
-        )
+        old = before.layers[number] if before else layer
+        half = 0.42 + ROW * max(0, leaves(layer.tree) - 2) / 2
         y += half
-        look = (
-            {"lw": 1.4, "edgecolor": CHANGED}
-            if layer.formula != old.formula
-            else {"lw": 0.6, "edgecolor": "#dfe3e8"}
-        )
-        axis.add_patch(
-            FancyBboxPatch(
-                (-0.45, y - half),
-                right + 3.1,
-                2 * half,
-                zorder=0,
-                facecolor="#f6f7f9",
-                boxstyle="round,pad=0.02,rounding_size=0.1",
-                **look,
-            )
-        )
-        axis.text(-0.75, y, str(number + 1), ha="center", va="center", fontsize=size, color=SOFT)
+        new_formula = layer.formula != old.formula
+        frame = {"lw": 1.4, "ec": plot.VERMILION} if new_formula else {"lw": 0.6, "ec": plot.PALE}
+        round_ = "round,pad=0.02,rounding_size=0.1"
+        place = (-0.45, y - half), right + 3.1, 2 * half
+        axis.add_patch(FancyBboxPatch(*place, round_, fc="#f6f7f9", zorder=0, **frame))
         formula(axis, layer.tree, 0.0, y, size)
-        look = (
-            {"color": CHANGED, "fontweight": "bold"}
-            if (layer.stack, layer.q) != (old.stack, old.q)
-            else {"color": INK}
-        )
-        axis.text(
-            right + 0.95,
-            y,
-            f"{layer.stack} × {layer.ratio}",
-            ha="center",
-            va="center",
-            fontsize=size,
-            **look,
-        )
-        slices(axis, layer, right + 1.75, y)
+        new_size = (layer.stack, layer.q) != (old.stack, old.q)
+        look = {"color": plot.VERMILION, "fontweight": "bold"} if new_size else {}
+        text = {"ha": "center", "va": "center", "fontsize": size}
+        axis.text(-0.75, y, str(number + 1), color=plot.GREY, **text)
+        axis.text(right + 0.95, y, f"{layer.stack} × {layer.ratio}", **text | look)
+        bars = y + 0.19 * (1.5 - np.arange(max(4, layer.stack)))
+        axis.barh(bars, 0.6, 0.14, right + 1.75, fc="none", ec=plot.GREY, lw=0.6)
+        axis.barh(bars[: layer.stack], 0.6 / layer.q, 0.14, right + 1.75, fc=plot.BLUE, lw=0)
         y += half + 0.16
     axis.set(xlim=(-1.1, right + 2.8), ylim=(-0.1, y - 0.06), aspect="equal")
     axis.set_title(title, fontsize=size + 2, loc="left")
     axis.axis("off")
 
 
-def legend(figure, size=8.0):
-    """The kinds of operations, the slices, and what vermilion means, below a figure of networks."""
-
-    def mark(symbol, **look):
-        return Line2D([], [], marker=symbol, ls="none", markersize=10, markeredgecolor=INK, **look)
-
-    entries = {
-        "input x": mark("o", markerfacecolor="white"),
-        "linear map": mark("s", markerfacecolor=FILL["linear"]),
-        "activation": mark("H", markerfacecolor=FILL["unary"]),
-        "binary": mark("o", markerfacecolor=FILL["binary"]),
-        "stack k × ratio 1/q, and that slice of four full networks": Line2D(
-            [], [], color=FILL["linear"], lw=7, solid_capstyle="butt"
-        ),
-        "changed against the panel before": Line2D([], [], color=CHANGED, lw=2),
-    }
-    figure.legend(
-        entries.values(),
-        entries,
-        loc="lower center",
-        ncols=3,
-        fontsize=size + 1,
-        frameon=False,
-        bbox_to_anchor=(0.5, -0.03),
-    )
+def legend(figure):
+    """The kinds of operations, the bars, and what vermilion means, below a figure of networks."""
+    axis = figure.axes[0]
+    for name, (fill, *_) in LOOKS.items():
+        look = {"ls": "none", "ms": 10, "mfc": fill, "mec": plot.INK}
+        axis.plot([], [], MARKERS[name], label=name, **look)
+    bars = "stack k × ratio 1/q, and that part of four full networks"
+    axis.plot([], [], color=plot.BLUE, lw=7, solid_capstyle="butt", label=bars)
+    axis.plot([], [], color=plot.VERMILION, lw=2, label="changed against the panel before")
+    plot.legend(figure, columns=3, frameon=False)
 
 
 def surface(axis, grid, z, title="", view=(28, -125)):
     """Draw a surface of Figure 5 on a 3-d axis; z as `lib.search.surface.symlog` gives it, ticks as
     plain numbers.
     """
-    (x, y), n = np.meshgrid(grid, grid), len(grid)
-    corner = (np.arange(n - 1)[:, None] * n + np.arange(n - 1)).ravel()
-    across = [corner + 1, corner + n]  # cut along x + y = constant, as cliffs often are
-    triangles = np.concatenate(
-        [np.stack([corner, *across], 1), np.stack([across[0], corner + n + 1, across[1]], 1)]
-    )
-    drawn = axis.plot_trisurf(
-        x.ravel(),
-        y.ravel(),
-        z.ravel(),
-        triangles=triangles,
-        cmap="cividis",
-        linewidth=0,
-        antialiased=False,
-        rasterized=True,
-    )
-    heights = z.ravel()[triangles]
-    drawn.set_array(
-        (heights.min(1) + heights.max(1)) / 2
-    )  # the mean of three corners would stripe a cliff
+    x, y = np.meshgrid(grid, grid)
+    at = np.arange(z.size).reshape(z.shape)
+    a, b, c, d = at[:-1, :-1], at[:-1, 1:], at[1:, :-1], at[1:, 1:]
+    halves = (a, b, c), (b, c, d)  # cut along x + y = constant, as cliffs often are
+    triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
+    look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
+    drawn = axis.plot_trisurf(x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look)
+    heights = z.ravel()[triangles]  # the mean of three corners would stripe a cliff
+    drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*view)
     axis.set_title(title, fontsize=10, y=0.99)
-    axis.set(
-        xlabel="X",
-        ylabel="Y",
-        xticks=[-15, -5, 5],
-        yticks=[-15, -5, 5],
-        zlim=(min(0.0, z.min()), max(z.max(), 0.5)),
-    )
-    low, high = np.ceil(z.min()), max(1, np.floor(z.max()))
-    ticks = np.arange(0, high + 1, max(1, np.ceil((high - low) / 4)))
-    ticks = np.concatenate([-ticks[1:][ticks[1:] <= -low], ticks])
-    axis.set_zticks(
-        ticks, ["0" if t == 0 else f"{'−' if t < 0 else ''}$10^{{{abs(t):.0f}}}$" for t in ticks]
+    ends, ticks = (min(0.0, z.min()), max(z.max(), 0.5)), [-15, -5, 5]
+    axis.set(xlabel="X", ylabel="Y", xticks=ticks, yticks=ticks, zlim=ends)
+    axis.zaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axis.zaxis.set_major_formatter(
+        lambda t, _: f"{'−' if t < 0 else ''}$10^{{{abs(t):.0f}}}$" if t else "0"
     )
     axis.tick_params(labelsize=8, pad=0)
 

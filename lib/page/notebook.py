@@ -19,17 +19,20 @@ ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdic
 BATCH = "WORKBOOK_BATCH"  # set by the runner: load what is there, make nothing, no widgets
 
 
+TYPES = {kind.__name__: kind for kind in (str, int, float, bool, list)}  # of parameters
+
+
 @dataclass(frozen=True)
 class Parameter:
-    name: str
     type: type
     default: object
     about: str
 
 
 def find(patterns=()):
-    """Notebooks whose names match one of the patterns (substrings or globs); all of them without
-    one. Raises ValueError for a pattern without a match, naming the nearest notebook.
+    """Notebooks whose names match one of the patterns (substrings or globs), or all of them.
+
+    Raises ValueError for a pattern without a match, with the nearest notebook.
     """
     there = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}
     if not patterns:
@@ -58,8 +61,7 @@ def cells(path):
 
 def title(path):
     """First heading of the notebook, without its mark."""
-    body = json.loads(Path(path).read_text())
-    return "".join(body["cells"][0]["source"]).splitlines()[0].lstrip("# ")
+    return cells(path)["title"].splitlines()[0].lstrip("# ")
 
 
 def parameters(path):
@@ -75,31 +77,22 @@ def parameters(path):
                 f"not line {node.lineno}"
             )
         about = lines[node.end_lineno - 1].partition("#")[2].strip()
-        found[node.target.id] = Parameter(
-            node.target.id,
-            {"str": str, "int": int, "float": float, "bool": bool, "list": list}[
-                ast.unparse(node.annotation).partition("[")[0]
-            ],
-            ast.literal_eval(node.value),
-            about,
-        )
+        kind, default = TYPES[ast.unparse(node.annotation)], ast.literal_eval(node.value)
+        found[node.target.id] = Parameter(kind, default, about)
     return found
 
 
 def check(path, values):
-    """The given values with defaults for the rest. Raises ValueError for an unknown name or profile
-    (with the nearest one), TypeError for a value of another type.
+    """The given values with defaults for the rest.
+
+    Raises ValueError for an unknown name or profile, with the nearest one, and TypeError for a
+    value of another type.
     """
     declared = parameters(path)
     for name, value in values.items():
         known(f"parameter of {Path(path).stem}", name, declared)
         wanted = declared[name].type
-        if not (
-            isinstance(value, wanted)
-            and (wanted is bool or not isinstance(value, bool))
-            or wanted is float
-            and type(value) is int
-        ):
+        if type(value) is not wanted and not (wanted is float and type(value) is int):
             raise TypeError(
                 f"parameter {name} of {Path(path).stem} is {value!r} ({type(value).__name__}); "
                 f"it must be {wanted.__name__}, for example {declared[name].default!r}"
@@ -116,8 +109,10 @@ def wanted(grids):
 
 
 def grids(path, values):
-    """{variable: rows} that the `grid` cell makes: `grid` is what the page runs, any other list of
-    rows with Specs is only looked up. Runs the cell in this process: it is free of torch.
+    """{variable: rows} that the `grid` cell makes.
+
+    `grid` is what the page runs. Any other list of rows with Specs is only looked up. The cell is
+    run in this process: it is free of torch.
     """
     names = check(path, values)
     exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
@@ -143,8 +138,9 @@ def injected(history):
 
 
 def normalised(text):
-    """A notebook's text as it stands in git: no outputs, counts or papermill traces, ordinal cell
-    ids, kernel python3.
+    """A notebook's text as it stands in git.
+
+    It has no outputs, counts or traces of papermill. Cells are numbered, the kernel is python3.
     """
     body = json.loads(text)
     for number, cell in enumerate(body["cells"]):

@@ -9,19 +9,20 @@ import hashlib
 import html
 import json
 import os
-import shutil
 import tempfile
 import time
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
+
 from lib import paths
 from lib.execute import commit, one_line
 from lib.measure.verdict import tally
 from lib.page import notebook, verdicts
 from lib.papers.profiles import PROFILES
-from lib.store import read_json, write_json
+from lib.store import write
 
 PAPERS = {
     "ghostbert": "GhostBERT",
@@ -29,18 +30,9 @@ PAPERS = {
     "bermo": "BERMo",
     "nas": "NAS pruning",
 }
-CODE = (
-    "lib/page",
-    "lib/papers",
-    "lib/measure",
-    "lib/search",
-    "lib/model",
-    "lib/data",
-    "data/published",
-    "lib/options.py",
-    "lib/sweep.py",
-    "lib/published.py",
-)
+FOLDERS = ("page", "papers", "measure", "search", "model", "data")
+FILES = ("options.py", "sweep.py", "published.py")
+CODE = ("data/published", *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
 
 
 @cache
@@ -78,13 +70,7 @@ def render(grids, absent, profile, executor, store):
         (folder / f"{name}.json").unlink(missing_ok=True)
     for path, found in grids.items():
         digest = fingerprint(path, sum(found.values(), []), store)
-        state = folder / f".{path.stem}.state"
-        if not (
-            state.exists()
-            and read_json(state) == {"state": "finished", "digest": digest}
-            and (folder / f"{path.stem}.ipynb").exists()
-            and all_there(folder, path.stem)
-        ):
+        if not (made_at(folder, path.stem) == digest and all_there(folder, path.stem)):
             todo[path] = digest
     jobs = [(path, folder, {"profile": profile}, store) for path in todo]
     for (path, *_), future in executor.each(execute, jobs):
@@ -94,21 +80,28 @@ def render(grids, absent, profile, executor, store):
             failed[path.stem] = "its worker was killed; run it again" if killed else one_line(error)
             print(f"  failed   {path.stem}: {failed[path.stem]}", flush=True)
         else:
-            write_json(folder / f".{path.stem}.state", {"state": "finished", "digest": todo[path]})
+            write(folder / f".{path.stem}.state", todo[path])
             page = f"{paths.shown(folder)}/{path.stem}.html"
             print(f"  made     {page}  ({future.result():.0f} s)", flush=True)
     return failed
 
 
+def made_at(folder, name):
+    """The fingerprint that a page was made at; None where it was not made to its end."""
+    state = folder / f".{name}.state"
+    return state.read_text() if state.exists() else None
+
+
 def all_there(folder, name):
-    """Whether every file that the page wrote is still there."""
+    """Whether the executed notebook and every file that it wrote are still there."""
     body = notebook.provenance(folder, name)
-    return bool(body) and all((folder / file).exists() for file in body["files"])
+    return bool(body) and all((folder / f).exists() for f in [f"{name}.ipynb", *body["files"]])
 
 
 def execute(path, folder, values, store):
-    """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds. Raises
-    RuntimeError where its last cell did not say that it finished.
+    """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds.
+
+    Raises RuntimeError where its last cell did not say that it finished.
     """
     import papermill
     from jupyter_client.manager import AsyncKernelManager
@@ -121,119 +114,84 @@ def execute(path, folder, values, store):
         def __init__(self, **options):
             super().__init__(**{"transport": "ipc", "ip": f"{sockets}/s"} | options)
 
-    began = time.time()
-    ledger = folder / f"{path.stem}.json"
+    began, ledger, output = time.time(), folder / f"{path.stem}.json", folder / path.name
     ledger.unlink(missing_ok=True)
-    write_json(folder / f".{path.stem}.state", {"state": "started", "digest": None})
+    (folder / f".{path.stem}.state").unlink(missing_ok=True)
     os.environ |= {
         notebook.BATCH: "1",
         "RUNS_ROOT": str(store.runs),
         "RECORDS_ROOT": str(store.records),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
-    output = folder / f"{path.stem}.ipynb"
-    sockets = tempfile.mkdtemp(prefix="kernel-")
-    try:
-        papermill.execute_notebook(
-            str(path),
-            str(output),
-            parameters=values,
-            kernel_name="python3",
-            cwd=str(paths.ROOT),
-            progress_bar=False,
-            log_output=False,
-            start_timeout=180,
-            extra_arguments=["--log-level=CRITICAL"],  # an idle kernel tells of its own stop
-            kernel_manager_class=LocalKernel,
-        )
-    except papermill.PapermillExecutionError as error:
-        raise RuntimeError(
-            f"{error.ename}: {error.evalue} "
-            f"(cell {error.cell_index + 1}; see {paths.shown(output)})"
-        ) from None
-    except Exception as error:  # a dead kernel comes in several shapes
-        raise RuntimeError(
-            f"the kernel died ({one_line(error)}); see {paths.shown(output)}; run it again"
-        ) from None
-    finally:
-        shutil.rmtree(sockets, ignore_errors=True)
-    if not ledger.exists():
-        raise RuntimeError(
-            f"the kernel died before its last cell; see {paths.shown(output)}; run it again"
-        )
+    see = f"see {paths.shown(output)}"
+    with tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as sockets:
+        try:
+            papermill.execute_notebook(
+                str(path),
+                str(output),
+                parameters=values,
+                kernel_name="python3",
+                cwd=str(paths.ROOT),
+                progress_bar=False,
+                log_output=False,
+                start_timeout=180,
+                extra_arguments=["--log-level=CRITICAL"],  # an idle kernel tells of its own stop
+                kernel_manager_class=LocalKernel,
+            )
+            died = "" if ledger.exists() else "before its last cell"
+        except papermill.PapermillExecutionError as error:
+            told = f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; {see})"
+            raise RuntimeError(told) from None
+        except Exception as error:  # a dead kernel comes in several shapes
+            died = f"({one_line(error)})"
+    if died:
+        raise RuntimeError(f"the kernel died {died}; {see}; run it again")
     return time.time() - began
 
 
 def publish(profile, executor, failed=()):
     """Write the HTML of every executed notebook of a profile, where it has changed, and the index.
-    Returns its path.
+
+    Returns the path of the index.
     """
-    folder = paths.FIGURES / profile
-    pages = []
+    folder, pages = paths.FIGURES / profile, []
     for path in notebook.find():
-        body = notebook.provenance(folder, path.stem)
-        if body or path.stem in failed:
-            pages.append(
-                {
-                    "id": path.stem,
-                    "title": notebook.title(path),
-                    "short": short(path.stem),
-                    "body": body,
-                    "failed": dict(failed).get(path.stem),
-                }
-            )
+        body, error = notebook.provenance(folder, path.stem), dict(failed).get(path.stem)
+        if body or error:
+            title = notebook.title(path)
+            pages.append({"id": path.stem, "title": title, "body": body, "failed": error})
+    recorded = " Numbers from real data on these pages are marked as recorded."
+    about = PROFILES[profile].about + (f".{recorded}" if profile == "toy" else "")
     css = (verdicts.TEMPLATE / "page.css").read_text()
-    banner = f"{profile} profile: {PROFILES[profile].about}" + (
-        ". Numbers from real data on these pages are marked as recorded."
-        if profile == "toy"
-        else ""
-    )
-    look = {"css": css, "banner": banner}
+    look = {"css": css, "banner": f"{profile} profile: {about}"}
     for page in pages:
         if page["failed"]:
             write(folder / f"{page['id']}.html", document(**look, **page))
-    jobs = [job for page in pages if (job := stale(folder, page, pages, css, banner))]
+    jobs = [job for page in pages if (job := stale(folder, page, pages, look))]
     for _, future in executor.each(convert, jobs):
         future.result()
-    return write(folder / "index.html", index(profile, pages, folder, **look))
+    write(folder / "index.html", index(profile, pages, folder, **look))
+    return folder / "index.html"
 
 
-def write(path, text):
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    os.replace(temporary, path)
-    return path
-
-
-def stale(folder, page, pages, css, banner):
-    """What `convert` takes for a page, None where its HTML is of this notebook and these resources
-    already.
-    """
+def stale(folder, page, pages, look):
+    """What `convert` takes for a page; None where its HTML was made of the same."""
     source, target = folder / f"{page['id']}.ipynb", folder / f"{page['id']}.html"
     if not (page["body"] and source.exists()):
         return None
     near = [each for each in pages if paper(each["id"]) == paper(page["id"])]
-    resources = {
+    resources = look | {
         "id": page["id"],
         "title": page["title"],
-        "pages": near,
-        "css": css,
-        "papers": {
-            name: anchor(name) for name in dict.fromkeys(paper(each["id"]) for each in pages)
-        },
+        "pages": [each | {"body": None, "short": short(each["id"])} for each in near],
+        "papers": list(dict.fromkeys(paper(each["id"]) for each in pages)),
         "paper": paper(page["id"]),
-        "banner": banner,
         "profile": page["body"]["profile"],
         "footer": footer(page["body"]),
     }
-    key = hashlib.sha256(
-        source.read_bytes() + json.dumps(resources, sort_keys=True, default=str).encode()
-    ).hexdigest()
-    return (
-        None
-        if target.exists() and target.read_text().endswith(f"<!-- {key} -->")
-        else (source, target, resources, key)
-    )
+    key = hashlib.sha256(source.read_bytes() + json.dumps(resources).encode()).hexdigest()
+    made = target.exists() and target.read_text().endswith(f"<!-- {key} -->")
+    return None if made else (source, target, resources, key)
 
 
 def convert(source, target, resources, key):
@@ -262,10 +220,6 @@ def paper(name):
     return PAPERS.get(name.partition("_")[0], "The workbook")
 
 
-def anchor(heading):
-    return heading.lower().replace(" ", "-")
-
-
 def short(name):
     """A notebook's name among the pages of its paper."""
     family, _, rest = name.partition("_")
@@ -280,7 +234,7 @@ def index(profile, pages, folder, **look):
     code = commit()
     made = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
     title, told = f"BERT compression workbook: {profile}", f"{made}{len(pages)} artefacts"
-    return document(title=title, sections=sections, footer=told, anchor=anchor, **look)
+    return document(title=title, sections=sections, footer=told, **look)
 
 
 def document(**values):
@@ -290,18 +244,17 @@ def document(**values):
 
 def card(page, folder):
     """What the card of a page shows: a picture or the first rows, badges, counts."""
-    body = page["body"]
     if page["failed"]:
         return page
+    body = page["body"]
     pictures = [file for file in body["files"] if file.endswith(".png")]
-    found = [{"kind": "finding", "provisional": ""} | v for v in body["verdicts"]]
     return {
         "id": page["id"],
         "title": page["title"],
         "picture": pictures[0] if pictures else "",
         "rows": "" if pictures else preview(folder, body),
-        "findings": [v for v in found if v["kind"] == "finding"],
-        "counts": tally((v["kind"], v["verdict"]) for v in found),
+        "findings": [v for v in body["verdicts"] if v["kind"] == "finding"],
+        "counts": tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
         "runs": notebook.counted(body["runs"]),
     }
 
@@ -311,8 +264,6 @@ def preview(folder, body):
     tables = [file for file in body["files"] if file.endswith(".csv")]
     if not tables:
         return ""
-    import pandas as pd
-
     main = f"{body['id']}.csv"
     frame = pd.read_csv(folder / (main if main in tables else tables[0])).iloc[:7, :6].fillna("")
     frame.columns = ["" if name.startswith("Unnamed") else name for name in frame.columns]

@@ -52,18 +52,13 @@ class Runs:
             for source, frame, at in self.frames
         ]
 
-    def points(self, columns=()):
+    def points(self, columns=(), of=lambda points: points):
         """One DataFrame of all scores in points (lib.measure.compare.points), with `source`."""
         return pd.concat(
-            compare.points(frame, grids.metrics(at, columns)).assign(source=source, scale=at)
+            of(compare.points(frame, grids.metrics(at, columns))).assign(source=source, scale=at)
             for source, frame, at in self.frames
         )
 
     def averages(self, columns=()):
         """One DataFrame of the average over tasks, in points, of each model and seed."""
-        return pd.concat(
-            compare.average(compare.points(frame, grids.metrics(at, columns))).assign(
-                source=source, scale=at
-            )
-            for source, frame, at in self.frames
-        )
+        return self.points(columns, compare.average)
