@@ -21,8 +21,9 @@ from lib.data import models, texts
 from lib.execute import execute
 from lib.measure.cost import Shape
 from lib.model import backbone
+from lib.options import Numerics, Targets
 from lib.page import notebook
-from lib.papers.profiles import toy_backbone
+from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES, toy_backbone
 from lib.spec import Spec
 from lib.steps import STEPS
 from lib.store import Scratch, Store
@@ -42,6 +43,25 @@ def small_backbone(train, sentences=80, **sizes):
         "model": toy.args["model"] | {"hidden": 48, "ffn": 96} | sizes,
     }
     return Spec("pretrain", toy.args | more, seed=0)
+
+
+def untrained(family="bert", **sizes):
+    """The Spec of a small encoder of a family with random weights."""
+    narrow = {"embedding": 24} if family == "electra" else {}
+    sizes = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 96} | narrow | sizes
+    told = {
+        "corpus": {"sentences": 1, "seed": 0},
+        "numerics": Numerics("float32", 1),
+        "objective": TOY_OBJECTIVES[family],
+        "model": TOY_MODELS[family] | sizes,
+    }
+    return Spec("pretrain", told, seed=0)
+
+
+def finetuned(described, train, inputs, kind="hard", **more):
+    """The Spec of a fine-tuning on described data, without a seed."""
+    told = {"data": described, "train": train, "targets": Targets(kind)}
+    return Spec("finetune", told | {"numerics": Numerics("float32", 1)} | more, inputs)
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import same_run
+from conftest import same_run, stop_at
 
 from lib import paths
 from lib.data import digits
@@ -24,24 +24,15 @@ GATES = nas.gates(0.25, regions=("inputs",), memory=0.95)
 
 
 def spec(network=NETWORK, seed=0, **changes):
-    return Spec(
-        "digits",
-        {
-            "images": IMAGES,
-            "perceptron": network,
-            "gates": replace(GATES, **changes),
-            "numerics": Numerics("float32", 1),
-        },
-    ).at(seed)
+    told = {"images": IMAGES, "perceptron": network, "gates": replace(GATES, **changes)}
+    return Spec("digits", told | {"numerics": Numerics("float32", 1)}).at(seed)
 
 
 @pytest.mark.parametrize("ratio", [0.125, 0.25, 0.5])
 def test_noise_goes_first(ratio, store):
     """64 pixels and 64 noise inputs: at half of them nearly all of one kind could go."""
     found = execute(spec(ratio=ratio), store).metrics
-    assert (
-        abs(found["ratio"] / ratio - 1) <= 0.01 and found["pixels"] + found["noise"] == 128 * ratio
-    )
+    assert found["pixels"] + found["noise"] == 128 * ratio == 128 * found["ratio"]
     assert found["noise"] <= {0.125: 0, 0.25: 1, 0.5: 16}[ratio]
     assert found["accuracy"] > {0.125: 0.6, 0.25: 0.75, 0.5: 0.85}[ratio]
 
@@ -49,15 +40,10 @@ def test_noise_goes_first(ratio, store):
 def test_what_is_kept(store):
     run = execute(spec(), store)
     arrays, found = run.arrays("inputs"), run.metrics
-    assert arrays["kept"].shape == (2, 8, 8) and arrays["kept"].sum((1, 2)).tolist() == [
-        found["pixels"],
-        found["noise"],
-    ]
-    assert ((arrays["alphas"] > 0).reshape(2, 8, 8) == arrays["kept"]).all()
-    steps = 12 * -(-1437 // 64)
-    assert (
-        arrays["curve"].shape == (steps, 4) and found["steps"] == steps and found["inputs"] == 128
-    )
+    assert arrays["kept"].sum((1, 2)).tolist() == [found["pixels"], found["noise"]]
+    assert np.array_equal((arrays["alphas"] > 0).reshape(2, 8, 8), arrays["kept"])
+    assert found["steps"] == 12 * -(-1437 // 64) and found["inputs"] == 128
+    assert arrays["curve"].shape == (found["steps"], 4)
     assert arrays["curve"][-1, 1] == pytest.approx(found["before_trim"])
 
 
@@ -72,36 +58,24 @@ def test_the_deep_network_has_eleven_layers_and_learns_something(store):
 def test_the_same_seed_gives_the_same_run_and_another_does_not(store, tmp_path):
     short = replace(NETWORK, epochs=2)
     other = Store(runs=tmp_path, records=tmp_path / "none")
-    runs = [
-        execute(spec(short, seed), place) for seed, place in ((0, store), (0, other), (1, store))
-    ]
-    assert runs[0].metrics == runs[1].metrics
-    assert all(
-        np.array_equal(runs[0].arrays("inputs")[k], runs[1].arrays("inputs")[k])
-        for k in ("kept", "alphas", "curve")
-    )
-    assert not np.array_equal(runs[0].arrays("inputs")["kept"], runs[2].arrays("inputs")["kept"])
+    places = (0, store), (0, other), (1, store)
+    one, same, third = (execute(spec(short, seed), place) for seed, place in places)
+    same_run(one, same)
+    assert not np.array_equal(one.arrays("inputs")["kept"], third.arrays("inputs")["kept"])
 
 
-@pytest.mark.parametrize(
-    "stop", [1, 23, 24, 30]
-)  # in the first step, about the end of an epoch of 23, within the second
+# in the first step, about the end of an epoch of 23, within the second
+@pytest.mark.parametrize("stop", [1, 23, 24, 30])
 def test_a_killed_run_resumes_to_the_same_bits(stop, tmp_path, monkeypatch):
     short = spec(replace(NETWORK, epochs=2))
     expected = execute(short, Store(runs=tmp_path / "whole", records=tmp_path / "none"))
-    other, move, calls = Store(runs=tmp_path / "cut", records=tmp_path / "none"), Control.move, []
-
-    def killed(*args):
-        calls.append(args[4])
-        if len(calls) == stop:
-            raise KeyboardInterrupt
-        return move(*args)
-
-    monkeypatch.setattr(Control, "move", killed)
+    other = Store(runs=tmp_path / "cut", records=tmp_path / "none")
+    calls = stop_at(monkeypatch, Control, "move", stop)
     with pytest.raises(KeyboardInterrupt):
         execute(short, other, checkpoint_seconds=0.0)
     run = execute(short, other, checkpoint_seconds=0.0)
-    assert calls == [*range(stop), *range(stop - 1, 46)] and run.status["attempts"] == 2
+    steps = [args[4] for args in calls]
+    assert steps == [*range(stop), *range(stop - 1, 46)] and run.status["attempts"] == 2
     same_run(run, expected)
 
 
@@ -109,28 +83,22 @@ def test_inputs_are_pixels_then_noise():
     pixels = torch.full((500, 8, 8), 51, dtype=torch.uint8)
     made = step.inputs_of(pixels, replace(NETWORK, noise=0.5), torch.Generator().manual_seed(0))
     assert made.shape == (500, 128) and torch.allclose(made[:, :64], torch.tensor(0.2))
-    assert (
-        made[:, 64:].std().item() == pytest.approx(0.5, abs=0.01)
-        and abs(made[:, 64:].mean().item()) < 0.01
-    )
+    assert made[:, 64:].std().item() == pytest.approx(0.5, abs=0.01)
+    assert abs(made[:, 64:].mean().item()) < 0.01
 
 
 def test_other_digits_are_refused(store):
     wrong = spec()
     wrong = replace(wrong, args=wrong.args | {"images": IMAGES | {"digest": "0"}})
-    with pytest.raises(
-        ValueError, match=f"has digest {IMAGES['digest']}; this run is of 0: put the same data back"
-    ):
+    told = f"has digest {IMAGES['digest']}; this run is of 0: put the same data back"
+    with pytest.raises(ValueError, match=told):
         execute(wrong, store)
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        (
-            {"widths": (128, 64)},
-            r"Perceptron.widths is \(128, 64\); the last must be the 10 digits",
-        ),
+        ({"widths": (128, 64)}, r"widths is \(128, 64\); the last must be the 10 digits"),
         ({"epochs": 0}, "Perceptron.epochs is 0; it must be at least 1"),
         ({"noise": 0.0}, "Perceptron.noise is 0.0; it must be above 0"),
     ],
@@ -141,8 +109,6 @@ def test_options_name_value_and_fix(change, message):
 
 
 def test_a_target_below_one_input_is_refused(store):
-    with pytest.raises(
-        ValueError,
-        match="Gates.ratio is 0.005, but one gate for each kind and layer.* leaves 0.0078",
-    ):
+    told = "Gates.ratio is 0.005, but one gate for each kind and layer.* leaves 0.0078"
+    with pytest.raises(ValueError, match=told):
         execute(spec(ratio=0.005), store)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import same_run, small_backbone, stop_at, store_with
+from conftest import finetuned, same_run, small_backbone, stop_at, store_with
 
 from lib import data
 from lib.execute import execute
@@ -86,9 +86,8 @@ def test_predictions_are_those_of_the_saved_model(name, runs):
     assert run.metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
     assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.matthews" in run.metrics
     model, tokenizer = backbone.load(run.model)
-    assert np.array_equal(
-        loop.predict(model, encode(tokenizer, dev, 32), NUMERICS), found["logits"]
-    )
+    again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
+    assert np.array_equal(again, found["logits"])
 
 
 def test_spans_are_saved_and_found_again(runs):
@@ -97,31 +96,23 @@ def test_spans_are_saved_and_found_again(runs):
     rows, marks = heads.rows(tokenizer, dev, data.described(SQUAD), 40, plain(SPAN))
     found, arrays = marks(loop.predict(model, rows, NUMERICS))
     assert np.array_equal(arrays["spans"], run.arrays("predictions")["spans"])
-    assert found["span_f1"] == run.metrics["span_f1"] and [op["op"] for op in surgery(model)] == [
-        "mix",
-        "keep",
-        "sparse",
-    ]
+    assert found["span_f1"] == run.metrics["span_f1"]
+    assert [op["op"] for op in surgery(model)] == ["mix", "keep", "sparse"]
 
 
 @pytest.mark.parametrize("name", MASKED)
 def test_counts_are_those_of_the_saved_weights(name, runs):
     run = runs[name]
     found, model = run.metrics, backbone.load(run.model)[0]
-    kept = [
-        (number, int((linear.weight != 0).sum())) for number, _, linear in masks.projections(model)
-    ]
-    shares = [
-        2 * sum(count for number, count in kept if number == layer) / found["masked_weights"]
-        for layer in (0, 1)
-    ]
-    told = run.arrays("shares")["layers"]
+    kept = np.zeros(2)
+    for number, _, linear in masks.projections(model):
+        kept[number] += int((linear.weight != 0).sum())
+    shares, told = 2 * kept / found["masked_weights"], run.arrays("shares")["layers"]
     if found["kept_neurons"] == 192 and found["kept_heads"] == 24:
-        assert sum(count for _, count in kept) == found["kept_weights"] and told == pytest.approx(
-            shares, abs=1e-12
-        )
+        assert kept.sum() == found["kept_weights"]
+        assert told == pytest.approx(shares, abs=1e-12)
     else:  # a neuron without incoming weights goes, and with it outgoing ones that masks had kept
-        assert sum(count for _, count in kept) < found["kept_weights"] and (told >= shares).all()
+        assert kept.sum() < found["kept_weights"] and (told >= shares).all()
     assert told.mean() == pytest.approx(found["kept_share"], abs=1e-12)
     assert found["masked_weights"] == 2 * (4 * 48**2 + 2 * 48 * 96)
     assert found["encoder_parameters"] == found["masked_weights"] + 2 * (4 * 48 + 96 + 48 + 4 * 48)
@@ -135,81 +126,64 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
 
 def test_the_methods_keep_what_they_should(runs):
     sizes = [48 * 48] * 4 + [48 * 96] * 2
+    tenth = 2 * sum(int(0.1 * size) for size in sizes)
     for name in ("magnitude", "movement", "frozen", "best", "distilled"):
-        assert runs[name].metrics["kept_weights"] == 2 * sum(int(0.1 * size) for size in sizes), (
-            name
-        )
+        assert runs[name].metrics["kept_weights"] == tenth, name
     for name in ("soft", "l0", "steered"):
         assert 0.005 < runs[name].metrics["kept_share"] < 0.99, name
-    assert (
-        runs["steered"].metrics["target"] == 0.3
-        and runs["steered"].metrics["penalty_weight"] != 50.0
-    )
+    steered = runs["steered"].metrics
+    assert steered["target"] == 0.3 and steered["penalty_weight"] != L0.final_lambda
 
 
 def test_the_dense_run_is_plain_fine_tuning(runs, store):
     """The same bits as the step `finetune`, so that both kinds of run can stand in one table."""
-    args = {name: value for name, value in TEACHER.args.items() if name != "margin"}
-    other = execute(Spec("finetune", args, {"start": BACKBONE}).at(1), store, keep=True)
-    assert np.array_equal(
-        other.arrays("predictions")["logits"], runs["dense"].arrays("predictions")["logits"]
-    )
-    assert (
-        other.metrics.items()
-        <= runs["dense"].metrics.items()
-        | {"examples_per_second": other.metrics["examples_per_second"]}.items()
-    )
+    other = execute(finetuned(DATA, TRAIN, {"start": BACKBONE}).at(1), store)
+    found, wanted = (run.arrays("predictions")["logits"] for run in (other, runs["dense"]))
+    assert np.array_equal(found, wanted)
+    assert other.metrics.items() - runs["dense"].metrics.items() <= {
+        ("examples_per_second", other.metrics["examples_per_second"])
+    }
 
 
 # ---- the course of a run ----
 @pytest.mark.parametrize("name", sorted(set(CHAIN) - {"backbone", "spans"}))
 def test_the_course_has_a_line_for_each_bin(name, runs):
     found = runs[name].arrays("course")
-    assert found["gradient_norm"].shape == (STEPS, 2) and (found["gradient_norm"] > 0).all() == (
-        name != "probe"
-    )
+    assert found["gradient_norm"].shape == (STEPS, 2)
+    assert (found["gradient_norm"] > 0).all() == (name != "probe")
     assert found["last_step"].tolist() == list(range(1, STEPS + 1))
     if name in ("movement", "frozen"):
         ramp = [1.0, 1.0, 1.0] + [0.1 + 0.9 * (1 - (s - 2) / 4) ** 3 for s in (3, 4, 5, 6)] + [0.1]
         assert found["threshold"] == pytest.approx(ramp, abs=1e-6)
         sizes = np.array([48 * 48] * 4 + [48 * 96] * 2)
-        assert found["kept_share"] == pytest.approx(
-            [(t * sizes).astype(int).sum() / sizes.sum() for t in ramp], abs=1e-3
-        )
+        shares = [(t * sizes).astype(int).sum() / sizes.sum() for t in ramp]
+        assert found["kept_share"] == pytest.approx(shares, abs=1e-3)
     if name in ("dense", "mix"):
-        assert set(found["threshold"]) == set(found["kept_share"]) == {1.0} and set(
-            found["penalty_weight"]
-        ) == {0.0}
+        assert set(found["threshold"]) == set(found["kept_share"]) == {1.0}
+        assert set(found["penalty_weight"]) == {0.0}
     if name == "soft":
         assert found["penalty_weight"][-1] == 200 and set(found["penalty_weight"][:3]) == {0.0}
 
 
 def test_gradient_norms_are_those_of_the_layers_unclipped(runs, store):
     """The first step of a run without dropout, computed again by hand."""
-    found = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store).arrays("course")[
-        "gradient_norm"
-    ][0]
-    model, tokenizer = heads.network(
-        runs["backbone"].model, data.described(DATA), 0.0, stream(1, "head")
-    )
+    run = execute(spec(train=replace(TRAIN, dropout=0.0, clip=1e-3)), store)
+    start, task = runs["backbone"].model, data.described(DATA)
+    model, tokenizer = heads.network(start, task, 0.0, stream(1, "head"))
     rows = encode(tokenizer, data.load(DATA)["train"], 32)
     chosen = order(rows.lengths(), 16, 1, 0)[0]
-    losses.prediction(model(**collate(rows, chosen)).logits, rows.labels[chosen], Targets("hard"))[
-        "loss"
-    ].backward()
-    expected = [
-        torch.cat([p.grad.flatten() for p in layer.parameters()]).norm().item()
-        for layer in layers(model)
-    ]
-    assert found == pytest.approx(expected, rel=1e-4)
+    logits = model(**collate(rows, chosen)).logits
+    losses.prediction(logits, rows.labels[chosen], Targets("hard"))["loss"].backward()
+    grads = [torch.cat([p.grad.flatten() for p in layer.parameters()]) for layer in layers(model)]
+    expected = [each.norm().item() for each in grads]
+    assert run.arrays("course")["gradient_norm"][0] == pytest.approx(expected, rel=1e-4)
 
 
 def test_the_mix_learns_and_is_told(runs):
     for name in ("mix", "steered", "frozen", "probe", "spans"):
         found = runs[name].arrays("mix")
-        assert found["before"].shape == found["after"].shape == (3,) and found[
-            "after"
-        ].sum() == pytest.approx(1)
+        assert found["before"].shape == found["after"].shape == (3,)
+        assert found["after"].sum() == pytest.approx(1)
         assert not np.array_equal(found["before"], found["after"]) and found["gamma"] != 1
         model = backbone.load(runs[name].model)[0]
         assert np.array_equal(mix.present(model).weights().detach().numpy(), found["after"])
@@ -225,10 +199,7 @@ def test_a_mixed_start_keeps_its_mix(runs, store):
 
 def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
     start = {"start": CHAIN["soft"]}
-    further, kept = (
-        execute(spec(MAGNITUDE, start), store, keep=True),
-        execute(spec(inputs=start), store, keep=True),
-    )
+    further, kept = (execute(spec(p, start), store, keep=True) for p in (MAGNITUDE, None))
     assert further.metrics["kept_share"] == pytest.approx(0.1, abs=1e-3)
     assert [op["op"] for op in surgery(backbone.load(further.model)[0])].count("sparse") == 1
     before, after = (masks.projections(backbone.load(run.model)[0]) for run in (runs["soft"], kept))
@@ -239,29 +210,22 @@ def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
 # ---- options ----
 def test_frozen_embeddings_stay(runs):
     start = backbone.load(runs["backbone"].model)[0]
-    moved = {}
-    for name in ("movement", "frozen"):
-        model = backbone.load(runs[name].model)[0]
-        pairs = zip(
-            base(start).embeddings.parameters(), base(model).embeddings.parameters(), strict=True
-        )
-        moved[name] = [not torch.equal(a, b) for a, b in pairs]
-    assert moved == {"movement": [True] * 5, "frozen": [False] * 5}
+    for name, moves in (("movement", True), ("frozen", False)):
+        models = start, backbone.load(runs[name].model)[0]
+        tables = (base(model).embeddings.parameters() for model in models)
+        pairs = list(zip(*tables, strict=True))
+        assert len(pairs) == 5 and all(torch.equal(a, b) != moves for a, b in pairs)
 
 
 def test_a_probe_leaves_the_encoder_alone(runs, store):
     start, model = (base(backbone.load(runs[name].model)[0]) for name in ("backbone", "probe"))
-    before = dict(start.named_parameters())
-    moved = {
-        name
-        for name, value in model.named_parameters()
-        if name not in before or not torch.equal(before[name], value)
-    }
+    before, after = dict(start.named_parameters()), dict(model.named_parameters())
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    moved = after.keys() - same
     assert moved == {"pooler.dense.weight", "pooler.dense.bias", "mix.alpha", "mix.gamma"}
     assert set(runs["probe"].arrays("course")["gradient_norm"].flatten()) == {0.0}
-    with pytest.raises(
-        ValueError, match="fineprune.frozen is 'all'; allowed: 'embeddings', 'encoder'"
-    ):
+    told = "fineprune.frozen is 'all'; allowed: 'embeddings', 'encoder'"
+    with pytest.raises(ValueError, match=told):
         execute(spec(frozen="all"), store)
 
 
@@ -282,9 +246,8 @@ def test_distillation_weighs_its_two_parts(runs):
     for line in (line for line in runs["distilled"].events() if "epoch" in line):
         assert line["loss"] == pytest.approx(0.1 * line["hard"] + 0.9 * line["soft"], rel=1e-6)
     soft = next(line for line in runs["soft"].events() if line.get("epoch") == 2)
-    assert soft["penalty"] > 0 and soft["loss"] == pytest.approx(
-        soft["hard"] + soft["penalty"], rel=1e-6
-    )
+    assert soft["penalty"] > 0
+    assert soft["loss"] == pytest.approx(soft["hard"] + soft["penalty"], rel=1e-6)
 
 
 def test_the_best_model_is_judged_under_the_final_masks(runs):
@@ -294,9 +257,8 @@ def test_the_best_model_is_judged_under_the_final_masks(runs):
 
 
 def test_a_warm_up_that_does_not_fit_is_refused(runs, store):
-    with pytest.raises(
-        ValueError, match="that is 200 steps of warm-up in a run of 8; take more epochs"
-    ):
+    told = "that is 200 steps of warm-up in a run of 8; take more epochs"
+    with pytest.raises(ValueError, match=told):
         execute(spec(replace(MOVEMENT, warmup_steps=100)), store)
 
 
@@ -305,10 +267,8 @@ def test_a_warm_up_that_does_not_fit_is_refused(runs, store):
     [{"alpha": 0.9}, {"targets": Targets("both")}, {"alpha": 1.5, "targets": Targets("both")}],
 )
 def test_a_weight_that_does_not_go_with_its_targets_is_refused(change, store, runs):
-    with pytest.raises(
-        ValueError,
-        match='"both" takes a weight of the teacher\'s part from 0 to 1, the others none',
-    ):
+    told = '"both" takes a weight of the teacher\'s part from 0 to 1, the others none'
+    with pytest.raises(ValueError, match=told):
         execute(spec(inputs={"start": BACKBONE, "teacher": TEACHER}, **change), store)
 
 
@@ -317,10 +277,9 @@ def test_probing_tasks_are_told_on_both_their_splits(runs, store):
     run, splits = execute(spec(mix=MIX, data=probing), store, keep=True), data.load(probing)
     for name, prefix, key in (("predictions", "dev", ""), ("predictions_test", "test", "test.")):
         found = run.arrays(name)
+        right = found["logits"].argmax(1) == splits[prefix].y
         assert np.array_equal(found["index"], splits[prefix].index)
-        assert run.metrics[f"{key}accuracy"] == np.mean(
-            found["logits"].argmax(1) == splits[prefix].y
-        )
+        assert run.metrics[f"{key}accuracy"] == right.mean()
 
 
 # ---- case ----
@@ -328,20 +287,13 @@ def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
     """The generated text is in lower case, so the weights are those of the plain run; the saved
     tokenizer is another.
     """
-    (model, kept), (plainly, lowered) = (
-        backbone.load(runs[name].model) for name in ("cased", "movement")
-    )
-    assert (
-        kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"]
-        and lowered.tokenize("The dog slept")[0] == "the"
-    )
-    assert all(
-        torch.equal(a, b) for a, b in zip(model.parameters(), plainly.parameters(), strict=True)
-    )
-    assert (
-        runs["cased"].metrics["unknown_share"] == 0.0
-        and "unknown_share" not in runs["movement"].metrics
-    )
+    cased, movement = runs["cased"], runs["movement"]
+    (model, kept), (plainly, lowered) = (backbone.load(run.model) for run in (cased, movement))
+    assert kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"]
+    assert lowered.tokenize("The dog slept")[0] == "the"
+    pairs = zip(model.parameters(), plainly.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert cased.metrics["unknown_share"] == 0.0 and "unknown_share" not in movement.metrics
 
 
 def test_unknown_tokens_are_counted(store, runs, monkeypatch):
@@ -351,10 +303,8 @@ def test_unknown_tokens_are_counted(store, runs, monkeypatch):
         for name, split in data.load(DATA).items()
     }
     monkeypatch.setattr(data, "load", lambda _: splits)
-    found, tokens = (
-        execute(spec(lower_case=False, seed=2), store).metrics,
-        sum(len(t.split()) + 2 for t in splits["train"].a),
-    )
+    found = execute(spec(lower_case=False, seed=2), store).metrics
+    tokens = sum(len(text.split()) + 2 for text in splits["train"].a)
     assert found["unknown_share"] == pytest.approx(len(splits["train"]) / tokens)
 
 
@@ -363,9 +313,8 @@ def test_a_case_that_cannot_be_kept_is_told(tmp_path, store, runs):
     tokenizer.save_pretrained(tmp_path / "bert")
     kept = cased(tmp_path / "bert", tokenizer)
     kept.save_pretrained(tmp_path / "kept")
-    with pytest.raises(
-        ValueError, match="a BertTokenizer, does not lower-case: leave lower_case out"
-    ):
+    told = "a BertTokenizer, does not lower-case: leave lower_case out"
+    with pytest.raises(ValueError, match=told):
         cased(tmp_path / "kept", kept)
     other = words(tmp_path / "roberta", "roberta")
     other.save_pretrained(tmp_path / "roberta")
@@ -380,20 +329,11 @@ def test_a_loss_that_is_not_finite_is_a_result_where_the_rule_is_asked_for(store
     wild = {"train": replace(TRAIN, lr=1e30, clip=0.0, warmup=0.0), "mix": MIX}
     run = execute(spec(MOVEMENT, **wild), store, keep=True)
     found, course = run.metrics, run.arrays("course")
-    assert (
-        run.status["state"] == "finished"
-        and found["diverged"] is True
-        and 1 <= found["diverged_at"] < STEPS
-    )
-    assert (
-        "matthews" not in found
-        and not (run.folder / "predictions.safetensors").exists()
-        and run.model.exists()
-    )
-    assert (
-        np.isfinite(course["gradient_norm"][0]).all()
-        and np.isnan(course["gradient_norm"][found["diverged_at"] :]).all()
-    )
+    assert run.status["state"] == "finished" and run.model.exists()
+    assert found["diverged"] is True and 1 <= found["diverged_at"] < STEPS
+    assert "matthews" not in found and not (run.folder / "predictions.safetensors").exists()
+    norms = course["gradient_norm"]
+    assert np.isfinite(norms[0]).all() and np.isnan(norms[found["diverged_at"] :]).all()
     with pytest.raises(FloatingPointError, match="lower Train.lr"):
         execute(spec(MOVEMENT, margin=None, **wild), store)
 
@@ -412,18 +352,15 @@ def test_what_needs_no_reading():
     scores = data.load(data.describe("toy", "STS-B", 64))
     assert heads.majority(data.task("toy", "STS-B"), scores) == 0.0
     spans = data.load(SQUAD)
-    assert heads.majority(data.task("toy", "SQuAD2"), spans) == np.mean(
-        [not a for a in spans["dev"].answers]
-    )
+    absent = [not answers for answers in spans["dev"].answers]
+    assert heads.majority(data.task("toy", "SQuAD2"), spans) == np.mean(absent)
 
 
 # ---- killed and resumed ----
 @pytest.mark.parametrize("name", ["steered", "soft"])
 def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch):
-    other, calls = (
-        store_with(tmp_path, runs["backbone"]),
-        stop_at(monkeypatch, losses, "prediction", 6, RuntimeError),
-    )
+    other = store_with(tmp_path, runs["backbone"])
+    calls = stop_at(monkeypatch, losses, "prediction", 6, RuntimeError)
     with pytest.raises(RuntimeError):
         execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert other.state(CHAIN[name])["state"] == "failed"

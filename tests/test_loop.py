@@ -34,44 +34,47 @@ def encoded(number=22, seed=0, low=5, high=40):
 
 
 def train(**changes):
-    return Train(
-        **{
-            "epochs": 3,
-            "batch": 4,
-            "lr": 1e-3,
-            "max_length": 16,
-            "clip": 1.0,
-            "warmup": 0.1,
-            "dropout": 0.1,
-        }
-        | changes
-    )
+    return replace(Train(3, 4, 1e-3, 16, clip=1.0, warmup=0.1, dropout=0.1), **changes)
 
 
 class Interrupted(Exception):
     pass
 
 
-def fitted(tiny, draft, settings, stop=None, evaluate=None, slow_from=None, numerics=NUMERICS):
-    """A model trained from the same start, and fit's metrics; with `stop`, an error in the loss of
-    that step.
+def trained(
+    tiny,
+    draft,
+    settings,
+    make=lambda model, calls: (),
+    stop=None,
+    evaluate=None,
+    slow_from=None,
+    numerics=NUMERICS,
+    **more,
+):
+    """(a model trained from the same start with the methods that `make` gives, the calls of the
+    loss, fit's metrics); with `stop`, an error in the loss of that step.
     """
-    model, data = tiny("bert"), encoded()
+    model, data, calls, seen = tiny("bert"), encoded(), [], []
     set_dropout(model, settings.dropout)
-    calls = [0]
 
     def loss(batch, rows):
-        calls[0] += 1
-        if calls[0] == slow_from:
+        calls.append(("loss", *rows.tolist()))
+        seen.append(rows)
+        if len(seen) == slow_from:
             draft.checkpoint_seconds = NEVER
-        if calls[0] == stop:
+        if len(seen) == stop:
             raise Interrupted
         return losses.prediction(model(**batch).logits, data.labels[rows], Targets("hard"))
 
-    result = loop.fit(
-        draft, model, data, loss, settings, numerics, evaluate and (lambda: evaluate(model))
-    )
-    return model, {k: v for k, v in result.items() if k != "examples_per_second"}
+    score, methods = evaluate and (lambda: evaluate(model)), make(model, calls)
+    result = loop.fit(draft, model, data, loss, settings, numerics, score, methods, **more)
+    return model, calls, {k: v for k, v in result.items() if k != "examples_per_second"}
+
+
+def fitted(*args, **more):
+    model, _, result = trained(*args, **more)
+    return model, result
 
 
 def bits(model):
@@ -96,49 +99,33 @@ def arbitrary_score(model):
 )
 def test_schedule_is_piecewise_linear(steps, warmup):
     first = int(warmup * steps)
-    for step in range(steps):
-        expected = (step + 1) / first if step < first else (steps - step) / (steps - first)
-        assert loop.schedule(step, steps, warmup) == pytest.approx(expected, abs=1e-15)
-    if first:
-        assert (
-            loop.schedule(0, steps, warmup) == 1 / first
-            and loop.schedule(first - 1, steps, warmup) == 1
-        )
-    assert loop.schedule(first, steps, warmup) == 1
-    assert loop.schedule(steps - 1, steps, warmup) == 1 / (steps - first)
-    assert loop.schedule(steps, steps, warmup) == 0
+    points = [-1, first - 1, first, steps], [0, 1, 1, 0]
+    found = [loop.schedule(step, steps, warmup) for step in range(steps + 1)]
+    assert found == pytest.approx(np.interp(range(steps + 1), *points), abs=1e-15)
 
 
 # ---- batches ----
 @settings(max_examples=40, deadline=None)
-@given(
-    number=st.integers(1, 500),
-    batch=st.integers(1, 40),
-    seed=st.integers(0, 5),
-    epoch=st.integers(0, 5),
-    bucket=st.booleans(),
-)
-def test_order_covers_each_row_once(number, batch, seed, epoch, bucket):
+@given(number=st.integers(1, 500), batch=st.integers(1, 40), bucket=st.booleans())
+def test_order_covers_each_row_once(number, batch, bucket):
     lengths = np.random.default_rng(number).integers(3, 30, number)
-    batches = order(lengths, batch, seed, epoch, bucket)
+    batches = order(lengths, batch, 1, 2, bucket)
     assert sorted(np.concatenate(batches).tolist()) == list(range(number))
     assert len(batches) == -(-number // batch) and all(1 <= len(rows) <= batch for rows in batches)
-    again = order(lengths, batch, seed, epoch, bucket)
-    assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
 
 
 @pytest.mark.parametrize("bucket", [True, False])
 def test_order_differs_between_epochs_and_seeds(bucket):
     lengths = np.random.default_rng(0).integers(3, 30, 300)
-    orders = {
-        (seed, epoch): np.concatenate(order(lengths, 8, seed, epoch, bucket)).tolist()
-        for seed in (0, 1)
-        for epoch in (0, 1)
-    }
-    assert len({tuple(o) for o in orders.values()}) == 4
+
+    def rows(seed, epoch):
+        return tuple(np.concatenate(order(lengths, 8, seed, epoch, bucket)))
+
+    assert len({rows(seed, epoch) for seed in (0, 1) for epoch in (0, 1)}) == 4
+    before = rows(1, 1)
     np.random.seed(1)
     torch.manual_seed(1)
-    assert np.concatenate(order(lengths, 8, 1, 1, bucket)).tolist() == orders[1, 1]
+    assert rows(1, 1) == before
 
 
 def test_buckets_pad_less():
@@ -189,25 +176,22 @@ def test_used_rows_change_no_bit(changes, tiny, tmp_path, monkeypatch):
 
 
 def test_the_table_is_whole_afterwards(family, tiny):
-    model, data = tiny(family), encoded()
+    model = tiny(family)
     pad = model.config.pad_token_id
-    data = Encoded(data.columns, data.labels, pad)
+    data = replace(encoded(), pad=pad)
     table = base(model).embeddings.word_embeddings
-    before = table.weight.detach().clone()
-    used = sorted({pad, *np.concatenate(data.columns["input_ids"]).tolist()})
+    before, ids = table.weight.detach().clone(), data.columns["input_ids"]
+    used = sorted({pad, *np.concatenate(ids).tolist()})
     with used_rows(model, data, 0.0):
         inner = base(model).embeddings.word_embeddings
-        assert isinstance(inner, UsedRows) and inner.weight.shape == (
-            len(used),
-            table.embedding_dim,
-        )
+        assert isinstance(inner, UsedRows)
+        assert inner.weight.shape == (len(used), table.embedding_dim)
         assert not any(p is table.weight for p in model.parameters())
         batch = collate(data, range(4))
         model.train()
         base(model)(**batch).last_hidden_state[..., 0].sum().backward()
-        assert (inner.weight.grad.abs().sum(1) > 0).sum() == len(
-            np.unique(np.concatenate(data.columns["input_ids"][:4]))
-        )
+        moved = (inner.weight.grad.abs().sum(1) > 0).sum()
+        assert moved == len(np.unique(np.concatenate(ids[:4])))
         assert inner.weight.grad[used.index(pad)].abs().sum() == 0
         with torch.no_grad():
             inner.weight += 1
@@ -258,9 +242,8 @@ def test_fit_learns_and_tells(tiny, tmp_path):
 
 
 def test_a_run_repeats_and_follows_its_seed(tiny, tmp_path):
-    runs = [
-        fitted(tiny, Draft(tmp_path / f"{i}", seed), train()) for i, seed in enumerate((3, 3, 4))
-    ]
+    drafts = [Draft(tmp_path / f"{i}", seed) for i, seed in enumerate((3, 3, 4))]
+    runs = [fitted(tiny, draft, train()) for draft in drafts]
     assert same(runs[0][0], runs[1][0]) and runs[0][1] == runs[1][1]
     assert not same(runs[0][0], runs[2][0])
 
@@ -288,14 +271,9 @@ def test_interrupted_and_resumed_gives_the_same_bits(select, every, stop, tiny, 
 def test_bfloat16_runs_resume_too(tiny, tmp_path):
     numerics = Numerics("bfloat16", 1)
     expected, result = fitted(tiny, Draft(tmp_path / "whole"), train(), numerics=numerics)
+    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
-        fitted(
-            tiny,
-            Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP),
-            train(),
-            stop=9,
-            numerics=numerics,
-        )
+        fitted(tiny, draft, train(), stop=9, numerics=numerics)
     model, again = fitted(tiny, Draft(tmp_path / "cut"), train(), numerics=numerics)
     assert same(model, expected) and again == result
     assert {v.dtype for v in bits(model).values()} == {torch.float32}
@@ -313,15 +291,9 @@ def test_a_best_newer_than_the_checkpoint_is_found_again(tiny, tmp_path):
 
     settings = train(select="best", eval_every=2)
     expected, result = fitted(tiny, Draft(tmp_path / "whole"), settings, evaluate=rising())
+    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
-        fitted(
-            tiny,
-            Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP),
-            settings,
-            stop=12,
-            evaluate=rising(),
-            slow_from=6,
-        )
+        fitted(tiny, draft, settings, stop=12, evaluate=rising(), slow_from=6)
     scores = rising()
     scores(None), scores(None)
     model, again = fitted(tiny, Draft(tmp_path / "cut"), settings, evaluate=scores)
@@ -337,12 +309,8 @@ def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):
         kept[step] = bits(model)
         return {2: 5.0, 3: 5.0}.get(step, 1.0)
 
-    model, result = fitted(
-        tiny,
-        Draft(tmp_path),
-        train(clip=0.0, weight_decay=0.01, epochs=5, select="best"),
-        evaluate=evaluate,
-    )
+    settings = train(clip=0.0, weight_decay=0.01, epochs=5, select="best")
+    model, result = fitted(tiny, Draft(tmp_path), settings, evaluate=evaluate)
     assert len(kept) == 5 and result["best_step"] == 12
     assert same(model, kept[2]) and not same(model, kept[5])
 
@@ -354,9 +322,8 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
         calls[0] += 1
         return {"loss": model(**batch).logits.mean() * (float("nan") if calls[0] == 5 else 1.0)}
 
-    with pytest.raises(
-        FloatingPointError, match=r"loss nan at step 4 of 18: lower Train.lr \(0.001\)"
-    ):
+    told = r"loss nan at step 4 of 18: lower Train.lr \(0.001\)"
+    with pytest.raises(FloatingPointError, match=told):
         loop.fit(Draft(tmp_path), model, data, loss, train(), NUMERICS)
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
@@ -370,12 +337,6 @@ def test_checkpoints_are_whole_and_only_the_last_is_kept(tiny, tmp_path):
     with pytest.raises(Interrupted):
         fitted(tiny, draft, train(), stop=6)
     assert [p.name for p in draft.resume.iterdir()] == ["step-00000005"]
-    assert sorted(p.name for p in (draft.resume / "step-00000005").iterdir()) == [
-        "model.safetensors",
-        "optimiser.safetensors",
-        "random.safetensors",
-        "state.json",
-    ]
     (draft.resume / ".new").mkdir()
     (draft.resume / ".new" / "state.json").write_text("{")
     (draft.resume / "best.new").write_bytes(b"half")
@@ -440,42 +401,19 @@ class Told(loop.Method):
         self.calls.append((self.name, "gradients", *at))
 
 
-def with_methods(tiny, draft, settings, make, stop=None, **more):
-    """As `fitted`, with the methods that `make(model, calls)` gives."""
-    model, data, calls = tiny("bert"), encoded(), []
-    set_dropout(model, settings.dropout)
-
-    def loss(batch, rows):
-        calls.append(("loss", *rows.tolist()))
-        if stop and sum(call[0] == "loss" for call in calls) == stop:
-            raise Interrupted
-        return losses.prediction(model(**batch).logits, data.labels[rows], Targets("hard"))
-
-    result = loop.fit(
-        draft, model, data, loss, settings, NUMERICS, methods=make(model, calls), **more
-    )
-    return model, calls, result
-
-
 def test_methods_compose_in_order_and_know_the_step(tiny, tmp_path):
-    _, calls, _ = with_methods(
-        tiny,
-        Draft(tmp_path),
-        train(epochs=1),
-        lambda _, calls: [Told(calls, "a"), Told(calls, "b")],
-    )
-    moments = [call if call[0] != "loss" else "loss" for call in calls]
+    def make(_, calls):
+        return [Told(calls, "a"), Told(calls, "b")]
+
+    _, calls, _ = trained(tiny, Draft(tmp_path), train(epochs=1), make)
+    moments = [call for call in calls if call[0] != "loss"]
     assert moments == [
-        each
-        for i in range(6)
-        for each in (
-            ("a", "before", i, 6),
-            ("b", "before", i, 6),
-            "loss",
-            ("a", "gradients", i, 6),
-            ("b", "gradients", i, 6),
-        )
+        (name, moment, step, 6)
+        for step in range(6)
+        for moment in ("before", "gradients")
+        for name in ("a", "b")
     ]
+    assert [call[0] for call in calls[:5]] == ["a", "b", "loss", "a", "b"]
 
 
 def test_penalties_are_added_to_the_loss(tiny, tmp_path):
@@ -486,21 +424,16 @@ def test_penalties_are_added_to_the_loss(tiny, tmp_path):
         def penalty(self):
             return {self.name: self.weight.square().sum()}
 
+    def make(model, _):
+        weights = {"head": model.classifier.weight, "pooler": model.bert.pooler.dense.weight}
+        return [Norm(weight, name) for name, weight in weights.items()]
+
     draft = Draft(tmp_path)
-    with_methods(
-        tiny,
-        draft,
-        train(epochs=1),
-        lambda model, _: [
-            Norm(model.classifier.weight, "head"),
-            Norm(model.bert.pooler.dense.weight, "pooler"),
-        ],
-    )
+    trained(tiny, draft, train(epochs=1), make)
     for line in draft.lines:
         told = line.get("curve", line)
-        assert told["head"] > 0 and told["loss"] == pytest.approx(
-            told["hard"] + told["head"] + told["pooler"], rel=1e-6
-        )
+        total = told["hard"] + told["head"] + told["pooler"]
+        assert told["head"] > 0 and told["loss"] == pytest.approx(total, rel=1e-6)
     assert draft.logged("curve")["step"].tolist() == list(range(6))
 
 
@@ -516,15 +449,13 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
 
     monkeypatch.setattr(torch.optim, "AdamW", Spy)
     before = tiny("bert").bert.pooler.dense.weight.detach().clone()
-    model, _, _ = with_methods(
-        tiny,
-        Draft(tmp_path),
-        train(weight_decay=0.01, spare_norms=True),
-        lambda model, calls: [
-            Told(calls, groups=({"params": [model.classifier.weight], "lr": 0.5},)),
-            Told(calls, apart=(model.bert.pooler.dense.weight,)),
-        ],
-    )
+
+    def make(model, calls):
+        groups = ({"params": [model.classifier.weight], "lr": 0.5},)
+        return [Told(calls, groups=groups), Told(calls, apart=(model.bert.pooler.dense.weight,))]
+
+    settings = train(weight_decay=0.01, spare_norms=True)
+    model, _ = fitted(tiny, Draft(tmp_path), settings, make)
     names = [name for name, _ in model.named_parameters()]
     spared = sum(name.endswith("bias") or "LayerNorm" in name for name in names)
     for step, groups in enumerate(seen):
@@ -538,13 +469,11 @@ def test_groups_have_their_own_rate_on_the_same_schedule_and_apart_stays(
 
 
 def test_batches_of_ones_own(tiny, tmp_path):
-    _, calls, result = with_methods(
-        tiny,
-        Draft(tmp_path),
-        train(epochs=2),
-        lambda *_: (),
-        batches=lambda epoch: [np.array([epoch, 3]), np.array([5])],
-    )
+
+    def batches(epoch):
+        return [np.array([epoch, 3]), np.array([5])]
+
+    _, calls, result = trained(tiny, Draft(tmp_path), train(epochs=2), batches=batches)
     assert [call[1:] for call in calls] == [(0, 3), (5,), (1, 3), (5,)] and result["steps"] == 4
 
 
@@ -562,21 +491,17 @@ def test_a_resumed_run_repeats_what_methods_do(tiny, tmp_path):
     def make(model, _):
         return [Signs(model.bert.pooler.dense.bias)]
 
-    whole, _, _ = with_methods(tiny, Draft(tmp_path / "whole"), train(), make)
+    whole, _ = fitted(tiny, Draft(tmp_path / "whole"), train(), make)
     draft = Draft(tmp_path / "parts", checkpoint_seconds=EVERY_STEP)
     with pytest.raises(Interrupted):
-        with_methods(tiny, draft, train(), make, stop=8)
-    resumed, _, _ = with_methods(tiny, Draft(tmp_path / "parts"), train(), make)
+        fitted(tiny, draft, train(), make, stop=8)
+    resumed, _ = fitted(tiny, Draft(tmp_path / "parts"), train(), make)
     assert same(whole, resumed)
 
 
 # ---- the device ----
 def test_a_run_is_where_its_numerics_say(monkeypatch):
-    assert (
-        settled(replace(NUMERICS, device=""))
-        == settled(NUMERICS)
-        != settled(replace(NUMERICS, device="cuda"))
-    )
+    assert settled(NUMERICS).keys() == {"dtype", "threads"}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     loop.options(settled(NUMERICS))
     assert loop.device().type == "cpu"  # a GPU at hand does not draw runs of the CPU to it

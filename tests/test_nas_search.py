@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import made, same_run, stop_at
+from conftest import finetuned, made, same_run, stop_at, untrained
 
 from lib import data
 from lib.measure import gated
@@ -16,11 +16,10 @@ from lib.model import backbone, gates, scores
 from lib.model.parts import base, shape, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.options import Augment, Numerics, Objective, Targets, Train
+from lib.options import Augment, Numerics, Objective, Train
 from lib.papers import nas
-from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES
 from lib.search.control import Control
-from lib.spec import Output, Spec
+from lib.spec import Output, Spec, plain
 from lib.store import Store
 from lib.train import loop, losses, objectives
 from lib.train.batches import collate, encode, order
@@ -28,67 +27,38 @@ from lib.train.batches import collate, encode, order
 NUMERICS = Numerics("float32", 1)
 DATA = data.describe("toy", "SST-2", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
-SIZES = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 384}
 GATES = nas.gates(0.3, share=0.2, memory=0.5)
 PREDICTION, BOTH = Objective("prediction"), Objective("two_stage", attention=True, mask=True)
 
 
 def encoder(family="bert", **sizes):
-    """Random weights, never trained: the search does not mind."""
-    small = {"embedding": 24, "heads": 12} if family == "electra" else {}
-    model = TOY_MODELS[family] | SIZES | small | sizes
-    return Spec(
-        "pretrain",
-        {
-            "corpus": {"sentences": 1, "seed": 0},
-            "numerics": NUMERICS,
-            "objective": TOY_OBJECTIVES[family],
-            "model": model,
-        },
-        seed=0,
-    )
+    return untrained(family, **{"ffn": 384} | sizes)
 
 
 def teacher(family="bert", **sizes):
-    return Spec(
-        "finetune",
-        {
-            "data": DATA,
-            "train": replace(TRAIN, epochs=1),
-            "targets": Targets("hard"),
-            "numerics": NUMERICS,
-        },
-        {"start": encoder(family, **sizes)},
-        seed=0,
-    )
+    start = {"start": encoder(family, **sizes)}
+    return replace(finetuned(DATA, replace(TRAIN, epochs=1), start), seed=0)
 
 
 def search(family="bert", objective=PREDICTION, start=None, guide=None, **changes):
-    return Spec(
-        "nas_search",
-        {
-            "data": DATA,
-            "train": TRAIN,
-            "numerics": NUMERICS,
-            "gates": replace(GATES, **changes),
-            "objective": objective,
-        },
-        {"start": start or teacher(family), "teacher": guide or teacher(family)},
-    )
+    told = {"data": DATA, "train": TRAIN, "numerics": NUMERICS, "objective": objective}
+    inputs = {"start": start or teacher(family), "teacher": guide or teacher(family)}
+    return Spec("nas_search", told | {"gates": replace(GATES, **changes)}, inputs)
 
 
-def retrain(inputs, objective, **args):
-    return Spec(
-        "retrain",
-        {
-            "data": DATA,
-            "train": replace(TRAIN, epochs=1),
-            "numerics": NUMERICS,
-            "objective": objective,
-        }
-        | args,
-        inputs,
-    )
+def retrain(inputs, objective, **more):
+    train = replace(TRAIN, epochs=1)
+    told = {"data": DATA, "train": train, "numerics": NUMERICS, "objective": objective}
+    return Spec("retrain", told | more, inputs)
+
+
+def cut(found, objective=PREDICTION, **more):
+    """The Spec of the network that a search found, retrained."""
+    inputs = {"start": teacher(), "search": found, "teacher": teacher()}
+    return retrain(inputs, objective, architecture=Output("search", "architecture"), **more)
+
+
+TIMED = {"reference": "Whole", "batch": 1, "length": 8, "runs": 50, "numerics": NUMERICS}
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.5])
@@ -98,15 +68,11 @@ def test_it_lands(family, ratio, store):
     assert abs(found["ratio"] / ratio - 1) <= 0.01 and found["whole_flops"] == whole
     assert found["miss"] == pytest.approx(found["ratio"] / ratio - 1) and found["target"] == ratio
     widths = gated.counts(found["architecture"])
-    assert (
-        found["flops"]
-        == pytest.approx(gated.flops(48, 4, widths))
-        == pytest.approx(found["ratio"] * whole)
-    )
+    assert found["flops"] == pytest.approx(gated.flops(48, 4, widths))
+    assert found["flops"] == pytest.approx(found["ratio"] * whole)
     assert all(width["heads"] >= 1 and width["ffn"] >= 1 for width in widths)
-    assert (found["trimmed"] == 0) == (found["before_trim"] == found["ratio"]) and found[
-        "trimmed"
-    ] <= 40
+    assert (found["trimmed"] == 0) == (found["before_trim"] == found["ratio"])
+    assert found["trimmed"] <= 40
 
 
 def test_what_a_search_leaves_behind(store):
@@ -116,34 +82,19 @@ def test_what_a_search_leaves_behind(store):
     assert arrays["curve"][:, 0] == pytest.approx(np.linspace(1, 0.3, 12), rel=1e-6)
     assert arrays["curve"][-1, 1] == pytest.approx(found["before_trim"])
     assert arrays["curve"][:, 2:].sum(0).tolist() == [found["switched_off"], found["switched_on"]]
-    kept = {
-        name: (arrays[f"{layer}.{kind}"] > 4.6).nonzero()[0].tolist()
-        for layer in (0, 1)
-        for name, kind in ((f"heads{layer}", "heads"), (f"neurons{layer}", "ffn"))
-    }
-    assert kept == {
-        f"{name}{layer}": found["architecture"][name][layer]
-        for layer in (0, 1)
-        for name in ("heads", "neurons")
-    }
-    assert {abs(a) for name in ("0.heads", "1.ffn") for a in arrays[name].tolist()} == {5.0}
+    for name, kind in (("heads", "heads"), ("neurons", "ffn")):
+        for layer in (0, 1):
+            alphas = arrays[f"{layer}.{kind}"]
+            assert np.flatnonzero(alphas > 4.6).tolist() == found["architecture"][name][layer]
+            assert set(np.abs(alphas)) == {5.0}
     model, tokenizer = backbone.load(run.model)
-    assert surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}] and not hasattr(
-        model, "average"
-    )
-    dev = data.load(DATA)["dev"]
-    assert np.array_equal(
-        loop.predict(model, encode(tokenizer, dev, 24), NUMERICS),
-        run.arrays("predictions")["logits"],
-    )
+    assert surgery(model) == [{"op": "gates", "regions": ["heads", "ffn"]}]
+    assert not hasattr(model, "average")
+    again = loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS)
+    assert np.array_equal(again, run.arrays("predictions")["logits"])
     assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.accuracy" in found
-    weights, before = (
-        model.state_dict(),
-        backbone.load(made(store, teacher()).model)[0].state_dict(),
-    )
-    assert any(
-        not torch.equal(before[name], weights[name]) for name in before
-    )  # they learn beside the gates
+    weights, before = model.state_dict(), backbone.load(made(store, teacher()).model)[0]
+    assert any(not torch.equal(value, weights[name]) for name, value in before.named_parameters())
 
 
 @pytest.mark.parametrize(
@@ -196,61 +147,36 @@ def test_other_regions_are_searched_and_cut(regions, store):
     spec = search(regions=regions, ratio=0.5)
     run = made(store, spec.at(0))
     assert abs(run.metrics["miss"]) <= 0.01
-    cut = made(
-        store,
-        retrain(
-            {"start": teacher(), "search": spec, "teacher": teacher()},
-            PREDICTION,
-            architecture=Output("search", "architecture"),
-        ).at(0),
-    )
-    assert cut.metrics["flops"] == pytest.approx(run.metrics["flops"])
-    model, _ = backbone.load(cut.model)
-    assert (
-        surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
-        and gates.flops(model) == cut.metrics["flops"]
-    )
+    last = made(store, cut(spec).at(0))
+    assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
+    model, _ = backbone.load(last.model)
+    assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
+    assert gates.flops(model) == last.metrics["flops"]
 
 
 def test_cut_and_retrained_in_two_stages(store):
     spec = search()
-    first = retrain(
-        {"start": teacher(), "search": spec, "teacher": teacher()},
-        replace(BOTH, kind="intermediate"),
-        architecture=Output("search", "architecture"),
-    )
+    first = cut(spec, replace(BOTH, kind="intermediate"))
     last = made(store, retrain({"start": first, "teacher": teacher()}, PREDICTION).at(0))
     run, stage = made(store, spec.at(0)), made(store, first.at(0))
     model, tokenizer = backbone.load(last.model)
     assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
-    assert (
-        last.metrics["parameters"]
-        == size(model)["parameters"]
-        < 0.75 * size(backbone.load(made(store, teacher()).model)[0])["parameters"]
-    )
-    assert np.array_equal(
-        loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS),
-        last.arrays("predictions")["logits"],
-    )
+    whole = made(store, teacher()).metrics["parameters"]
+    assert last.metrics["parameters"] == size(model)["parameters"] < 0.75 * whole
+    again = loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS)
+    assert np.array_equal(again, last.arrays("predictions")["logits"])
     assert {"layers", "attention"} < stage.events()[0]["curve"].keys()
 
 
 def test_original_and_searched_weights(store):
     """Section 7.8: retraining starts from the model that was searched in, or from the search."""
     spec, still = search(), replace(TRAIN, epochs=1, lr=1e-9)
-    for start, origin in ((teacher(), teacher()), (spec, spec)):
-        run = made(
-            store,
-            retrain(
-                {"start": start, "search": spec, "teacher": teacher()},
-                PREDICTION,
-                train=still,
-                architecture=Output("search", "architecture"),
-            ).at(0),
-        )
+    for start in (teacher(), spec):
+        again = cut(spec, train=still)
+        run = made(store, replace(again, inputs=again.inputs | {"start": start}).at(0))
         model, _ = backbone.load(run.model)
-        whole, _ = backbone.load(made(store, origin.at(0)).model)
+        whole, _ = backbone.load(made(store, start.at(0)).model)
         if gates.present(whole):
             gates.detach(whole)
         operate(whole, {"op": "keep"} | made(store, spec.at(0)).metrics["architecture"])
@@ -259,22 +185,12 @@ def test_original_and_searched_weights(store):
 
 
 def test_random_architectures_of_the_same_cost(store):
-    runs = [
-        made(store, Spec("random_architecture", {"gates": GATES}, {"start": teacher()}).at(seed))
-        for seed in (0, 1, 2)
-    ]
+    drawn = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
+    runs = [made(store, drawn.at(seed)) for seed in (0, 1, 2)]
     assert all(abs(run.metrics["miss"]) <= 0.01 for run in runs)
     assert len({json.dumps(run.metrics["architecture"]) for run in runs}) == 3
-    drawn = Spec("random_architecture", {"gates": GATES}, {"start": teacher()})
-    cut = made(
-        store,
-        retrain(
-            {"start": teacher(), "search": drawn, "teacher": teacher()},
-            PREDICTION,
-            architecture=Output("search", "architecture"),
-        ).at(0),
-    )
-    assert cut.metrics["flops"] == pytest.approx(runs[0].metrics["flops"])
+    found = made(store, cut(drawn).at(0)).metrics
+    assert found["flops"] == pytest.approx(runs[0].metrics["flops"])
 
 
 def test_from_a_larger_teacher(store):
@@ -282,9 +198,7 @@ def test_from_a_larger_teacher(store):
     projection is not kept.
     """
     big = teacher(layers=4, hidden=96)
-    run = made(
-        store, search(objective=replace(BOTH, attention=True), start=encoder(), guide=big).at(0)
-    )
+    run = made(store, search(objective=BOTH, start=encoder(), guide=big).at(0))
     model, _ = backbone.load(run.model)
     assert abs(run.metrics["miss"]) <= 0.01 and not hasattr(model, "projection")
     assert run.metrics["whole_flops"] == gated.masked(shape(model))
@@ -295,81 +209,48 @@ def test_an_earlier_search_goes_on(store):
     first = search(ratio=0.6)
     run = made(store, search(start=first, ratio=0.3, schedule="none").at(0))
     before = made(store, first.at(0))
-    assert (
-        abs(run.metrics["miss"]) <= 0.01
-        and run.arrays("search")["curve"][0, 1] < before.metrics["ratio"]
-    )
-    with pytest.raises(
-        ValueError, match="the checkpoint has gates on heads, ffn, the search is over ffn"
-    ):
+    assert abs(run.metrics["miss"]) <= 0.01
+    assert run.arrays("search")["curve"][0, 1] < before.metrics["ratio"]
+    told = "the checkpoint has gates on heads, ffn, the search is over ffn"
+    with pytest.raises(ValueError, match=told):
         made(store, search(start=first, regions=("ffn",), ratio=0.6).at(0))
 
 
 def test_a_search_reads_augmented_rows(store):
-    told = {
-        "data": DATA,
-        "augment": Augment(tries=2, p=0.5, candidates=5, neighbours="embeddings"),
-        "numerics": NUMERICS,
-    }
+    options = Augment(tries=2, p=0.5, candidates=5, neighbours="embeddings")
+    told = {"data": DATA, "augment": options, "numerics": NUMERICS}
     more = Spec("augment", told, {"language_model": encoder()}, seed=0)
     spec = search()
-    run, rows = (
-        made(store, replace(spec, inputs=spec.inputs | {"augmented": more}).at(0)),
-        made(store, more).metrics["rows_out"],
-    )
-    assert (
-        rows > 48
-        and run.metrics["steps"] == 4 * -(-rows // 16)
-        and abs(run.metrics["miss"]) <= 0.01
-    )
+    spec = replace(spec, inputs=spec.inputs | {"augmented": more}).at(0)
+    found, rows = made(store, spec).metrics, made(store, more).metrics["rows_out"]
+    assert rows > 48 and found["steps"] == 4 * -(-rows // 16) and abs(found["miss"]) <= 0.01
+    other = spec.args | {"data": data.describe("toy", "SST-2", 47)}
     with pytest.raises(ValueError, match="augment the same rows"):
-        made(
-            store,
-            replace(
-                spec,
-                args=spec.args | {"data": data.describe("toy", "SST-2", 47)},
-                inputs=spec.inputs | {"augmented": more},
-            ).at(0),
-        )
+        made(store, replace(spec, args=other))
 
 
 def test_cut_networks_are_timed_beside_the_whole_one(store):
-    found = search()
-    cut = retrain(
-        {"start": teacher(), "teacher": teacher(), "search": found},
-        Objective("intermediate"),
-        architecture=Output("search", "architecture"),
-    )
-    told = {"reference": "Whole", "batch": 1, "length": 8, "runs": 50, "numerics": NUMERICS}
-    networks = {"model:Whole": teacher(), "model:30 %": cut}
-    run = made(store, Spec("latency", told, networks).at(0))
-    assert run.arrays("times")["cpu"].shape == (2, 50) and run.metrics["Whole.cpu_speedup"] == 1.0
+    networks = {"model:Whole": teacher(), "model:30 %": cut(search()).at(0)}
+    run = made(store, Spec("latency", TIMED, networks).at(0))
+    found, times = run.metrics, run.arrays("times")["cpu"]
+    assert times.shape == (2, 50) and found["Whole.cpu_speedup"] == 1.0
     for name, spec in networks.items():
-        model = base(backbone.load(made(store, spec.at(0) if spec.seed is None else spec).model)[0])
-        assert run.metrics[f"{name[6:]}.parameters"] == size(model)["parameters"]
-    assert run.metrics["30 %.parameters"] < run.metrics["Whole.parameters"]
-    assert run.metrics["30 %.cpu_ms"] == pytest.approx(
-        1e3 * np.median(run.arrays("times")["cpu"][0])
-    )  # sorted by name
+        model = base(backbone.load(made(store, spec).model)[0])
+        assert found[f"{name[6:]}.parameters"] == size(model)["parameters"]
+    assert found["30 %.parameters"] < found["Whole.parameters"]
+    assert found["30 %.cpu_ms"] == pytest.approx(1e3 * np.median(times[0]))  # sorted by name
 
 
 @pytest.mark.parametrize(
-    "models, message",
+    "changes, message",
     [
-        ({}, "unknown reference among the models: 'Cut'"),
-        ({"Whole": {"shape": "tinybert-4"}}, "called Whole, Whole: give"),
+        ({"reference": "Cut"}, "unknown reference among the models: 'Cut'"),
+        ({"models": {"Whole": {"shape": "tinybert-4"}}}, "called Whole, Whole: give"),
     ],
 )
-def test_timed_models_have_names_of_their_own(models, message, store):
-    told = {
-        "reference": "Whole" if models else "Cut",
-        "batch": 1,
-        "length": 8,
-        "runs": 50,
-        "numerics": NUMERICS,
-    }
+def test_timed_models_have_names_of_their_own(changes, message, store):
     with pytest.raises(ValueError, match=message):
-        made(store, Spec("latency", told | {"models": models}, {"model:Whole": teacher()}).at(0))
+        made(store, Spec("latency", TIMED | changes, {"model:Whole": teacher()}).at(0))
 
 
 # ---- losses ----
@@ -419,14 +300,9 @@ def test_intermediate_loss_by_hand(mask, family, tiny, sentences):
 def test_prediction_is_the_squared_error_of_logits(store):
     """The loss of a run that does not move, from its parts."""
     still = replace(TRAIN, epochs=1, lr=1e-12)
-    spec = replace(
-        retrain({"start": teacher(), "teacher": teacher("bert", ffn=96)}, PREDICTION),
-        args=retrain({"start": teacher()}, PREDICTION, train=still).args,
-    )
-    run = made(store, spec.at(3))
-    networks = [
-        backbone.load(made(store, spec.inputs[name]).model) for name in ("start", "teacher")
-    ]
+    inputs = {"start": teacher(), "teacher": teacher("bert", ffn=96)}
+    run = made(store, retrain(inputs, PREDICTION, train=still).at(3))
+    networks = [backbone.load(made(store, spec).model) for spec in inputs.values()]
     rows, values = encode(networks[0][1], data.load(DATA)["train"], 24), []
     for chosen in order(rows.lengths(), 16, 3, 0):
         with torch.no_grad():
@@ -451,13 +327,12 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     with objectives.objective(told, student, rows, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)
-    wanted = (
-        (a[:, 0] - labels).square().mean()
-        if classes == 1
-        else -logs[range(3), labels].mean()
-        if kind == "cross_entropy"
-        else -(b.softmax(-1) * logs).mean()
-    )
+    if classes == 1:
+        wanted = (a[:, 0] - labels).square().mean()
+    elif kind == "cross_entropy":
+        wanted = -logs[range(3), labels].mean()
+    else:
+        wanted = -(b.softmax(-1) * logs).mean()
     assert found == pytest.approx(wanted.item(), rel=1e-5)
 
 
@@ -477,37 +352,22 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
 
 
 # ---- mistakes ----
+SELECTING = search()
+SELECTING = replace(
+    SELECTING, args=SELECTING.args | {"train": plain(replace(TRAIN, select="best"))}
+)
+
+
 @pytest.mark.parametrize(
-    "changes, message",
+    "spec, message",
     [
-        (
-            {"ratio": 0.02},
-            "Gates.ratio is 0.02, but one gate for each kind and layer, the least that can stay, "
-            "leaves 0.0",
-        ),
-        (
-            {"regions": ("ffn",), "ratio": 0.2},
-            "Gates.ratio is 0.2, .* leaves 0.3.* ask for at least that, or search more regions",
-        ),
+        (search(regions=("ffn",), ratio=0.2), "Gates.ratio is 0.2, .* leaves 0.3.* search more re"),
+        (SELECTING, "Train.select is 'best'; a search ends at its target in the last step: take"),
     ],
 )
-def test_a_target_out_of_reach_fails_at_once(changes, message, store):
+def test_what_cannot_be_searched_fails_at_once(spec, message, store):
     with pytest.raises(ValueError, match=message):
-        made(store, search(**changes).at(0))
-
-
-def test_a_search_does_not_select(store):
-    spec = search()
-    with pytest.raises(
-        ValueError,
-        match="Train.select is 'best'; a search ends at its target in the last step: take \"last\"",
-    ):
-        made(
-            store,
-            replace(spec, args=spec.args | {"train": spec.args["train"] | {"select": "best"}}).at(
-                0
-            ),
-        )
+        made(store, spec.at(0))
 
 
 def test_a_copy_of_a_gated_model_steers_apart(tiny):

@@ -8,18 +8,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 import transformers
-from conftest import FAMILIES, same_run
+from conftest import FAMILIES, same_run, stop_at
 
 from lib.data import grammar, toy
 from lib.execute import execute
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone, parts
 from lib.model.parts import surgery
-from lib.options import MaskedLM, Numerics, Train
+from lib.options import MaskedLM, Train
 from lib.papers.profiles import TOY_MODELS, shape, toy_backbone
-from lib.spec import Spec, plain
+from lib.spec import Spec
 from lib.steps import pretrain as step
-from lib.store import Draft, Store
+from lib.store import Store
+from lib.train import loop
 from lib.train.batches import collate, encode
 
 SMALL = {"layers": 1, "hidden": 48, "ffn": 96}
@@ -30,16 +31,10 @@ TRAIN = Train(
 
 def small(family, **changes):
     whole = toy_backbone(family)
-    more = {"embedding": 24} if family == "electra" else {}
-    return replace(
-        whole,
-        args=whole.args
-        | {
-            "corpus": {"sentences": 160, "seed": 0},
-            "train": replace(TRAIN, **changes),
-            "model": TOY_MODELS[family] | SMALL | more,
-        },
-    )
+    narrow = {"embedding": 24} if family == "electra" else {}
+    told = {"corpus": {"sentences": 160, "seed": 0}, "train": replace(TRAIN, **changes)}
+    told["model"] = TOY_MODELS[family] | SMALL | narrow
+    return replace(whole, args=whole.args | told)
 
 
 CHAIN = {family: small(family) for family in FAMILIES}
@@ -57,8 +52,7 @@ def test_identities_by_kind():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_loss_falls(name, runs):
     first, last = [line["loss"] for line in runs[name].events() if "epoch" in line]
-    assert last < first
-    assert runs[name].metrics["train_loss"] == last
+    assert runs[name].metrics["train_loss"] == last < first
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -98,14 +92,9 @@ def test_what_is_saved_is_an_encoder_of_its_kind(name, runs):
 def test_roberta_conventions(runs, tmp_path):
     model, tokenizer = backbone.load(runs["roberta"].model)
     config = model.config
-    assert (config.pad_token_id, config.bos_token_id, config.eos_token_id) == (
-        1,
-        0,
-        2,
-    ) and config.type_vocab_size == 1
-    assert tokenizer.pad_token_id == 1 and tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4]) == list(
-        step.ROBERTA.values()
-    )
+    ends = config.bos_token_id, config.pad_token_id, config.eos_token_id
+    assert ends == (0, 1, 2) and config.type_vocab_size == tokenizer.pad_token_id == 1
+    assert tokenizer.convert_ids_to_tokens(range(5)) == list(step.ROBERTA.values())
     pair = tokenizer("the dog slept .", "a pig wept .")
     assert set(pair) == {"input_ids", "attention_mask"}
     told = tokenizer.convert_ids_to_tokens(pair["input_ids"])
@@ -152,18 +141,14 @@ def test_the_generator_and_the_discriminator_share_their_table():
     table = kept.electra.embeddings.word_embeddings.weight
     assert network.generator.electra.embeddings.word_embeddings.weight is table
     assert network.generator.generator_lm_head.weight is table
-    assert (
-        network.generator.config.hidden_size == 12
-        and network.generator.config.num_attention_heads == 1
-    )
+    config = network.generator.config
+    assert config.hidden_size == 12 and config.num_attention_heads == 1
 
 
 @pytest.mark.parametrize("name", ["roberta", "electra"])
 def test_no_next_sentence_for_the_other_kinds(name, tmp_path):
-    spec = small(name)
-    spec = replace(
-        spec, args=spec.args | {"objective": MaskedLM(0.2, 0.8, 0.1, next_sentence=True)}
-    )
+    spec, objective = small(name), MaskedLM(0.2, 0.8, 0.1, next_sentence=True)
+    spec = replace(spec, args=spec.args | {"objective": objective})
     with pytest.raises(ValueError, match=f"'{name}' is pre-trained without it"):
         execute(spec, Store(tmp_path, tmp_path / "none"))
 
@@ -171,25 +156,18 @@ def test_no_next_sentence_for_the_other_kinds(name, tmp_path):
 def test_pairs_that_follow_for_the_other_kinds():
     texts = toy.corpus(60, 0)
     first, second, follows = step.passages(texts, 0, mixed=False)
-    assert not follows.any() and all(
-        f"{a} {b}" in texts for a, b in zip(first, second, strict=True)
-    )
+    assert not follows.any()
+    assert all(f"{a} {b}" in texts for a, b in zip(first, second, strict=True))
     assert step.passages(texts, 0)[2].any()
 
 
-def test_a_resumed_electra_has_the_same_bits(runs, tmp_path):
+def test_a_resumed_electra_has_the_same_bits(runs, tmp_path, monkeypatch):
     spec, store = small("electra"), Store(tmp_path, tmp_path / "none")
-    draft = Draft(store, spec, {}, keep=True, checkpoint_seconds=0.0)
-
-    def stop(fraction):
-        if fraction > 0.6:
-            raise KeyboardInterrupt
-
-    draft.progress = stop
+    stop_at(monkeypatch, loop, "checkpoint", 5)
     with pytest.raises(KeyboardInterrupt):
-        step.pretrain(draft, **spec.args)
-    assert list(draft.resume.glob("step-*"))
+        execute(spec, store, keep=True, checkpoint_seconds=0.0)
     again = execute(spec, store, keep=True)
+    assert again.status["attempts"] == 2
     same_run(again, runs["electra"])
 
 
@@ -198,11 +176,3 @@ def test_an_unknown_kind(tmp_path):
     spec = Spec("pretrain", spec.args | {"model": spec.args["model"] | {"family": "berd"}}, seed=0)
     with pytest.raises(ValueError, match="'berd'; did you mean 'bert'"):
         execute(spec, Store(tmp_path, tmp_path / "none"))
-
-
-def test_numerics_are_those_of_the_toy_world():
-    assert (
-        toy_backbone("electra").args["numerics"]
-        == {"dtype": "float32", "threads": 1}
-        == plain(Numerics("float32", 1))
-    )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import small_backbone
+from conftest import finetuned, small_backbone
 
 from lib import data
 from lib.data import spans
@@ -16,7 +16,7 @@ from lib.execute import execute
 from lib.measure import squad
 from lib.model import backbone
 from lib.model.parts import surgery
-from lib.options import Augment, Distil, Importance, Numerics, Span, Targets, Train
+from lib.options import Augment, Distil, Importance, Numerics, Span, Train
 from lib.spec import Spec, plain
 from lib.train import augment, heads, loop
 
@@ -29,65 +29,40 @@ CUT = [{"op": "cut", "heads": 3}]
 AUGMENT = Augment(tries=3, p=0.4, candidates=5, neighbours="embeddings")
 
 
-def finetuned(inputs, task="SQuAD2", kind="hard", **more):
-    return Spec(
-        "finetune",
-        {
-            "data": DATA[task],
-            "train": replace(TRAIN, **more),
-            "targets": Targets(kind),
-            "numerics": NUMERICS,
-            "span": SPAN if task.startswith("SQuAD") else None,
-        },
-        inputs,
-    ).at(1)
+def told(task, **more):
+    span = {"span": SPAN} if task.startswith("SQuAD") else {}
+    return {"data": DATA[task], "numerics": NUMERICS} | span | more
+
+
+def tuned(inputs, task="SQuAD2", kind="hard", **more):
+    spec = finetuned(DATA[task], replace(TRAIN, **more), inputs, kind)
+    return replace(spec, args=spec.args | plain(told(task))).at(1)
 
 
 def ranked(teacher, task):
-    return Spec(
-        "importance",
-        {
-            "data": DATA[task],
-            "importance": Importance("held_out", 8, 40),
-            "numerics": NUMERICS,
-            "span": SPAN if task.startswith("SQuAD") else None,
-        },
-        {"teacher": teacher},
-    ).at(1)
+    args = told(task, importance=Importance("held_out", 8, 40))
+    return Spec("importance", args, {"teacher": teacher}).at(1)
 
 
 def distilled(teacher, task, **inputs):
-    return Spec(
-        "distil",
-        {
-            "data": DATA[task],
-            "train": TRAIN,
-            "surgery": CUT,
-            "distil": Distil(),
-            "numerics": NUMERICS,
-            "span": SPAN if task.startswith("SQuAD") else None,
-        },
-        {"teacher": teacher, "importance": ranked(teacher, task), **inputs},
-    ).at(1)
+    args = told(task, train=TRAIN, surgery=CUT, distil=Distil())
+    inputs |= {"teacher": teacher, "importance": ranked(teacher, task)}
+    return Spec("distil", args, inputs).at(1)
 
 
-ONE = finetuned({"start": BACKBONE}, "SQuAD1")
-TWO = finetuned({"start": BACKBONE}, "SQuAD2", select="best")
+ONE = tuned({"start": BACKBONE}, "SQuAD1")
+TWO = tuned({"start": BACKBONE}, "SQuAD2", select="best")
 SMALL = distilled(TWO, "SQuAD2")
-PLAIN = finetuned({"start": BACKBONE}, "RTE")
-MORE = Spec(
-    "augment",
-    {"data": DATA["RTE"], "augment": AUGMENT, "numerics": NUMERICS},
-    {"language_model": BACKBONE},
-).at(1)
+PLAIN = tuned({"start": BACKBONE}, "RTE")
+MORE = Spec("augment", told("RTE", augment=AUGMENT), {"language_model": BACKBONE}).at(1)
 CHAIN = {
     "backbone": BACKBONE,
     "one": ONE,
     "two": TWO,
     "two ranks": ranked(TWO, "SQuAD2"),
     "small": SMALL,
-    "student": finetuned({"start": SMALL}, "SQuAD2"),
-    "soft": finetuned({"start": SMALL, "teacher": TWO}, "SQuAD2", "both"),
+    "student": tuned({"start": SMALL}, "SQuAD2"),
+    "soft": tuned({"start": SMALL, "teacher": TWO}, "SQuAD2", "both"),
     "plain": PLAIN,
     "ranks": ranked(PLAIN, "RTE"),
     "more": MORE,
@@ -160,45 +135,20 @@ def test_long_passages_are_read_in_windows(runs, store):
 
 
 def test_distillation_on_augmented_rows(runs):
-    lines = [
-        json.loads(line)
-        for line in (runs["more"].model / "variants.jsonl").read_text().splitlines()
-    ]
-    rows, plain_rows = (
-        [pair for line in lines for pair in augment.expanded(line)],
-        data.load(DATA["RTE"])["train"],
-    )
-    assert (
-        len(rows)
-        == runs["more"].metrics["rows_out"]
-        > len(plain_rows)
-        == runs["more"].metrics["rows_in"]
-    )
-    assert runs["more"].metrics["masked_lm"] is True
-    assert (
-        runs["with"].metrics["steps"]
-        == -(-len(rows) // TRAIN.batch)
-        > runs["without"].metrics["steps"]
-        == 3
-    )
-    assert [next(augment.expanded(line)) for line in lines] == list(
-        zip(plain_rows.a, plain_rows.b, strict=True)
-    )
-    assert runs["more"].arrays("rows")["counts"].tolist() == [
-        len(list(augment.expanded(line))) for line in lines
-    ]
-
-
-def test_augmented_rows_of_other_data_are_refused(runs, store):
-    other = data.describe("toy", "RTE", 47, 16)
-    spec = CHAIN["with"]
-    with pytest.raises(ValueError, match="augment the same rows"):
-        execute(replace(spec, args=spec.args | {"data": other}), store)
+    lines = (runs["more"].model / "variants.jsonl").read_text().splitlines()
+    rows = [list(augment.expanded(json.loads(line))) for line in lines]
+    before, found = data.load(DATA["RTE"])["train"], runs["more"].metrics
+    counts = [len(each) for each in rows]
+    assert runs["more"].arrays("rows")["counts"].tolist() == counts
+    assert found["masked_lm"] is True and found["rows_out"] == sum(counts) > len(before)
+    assert runs["with"].metrics["steps"] == -(-sum(counts) // TRAIN.batch) > 3
+    assert runs["without"].metrics["steps"] == 3
+    assert [each[0] for each in rows] == list(zip(before.a, before.b, strict=True))
 
 
 def test_a_span_task_without_its_options(runs, store):
     for task, change in (("SQuAD1", {"span": None}), ("RTE", {"span": plain(SPAN)})):
-        spec = finetuned({"start": BACKBONE}, task)
+        spec = tuned({"start": BACKBONE}, task)
         with pytest.raises(ValueError, match="give lib.options.Span to tasks such as SQuAD"):
             execute(replace(spec, args=spec.args | change), store)
     with pytest.raises(ValueError, match="SQuAD1 cannot be augmented"):

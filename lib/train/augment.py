@@ -131,17 +131,13 @@ def candidates(texts, source, count, numerics, near, tokens=None):
     neighbours}.
     """
     began, sizes, masked, others, one_piece, slot = time.perf_counter(), [], [], {}, 0, 0
-    tokens, limit = (
-        tokens or TOKENS[loop.device().type],
-        source.model.config.max_position_embeddings,
-    )
+    tokens = tokens or TOKENS[loop.device().type]
+    limit = source.model.config.max_position_embeddings
     for text in texts:
         words, eligible = cut(source, text)
         pieces = [source.pieces(word) or [source.tokenizer.unk_token_id] for word in words]
-        row, starts = (
-            [i for ids in pieces for i in ids],
-            np.cumsum([1] + [len(ids) for ids in pieces]),
-        )
+        row = [i for ids in pieces for i in ids]
+        starts = np.cumsum([1, *map(len, pieces)])
         sizes.append(len(eligible))
         for i in eligible:
             single = len(source.pieces(words[i])) == 1
@@ -182,21 +178,16 @@ def likeliest(source, masked, length, count, numerics):
     for line, (_, row, place) in enumerate(masked):
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
         both = (row + row[1:])[:length]
-        (
-            ids[line, : len(both)],
-            attention[line, : len(both)],
-            segments[line, len(row) : len(both)],
-        ) = both, 1, 1
+        ids[line, : len(both)], attention[line, : len(both)] = both, 1
+        segments[line, len(row) : len(both)] = 1
         ids[line, place] = tokenizer.mask_token_id
     batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
+    batch = {name: torch.from_numpy(values).to(where) for name, values in batch.items()}
     with loop.autocast(numerics):
-        hidden = base(source.model)(**{k: torch.from_numpy(v).to(where) for k, v in batch.items()})[
-            0
-        ]
+        hidden = base(source.model)(**batch)[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
-    scores = source.head(hidden[range(len(masked)), [place for _, _, place in masked]].float())[
-        :, : len(source.usable)
-    ]
+    hidden = hidden[range(len(masked)), [place for _, _, place in masked]].float()
+    scores = source.head(hidden)[:, : len(source.usable)]
     best = scores.topk(min(count, scores.shape[1])).indices.tolist()
     # Sorted, because rounding may swap neighbours.
     return [sorted(i for i in row if source.usable[i]) for row in best]
@@ -210,9 +201,8 @@ def nearest(source, words, count, block=512):
     rows = {source.names[place]: row for row, place in enumerate(source.places)}
     for start in range(0, len(queries), block):
         part = list(queries)[start : start + block]
-        cosines = (
-            functional.normalize(torch.stack([queries[word] for word in part])) @ source.vectors.T
-        )
+        asked = functional.normalize(torch.stack([queries[word] for word in part]))
+        cosines = asked @ source.vectors.T
         for line, word in enumerate(part):
             if word in rows:
                 cosines[line, rows[word]] = -torch.inf
@@ -262,24 +252,15 @@ def encoded(run, tokenizer, max_length):
     def rows():
         with open(path) as file:
             for part in tokens.chunks(pair for line in file for pair in expanded(json.loads(line))):
-                texts = [
-                    [pair[side] for pair in part] for side in (0, 1) if part[0][side] is not None
-                ]
+                texts = [side for side in map(list, zip(*part, strict=True)) if side[0] is not None]
                 found = tokenizer(*texts, truncation=True, max_length=max_length)
                 yield from ({name: found[name][row] for name in names} for row in range(len(part)))
 
-    key = tokens.key_of(
-        "augmented",
-        run.name,
-        path.stat().st_size,
-        path.stat().st_mtime_ns,
-        tokens.vocabulary(tokenizer),
-        max_length,
-    )
+    stat, words = path.stat(), tokens.vocabulary(tokenizer)
+    key = tokens.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
     columns = tokens.kept(
         key, lambda: tokens.through_arrow(key, rows, names), names, len(tokenizer)
     )
     there = run.arrays("rows")
-    return Encoded(
-        columns, torch.from_numpy(np.repeat(there["y"], there["counts"])), tokenizer.pad_token_id
-    )
+    labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
+    return Encoded(columns, labels, tokenizer.pad_token_id)

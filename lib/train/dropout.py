@@ -23,12 +23,9 @@ def dropped(x, rate):
     not round it.
     """
     level = round(256 * rate)
-    draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device).random_(
-        -(2**63), None
-    )
-    stays = (
-        draws.view(torch.uint8)[: x.numel()].view(x.shape).to(x.dtype).sub_(level - 1).clamp_(0, 1)
-    )
+    draws = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
+    draws = draws.random_(-(2**63), None).view(torch.uint8)[: x.numel()].view(x.shape)
+    stays = draws.to(x.dtype).sub_(level - 1).clamp_(0, 1)
     return (x * stays).mul_(256 / (256 - level))
 
 

@@ -44,12 +44,8 @@ def by_name(model, labels):
     if sorted(folded) != sorted(wanted):
         near = [get_close_matches(name, wanted, 1, 0) for name in folded]
         near = [labels[wanted.index(each[0])] for each in near]
-        fix = json.dumps(
-            {
-                str(i): name
-                for i, name in enumerate(near if len(set(near)) == len(labels) else labels)
-            }
-        )
+        fix = near if len(set(near)) == len(labels) else labels
+        fix = json.dumps({str(i): name for i, name in enumerate(fix)})
         raise ValueError(
             f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name "
             "them in the config.json of the model, in the head's own order, "
@@ -114,19 +110,13 @@ def span_marks(split, windows, max_answer, logits):
     said = [
         "" if version == 2 and more > 0 else text for text, more in zip(found, null, strict=True)
     ]
-    marks = {
-        f.__name__: np.array(
-            [f(text, golds, version) for text, golds in zip(said, split.answers, strict=True)]
-        )
-        for f in (squad.exact, squad.span_f1)
-    }
-    result = squad.score(said, split.answers, version)
-    if version == 2:
-        for metric in (squad.exact, squad.span_f1):
-            threshold, result[f"best_{metric.__name__}"] = squad.best_threshold(
-                found, null, split.answers, metric
-            )
-            result[f"best_{metric.__name__}_threshold"] = threshold
+    marks, result = {}, squad.score(said, split.answers, version)
+    for metric in (squad.exact, squad.span_f1):
+        name, pairs = metric.__name__, zip(said, split.answers, strict=True)
+        marks[name] = np.array([metric(text, golds, version) for text, golds in pairs])
+        if version == 2:
+            threshold, best = squad.best_threshold(found, null, split.answers, metric)
+            result |= {f"best_{name}": best, f"best_{name}_threshold": threshold}
     return result, {
         "spans": places,
         "null": null,
@@ -142,8 +132,7 @@ def majority(task, splits):
     """
     train, dev = splits["train"], splits["dev"]
     if task.span:
-        return squad.score([""] * len(dev), dev.answers, 1 if all(dev.answers) else 2)[
-            task.metrics[0]
-        ]
+        version = 1 if all(dev.answers) else 2
+        return squad.score([""] * len(dev), dev.answers, version)[task.metrics[0]]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
     return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)

@@ -18,14 +18,9 @@ def keep_memory():
     to the system, and each step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing
     happens.
     """
-    trim, own, whole = (
-        -1,
-        -3,
-        32 << 20,
-    )  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, which is at most so many bytes
     if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(trim, 1 << 30)
-        ctypes.CDLL(None).mallopt(own, whole)
+        ctypes.CDLL(None).mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD
+        ctypes.CDLL(None).mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, at most so many bytes
 
 
 def frozen(model, numerics):

@@ -185,9 +185,8 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
         for name, value in parts.items():
             place.sums[name] = place.sums.get(name, 0.0) + value.detach().double()
-        if train.select == "best" and (
-            done % (train.eval_every or per_epoch) == 0 or done == steps
-        ):
+        due = done % (train.eval_every or per_epoch) == 0 or done == steps
+        if train.select == "best" and due:
             place.best = keep_best(run, model, score(), done, place.best)
             model.train()
         if done % per_epoch == 0:
@@ -222,16 +221,12 @@ def parameter_groups(model, train, methods):
     own = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
     taken |= {id(p) for group in own for p in group["params"]}
-    rest = [
-        (name, p) for name, p in model.named_parameters() if p.requires_grad and id(p) not in taken
-    ]
-    spared = [
-        p
-        for name, p in rest
-        if train.spare_norms and (name.endswith("bias") or "LayerNorm" in name)
-    ]
-    ids = {id(p) for p in spared}
-    groups = [{"params": [p for _, p in rest if id(p) not in ids], "lr": train.lr}]
+    decayed, spared = [], []
+    for name, p in model.named_parameters():
+        if p.requires_grad and id(p) not in taken:
+            spare = train.spare_norms and (name.endswith("bias") or "LayerNorm" in name)
+            (spared if spare else decayed).append(p)
+    groups = [{"params": decayed, "lr": train.lr}]
     if spared:
         groups.append({"params": spared, "lr": train.lr, "weight_decay": 0.0})
     return groups + [{"weight_decay": 0.0, **group} for group in own]
@@ -264,14 +259,12 @@ def checkpoint(run, model, optimiser, place):
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     save_file(state(model), temporary / "model.safetensors")
-    save_file(
-        {
-            f"{i}.{k}": v.detach().cpu().contiguous()
-            for i, values in optimiser.state_dict()["state"].items()
-            for k, v in values.items()
-        },
-        temporary / "optimiser.safetensors",
-    )
+    moments = {
+        f"{i}.{k}": v.detach().cpu().contiguous()
+        for i, values in optimiser.state_dict()["state"].items()
+        for k, v in values.items()
+    }
+    save_file(moments, temporary / "optimiser.safetensors")
     random = {"cpu": torch.get_rng_state()}
     if device().type == "cuda":
         random["cuda"] = torch.cuda.get_rng_state()
@@ -295,9 +288,7 @@ def restore(run, model, optimiser):
     for name, tensor in load_file(folder / "optimiser.safetensors").items():
         index, key = name.split(".", 1)
         values.setdefault(int(index), {})[key] = tensor
-    optimiser.load_state_dict(
-        {"state": values, "param_groups": optimiser.state_dict()["param_groups"]}
-    )
+    optimiser.load_state_dict(optimiser.state_dict() | {"state": values})
     random = load_file(folder / "random.safetensors")
     torch.set_rng_state(random["cpu"])
     if "cuda" in random:

@@ -81,9 +81,8 @@ def zeroed(a, b, real, mask):
     EfficientBERT's code has them.
     """
     gone = (real == 0)[:, None, None, :]
-    return over_tokens(
-        *(x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float())), real, mask
-    )
+    a, b = (x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float()))
+    return over_tokens(a, b, real, mask)
 
 
 def over_keys(a, b, real, mask):

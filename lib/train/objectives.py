@@ -74,9 +74,8 @@ def intermediate(lesson, student, options):
     ]
     if options.attention:
         kept = kept_heads(student, teacher)
-        matches.append(
-            Match("attention", "scores", pairs, mask, heads=kept, distance=losses.over_keys)
-        )
+        over = losses.over_keys
+        matches.append(Match("attention", "scores", pairs, mask, heads=kept, distance=over))
     with ExitStack() as held:
         if between:  # part of the student, so that checkpoints hold it
             torch.manual_seed(stream(lesson.run.seed, "projection"))
@@ -114,11 +113,10 @@ def kept_heads(student, teacher):
     """
     whole = student.config.num_attention_heads
     if teacher.config.num_attention_heads != whole or surgery(teacher):
+        theirs = f"{teacher.config.num_attention_heads}{' and a surgery' * bool(surgery(teacher))}"
         raise ValueError(
             "Objective.attention pairs heads by their index: the student's whole model has "
-            f"{whole}, the teacher "
-            f"{teacher.config.num_attention_heads}{' and a surgery' if surgery(teacher) else ''}; "
-            "switch it off"
+            f"{whole}, the teacher {theirs}; switch it off"
         )
     kept = [list(range(whole))] * len(layers(student))
     for op in surgery(student):
@@ -128,7 +126,6 @@ def kept_heads(student, teacher):
                 "keep it: switch it off"
             )
         if op["op"] == "keep" and "heads" in op:
-            kept = [
-                [layer[i] for i in chosen] for layer, chosen in zip(kept, op["heads"], strict=True)
-            ]
+            pairs = zip(kept, op["heads"], strict=True)
+            kept = [[layer[i] for i in chosen] for layer, chosen in pairs]
     return kept

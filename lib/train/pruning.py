@@ -74,18 +74,13 @@ class Masks(loop.Method):
         those that the wanted share leaves out. The kept share itself would not do: it stays at 1
         for long, then it falls within a few steps, too late to brake.
         """
-        every, state = (
-            torch.cat([scores.detach().flatten() for scores in self.scores]),
-            self.model.pruning,
-        )
+        state, first = self.model.pruning, self.options.final_lambda
+        every = torch.cat([scores.detach().flatten() for scores in self.scores])
         score = float(kth_largest(every, max(1, int(self.options.target * every.numel()))))
         way = (score - self.cut) / (self.options.init - self.cut)
         error = way - schedules.course(step, self.ramp.first, self.steps)
-        state.steered.fill_(
-            schedules.steered(
-                float(state.steered), error, float(state.error), self.options.final_lambda
-            )
-        )
+        weight = schedules.steered(float(state.steered), error, float(state.error), first)
+        state.steered.fill_(weight)
         state.error.fill_(error)
 
     def penalty(self):
@@ -94,10 +89,8 @@ class Masks(loop.Method):
             return {}
         if not self.weight:
             return {"penalty": self.scores[0].new_zeros(())}
-        return {
-            "penalty": self.weight
-            * torch.stack([mask.penalty() for *_, mask in self.places]).mean()
-        }
+        each = torch.stack([mask.penalty() for *_, mask in self.places])
+        return {"penalty": self.weight * each.mean()}
 
     def kept(self):
         """For each matrix, how many weights the masks keep as they are now."""
@@ -139,13 +132,11 @@ class Masks(loop.Method):
         """
         result, shares = self.bake()
         self.run.save_arrays("shares", layers=shares)
-        result |= {
-            "warmup_steps": self.options.warmup_steps,
-            "threshold": self.options.final_threshold,
-            "penalty_weight": self.weight,
-        }
-        if self.options.target:
-            result["target"] = self.options.target
+        options = self.options
+        told = {"warmup_steps": options.warmup_steps, "threshold": options.final_threshold}
+        result |= told | {"penalty_weight": self.weight}
+        if options.target:
+            result["target"] = options.target
         left = compact.shrink(self.model)
         return result | {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
 
@@ -232,20 +223,13 @@ class Course(loop.Method):
         self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
 
     def gradients(self, step, steps):
-        norms = torch.stack(
-            [
-                torch.nn.utils.get_total_norm([p.grad for p in layer if p.grad is not None])
-                for layer in self.layers
-            ]
-        )
-        note = {"threshold": 1.0, "penalty_weight": 0.0, "kept_share": 1.0}
+        grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
+        norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
+        threshold, weight, share = 1.0, 0.0, 1.0
         if pruned := self.pruned:
+            threshold, weight = pruned.ramp(step), pruned.weight
             share = sum(pruned.kept()) / sum(pruned.sizes()) if step in self.edges else np.nan
-            note = {
-                "threshold": pruned.ramp(step),
-                "penalty_weight": pruned.weight,
-                "kept_share": share,
-            }
+        note = {"threshold": threshold, "penalty_weight": weight, "kept_share": share}
         self.run.log(step, course={"gradient_norm": norms.tolist()} | note)
 
     def finish(self):

@@ -29,10 +29,8 @@ class Ramp:
             return self.start
         if step > self.last:
             return self.end
-        return (
-            self.end
-            + (self.start - self.end) * (1 - (step - self.first) / (self.last - self.first)) ** 3
-        )
+        left = 1 - (step - self.first) / (self.last - self.first)
+        return self.end + (self.start - self.end) * left**3
 
 
 def plan(options, steps):
@@ -48,12 +46,8 @@ def plan(options, steps):
             f"that is {w * both} steps of warm-up in a run of {steps}; take more epochs, "
             f'warmup_steps of at most {max(0, (steps - 1) // both)}, or overlong "jump" (no ramp)'
         )
-    return Ramp(
-        options.initial_threshold,
-        options.final_threshold,
-        options.initial_warmup * w,
-        steps - options.final_warmup * w,
-    )
+    first, last = options.initial_warmup * w, steps - options.final_warmup * w
+    return Ramp(options.initial_threshold, options.final_threshold, first, last)
 
 
 def penalty(threshold, options):

@@ -21,10 +21,8 @@ IN_MEMORY = 4 << 30  # bytes of states that are read whole; more is read row by 
 
 def order_of(seen):
     """The S states of a taps dict in the order of the file."""
-    return [
-        seen["embedding"],
-        *(state for pair in zip(seen["attention"], seen["ffn"], strict=True) for state in pair),
-    ]
+    pairs = zip(seen["attention"], seen["ffn"], strict=True)
+    return [seen["embedding"], *(state for pair in pairs for state in pair)]
 
 
 @torch.no_grad()
