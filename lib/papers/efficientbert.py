@@ -10,12 +10,11 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-import numpy as np
-
 from lib import data, published
 from lib.data import squad, texts
 from lib.measure import compare
 from lib.measure.compare import Column
+from lib.measure.similarity import divergence
 from lib.options import Shared, Warmup
 from lib.papers import grids, mini
 from lib.papers.profiles import backbone, checkpoint, profile, shape
@@ -474,6 +473,6 @@ def divergences(arrays, name):
     for theirs, mine, length in zip(
         arrays["attention.reference"], arrays[f"attention.{name}"], arrays["lengths"], strict=True
     ):
-        p, q = (np.maximum(x[:, :length, :length].astype(float), 1e-12) for x in (theirs, mine))
-        total = total + (p * np.log(p / q)).sum(-1).mean(-1)
+        maps = (x[:, :length, :length] for x in (theirs, mine))
+        total = total + divergence(*maps).mean(-1)
     return total / len(arrays["lengths"])

@@ -30,14 +30,12 @@ def augment(run, data, augment, numerics):
         )
     split = sources.load(data)["train"]
     source = words.source(run.inputs["language_model"].model)
-    found, report = candidates(
-        [*split.a, *(split.b or [])],
-        source,
-        options.candidates,
-        numerics,
-        run.resume,
-        lambda fraction: run.progress(0.9 * fraction),
-    )
+
+    def looked_at(fraction):
+        run.progress(0.9 * fraction)
+
+    texts = [*split.a, *(split.b or [])]
+    found, report = candidates(texts, source, options.candidates, numerics, run.resume, looked_at)
     began, counts = time.perf_counter(), []
     if run.model:
         run.model.mkdir(exist_ok=True)
@@ -46,12 +44,8 @@ def augment(run, data, augment, numerics):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))
             run.progress(0.9 + 0.1 * len(counts) / len(split))
-    run.save_arrays(
-        "rows",
-        y=np.ascontiguousarray(split.y),
-        index=np.ascontiguousarray(split.index),
-        counts=np.array(counts),
-    )
+    y, index = map(np.ascontiguousarray, (split.y, split.index))
+    run.save_arrays("rows", y=y, index=index, counts=np.array(counts))
     return report | {
         "rows_in": len(split),
         "rows_out": sum(counts),
@@ -99,7 +93,5 @@ def variants(split, source, found, options, seed):
     """
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
-        generator = np.random.default_rng(stream(seed, f"augment:{index}"))
-        yield [
-            words.variants(side[i], source, found[side[i]], options, generator) for side in sides
-        ]
+        dice, texts = np.random.default_rng(stream(seed, f"augment:{index}")), [s[i] for s in sides]
+        yield [words.variants(text, source, found[text], options, dice) for text in texts]

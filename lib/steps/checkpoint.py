@@ -14,17 +14,13 @@ def checkpoint(run, name, digest, random=False):
     """random: the same architecture and tokenizer with new random weights, the control without
     pre-training.
     """
-    models.copy(name, digest, run.folder / "model")
+    folder = run.folder / "model"
+    models.copy(name, digest, folder)
     if random:
         torch.manual_seed(stream(run.seed, "init"))
-        config = transformers.AutoConfig.from_pretrained(
-            run.folder / "model", local_files_only=True
-        )
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         with backbone.quiet():
-            transformers.AutoModel.from_config(config).save_pretrained(run.folder / "model")
-    config = json.loads((run.folder / "model" / "config.json").read_text())
-    return {
-        k: config[k]
-        for k in ("model_type", "num_hidden_layers", "hidden_size", "num_attention_heads")
-        if k in config
-    }
+            transformers.AutoModel.from_config(config).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    told = ("model_type", "num_hidden_layers", "hidden_size", "num_attention_heads")
+    return {name: config[name] for name in told if name in config}

@@ -15,10 +15,8 @@ def count(run, config, tokens, labels):
     at batch 1 as PyTorch counts them under eager attention: matrix products and convolutions, one
     multiply-accumulate being two. Raises ValueError for a size that the architecture does not have.
     """
-    kind, sizes = (
-        config["model_type"],
-        {name: value for name, value in config.items() if name != "model_type"},
-    )
+    kind = config["model_type"]
+    sizes = {name: value for name, value in config.items() if name != "model_type"}
     for name in sizes:
         known(f"size of {kind}", name, transformers.AutoConfig.for_model(kind).to_dict())
     with torch.device("meta"):

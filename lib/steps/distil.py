@@ -89,10 +89,8 @@ def perform(run, model, ops):
         more = {}
         if op["op"] == "cut":
             scores = run.inputs["importance"].arrays("scores")
-            more = {
-                "head_scores": torch.from_numpy(scores["heads"]),
-                "neuron_scores": torch.from_numpy(scores["neurons"]),
-            }
+            heads, neurons = (torch.from_numpy(scores[name]) for name in ("heads", "neurons"))
+            more = {"head_scores": heads, "neuron_scores": neurons}
         elif op["op"] == "ghost":
             more = {"seed": stream(run.seed, "ghost")}
         reports.append({"surgery": op, "report": operate(model, op, **more)})

@@ -83,14 +83,10 @@ def largest(sizes, kept):
 def rewind(model, origin):
     """Set the encoder to the weights of `origin`. Raises ValueError where one is missing."""
     mine, theirs = base(model).state_dict(), base(origin).state_dict()
-    lacking = [
-        name
-        for name, value in mine.items()
-        if name not in theirs or theirs[name].shape != value.shape
-    ]
-    if lacking:
-        raise ValueError(
-            f"the origin has no {lacking[0]} of the model's shape: rewind to the model that it was "
-            "fine-tuned from"
-        )
+    for name, value in mine.items():
+        if name not in theirs or theirs[name].shape != value.shape:
+            raise ValueError(
+                f"the origin has no {name} of the model's shape: rewind to the model that it was "
+                "fine-tuned from"
+            )
     base(model).load_state_dict({name: theirs[name] for name in mine})

@@ -6,6 +6,8 @@ head's attention. That of a neuron is the sum over batches of |w1 . dLoss/dw1| +
 over its row of W1 (with bias) and its column of W2.
 """
 
+from contextlib import ExitStack
+
 import torch
 
 from lib import data as sources
@@ -30,55 +32,38 @@ def importance(run, data, importance, numerics, span=None):
 def scores(model, rows, options, numerics, progress=lambda fraction: None):
     """(head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows` (Encoded)."""
     model.to(loop.device()).eval()
-    layers = parts.layers(model)
-    factors, handles = [], []
-    for layer in layers:
-        attention = layer.attention.self
-        factor = torch.ones(attention.num_attention_heads, requires_grad=True, device=loop.device())
-        factors.append(factor)
+    layers, factors, watched, running = parts.layers(model), [], [], None
+    with ExitStack() as held:
+        for layer in layers:
+            attention, dense = layer.attention, layer.intermediate.dense
+            number = attention.self.num_attention_heads
+            factor = torch.ones(number, requires_grad=True, device=loop.device())
 
-        def scale(_, inputs, factor=factor, size=attention.attention_head_size):
-            # Scaling a head's context is scaling its attention probabilities.
-            return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
+            def scale(_, inputs, factor=factor, size=attention.self.attention_head_size):
+                # Scaling a head's context is scaling its attention probabilities.
+                return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
 
-        handles.append(layer.attention.output.dense.register_forward_pre_hook(scale))
-    head_total = torch.zeros(len(layers), len(factors[0]))
-    neuron_total = torch.zeros(len(layers), layers[0].intermediate.dense.out_features)
-    watched = [
-        p
-        for layer in layers
-        for p in (
-            layer.intermediate.dense.weight,
-            layer.intermediate.dense.bias,
-            layer.output.dense.weight,
-        )
-    ]
-    running = None
-    starts = range(0, len(rows), options.batch)
-    try:
-        for start in starts:
+            held.enter_context(attention.output.dense.register_forward_pre_hook(scale))
+            factors.append(factor)
+            watched += [dense.weight, dense.bias, layer.output.dense.weight]
+        head_total = torch.zeros(len(layers), len(factors[0]))
+        neuron_total = torch.zeros(len(layers), layers[0].intermediate.dense.out_features)
+        for start in range(0, len(rows), options.batch):
             chosen = range(start, min(start + options.batch, len(rows)))
             batch = collate(rows, chosen, device=loop.device())
             with loop.autocast(numerics):
                 logits = loop.outputs(model, batch)
             labels = rows.labels[list(chosen)].to(logits.device)
-            gradients = torch.autograd.grad(
-                losses.prediction(logits, labels, Targets("hard"))["loss"], factors + watched
-            )
+            loss = losses.prediction(logits, labels, Targets("hard"))["loss"]
+            gradients = torch.autograd.grad(loss, factors + watched)
             if options.cumulative:
-                gradients = running = [
-                    a + b for a, b in zip(gradients, running or [0] * len(gradients), strict=True)
-                ]
-            for l, layer in enumerate(layers):
-                w1, b1, w2 = gradients[len(layers) + 3 * l : len(layers) + 3 * l + 3]
-                dense, out = layer.intermediate.dense, layer.output.dense
+                before = running or [0] * len(gradients)
+                gradients = running = [a + b for a, b in zip(gradients, before, strict=True)]
+            for l in range(len(layers)):
+                own = slice(3 * l, 3 * l + 3)
+                (w1, b1, w2), (g1, gb, g2) = watched[own], gradients[len(layers) :][own]
                 head_total[l] += gradients[l].abs().float().cpu()
-                neuron_total[l] += (
-                    ((dense.weight * w1).sum(1) + dense.bias * b1).abs().float().detach().cpu()
-                )
-                neuron_total[l] += (out.weight * w2).sum(0).abs().float().detach().cpu()
+                neuron_total[l] += ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
+                neuron_total[l] += (w2 * g2).sum(0).abs().float().detach().cpu()
             progress((start + options.batch) / len(rows))
-    finally:
-        for handle in handles:
-            handle.remove()
     return head_total, neuron_total

@@ -10,7 +10,7 @@ convolution reads and g [N, C] what it adds (N tokens, C channels):
     active   share of g above zero: what the ReLU lets through
 """
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
@@ -67,15 +67,12 @@ def inspect_ghosts(run, data, train, numerics, rows):
             for place, pair in seen.items()
         }
     kept = {}
-    for (position, layer), module in found.items():
-        y, g = look[position, layer]
-        values = sums[position, layer].result() | {
-            "original": y,
-            "ghost": g,
-            "taps": module.convolution.taps().detach().cpu(),
-        }
-        for name, value in values.items():
-            kept.setdefault(f"{position}.{name}", []).append(np.asarray(value))
+    for place, module in found.items():
+        original, ghost = look[place]
+        told = {"original": original, "ghost": ghost}
+        told["taps"] = module.convolution.taps().detach().cpu()
+        for name, value in (sums[place].result() | told).items():
+            kept.setdefault(f"{place[0]}.{name}", []).append(np.asarray(value))
     run.save_arrays("ghosts", **{name: np.stack(layers) for name, layers in kept.items()})
     return {
         "modules": len(found),
@@ -117,15 +114,10 @@ def watched(found):
 
         return hook
 
-    handles = [
-        module.convolution.register_forward_hook(keep(place, module))
-        for place, module in found.items()
-    ]
-    try:
+    with ExitStack() as held:
+        for place, module in found.items():
+            held.enter_context(module.convolution.register_forward_hook(keep(place, module)))
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 class Sums:
@@ -149,13 +141,13 @@ class Sums:
 
     def result(self):
         s = self.sums
-        centred = {
-            a + b: (s[a + b] - torch.outer(s[a], s[b]) / self.n).norm()
-            for a, b in ("yy", "gg", "yg")
+        yy, gg, yg = (
+            (s[a + b] - torch.outer(s[a], s[b]) / self.n).norm() for a, b in ("yy", "gg", "yg")
+        )
+        result = {
+            "cosine": s["cosine"] / self.n,
+            "active": s["active"] / self.n,
+            "size": (s["gg"].trace() / s["yy"].trace()).sqrt(),
+            "cka": yg**2 / (yy * gg),
         }
-        return {
-            "cosine": (s["cosine"] / self.n).item(),
-            "active": (s["active"] / self.n).item(),
-            "size": (s["gg"].trace() / s["yy"].trace()).sqrt().item(),
-            "cka": (centred["yg"] ** 2 / (centred["yy"] * centred["gg"])).item(),
-        }
+        return {name: value.item() for name, value in result.items()}

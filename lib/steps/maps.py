@@ -9,13 +9,12 @@ import torch
 from safetensors.torch import load_file
 
 from lib import data as sources
+from lib.measure.similarity import cka, divergence
 from lib.model import backbone
 from lib.model.parts import base
 from lib.train import loop, students
 from lib.train.batches import collate, encode
 from lib.train.matching import observed
-
-TINY = 1e-12  # below it a probability counts as this in a logarithm
 
 
 def maps(run, data, rows, examples, max_length, numerics):
@@ -52,20 +51,16 @@ def maps(run, data, rows, examples, max_length, numerics):
             "one vocabulary"
         )
     for name, states in seen.items():
-        arrays[f"attention.{name}"], arrays[f"output.{name}"] = (
-            padded([states[i][part] for i in rows], axes) for part, axes in ((0, (1, 2)), (1, (0,)))
-        )
+        shown, outputs = zip(*(states[i] for i in rows), strict=True)
+        arrays |= {
+            f"attention.{name}": padded(shown, (1, 2)),
+            f"output.{name}": padded(outputs, (0,)),
+        }
         if name != "reference":
-            result |= {
-                f"{name}.{key}": value
-                for key, value in similarity(reference[:examples], states[:examples]).items()
-            }
-    run.save_arrays(
-        "maps",
-        lengths=np.array([len(ids["reference"][i]) for i in rows]),
-        rows=np.array(rows),
-        **arrays,
-    )
+            found = similarity(reference[:examples], states[:examples])
+            result |= {f"{name}.{key}": value for key, value in found.items()}
+    lengths = np.array([len(ids["reference"][i]) for i in rows])
+    run.save_arrays("maps", lengths=lengths, rows=np.array(rows), **arrays)
     return result
 
 
@@ -86,13 +81,12 @@ def last_layer(model, encoded, row, project, numerics):
 
 def padded(arrays, axes):
     """Arrays that differ in the length of `axes`, stacked, zeros behind the shorter ones."""
-    longest, sizes = max(array.shape[axes[0]] for array in arrays), range(arrays[0].ndim)
-    return np.stack(
-        [
-            np.pad(a, [(0, longest - a.shape[axis] if axis in axes else 0) for axis in sizes])
-            for a in arrays
-        ]
-    )
+    longest = max(array.shape[axes[0]] for array in arrays)
+    behind = [
+        [(0, longest - size if axis in axes else 0) for axis, size in enumerate(array.shape)]
+        for array in arrays
+    ]
+    return np.stack(list(map(np.pad, arrays, behind)))
 
 
 def similarity(reference, states):
@@ -101,27 +95,9 @@ def similarity(reference, states):
     """
     heads = reference[0][0].shape[0], states[0][0].shape[0]
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
-    result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)) for a, b in both])}
+    result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}
     if heads[0] == heads[1]:
-        result["kl"] = np.mean([divergence(a, b) for a, b in both])
-    result["cka"] = cka(
-        *(np.concatenate([output for _, output in each]) for each in (reference, states))
-    )
+        result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
+    outputs = (np.concatenate([output for _, output in each]) for each in (reference, states))
+    result["cka"] = cka(*outputs)
     return {name: float(value) for name, value in result.items()}
-
-
-def divergence(p, q):
-    """Mean KL(p || q) in nats of distributions along the last axis."""
-    p, q = (np.maximum(x.astype(np.float64), TINY) for x in (p, q))
-    return float((p * np.log(p / q)).sum(-1).mean())
-
-
-def cka(x, y):
-    """Linear centred kernel alignment of two sets of states [n, H], in [0, 1] (Kornblith et al.
-    2019).
-
-    It is 1 for sets that are equal up to rotation, scale and shift. It is biased upwards where n is
-    not far above H.
-    """
-    x, y = (each.astype(np.float64) - each.mean(0, dtype=np.float64) for each in (x, y))
-    return float(np.linalg.norm(x.T @ y) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))

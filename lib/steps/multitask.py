@@ -41,12 +41,9 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     teacher, tokenizer = next(iter(found.values()))
     encoder = students.student(run, net, transformers.BertModel, teacher, train.dropout)
     width = encoder.config.hidden_size
-    encoder.classifiers = nn.ModuleDict(
-        {
-            name: stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
-            for name, lesson in lessons.items()
-        }
-    )
+    encoder.classifiers = nn.ModuleDict()
+    for name, lesson in lessons.items():
+        encoder.classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
     encoder.dropout = nn.Dropout(train.dropout)
     parts = {name: lesson.rows(tokenizer) for name, lesson in lessons.items()}
     encoded, names, batches = joined(parts, train, run.seed)

@@ -86,9 +86,8 @@ def handed(where, net):
     shared: what lib.options.Shared takes to train that in parts. Its choices are, for each layer,
     all ids that fit the formula, and the one found once more.
     """
-    whole = replace(
-        net, layers=tuple(replace(layer, stack=max(STACKS), q=min(QS)) for layer in net.layers)
-    )
+    deepest = tuple(replace(layer, stack=max(STACKS), q=min(QS)) for layer in net.layers)
+    whole = replace(net, layers=deepest)
     fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
     choices = [
         [*(list(IDS[i]) for i in own), [layer.stack, layer.q]]
@@ -122,11 +121,10 @@ def judge(lesson, tokenizer):
 def shared(lesson, classifier):
     """f(net) -> score of a part of the supernet, as it is."""
     folder = lesson.run.inputs["start"].model
-    model, tokenizer = (
-        students.classifier(folder, classifier)
-        if classifier
-        else students.taught(folder, lesson.task)
-    )
+    if classifier:
+        model, tokenizer = students.classifier(folder, classifier)
+    else:
+        model, tokenizer = students.taught(folder, lesson.task)
     score = judge(lesson, tokenizer)
 
     def evaluate(net):

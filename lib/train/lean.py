@@ -2,7 +2,7 @@
 
 import ctypes
 import platform
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 
 import torch
@@ -42,15 +42,11 @@ def lean(model, numerics):
     Weights, gates and masks stay in float32. An attention that surgery put in stays. Does nothing
     on other devices.
     """
-    on_cpu, handle = next(model.parameters()).device.type == "cpu", None
+    on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
         # first of all hooks, so that those who read along see what the layers see
-        handle = embedding_output(model).register_forward_hook(
+        cast = embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
-    try:
-        with scores.eager(model, on_cpu):
-            yield
-    finally:
-        if handle:
-            handle.remove()
+    with cast, scores.eager(model, on_cpu):
+        yield

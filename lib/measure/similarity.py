@@ -1,0 +1,22 @@
+"""How like two sets of states or of attention maps are. Free of torch."""
+
+import numpy as np
+
+TINY = 1e-12  # below it a probability counts as this in a logarithm
+
+
+def divergence(p, q):
+    """KL(p || q) [...] in nats of distributions [..., T] along the last axis."""
+    p, q = (np.maximum(x.astype(np.float64), TINY) for x in (p, q))
+    return (p * np.log(p / q)).sum(-1)
+
+
+def cka(x, y):
+    """Linear centred kernel alignment of two sets of states [n, H], in [0, 1] (Kornblith et al.
+    2019).
+
+    It is 1 for sets that are equal up to rotation, scale and shift. It is biased upwards where n is
+    not far above H.
+    """
+    x, y = (each.astype(np.float64) - each.mean(0, dtype=np.float64) for each in (x, y))
+    return float(np.linalg.norm(x.T @ y) ** 2 / (np.linalg.norm(x.T @ x) * np.linalg.norm(y.T @ y)))
