@@ -35,18 +35,19 @@ def _allowed(kind, value, allowed):
         raise ValueError(f"no published {kind} {value!r}; allowed: {', '.join(map(repr, allowed))}")
 
 
-def table(paper, name):
+def table(paper, name, **options):
     """One printed table, one row for each of its rows, columns named as printed.
 
     Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such as "3/12"
-    stays text. Raises ValueError for a paper or a table that is not there.
+    stays text. Raises ValueError for a paper or a table that is not there. options: of
+    `pandas.read_csv`.
 
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
     np.float64(80.3)
     """
     _allowed("paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
     _allowed(f"table of {paper}", name, sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv")))
-    return pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-")
+    return pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-", **options)
 
 
 def printed(paper, name):
@@ -58,8 +59,7 @@ def printed(paper, name):
         except ValueError:
             return text
 
-    table(paper, name)  # refuses an unknown name
-    frame = pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-", dtype=str)
+    frame = table(paper, name, dtype=str)
     return pd.DataFrame(
         {column: pd.Series(list(map(cell, frame[column])), dtype=object) for column in frame}
     )

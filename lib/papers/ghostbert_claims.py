@@ -131,17 +131,23 @@ def checked(name, table, computed):
     return verdict.judge_equal(name, rounded, printed[list(computed)].to_dict())
 
 
-def check_extra():
-    """What ghosts add to BERT-base, in the introduction and in section 3.2.1."""
-    base, module = shape("paper"), ghost("paper")
+def added(module):
+    """What ghosts add to BERT-base: (weights, % of its weights, products, % of its FLOPs)."""
+    base = shape("paper")
     weights, products = cost.ghost_parameters(base, module), cost.ghost_flops(base, module)
     flops = cost.flops(base, convention="ghostbert")
+    return weights, 100 * weights / cost.parameters(base), products, 100 * products / flops
+
+
+def check_extra():
+    """What ghosts add to BERT-base, in the introduction and in section 3.2.1."""
+    weights, share, products, flops = added(ghost("paper"))
     return checked(
         "Sections 1 and 3.2.1, what ghosts add:",
         "claims",
         {
-            "extra params of ghost modules (introduction)": 100 * weights / cost.parameters(base),
-            "extra FLOPs of ghost modules (introduction)": 100 * products / flops,
+            "extra params of ghost modules (introduction)": share,
+            "extra FLOPs of ghost modules (introduction)": flops,
             "extra params of ghost modules (results)": weights / 1e3,
             "extra FLOPs of ghost modules (results)": products / 1e6,
         },
@@ -187,16 +193,14 @@ def check_shares():
 
 def check_example():
     """Appendix B.4's example: twelve features from twelve heads."""
-    base, module = shape("paper"), ghost("paper", features=12)
-    weights, products = cost.ghost_parameters(base, module), cost.ghost_flops(base, module)
-    flops = cost.flops(base, convention="ghostbert")
+    weights, share, products, flops = added(ghost("paper", features=12))
     return checked(
         "Appendix B.4, its example:",
         "b4",
         {
             "example L=12 d=768 n=128 k=3 M=12: additional #params": weights / 1e6,
-            "example: share of backbone #params": 100 * weights / cost.parameters(base),
+            "example: share of backbone #params": share,
             "example: additional FLOPs": products / 1e9,
-            "example: share of backbone FLOPs": 100 * products / flops,
+            "example: share of backbone FLOPs": flops,
         },
     )
