@@ -11,13 +11,23 @@ import sys
 
 import pytest
 
-from lib import paths
+from lib import data, paths
 from lib.__main__ import main
-from lib.page import notebook
+from lib.measure import stats, verdict
+from lib.page import artefact, notebook, report, verdicts
 
 NOTEBOOKS = notebook.find()
 IDS = [p.stem for p in NOTEBOOKS]
 T03 = paths.NOTEBOOKS / "ghostbert_t03_pruned_vs_ghost.ipynb"
+
+
+@pytest.fixture
+def shown(monkeypatch, tmp_path):
+    """What pages display, as HTML; their files go to `tmp_path`."""
+    found = []
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    monkeypatch.setattr(artefact, "display", lambda part: found.append(part.data))
+    return found
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
@@ -64,24 +74,18 @@ def test_deviations_are_chosen_by_the_page(path):
     )
 
 
-def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, monkeypatch):
-    from lib.measure import verdict
-    from lib.page import artefact
-
-    shown = []
-    monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    monkeypatch.setattr(artefact, "display", lambda part: shown.append(part.data))
+def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown):
     own, more = (
         {"toy": ("generated",), "mini": ("few rows",), "paper": ("<nothing>",)},
         {"mini": ("no larger teacher",)},
     )
     recorded = verdict.judge_delta("G1", {}, {"1/12": 2.1}, "mini")
-    for verdicts, told in (
+    for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
         ([verdict.judge_equal("sizes", 1.0, "1.0")], {"toy": ["generated"]}),
         ([], {"toy": ["generated"]}),
     ):
-        artefact.Page("some_page", {"profile": "toy"}, True).finish(verdicts, own, more)
+        artefact.Page("some_page", {"profile": "toy"}, True).finish(judged, own, more)
         assert notebook.provenance(tmp_path / "toy", "some_page")["deviations"] == told
         assert ("at mini scale, where claims are judged</h4><ul><li>few rows" in shown[-1]) == (
             "mini" in told
@@ -145,8 +149,6 @@ def test_wrong_parameters_stop_before_anything_runs(values, error, message):
 def test_what_papermill_injected_is_checked():
     history = ["", "profile: str = 'toy'", '# Parameters\nsedes = [1]\nprofile = "toy"\n']
     assert notebook.injected(history) == {"sedes": [1], "profile": "toy"}
-    from lib.page import artefact
-
     with pytest.raises(ValueError, match="did you mean 'seeds'"):
         artefact.start(T03.stem, {"In": history, "profile": "toy"})
 
@@ -171,8 +173,6 @@ def test_commands_answer_mistakes_in_one_line(words, message, capsys, monkeypatc
 
 
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
-    from lib import data
-
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     data.splits.cache_clear()
     with pytest.raises(
@@ -181,13 +181,7 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
         data.load(data.describe("glue", "SST-2", 100))
 
 
-def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp_path, monkeypatch):
-    from lib.measure import stats, verdict
-    from lib.page import artefact, report, verdicts
-
-    shown = []
-    monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    monkeypatch.setattr(artefact, "display", lambda part: shown.append(part.data))
+def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp_path, shown):
     seeds = stats.Estimate(0.1, -1.9, 2.1, (), 2, 1, 0.2, 0.9, 2)
     found = [
         verdict.judge_delta("G1", {"": seeds}, {}, "mini"),
@@ -219,19 +213,15 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
 
 
 def test_badges_differ_by_more_than_colour():
-    from lib.measure.verdict import CHECKS, WORDS
-    from lib.page.verdicts import badge
-
-    findings, checks = (
-        {re.sub("<[^>]*>", "", badge(word, kind)) for word in words}
-        for kind, words in (("finding", WORDS), ("arithmetic", CHECKS))
-    )
-    assert len(findings | checks) == len(WORDS) + len(CHECKS) and len(
-        {text[0] for text in findings}
-    ) == len(WORDS)
-    assert 'class="badge arithmetic"' in badge(
-        "CONFIRMED", "arithmetic"
-    ) and "CONFIRMED" not in badge("CONFIRMED", "arithmetic")
+    words = {"finding": verdict.WORDS, "arithmetic": verdict.CHECKS}
+    told = {
+        kind: {re.sub("<[^>]*>", "", verdicts.badge(word, kind)) for word in found}
+        for kind, found in words.items()
+    }
+    assert len(set.union(*told.values())) == sum(map(len, words.values()))
+    assert len({text[0] for text in told["finding"]}) == len(words["finding"])
+    square = verdicts.badge("CONFIRMED", "arithmetic")
+    assert 'class="badge arithmetic"' in square and "CONFIRMED" not in square
 
 
 def test_commands_of_the_readme_name_one_notebook_each():
