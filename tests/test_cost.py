@@ -33,74 +33,49 @@ def width(text):
     return int(text.split("/")[0])
 
 
+BASES = {"BERT": "bert-base", "RoBERTa": "roberta-base", "ELECTRA-small": "electra-small"}
+BASES |= {"BERT-base": "bert-base", "RoBERTa-base": "roberta-base"}
+BASES |= {"TinyBERT6": "tinybert-6", "TinyBERT4": "tinybert-4"}
+
+
 def by_model(name):
     """Shape, heads and ghost of a row of Tables 1 and 2; None for the quotations that have no shape
     here.
     """
-    bases = {
-        "BERT-base": "bert-base",
-        "RoBERTa-base": "roberta-base",
-        "ELECTRA-small": "electra-small",
-        "TinyBERT6": "tinybert-6",
-        "TinyBERT4": "tinybert-4",
-        "GhostBERT": "bert-base",
-        "GhostRoBERTa": "roberta-base",
-        "GhostELECTRA-small": "electra-small",
-    }
-    first = name.split(" ")[0]
-    if first not in bases:
-        return None
-    shape = SHAPES[bases[first]]
-    if first.startswith("Ghost"):
-        return shape, width(name.split("m = ")[1]), DEFAULT
-    return shape, None, None
+    shape = BASES.get(name.split(" ")[0].removeprefix("Ghost"))
+    if shape and name.startswith("Ghost"):
+        return SHAPES[shape], width(name.split("m = ")[1]), DEFAULT
+    return shape and (SHAPES[shape], None, None)
 
 
 def by_position(name):
-    kinds = {
-        "After QK": ("conv2d", ("qk",)),
-        "After V": ("dwconv", ("v",)),
-        "After O": ("dwconv", ("o",)),
-        "After FFN1": ("dwconv", ("ffn1",)),
-        "After FFN2": ("dwconv", ("ffn2",)),
-        "Ours: After O&FFN2": ("dwconv", ("o", "ffn2")),
-    }
-    return BERT, 1, Ghost(*kinds[name], 3)
-
-
-def both(name, row, model, columns=(F, P), prefix=""):
-    """The two cells of a row: (table, row, column, printed, computed)."""
-    shape, heads, ghost = model
-    values = (
-        shown(flops(shape, 128, heads, ghost, "ghostbert"), "GFLOPs"),
-        shown(parameters(shape, heads, ghost), "M params"),
-    )
-    return [(name, row, prefix + c, v) for c, v in zip(columns, values, strict=True)]
+    places = name.removeprefix("Ours: ").removeprefix("After ").lower().split("&")
+    return BERT, 1, Ghost("conv2d" if places == ["qk"] else "dwconv", tuple(places), 3)
 
 
 def cells():
     found = []
 
-    def add(name, label, line, model, prefix=""):
-        for cell in both(name, label, model, prefix=prefix):
-            found.append((*cell[:3], str(line[cell[2]]), cell[3]))
+    def add(name, row, line, model, prefix=""):
+        shape, heads, ghost = model
+        computed = {
+            F: shown(flops(shape, 128, heads, ghost, "ghostbert"), "GFLOPs"),
+            P: shown(parameters(shape, heads, ghost), "M params"),
+        }
+        for column, value in computed.items():
+            found.append((name, row, prefix + column, str(line[prefix + column]), value))
 
     for name in ("table1", "table2"):
         for _, line in table("ghostbert", name).iterrows():
-            model = by_model(line["Model"])
-            if model:
+            if model := by_model(line["Model"]):
                 add(name, line["Model"], line, model)
     for _, line in table("ghostbert", "table3").iterrows():
-        add("table3", line["m"], line, (BERT, width(line["m"]), None), "Pruned BERT ")
-        add("table3", line["m"], line, (BERT, width(line["m"]), DEFAULT), "GhostBERT ")
+        for model, ghost in (("Pruned BERT ", None), ("GhostBERT ", DEFAULT)):
+            add("table3", line["m"], line, (BERT, width(line["m"]), ghost), model)
     for _, line in table("ghostbert", "table5").iterrows():
         kind = line["Convolution Type"].removeprefix("ours: ")
-        add(
-            "table5",
-            f"{line['m']} {kind}",
-            line,
-            (BERT, width(line["m"]), Ghost(kind.lower(), ("o", "ffn2"), 3)),
-        )
+        ghost = Ghost(kind.lower(), ("o", "ffn2"), 3)
+        add("table5", f"{line['m']} {kind}", line, (BERT, width(line["m"]), ghost))
     for name in ("table6", "table11"):
         for _, line in table("ghostbert", name).iterrows():
             add(name, line["Position"], line, by_position(line["Position"]))
@@ -238,48 +213,32 @@ SMALL = {
 def test_true_flops_equal_the_counter_of_pytorch(family, tokens, heads):
     shape = SMALL[family]
     model = cut(model_of(shape), shape, heads)
+    ids = torch.full((1, tokens), 5)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(
-            input_ids=torch.full((1, tokens), 5),
-            attention_mask=torch.ones(1, tokens, dtype=torch.long),
-        )
+        model(input_ids=ids, attention_mask=torch.ones_like(ids))
     assert flops(shape, tokens, heads) == counter.get_total_flops()
 
 
 def convolution(kind, position, shape, heads, tokens, k):
     """One ghost module as a PyTorch convolution, and an input for it (B = 1)."""
     kept, rest, size = heads, shape.heads - heads, shape.hidden // shape.heads
-    if position == "qk":
-        return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(
-            1, kept, tokens, tokens
-        )
-    if position == "v":
-        if kind == "conv2d":
-            return nn.Conv2d(kept, rest, k, padding=k // 2, bias=False), torch.zeros(
-                1, kept, tokens, size
-            )
-        if kind == "conv1d_f":
-            return (
-                nn.Conv1d(kept * tokens, rest * tokens, k, padding=k // 2, bias=False),
-                torch.zeros(1, kept * tokens, size),
-            )
-        groups = size if kind == "dwconv" else 1  # a channel sees its like in every kept head
-        return (
-            nn.Conv1d(kept * size, rest * size, k, padding=k // 2, groups=groups, bias=False),
-            torch.zeros(1, kept * size, tokens),
-        )
-    channels = heads * shape.ffn // shape.heads if position == "ffn1" else shape.hidden
     if kind == "conv2d":
-        return nn.Conv2d(1, 1, k, padding=k // 2, bias=False), torch.zeros(1, 1, tokens, channels)
-    if kind == "conv1d_f":
-        return nn.Conv1d(tokens, tokens, k, padding=k // 2, bias=False), torch.zeros(
-            1, tokens, channels
-        )
-    groups = channels if kind == "dwconv" else 1
-    return (
-        nn.Conv1d(channels, channels, k, padding=k // 2, groups=groups, bias=False),
-        torch.zeros(1, channels, tokens),
+        one = (kept, rest) if position in ("qk", "v") else (1, 1)
+        channels = size if position == "v" else shape.hidden
+        channels = heads * shape.ffn // shape.heads if position == "ffn1" else channels
+        wide = tokens if position == "qk" else channels
+        return nn.Conv2d(*one, k, padding=k // 2, bias=False), torch.zeros(1, one[0], tokens, wide)
+    if position == "v":  # a channel of "dwconv" sees its like in every kept head
+        each, length = (tokens, size) if kind == "conv1d_f" else (size, tokens)
+        inputs, outputs, groups = kept * each, rest * each, size
+    else:
+        channels = heads * shape.ffn // shape.heads if position == "ffn1" else shape.hidden
+        inputs, length = (tokens, channels) if kind == "conv1d_f" else (channels, tokens)
+        outputs, groups = inputs, channels
+    module = nn.Conv1d(
+        inputs, outputs, k, padding=k // 2, groups=groups if kind == "dwconv" else 1, bias=False
     )
+    return module, torch.zeros(1, inputs, length)
 
 
 PLACES = [
@@ -307,19 +266,14 @@ def test_positions_inside_attention_leave_what_the_paper_leaves_whole():
     pruned = parameters(BERT, 1)
     after_v, after_qk = Ghost("dwconv", ("v",), 3), Ghost("conv2d", ("qk",), 3)
     output = layers * d * (d - cut_to)  # columns of the output projection that stay
-    value = layers * (
-        d * (d - cut_to) + (d - cut_to)
-    )  # rows of the value projection, with their biases
+    value = layers * (d + 1) * (d - cut_to)  # rows of the value projection, with their biases
     assert parameters(BERT, 1, after_v) == pruned + output + layers * 704 * 3
     assert parameters(BERT, 1, after_qk) == pruned + output + value + layers * 99
     n, rest = 128, d - cut_to
     projections, maps, convolutions = 2 * (2 * n * d * rest), 2 * n * n * rest, 2 * n * n * 99
-    assert flops(BERT, n, 1, after_qk) - flops(BERT, n, 1) == layers * (
-        projections + maps + convolutions
-    )
-    assert flops(BERT, n, 1, after_v) - flops(BERT, n, 1) == layers * (
-        2 * n * d * rest + 2 * n * 704 * 3
-    )
+    more = [flops(BERT, n, 1, ghost) - flops(BERT, n, 1) for ghost in (after_qk, after_v)]
+    assert more[0] == layers * (projections + maps + convolutions)
+    assert more[1] == layers * (2 * n * d * rest + 2 * n * 704 * 3)
 
 
 @pytest.mark.parametrize(
@@ -341,21 +295,20 @@ def test_what_does_not_go_together_is_refused(ghost, heads, said):
 
 
 def test_impossible_widths_conventions_units_and_shapes_are_refused():
-    for heads in (0, 13, 0.5):
-        with pytest.raises(ValueError, match="1 to 12"):
-            parameters(BERT, heads)
-    with pytest.raises(ValueError, match="1 to 4"):
-        flops(SHAPES["electra-small"], heads=12)
-    with pytest.raises(ValueError, match="folds"):
-        parameters(Shape("bert", 2, 48, 4, 98, 100, 64, 2, 48), 2)
-    with pytest.raises(ValueError, match="'true', 'ghostbert'"):
-        flops(BERT, convention="nominal")
-    with pytest.raises(ValueError, match="GFLOPs"):
-        shown(1, "G")
-    with pytest.raises(ValueError, match="not a multiple of its 5 heads"):
-        Shape("bert", 2, 48, 5, 96, 100, 64, 2, 48)
-    with pytest.raises(ValueError, match="only ELECTRA"):
-        Shape("bert", 2, 48, 4, 96, 100, 64, 2, 24)
+    small = (48, 4, 96, 100, 64, 2)
+    for message, refused in {
+        "1 to 12": lambda: parameters(BERT, 0),
+        "heads is 13": lambda: parameters(BERT, 13),
+        "heads is 0.5": lambda: parameters(BERT, 0.5),
+        "1 to 4": lambda: flops(SHAPES["electra-small"], heads=12),
+        "folds": lambda: parameters(Shape("bert", 2, 48, 4, 98, 100, 64, 2, 48), 2),
+        "'true', 'ghostbert'": lambda: flops(BERT, convention="nominal"),
+        "GFLOPs": lambda: shown(1, "G"),
+        "not a multiple of its 5 heads": lambda: Shape("bert", 2, 48, 5, *small[2:], 48),
+        "only ELECTRA": lambda: Shape("bert", 2, *small, 24),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            refused()
 
 
 def test_shown_rounds_halves_up():

@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import stop_at
 
 from lib import execute, paths, record
 from lib.measure import metrics
 from lib.spec import Spec
+from lib.steps import checkpoint
 from lib.store import Draft, Held, Lock, Store, alive, owner, read_json, write_json
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
@@ -27,22 +30,20 @@ def store(tmp_path):
     return Store(tmp_path / "runs", tmp_path / "records")
 
 
+def elsewhere(store, **more):
+    """A store with the same records and no runs."""
+    return Store(store.runs / "empty", store.records, **more)
+
+
 def test_a_run_is_there_only_when_it_is_whole(store):
-    draft = Draft(store, SPEC, {}, keep=True)
-    assert (
-        store.find(SPEC) is None and store.state(SPEC)["state"] == "died"
-    )  # nobody holds its lock
+    assert store.state(SPEC)["state"] == "missing"
+    with Lock(store.lock(SPEC)):
+        draft = Draft(store, SPEC, {}, keep=True)
+        assert store.state(SPEC)["state"] == "running"
+    assert store.find(SPEC) is None and store.state(SPEC)["state"] == "died"  # nobody is at it
     run = draft.finish({"accuracy": 0.5}, {"python": "3"})
     assert store.find(SPEC).metrics == {"accuracy": 0.5} and run.status["state"] == "finished"
     assert not store.part(SPEC).exists()
-
-
-def test_states(store):
-    assert store.state(SPEC)["state"] == "missing"
-    with Lock(store.lock(SPEC)):
-        Draft(store, SPEC, {}, keep=True)
-        assert store.state(SPEC)["state"] == "running"
-    assert store.state(SPEC)["state"] == "died"
 
 
 def test_weights_that_were_removed_count_as_missing_for_those_who_need_them(store):
@@ -50,31 +51,21 @@ def test_weights_that_were_removed_count_as_missing_for_those_who_need_them(stor
     assert store.find(SPEC) and store.find(SPEC, weights=True) is None
 
 
-def test_records_are_found_unless_ignored(store):
+def test_records_are_found_unless_ignored_and_recording_twice_replaces(store):
     run = finished(store)
     (run.folder / "model").mkdir()
-    record = store.record(run)
-    assert not (record / "model").exists() and not (record / "events.jsonl").exists()
-    elsewhere = Store(store.runs / "empty", store.records)
-    assert elsewhere.find(SPEC).origin == "record"
-    assert Store(store.runs / "empty", store.records, fresh=True).find(SPEC) is None
-
-
-def test_recording_twice_replaces(store):
-    run = finished(store)
-    store.record(run)
-    assert store.record(run).exists() and len(list(store.records.glob("*/*"))) == 1
+    for _ in range(2):
+        folder = store.record(run)
+    assert not (folder / "model").exists() and len(list(store.records.glob("*/*"))) == 1
+    assert elsewhere(store).find(SPEC).origin == "record"
+    assert elsewhere(store, fresh=True).find(SPEC) is None
 
 
 def with_arrays(store, spec=SPEC, rows=872):
     """A finished run with predictions of two classes, and a history."""
     rng, draft = np.random.default_rng(0), Draft(store, spec, {}, keep=True)
-    draft.save_arrays(
-        "predictions",
-        logits=rng.normal(size=(rows, 2)).astype(np.float32),
-        labels=rng.integers(0, 2, rows),
-        index=np.arange(rows),
-    )
+    logits, labels = rng.normal(size=(rows, 2)).astype(np.float32), rng.integers(0, 2, rows)
+    draft.save_arrays("predictions", logits=logits, labels=labels, index=np.arange(rows))
     draft.save_arrays("curve", loss=rng.random(20, dtype=np.float32), bits=np.zeros(4, np.uint8))
     (draft.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
     draft.log(step=1)
@@ -84,24 +75,14 @@ def with_arrays(store, spec=SPEC, rows=872):
 def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
     run = with_arrays(store)
     store.record(run)
-    found = Store(store.runs / "empty", store.records).find(SPEC)
+    found = elsewhere(store).find(SPEC)
     assert {p.name for p in found.folder.iterdir()} == {record.NAME, record.ARRAYS}
     assert sum(p.stat().st_size for p in found.folder.iterdir()) < 8000
-    assert (found.spec, found.status, found.env, found.name) == (
-        run.spec,
-        run.status,
-        run.env,
-        run.name,
-    )
-    assert (
-        found.metrics["accuracy"] == 0.5
-        and np.isnan(found.metrics["loss"])
-        and found.events() == []
-    )
-    assert (
-        found.lines("history.jsonl") == [{"a": 1}, {"b": 2}] == run.lines("history.jsonl")
-        and run.lines("none") == []
-    )
+    for part in ("spec", "status", "env", "name"):
+        assert getattr(found, part) == getattr(run, part)
+    assert found.metrics["accuracy"] == 0.5 and np.isnan(found.metrics["loss"])
+    assert found.events() == run.lines("none") == []
+    assert found.lines("history.jsonl") == [{"a": 1}, {"b": 2}] == run.lines("history.jsonl")
     for name in ("predictions", "curve"):
         mine, theirs = run.arrays(name), found.arrays(name)
         assert mine.keys() == theirs.keys() and all(mine[k].dtype == theirs[k].dtype for k in mine)
@@ -117,18 +98,15 @@ def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
 )
 def test_logits_are_halved_only_where_no_metric_moves(columns, near, kind):
     rng = np.random.default_rng(1)
-    logits, labels = (
-        rng.normal(size=(500, columns)).astype(np.float32),
-        rng.integers(0, max(2, columns), 500),
-    )
+    logits = rng.normal(size=(500, columns)).astype(np.float32)
+    labels = rng.integers(0, max(2, columns), 500)
     if near:  # two logits that float16 cannot tell apart
         logits[0] = [1.0, 1.0 + near]
     stored = record.small("logits", logits)
     assert stored.dtype == kind
     for name in ("accuracy", "matthews") if columns > 1 else ("pearson", "spearman"):
-        assert metrics.score(name, stored.astype(np.float32), labels) == metrics.score(
-            name, logits, labels
-        )
+        again = metrics.score(name, stored.astype(np.float32), labels)
+        assert again == metrics.score(name, logits, labels)
 
 
 @pytest.mark.parametrize("name", [record.NAME, record.ARRAYS])
@@ -140,7 +118,7 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
         torn[place] ^= 1
         path.write_bytes(bytes(torn))
         with pytest.raises(ValueError, match=f"{name} is damaged"):
-            run = Store(store.runs / "empty", store.records).find(SPEC)
+            run = elsewhere(store).find(SPEC)
             _ = run.metrics, run.arrays("predictions")
 
 
@@ -150,12 +128,9 @@ def test_three_thousand_records_are_looked_up_at_once(store):
         target = store.records / SPEC.at(seed).name
         target.parent.mkdir(exist_ok=True, parents=True)
         target.symlink_to(folder)
-    specs, elsewhere = (
-        [SPEC.at(seed) for seed in range(300)],
-        Store(store.runs / "empty", store.records),
-    )
+    specs, there = [SPEC.at(seed) for seed in range(300)], elsewhere(store)
     began = time.perf_counter()
-    assert all(elsewhere.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
+    assert all(there.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
     assert (time.perf_counter() - began) / len(specs) < 0.01
 
 
@@ -177,9 +152,7 @@ def test_a_damaged_file_is_named(store):
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x.json"
     write_json(path, {"a": 1})
-    monkeypatch.setattr(
-        os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-    )
+    stop_at(monkeypatch, os, "replace", 1, OSError(28, "No space left on device"))
     with pytest.raises(OSError):
         write_json(path, {"a": 2})
     assert read_json(path) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == ["x.json"]
@@ -196,9 +169,8 @@ with Lock(sys.argv[1]):
 
 def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
     path = tmp_path / "a.lock"
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True
-    )
+    words = [sys.executable, "-c", HOLD, str(path)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
     with pytest.raises(Held), Lock(path):
         pass
@@ -222,21 +194,14 @@ def test_another_host_with_a_fresh_heartbeat_is_believed(tmp_path):
 
 
 def test_a_full_disk_stops_before_anything_starts(store, monkeypatch):
-    monkeypatch.setattr(
-        execute.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 5 << 20})
-    )
+    monkeypatch.setattr(execute.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 << 20))
     with pytest.raises(OSError, match="5 MB free under .* set RUNS_ROOT"):
         execute.execute(SPEC, store)
     assert store.state(SPEC)["state"] == "missing"
 
 
 def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch):
-    from lib.steps import checkpoint
-
-    def full(run, **_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(checkpoint, "checkpoint", full)
+    stop_at(monkeypatch, checkpoint, "checkpoint", 1, OSError(28, "No space left on device"))
     with pytest.raises(OSError, match="disk full .* resumes from its last checkpoint"):
         execute.execute(SPEC, store)
     assert store.state(SPEC)["state"] == "failed"
@@ -246,13 +211,8 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
 
 def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
     run = finished(store)
-    assert (
-        0 <= run.status["core_seconds"] <= run.status["seconds"] + 1
-        and run.cost == run.status["core_seconds"]
-    )
+    assert 0 <= run.status["core_seconds"] <= run.status["seconds"] + 1
+    assert run.cost == run.status["core_seconds"]
     older = finished(store)
-    older.__dict__["status"] = {
-        "seconds": 7.0,
-        "state": "finished",
-    }  # of a time without core seconds
+    older.__dict__["status"] = {"seconds": 7.0}  # of a time without core seconds
     assert older.cost == 7.0

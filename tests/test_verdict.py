@@ -35,9 +35,8 @@ def estimate(mean, half=0.5, n=5, spread=0.2, p=0.001):
 
 ABOVE, BELOW = estimate(1.5), estimate(-1.5)
 OPEN = estimate(0.1, half=2.0, spread=1.0, p=0.9)
-NEAR = estimate(
-    2.0, half=0.9, p=0.08
-)  # holds 2.1 and excludes 0, but an exact test, as of shares, proves nothing
+# holds 2.1 and excludes 0, but an exact test, as of shares, proves nothing
+NEAR = estimate(2.0, half=0.9, p=0.08)
 FEW = estimate(1.5, n=2)
 PUBLISHED = {"1/12": 2.1, "3/12": 1.3}
 
@@ -69,13 +68,8 @@ def test_decision_table(first, second, delta, ordering):
 
 
 def test_text_note_and_counts():
-    v = judge_delta(
-        "G1",
-        {"1/12": ABOVE, "3/12": estimate(0.4, 0.6, n=3, p=0.2)},
-        {**PUBLISHED, "9/12": 0.8},
-        "mini",
-        failed=2,
-    )
+    found = {"1/12": ABOVE, "3/12": estimate(0.4, 0.6, n=3, p=0.2)}
+    v = judge_delta("G1", found, {**PUBLISHED, "9/12": 0.8}, "mini", failed=2)
     assert v.measured == (
         "+1.5 points at 1/12 [1.0, 2.0], n = 5 seeds; "
         "+0.4 points at 3/12 [-0.2, 1.0], n = 3 seeds; not measured at 9/12"
@@ -87,16 +81,17 @@ def test_text_note_and_counts():
     assert (v.claim, v.runs, v.scale) == ("G1", 32, "at mini scale")
     assert v.interval == pytest.approx((-0.2, 2.0))
     assert json.loads(json.dumps(dataclasses.asdict(v)))["verdict"] == "PARTIAL"
-    assert judge_ordering("G4", {"k = 1": FEW}, {"k = 1": 0.9}, "mini").measured.startswith(
-        "+1.5 points over k = 1 ["
-    )
-    assert (
-        judge_delta("G1", {}, {}, "mini", failed=3).verdict == "INCONCLUSIVE"
-    )  # run, and all of it failed
+    rival = judge_ordering("G4", {"k = 1": FEW}, {"k = 1": 0.9}, "mini").measured
+    assert rival.startswith("+1.5 points over k = 1 [")
+    # run, and all of it failed
+    assert judge_delta("G1", {}, {}, "mini", failed=3).verdict == "INCONCLUSIVE"
     assert judge_delta("G1", {}, {}, "mini").measured == "not measured"
 
 
 def test_all_cells_are_read_as_they_stand_and_some_cells_after_holm():
+    """No other gate: 1.63 is the least effect that three seeds of this spread find in 80 %."""
+    wide = {"a": estimate(1.5, spread=0.5, n=3)}
+    assert judge_delta("G5", wide, {}, "mini").verdict == "CONFIRMED"
     weak, against = estimate(1.5, p=0.03), estimate(-1.5, p=0.03)
     assert judge_delta("G5", {"a": weak, "b": weak, "c": weak}, {}, "mini").verdict == "CONFIRMED"
     assert judge_delta("G5", {"a": weak, "b": OPEN}, {}, "mini").verdict == "INCONCLUSIVE"  # 0.06
@@ -110,10 +105,8 @@ def test_all_cells_are_read_as_they_stand_and_some_cells_after_holm():
         ({"a": estimate(1.5, p=0.03), "b": estimate(0.4, p=0.2)}, 0.2),  # the largest
         ({"a": estimate(1.5, p=0.03), "b": None}, 1.0),
         ({"a": estimate(1.5, p=0.03), "b": FEW}, 1.0),
-        (
-            {"a": estimate(-1.5, p=0.001), "b": estimate(0.4, p=0.2)},
-            0.002,
-        ),  # one cell is enough against
+        # one cell is enough against
+        ({"a": estimate(-1.5, p=0.001), "b": estimate(0.4, p=0.2)}, 0.002),
         ({"a": estimate(-1.5, p=0.001), "b": estimate(-1.5, p=0.004)}, 0.002),
         ({"a": estimate(1.5, p=math.nan)}, 1.0),
     ],
@@ -139,44 +132,29 @@ def test_holm_over_a_paper_takes_one_p_a_claim():
     assert holm_paper([]) == {}
 
 
-def test_no_gate_but_interval_and_p():
-    """With these three seeds 1.63 is the least effect that a test finds in 80 % of cases; less may
-    still be proven.
-    """
-    assert (
-        judge_delta("G5", {"a": estimate(1.5, spread=0.5, n=3)}, {}, "mini").verdict == "CONFIRMED"
-    )
-
-
 def test_power_is_that_of_the_planned_seeds_and_the_weakest_cell():
     narrow = estimate(1.0, spread=0.4, n=3)
-    v = judge_delta(
-        "G1", {"1/12": narrow, "3/12": dataclasses.replace(narrow, noise=0.3)}, PUBLISHED, "mini"
-    )
-    assert v.power == f"power {power(0.4, 0.3, 3, 1.3):.2f} at 3 seeds for the printed +1.3 at 3/12"
-    v = dataclasses.replace(v, planned=5)
-    assert v.power == f"power {power(0.4, 0.3, 5, 1.3):.2f} at 5 seeds for the printed +1.3 at 3/12"
-    v = judge_delta("N1", {"": narrow}, {"": -1.0}, "mini")
-    assert v.power == f"power {power(0.4, 0, 3, 1):.2f} at 3 seeds for the printed -1"
-    assert judge_delta("N5", {"": narrow}, {}, "mini").power.startswith("3 seeds find 1.3")
-    assert judge_within("B5", narrow, -0.5, 0.5, "mini").power.endswith(
-        "at 3 seeds if the true value is 0"
-    )
-    assert judge_within("G8", narrow, -2.0, math.inf, "mini").power == (
-        f"power {power(0.4, 0, 3, 2):.2f} at 3 seeds if the true value is 0"
-    )
-    assert judge_within("N3", narrow, 0.0, 1.0, "mini", published=0.3).power.endswith(
-        "for the printed +0.3"
-    )
-    assert (
-        judge_within("N3", narrow, 0.0, 1.0, "mini").power
-        == judge_delta("G1", {}, PUBLISHED, "mini").power
-        == ""
-    )
-    one = estimate(1.5, n=1, spread=math.nan)
-    assert judge_delta("G1", {"1/12": one, "3/12": narrow}, PUBLISHED, "mini").power == (
-        "power not known at 1/12: it takes the spread of two seeds"
-    )
+
+    def delta(cells, published):
+        return judge_delta("G1", cells, published, "mini")
+
+    def within(low, high, **more):
+        return judge_within("B5", narrow, low, high, "mini", **more).power
+
+    v = delta({"1/12": narrow, "3/12": dataclasses.replace(narrow, noise=0.3)}, PUBLISHED)
+    for seeds, planned in ((3, v), (5, dataclasses.replace(v, planned=5))):
+        told = f"power {power(0.4, 0.3, seeds, 1.3):.2f} at {seeds} seeds"
+        assert planned.power == f"{told} for the printed +1.3 at 3/12"
+    turned = delta({"": narrow}, {"": -1.0}).power
+    assert turned == f"power {power(0.4, 0, 3, 1):.2f} at 3 seeds for the printed -1"
+    assert delta({"": narrow}, {}).power.startswith("3 seeds find 1.3")
+    assert within(-0.5, 0.5).endswith("at 3 seeds if the true value is 0")
+    true = f"power {power(0.4, 0, 3, 2):.2f} at 3 seeds if the true value is 0"
+    assert within(-2.0, math.inf) == true
+    assert within(0.0, 1.0, published=0.3).endswith("for the printed +0.3")
+    assert within(0.0, 1.0) == delta({}, PUBLISHED).power == ""
+    one = delta({"1/12": estimate(1.5, n=1, spread=math.nan), "3/12": narrow}, PUBLISHED)
+    assert one.power == "power not known at 1/12: it takes the spread of two seeds"
 
 
 def test_a_verdict_is_provisional_until_its_planned_seeds_are_there():
@@ -200,12 +178,9 @@ def test_a_verdict_is_provisional_until_its_planned_seeds_are_there():
 
 
 def test_one_seed_says_what_its_interval_covers():
-    assert judge_delta("G5", {"": estimate(1.5, n=1)}, {}, "mini").measured.endswith(
-        "n = 1 seed, whose interval covers examples alone"
-    )
-    assert judge_delta("B3", {"": estimate(1.5, 0.0, n=1)}, {}, "mini").measured.endswith(
-        "n = 1 seed, so no interval"
-    )
+    for half, told in ((0.5, ", whose interval covers examples alone"), (0.0, ", so no interval")):
+        v = judge_delta("G5", {"": estimate(1.5, half, n=1)}, {}, "mini")
+        assert v.measured.endswith(f"n = 1 seed{told}")
     assert compare.interval(estimate(1.5, n=1)) == "+1.5 [1.0, 2.0, examples alone]"
     assert compare.interval(ABOVE) == "+1.5 [1.0, 2.0]" and compare.interval(None) == "–"
 
@@ -222,12 +197,9 @@ def test_one_seed_says_what_its_interval_covers():
 def test_a_speed_is_reached_where_it_is_at_least_as_printed(times, word, note):
     v = judge_reached("E5", {"TINY": times}, {"TINY": "4.4"}, "here")
     assert (v.verdict, v.note, v.kind, v.p) == (word, note, "finding", None)
-    both = judge_reached(
-        "E5", {"TINY": times, "++": estimate(9.0)}, {"TINY": "4.4", "++": "3.5"}, "here"
-    )
-    assert both.note == (
-        note if word == "CONFIRMED" else f"at least as fast as printed: ++; {note}"
-    )
+    printed, found = {"TINY": "4.4", "++": "3.5"}, {"TINY": times, "++": estimate(9.0)}
+    other = "" if word == "CONFIRMED" else "at least as fast as printed: ++; "
+    assert judge_reached("E5", found, printed, "here").note == other + note
 
 
 def test_arithmetic_is_counted_apart():
@@ -247,21 +219,20 @@ def test_negative_published_effects_turn_the_claim():
 
 
 def test_trend():
-    down = estimate(-0.15, 0.05, spread=0.01)
+    down, weak = estimate(-0.15, 0.05, spread=0.01), estimate(-0.15, 0.05, p=0.06)
     v = judge_trend("G3", down, -1, "mini", published=-0.143, unit="points per head")
-    assert (v.verdict, v.measured) == (
-        "CONFIRMED",
-        "-0.150 points per head [-0.200, -0.100], n = 5 seeds",
-    )
-    assert judge_trend("G3", down, -1, "mini").verdict == "CONFIRMED"
-    assert judge_trend("G3", down, 1, "mini").verdict == "CONTRADICTED"
-    assert (
-        judge_trend("G3", estimate(-0.15, 0.05, p=0.06), -1, "mini", -0.143).verdict == "CONSISTENT"
-    )
-    assert judge_trend("G3", estimate(-0.15, 0.05, p=0.06), -1, "mini").verdict == "INCONCLUSIVE"
-    assert judge_trend("G3", OPEN, -1, "mini").verdict == "INCONCLUSIVE"
-    assert judge_trend("G3", None, -1, "mini").verdict == "NOT_RUN"
-    assert judge_trend("G3", down, -1, "toy").verdict == "NOT_RUN"
+    assert v.measured == "-0.150 points per head [-0.200, -0.100], n = 5 seeds"
+    for e, sign, size, word in (
+        (down, -1, -0.143, "CONFIRMED"),
+        (down, -1, None, "CONFIRMED"),
+        (down, 1, None, "CONTRADICTED"),
+        (weak, -1, -0.143, "CONSISTENT"),
+        (weak, -1, None, "INCONCLUSIVE"),
+        (OPEN, -1, None, "INCONCLUSIVE"),
+        (None, -1, None, "NOT_RUN"),
+    ):
+        assert judge_trend("G3", e, sign, "mini", size).verdict == word
+        assert judge_trend("G3", e, sign, "toy", size).verdict == "NOT_RUN"
     for sign, published in ((0, None), (-1, 0.2)):
         with pytest.raises(ValueError, match="sign"):
             judge_trend("G3", down, sign, "mini", published=published)
@@ -280,12 +251,11 @@ def test_trend():
     ],
 )
 def test_within(e, low, high, word):
-    assert judge_within("B5", e, low, high, "mini").verdict == word
+    v = judge_within("B5", e, low, high, "mini")
+    assert v.verdict == word
     assert judge_within("B5", e, low, high, "toy").verdict == "NOT_RUN"
     if e and e.n_seeds > 2:
-        assert (judge_within("B5", e, low, high, "mini").p < 0.05) == (
-            word in ("CONFIRMED", "CONTRADICTED")
-        )
+        assert (v.p < 0.05) == (word in ("CONFIRMED", "CONTRADICTED"))
 
 
 @pytest.mark.parametrize(
@@ -314,10 +284,8 @@ def test_equal_text():
     v = judge_equal("cost", 14.46, "14.5")
     assert (v.measured, v.note, v.scale) == ("14.46 computed, 14.5 printed", "", "any scale")
     v = judge_equal("cost", {"a": 1.0, "b": 2.0}, {"a": "1.0", "b": "2.1", "c": "3"})
-    assert (v.measured, v.note) == (
-        "1 of 3 equal to the printed digits",
-        "differs: b 2.0 computed, 2.1 printed; missing: c",
-    )
+    assert v.measured == "1 of 3 equal to the printed digits"
+    assert v.note == "differs: b 2.0 computed, 2.1 printed; missing: c"
     assert "1.0 and 1.3 printed" in judge_equal("cost", 1.0, {"": ["1.0", "1.3"]}).note
 
 
@@ -350,9 +318,9 @@ def one_word(verdict, profile):
     json.dumps(dataclasses.asdict(verdict), allow_nan=False)
 
 
-@given(cells, sizes, profiles, st.integers(1, 5), st.integers(0, 3))
-@settings(deadline=None, max_examples=300)
-def test_rules_of_deltas_and_orderings_are_total(measured, published, profile, seeds, failed):
+@given(cells, sizes, profiles, st.integers(0, 3))
+@settings(deadline=None, max_examples=200)
+def test_rules_of_deltas_and_orderings_are_total(measured, published, profile, failed):
     for judge in (judge_delta, judge_ordering):
         v = judge("G1", measured, published, profile, failed=failed)
         one_word(v, profile)
@@ -365,9 +333,8 @@ def test_rules_of_deltas_and_orderings_are_total(measured, published, profile, s
 )
 @settings(deadline=None, max_examples=200)
 def test_rules_of_trends_and_margins_are_total(measured, sign, size, profile, low, high):
-    one_word(
-        judge_trend("G3", measured, sign, profile, None if size is None else sign * size), profile
-    )
+    published = None if size is None else sign * size
+    one_word(judge_trend("G3", measured, sign, profile, published), profile)
     one_word(judge_within("B5", measured, low, high, profile), profile)
 
 
@@ -376,10 +343,8 @@ def test_rules_of_trends_and_margins_are_total(measured, sign, size, profile, lo
     st.dictionaries(names, texts | st.lists(texts, min_size=1, max_size=3)),
 )
 def test_rule_of_equality_is_total(computed, printed):
-    assert judge_equal("cost", computed, printed).verdict in set(WORDS) - {
-        "CONSISTENT",
-        "INCONCLUSIVE",
-    }
+    never = {"CONSISTENT", "INCONCLUSIVE"}
+    assert judge_equal("cost", computed, printed).verdict in set(WORDS) - never
 
 
 def flip(e):
@@ -391,17 +356,15 @@ def flip(e):
 def test_mirrored_measurements_mirror_the_verdict(measured, published):
     measured = {n: measured.get(n) for n in published}
     mirrored = {n: flip(e) for n, e in measured.items()}
-    judge = {
-        k: judge_delta("G1", m, {n: s * v for n, v in published.items()}, "mini").verdict
-        for k, m, s in (("plain", measured, 1), ("both", mirrored, -1), ("against", mirrored, 1))
-    }
-    assert judge["plain"] == judge["both"]
-    if all(
-        e is not None and math.isfinite(e.low) and math.isfinite(e.high) and e.low <= e.high
-        for e in measured.values()
-    ):
-        assert judge["plain"] != "CONFIRMED" or judge["against"] == "CONTRADICTED"
-        assert judge["against"] != "CONFIRMED" or judge["plain"] == "CONTRADICTED"
+    turned = {n: -size for n, size in published.items()}
+    plain, both, against = (
+        judge_delta("G1", found, sizes, "mini").verdict
+        for found, sizes in ((measured, published), (mirrored, turned), (mirrored, published))
+    )
+    assert plain == both
+    if all(e and -math.inf < e.low <= e.high < math.inf for e in measured.values()):
+        assert plain != "CONFIRMED" or against == "CONTRADICTED"
+        assert against != "CONFIRMED" or plain == "CONTRADICTED"
 
 
 def test_an_unknown_profile_is_refused():
