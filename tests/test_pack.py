@@ -35,16 +35,13 @@ def checkpoint(root, tiny, tokenizer):
 
 def test_rounded_weights_are_a_checkpoint_of_their_own(root, checkpoint):
     exact, near = models.locate("mine"), models.fetch("mine-bf16")
-    assert near == models.locate("mine-bf16") and models.digest("mine-bf16") != models.digest(
-        "mine"
-    )
-    one, two = (load_file(folder / "model.safetensors") for folder in (exact, near))
-    assert one.keys() == two.keys() and all(
-        abs(one[k] - two[k].float()).max() <= 0.004 * abs(one[k]).max() for k in one
-    )
-    assert (near / "model.safetensors").stat().st_size < 0.55 * (
-        exact / "model.safetensors"
-    ).stat().st_size
+    assert near == models.locate("mine-bf16")
+    assert models.digest("mine-bf16") != models.digest("mine")
+    files = [folder / "model.safetensors" for folder in (exact, near)]
+    one, two = map(load_file, files)
+    assert one.keys() == two.keys()
+    assert all(abs(one[k] - two[k].float()).max() <= 0.004 * abs(one[k]).max() for k in one)
+    assert files[1].stat().st_size < 0.55 * files[0].stat().st_size
     models.rounded("mine", root / "again")
     assert models.sha256(root / "again" / "model.safetensors") == models.digest("mine-bf16")
 
@@ -61,10 +58,8 @@ def test_an_archive_has_code_rows_and_rounded_weights(root, checkpoint):
     told = data.describe("glue", "SST-2", 1)
     spec = Spec("finetune", teacher().args | {"data": told}, {"start": BACKBONE}).at(10)
     claim = protocol.CLAIMS["G1"]
-    assert (
-        pack.pack(root / "out.tgz", [claim], [spec], checkpoint)
-        == (root / "out.tgz").stat().st_size
-    )
+    size = pack.pack(root / "out.tgz", [claim], [spec], checkpoint)
+    assert size == (root / "out.tgz").stat().st_size
     with tarfile.open(root / "out.tgz") as archive:
         names = set(archive.getnames())
         assert {
@@ -74,9 +69,8 @@ def test_an_archive_has_code_rows_and_rounded_weights(root, checkpoint):
             "evidence/data/glue/SST-2/dev.tsv",
             "evidence/data/models/mine-bf16/model.safetensors",
         } <= names
-        assert not any(
-            "test.tsv" in name or "records" in name or "models/mine/" in name for name in names
-        )
+        for absent in ("test.tsv", "records", "models/mine/"):
+            assert not any(absent in name for name in names)
         assert "CHECKPOINT=mine-bf16" in archive.extractfile("evidence/run.sh").read().decode()
         archive.extractall(root, filter="data")
     asked = (
@@ -85,16 +79,10 @@ def test_an_archive_has_code_rows_and_rounded_weights(root, checkpoint):
         "print(json.dumps([commit(), PROFILES['mini'].numerics.device, "
         "CHECKPOINTS['mini']['bert']]))"
     )
-    there = subprocess.run(
-        [sys.executable, "-c", asked],
-        cwd=root / "evidence",
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"DEVICE": "cuda", "CHECKPOINT": "mine-bf16"},
-    )
-    assert json.loads(there.stdout)[1:] == ["cuda", "mine-bf16"]
-    assert json.loads(there.stdout)[0] == json.loads((root / "evidence" / "COMMIT").read_text())
+    where = {"cwd": root / "evidence", "env": {"DEVICE": "cuda", "CHECKPOINT": "mine-bf16"}}
+    found = json.loads(subprocess.check_output([sys.executable, "-c", asked], **where))
+    commit = json.loads((root / "evidence" / "COMMIT").read_text())
+    assert found == [commit, "cuda", "mine-bf16"]
 
 
 def test_an_archive_that_would_be_too_large_says_so(root, checkpoint, monkeypatch):
@@ -107,20 +95,16 @@ def test_an_archive_that_would_be_too_large_says_so(root, checkpoint, monkeypatc
 def test_records_come_back_whole_or_not_at_all(root):
     there = Store(root / "a", root / "b")
     folder = there.record(with_arrays(there))
-    with tarfile.open(root / "records.tgz", "w:gz") as archive:
-        archive.add(root / "b", "records")
-    assert (
-        pack.unpack(root / "records.tgz", root / "c") == 1
-        and pack.unpack(root / "records.tgz", root / "c") == 0
-    )
-    assert Store(root / "none", root / "c").find(SPEC).arrays("predictions")["logits"].shape == (
-        872,
-        2,
-    )
-    assert len(list((root / "c").iterdir())) == 1
+
+    def unpacked(target):
+        with tarfile.open(root / "records.tgz", "w:gz") as archive:
+            archive.add(root / "b", "records")
+        return pack.unpack(root / "records.tgz", root / target)
+
+    assert (unpacked("c"), unpacked("c")) == (1, 0)
+    found = Store(root / "none", root / "c").find(SPEC).arrays("predictions")
+    assert found["logits"].shape == (872, 2) and len(list((root / "c").iterdir())) == 1
     (folder / record.ARRAYS).write_bytes(gzip.compress(b"other"))
-    with tarfile.open(root / "records.tgz", "w:gz") as archive:
-        archive.add(root / "b", "records")
     with pytest.raises(ValueError, match="arrays.safetensors.gz is damaged"):
-        pack.unpack(root / "records.tgz", root / "d")
+        unpacked("d")
     assert not list((root / "d").iterdir())

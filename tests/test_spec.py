@@ -14,11 +14,8 @@ PRETRAIN = Spec(
 
 def finetune(**train):
     options = Train(**{"epochs": 1, "batch": 8, "lr": 1e-3, "max_length": 16} | train)
-    return Spec(
-        "finetune",
-        {"data": {"source": "toy", "task": "CoLA", "digest": "0"}, "train": options},
-        {"start": PRETRAIN},
-    )
+    data = {"source": "toy", "task": "CoLA", "digest": "0"}
+    return Spec("finetune", {"data": data, "train": options}, {"start": PRETRAIN})
 
 
 def test_known_identities_do_not_change():
@@ -71,10 +68,8 @@ def test_outputs_are_hashed_as_references_and_resolved_late():
         (lambda: Spec("finetun"), "did you mean 'finetune'"),
         (lambda: Spec("finetune", {"trian": 1}), "did you mean 'train'"),
         (lambda: Spec("finetune", {}, {"strat": PRETRAIN}), "did you mean 'start'"),
-        (
-            lambda: Spec("distil", {"surgery": Output("nobody", "x")}),
-            "unknown input named by an Output",
-        ),
+        (lambda: Spec("distil", {"surgery": Output("nobody", "x")}), "input named by an Output"),
+        (lambda: known("task", "cola", ["CoLA", "RTE"]), "did you mean 'CoLA'"),
         (lambda: PRETRAIN.at(-1), "seed is -1"),
         (lambda: PRETRAIN.at(True), "seed is True"),
         (lambda: finetune().name, "no seed"),
@@ -96,35 +91,21 @@ def test_what_json_would_change_cannot_stand_in_a_spec():
             Spec("pretrain", {"model": value})
 
 
+LEAF = st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5)
+LEAF |= st.floats(allow_nan=False, allow_infinity=False)
+NAMES = st.text(max_size=4)
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-9, 9)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
-    ),
-    max_leaves=8,
+    LEAF, lambda v: st.lists(v, max_size=3) | st.dictionaries(NAMES, v, max_size=3), max_leaves=8
 )
 
 
-@given(st.dictionaries(st.text(max_size=4), JSON, max_size=4))
+@given(st.dictionaries(NAMES, JSON, max_size=4))
 def test_identity_does_not_depend_on_the_order_of_keys(value):
-    assert canonical(plain(value)) == canonical(plain(dict(reversed(value.items()))))
-    assert (
-        Spec("pretrain", {"model": value}).id
-        == Spec("pretrain", {"model": dict(reversed(value.items()))}).id
-    )
+    turned = dict(reversed(value.items()))
+    assert canonical(plain(value)) == canonical(plain(turned))
+    assert Spec("pretrain", {"model": value}).id == Spec("pretrain", {"model": turned}).id
 
 
 def test_named_streams_differ():
-    assert (
-        len({stream(seed, name) for seed in range(20) for name in ("order:0", "dropout", "head")})
-        == 60
-    )
-
-
-def test_near_names_ignore_case():
-    with pytest.raises(ValueError, match="did you mean 'CoLA'"):
-        known("task", "cola", ["CoLA", "RTE"])
+    names = ("order:0", "dropout", "head")
+    assert len({stream(seed, name) for seed in range(20) for name in names}) == 60
