@@ -348,7 +348,7 @@ def test_sentences_of_the_pages_are_true(anywhere):
     selected = [efficientbert.FINETUNE[scale].select for scale in ("toy", "mini", "paper")]
     assert selected == ["last", "last", "best"]
     (page,) = notebook.find(["efficientbert_t03_*"])
-    assert "at `toy` and `mini` the last model, at `paper` the best one" in page.read_text()
+    assert "At `toy` and `mini` the last model counts, at `paper` the best one" in page.read_text()
     for scale in ("toy", "mini"):  # of ++ every second layer is distilled
         deep = len(efficientbert.scaled("EfficientBERT++", scale).layers)
         teacher = profiles.shape(scale).layers
