@@ -159,6 +159,17 @@ def splits(name, task_name):
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
+def one_split(name, task_name, wanted):
+    """A split of a task. Raises FileNotFoundError where it is not at hand."""
+    there = splits(name, task_name)
+    if wanted not in there:
+        raise FileNotFoundError(
+            f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}: add its file "
+            f"under {paths.shown(paths.data_root())}, or leave it out"
+        )
+    return there[wanted]
+
+
 def digest(splits):
     """First 16 hex digits of the sha256 of the rows of train and the development sets, in order.
 
@@ -236,12 +247,7 @@ def load(descriptor):
     name, task_name = descriptor["source"], descriptor["task"]
     key, there = f"{name}/{task_name}", dict(splits(name, task_name))
     check(key, digest(there), descriptor["digest"])
-    if "train" not in there:
-        root = paths.shown(paths.data_root())
-        raise FileNotFoundError(
-            f"{key} has no training file under {root}: add it, or choose another task"
-        )
-    train, held = there["train"], descriptor.get("held_out", 0)
+    train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):
         asked = f"{rows} training and {held} held-out rows asked of {key}"
@@ -304,7 +310,7 @@ def unseen_rows(name, task_name, beside, count):
         split = source(name).unseen(task_name, *folder(name))
         chosen = split.take(np.sort(permuted(split)[:count]))
         return chosen, np.arange(len(chosen))
-    train = splits(name, task_name)["train"]
+    train = one_split(name, task_name, "train")
     order = permuted(train)
     chosen = left.apart(train, order[:beside], order[beside:], count)
     if not chosen:

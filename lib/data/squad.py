@@ -10,6 +10,7 @@ are dropped; a passage stays as it is, since answers are offsets into it.
 
 import json
 import re
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -67,15 +68,12 @@ def fetch(task, root, loader=None):
     """Write both files from the hub, in the official layout. Returns the folder. `loader` is as in
     lib.data.lines.from_hub."""
     files = {name: _HUB_SPLIT[split] for split, name in names(task).items()}
-
-    def text(rows):
-        return json.dumps(_official(task, rows))
-
+    text = partial(_official, task)
     return from_hub(task, Path(root), files, text, loader, _HUB[task])
 
 
 def _official(task, rows):
-    """Rows of the hub as the tree of an official file; rows of one passage stand together in
+    """Rows of the hub as the text of an official file; rows of one passage stand together in
     both."""
 
     def qa(row):
@@ -89,7 +87,8 @@ def _official(task, rows):
         passages = groupby(article, itemgetter("context"))
         paragraphs = [{"context": text, "qas": list(map(qa, same))} for text, same in passages]
         articles.append({"title": title, "paragraphs": paragraphs})
-    return {"version": "v2.0" if task == "SQuAD2" else "1.1", "data": articles}
+    version = "v2.0" if task == "SQuAD2" else "1.1"
+    return json.dumps({"version": version, "data": articles})
 
 
 def _parse(path):
@@ -142,22 +141,20 @@ def _verify(task, qa, passage, place):
 
 
 def _split(task, paths):
-    a, b, answers, seen = [], [], [], set()
+    rows, seen = [], set()
     for path in paths:
         articles = _check(_parse(path), _LAYOUT, f"{path}: $")["data"]
         paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-        for paragraph, qa in ((p, qa) for p in paragraphs for qa in p["qas"]):
+        for passage, qa in ((p["context"], qa) for p in paragraphs for qa in p["qas"]):
             place = f"{path}: question {qa['id']!r:.40}"
             if qa["id"] in seen:
-                raise malformed(
-                    place, "not the first of this id", "each id once", "drop one of them"
-                )
+                found, fix = "not the first of this id", "drop one of them"
+                raise malformed(place, found, "each id once", fix)
             seen.add(qa["id"])
-            a.append(qa["question"].strip())
-            b.append(paragraph["context"])
-            answers.append(_verify(task, qa, b[-1], place))
-    if not a:
+            rows.append((qa["question"].strip(), passage, _verify(task, qa, passage, place)))
+    if not rows:
         raise malformed(paths[0], "no questions", "some in data[].paragraphs[].qas[]", _FIX)
+    a, b, answers = map(list, zip(*rows, strict=True))
     y = [(each[0][1], each[0][1] + len(each[0][0])) if each else (-1, -1) for each in answers]
     accepted = [[text for text, _ in each] for each in answers]
     return Split(a, b, np.array(y, np.int64), np.arange(len(a)), accepted)

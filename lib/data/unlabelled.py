@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import data, paths
+from lib import data
 
 # The task whose models predict the rows of another: diagnostic rows have none to learn from.
 LEARNED = {"AX": "MNLI"}
@@ -17,7 +17,7 @@ LEARNED = {"AX": "MNLI"}
 def describe(source, task, split):
     """Descriptor for a Spec: {"source", "task", "split", "digest"}. Raises FileNotFoundError where
     the split is not at hand."""
-    found = digest(_split(source, task, split))
+    found = digest(data.one_split(source, task, split))
     return {"source": source, "task": task, "split": split, "digest": found}
 
 
@@ -25,7 +25,7 @@ def load(descriptor):
     """The Split that a descriptor names. Raises ValueError where its texts have changed since they
     were described."""
     name = [descriptor[key] for key in ("source", "task", "split")]
-    split = _split(*name)
+    split = data.one_split(*name)
     data.check("/".join(name), digest(split), descriptor["digest"])
     return split
 
@@ -40,14 +40,3 @@ def labelled(split):
     if split.answers is not None:
         return True
     return bool((split.y >= 0).all() if split.y.dtype.kind == "i" else np.isfinite(split.y).all())
-
-
-def _split(source, task, split):
-    there = data.splits(source, task)
-    if split not in there:
-        root = paths.shown(paths.data_root())
-        raise FileNotFoundError(
-            f"{source}/{task} has no split {split!r}, only {', '.join(there)}: add its file under "
-            f"{root}, or leave it out"
-        )
-    return there[split]
