@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data import Split, Task
-from lib.data.lines import from_hub, malformed, read_lines, short, write
+from lib.data.lines import from_hub, malformed, needed, read_lines, short, write
 from lib.spec import known
 
 _THREE = ("entailment", "neutral", "contradiction")
@@ -133,12 +133,8 @@ def load(task, root):
 
 def unseen(task, root):
     """The test rows of a task of UNSEEN, whose labels are public."""
-    path = Path(os.path.normpath(Path(root) / UNSEEN[task]))
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is missing, the test rows of {task} with their labels; fix: put it there, or "
-            "leave `unseen` out"
-        )
+    path, what = Path(os.path.normpath(Path(root) / UNSEEN[task])), f"the test rows of {task}"
+    needed(path, f"{what} with their labels", "put it there, or leave `unseen` out")
     return _read(task, "unseen", path)
 
 
@@ -224,11 +220,8 @@ def _coder(task, split):
 
 
 def _dev_ids(path):
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is missing, the list of dev rows within msr_paraphrase_train.txt; fix: put it "
-            "there, or train.tsv and dev.tsv"
-        )
+    what, fix = "the list of dev rows within msr_paraphrase_train.txt", "train.tsv and dev.tsv"
+    needed(path, what, f"put it there, or {fix}")
     rows = [tuple(line.split("\t")) for line in read_lines(path)]
     for number, cells in enumerate(rows, 1):
         if len(cells) != 2:

@@ -9,6 +9,13 @@ def malformed(place, found, expected, fix="download the file again"):
     return ValueError(f"{place}: {found}; expected {expected}; fix: {fix}")
 
 
+def needed(path, what, fix):
+    """The path of a file. Raises FileNotFoundError where it is not there."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing, {what}; fix: {fix}")
+    return path
+
+
 def short(text):
     return repr(text if len(text) <= 60 else text[:57] + "...")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data import Split, Task
-from lib.data.lines import malformed, read_lines, short
+from lib.data.lines import malformed, needed, read_lines, short
 from lib.spec import known
 
 WORDS = 1000
@@ -79,12 +79,8 @@ def labels(task, root):
 def _path(task, root):
     known("SentEval task", task, TASKS)
     path = Path(root) / FILES[task]
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is missing; fix: put SentEval's data/probing/{path.name} there, or use the "
-            "same task of source 'treebank'"
-        )
-    return path
+    fix = f"put data/probing/{path.name} there, or use the same task of source 'treebank'"
+    return needed(path, "a file of SentEval", fix)
 
 
 def _rows(path):
