@@ -177,7 +177,11 @@ MANY = "".join(f"{part}\tw{i}\tw{i} .\n" for part in ("tr", "va", "te") for i in
 
 @pytest.mark.parametrize(
     "content, message",
-    [(WORD, ":2: label 'zebra'; expected apple"), (MANY, "1001 words .* at most 1000")],
+    [
+        (WORD, ":2: label 'zebra'; expected apple"),
+        (WORD[WORD.index("va") :], "no row begins with 'tr'"),
+        (MANY, "1001 words .* at most 1000"),
+    ],
 )
 def test_words_that_are_no_classes(tmp_path, content, message):
     refused(tmp_path, "word_content.txt", content, message)

@@ -95,25 +95,21 @@ def test_a_pickle_that_runs_code_is_refused_and_not_run(zipped, root, tiny, toke
     assert sorted(p.name for p in (root / "models").iterdir()) == ["mine"]
 
 
-@pytest.mark.parametrize(
-    "weights, message",
-    [
-        ({"epoch": 3, "w": torch.zeros(1)}, "holds epoch, expected tensors"),
-        ([torch.zeros(1)], "holds list, expected"),
-        ({}, "holds nothing"),
-    ],
-)
-def test_other_contents_are_refused(weights, message, root, tiny, tokenizer):
+OTHER = [
+    ({"epoch": 3, "w": torch.zeros(1)}, "holds epoch, expected tensors"),
+    ([torch.zeros(1)], "holds list, expected"),
+    ({}, "holds nothing"),
+    (None, "it may be damaged"),
+]
+
+
+@pytest.mark.parametrize("weights, message", OTHER)
+def test_other_and_damaged_contents_are_refused(weights, message, root, tiny, tokenizer):
     pickled(root / "models" / "mine", tiny, tokenizer, weights)
+    if weights is None:
+        path = root / "models" / "mine" / models.PICKLE
+        path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ValueError, match=message):
-        models.fetch("mine")
-
-
-def test_a_damaged_pickle(root, tiny, tokenizer):
-    pickled(root / "models" / "mine", tiny, tokenizer)
-    path = root / "models" / "mine" / models.PICKLE
-    path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="it may be damaged"):
         models.fetch("mine")
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import finetuned, holding, small_backbone
+from conftest import finetuned, holding, put, small_backbone
 
 from lib import data, paths, published
 from lib.data import glue, unlabelled
@@ -49,10 +49,9 @@ def rows(task, split="dev"):
 def real(tmp_path, monkeypatch):
     """f(text of CoLA's test.tsv): a data root with that file alone."""
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
-    (tmp_path / "glue" / "CoLA").mkdir(parents=True)
 
     def write(text):
-        (tmp_path / "glue" / "CoLA" / "test.tsv").write_text(text)
+        put(tmp_path, "glue/CoLA/test.tsv", text)
         data.splits.cache_clear()
 
     yield write
@@ -108,6 +107,8 @@ def test_hidden_rows_are_known_by_their_texts(real):
     told = "glue/CoLA has no split 'test_mm', only test: add its file"
     with pytest.raises(FileNotFoundError, match=told):
         unlabelled.describe("glue", "CoLA", "test_mm")
+    with pytest.raises(FileNotFoundError, match="has no split 'train', only test"):
+        data.unseen_rows("glue", "CoLA", 1, 1)
 
 
 def test_a_regression_without_a_score_is_not_labelled():

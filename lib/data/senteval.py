@@ -47,19 +47,21 @@ def load(task, root):
     Raises FileNotFoundError without the file, ValueError with file and line where a row is
     malformed or a split has no rows.
     """
-    path, classes = _path(task, root), labels(task, root)
-    codes, found = {name: code for code, name in enumerate(classes)}, {part: [] for part in _SPLITS}
+    path = _path(task, root)
+    rows, found = list(_rows(path)), {part: [] for part in _SPLITS}
+    if lacking := [part for part in _SPLITS if all(part != row[0] for row in rows)]:
+        missing = f"no row begins with {lacking[0]!r}: there is no {_SPLITS[lacking[0]]} split"
+        raise malformed(path, missing, "rows of tr, va and te")
+    classes = labels(task, root)
+    codes = {name: code for code, name in enumerate(classes)}
     few = ", ".join(classes) if len(classes) <= 20 else f"one of the {len(classes)} training words"
-    for number, (part, label, text) in enumerate(_rows(path)):
+    for number, (part, label, text) in enumerate(rows):
         if label not in codes:
             place, fix = f"{path}:{number + 1}", "correct the label or drop the row"
             raise malformed(place, f"label {short(label)}", few, fix)
         found[part].append((text, codes[label], number))
     splits = {}
     for part, rows in found.items():
-        if not rows:
-            missing = f"no row begins with {part!r}, so that there is no {_SPLITS[part]} split"
-            raise malformed(path, missing, "rows of tr, va and te")
         texts, y, numbers = zip(*rows, strict=True)
         splits[_SPLITS[part]] = Split(list(texts), None, np.array(y, np.int64), np.array(numbers))
     return splits
