@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 
+import conftest
 import nbformat
 import numpy as np
 import pandas as pd
@@ -27,8 +28,9 @@ from test_squad import hub as squad_hub
 
 from lib import __main__ as command
 from lib import data, paths, sweep
-from lib.data import digits, glue, grammar, models, senteval, squad, texts, toy
+from lib.data import digits, glue, grammar, senteval, squad, toy
 from lib.measure.cost import Shape
+from lib.model import backbone
 from lib.options import Span
 from lib.page import notebook, report
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
@@ -49,10 +51,10 @@ SIZES = {
     "bert-mini": ("bert", 4, 2, 48),
 }
 HIDDEN, POSITIONS, TOKENS, SPAN = 24, 514, 48, Span(stride=16, max_query=16, max_answer=12)
-KINDS = {
-    "bert": (transformers.BertConfig, transformers.BertForPreTraining),
-    "roberta": (transformers.RobertaConfig, transformers.RobertaForMaskedLM),
-    "electra": (transformers.ElectraConfig, transformers.ElectraForPreTraining),
+NETWORKS = {
+    "bert": transformers.BertForPreTraining,
+    "roberta": transformers.RobertaForMaskedLM,
+    "electra": transformers.ElectraForPreTraining,
 }
 
 
@@ -69,25 +71,14 @@ def checkpoint(folder, sentences, kind, heads, layers, neurons):
     """A tiny random encoder in Hugging Face layout."""
     folder.mkdir(parents=True)
     tokenizer = byte_level(folder, sentences) if kind == "roberta" else words(folder, kind)
-    more = {
-        "bert": {},
-        "electra": {"embedding_size": 12},
-        "roberta": {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
-    }[kind]
-    config, network = KINDS[kind]
+    tables = len(tokenizer), POSITIONS, 1 if kind == "roberta" else 2
+    embedding = 12 if kind == "electra" else HIDDEN
+    sizes = Shape(kind, layers, HIDDEN, heads, neurons, *tables, embedding)
+    more = {"initializer_range": 0.2}
+    if kind == "roberta":
+        more |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
     torch.manual_seed(0)
-    model = network(
-        config(
-            vocab_size=len(tokenizer),
-            hidden_size=HIDDEN,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            intermediate_size=neurons,
-            max_position_embeddings=POSITIONS,
-            initializer_range=0.2,
-            **more,
-        )
-    )
+    model = NETWORKS[kind](backbone.configuration(sizes, **more))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -257,15 +248,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
 
 
 def forget():
-    for function in (
-        data.splits,
-        data.at_hand,
-        data.unseen_rows,
-        models.weights,
-        texts.first,
-        efficientbert_search.candidates,
-    ):
-        function.cache_clear()
+    conftest.forget()
+    efficientbert_search.candidates.cache_clear()
 
 
 def short(options, epochs, numerics, train=None):
