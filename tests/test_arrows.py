@@ -8,16 +8,17 @@ from lib import paths
 
 BELOW = {
     "data": set(),
+    "methods": set(),
     "measure": {"data"},
     "search": {"measure"},
-    "model": {"measure", "search"},
+    "model": {"measure", "methods", "search"},
     "train": {"data", "measure", "model", "search"},
     "steps": {"data", "measure", "model", "search", "train"},
-    "papers": {"data", "measure", "search"},
+    "papers": {"data", "measure", "methods", "search"},
     "page": {"data", "measure", "search", "papers"},
 }
 PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
-SHARED = ("protocol", "trials")  # the central claims and trials of all papers
+SHARED = ("protocol", "trials", "frontier")  # the central claims, trials and points of all papers
 
 
 def imported(path):

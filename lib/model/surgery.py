@@ -9,7 +9,8 @@ with the weights, and done again before they are loaded. Operate before the firs
 because transformers records its output hooks by class at first use.
 """
 
-from lib.model import cut, gates, ghost, masks, mix, stack
+from lib.methods import METHODS, module
+from lib.model import cut, gates, ghost, int8, masks, mix, stack
 from lib.model.parts import surgery
 from lib.spec import known
 
@@ -18,6 +19,7 @@ OPERATIONS = {
     "keep": cut.keep,
     "gates": gates.attach,
     "ghost": ghost.add,
+    "int8": int8.quantise,
     "mix": mix.add,
     "sparse": masks.pack,
     "stack": stack.stack,
@@ -38,6 +40,8 @@ REFUSED = {  # operation: {an earlier operation that it cannot come after: why}
     "stack": {"ghost": "ghosts have no place in stacked networks"},
 }
 
+LAST = "whole numbers cannot be trained, so int8 goes last"
+
 
 def operate(model, op, **more):
     """Do one operation, note it in the model's list, and return its report.
@@ -46,11 +50,13 @@ def operate(model, op, **more):
     before anything changes, for an unknown operation and one that cannot come after an earlier one.
     """
     name = op.get("op")
-    known("surgery", name, OPERATIONS)
+    known("surgery", name, [*OPERATIONS, *METHODS.values()])
     for earlier in map(kind, surgery(model)):
-        if earlier in REFUSED.get(name, ()):
-            raise ValueError(f"{name} after {earlier}: {REFUSED[name][earlier]}; leave one out")
-    report = OPERATIONS[name](model, **{k: v for k, v in op.items() if k != "op"}, **more)
+        why = LAST if earlier == "int8" else REFUSED.get(name, {}).get(earlier)
+        if why:
+            raise ValueError(f"{name} after {earlier}: {why}; leave one out")
+    change = module(name).change if name in METHODS.values() else OPERATIONS[name]
+    report = change(model, **{k: v for k, v in op.items() if k != "op"}, **more)
     surgery(model).append(op)
     return report
 

@@ -455,7 +455,7 @@ def digits(profile_name, seed_numbers, targets=TARGETS):
     return grids.crossed(seed_numbers, make, network=NETWORKS, target=targets)
 
 
-def _clock(runs, length, batch):
+def clock(runs, length, batch):
     numerics = profile("toy").numerics
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
@@ -477,7 +477,7 @@ def latency(ratios=RATIOS, shape="tinybert-4", runs=50, length=128, batch=1):
         surgery = [{"op": "keep", "heads": kept[::2], "neurons": kept[1::2]}]
         models[label(ratio, "Random")] = {"shape": shape, "surgery": surgery}
     told = {"models": models, "reference": label(1.0, "Random")}
-    return Spec("latency", told | _clock(runs, length, batch), seed=0)
+    return Spec("latency", told | clock(runs, length, batch), seed=0)
 
 
 def clocked(profile_name, task_names, seed_numbers, runs=50):
@@ -493,6 +493,6 @@ def clocked(profile_name, task_names, seed_numbers, runs=50):
         for ratio in RATIOS:
             found = pruned(profile_name, task, ratio=ratio).inputs["start"]
             models[f"model:{label(ratio)}"] = found
-        return Spec("latency", {"reference": "Whole"} | _clock(runs, 128, 8), models)
+        return Spec("latency", {"reference": "Whole"} | clock(runs, 128, 8), models)
 
     return grids.crossed(seed_numbers[:1], make, task=task_names[:1])

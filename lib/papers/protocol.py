@@ -16,6 +16,7 @@ from lib.papers import (
     bermo_claims,
     efficientbert,
     efficientbert_claims,
+    frontier,
     ghostbert,
     ghostbert_claims,
     mini,
@@ -230,12 +231,23 @@ CLAIMS = {
     )
 }
 
+# Questions of our own, planned as the papers' claims are.
+OWN = {
+    "F1": Claim(
+        "F1",
+        partial(frontier.all_runs, SCALE),
+        lambda frame, scale: frontier.claim_combined(frame[frame["model"].notna()], scale),
+        frontier.SEEDS[SCALE],
+    )
+}
+
 
 def chosen(names=()):
     """Claims by name, all without one. Raises ValueError naming the nearest."""
+    there = CLAIMS | OWN
     for name in names:
-        known("claim", name, CLAIMS)
-    return [CLAIMS[name] for name in names or CLAIMS]
+        known("claim", name, there)
+    return [there[name] for name in names or there]
 
 
 def planned_table():
@@ -257,5 +269,6 @@ def planned_table():
 def with_plan(verdict):
     """The verdict with the seeds that are planned for its claim, where it is of a central claim at
     mini."""
-    here = verdict.claim in CLAIMS and verdict.kind == "finding" and verdict.scale == SCALES[SCALE]
-    return replace(verdict, planned=len(CLAIMS[verdict.claim].seeds)) if here else verdict
+    planned = CLAIMS | OWN
+    here = verdict.claim in planned and verdict.kind == "finding" and verdict.scale == SCALES[SCALE]
+    return replace(verdict, planned=len(planned[verdict.claim].seeds)) if here else verdict

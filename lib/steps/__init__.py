@@ -32,7 +32,7 @@ STEPS = {
         "start teacher",
     ),
     "distil": _step(
-        2, "data train numerics distil surgery span", "teacher importance augmented states"
+        2, "data train numerics distil surgery span", "teacher importance augmented states search"
     ),
     "retrain": _step(
         2, "data train numerics objective architecture", "start teacher search augmented"
@@ -45,7 +45,8 @@ STEPS = {
     # what they need
     "importance": _step(2, "data importance numerics span", "teacher", weights=False),
     "augment": _step(2, "data augment numerics", "language_model"),
-    "operate": _step(1, "surgery", "teacher importance"),
+    "operate": _step(1, "surgery", "teacher importance search"),
+    "quantise": _step(1, "data train numerics", "start"),
     "states": _step(2, "data train numerics distil", "teacher"),
     # searches
     "search": _step(

@@ -81,13 +81,16 @@ def taught(lesson, teacher, options):
 
 
 def perform(run, model, ops):
-    """Operate in order: cuts by the input `importance`, ghosts from the run's seed. Returns each
-    operation with its report.
+    """Operate in order: cuts by the input `importance` or, without it, of the last parts; what the
+    input `search` found is kept; ghosts come from the run's seed. Returns each operation with its
+    report.
     """
     reports = []
     for op in ops:
         more = {}
-        if op["op"] == "cut":
+        if op["op"] == "keep" and "search" in run.inputs:
+            op = op | run.inputs["search"].metrics["architecture"]
+        if op["op"] == "cut" and "importance" in run.inputs:
             scores = run.inputs["importance"].arrays("scores")
             heads, neurons = (torch.from_numpy(scores[name]) for name in ("heads", "neurons"))
             more = {"head_scores": heads, "neuron_scores": neurons}

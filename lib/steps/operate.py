@@ -9,7 +9,9 @@ from lib.store import write_json
 
 
 def operate(run, surgery):
-    """Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts."""
+    """Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts by it; `search` where it
+    keeps what was found.
+    """
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     write_json(run.folder / "surgery.json", perform(run, model, surgery))
     backbone.save(model, tokenizer, run.model)

@@ -10,10 +10,10 @@ from lib.train.learn import Lesson, learn
 
 
 def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
-    """Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from;
-    `search`, whose Output net may be. net: what to train, or to cut out of `start` (lib.search.net
-    as JSON), by default that of `start`. classifier: the task whose head a `start` of step
-    multitask hands down as well.
+    """Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from, or
+    a model that `operate` cut, which is the student; `search`, whose Output net may be. net: what
+    to train, or to cut out of `start` (lib.search.net as JSON), by default that of `start`.
+    classifier: the task whose head a `start` of step multitask hands down as well.
 
     Metrics and predictions are kept as by step finetune, also of the held-out rows where the data
     have some. These select, where the training asks for the best. The loss over the steps is kept
@@ -32,7 +32,8 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     rows = lesson.rows(tokenizer)
     select = "held_out" if "held_out" in lesson.splits else "dev"
     judged = ("dev", "unseen", "held_out")
-    objective = students.distilling(student, teacher, options, lesson.numerics, rows.labels)
+    heads = students.kept_heads(run)
+    objective = students.distilling(student, teacher, options, lesson.numerics, rows.labels, heads)
     result = learn(lesson, student, tokenizer, rows, objective, (), judged, select)
     students.curve(run)
     students.save(student, tokenizer, run.model)

@@ -5,6 +5,7 @@ Shapes: B batch, T tokens, H hidden, C classes.
 """
 
 import copy
+import json
 import random
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from lib.spec import known, stream
 from lib.train import heads, loop, losses
 from lib.train.matching import Match, layer_map, matching, projected, teaching
 
+SURGERY = "surgery.json"  # beside a run's model: what steps operate and distil did, with reports
 PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
 MAP = "maps.0."  # before the names in that file
 HEADS = "heads.safetensors"  # beside a shared encoder's weights: one classifier for each task
@@ -28,14 +30,16 @@ DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
 
 
 # ---- What is compared ----
-def matches(student, teacher, options):
-    """Equations 1 and 2, of a lib.options.Warmup."""
+def matches(student, teacher, options, heads=()):
+    """Equations 1 and 2, of a lib.options.Warmup. heads: those of the teacher that each layer of a
+    cut student still has.
+    """
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     distance = losses.zeroed if options.zero else losses.over_tokens
     return [
         Match("hidden", "ffn", pairs, options.mask, projected=True),
         Match("embedding", "embedding", mask=options.mask, projected=True),
-        Match("attention", "scores", pairs, options.mask, distance=distance),
+        Match("attention", "scores", pairs, options.mask, heads=heads, distance=distance),
     ]
 
 
@@ -64,16 +68,16 @@ def predicted(labels, options):
 
 
 @contextmanager
-def distilling(student, teacher, options, numerics, labels=None):
+def distilling(student, teacher, options, numerics, labels=None, heads=()):
     """Within, the loss of a batch: attention and states of a teacher, and with the labels of all
-    rows its predictions.
+    rows its predictions. heads: as in `matches`.
     """
-    forward, prediction = None, None
+    forward, prediction, wanted = None, None, matches(student, teacher, options, heads)
     if labels is not None:
         forward, prediction = logits, predicted(labels, options)
     with (
         teaching(teacher, numerics, forward) as teach,
-        matching(student, teach, matches(student, teacher, options), forward, prediction) as loss,
+        matching(student, teach, wanted, forward, prediction) as loss,
     ):
         yield loss
 
@@ -98,10 +102,24 @@ def taught(folder, task):
 
 
 def for_task(run, net, task, teacher, dropout):
-    """A student under the head of a task; see `student`."""
+    """A student under the head of a task: see `student`. A `start` that was cut, or has ghosts, is
+    the student as it is.
+    """
+    start = run.inputs.get("start")
+    if net is None and start and (start.folder / SURGERY).exists():
+        model = heads.network(start.model, task, dropout, stream(run.seed, "head"))[0]
+        model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
+        return model
     head = "QuestionAnswering" if task.span else "SequenceClassification"
     cls = getattr(transformers, f"BertFor{head}")
     return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
+
+
+def kept_heads(run):
+    """L lists: the teacher's heads that a cut `start` still has, in its order; () for others."""
+    path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
+    reports = json.loads(path.read_text()) if path and path.exists() else []
+    return next((each["report"]["heads"] for each in reports if each["surgery"]["op"] == "cut"), ())
 
 
 def student(run, net, cls, teacher, dropout, **config):

@@ -1,0 +1,18 @@
+"""Methods that the four papers do not have, one module each; CONTRIBUTING says how to add one.
+
+The first line of a module tells what it does. It has two functions. `kept(shape, share)` says, free
+of torch, what a model of that shape keeps at a share of its FLOPs: a list of (heads, neurons), one
+for each layer that stays, and the arguments of the operation. `change(model, **arguments)` is the
+operation, which has the module's name. Everything else follows: runs, plan, cost, points on the
+frontier.
+"""
+
+from importlib import import_module
+
+# {name on the frontier: module}
+METHODS = {"Layer dropping": "layer_dropping"}
+
+
+def module(name):
+    """A module of this folder by its own name."""
+    return import_module(f"{__name__}.{name}")

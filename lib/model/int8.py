@@ -1,0 +1,52 @@
+"""The operation "int8": the dense layers of the encoder in whole numbers of eight bits.
+
+It is quantisation after training, the control that the four papers lack. Each row of a weight has a
+scale of its own, and so has each token of the input when it arrives (dynamic quantisation). Shapes:
+B batch, T tokens, I inputs, O outputs.
+"""
+
+import torch
+from torch import nn
+
+from lib.model.parts import layers
+
+LARGEST = 127
+
+
+def rounded(x):
+    """(whole numbers of x [..., I], their scale [..., 1]); the largest of a row is 127."""
+    scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(torch.finfo(x.dtype).tiny)
+    return (x / scale).round().to(torch.int8), scale
+
+
+class Int8(nn.Module):
+    """A dense layer whose weight is int8 [O, I], with a scale [O] and the bias [O] in float32."""
+
+    def __init__(self, linear):
+        super().__init__()
+        weight, scale = rounded(linear.weight.detach().float())
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight = nn.Parameter(weight, requires_grad=False)
+        self.register_buffer("scale", scale.squeeze(-1))
+        self.bias = nn.Parameter(linear.bias.detach().float(), requires_grad=False)
+
+    def forward(self, x):
+        """x [..., I] -> [..., O] in the type of x. Sums of products are exact, in int32."""
+        whole, scale = rounded(x.float().flatten(0, -2))
+        sums = torch._int_mm(whole, self.weight.t())  # the one int8 product that CPUs run
+        made = sums.float() * scale * self.scale + self.bias
+        return made.view(*x.shape[:-1], -1).to(x.dtype)
+
+
+def quantise(model):
+    """Turn every dense layer of the L layers into an `Int8`. It goes last: nothing trains after it.
+
+    Returns {"matrices"}: how many there were.
+    """
+    number = 0
+    for layer in layers(model):
+        for path, module in list(layer.named_modules()):
+            if type(module) is nn.Linear:
+                layer.set_submodule(path, Int8(module))
+                number += 1
+    return {"matrices": number}

@@ -1,0 +1,395 @@
+"""The frontier: every method on one axis, with one teacher, and the same rows, epochs and seeds.
+
+None of the four papers compares itself with another one. A point is a method at a budget, a share
+m/12 of the whole model's FLOPs. Students of the teacher have two stages, as GhostBERT's: they match
+its states, then learn the labels. Methods that train in another way have as many epochs. Beside the
+papers' methods stand controls that the papers lack, and combinations that they call orthogonal and
+never tried. Free of torch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from lib.measure import compare, cost, gated, stats, verdict
+from lib.methods import METHODS, module
+from lib.options import Targets
+from lib.papers import bermo, claims, efficientbert, ghostbert, grids, mini, nas
+from lib.papers.profiles import shape
+from lib.search.net import macs
+from lib.spec import Spec, known, plain
+
+# ---- SETTINGS
+
+HEADS = 12
+BUDGETS = {"toy": (3,), "mini": (6, 3, 1), "paper": (6, 3, 1)}  # m of 12
+TASKS = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("SST-2", "MNLI", "QQP")}
+SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
+TOKENS = 128  # of the sentence whose FLOPs count
+KINDS = {  # of methods
+    "whole": "the teacher",
+    "paper": "a method of the four papers",
+    "control": "a control that they lack",
+    "combination": "a combination that they never tried",
+}
+PRUNING = "Magnitude"  # movement diverges in so few steps, which is claim B2's subject
+
+# ---- SPECS
+
+
+def student(profile_name, task, *surgery, **inputs):
+    """Spec of a student by GhostBERT's two stages, after these operations on the teacher."""
+    last = ghostbert.student(profile_name, task, HEADS)
+    first = last.inputs["start"]
+    told = {"args": first.args | {"surgery": list(surgery)}, "inputs": first.inputs | inputs}
+    return replace(last, inputs={"start": replace(first, **told)})
+
+
+def as_long(settings, profile_name):
+    """Train with the epochs of both stages, for a method that has one."""
+    both = (ghostbert.DISTIL[profile_name], ghostbert.FINETUNE[profile_name])
+    return replace(settings[profile_name], epochs=sum(train.epochs for train in both))
+
+
+def width(profile_name, task, m):
+    return ghostbert.student(profile_name, task, m)
+
+
+def ghosts(profile_name, task, m):
+    return ghostbert.student(profile_name, task, m, ghostbert.ghost(profile_name))
+
+
+def searched(profile_name, task, m):
+    """Spec of a search in the teacher, to m/12 of its FLOPs."""
+    own = grids.teacher(profile_name, task)
+    return nas.searched(profile_name, task, start=own, guide=own, ratio=m / HEADS)
+
+
+def drawn(profile_name, task, m):
+    """Spec of a random architecture of the same cost."""
+    found = nas.drawn(profile_name, task, ratio=m / HEADS)
+    return replace(found, inputs={"start": grids.teacher(profile_name, task)})
+
+
+def network(profile_name, task, m, find=searched, added=False):
+    """Spec of a student that keeps what a Spec of `find` finds. added: with ghosts on it."""
+    ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile_name))] * added
+    found = find(profile_name, task, m)
+    return student(profile_name, task, {"op": "keep"}, *ghost, search=found)
+
+
+def uniform(profile_name, task, m):
+    """Spec of a model of the same shape as `width`, cut in order and not by importance. It learns
+    from the teacher's logits alone."""
+    own = grids.teacher(profile_name, task)
+    start = Spec("operate", {"surgery": [{"op": "cut", "heads": m}]}, {"teacher": own})
+    targets = Targets("soft", sum_classes=True)
+    train = as_long(ghostbert.FINETUNE, profile_name)
+    told = grids.common(profile_name, task, train=train, targets=targets)
+    return Spec("finetune", told, {"start": start, "teacher": own})
+
+
+def fine_pruned(profile_name, task, m, model):
+    """Spec of a model that is pruned to m/12 of the encoder's weights while it is fine-tuned."""
+    epochs = as_long(ghostbert.FINETUNE, profile_name).epochs
+    made = bermo.pruned(profile_name, task, model, PRUNING, epochs)
+    prune = made.args["prune"] | {"final_threshold": m / HEADS}
+    return replace(made, args=made.args | {"prune": prune})
+
+
+def mixed(profile_name, task, m):
+    """Spec of a width-pruned model whose last stage has BERMo's mix of the layers."""
+    last = width(profile_name, task, m)
+    args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
+    return Spec("fineprune", args | {"mix": bermo.MIX[profile_name]}, last.inputs)
+
+
+def warmed(profile_name, task, m):
+    """Spec of a model with ghosts by EfficientBERT's warm-up distillation: attention, states and
+    predictions in one loss, instead of two stages."""
+    start = ghostbert.untrained(profile_name, task, m, ghostbert.ghost(profile_name))
+    train = as_long(ghostbert.FINETUNE, profile_name)
+    told = grids.common(profile_name, task, train=train, warmup=efficientbert.TAUGHT[profile_name])
+    return Spec("warmup", told, {"teacher": grids.teacher(profile_name, task), "start": start})
+
+
+def net(profile_name, task, m, name):
+    """Spec of a network of EfficientBERT's tables; m is of no use."""
+    made = efficientbert.student(profile_name, task, name)
+    return replace(made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile_name)})
+
+
+def quantised(profile_name, task, m, make):
+    """Spec of a finished model in int8."""
+    model = make(profile_name, task, m)
+    told = grids.common(profile_name, task, train=model.args["train"])
+    return Spec("quantise", told, {"start": model})
+
+
+def whole(profile_name, task, m):
+    return grids.teacher(profile_name, task)
+
+
+def listed(profile_name, task, m, name):
+    """Spec of a student by a module of lib.methods."""
+    _, arguments = module(name).kept(shape(profile_name), m / HEADS)
+    return student(profile_name, task, {"op": name} | arguments)
+
+
+# ---- THE TABLE
+
+
+@dataclass(frozen=True)
+class Method:
+    """A line of points on the frontier."""
+
+    kind: str  # one of KINDS
+    make: Callable  # f(profile name, task, m) -> Spec
+    about: str
+    # what stays in each layer: "width", all of it ("all"), what a search finds ("found"), a
+    # network of EfficientBERT, or a module of lib.methods
+    keeps: str = "width"
+    ghosts: bool = False
+    once: bool = False  # one point instead of one at each budget
+
+
+def _net(name):
+    return {"make": partial(net, name=name), "keeps": name, "once": True}
+
+
+TABLE = {
+    "Whole": Method("whole", whole, "the fine-tuned teacher", "all", once=True),
+    "Width": Method("paper", width, "heads and neurons by importance: GhostBERT's baseline"),
+    "GhostBERT": Method("paper", ghosts, "width, and ghosts on it", ghosts=True),
+    "NAS": Method("paper", network, "heads and neurons by search", "found"),
+    "EfficientBERT": Method(
+        "paper", about="searched formulas, after text", **_net("EfficientBERT")
+    ),
+    "EfficientBERT TINY": Method("paper", about="the same, narrower", **_net("EfficientBERT_TINY")),
+    "Fine-pruned BERT": Method(
+        "paper", partial(fine_pruned, model="BERT"), "single weights by magnitude", "all"
+    ),
+    "Fine-pruned BERMo": Method(
+        "paper", partial(fine_pruned, model="BERMo"), "the same, with the layer mix", "all"
+    ),
+    "Random": Method("control", partial(network, find=drawn), "heads and neurons drawn", "found"),
+    "Uniform": Method("control", uniform, "width in order instead of by importance, logits alone"),
+    "Base Model": Method("control", about="plain networks, after text", **_net("Base Model")),
+    "Int8": Method(
+        "control", partial(quantised, make=whole), "the teacher in int8", "all", once=True
+    ),
+    "NAS + ghosts": Method(
+        "combination", partial(network, added=True), "ghosts on the searched network", "found", True
+    ),
+    "Width + layer mix": Method("combination", mixed, "BERMo's mix on a width-pruned model"),
+    "GhostBERT, warmed up": Method(
+        "combination", warmed, "GhostBERT by EfficientBERT's warm-up distillation", ghosts=True
+    ),
+    "GhostBERT, int8": Method(
+        "combination", partial(quantised, make=ghosts), "GhostBERT in int8", ghosts=True
+    ),
+} | {
+    title: Method("control", partial(listed, name=name), module(name).__doc__.split("\n")[0], name)
+    for title, name in METHODS.items()
+}
+
+
+def grid(profile_name, task_names=(), seed_numbers=(), budgets=(), methods=()):
+    """The grid of the frontier: a row for each method, budget, task and seed.
+
+    A row has the columns task, model (the method), m (0 where it has one point alone) and seed.
+    Raises ValueError, naming the nearest, for an unknown method.
+    """
+    for name in methods:
+        known("method", name, TABLE)
+    chosen = {name: TABLE[name] for name in methods or TABLE}
+    own = {"once": (0,), "each": tuple(budgets) or BUDGETS[profile_name]}
+    return [
+        row
+        for name, method in chosen.items()
+        for row in grids.crossed(
+            grids.seeds(profile_name, seed_numbers, own=SEEDS),
+            lambda task, model, m: TABLE[model].make(profile_name, task, m),
+            task=grids.tasks(profile_name, task_names, own=TASKS),
+            model=(name,),
+            m=own["once" if method.once else "each"],
+        )
+    ]
+
+
+# ---- COST
+
+
+def flops(profile_name, name, m, architecture=None):
+    """FLOPs of one forward pass of 128 tokens: matrix products and convolutions, with the pooler.
+
+    architecture: what the search of a method that keeps what is found has found.
+    """
+    base, method = shape(profile_name), TABLE[name]
+    if method.keeps in efficientbert.NETS:
+        own = efficientbert.scaled(method.keeps, profile_name)
+        return 2 * TOKENS * macs(own) + 2 * own.hidden**2
+    if method.keeps == "found":
+        kept = gated.counts(architecture)
+    else:
+        pairs = {
+            "all": lambda: [(base.heads, base.ffn)] * base.layers,
+            "width": lambda: [(m, m * base.ffn // base.heads)] * base.layers,
+        }.get(method.keeps, lambda: module(method.keeps).kept(base, m / HEADS)[0])()
+        kept = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
+    total = gated.flops(base.hidden, base.hidden // base.heads, kept)
+    return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile_name))
+
+
+AXES = {  # column of `points`: how an axis is called
+    "flops": "MFLOPs of a sentence of 128 tokens",
+    "parameters": "million parameters that are not zero",
+    "bytes": "megabytes of tensors",
+}
+
+
+def label(model, m):
+    return f"{model} {m}/{HEADS}" if m else model
+
+
+def named(frame):
+    """A collected grid whose models are named by method and budget, with `m` beside."""
+    names = map(label, frame["model"], frame["m"])
+    return frame.assign(method=frame["model"], model=list(names))
+
+
+def points(frame, found, profile_name):
+    """One line for each task and model that has a run: `score` in points with its 95 % interval,
+    and cost.
+
+    frame: the collected grid. found: that of `nas.architectures(grid)`. The score is the mean over
+    seeds, on development and unseen rows together. Its interval is that of the difference to the
+    labels; with one seed it covers examples alone. Costs are means over seeds.
+    """
+    of, lines = grids.metrics(profile_name), []
+    cuts = {
+        (row["model"], row["m"], row["task"], row["seed"]): row.get("architecture")
+        for row in found.to_dict("records")
+    }
+    there = named(frame[frame["run"].notna()])
+    for (task, model), rows in there.groupby(["task", "model"], sort=False):
+        costs = []
+        for row in rows.to_dict("records"):
+            name, m = row["method"], row["m"]
+            kept = cuts.get((name, m, task, row["seed"]))
+            pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
+            weights = row["parameters"] - np.nan_to_num(pruned)
+            stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
+            stored = [n for n in stored if n and np.isfinite(n)] or [4 * row["parameters"]]
+            costs.append((flops(profile_name, name, m, kept) / 1e6, weights / 1e6, stored[0] / 1e6))
+        score = stats.paired_difference([against_labels(run, of) for run in rows["run"]])
+        line = {"task": task, "model": model, "method": name, "m": m, "kind": TABLE[name].kind}
+        line |= dict(zip(AXES, np.mean(costs, 0), strict=True))
+        line |= {"score": 100 + score.mean, "low": 100 + score.low, "high": 100 + score.high}
+        lines.append(line | {"seeds": score.n_seeds})
+    return pd.DataFrame(lines)
+
+
+def against_labels(run, of):
+    """A run beside perfect answers: its difference is its score less 100 points."""
+    task = run.spec["args"]["data"]["task"]
+    column = of[task][0]
+    own = compare.judged(run, column)
+    told = (own["labels"], own["said"], own["labels"], column.metric, own["cluster"], own["unseen"])
+    return stats.Pair(task, run.spec["seed"], *told)
+
+
+def front(table, axis):
+    """The models of a table of `points` that none of their cost or less beats, cheapest first."""
+    ordered = table.sort_values([axis, "score"], ascending=[True, False])
+    best = ordered["score"].cummax().shift(fill_value=-np.inf)
+    return list(ordered["model"][ordered["score"] > best])
+
+
+def whole_cost(table, axis):
+    """The cost of the whole model in a table of `points`; None where it is not there."""
+    there = table.loc[table["method"] == "Whole", axis]
+    return float(there.iloc[0]) if len(there) else None
+
+
+SLACK = 1.05  # of a budget: searches end near their target, ghosts cost a little
+
+
+def winners(frame, table, axis, profile_name):
+    """At each budget the best model that it buys, and whether the second one is proven behind.
+
+    A budget is the cost of a width-pruned model and 5 % more. frame: the collected grid. table:
+    `points` of one task. Returns {budget: a line of the page's table}.
+    """
+    frame, lines = named(frame), {}
+    frame = frame[frame["task"].isin(table["task"])]
+    for budget in table[table["method"] == "Width"].to_dict("records"):
+        bought = table[table[axis] <= SLACK * budget[axis]].sort_values("score", ascending=False)
+        first, second = [*bought["model"], "–"][:2]
+        pairs = compare.pairs(frame, first, second, grids.metrics(profile_name))
+        gap = stats.paired_difference(pairs) if pairs else None
+        proven = gap is not None and gap.n_seeds >= verdict.SEEDS and gap.p < verdict.ALPHA
+        lines[f"{budget['m']}/{HEADS}"] = {
+            "best": first,
+            "score": f"{bought['score'].iloc[0]:.1f}",
+            "second": second,
+            "best minus second [95 %]": compare.interval(gap),
+            "difference": "proven" if proven else "not proven",
+        }
+    return lines
+
+
+# ---- LATENCY AND CLAIM
+
+
+def as_cut(spec):
+    """The Spec of a network of the same shape as a model's, with as little training as may be."""
+    start = spec.inputs.get("start")
+    if spec.step != "finetune" or "surgery" not in start.args:
+        return spec
+    inputs = {n: s for n, s in start.inputs.items() if n in ("teacher", "importance", "search")}
+    return Spec("operate", {"surgery": start.args["surgery"]}, inputs)
+
+
+def clocked(profile_name, task_names=(), seed_numbers=(), runs=50, length=TOKENS, batch=8):
+    """The grid of the latency of the networks as cut: one row, of the first task and seed.
+
+    Fine-pruned models are left out: their products are those of the whole model.
+    """
+    task = grids.tasks(profile_name, task_names, own=TASKS)[0]
+    seed = grids.seeds(profile_name, seed_numbers, own=SEEDS)[0]
+    models = {
+        f"model:{label(row['model'], row['m'])}": as_cut(row["spec"])
+        for row in grid(profile_name, [task], [seed])
+        if "Fine-pruned" not in row["model"]
+    }
+    told = nas.clock(runs, length, batch) | {"reference": "Whole"}
+    return [{"task": task, "seed": seed, "spec": Spec("latency", told, models).at(seed)}]
+
+
+COMBINED = {  # combination: the method that it should improve on
+    "NAS + ghosts": "NAS",
+    "Width + layer mix": "Width",
+    "GhostBERT, warmed up": "GhostBERT",
+}
+
+
+def claim_combined(frame, profile_name):
+    """Verdict on F1, a question of our own: each combination scores above its first method alone,
+    at each budget. It was planned before any of the runs."""
+    cells = {
+        f"{both} over {one}, {m}/{HEADS}": (frame[frame["m"] == m], both, one, None)
+        for both, one in COMBINED.items()
+        for m in sorted({*frame["m"].dropna().astype(int)} - {0}, reverse=True)
+    }
+    return claims.compared("F1", frame, profile_name, cells, word="for")
+
+
+def all_runs(profile_name, seeds):
+    """The grid of the page: every point and, with the first seed, the latency of its networks."""
+    first = SEEDS[profile_name][0] in seeds
+    timed = clocked(profile_name, seed_numbers=seeds) if first else []
+    return grid(profile_name, seed_numbers=seeds) + timed

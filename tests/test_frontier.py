@@ -1,0 +1,177 @@
+"""The frontier: its grid, its costs against PyTorch's count, its front and winners, and how a
+method is added.
+"""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from lib import paths
+from lib.measure import cost
+from lib.methods import layer_dropping
+from lib.model import backbone
+from lib.model.parts import base, layers
+from lib.model.surgery import operate
+from lib.papers import frontier, ghostbert
+from lib.papers.profiles import shape
+from lib.spec import ancestry
+
+
+def test_every_method_has_a_point_at_each_budget(anywhere):
+    for profile in ("toy", "mini"):
+        seeds = frontier.SEEDS[profile][:1]
+        rows = frontier.grid(profile, seed_numbers=seeds)
+        counts = {name: sum(row["model"] == name for row in rows) for name in frontier.TABLE}
+        budgets = len(frontier.BUDGETS[profile])
+        assert counts == {n: 1 if m.once else budgets for n, m in frontier.TABLE.items()}
+        assert len({row["spec"].name for row in rows}) == len(rows)
+
+
+def test_students_differ_in_their_surgery_alone(anywhere):
+    """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
+    rows = {row["model"]: row["spec"] for row in frontier.grid("toy")}
+    table = ghostbert.pruned_vs_ghost("toy", ("CoLA",), (3,), (0,))
+    assert [rows["Width"], rows["GhostBERT"]] == [row["spec"] for row in table]
+    for name in ("NAS", "Random", "NAS + ghosts", "Layer dropping"):
+        ours, theirs = rows[name].parents["start"], rows["Width"].parents["start"]
+        assert rows[name].args == rows["Width"].args
+        assert {k: v for k, v in ours.args.items() if k != "surgery"} == {
+            k: v for k, v in theirs.args.items() if k != "surgery"
+        }
+    whole = rows["Whole"]
+    for name, spec in rows.items():
+        if "Fine-pruned" not in name:
+            assert whole in {spec, *ancestry([spec])}, name
+
+
+def test_an_unknown_method_names_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'GhostBERT'"):
+        frontier.grid("toy", methods=["GhostBRT"])
+
+
+def counted(model, tokens):
+    ids = torch.ones(1, tokens, dtype=torch.long)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(input_ids=ids)
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "ops"),
+    [
+        ("Whole", 0, ()),
+        ("Width", 3, ({"op": "cut", "heads": 3},)),
+        ("Layer dropping", 6, ({"op": "layer_dropping", "layers": [1]},)),
+        ("NAS", 3, ({"op": "keep", "heads": [[0], [3, 4]], "neurons": [[1, 2], [5]]},)),
+    ],
+)
+def test_flops_are_those_that_pytorch_counts(name, m, ops):
+    own = shape("toy")
+    model = backbone.build(*encoder(own), ops)
+    kept = ops[0] if name == "NAS" else None
+    wanted = frontier.flops("toy", name, m, kept and {k: v for k, v in kept.items() if k != "op"})
+    assert counted(model, frontier.TOKENS) == wanted
+
+
+def test_flops_of_ghosts_are_the_convolutions():
+    own, ghost = shape("toy"), ghostbert.ghost("toy")
+    gap = frontier.flops("toy", "GhostBERT", 3) - frontier.flops("toy", "Width", 3)
+    assert gap == cost.ghost_flops(own, ghost) > 0
+
+
+def encoder(own):
+    from transformers import BertModel
+
+    config = backbone.configuration(own)
+    config._attn_implementation = "eager"
+    return BertModel, config
+
+
+def test_layer_dropping_keeps_the_layers_that_it_names(tiny):
+    model = tiny()
+    second = layers(model)[1]
+    assert operate(model, {"op": "layer_dropping", "layers": [1]}) == {"layers": 1}
+    assert list(base(model).encoder.layer) == [second]
+    for wrong in ([], [1], [0, 0], [-1]):
+        with pytest.raises(ValueError, match="layer_dropping keeps the layers"):
+            operate(model, {"op": "layer_dropping", "layers": wrong})
+
+
+@pytest.mark.parametrize(
+    ("share", "kept"), [(0.5, [1, 3, 5]), (0.25, [2, 5]), (1 / 12, [5]), (1.0, [*range(6)])]
+)
+def test_layer_dropping_takes_equal_steps(share, kept):
+    six = replace(shape("toy"), layers=6)
+    widths, arguments = layer_dropping.kept(six, share)
+    assert arguments == {"layers": kept} and widths == [(six.heads, six.ffn)] * len(kept)
+
+
+POINTS = pd.DataFrame(
+    [
+        {"model": "Whole", "method": "Whole", "m": 0, "flops": 100.0, "score": 90.0},
+        {"model": "A 3/12", "method": "A", "m": 3, "flops": 25.5, "score": 80.0},
+        {"model": "B 3/12", "method": "B", "m": 3, "flops": 26.0, "score": 79.0},
+        {"model": "Width 3/12", "method": "Width", "m": 3, "flops": 25.0, "score": 78.0},
+        {"model": "C 3/12", "method": "C", "m": 3, "flops": 40.0, "score": 89.0},
+        {"model": "D 3/12", "method": "D", "m": 3, "flops": 40.0, "score": 85.0},
+    ]
+)
+
+
+def test_the_front_has_what_nothing_cheaper_beats():
+    assert frontier.front(POINTS, "flops") == ["Width 3/12", "A 3/12", "C 3/12", "Whole"]
+
+
+def test_a_winner_is_the_best_that_a_budget_buys():
+    frame = pd.DataFrame({"task": [], "model": [], "m": [], "seed": [], "run": []})
+    told = frontier.winners(frame, POINTS.assign(task="CoLA"), "flops", "toy")
+    assert list(told) == ["3/12"]
+    assert told["3/12"]["best"] == "A 3/12" and told["3/12"]["second"] == "B 3/12"
+    assert told["3/12"]["difference"] == "not proven"
+    assert frontier.winners(frame, POINTS[:1].assign(task="CoLA"), "flops", "toy") == {}
+
+
+ASK = "from lib.papers import frontier as f; print(sorted(f.TABLE)); print(len(f.grid('toy')))"
+
+
+def test_a_method_is_one_file_and_one_line(tmp_path):
+    """As CONTRIBUTING says: away it is gone everywhere, back it is everywhere."""
+
+    def asked():
+        done = subprocess.run(
+            [sys.executable, "-c", ASK], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        names, count = done.stdout.splitlines()
+        return "Layer dropping" in names, int(count)
+
+    for folder in ("lib", "data/published", "data/unseen"):
+        shutil.copytree(paths.ROOT / folder, tmp_path / folder)
+    table, own = (
+        tmp_path / "lib/methods" / f"{name}.py" for name in ("__init__", "layer_dropping")
+    )
+    line, text, code = '"Layer dropping": "layer_dropping"', table.read_text(), own.read_text()
+    there, count = asked()
+    assert there and line in text
+    table.write_text(text.replace(line, ""))
+    own.unlink()
+    assert asked() == (False, count - 1)
+    table.write_text(text)
+    own.write_text(code)
+    assert asked() == (True, count)
+
+
+def test_networks_are_timed_as_cut_without_training(anywhere):
+    (row,) = frontier.clocked("toy")
+    models = row["spec"].inputs
+    assert "model:Fine-pruned BERT 3/12" not in models
+    for name in ("Width", "GhostBERT", "NAS", "Random", "NAS + ghosts", "Layer dropping"):
+        assert models[f"model:{name} 3/12"].step == "operate"
+    assert models["model:Whole"] == frontier.grid("toy")[0]["spec"]
+    assert len(frontier.all_runs("mini", (10,))) == len(frontier.grid("mini", (), (10,))) + 1
+    assert len(frontier.all_runs("mini", (11,))) == len(frontier.grid("mini", (), (11,)))
