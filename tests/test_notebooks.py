@@ -14,7 +14,7 @@ import pytest
 from lib import data, paths
 from lib.__main__ import main
 from lib.measure import stats, verdict
-from lib.page import artefact, notebook, report, verdicts
+from lib.page import artefact, equation, notebook, report, verdicts
 
 NOTEBOOKS = notebook.find()
 IDS = [p.stem for p in NOTEBOOKS]
@@ -244,3 +244,25 @@ def test_the_readme_lists_every_notebook_and_environments_agree():
     environment = (paths.ROOT / "environment.yml").read_text()
     assert "==" not in environment
     assert all(f"- {words}\n" in environment for words in ("-r requirements.txt", "-e ."))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
+def test_links_and_equations_reach_the_page(path):
+    text = "\n".join(
+        "".join(cell["source"])
+        for cell in json.loads(path.read_text())["cells"]
+        if cell["cell_type"] == "markdown"
+    )
+    linked = re.findall(r"\]\((\w+)\.ipynb\)", text)
+    page = equation.readable(text)
+    assert set(linked) <= set(IDS) and not re.search(
+        r"\]\(\w+\.ipynb\)|\$", equation.CODE.sub("", page)
+    )
+
+
+def test_an_equation_is_a_picture_with_its_words_and_code_stays():
+    page = equation.readable("Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb).")
+    assert 'alt="a_1 &lt; b"' in page and "`$x$`, see [it](bermo_00_method.html)" in page
+    assert page == equation.readable("Let $a_1 < b$ and `$x$`, see [it](bermo_00_method.ipynb).")
+    with pytest.raises(ValueError):
+        equation.readable(r"$\frac{a$")

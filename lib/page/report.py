@@ -20,7 +20,7 @@ import pandas as pd
 from lib import paths
 from lib.execute import commit, one_line
 from lib.measure.verdict import tally
-from lib.page import notebook, verdicts
+from lib.page import equation, notebook, verdicts
 from lib.papers.profiles import PROFILES
 from lib.store import write
 
@@ -196,6 +196,7 @@ def stale(folder, page, pages, look):
 
 def convert(source, target, resources, key):
     """Write the HTML of an executed notebook, and under it what it was made of."""
+    import nbformat
     from nbconvert import HTMLExporter
 
     exporter = HTMLExporter(
@@ -204,7 +205,11 @@ def convert(source, target, resources, key):
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
-    body, _ = exporter.from_filename(str(source), resources=resources)
+    book = nbformat.read(source, 4)
+    for cell in book.cells:
+        if cell.cell_type == "markdown":
+            cell.source = equation.readable(cell.source)
+    body, _ = exporter.from_notebook_node(book, resources=resources)
     write(target, body + f"<!-- {key} -->")
 
 

@@ -1,0 +1,38 @@
+"""Equations and links in the text of a page. A page has no script and needs no network: LaTeX
+becomes a picture, and a link to a notebook one to its page.
+"""
+
+import base64
+import html
+import io
+import re
+
+from matplotlib import mathtext
+from matplotlib.font_manager import FontProperties
+
+CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.S)
+EQUATION = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.S)
+NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
+
+
+def readable(markdown):
+    """The text of a cell as a page shows it; code stays as it is. Raises ValueError where
+    matplotlib cannot set an equation.
+    """
+    parts = CODE.split(markdown)
+    parts[::2] = [NOTEBOOK.sub(r"](\1.html)", EQUATION.sub(drawn, part)) for part in parts[::2]]
+    return "".join(parts)
+
+
+def drawn(found):
+    """The picture of an equation: $$...$$ on a line of its own, $...$ within the text."""
+    own, text, picture = bool(found[1]), " ".join((found[1] or found[2]).split()), io.BytesIO()
+    shown = text.replace(r"\frac", r"\dfrac") if own else text
+    look = FontProperties(size=13 if own else 12, math_fontfamily="stix")
+    depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")
+    picture = re.sub(rb"<metadata>.*?</metadata>", b"", picture.getvalue(), flags=re.S)  # the day
+    place = "max-width:100%" if own else f"vertical-align:-{depth:.1f}pt"
+    return (
+        f'<img class="equation" alt="{html.escape(text)}" style="{place}" '
+        f'src="data:image/svg+xml;base64,{base64.b64encode(picture).decode()}">'
+    )
