@@ -263,14 +263,14 @@ class Store:
 class Scratch:
     """What a training asks of a run.
 
-    This one keeps nothing but checkpoints; what is logged stays in memory.
+    This one writes nothing but checkpoints; what is logged and saved stays in memory.
 
     A `Draft` is the run of a Spec. This one serves the candidates of a search and the bench.
     """
 
     def __init__(self, folder, seed, checkpoint_seconds=1e9):
         self.folder, self.seed, self.checkpoint_seconds = Path(folder), seed, checkpoint_seconds
-        self.lines = []
+        self.lines, self.arrays = [], {}
 
     @property
     def resume(self):
@@ -280,6 +280,10 @@ class Scratch:
     def log(self, step, **values):
         """Note what happened at a step."""
         self.lines.append({"step": step, **values})
+
+    def save_arrays(self, name, **arrays):
+        """Keep arrays under a name."""
+        self.arrays[name] = arrays
 
     def logged(self, name):
         """Arrays of what was logged under a name, {"step": [n], ...}.
