@@ -20,6 +20,7 @@ Examples that share text are not independent. They are drawn together, as a clus
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
@@ -75,6 +76,17 @@ def draw_weights(rng, draws, n):
     """How often each of n examples occurs in each bootstrap draw: [draws, n], rows sum to n."""
     index = rng.integers(n, size=(draws, n)) + np.arange(draws)[:, None] * n
     return np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
+
+
+@lru_cache(maxsize=4)
+def drawn_rows(draws, n, at_once, *seeds):
+    """How often each bootstrap draw has each of n examples [draws, n], drawn so many at once.
+
+    Claims on the same examples share the draws, so they are kept, in the smallest type.
+    """
+    rng = np.random.default_rng(seeds)
+    sizes = [min(at_once, draws - i) for i in range(0, draws, at_once)]
+    return np.concatenate([draw_weights(rng, size, n).astype(np.uint16) for size in sizes])
 
 
 def predicted(logits):
@@ -214,12 +226,12 @@ def _contrast(groups, coefficients, draws, seed):
         if not seen[:, t].any(1).all():
             raise ValueError(f"{task}: no seed at one of the points of the comparison")
         share = np.array([coefficients[g] / seen[g, t].sum() / len(tasks) for g, _, _ in of_task])
-        # two metrics of the same rows share the draws
-        own = np.random.default_rng([seed, crc32(labels.tobytes())])
         rows = max(1, CELLS // len(labels))
-        units = len(labels) if cluster is None else cluster.max() + 1
+        units = len(labels) if cluster is None else int(cluster.max()) + 1
+        # two metrics of the same rows share the draws
+        counts = drawn_rows(draws, units, rows, seed, crc32(labels.tobytes()))
         for start in range(0, draws, rows):
-            weights = draw_weights(own, min(rows, draws - start), units)
+            weights = counts[start : start + rows].astype(float)
             weights = weights if cluster is None else weights[:, cluster]
             scores = weighted_score(metric, models, labels, weights)
             drawn[start : start + rows] += 100 * (scores[:, ::2] - scores[:, 1::2]) @ share

@@ -1,0 +1,137 @@
+"""Every claim is judged in one place, and each of its words can be reached."""
+
+from collections import Counter
+
+import pytest
+from conftest import collected, made_up
+
+from lib import checks, verdicts
+from lib.measure.verdict import WORDS
+from lib.papers import protocol
+from lib.store import Store
+
+# Findings whose models or tasks no grid at mini has: other encoders, CoLA, SQuAD, paper's rivals.
+LACKING = set(
+    "G16 G17 G46 G127 E10 E13 E14 E31 E33 E43 E44 E45 B72 B73 B74 N11 N77 N116 N121 N144 N145 N146"
+    "".split()
+)
+
+
+@pytest.fixture(scope="module")
+def unmeasured(tmp_path_factory):
+    """The verdicts on all claims without a run."""
+    empty = tmp_path_factory.mktemp("empty")
+    return verdicts.judged(store=Store(empty / "runs", empty / "records"))
+
+
+def test_every_claim_has_a_verdict_without_a_run(unmeasured):
+    assert list(unmeasured) == list(checks.claims()) and set(protocol.CLAIMS) <= set(unmeasured)
+    for name, found in unmeasured.items():
+        role = checks.claims()[name]["role"]
+        assert found.claim == name and found.verdict in WORDS and found.measured, name
+        if role in ("central", "finding"):
+            assert (found.kind, found.verdict, found.runs) == ("finding", "NOT_RUN", 0), name
+        if found.verdict == "NOT_RUN":
+            assert "\n" not in found.note and (found.note or found.cells == ()), name
+        if checks.claims()[name]["check"] and role in ("arithmetic", "setting"):
+            assert (found.kind, found.verdict == "NOT_RUN") == ("arithmetic", False), name
+
+
+def test_a_finding_names_rows_of_its_page_or_says_which_are_lacking(unmeasured):
+    lacking = {name for name, found in unmeasured.items() if "at mini has no" in found.note}
+    assert lacking == LACKING
+    assert "ghostbert_t01_glue_dev at mini has no 'Ghost' at m 12" in unmeasured["G16"].note
+
+
+def test_arithmetic_is_judged_by_the_printed_cells(unmeasured):
+    words = Counter(found.verdict for found in unmeasured.values() if found.kind == "arithmetic")
+    assert words["CONFIRMED"] > 100 and words["PAPER_INCONSISTENT"] > 20
+    assert unmeasured["G18"].measured == "0.8 computed, 0.8 printed"
+    assert unmeasured["G25"].measured == "25.7778 computed, 25 printed"
+    assert unmeasured["G25"].verdict == "PAPER_INCONSISTENT" and unmeasured["G25"].note
+    assert unmeasured["E17"].verdict == "CONTRADICTED"  # counted, from no cell
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """f(claim, {model: share of right predictions}): its Verdict on made-up runs of its cells."""
+
+    def judge(name, shares, seeds=5):
+        def collect(rows, *_, **__):
+            lines = []
+            for row in {(r["model"], r["task"], r.get("m")): r for r in rows}.values():
+                share = shares.get((row["model"], row.get("m")), shares.get(row["model"]))
+                more = {key: row[key] for key in row.keys() & {"m", "method", "family"}}
+                own = made_up({row["model"]: share}, seeds=seeds, task=row["task"], **more)
+                lines += own.assign(spec=[row["spec"].at(n) for n in range(seeds)]).to_dict(
+                    "records"
+                )
+            return verdicts.pd.DataFrame(lines)
+
+        monkeypatch.setattr(verdicts.sweep, "collect", collect)
+        return verdicts.judge(name)
+
+    return judge
+
+
+TWO, FOUR = ("G34", "Ghost", "Prune"), ("G41", "Ghost", "Prune")
+ALIKE, NO_WORSE = ("N99", "Prediction distillation", "Two stages"), ("N13", "Whole", "30 % NAS")
+
+
+@pytest.mark.parametrize(
+    "names, shares, word",
+    [
+        (TWO, (0.9, 0.8), "CONFIRMED"),
+        (TWO, (0.8, 0.9), "CONTRADICTED"),
+        (TWO, (0.9, 0.9), "INCONCLUSIVE"),
+        (FOUR, (0.9, {6: 0.9, None: 0.8}), "PARTIAL"),
+        (FOUR, (0.8, {6: 0.7, None: 0.9}), "CONTRADICTED"),
+        (ALIKE, (0.9, 0.9), "CONFIRMED"),
+        (ALIKE, (0.9, 0.7), "CONTRADICTED"),
+        (NO_WORSE, (0.7, 0.9), "CONFIRMED"),
+        (NO_WORSE, (0.9, 0.7), "CONTRADICTED"),
+    ],
+)
+def test_words_of_findings(scored, names, shares, word):
+    name, method, baseline = names
+    own, other = shares
+    other = other if isinstance(other, dict) else {None: other}
+    told = {method: own, baseline: other[None]} | {(baseline, m): v for m, v in other.items()}
+    found = scored(name, told)
+    assert (found.verdict, found.claim, found.scale) == (word, name, "at mini scale"), found
+    assert found.runs >= 10 and found.planned and found.cells
+
+
+def test_few_seeds_prove_nothing_and_a_printed_size_is_told(scored):
+    found = scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=2)
+    assert (found.verdict, found.provisional) == ("INCONCLUSIVE", "provisional, 2 of 5 seeds")
+    assert found.cells[0].published == 2.1 and "points" in found.measured
+
+
+def test_each_task_is_a_cell_where_the_claim_says_so(scored):
+    names = [cell.name for cell in scored("G38", {"Ghost": 0.9, "Prune": 0.8}).cells]
+    assert len(names) == 8 and names[0] == "over Prune, m 9, task SST-2"
+
+
+def test_a_diverged_run_is_no_replicate(monkeypatch):
+    made = made_up({"BERMo": 0.9, "BERT": 0.8}).assign(diverged=False)
+    made.loc[:7, "diverged"] = True
+    assert verdicts.diverged(made).sum() == 8
+    assert not verdicts.diverged(collected(("SST-2", "A", 0, None, {}))).any()
+
+
+def test_a_claim_that_is_another_one_has_its_verdict(monkeypatch, unmeasured):
+    confirmed = verdicts.replace(unmeasured["N2"], verdict="CONFIRMED")
+    found = verdicts.judge("N10", seen={"N2": confirmed})
+    assert (found.claim, found.verdict) == ("N10", "CONFIRMED")
+
+
+def test_comparisons_are_read():
+    first, second = verdicts.comparisons("k = 3 > k = 1 @ m=3, task=SST-2; 1 ~ 0.1")
+    assert (first.method, first.sign, first.baseline) == ("k = 3", ">", "k = 1")
+    assert first.where == (("m", "3"), ("task", "SST-2")) and first.name == "k = 1, m 3, task SST-2"
+    assert (second.method, second.sign, second.baseline, second.where) == ("1", "~", "0.1", ())
+    with pytest.raises(ValueError, match="cell 'A beats B': expected"):
+        verdicts.comparisons("A beats B")
+    with pytest.raises(ValueError, match="unknown claim: 'G999'"):
+        verdicts.judge("G999")
