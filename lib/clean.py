@@ -23,12 +23,17 @@ def deletable(patterns, store):
     kept = [f'"name": "{name}"' for name in names]
     folders = {}
     for run in store.folders():
-        from_kept = any(name in json.dumps(run.spec) for name in kept)
+        try:
+            from_kept = any(name in json.dumps(run.spec) for name in kept)
+        except (ValueError, OSError):
+            continue  # damaged: it is set aside when it is wanted
         if run.model.exists() and run.name not in needed and not from_kept:
             folders[run.name] = run.model
     for part in store.parts():
         if not alive(part.with_suffix(".lock")):
             folders[f"{part.parent.name}/{part.stem}"] = part
+    for aside in sorted(store.runs.glob(".damaged/*/*")):
+        folders[f"{aside.parent.name}/{aside.name}"] = aside
     return [folder for name, folder in folders.items() if not patterns or name in within]
 
 

@@ -10,14 +10,20 @@ import shutil
 import subprocess
 import time
 import traceback
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 
-from lib import paths
+from lib import files, paths
+from lib.files import Damaged, read_json
 from lib.spec import from_json
 from lib.steps import STEPS
-from lib.store import MIN_FREE, Draft, Held, Lock, Store, read_json
+from lib.store import MIN_FREE, STALE, Draft, Held, Lock, Store, say
 
+HELD = (
+    "waiting  {}: {} (process {}) is making it; "
+    f"another host that gives no sign of life for {STALE:.0f} s is believed dead"
+)
 FREE = "free some space (`python -m lib gc` lists what may go)"
 
 
@@ -28,14 +34,33 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
     RuntimeError where an input is missing.
     """
     store = store or Store()
+    beat, since, over, again = None, 0.0, None, False
     while True:
         if run := store.find(spec, weights=keep):
             return run
         try:
-            with Lock(store.lock(spec)):
+            with Lock(store.lock(spec), over):
+                if not files.wrong(store.part(spec)):
+                    store.place(spec)  # a kill came between its end and its name
                 found = store.find(spec, weights=keep)
                 return found or _make(spec, store, keep, checkpoint_seconds)
-        except Held:
+        except Damaged as error:
+            if again:
+                raise
+            store.set_aside(store.part(spec), error)
+            again = True
+        except Held as error:
+            who = error.args[0] or {
+                "host": "an unknown process",
+                "pid": "?",
+                "beat": 0.0,
+                "age": 0.0,
+            }
+            if who["beat"] != beat:
+                beat, since = who["beat"], time.monotonic()
+                say(HELD.format(spec.name, *map(who.get, ("host", "pid"))))
+            if time.monotonic() - since > STALE:
+                over = beat
             time.sleep(0.3)
 
 
@@ -52,17 +77,27 @@ def _make(spec, store, keep, checkpoint_seconds):
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
         step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
-        return draft.finish(step(draft, **args), environment(spec))
+        draft.seal(step(draft, **args), environment(spec))
     except KeyboardInterrupt:
         draft.tell("stopped")
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        told = {"traceback": traceback.format_exc()}
+        if full(error):
             free = shutil.disk_usage(store.runs).free >> 20
-            full = f"disk full ({free} MB free) under {paths.shown(store.runs)}"
-            error = OSError(f"{full}: {FREE}; the run resumes from its last checkpoint")
-        draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
-        raise error
+            what = f"disk full ({free} MB free) under {paths.shown(store.runs)}"
+            error = OSError(f"{what}: {FREE}; the run resumes from its last checkpoint")
+            draft.make_room()
+        with suppress(OSError):
+            draft.tell("failed", error=one_line(error), **told)
+        raise error from None
+    return store.place(spec)
+
+
+def full(error):
+    """Whether a disk is full, as the system or safetensors says it."""
+    there = getattr(error, "errno", None) == errno.ENOSPC
+    return there or f"os error {errno.ENOSPC}" in str(error)
 
 
 def need_disk(folder):

@@ -21,6 +21,7 @@ from lib import paths
 
 NAME, ARRAYS = "record.json", "arrays.safetensors.gz"
 PARTS = ("spec", "status", "metrics", "env")
+LEFT = ("events.jsonl", "manifest.json")  # files of a run that its record has not
 
 
 def there(folder):
@@ -36,7 +37,7 @@ def write(run, folder):
                 stored = arrays[f"{path.stem}.{key}"] = small(key, value)
                 if stored.dtype != value.dtype:
                     types[f"{path.stem}.{key}"] = value.dtype.name
-        elif path.is_file() and path.name != "events.jsonl" and path.stem not in PARTS:
+        elif path.is_file() and path.name not in LEFT and path.stem not in PARTS:
             arrays[f"file.{path.name}"] = np.frombuffer(path.read_bytes(), np.uint8)
     folder.mkdir(parents=True)
     body = {part: getattr(run, part) for part in PARTS}

@@ -4,58 +4,45 @@
                                <seed>.part/  one being made, or what is left of a failed, stopped
                                              or killed one
                                <seed>.lock   who is making it
+              .damaged/<step>-<identity>/<seed>-<time>/   a run that was found damaged
     data/records/<step>-<identity>/<seed>/   a record: a run without weights, small enough to
                                              commit (lib.record)
 
 A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
-weights. A folder without `.part` is complete: it gets its name by one rename at the end.
+weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
+manifest (lib.files) has a digest of each file. What is found damaged is set aside and made again.
+Runs of earlier code have no manifest: they count where their JSON is whole and says finished.
 """
 
 import json
 import os
 import shutil
 import socket
+import sys
 import threading
 import time
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save_file
 
-from lib import paths, record
+from lib import files, paths, record
+from lib.files import Damaged, read_json, write_json
 
 HEARTBEAT = 5.0  # seconds between signs of life of a run
 STALE = 60.0  # seconds without one after which its owner is taken for dead
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
+RESERVE = "reserve"  # file of a run being made that is removed to tell that the disk is full
 
 
-def write(path, text):
-    """Whole or not at all: a reader never sees half a file, and a full disk leaves the old one."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_json(path, value):
-    """Write a value as JSON (`write`)."""
-    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
-
-
-def read_json(path):
-    """Raises ValueError naming the file where it is damaged."""
-    try:
-        return json.loads(Path(path).read_text())
-    except json.JSONDecodeError as error:
-        fix = "delete its folder, the run is made again"
-        raise ValueError(f"{paths.shown(path)} is damaged ({error}): {fix}") from None
+@cache
+def say(line):
+    """Print a line to the terminal, once in a process."""
+    print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
@@ -69,9 +56,22 @@ class Run:
     def _record(self):
         return record.read(self.folder) if record.there(self.folder) else None
 
+    @cached_property
+    def _digests(self):
+        return (files.manifest(self.folder) or {"files": {}})["files"]
+
+    def _bytes(self, name):
+        """What a file of the run holds. Raises Damaged where its manifest says otherwise."""
+        data = (self.folder / name).read_bytes()
+        digest = files.sha(data)
+        if self._digests.get(name, digest) != digest:
+            shown = paths.shown(self.folder / name)
+            raise Damaged(f"{shown} is damaged (it has another digest): the run is made again")
+        return data
+
     def _json(self, name):
         if self._record is None:
-            return read_json(self.folder / f"{name}.json")
+            return read_json(self.folder / f"{name}.json", self._bytes(f"{name}.json"))
         return self._record[name]
 
     @cached_property
@@ -109,13 +109,13 @@ class Run:
     def arrays(self, name):
         """Arrays that the step saved under this name."""
         if self._record is None:
-            return load_file(self.folder / f"{name}.safetensors")
+            return load(self._bytes(f"{name}.safetensors"))
         return record.arrays(self.folder, self._record, name)
 
     def lines(self, name):
         """JSON lines that the step wrote under this name; none where the file is absent."""
         if self._record is None:
-            text = (self.folder / name).read_text() if (self.folder / name).exists() else ""
+            text = self._bytes(name).decode() if (self.folder / name).exists() else ""
         else:
             text = record.text(self.folder, self._record, name)
         return [json.loads(line) for line in text.splitlines()]
@@ -133,10 +133,12 @@ class Lock:
 
     The lock of the kernel (filelock) frees it when its owner dies. The file tells readers who owns
     it. Its time is a heartbeat, which keeps hosts apart where a shared disk ignores kernel locks.
+    What nobody can read is nobody's. over: a heartbeat of another host that stood still for STALE
+    seconds while it was watched; it is believed no more, whatever its time.
     """
 
-    def __init__(self, path):
-        self.path, self.stop = Path(path), threading.Event()
+    def __init__(self, path, over=None):
+        self.path, self.over, self.stop = Path(path), over, threading.Event()
 
     def __enter__(self):
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -146,10 +148,15 @@ class Lock:
         except Timeout:
             raise Held(owner(self.path)) from None
         there = owner(self.path)
-        if there and there["host"] != socket.gethostname() and there["age"] < STALE:
+        fresh = there and there["age"] < STALE and there["beat"] != self.over
+        if fresh and there["host"] != socket.gethostname():
             self.lock.release()
             raise Held(there)
-        self.path.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        try:
+            self.path.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+        except OSError:
+            self.lock.release()
+            raise
         threading.Thread(target=self._beat, daemon=True).start()
         return self
 
@@ -167,11 +174,14 @@ class Lock:
 
 
 def owner(path):
-    """Who holds a lock, and seconds since the last sign of life; None where nobody says."""
+    """Who holds a lock, the last sign of life, and seconds since; None where nobody says."""
     try:
-        return json.loads(path.read_text()) | {"age": time.time() - path.stat().st_mtime}
-    except (OSError, ValueError):
+        who, beat = read_json(path), path.stat().st_mtime
+    except (OSError, Damaged):
         return None
+    if not isinstance(who.get("host"), str) or type(who.get("pid")) is not int:
+        return None
+    return who | {"beat": beat, "age": time.time() - beat}
 
 
 def alive(path):
@@ -186,7 +196,7 @@ def alive(path):
         return who["age"] < STALE
     try:
         os.kill(who["pid"], 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         pass
@@ -206,14 +216,51 @@ class Store:
         object.__setattr__(self, "records", Path(self.records or paths.records_root()))
 
     def find(self, spec, weights=False):
-        """The finished run of a Spec, or None. With `weights`, one that still has its model."""
+        """The finished run of a Spec, or None. With `weights`, one that still has its model.
+
+        A run that is damaged is set aside, and a damaged record is left alone; a line says so.
+        """
         places = {"run": self.runs} | ({} if self.fresh else {"record": self.records})
         for origin, root in places.items():
             folder = root / spec.name
-            there = (folder / "status.json").exists() or record.there(folder)
-            if there and (not weights or (folder / "model").exists()):
+            if not folder.exists() or (weights and not (folder / "model").exists()):
+                continue
+            why = wrong(folder, weights)
+            if not why:
                 return Run(folder, origin)
+            if origin == "run":
+                self._doubt(spec, weights)
+            else:
+                say(f"not used  {why}")
         return None
+
+    def _doubt(self, spec, weights):
+        """Set a run aside where it is still damaged once nobody else is at it."""
+        folder = self.runs / spec.name
+        try:
+            with Lock(self.lock(spec)):
+                if folder.exists() and (why := wrong(folder, weights)):
+                    self.set_aside(folder, why)
+        except (Held, OSError):
+            say(f"damaged  {spec.name}; it is not used")
+
+    def set_aside(self, folder, why):
+        """Move a damaged folder below `.damaged`, where it is found by its name and the time."""
+        name, at = folder.relative_to(self.runs), time.strftime("%Y%m%dT%H%M%S")
+        target = self.runs / ".damaged" / f"{name}-{at}-{time.time_ns() % 10**6}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.rename(target)
+        say(f"damaged  {name}: {why}; set aside as {paths.shown(target)}, the run is made again")
+
+    def place(self, spec):
+        """Give a run that is made its name. A kill leaves the run before or the new one, whole."""
+        part, final = self.part(spec), self.runs / spec.name
+        shutil.rmtree(part / "before", ignore_errors=True)
+        if final.exists():  # there where its weights were removed
+            final.rename(part / "before")
+        part.rename(final)
+        shutil.rmtree(final / "before", ignore_errors=True)
+        return Run(final, "run")
 
     def part(self, spec):
         return (self.runs / spec.name).with_suffix(".part")
@@ -228,17 +275,16 @@ class Store:
         """
         if run := self.find(spec):
             return run.status | {"origin": run.origin}
-        part = self.part(spec) / "status.json"
-        if not part.exists():
+        if not self.part(spec).exists():
             return {"state": "missing"}
-        status = read_json(part)
-        if status["state"] == "started":
+        status = ledger(self.part(spec))
+        if status["state"] not in ("failed", "stopped"):
             status["state"] = "running" if alive(self.lock(spec)) else "died"
         return status
 
     def folders(self):
         """Every finished run made here."""
-        paths = sorted(self.runs.glob("*/*/status.json"))
+        paths = sorted(self.runs.glob("[!.]*/*/status.json"))
         return [Run(path.parent, "run") for path in paths if path.parent.suffix != ".part"]
 
     def parts(self):
@@ -258,6 +304,36 @@ class Store:
         shutil.rmtree(target, ignore_errors=True)
         temporary.rename(target)
         return target
+
+
+def wrong(folder, weights=False):
+    """What is wrong with a finished run or a record, in words that name a file; "" without any.
+
+    weights: those of a run are looked at as well.
+    """
+    try:
+        if record.there(folder):
+            told = record.read(folder).get("arrays")
+            if told and files.digest(folder / record.ARRAYS) != told:
+                raise record.damaged(folder / record.ARRAYS, "its content has another digest")
+            return ""
+        if (folder / files.NAME).exists():
+            return files.wrong(folder, spared=() if weights else ("model/",))
+        told = {part: read_json(folder / f"{part}.json") for part in record.PARTS}
+    except (ValueError, OSError) as error:
+        return str(error)
+    if told["status"].get("manifest") or told["status"].get("state") != "finished":
+        return f"{files.NAME} is missing"
+    return "" if told["metrics"] else "metrics.json is empty"
+
+
+def ledger(part):
+    """What the ledger of an unfinished run says; what is damaged says that it died."""
+    told = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
+    try:
+        return told | read_json(part / "status.json")
+    except (OSError, Damaged):
+        return told
 
 
 class Scratch:
@@ -298,6 +374,16 @@ class Scratch:
     def progress(self, fraction, **now):
         """Say how far the run is."""
 
+    def mark(self):
+        """Where the log ends, for a checkpoint."""
+
+    def rewind(self, mark):
+        """Cut the log to where it ended at a checkpoint. Returns whether it is what it was then."""
+        return True
+
+    def begin_anew(self, why):
+        """There are checkpoints, and none of them is whole."""
+
 
 class Draft(Scratch):
     """The folder of a run being made, as its step sees it."""
@@ -308,27 +394,45 @@ class Draft(Scratch):
         self.folder = store.part(spec)
         self.checkpoint_seconds = checkpoint_seconds
         self.folder.mkdir(parents=True, exist_ok=True)
-        before = self.folder / "status.json"
-        before = read_json(before) if before.exists() else {}
-        self.attempts = before.get("attempts", 0) + 1
+        before = ledger(self.folder)
+        self.attempts = before["attempts"] + 1
         # of earlier attempts, so that a resumed run tells its whole cost
-        self.spent = before.get("seconds", 0.0)
-        self.worked = before.get("core_seconds", 0.0) - time.process_time()
-        self.began = self.told = time.time()
+        self.spent = before["seconds"]
+        self.worked = before["core_seconds"] - time.process_time()
+        self.began = self.told = time.monotonic()
+        self.events = self.folder / "events.jsonl"
+        if not any(self.resume.glob("step-*")):
+            self.events.unlink(missing_ok=True)
+        (self.folder / files.NAME).unlink(missing_ok=True)
+        (self.folder / RESERVE).write_bytes(bytes(1 << 16))
         write_json(self.folder / "spec.json", spec.to_json())
         self.tell("started")
 
     def tell(self, state, **more):
         """Write the ledger."""
         status = {"state": state, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        status |= {"seconds": round(self.spent + time.time() - self.began, 2)}
+        status |= {"seconds": round(self.spent + time.monotonic() - self.began, 2)}
         status |= {"core_seconds": round(self.worked + time.process_time(), 2)}
         write_json(self.folder / "status.json", status | {"attempts": self.attempts} | more)
 
     def log(self, step, **values):
         """Append one line to the event log, which outlives a kill."""
-        with open(self.folder / "events.jsonl", "a") as file:
+        with open(self.events, "a") as file:
             file.write(json.dumps({"step": step, **values}, default=float) + "\n")
+
+    def mark(self):
+        data = self.events.read_bytes() if self.events.exists() else b""
+        return {"size": len(data), "digest": files.sha(data)}
+
+    def rewind(self, mark):
+        data = self.events.read_bytes()[: mark["size"]] if self.events.exists() else b""
+        if files.sha(data) != mark["digest"]:
+            return False
+        self.events.write_bytes(data)
+        return True
+
+    def begin_anew(self, why):
+        raise Damaged(why)
 
     @property
     def lines(self):
@@ -336,8 +440,8 @@ class Draft(Scratch):
 
     def progress(self, fraction, **now):
         """Say how far the run is; written at most once a second."""
-        if time.time() - self.told > 1:
-            self.told = time.time()
+        if time.monotonic() - self.told > 1:
+            self.told = time.monotonic()
             self.tell("started", progress=round(fraction, 4), **now)
 
     def save_arrays(self, name, **arrays):
@@ -348,12 +452,20 @@ class Draft(Scratch):
         """Folder to save the weights in; None where nobody needs them."""
         return self.folder / "model" if self.keep else None
 
-    def finish(self, metrics, env):
+    def make_room(self):
+        """Free what telling of a full disk takes: the reserve, and a checkpoint half written."""
+        (self.folder / RESERVE).unlink(missing_ok=True)
+        shutil.rmtree(self.resume / ".new", ignore_errors=True)
+
+    def seal(self, metrics, env):
+        """Write what is left of a run; it only wants its name now (`Store.place`)."""
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", env)
         shutil.rmtree(self.resume, ignore_errors=True)
-        self.tell("finished")
-        final = self.store.runs / self.spec.name
-        shutil.rmtree(final, ignore_errors=True)  # there where its weights were removed
-        self.folder.rename(final)
-        return Run(final, "run")
+        (self.folder / RESERVE).unlink(missing_ok=True)
+        self.tell("finished", manifest=True)
+        files.seal(self.folder)
+
+    def finish(self, metrics, env):
+        self.seal(metrics, env)
+        return self.store.place(self.spec)

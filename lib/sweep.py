@@ -28,7 +28,7 @@ from lib import data
 from lib.data import models, texts
 from lib.execute import need_disk, work
 from lib.steps import STEPS
-from lib.store import Store, alive, read_json
+from lib.store import Store, alive, ledger
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,13 @@ class Clock:
     def __init__(self, store):
         self.seconds, self.tokens, self.told = defaultdict(list), defaultdict(list), {}
         for run in store.recorded() + store.folders():
-            body = run.spec
-            if tokens := run.metrics.get("mean_tokens"):
+            try:
+                body, tokens, cost = run.spec, run.metrics.get("mean_tokens"), run.cost
+            except (ValueError, KeyError, OSError):
+                continue  # damaged: who wants it is told
+            if tokens:
                 self.tokens[task_of(body["args"])].append(tokens)
-            self._note(run.folder.parent.name, body["step"], body["args"], run.cost)
+            self._note(run.folder.parent.name, body["step"], body["args"], cost)
 
     def _note(self, name, step, args, seconds):
         for key in (name, *like(step, args)):
@@ -364,8 +367,7 @@ def why(spec, store, seen):
 def _root(spec, store, seen):
     """(the failed run without which a Spec cannot be made, its error); (None, what is absent)."""
     if spec not in seen:
-        part = store.part(spec) / "status.json"
-        error = read_json(part).get("error") if part.exists() else None
+        error = ledger(store.part(spec)).get("error")
         lacking = (p for p in spec.parents.values() if not store.find(p, STEPS[p.step].weights))
         below = (_root(parent, store, seen) for parent in lacking)
         found = next((each for each in below if not error and each[1]), (None, absent(spec)))

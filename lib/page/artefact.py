@@ -26,6 +26,7 @@ from pandas.io.formats.style import Styler
 
 from lib import paths, sweep
 from lib.execute import commit
+from lib.files import write, write_json
 from lib.measure.verdict import SCALES
 from lib.page import notebook, plot
 from lib.page.runs import Runs
@@ -33,7 +34,6 @@ from lib.page.verdicts import ENVIRONMENT
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import protocol, submissions
 from lib.papers.profiles import PROFILES
-from lib.store import write, write_json
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 CENTRE = {"color": "grey", "ha": "center", "va": "center"}

@@ -19,10 +19,10 @@ import pandas as pd
 
 from lib import paths
 from lib.execute import commit, one_line
+from lib.files import write
 from lib.measure.verdict import tally
 from lib.page import equation, notebook, verdicts
 from lib.papers.profiles import PROFILES
-from lib.store import write
 
 PAPERS = {
     "ghostbert": "GhostBERT",

@@ -2,10 +2,10 @@
 from it.
 """
 
+from lib.files import write_json
 from lib.model import backbone
 from lib.model.parts import size
 from lib.steps.distil import perform
-from lib.store import write_json
 
 
 def operate(run, surgery):

@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from lib import files, paths
+from lib.files import Damaged, read_json, write_json
 from lib.options import Numerics, Train
 from lib.spec import stream
-from lib.store import read_json, write_json
+from lib.store import say
 from lib.train.batches import collate, order
 from lib.train.dropout import byte_dropout
 from lib.train.lean import keep_memory, lean
@@ -105,7 +107,7 @@ def walk(run, model, optimiser, batches, epochs):
     then it counts as done.
     """
     place = restore(run, model, optimiser)
-    per_epoch, saved = len(batches(0)), time.time()
+    per_epoch, saved = len(batches(0)), time.monotonic()
     steps = per_epoch * epochs
     while place.step < steps:
         epoch, offset = divmod(place.step, per_epoch)
@@ -113,9 +115,9 @@ def walk(run, model, optimiser, batches, epochs):
             yield place, rows
             place.step += 1
             run.progress(place.step / steps)
-            if time.time() - saved >= run.checkpoint_seconds and place.step < steps:
+            if time.monotonic() - saved >= run.checkpoint_seconds and place.step < steps:
                 checkpoint(run, model, optimiser, place)
-                saved = time.time()
+                saved = time.monotonic()
 
 
 def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
@@ -156,7 +158,7 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     per_epoch = len(batches(0))
     steps = per_epoch * train.epochs
     torch.manual_seed(stream(run.seed, "dropout"))
-    began, first, means, place = time.time(), None, {}, Place()
+    began, first, means, place = time.monotonic(), None, {}, Place()
     for place, rows in walk(run, model, optimiser, batches, train.epochs):
         step, done = place.step, place.step + 1
         first = step if first is None else first
@@ -193,8 +195,8 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             means = {name: float(value) / per_epoch for name, value in place.sums.items()}
             run.log(step=done, epoch=done // per_epoch, **means)
     if place.best:
-        model.load_state_dict(load_file(run.resume / "best.safetensors"))
-    seconds = time.time() - began
+        model.load_state_dict(best_weights(run, place.best))
+    seconds = max(time.monotonic() - began, 1e-3)
     model.eval()
     rows_seen = (place.step - (first or 0)) * train.batch
     return {
@@ -241,8 +243,17 @@ def keep_best(run, model, score, step, best):
         return best
     run.resume.mkdir(exist_ok=True, parents=True)
     save_file(state(model), run.resume / "best.new")
+    digest = files.digest(run.resume / "best.new")
     os.replace(run.resume / "best.new", run.resume / "best.safetensors")
-    return {"score": score, "step": step}
+    return {"score": score, "step": step, "digest": digest}
+
+
+def best_weights(run, best):
+    """The weights that `keep_best` wrote last. Raises Damaged where they are others."""
+    path = run.resume / "best.safetensors"
+    if not path.exists() or files.digest(path) != best["digest"]:
+        raise Damaged(f"{paths.shown(path)} is damaged: the run begins anew")
+    return load_file(path)
 
 
 def state(model):
@@ -270,7 +281,9 @@ def checkpoint(run, model, optimiser, place):
         random["cuda"] = torch.cuda.get_rng_state()
     save_file(random, temporary / "random.safetensors")
     sums = {name: float(value) for name, value in place.sums.items()}
-    write_json(temporary / "state.json", {"step": place.step, "best": place.best, "sums": sums})
+    told = {"step": place.step, "best": place.best, "sums": sums, "log": run.mark()}
+    write_json(temporary / "state.json", told)
+    files.seal(temporary)
     temporary.rename(target)
     for old in sorted(run.resume.glob("step-*")):
         if old != target:
@@ -278,11 +291,23 @@ def checkpoint(run, model, optimiser, place):
 
 
 def restore(run, model, optimiser):
-    """Take up the last checkpoint, if there is one. Returns the Place of the run."""
-    there = sorted(run.resume.glob("step-*"))
-    if not there:
-        return Place()
-    folder = there[-1]
+    """Take up the last checkpoint that is whole. Returns the Place of the run."""
+    why = ""
+    for folder in sorted(run.resume.glob("step-*"), reverse=True):
+        why = files.wrong(folder)
+        note = {} if why else read_json(folder / "state.json")
+        if not why and run.rewind(note.pop("log")):
+            return taken_up(run, model, optimiser, folder, note)
+        why = f"{paths.shown(folder)}: {why or 'the log is not what it was then'}"
+        say(f"damaged  {why}; the run goes on from what is before it")
+        shutil.rmtree(folder)
+    if why:
+        run.begin_anew(why)
+    return Place()
+
+
+def taken_up(run, model, optimiser, folder, note):
+    """Load a checkpoint. Returns its Place."""
     model.load_state_dict(load_file(folder / "model.safetensors"))
     values = {}
     for name, tensor in load_file(folder / "optimiser.safetensors").items():
@@ -293,7 +318,6 @@ def restore(run, model, optimiser):
     torch.set_rng_state(random["cpu"])
     if "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
-    note = read_json(folder / "state.json")
     run.log(step=note["step"], resumed=True)
     return Place(**note)
 

@@ -1,0 +1,110 @@
+"""Files that are written whole, and checked by digest when they are read.
+
+A folder's manifest, `manifest.json`, has a digest of each of its files. It is written last. Runs,
+checkpoints and pages have one. A file that has other bytes than its manifest says is damaged.
+"""
+
+import hashlib
+import json
+import os
+from functools import lru_cache
+from pathlib import Path
+
+from lib import paths
+
+NAME = "manifest.json"
+
+
+class Damaged(ValueError):
+    """A file is not what was written; the message names it."""
+
+
+def write(path, text):
+    """Whole or not at all: a reader never sees half a file, and a full disk leaves the old one."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path, value):
+    """Write a value as JSON (`write`)."""
+    write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
+
+
+def read_json(path, data=None):
+    """The object in a file of JSON; data: its bytes, where they were read already.
+
+    Raises Damaged naming the file where it holds no object.
+    """
+    try:
+        found = json.loads(Path(path).read_bytes() if data is None else data)
+        if isinstance(found, dict):
+            return found
+        error = f"a {type(found).__name__}, not an object"
+    except (ValueError, RecursionError) as caught:
+        error = caught
+    fix = "delete its folder, the run is made again"
+    raise Damaged(f"{paths.shown(path)} is damaged ({error}): {fix}")
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest(path):
+    """Digest of a file; computed once in a process while its size, time and place stay."""
+    state = os.stat(path)
+    return _digest(str(path), state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+@lru_cache(100_000)
+def _digest(path, *_):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal(folder, names=None, to=NAME, **more):
+    """Write the manifest of a folder; names: of these files alone. more: what else it tells."""
+    folder = Path(folder)
+    if names is None:
+        every = (path for path in folder.rglob("*") if path.is_file())
+        names = (path.relative_to(folder).as_posix() for path in every)
+    files = {name: digest(folder / name) for name in sorted(names) if name != to}
+    write_json(folder / to, more | {"files": files})
+
+
+def manifest(folder, name=NAME):
+    """What `seal` wrote; None where it is not there. Raises Damaged."""
+    try:
+        found = read_json(Path(folder) / name)
+        if all(isinstance(told, str) for told in found["files"].values()):
+            return found
+    except FileNotFoundError:
+        return None
+    except (OSError, KeyError, AttributeError):
+        pass
+    raise Damaged(f"{paths.shown(Path(folder) / name)} is damaged (it lists no digests)")
+
+
+def wrong(folder, name=NAME, spared=()):
+    """What is wrong with a folder, in words that name a file; "" where it is as it was written.
+
+    spared: beginnings of names that are not looked at.
+    """
+    try:
+        told = manifest(folder, name)
+        if told is None:
+            return f"{name} is missing"
+        file = name
+        for file, written in told["files"].items():
+            if not file.startswith(tuple(spared)) and digest(Path(folder) / file) != written:
+                return f"{file} has another digest than when it was written"
+    except Damaged as error:
+        return str(error)
+    except (OSError, ValueError) as error:
+        return f"{file} cannot be read ({error})"
+    return ""
