@@ -268,23 +268,21 @@ def evidence(args):
     return bool(lost)
 
 
-@command()
+@command(option("--write", action="store_true", help="write the ledger of what is there"))
 def verify(args):
-    """recompute every record's metrics from its stored predictions"""
-    from lib.evidence import recomputed
+    """compute records, verdicts and figures' digests again, and hold them to the ledger"""
+    from lib import verify as evidence
     from lib.store import Store
 
-    wrong = count = 0
-    for found in Store().recorded():
-        again = recomputed(found)
-        count += bool(again)
-        for name, value in again.items():
-            told = found.metrics[name]
-            if abs(value - told) > 1e-12:
-                wrong += 1
-                print(f"  differs  {found.name}: {name} {value} computed, {told} recorded")
-    print(f"{count} records checked, {wrong} values differ")
-    return bool(wrong)
+    store = Store()
+    lines = evidence.wrong(store, renew=args.write)
+    for line in lines[: evidence.SHOWN]:
+        print(line)
+    if len(lines) > evidence.SHOWN:
+        print(f"and {len(lines) - evidence.SHOWN} more")
+    if not lines:
+        print(f"{len(store.recorded())} records and their ledger agree")
+    return bool(lines)
 
 
 @command(PATTERN, option("--delete", action="store_true", help="delete what is listed"))

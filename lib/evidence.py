@@ -10,9 +10,7 @@ import time
 from collections import Counter
 from math import inf
 
-from lib import data, record, sweep
-from lib.data.unseen import unpacked
-from lib.measure import metrics
+from lib import record, sweep
 from lib.measure.verdict import holm_paper
 from lib.papers import mini, protocol
 from lib.spec import ancestry
@@ -127,21 +125,3 @@ def listed(claims, store):
         )
     missing = sweep.plan(rounds(claims, store), store).missing
     yield f"together left on one core: {left(*sweep.Clock(store).total(missing))}"
-
-
-def recomputed(run):
-    """{metric: value} of a run, computed again from its stored predictions; {} without any."""
-    try:
-        described, stored = run.spec["args"]["data"], run.arrays("predictions")
-    except (FileNotFoundError, KeyError):
-        return {}
-    task = data.task(described["source"], described["task"])
-    if task.span:  # no texts are kept
-        found = {name: float(stored[name].mean()) for name in task.metrics}
-    else:
-        found = metrics.scores(task, stored["logits"], stored["labels"])
-    if told := described.get("unseen"):
-        said = unpacked(run.arrays("predictions_unseen"), told["rows"])
-        more = metrics.scores(task, said, data.judging(described)["labels"])
-        found |= {f"unseen.{name}": value for name, value in more.items()}
-    return found
