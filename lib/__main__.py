@@ -34,6 +34,8 @@ def option(*flags, **keywords):
 
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
+DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
+MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
 WORKERS = option("--workers", "-w", type=int, help="processes at once; cores / threads by default")
 FRESH = option("--fresh", action="store_true", help="ignore the committed records")
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
@@ -44,18 +46,25 @@ FILE = option("file")
 def read(args):
     """The notebooks of a command's pattern: ({path: {variable: rows}}, {path: error}, store).
 
-    The second has the notebooks whose Specs cannot be made, because data are not at hand.
+    The second has the notebooks whose Specs cannot be made, because data are not at hand, or do not
+    suit the reader's own data or model. Notebooks that take none are left out then.
     """
     from lib.page import notebook
+    from lib.papers import own
     from lib.papers.profiles import profile
     from lib.store import Store
 
-    args.profile = profile(args.profile).name
-    grids, absent = {}, {}
+    told = [getattr(args, name, "") for name in own.PARAMETERS[1:]]
+    args.profile = own.named(profile(args.profile).name, *told)
+    grids, absent, mine = {}, {}, any(told)
+    cannot = (FileNotFoundError, ValueError) if mine else FileNotFoundError
     for path in notebook.find(args.pattern):
+        if mine and not {"data", "model"} <= notebook.parameters(path).keys():
+            print(f"  left out {path.stem}: it takes no data and model of your own")
+            continue
         try:
-            grids[path] = notebook.grids(path, {"profile": args.profile})
-        except FileNotFoundError as error:
+            grids[path] = notebook.grids(path, own.values(args.profile))
+        except cannot as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {error}")
     return grids, absent, Store(fresh=getattr(args, "fresh", False))
@@ -79,7 +88,7 @@ def claims_of(args):
     return protocol.chosen([name for name in args.claims.split(",") if name])
 
 
-@command(PATTERN, PROFILE, WORKERS, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
 def run(args):
     """make the missing runs, then every table and figure, then the pages"""
     from lib import sweep
@@ -94,7 +103,7 @@ def run(args):
     return pages(args.profile, grids, absent, store, began) or bool(lost)
 
 
-@command(PATTERN, PROFILE, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, FRESH)
 def report(args):
     """make tables, figures and pages from the runs that are there"""
     began = time.time()
@@ -112,13 +121,13 @@ def pages(profile, grids, absent, store, began):
     return bool(failed)
 
 
-@command(PATTERN, PROFILE, WORKERS, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
 def plan(args):
     """what a run of these notebooks would take"""
     from lib import budget, sweep
     from lib.store import Store
 
-    if args.profile == "paper":
+    if args.profile == "paper" and not (args.data or args.model):
         print(*budget.plan(args.pattern, Store(fresh=args.fresh)), sep="\n")
         return
     grids, _, store = read(args)
@@ -133,7 +142,7 @@ def plan(args):
     print(f"together {len(every)} runs missing, {clock.about(every, workers)} on {workers} workers")
 
 
-@command(PATTERN, PROFILE, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, FRESH)
 def status(args):
     """runs of these notebooks by state, with those at work and those that did not finish"""
     from collections import Counter

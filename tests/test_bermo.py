@@ -98,7 +98,8 @@ def test_only_budgets_that_the_warm_ups_do_not_fit_are_pruned_by_a_jump(profile)
     for task in bermo.PRUNED[profile]:
         for epochs in bermo.of(bermo.BUDGETS, profile, task, "budgets"):
             train, prune = bermo.settings(profile, task, epochs=epochs)
-            steps = ceil(bermo.of(bermo.EXAMPLES, profile, task, "rows") / train.batch) * epochs
+            rows = bermo.EXAMPLES[profile] or {task: bermo.described(profile, task)["rows"]}
+            steps = ceil(rows[task] / train.batch) * epochs
             schedules.plan(prune, steps)
             jumps |= {(task, epochs)} if prune.overlong == "jump" else set()
     assert jumps == {"toy": set(), "mini": set(), "paper": {("MNLI", 1), ("SQuAD1", 2)}}[profile]

@@ -49,7 +49,7 @@ def test_neither_torch_nor_the_hub_is_imported():
 
 
 def test_every_source_has_tasks():
-    for name in data.FOLDERS:
+    for name in data.FOLDERS.keys() - {"own"}:
         module = data.source(name)
         assert module.TASKS and callable(module.load)
         for each, task in module.TASKS.items():

@@ -1,7 +1,8 @@
 """One interface to every task: `describe` names its rows, `load` reads them. Free of torch.
 
-A **source** is where rows come from. `toy` generates them here; the others read files in their
-official layout below DATA_ROOT (FOLDERS). A **descriptor** is a small dict that goes into a Spec:
+A **source** is where rows come from. `toy` generates them here, `own` reads what a reader names
+(`lib.data.own`); the others read files in their official layout below DATA_ROOT (FOLDERS). A
+**descriptor** is a small dict that goes into a Spec:
 
     {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside", "digest"}}
 
@@ -70,6 +71,7 @@ class Split:
 # Sources are modules of this package; the folder below DATA_ROOT that each reads.
 FOLDERS = {
     "toy": None,
+    "own": None,
     "glue": "glue",
     "squad": "squad",
     "senteval": "probing",
@@ -82,7 +84,8 @@ def source(name):
 
     It has `TASKS` and `load(task, root) -> {split name: Split}`. Where the data decide on the
     classes it has `labels(task, root)`, and where it has official unseen rows `UNSEEN` and
-    `unseen(task, root)`. `toy` takes no root.
+    `unseen(task, root)`. `toy` and `own` take no root. `own` reads its tasks and says what `files`
+    they lie in.
     """
     known("data source", name, FOLDERS)
     return importlib.import_module(f"lib.data.{name}")
@@ -97,6 +100,8 @@ def task(name, task_name):
     """The Task of a source by its name, without a look at its data. Raises ValueError naming the
     nearest one."""
     tasks = source(name).TASKS
+    if name == "own":
+        return source(name).task(task_name)
     known(f"task of source {name!r}", task_name, tasks)
     return tasks[task_name]
 
@@ -200,6 +205,8 @@ def at_hand(name, task_name):
     files = sorted(here.glob("*.py"))
     for root in folder(name):
         files += sorted(path for path in root.rglob("*") if path.is_file())
+    if name == "own":
+        files += source(name).files(task_name)
     found, *names = tokens.remembered(what, files, read)
     return found, names
 

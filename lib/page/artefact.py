@@ -15,6 +15,7 @@ import os
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from math import floor, isfinite, log10
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from lib.page import notebook, plot
 from lib.page.runs import Runs
 from lib.page.verdicts import ENVIRONMENT
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import protocol, submissions
+from lib.papers import own, protocol, submissions
 from lib.papers.profiles import PROFILES
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
@@ -54,6 +55,17 @@ class Page:
     def profile(self):
         return PROFILES[self.values.get("profile", "toy")]
 
+    @cached_property
+    def scope(self):
+        """The profile as grids know it: with the reader's own data and model (lib.papers.own)."""
+        told = {"profile": "toy"} | self.values
+        return own.named(*map(told.get, own.PARAMETERS)) if "data" in told else told["profile"]
+
+    @property
+    def mine(self):
+        """Sentences on what is the reader's own; none where all is the profile's."""
+        return self.scope.about() if isinstance(self.scope, own.Own) else []
+
     @property
     def folder(self):
         folder = paths.FIGURES / (self.profile.name if self.defaults else "scratch")
@@ -70,6 +82,8 @@ class Page:
             self.wanted |= {row["spec"].name for row in rows}
         batch = os.environ.get(notebook.BATCH)
         frame = sweep.collect(rows, on_missing="skip" if batch else on_missing)
+        if self.mine and on_missing == "skip":
+            return frame  # of the paper's verdicts, which are off
         there = {
             row["spec"].name: {
                 "run": row["spec"].name,
@@ -79,7 +93,7 @@ class Page:
             }
             for row in frame.to_dict("records")
         }
-        command = f"python -m lib run {self.id} --profile {self.profile.name}"
+        command = " ".join(["python -m lib run", self.id, *own.words(self.scope)])
         how = f"not made yet: `{command}` makes what is missing"
         why = Counter(
             f" missing: {run['error'] or how}" if name in self.wanted else " are not recorded yet"
@@ -96,8 +110,8 @@ class Page:
         The page's own are made where they are missing. Those of `recorded`, Specs at mini, are
         looked up.
         """
-        own, there = self.collect(grid), self.collect(recorded, on_missing="skip")
-        return Runs(own, there, self.profile.name)
+        made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
+        return Runs(made, there, self.scope)
 
     def table(self, frame, caption, name="", index=None, marks=None):
         """Write and show a table, or a sentence where it has no value.
@@ -108,6 +122,8 @@ class Page:
         """
         frame = frame if isinstance(frame, pd.DataFrame) else framed(frame)
         frame = frame if index is None else frame.rename_axis(index)
+        if self.mine:
+            caption = f"{caption.removesuffix('.')}. {self.mine[0]}"
         if (frame.isna() | frame.isin(["", "–"])).all(axis=None):
             rows = ", ".join(joined(frame.index, " "))
             return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
@@ -141,7 +157,7 @@ class Page:
             if axis.axison and not axis.has_data():
                 axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **CENTRE)
         stem = self._stem(name)
-        if self.profile.name == "toy" and not exact and "recorded" not in name:
+        if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
             watermark(figure)
         figure.savefig(self.folder / f"{stem}.svg", metadata={"Date": None})
         figure.savefig(self.folder / f"{stem}.png", dpi=144, metadata={"Software": None})
@@ -177,8 +193,11 @@ class Page:
         """Show verdicts, deviations and failures; write the provenance. It ends every page.
 
         deviations: each {profile: lines} of a paper. Those of the page's profile are shown, and
-        those of every profile that it judges.
+        those of every profile that it judges. A page on a reader's own data or model has no
+        verdict, and says what is the reader's instead.
         """
+        if self.mine:
+            verdicts, deviations = (), [{self.profile.name: self.mine}]
         verdicts = [protocol.with_plan(each) for each in verdicts]
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
         told = {
@@ -232,15 +251,21 @@ def start(name, namespace):
     """Open the page of notebook `name` from its bootstrap cell, with the kernel's globals.
 
     Raises ValueError or TypeError for a misspelt, mistyped or impossible parameter, also one that
-    papermill injected.
+    papermill injected. The global `profile` becomes one with the reader's own data and model, where
+    the parameters name some.
     """
     plot.style()
     path = paths.NOTEBOOKS / f"{name}.ipynb"
-    declared = notebook.parameters(path)
+    declared, history = notebook.parameters(path), namespace.get("In", [])
     given = {key: namespace[key] for key in declared if key in namespace}
-    values = notebook.check(path, notebook.injected(namespace.get("In", [])) | given)
+    before = notebook.declared(history) | notebook.injected(history)
+    given |= {key: before[key] for key in own.PARAMETERS[1:] if key in before}
+    values = notebook.check(path, notebook.injected(history) | given)
     changed = {k for k, v in values.items() if k != "profile" and v != declared[k].default}
-    return Page(name, values, not changed)
+    page = Page(name, values, not changed)
+    if page.mine:
+        namespace["profile"] = page.scope
+    return page
 
 
 def show(figure, svg=""):

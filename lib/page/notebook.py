@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lib import paths
+from lib.papers import own
 from lib.papers.profiles import PROFILES
 from lib.spec import Spec, known
 
@@ -115,6 +116,8 @@ def grids(path, values):
     run in this process: it is free of torch.
     """
     names = check(path, values)
+    if "data" in names:
+        names["profile"] = own.named(*(names.get(name, "") for name in own.PARAMETERS))
     exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
     return {
         name: rows
@@ -134,6 +137,15 @@ def injected(history):
                 for node in ast.parse(source).body
                 if isinstance(node, ast.Assign)
             }
+    return {}
+
+
+def declared(history):
+    """Values of the parameters cell that a kernel ran last; {} where it ran none. Later cells may
+    have given the names to something else."""
+    for source in reversed(history):
+        if source.startswith("profile: "):
+            return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(source).body}
     return {}
 
 

@@ -22,6 +22,7 @@ from lib.execute import commit, one_line
 from lib.files import write
 from lib.measure.verdict import tally
 from lib.page import equation, notebook, verdicts
+from lib.papers import own
 from lib.papers.profiles import PROFILES
 
 PAPERS = {
@@ -63,7 +64,7 @@ def render(grids, absent, profile, executor, store):
     ports. grids: {path: {variable: rows}} of the notebooks. absent: {path: error} of those whose
     Specs cannot be made. Returns {notebook id: one line} of those that failed.
     """
-    folder = paths.FIGURES / profile
+    folder = folder_of(profile)
     folder.mkdir(parents=True, exist_ok=True)
     todo, failed = {}, {path.stem: one_line(error) for path, error in absent.items()}
     for name in failed:
@@ -72,7 +73,7 @@ def render(grids, absent, profile, executor, store):
         digest = fingerprint(path, sum(found.values(), []), store)
         if not (made_at(folder, path.stem) == digest and all_there(folder, path.stem)):
             todo[path] = digest
-    jobs = [(path, folder, {"profile": profile}, store) for path in todo]
+    jobs = [(path, folder, own.values(profile), store) for path in todo]
     for (path, *_), future in executor.each(execute, jobs):
         error = future.exception()
         if error:
@@ -84,6 +85,11 @@ def render(grids, absent, profile, executor, store):
             page = f"{paths.shown(folder)}/{path.stem}.html"
             print(f"  made     {page}  ({future.result():.0f} s)", flush=True)
     return failed
+
+
+def folder_of(profile):
+    """Where the pages of a profile lie; those of a reader's own data and model lie apart."""
+    return paths.FIGURES / ("scratch" if isinstance(profile, own.Own) else profile)
 
 
 def made_at(folder, name):
@@ -154,7 +160,7 @@ def publish(profile, executor, failed=()):
 
     Returns the path of the index.
     """
-    folder, pages = paths.FIGURES / profile, []
+    folder, pages = folder_of(profile), []
     for path in notebook.find():
         body, error = notebook.provenance(folder, path.stem), dict(failed).get(path.stem)
         if body or error:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from lib.measure import compare
 from lib.papers import grids
+from lib.papers.own import Own
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,13 @@ class Runs:
 
     own: pd.DataFrame
     recorded: pd.DataFrame
-    profile: str
+    profile: str  # or a reader's `Own`, of which no verdict is computed
 
     @property
     def scale(self):
-        """The profile that verdicts are about: mini on a page of toy runs."""
-        return "mini" if self.profile == "toy" else self.profile
+        """The profile that verdicts are about: mini on a page of toy runs, or of a reader's own."""
+        own = self.profile == "toy" or isinstance(self.profile, Own)
+        return "mini" if own else self.profile
 
     @property
     def judged(self):
@@ -31,7 +33,7 @@ class Runs:
 
     def at(self, profile):
         """The frame of the page's own profile, or of mini."""
-        return self.own if profile == self.profile else self.recorded
+        return self.own if str(profile) == str(self.profile) else self.recorded
 
     @property
     def frames(self):
@@ -39,7 +41,8 @@ class Runs:
 
         `source` says in words where the numbers come from. It is the head of columns and panels.
         """
-        there = compare.sources(self.own, self.recorded, self.profile)
+        recorded = self.recorded[:0] if isinstance(self.profile, Own) else self.recorded
+        there = compare.sources(self.own, recorded, self.profile)
         return [(source, frame, at) for source, (frame, at) in there.items()]
 
     def by_task(self, columns=()):

@@ -98,11 +98,11 @@ ROWS = {
     | dict.fromkeys(("Length", "TopConstituents", "BigramShift", "Tense", "OddManOut"), 2000),
     "paper": {},
 }
-# Rows of an epoch, which a schedule in steps has to know beforehand; of SQuAD the windows that
-# BERT's script cuts.
+# Rows of an epoch, which a schedule in steps has to know beforehand, where none are drawn; of SQuAD
+# the windows that BERT's script cuts.
 EXAMPLES = {
-    "toy": {"": 512},
-    "mini": {"SST-2": 4000, "STS-B": 4000},
+    "toy": {},
+    "mini": {},
     "paper": {"SST-2": 67349, "MNLI": 392702, "QQP": 363846, "SQuAD1": 88524},
 }
 
@@ -178,11 +178,15 @@ seeds = partial(grids.seeds, own=SEEDS)
 
 def common(profile_name, task, model, **args):
     """Arguments of every run on a task: its rows, how it is cut, the model's mix, and these."""
-    rows = ROWS[profile_name]
-    described = grids.described(profile_name, task, rows.get(task, rows.get("")))
     own = {"margin": DIVERGED, "span": grids.span(profile_name, task)}
     own |= {"mix": mixed(profile_name, model)}
-    return grids.common(profile_name, task, described, **own, **args)
+    return grids.common(profile_name, task, described(profile_name, task), **own, **args)
+
+
+def described(profile_name, task):
+    """Descriptor of the rows of every run on a task."""
+    rows = ROWS[profile_name]
+    return grids.described(profile_name, task, rows.get(task, rows.get("")))
 
 
 def mixed(profile_name, model):
@@ -242,11 +246,14 @@ def settings(profile_name, task, model="BERT", method="Movement", epochs=None, t
         epochs = epochs or EPOCHS[task]
         lr = 3e-6 if task == "QQP" and kind in ("movement", "soft") else None
     train = trained(MASKED, profile_name, task, epochs=epochs or None, lr=lr)
-    rows = of(EXAMPLES, profile_name, task, "a known number of rows")
+    rows = described(profile_name, task).get("rows")
+    rows = rows or of(EXAMPLES, profile_name, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
     w, first, last = of(WARMUPS, profile_name, task, "warm-ups")
     if kind == "l0":
         first, last = 1, 1
+    if not EXAMPLES[profile_name] and w * (first + last) >= steps:  # few rows have short ones
+        w = steps // (first + last + 1)
     more = {"lr": SCORES} if kind == "movement" else {}
     if kind in PENALTIES:
         rate, *weights = of(PENALTIES[kind], profile_name, task, f"settings of {method}")

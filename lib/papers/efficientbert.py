@@ -17,7 +17,7 @@ from lib.measure.compare import Column
 from lib.measure.similarity import divergence
 from lib.options import Shared, Warmup
 from lib.papers import grids, mini
-from lib.papers.profiles import backbone, checkpoint, profile, shape
+from lib.papers.profiles import backbone, profile, shape, started
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
 from lib.spec import Spec, known
 
@@ -227,7 +227,7 @@ def prepared(profile_name, name):
     """
     net, paper = scaled(name, profile_name), profile_name == "paper"
     if paper and name in GENERAL:
-        return checkpoint(GENERAL[name])
+        return started(profile_name, GENERAL[name])
     if net.embedding != "plain":
         inherits = name not in (COLD, THIN)
         return pretrained(profile_name, net, supernet(profile_name) if inherits else None)

@@ -74,21 +74,58 @@ def five(profile_name, wanted=()):
     return tasks(profile_name, wanted or [name for name in swept(profile_name) if name in FIVE])
 
 
+def parts(family="bert"):
+    """Of how many parts a width is told: the heads of the paper's model of a kind."""
+    return shape("paper", family).heads
+
+
+def kept(profile_name, m, family="bert"):
+    """Heads of an encoder that a width of m parts keeps.
+
+    Raises ValueError for none or too many, and where they are no whole number.
+    """
+    whole, heads = parts(family), shape(profile_name, family).heads
+    if type(m) is not int or not 1 <= m <= whole:
+        raise ValueError(
+            f"width {m}/{whole} keeps no head or too many: take a whole number from 1 to {whole}"
+        )
+    if m * heads % whole:
+        work = [str(each) for each in range(1, whole + 1) if not each * heads % whole]
+        raise ValueError(
+            f"width {m}/{whole} of {heads} heads is no whole number of them: take "
+            f"{', '.join(work)} of {whole}"
+        )
+    return m * heads // whole
+
+
+def possible(profile_name, wanted):
+    """Those of some widths that the heads of an encoder can have. Raises ValueError for none."""
+    heads = shape(profile_name).heads
+    there = tuple(m for m in wanted if not m * heads % HEADS)
+    return there or (kept(profile_name, wanted[0]),)
+
+
 def widths(profile_name, wanted=()):
-    """Kept heads of the tables over widths."""
-    return tuple(wanted) or CUT.get(profile_name, WIDTHS)
+    """Widths of the tables over widths, in twelfths; those that the heads cannot have are left."""
+    return possible(profile_name, tuple(wanted) or CUT.get(profile_name, WIDTHS))
 
 
 def swept_widths(profile_name, wanted=()):
-    """Kept heads of the tables that change one thing at a time."""
-    return tuple(wanted) or SWEPT_CUT.get(profile_name, (3, 1))
+    """Widths of the tables that change one thing at a time."""
+    return possible(profile_name, tuple(wanted) or SWEPT_CUT.get(profile_name, (3, 1)))
 
 
 def not_run(profile_name, ran, printed=WIDTHS):
-    """A line for a page: the printed widths that it did not run, and how to run them."""
-    left = [f"{m}/12" for m in printed if m not in ran]
-    line = f"Not run at {profile_name}: {', '.join(left)}. Fill in with the parameter widths = "
-    return [f"{line}{list(printed)}."] * bool(left)
+    """Lines for a page: the printed widths that it did not run, and how to run them; those that the
+    heads of the encoder cannot have."""
+    heads, lines = shape(profile_name).heads, []
+    left = [f"{m}/12" for m in printed if m not in ran and not m * heads % HEADS]
+    if left:
+        how = f"Fill in with the parameter widths = {list(printed)}."
+        lines.append(f"Not run at {profile_name}: {', '.join(left)}. {how}")
+    if cannot := [f"{m}/12" for m in printed if m * heads % HEADS]:
+        lines.append(f"Skipped: {', '.join(cannot)}, which {heads} heads cannot have.")
+    return lines
 
 
 # ---- SPECS
@@ -111,15 +148,11 @@ def ghost(profile_name, **changes):
     return Ghost(**options | changes)
 
 
-def check(profile_name, heads, ghosts, family="bert"):
-    """Raises ValueError, before anything runs, where an encoder cannot be cut to `heads` kept heads
-    or cannot have these ghosts."""
-    encoder = shape(profile_name, family)
-    if type(heads) is not int or not 1 <= heads <= encoder.heads:
-        raise ValueError(
-            f"width {heads}/{encoder.heads} keeps no head or too many: take a whole number from 1 "
-            f"to {encoder.heads}"
-        )
+def check(profile_name, m, ghosts, family="bert"):
+    """Raises ValueError, before anything runs, where an encoder cannot have a width of m parts or
+    cannot have these ghosts."""
+    encoder, heads = shape(profile_name, family), kept(profile_name, m, family)
+    cost.kept_heads(encoder, heads)
     if not ghosts:
         return
     cost.compatible(encoder, ghosts, heads)
@@ -131,12 +164,13 @@ def check(profile_name, heads, ghosts, family="bert"):
         )
 
 
-def operation(profile_name, task, heads, ghosts, family="bert"):
-    """(surgery, inputs) that make a student of `heads` kept heads out of a fine-tuned teacher.
+def operation(profile_name, task, m, ghosts, family="bert"):
+    """(surgery, inputs) that make a student of a width of m parts out of a fine-tuned teacher.
 
     A width of all heads has no cut. What a ghost stands in for stays whole (section 4.2).
     """
-    check(profile_name, heads, ghosts, family)
+    check(profile_name, m, ghosts, family)
+    heads = kept(profile_name, m, family)
     surgery, inputs = [], {"teacher": teacher(profile_name, task, family)}
     if heads < shape(profile_name, family).heads:
         whole = {"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}
@@ -303,7 +337,7 @@ def unpruned(profile_name, task_names, seed_numbers, family="bert"):
         "Ghost": partial(make, ghosts=ghost(profile_name)),
         "Distilled": make,
     }
-    return crossed(task_names, [shape(profile_name, family).heads], seed_numbers, models)
+    return crossed(task_names, [parts(family)], seed_numbers, models)
 
 
 def extent(profile_name, complete=False):

@@ -7,6 +7,7 @@ from lib import data
 from lib.data import glue, squad
 from lib.measure.compare import Column
 from lib.options import Augment, Span, Targets, Train
+from lib.papers import own as readers
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec, known
 
@@ -68,9 +69,14 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 def tasks(profile_name, wanted=(), *, own):
     """The tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
-    Raises ValueError, naming the nearest, for a profile that `own` lacks and for an unknown task.
+    A reader's data are one task, and stand for all. Raises ValueError, naming the nearest, for a
+    profile that `own` lacks and for an unknown task.
     """
     known("profile", profile_name, own)
+    if mine := readers.of(profile_name, "task"):
+        for name in wanted:
+            known("task of your own data", name, (mine,))
+        return (mine,)
     for name in wanted:
         data.task(source(profile_name, name), name)
     return tuple(wanted) or tuple(own[profile_name])
@@ -102,8 +108,11 @@ def dataset(profile_name, task):
 def described(profile_name, task, rows, held_out=0):
     """Descriptor of so many training rows of a task, and of its unseen rows at a profile.
 
-    The unseen rows are the same ones, however many the others are.
+    The unseen rows are the same ones, however many the others are. A reader's rows are as many as
+    there are, and none of them is unseen.
     """
+    if name := readers.of(profile_name, "data"):
+        return data.describe("own", name, *readers.rows(name, profile_name, rows, held_out))
     unseen = UNSEEN[profile_name].get(task, {})
     return data.describe(source(profile_name, task), task, rows, held_out, **unseen)
 
@@ -166,6 +175,9 @@ def metrics(profile_name, printed=()):
 
     They are those that the paper prints, and of other tasks the first metric.
     """
+    if name := readers.of(profile_name, "data"):
+        title = readers.of(profile_name, "task")
+        return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     own = profile(profile_name).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]
     tasks = {name: task for each in sources for name, task in data.source(each).TASKS.items()}

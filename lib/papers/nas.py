@@ -12,11 +12,12 @@ from functools import partial
 import numpy as np
 
 from lib import published
+from lib.measure import gated
 from lib.measure.compare import Column
 from lib.measure.cost import SHAPES
 from lib.options import Gates, Objective, Perceptron
 from lib.papers import grids, mini, submissions
-from lib.papers.profiles import TOY_MODEL, backbone, checkpoint, profile
+from lib.papers.profiles import TOY_MODEL, backbone, profile, shape, started
 from lib.search import control as search
 from lib.spec import Output, Spec, known
 
@@ -128,7 +129,7 @@ def general(profile_name, model=MAIN):
     """
     known("model", model, CHECKPOINTS)
     if profile_name == "paper":
-        return checkpoint(CHECKPOINTS[model])
+        return started(profile_name, CHECKPOINTS[model])
     if model != "BERT-Mini":
         return backbone(profile_name)
     if profile_name != "toy":
@@ -338,6 +339,35 @@ def sizes(ratios=RATIOS, kinds=("NAS",)):
         for ratio in ratios
         for kind in kinds
     }
+
+
+def least(profile_name):
+    """Share of the encoder's FLOPs that one head and one neuron in each layer leave."""
+    of = shape(profile_name)
+    one, whole = (
+        gated.flops(of.hidden, of.hidden // of.heads, [{"heads": a, "ffn": f}] * of.layers)
+        for a, f in ((1, 1), (of.heads, of.ffn))
+    )
+    return one / whole
+
+
+def reachable(profile_name, ratios=RATIOS):
+    """Those of some ratios that a search in the profile's encoder can reach. A small encoder has
+    a high least one. Raises ValueError where it has none of them."""
+    low = least(profile_name)
+    there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
+    if not there:
+        raise ValueError(f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more")
+    return there
+
+
+def out_of_reach(profile_name, ratios=RATIOS):
+    """A line for a page: the ratios that it skipped."""
+    left = [f"{100 * r:.0f} %" for r in ratios if r not in reachable(profile_name, ratios)]
+    why = (
+        f"one head and one neuron in each layer are {100 * least(profile_name):.1f} % of the FLOPs"
+    )
+    return [f"Skipped: {', '.join(left)}, as {why}."] * bool(left)
 
 
 # All movers jump at once, so that a search may end off its target and the page can tell by how

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from lib.data import grammar, models
 from lib.measure.cost import SHAPES, Shape
 from lib.options import MaskedLM, Numerics, Train
+from lib.papers import own
 from lib.spec import Spec, known
 
 
@@ -78,17 +79,27 @@ def checkpoint(name):
 
 
 def families(name):
-    """The kinds of encoder that a profile has."""
+    """The kinds of encoder that a profile has; a reader's own model is of one."""
+    if folder := own.of(name, "model"):
+        return (own.shape(folder).family,)
     return tuple(TOY_MODELS if profile(name).name == "toy" else CHECKPOINTS[name])
 
 
 def backbone(name, family="bert"):
     """Spec of the encoder that a profile's models of a kind start from.
 
-    Raises ValueError for a kind that the profile does not have.
+    A reader's own model stands for every kind. Raises ValueError for a kind that the profile does
+    not have.
     """
+    if folder := own.of(name, "model"):
+        return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     return toy_backbone(family) if name == "toy" else checkpoint(CHECKPOINTS[name][family])
+
+
+def started(profile_name, name):
+    """Spec of a published checkpoint, or of the reader's own model in its place."""
+    return backbone(profile_name) if own.of(profile_name, "model") else checkpoint(name)
 
 
 def toy_backbone(family="bert"):
@@ -124,19 +135,21 @@ def untrained(family="bert"):
 
 def shape(name, family="bert"):
     """The encoder of a profile and a kind as cost formulas see it."""
+    if folder := own.of(name, "model"):
+        return own.shape(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name != "toy":
         checkpoint = CHECKPOINTS[name][family].removesuffix(models.ROUNDED)
         return SHAPES[checkpoint.removesuffix("-uncased")]
-    own, roberta = TOY_MODELS[family], family == "roberta"
+    toy, roberta = TOY_MODELS[family], family == "roberta"
     return Shape(
         family,
-        own["layers"],
-        own["hidden"],
-        own["heads"],
-        own["ffn"],
+        toy["layers"],
+        toy["hidden"],
+        toy["heads"],
+        toy["ffn"],
         vocab=len(grammar.vocabulary()),
         positions=130 if roberta else 128,
         types=1 if roberta else 2,
-        embedding=own.get("embedding", own["hidden"]),
+        embedding=toy.get("embedding", toy["hidden"]),
     )

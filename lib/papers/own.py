@@ -1,0 +1,144 @@
+"""A reader's own data and model in the place of a profile's. Free of torch.
+
+An `Own` is the name of a profile. It finds the settings of that profile in every table, and says
+where rows and encoder come from instead. So no paper knows of it: `lib.papers.grids` describes the
+rows, `lib.papers.profiles` the encoder.
+"""
+
+import json
+import shlex
+from pathlib import Path
+
+from lib import data, paths
+from lib.data import own
+from lib.measure.cost import Shape
+
+MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
+FAMILIES = ("bert", "roberta", "electra")
+LONGEST = 128  # tokens that the position table must have
+PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
+WORDS = ("tokenizer.json", "vocab.txt", "vocab.json")  # one of them makes a tokenizer
+
+
+class Own(str):
+    """The name of a profile, with the reader's data, model, or both.
+
+    data: a name of `lib.data.own.task_of`, or "". model: the full path of a folder, or "".
+    """
+
+    def __new__(cls, profile, data="", model=""):
+        self = super().__new__(cls, profile)
+        self.data, self.model = data and own.task_of(data), model and folder(model)
+        if data and profile == "toy" and not model:
+            raise ValueError(
+                "the encoder of profile 'toy' knows generated words alone, so it can learn little "
+                f"of {data!r}: name a model, or take the profile 'mini'"
+            )
+        return self
+
+    def __str__(self):
+        named = " and ".join(name for name in PARAMETERS[1:] if getattr(self, name))
+        return f"{self[:]}, own {named}"
+
+    @property
+    def task(self):
+        """What tables call the reader's task; "" where the tasks are the profile's."""
+        return own.title(self.data) if self.data else ""
+
+    def about(self):
+        """Sentences for a page on what is the reader's; the first one is for captions."""
+        named = [f"data: {self.task}"] * bool(self.data)
+        named += [f"model: {Path(self.model).name}"] * bool(self.model)
+        lines = [f"Your own {', '.join(named)}."]
+        if self.data:
+            task, there = data.task("own", self.data), data.splits("own", self.data)
+            count, most = len(there["train"]), MOST[self]
+            kind = f"{len(task.labels)} classes" if task.labels else "scores"
+            rows = f"{count:,} training and {len(there['dev']):,} development rows"
+            capped = f", trained on {most:,} of them" * bool(most and count > most)
+            lines.append(f"The data have {rows} of {kind}{capped}.")
+        if self.model:
+            s = shape(self.model)
+            sizes = f"{s.layers} layers of {s.hidden}, {s.heads} heads, {s.ffn} neurons"
+            lines.append(f"The model is a {s.family} of {sizes}.")
+        settled = (
+            f"All other settings are those of profile {self[:]}; the paper's verdicts are off."
+        )
+        return [*lines, settled]
+
+
+def named(profile, data="", model=""):
+    """The profile's name, an `Own` where data or model are given."""
+    return Own(profile, data, model) if data or model else profile
+
+
+def values(profile_name):
+    """The parameters of a notebook that mean a profile's name."""
+    own = {name: of(profile_name, name) for name in PARAMETERS[1:]}
+    return {"profile": profile_name[:]} | (own if isinstance(profile_name, Own) else {})
+
+
+def words(profile_name):
+    """The words of a command that mean a profile's name."""
+    return [
+        f"--{name} {shlex.quote(value)}" for name, value in values(profile_name).items() if value
+    ]
+
+
+def of(profile_name, what):
+    """The reader's `data`, `model` or `task` behind a profile's name; "" where it has none."""
+    return getattr(profile_name, what, "")
+
+
+def rows(name, profile_name, wanted, held_out):
+    """(training rows or None for all, held-out rows) of a reader's task: what is wanted, or as many
+    as there are. A fifth of the training rows is held out at most."""
+    there, most = len(data.splits("own", name)["train"]), MOST[profile_name]
+    held_out = min(held_out, there // 5)
+    return min(wanted or most or there, most or there, there - held_out), held_out
+
+
+def folder(path):
+    """The full path of a reader's model. A path may be relative to the working folder or to the
+    project. Raises FileNotFoundError where a file of it is missing, ValueError as `shape` does."""
+    places = [root / Path(path).expanduser() for root in (Path(), paths.ROOT)]
+    found = next((place for place in places if place.is_dir()), places[0]).resolve()
+    needed = ("config.json", "model.safetensors", WORDS)
+    for names in needed:
+        names = (names,) if isinstance(names, str) else names
+        if not any((found / name).is_file() for name in names):
+            raise FileNotFoundError(
+                f"no model {str(path)!r}: {found} has no {' or '.join(names)}; it must be a BERT, "
+                "RoBERTa or ELECTRA folder in Hugging Face layout, as model.save_pretrained and "
+                "tokenizer.save_pretrained write it"
+            )
+    shape(found)
+    return str(found)
+
+
+def shape(path):
+    """The Shape of a reader's model, from its config.json. Raises ValueError for what is no BERT,
+    RoBERTa or ELECTRA, for uneven heads, and for short position tables."""
+    body = json.loads((Path(path) / "config.json").read_text())
+    family = body.get("model_type")
+    if family not in FAMILIES:
+        raise ValueError(
+            f"{path} has a model of type {family!r}; allowed: {', '.join(FAMILIES)}: take another"
+        )
+    hidden, positions = body["hidden_size"], body["max_position_embeddings"]
+    if positions < LONGEST + 2 * (family == "roberta"):
+        raise ValueError(
+            f"{path} has {positions} positions; rows have up to {LONGEST} tokens: take a model "
+            "with a longer position table"
+        )
+    return Shape(
+        family,
+        body["num_hidden_layers"],
+        hidden,
+        body["num_attention_heads"],
+        body["intermediate_size"],
+        body["vocab_size"],
+        positions,
+        body["type_vocab_size"],
+        body.get("embedding_size", hidden),
+    )

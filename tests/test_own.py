@@ -1,0 +1,255 @@
+"""A reader's own data and model: what is read, how it is named, and that no paper needs to know."""
+
+import json
+import random
+
+import datasets
+import pandas as pd
+import pytest
+import transformers
+from conftest import made, put
+
+from lib import data, paths
+from lib.data import own as rows_of
+from lib.page import artefact, notebook
+from lib.papers import bermo, ghostbert, grids, nas, own, profiles
+
+TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
+WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
+OTHER = "the film book plot actor end was with very rather".split()
+
+
+def reviews(count=100, repeated=1):
+    """[(text, label)] of which each text stands `repeated` times."""
+    dice, found = random.Random(0), []
+    for number in range(count // repeated):
+        label = ("bad", "good")[number % 2]
+        words = [*dice.choices(OTHER, k=6), *dice.choices(WORDS[label], k=2)]
+        found += [(" ".join(words), label)] * repeated
+    return found
+
+
+def table(rows, head=("text", "label"), between="\t"):
+    return "".join(between.join(map(str, row)) + "\n" for row in (head, *rows))
+
+
+@pytest.fixture
+def tsv(tmp_path):
+    return str(put(tmp_path, "reviews.tsv", table(reviews())))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """f(heads=4, **sizes): the folder of a random BERT."""
+
+    def make(heads=4, cls="Bert", **sizes):
+        folder = tmp_path_factory.mktemp("encoder")
+        words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *OTHER, *sum(WORDS.values(), [])]
+        vocabulary = put(folder, "vocab.txt", "\n".join(words) + "\n")
+        told = dict(hidden_size=8 * heads, num_attention_heads=heads, num_hidden_layers=2)
+        told |= dict(intermediate_size=16 * heads, max_position_embeddings=130)
+        told |= {"vocab_size": len(words)} | sizes
+        config = getattr(transformers, f"{cls}Config")(**told)
+        getattr(transformers, f"{cls}Model")(config).save_pretrained(folder)
+        transformers.BertTokenizerFast(str(vocabulary)).save_pretrained(folder)
+        return str(folder)
+
+    return make
+
+
+# ---- data ----
+def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
+    csv = put(tmp_path, "a.csv", table(reviews(), between=","))
+    parquet = tmp_path / "a.parquet"
+    pd.DataFrame(reviews(), columns=["text", "label"]).to_parquet(parquet)
+    train = put(tmp_path, "both/train.tsv", table(reviews()))
+    put(tmp_path, "both/validation.csv", table(reviews(40), between=","))
+    found = {str(p): rows_of.load(rows_of.task_of(str(p))) for p in (tsv, csv, parquet, train)}
+    assert len({data.digest(splits) for splits in found.values()}) == 1
+    task = data.task("own", rows_of.task_of(tsv))
+    assert (task.labels, task.pair, task.metrics[0]) == (("bad", "good"), False, "accuracy")
+    folder = rows_of.load(rows_of.task_of(str(tmp_path / "both")))
+    assert [len(folder[split]) for split in ("train", "dev")] == [100, 40]
+
+
+def test_a_split_is_drawn_once_and_repeated_texts_stay_together(tmp_path):
+    path = put(tmp_path, "a.tsv", table(reviews(120, repeated=3)))
+    splits = rows_of.load(rows_of.task_of(str(path)))
+    assert len(splits["dev"]) == 24 and not {*splits["dev"].a} & {*splits["train"].a}
+    assert rows_of.load(rows_of.task_of(f"{path}: text, label"))["dev"].a == splits["dev"].a
+
+
+@pytest.mark.parametrize(
+    "labels, classes, first",
+    [
+        (["0", "1"], ("0", "1"), [0, 1]),
+        (["10", "9", "1"], ("1", "9", "10"), [2, 1]),
+        ([-1.5, 1, 3.5], (), [0.0, 2.5]),
+        (list(range(30)), (), [0.0, pytest.approx(5 / 29)]),
+    ],
+)
+def test_labels_are_classes_or_scores_from_0_to_5(tmp_path, labels, classes, first):
+    lines = [(f"text {i}", f"more {i}", labels[i % len(labels)]) for i in range(60)]
+    put(tmp_path, "pairs/train.csv", table(lines, ("a", "b", "label"), ","))
+    put(tmp_path, "pairs/dev.csv", table(lines, ("a", "b", "label"), ","))
+    name = rows_of.task_of(str(tmp_path / "pairs"))
+    task, train = data.task("own", name), rows_of.load(name)["train"]
+    assert task.labels == classes and task.pair and train.y[:2].tolist() == first
+    assert (train.a[1], train.b[1]) == ("text 1", "more 1")
+
+
+def test_a_data_set_of_the_hub(monkeypatch):
+    labels = datasets.ClassLabel(names=["zebra", "ant"])
+    kinds = datasets.Features({"words": datasets.Value("string"), "kind": labels})
+    rows = {"words": [f"text {i}" for i in range(60)], "kind": [i % 2 for i in range(60)]}
+    there = {"train": datasets.Dataset.from_dict(rows, features=kinds)}
+    asked = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name: asked.append(name) or there)
+    name = rows_of.task_of("hub:someone/animals/small")
+    assert (
+        asked == [("someone/animals", "small")] and rows_of.title(name) == "someone/animals/small"
+    )
+    assert name == "hub:someone/animals/small: words, kind"
+    assert data.task("own", name).labels == ("ant", "zebra")
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name: {"test": None})
+    with pytest.raises(ValueError, match="someone/else has no split train, but test"):
+        rows_of.task_of("hub:someone/else")
+
+
+@pytest.mark.parametrize(
+    "line, content, error",
+    [
+        ("a.tsv", None, "no data .*a.tsv.*: name a .tsv, .csv, .parquet file, a folder"),
+        ("a.xlsx", "x", "a .xlsx file; expected .tsv"),
+        ("a.tsv: txt, label", table(reviews()), "unknown column .*'txt'; did you mean 'text'"),
+        ("a.tsv", table([("a", "b", "c", "d")] * 50, "wxyz"), "'w', 'x', 'y', 'z'; .*TEXT, LABEL"),
+        ("a.tsv", table([*reviews(), ("", "good")]), "train row 101: nothing in column text"),
+        ("a.tsv", table([("a", "one")] * 50), "1 different labels, such as 'one'"),
+        ("a.tsv", table(reviews(20)), "20 rows; expected at least 40"),
+        ("a.csv", 'text,label\n"a,b\n', "EOF inside string"),
+    ],
+)
+def test_what_cannot_be_read_says_so(tmp_path, line, content, error):
+    if content is not None:
+        put(tmp_path, line.partition(":")[0], content)
+    with pytest.raises((ValueError, FileNotFoundError), match=error):
+        rows_of.load(rows_of.task_of(f"{tmp_path}/{line}"))
+
+
+def test_a_changed_file_is_another_task(tmp_path, tsv):
+    before = data.describe("own", rows_of.task_of(tsv))
+    data.at_hand.cache_clear()
+    rows_of._read.cache_clear()
+    put(tmp_path, "reviews.tsv", table(reviews(80)))
+    data.splits.cache_clear()
+    assert data.describe("own", rows_of.task_of(tsv))["digest"] != before["digest"]
+    with pytest.raises(ValueError, match="put the same data back"):
+        data.load(before)
+
+
+# ---- model ----
+def test_the_shape_is_that_of_the_configuration(encoder):
+    mine = own.Own("mini", model=encoder(4))
+    of = profiles.shape(mine)
+    assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
+    assert profiles.families(mine) == ("bert",)
+    assert profiles.backbone(mine).args["name"] == mine.model
+    assert profiles.backbone(mine) == profiles.started(mine, "bert-base-uncased")
+    electra = own.Own("toy", model=encoder(4, "Electra", embedding_size=16))
+    assert (profiles.shape(electra).embedding, profiles.families(electra)) == (16, ("electra",))
+
+
+def test_what_is_no_encoder_is_refused(tmp_path, encoder):
+    with pytest.raises(FileNotFoundError, match="has no config.json; it must be a BERT"):
+        own.folder(str(tmp_path))
+    with pytest.raises(ValueError, match="has 40 positions; rows have up to 128"):
+        own.folder(encoder(max_position_embeddings=40))
+    folder = encoder()
+    config = json.loads(put(tmp_path, "x", "{}").read_text()) | {"model_type": "gpt2"}
+    put(tmp_path.__class__(folder), "config.json", config)
+    with pytest.raises(ValueError, match="type 'gpt2'; allowed: bert, roberta, electra"):
+        own.folder(folder)
+
+
+def test_widths_are_twelfths_that_the_heads_can_have(encoder):
+    four, five = (own.Own("mini", model=encoder(heads)) for heads in (4, 5))
+    assert ghostbert.widths(four) == (9, 6, 3) and ghostbert.kept(four, 9) == 3
+    assert ghostbert.not_run(four, (9, 6, 3)) == ["Skipped: 1/12, which 4 heads cannot have."]
+    spec = ghostbert.untrained(four, "SST-2", 3, ghostbert.ghost(four))
+    assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
+    with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
+        ghostbert.widths(five)
+    whole = ghostbert.unpruned(four, ["SST-2"], [0])
+    assert {row["m"] for row in whole} == {12}
+
+
+def test_ratios_are_those_that_one_head_leaves(encoder):
+    mine = own.Own("toy", model=encoder(2, intermediate_size=8))
+    low = nas.least(mine)
+    assert nas.reachable(mine, [low / 2, low, 1.0]) == [low, 1.0]
+    assert "Skipped" in nas.out_of_reach(mine, [low / 2, 1.0])[0]
+    assert nas.reachable("mini") == list(nas.RATIOS) and not nas.out_of_reach("mini")
+
+
+# ---- both ----
+def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
+    mine = own.Own("toy", tsv, encoder())
+    assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
+    assert grids.tasks(mine, own=ghostbert.TASKS) == ("reviews.tsv",)
+    assert [column.metric for column in grids.metrics(mine)["reviews.tsv"]] == ["accuracy"]
+    assert str(mine) == "toy, own data and model" and own.Own(**own.values(mine)) == mine
+    described = grids.dataset(mine, "reviews.tsv")
+    assert (described["rows"], described["held_out"]) == (64, 16) and "unseen" not in described
+    assert bermo.settings(mine, "reviews.tsv")[1].warmup_steps > 0
+    with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
+        grids.tasks(mine, ["CoLA"], own=ghostbert.TASKS)
+    with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
+        own.Own("toy", tsv)
+
+
+def training():
+    """The notebooks that take data and model of a reader's own."""
+    return [path for path in notebook.find() if "data" in notebook.parameters(path)]
+
+
+@pytest.mark.parametrize("path", training(), ids=lambda path: path.stem)
+def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
+    mine = own.Own("toy", tsv, encoder(12))
+    specs = notebook.wanted(notebook.grids(path, own.values(mine)))
+    every = {*specs, *(p for spec in specs for p in _inputs(spec))}
+    sources = {
+        spec.args["data"]["source"] for spec in every if "source" in spec.args.get("data", {})
+    }
+    assert sources <= {"own"} and not any(spec.step == "pretrain" for spec in every)
+    names = {spec.args["name"] for spec in every if spec.step == "checkpoint"}
+    assert names == {mine.model} and specs
+
+
+def _inputs(spec):
+    for parent in spec.parents.values():
+        yield parent
+        yield from _inputs(parent)
+
+
+def test_a_run_on_them_is_judged_on_the_drawn_rows(tmp_path, tsv, encoder, store):
+    mine = own.Own("toy", tsv, encoder())
+    run = made(store, grids.teacher(mine, "reviews.tsv").at(0))
+    assert len(run.arrays("predictions")["labels"]) == 20 and 0 <= run.metrics["accuracy"] <= 1
+
+
+@pytest.mark.parametrize("name", TITLES)
+def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
+    monkeypatch, tmp_path, tsv, encoder, name
+):
+    said = []
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
+    monkeypatch.setattr(artefact, "display", lambda shown: said.append(shown.data))
+    history = [f'profile: str = "toy"\ndata: str = {tsv!r}\nmodel: str = {encoder()!r}']
+    namespace = {"In": history, "profile": "toy", "data": pd.DataFrame(), "model": "a loop's"}
+    page = artefact.start(name, namespace)
+    assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"
+    page.table({"a": {"b": 1.5}}, "Scores.")
+    page.finish([object()], {"toy": ["rows are generated"]})
+    html, body = "".join(said), notebook.provenance(tmp_path / "figures" / "scratch", name)
+    assert "Scores. Your own data: reviews.tsv, model: " in html and "are generated" not in html
+    assert body["verdicts"] == [] and "80 training and 20 development rows" in html
