@@ -12,8 +12,8 @@ from contextlib import closing
 from lib import checks, data, paths, record, sweep, verdicts
 from lib.data.unseen import unpacked
 from lib.execute import one_line
+from lib.files import read_json, write
 from lib.measure import metrics
-from lib.store import read_json, write
 
 SHOWN = 10  # lines at most
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
