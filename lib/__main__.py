@@ -9,9 +9,11 @@ import json
 import logging
 import os
 import shutil
+import signal
 import sys
 import time
 from contextlib import closing
+from math import inf
 
 from lib import paths
 
@@ -32,11 +34,25 @@ def option(*flags, **keywords):
     return flags, keywords
 
 
+def positive(kind):
+    """A number above 0, for argparse."""
+
+    def number(text):
+        if not 0 < kind(text) < inf:
+            raise argparse.ArgumentTypeError(f"{text} must be above 0")
+        return kind(text)
+
+    number.__name__ = kind.__name__
+    return number
+
+
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
-WORKERS = option("--workers", "-w", type=int, help="processes at once; cores / threads by default")
+WORKERS = option(
+    "--workers", "-w", type=positive(int), help="processes at once; cores / threads by default"
+)
 FRESH = option("--fresh", action="store_true", help="ignore the committed records")
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
@@ -93,7 +109,7 @@ def run(args):
     """make the missing runs, then every table and figure, then the pages"""
     from lib import sweep
 
-    began = time.time()
+    began = time.monotonic()
     grids, absent, store = read(args)
     specs = wanted(grids)
     missing = len(sweep.plan(specs, store).missing)
@@ -106,7 +122,7 @@ def run(args):
 @command(PATTERN, PROFILE, DATA, MODEL, FRESH)
 def report(args):
     """make tables, figures and pages from the runs that are there"""
-    began = time.time()
+    began = time.monotonic()
     return pages(args.profile, *read(args), began)
 
 
@@ -117,7 +133,7 @@ def pages(profile, grids, absent, store, began):
     with closing(sweep.Local(2)) as executor:
         failed = report.render(grids, absent, profile, executor, store)
         index = report.publish(profile, executor, failed)
-    print(f"{paths.shown(index)}  ({time.time() - began:.0f} s)")
+    print(f"{paths.shown(index)}  ({time.monotonic() - began:.0f} s)")
     return bool(failed)
 
 
@@ -256,9 +272,9 @@ def unseen(args):
 
 
 @command(
-    option("--minutes", type=float, help="start nothing after so many"),
+    option("--minutes", type=positive(float), help="start nothing after so many"),
     WORKERS,
-    option("--slots", type=int, help="processes on one GPU"),
+    option("--slots", type=positive(int), help="processes on one GPU"),
     option("--device", help="cuda: runs of a GPU, which are others than the CPU's"),
     CLAIMS,
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
@@ -333,7 +349,9 @@ def doctor(args):
     return doctor.told()
 
 
-@command(option("--repeats", type=int, default=3, help="interleaved repeats of each contender"))
+@command(
+    option("--repeats", type=positive(int), default=3, help="interleaved repeats of each contender")
+)
 def bench(args):
     """time our loop against transformers.Trainer: writes figures/bench/*.csv"""
     from lib import bench as measured
@@ -369,8 +387,12 @@ def main(words=None):
     if getattr(args, "device", None):
         os.environ["DEVICE"] = args.device  # read by lib.papers.profiles
     logging.basicConfig(level=logging.WARNING)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
     try:
         return int(COMMANDS[args.command][0](args) or 0)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
+        return 130
     except (ValueError, TypeError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -66,7 +66,7 @@ def gather(claims, store, minutes=None, workers=None, progress=True):
             if needed[parent] <= 0 and not pinned and STEPS[parent.step].weights:
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
-    until = time.time() + 60 * minutes if minutes else inf
+    until = time.monotonic() + 60 * minutes if minutes else inf
     how = {"checkpoint_seconds": 60.0, "progress": progress, "nice": NICE}
     return sweep.make(wanted, store, workers, until=until, done=done, **how)
 

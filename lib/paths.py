@@ -6,6 +6,9 @@ read-only), `RUNS_ROOT` (runs), `RECORDS_ROOT` (records), `FIGURES_ROOT` (pages)
 """
 
 import os
+import re
+import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,3 +43,15 @@ def shown(path):
     """A path as a reader should see it: relative to the project where it lies inside."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def scrubbed(text):
+    """A text without folders of this machine: each by the variable that names it."""
+    named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
+    roots = {"RUNS": runs_root(), "RECORDS": records_root(), "DATA": data_root()}
+    for name, path in (roots | {"FIGURES": FIGURES, "NOTEBOOKS": NOTEBOOKS}).items():
+        if not path.is_relative_to(ROOT):
+            named[path] = f"${name}_ROOT"
+    for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
+        text = re.sub(rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])", name, text)
+    return text

@@ -166,7 +166,11 @@ class Local:
 
     def submit(self, function, *args):
         slot = self.free.pop()
-        future = self.pools[slot].submit(function, *args)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as a worker begins
+        try:
+            future = self.pools[slot].submit(function, *args)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         future.slot = slot
         return future
 
@@ -187,12 +191,20 @@ class Local:
                 yield running.pop(future), future
 
     def close(self):
-        """End the workers: idle ones by themselves, those at work at once."""
-        for slot, pool in enumerate(self.pools):
-            idle = slot in self.free
-            for process in [] if idle else list((pool._processes or {}).values()):
-                process.terminate()
-            pool.shutdown(wait=idle, cancel_futures=True)
+        """End the workers: idle ones by themselves, those at work once they have said that they
+        stopped. Who has not within LAST seconds is killed.
+        """
+        busy = [pool for slot, pool in enumerate(self.pools) if slot not in self.free]
+        left = [process for pool in busy for process in (pool._processes or {}).values()]
+        for process in left:
+            process.terminate()
+        for pool in self.pools:
+            pool.shutdown(wait=pool not in busy, cancel_futures=True)
+        end = time.monotonic() + LAST
+        for process in left:
+            process.join(max(0.0, end - time.monotonic()))
+            if process.is_alive():
+                process.kill()
 
 
 def _tend(parent, nice=0):
@@ -213,6 +225,7 @@ def cores():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+LAST = 20.0  # seconds that stopped workers are given to say so
 GRACE = 60.0  # seconds that runs at work are given when the time is over
 
 
@@ -231,8 +244,9 @@ def make(
 
     A Spec is lost where its run failed, its worker died, or an input of it is lost. workers: by
     default cores / threads of the widest run. keep: save the weights of the Specs themselves.
-    until: the time after which nothing is started; what is still at work after GRACE is stopped, to
-    be resumed from its checkpoint. nice: of the workers. done: f(spec), called when a run is there.
+    until: the time (of `time.monotonic`) after which nothing is started; what is still at work
+    after GRACE is stopped, to be resumed from its checkpoint. nice: of the workers. done: f(spec),
+    called when a run is there.
     """
     store = store or Store()
     todo = plan(specs, store, keep).missing
@@ -263,8 +277,8 @@ def make(
             done(spec)
 
     try:
-        while time.time() < until + GRACE:
-            while executor.free and time.time() < until:
+        while time.monotonic() < until + GRACE:
+            while executor.free and time.monotonic() < until:
                 ready = sorted([*ready, *order.get_ready()], key=rank.get)
                 free = [spec for spec in ready if not alive(store.lock(spec))]
                 if not free and (running or not ready):
@@ -335,8 +349,8 @@ class Bar:
         to_go = clocked(left / self.workers) if left or not unknown else "unknown"
         least = "at least " * bool(unknown and left)
         self.bar.set_postfix_str(f"{least}{to_go} to go", refresh=False)
-        if time.time() - self.drawn >= self.interval:
-            self.drawn = time.time()
+        if time.monotonic() - self.drawn >= self.interval:
+            self.drawn = time.monotonic()
             self.bar.refresh()
 
     def close(self):
@@ -345,6 +359,7 @@ class Bar:
 
 def clocked(seconds):
     """Seconds as text: "12 s", "34 min", "5.6 h"."""
+    seconds = max(0.0, seconds)
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

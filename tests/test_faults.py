@@ -5,15 +5,20 @@ tests marked slow; the others are a small share of them.
 """
 
 import json
+import os
 import random
 import shutil
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
 from conftest import finetuned, made, same_run, stop_at, untrained
 
-from lib import data, execute, files, store, sweep
+from lib import __main__, data, execute, files, paths, store, sweep
 from lib.options import Train
+from lib.page import notebook, report
 from lib.spec import Spec
 from lib.store import Draft, Store
 from lib.train import loop
@@ -23,6 +28,11 @@ TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, dropout=0.1, select="b
 TEACHER = finetuned(
     data.describe("toy", "CoLA", 48, 16), TRAIN, {"start": untrained(hidden=24, ffn=48)}
 ).at(0)
+
+
+@pytest.fixture(autouse=True)
+def _said_anew():
+    store.say.cache_clear()
 
 
 def damage(path, kind, dice):
@@ -178,3 +188,182 @@ def test_a_torn_line_of_the_log_is_cut_off(copied, whole):
     run = again(there)
     same_run(run, whole[0].find(TEACHER))
     assert any(line.get("resumed") for line in run.events()) and run.status["attempts"] == 2
+
+
+# ---- locks ----
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", "{}", "null", "7", '{"host": 3, "pid": 1}', '{"host": "x"}', "\0" * 20]
+    + ['{"host": "x", "pid": "1"}', '{"host": "x", "pid": true}', '{"host": null, "pid": 1}'],
+)
+def test_a_lock_that_nobody_can_read_is_taken_over(content, tmp_path):
+    path = tmp_path / "a.lock"
+    path.write_text(content)
+    assert not store.alive(path)
+    with store.Lock(path):
+        assert store.owner(path)["pid"] == os.getpid()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("ahead", [-1.0, 3600.0])
+def test_another_host_is_waited_for_a_stated_time(ahead, copied, monkeypatch, capsys):
+    """Also where its clock is ahead. The line says who, and how long."""
+    there = copied()
+    shutil.rmtree(there.runs / TEACHER.name)
+    there.lock(TEACHER).write_text('{"host": "elsewhere", "pid": 7}')
+    os.utime(there.lock(TEACHER), (time.time() + ahead,) * 2)
+    slept = []
+    monkeypatch.setattr(execute, "STALE", 0.9)
+    monkeypatch.setattr(execute.time, "sleep", lambda _, nap=time.sleep: slept.append(nap(0.1)))
+    monkeypatch.setattr(execute, "_make", lambda spec, *_: spec)
+    assert execute.execute(TEACHER, there) == TEACHER and 0 < len(slept) <= 20
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "elsewhere (process 7)" in told and "60 s" in told
+
+
+# ---- clocks, disks, signals ----
+@pytest.mark.parametrize("step", [-3600.0, 0.0])
+def test_a_clock_that_goes_back_or_stands_still_costs_no_run(step, copied, whole, monkeypatch):
+    there, now = copied(), [time.time()]
+    shutil.rmtree(there.runs / TEACHER.name)
+
+    def told():
+        now[0] += step
+        return now[0]
+
+    monkeypatch.setattr(time, "time", told)
+    run = again(there)
+    same_run(run, whole[0].find(TEACHER))
+    assert run.status["seconds"] > 0 and run.metrics["examples_per_second"] > 0
+    assert sweep.clocked(-230.0) == "0 s"
+
+
+FULL = """
+import sys
+from lib import execute
+from lib.spec import from_json
+from lib.store import Store
+import json
+execute.MIN_FREE = 0
+store = Store(sys.argv[1], sys.argv[1] + "/none")
+try:
+    execute.execute(from_json(json.load(open(sys.argv[2]))), store, True, checkpoint_seconds=0.0)
+except OSError as error:
+    print(error)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a file system of 1 MB; skipped where nobody may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_leaves_failed_with_its_advice_and_is_gone_on_from(small_disk, whole, tmp_path):
+    shutil.copytree(
+        whole[0].runs / TEACHER.parents["start"].name.split("/")[0],
+        small_disk / TEACHER.parents["start"].name.split("/")[0],
+    )
+    free = shutil.disk_usage(small_disk).free
+    (small_disk / "filler").write_bytes(bytes(max(0, free - (200 << 10))))
+    (tmp_path / "spec.json").write_text(json.dumps(TEACHER.to_json()))
+    words = [sys.executable, "-c", FULL, str(small_disk), str(tmp_path / "spec.json")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    there = Store(small_disk, small_disk / "none")
+    assert done.returncode == 0 and "disk full" in done.stdout, done.stdout + done.stderr
+    state = there.state(TEACHER)
+    assert state["state"] == "failed" and "gc` lists what may go" in state["error"]
+    assert not there.lock(TEACHER).exists()
+    (small_disk / "filler").unlink()
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert not done.stdout, done.stdout
+    same_run(there.find(TEACHER), whole[0].find(TEACHER))
+
+
+RUN = """
+import sys
+from lib import __main__, sweep
+from lib.spec import from_json
+from lib.store import Store
+import json
+
+@__main__.command()
+def long(args):
+    "a run that is still at work when it is stopped"
+    spec = from_json(json.load(open(sys.argv[2])))
+    sweep.make([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1, progress=False)
+
+if __name__ == "__main__":
+    sys.exit(__main__.main(["long"]))
+"""
+
+
+@pytest.mark.parametrize("signs", [[signal.SIGINT], [signal.SIGTERM]])
+def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tmp_path):
+    there = copied()
+    spec = finetuned(
+        data.describe("toy", "CoLA", 2000, 16),
+        Train(epochs=200, batch=16, lr=1e-3, max_length=32),
+        {"start": untrained(hidden=24, ffn=48)},
+    ).at(0)
+    (tmp_path / "run.py").write_text(RUN)
+    (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
+    words = [sys.executable, str(tmp_path / "run.py"), str(there.runs), str(tmp_path / "spec.json")]
+    command = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 200
+    while not store.ledger(there.part(spec)).get("progress") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for sign in signs:  # Ctrl-C reaches every process of the terminal
+        (os.killpg if sign == signal.SIGINT else os.kill)(command.pid, sign)
+    told = command.communicate(timeout=100)[1]
+    assert told == "stopped; the same command goes on from the last checkpoints\n"
+    assert command.returncode == 130 and there.state(spec)["state"] == "stopped"
+    assert not there.lock(spec).exists()
+
+
+# ---- parameters ----
+WRONG = [
+    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [0, 0, 0]}, "0 stands in it twice"),
+    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [-1]}, "-1 must be from 0 to"),
+    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [{}]}, "its items must be int"),
+    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [True]}, "its items must be int"),
+    ("ghostbert_t03_pruned_vs_ghost", {"tasks": ["CoLA", "CoLA"]}, "'CoLA' stands in it twice"),
+    ("ghostbert_t03_pruned_vs_ghost", {"widths": ["3"]}, "its items must be int"),
+    ("ghostbert_t03_pruned_vs_ghost", {"widths": "[1,3]"}, "papermill takes it as -y '{widths"),
+    ("efficientbert_f06_architectures", {"tokens": -1}, "must be from 1 to"),
+    ("efficientbert_f07_attention_maps", {"sentence": 10**12}, "must be from 0 to 3"),
+    ("nas_t04_size_sweep", {"turns": -1}, "must be from 1 to"),
+    ("nas_s71_digits", {"targets": [float("nan")]}, "must be from 0 to"),
+]
+
+
+@pytest.mark.parametrize("name, values, told", WRONG)
+def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        notebook.grids(paths.NOTEBOOKS / f"{name}.ipynb", values)
+    assert told in str(caught.value) and name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("words", [["plan", "--workers", "-1"], ["evidence", "--minutes", "-3"]])
+def test_a_command_takes_no_negative_number(words, capsys):
+    with pytest.raises(SystemExit):
+        __main__.main(words)
+    assert "must be above 0" in capsys.readouterr().err
+
+
+def test_sockets_of_killed_workers_are_removed(monkeypatch, tmp_path):
+    monkeypatch.setattr(report.tempfile, "gettempdir", lambda: str(tmp_path))
+    mine, theirs, other = (
+        tmp_path / f"kernel-{name}" for name in (f"{os.getpid()}-a", "999999999-b", "x")
+    )
+    for folder in (mine, theirs, other):
+        folder.mkdir()
+    report.sweep_sockets()
+    assert mine.exists() and other.exists() and not theirs.exists()

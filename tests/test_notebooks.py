@@ -131,7 +131,7 @@ def test_recorded_specs_need_no_data(without_data):
             "unknown parameter of ghostbert_t03_pruned_vs_ghost: 'sedes'; did you mean 'seeds'",
         ),
         ({"profile": "tyo"}, ValueError, "unknown profile: 'tyo'; did you mean 'toy'"),
-        ({"seeds": 3}, TypeError, r"seeds .* is 3 \(int\); it must be list, for example \[\]"),
+        ({"seeds": 3}, TypeError, r"seeds .* is 3 \(int\); it must be list, for example \[0, 1\]"),
         (
             {"tasks": ["colla"]},
             ValueError,

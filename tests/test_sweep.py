@@ -287,16 +287,16 @@ def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monke
     monkeypatch.setattr(sweep, "GRACE", 0.0)
     make([BACKBONE], store, keep=True)
     first, other, seen = long(), teacher().at(1), []
-    assert make([first], store, until=time.time() - 1) == {}
+    assert make([first], store, until=time.monotonic() - 1) == {}
     assert store.state(first)["state"] == "missing"
 
     def stop():  # the time is over when the run is at work
         worker_of(store, first)
-        monkeypatch.setattr(time, "time", lambda now=time.time: now() + 1e6)
+        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 1e6)
 
     watch, how = threading.Thread(target=stop), {"checkpoint_seconds": 0.0, "done": seen.append}
     watch.start()
-    left = make([first, other], store, until=time.time() + 1e5, **how)
+    left = make([first, other], store, until=time.monotonic() + 1e5, **how)
     watch.join()
     monkeypatch.undo()
     assert left == {} and seen == [] and store.state(other)["state"] == "missing"

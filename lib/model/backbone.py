@@ -82,7 +82,7 @@ def save(model, tokenizer, folder):
         folder.mkdir(parents=True, exist_ok=True)
         body = {
             "class": type(model).__name__,
-            "config": model.config.to_dict(),
+            "config": {k: v for k, v in model.config.to_dict().items() if k != "_name_or_path"},
             "surgery": surgery(model),
         }
         (folder / OPERATED).write_text(json.dumps(body, indent=1, default=str))

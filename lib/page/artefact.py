@@ -10,7 +10,9 @@ no run to show yet is a sentence instead. Pages with a reader's own parameters g
 `figures/scratch/`, and never reach the index.
 """
 
+import html
 import io
+import json
 import os
 import time
 from collections import Counter
@@ -27,7 +29,7 @@ from pandas.io.formats.style import Styler
 
 from lib import paths, sweep
 from lib.execute import commit
-from lib.files import write, write_json
+from lib.files import write
 from lib.measure.verdict import SCALES
 from lib.page import notebook, plot
 from lib.page.runs import Runs
@@ -136,7 +138,11 @@ class Page:
         self._write(f"{stem}.csv", exact.set_axis(heads, axis=1).to_csv())
         self._write(f"{stem}.md", markdown(flat.reset_index()))
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
-        shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False).set_caption(caption)
+        shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False, escape="html")
+        shown.set_caption(html.escape(caption, quote=False))
+        for axis in (0, 1):
+            shown.format_index(escape="html", axis=axis)
+            shown.format_index_names(escape="html", axis=axis)
         marked = shown.apply(marks, axis=None) if marks else shown
         display(HTML(f'<div class="table">{marked.to_html()}</div>'))
 
@@ -186,7 +192,7 @@ class Page:
         return f"{self.id}.{name}" if name else self.id
 
     def _write(self, name, text):
-        write(self.folder / name, text)
+        write(self.folder / name, paths.scrubbed(text))
         self.files.append(name)
 
     def finish(self, verdicts=(), *deviations):
@@ -206,23 +212,20 @@ class Page:
         }
         runs = list(self.used.values())
         bad = [run for run in runs if run["state"] not in ("finished", "missing")]
-        write_json(
-            self.folder / f"{self.id}.json",
-            {
-                "id": self.id,
-                "profile": self.profile.name,
-                "parameters": self.values,
-                "runs": runs,
-                "verdicts": [
-                    asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts
-                ],
-                "deviations": told,
-                "files": sorted(set(self.files)),
-                "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            }
-            | commit(),
-        )
-        files = f"{paths.shown(self.folder)}/{self.id}.*"
+        body = {
+            "id": self.id,
+            "profile": self.profile.name,
+            "parameters": self.values,
+            "runs": runs,
+            "verdicts": [
+                asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts
+            ],
+            "deviations": told,
+            "files": sorted(set(self.files)),
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        } | commit()
+        self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
+        files = paths.scrubbed(f"{paths.shown(self.folder)}/{self.id}.*")
         end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)
         display(HTML(f"{table_of_verdicts(verdicts) if verdicts else ''}{end}"))
         lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
@@ -262,6 +265,8 @@ def start(name, namespace):
     given |= {key: before[key] for key in own.PARAMETERS[1:] if key in before}
     values = notebook.check(path, notebook.injected(history) | given)
     changed = {k for k, v in values.items() if k != "profile" and v != declared[k].default}
+    if changed:
+        notebook.grids(path, values)  # what cannot be is told in one line, before anything runs
     page = Page(name, values, not changed)
     if page.mine:
         namespace["profile"] = page.scope
@@ -319,7 +324,8 @@ def watermark(figure):
 def markdown(frame):
     """A DataFrame as a Markdown table."""
     rows = [frame.columns, ["---"] * frame.shape[1], *frame.fillna("").to_numpy()]
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    cells = ([str(each).replace("|", "\\|") for each in row] for row in rows)
+    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
 
 
 def explore(function, **knobs):

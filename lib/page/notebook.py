@@ -7,11 +7,14 @@ here both are errors, before anything runs.
 
 import ast
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from lib import paths
+from lib.execute import one_line
+from lib.files import read_json
 from lib.papers import own
 from lib.papers.profiles import PROFILES
 from lib.spec import Spec, known
@@ -20,6 +23,11 @@ ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdic
 BATCH = "WORKBOOK_BATCH"  # set by the runner: load what is there, make nothing, no widgets
 
 
+# what items of lists are, where the default is []
+EXAMPLES = {"seeds": [0, 1], "widths": [9, 3], "tasks": ["CoLA"], "models": ["BERT-base"]}
+EXAMPLES["families"] = ["bert"]
+RANGE = re.compile(r"(\d+) to (\d+)$")  # of a number, at the end of what is said about it
+MOST = (100_000, 2**31 - 1)  # of a number without a range, of a seed
 TYPES = {kind.__name__: kind for kind in (str, int, float, bool, list)}  # of parameters
 
 
@@ -86,22 +94,45 @@ def parameters(path):
 def check(path, values):
     """The given values with defaults for the rest.
 
-    Raises ValueError for an unknown name or profile, with the nearest one, and TypeError for a
-    value of another type.
+    Raises ValueError for an unknown name or profile, with the nearest one, and for a number that
+    cannot be; TypeError for a value of another type.
     """
     declared = parameters(path)
     for name, value in values.items():
         known(f"parameter of {Path(path).stem}", name, declared)
         wanted = declared[name].type
         if type(value) is not wanted and not (wanted is float and type(value) is int):
-            raise TypeError(
-                f"parameter {name} of {Path(path).stem} is {value!r} ({type(value).__name__}); "
-                f"it must be {wanted.__name__}, for example {declared[name].default!r}"
-            )
+            told = f"parameter {name} of {Path(path).stem} is {value!r} ({type(value).__name__}); "
+            how = f"; papermill takes it as -y '{{{name}: ...}}'" if type(value) is str else ""
+            example = declared[name].default or EXAMPLES.get(name, declared[name].default)
+            raise TypeError(f"{told}it must be {wanted.__name__}, for example {example!r}{how}")
+        if why := absurd(name, value, declared[name]):
+            raise ValueError(f"parameter {name} of {Path(path).stem} is {value!r}: {why}")
     full = {name: parameter.default for name, parameter in declared.items()} | values
     if "profile" in full:
         known("profile", full["profile"], PROFILES)
     return full
+
+
+def absurd(name, value, declared):
+    """Why a value of the right type cannot be; "" where it can."""
+    if isinstance(value, list):
+        for number, each in enumerate(value):
+            kind = type((declared.default or EXAMPLES.get(name, value))[0])
+            if type(each) is not kind and not (kind is float and type(each) is int):
+                return f"{each!r} is {type(each).__name__}; its items must be {kind.__name__}"
+            if each in value[:number]:
+                return f"{each!r} stands in it twice; name each once"
+            if why := absurd(name, each, declared):
+                return why
+    if type(value) in (int, float):
+        told = RANGE.search(declared.about)
+        least = declared.type is int and declared.default > 0
+        plain = least, MOST[name.startswith("seed")]
+        least, most = map(int, told.groups() if told else plain)
+        if not least <= value <= most:
+            return f"{value!r} must be from {least} to {most}"
+    return ""
 
 
 def wanted(grids):
@@ -118,7 +149,13 @@ def grids(path, values):
     names = check(path, values)
     if "data" in names:
         names["profile"] = own.named(*(names.get(name, "") for name in own.PARAMETERS))
-    exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
+    try:
+        exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
+        raise ValueError(f"{Path(path).stem} has no grid for {values}: {why}") from error
     return {
         name: rows
         for name, rows in names.items()
@@ -173,7 +210,7 @@ def normalised(text):
 def provenance(folder, name):
     """What the last cell of a page wrote, or None."""
     path = Path(folder) / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+    return read_json(path) if path.exists() else None
 
 
 def counted(runs):

@@ -9,6 +9,7 @@ import hashlib
 import html
 import json
 import os
+import shutil
 import tempfile
 import time
 from concurrent.futures.process import BrokenProcessPool
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from lib import paths
+from lib import files, paths
 from lib.execute import commit, one_line
 from lib.files import write
 from lib.measure.verdict import tally
@@ -31,6 +32,7 @@ PAPERS = {
     "bermo": "BERMo",
     "nas": "NAS pruning",
 }
+SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
 FOLDERS = ("page", "papers", "measure", "search", "model", "data")
 FILES = ("options.py", "sweep.py", "published.py")
 CODE = ("data/published", *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
@@ -71,19 +73,27 @@ def render(grids, absent, profile, executor, store):
         (folder / f"{name}.json").unlink(missing_ok=True)
     for path, found in grids.items():
         digest = fingerprint(path, sum(found.values(), []), store)
-        if not (made_at(folder, path.stem) == digest and all_there(folder, path.stem)):
+        state = made_at(folder, path.stem)
+        why = state["made_of"] == digest and files.wrong(folder, f".{path.stem}.state")
+        if why != "":
             todo[path] = digest
+        if why:
+            print(f"  damaged  {paths.shown(folder)}/{why}; {path.stem} is made again", flush=True)
     jobs = [(path, folder, own.values(profile), store) for path in todo]
     for (path, *_), future in executor.each(execute, jobs):
         error = future.exception()
         if error:
             killed = isinstance(error, BrokenProcessPool)
-            failed[path.stem] = "its worker was killed; run it again" if killed else one_line(error)
+            why = "its worker was killed; run it again" if killed else one_line(error)
+            failed[path.stem] = paths.scrubbed(why)
             print(f"  failed   {path.stem}: {failed[path.stem]}", flush=True)
         else:
-            write(folder / f".{path.stem}.state", todo[path])
+            written = notebook.provenance(folder, path.stem)["files"]
+            names = [f"{path.stem}.ipynb", f"{path.stem}.json", *written]
+            files.seal(folder, names, f".{path.stem}.state", made_of=todo[path])
             page = f"{paths.shown(folder)}/{path.stem}.html"
             print(f"  made     {page}  ({future.result():.0f} s)", flush=True)
+    sweep_sockets()
     return failed
 
 
@@ -92,16 +102,39 @@ def folder_of(profile):
     return paths.FIGURES / ("scratch" if isinstance(profile, own.Own) else profile)
 
 
+def sweep_sockets():
+    """Remove the socket folders that killed workers left."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{SOCKETS}[0-9]*-*"):
+        try:
+            os.kill(int(folder.name.removeprefix(SOCKETS).partition("-")[0]), 0)
+        except (ProcessLookupError, OverflowError):
+            shutil.rmtree(folder, ignore_errors=True)
+        except (PermissionError, ValueError):
+            pass
+
+
 def made_at(folder, name):
-    """The fingerprint that a page was made at; None where it was not made to its end."""
-    state = folder / f".{name}.state"
-    return state.read_text() if state.exists() else None
+    """The manifest of a page: the digests of its files, and `made_of`, its fingerprint when it was
+    made; None for that where it was not made to its end.
+    """
+    try:
+        return {"made_of": None} | (files.manifest(folder, f".{name}.state") or {})
+    except files.Damaged:
+        return {"made_of": None}
 
 
-def all_there(folder, name):
-    """Whether the executed notebook and every file that it wrote are still there."""
-    body = notebook.provenance(folder, name)
-    return bool(body) and all((folder / f).exists() for f in [f"{name}.ipynb", *body["files"]])
+def told(folder, name):
+    """What the last cell of a page wrote (notebook.provenance); None where its files are damaged,
+    which a line says.
+    """
+    try:
+        why = made_at(folder, name)["made_of"] and files.wrong(folder, f".{name}.state")
+        body = None if why else notebook.provenance(folder, name)
+    except ValueError as error:
+        why, body = error, None
+    if why:
+        print(f"  damaged  {paths.shown(folder)}/{why}; `report {name}` makes it again")
+    return body
 
 
 def execute(path, folder, values, store):
@@ -120,7 +153,7 @@ def execute(path, folder, values, store):
         def __init__(self, **options):
             super().__init__(**{"transport": "ipc", "ip": f"{sockets}/s"} | options)
 
-    began, ledger, output = time.time(), folder / f"{path.stem}.json", folder / path.name
+    began, ledger, output = time.monotonic(), folder / f"{path.stem}.json", folder / path.name
     ledger.unlink(missing_ok=True)
     (folder / f".{path.stem}.state").unlink(missing_ok=True)
     os.environ |= {
@@ -130,7 +163,8 @@ def execute(path, folder, values, store):
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
     see = f"see {paths.shown(output)}"
-    with tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as sockets:
+    mine = f"{SOCKETS}{os.getpid()}-"
+    with tempfile.TemporaryDirectory(prefix=mine, ignore_cleanup_errors=True) as sockets:
         try:
             papermill.execute_notebook(
                 str(path),
@@ -150,9 +184,12 @@ def execute(path, folder, values, store):
             raise RuntimeError(told) from None
         except Exception as error:  # a dead kernel comes in several shapes
             died = f"({one_line(error)})"
+        finally:
+            if output.exists():
+                write(output, paths.scrubbed(output.read_text()))
     if died:
         raise RuntimeError(f"the kernel died {died}; {see}; run it again")
-    return time.time() - began
+    return time.monotonic() - began
 
 
 def publish(profile, executor, failed=()):
@@ -162,7 +199,7 @@ def publish(profile, executor, failed=()):
     """
     folder, pages = folder_of(profile), []
     for path in notebook.find():
-        body, error = notebook.provenance(folder, path.stem), dict(failed).get(path.stem)
+        body, error = told(folder, path.stem), dict(failed).get(path.stem)
         if body or error:
             title = notebook.title(path)
             pages.append({"id": path.stem, "title": title, "body": body, "failed": error})
@@ -196,12 +233,13 @@ def stale(folder, page, pages, look):
         "footer": footer(page["body"]),
     }
     key = hashlib.sha256(source.read_bytes() + json.dumps(resources).encode()).hexdigest()
-    made = target.exists() and target.read_text().endswith(f"<!-- {key} -->")
+    body, _, mark = target.read_bytes().rpartition(b"<!-- ") if target.exists() else (b"", b"", b"")
+    made = mark == f"{key} {files.sha(body)} -->".encode()
     return None if made else (source, target, resources, key)
 
 
 def convert(source, target, resources, key):
-    """Write the HTML of an executed notebook, and under it what it was made of."""
+    """Write the HTML of an executed notebook, and under it what it was made of and its digest."""
     import nbformat
     from nbconvert import HTMLExporter
 
@@ -216,7 +254,7 @@ def convert(source, target, resources, key):
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
     body, _ = exporter.from_notebook_node(book, resources=resources)
-    write(target, body + f"<!-- {key} -->")
+    write(target, body + f"<!-- {key} {files.sha(body.encode())} -->")
 
 
 def footer(body):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import paths
+from lib import files, paths
 from lib.options import settled
 from lib.search import samplers
 from lib.search.formula import FormulaError
@@ -69,15 +69,37 @@ def best(history):
 
 
 def append(path, value):
-    """Add a line. A kill may tear it, but loses none after this function has returned."""
+    """Add a line with its digest. A kill may tear it, but loses none after this function has
+    returned.
+    """
+    value = {**value, "digest": mark(value)}
     with open(path, "a") as file:
         file.write(json.dumps(value, allow_nan=False) + "\n")
 
 
-def resume(space, options, seed, path):
-    """The history so far; a last line that a kill tore is dropped.
+def mark(value):
+    """Digest of a line, but for what a clock said."""
+    return files.sha(canonical({**value, "seconds": 0}).encode())[:16]
 
-    Raises ValueError where the file is of another space, sampler or seed, or damaged elsewhere.
+
+def whole(content):
+    """(the lines of a history up to the first that is not what was written, their bytes)."""
+    found, size = [], 0
+    for line in content.splitlines(keepends=True):
+        try:
+            value = json.loads(line)
+            if value.pop("digest") != mark(value) or not line.endswith(b"\n"):
+                break
+        except (ValueError, KeyError, TypeError, AttributeError):
+            break
+        found, size = [*found, value], size + len(line)
+    return found, size
+
+
+def resume(space, options, seed, path):
+    """The history so far, up to a line that is torn or damaged: it goes on from there.
+
+    Raises ValueError where the file is of another space, sampler or seed.
     """
     told = {
         "space": space.identity(),
@@ -86,18 +108,13 @@ def resume(space, options, seed, path):
         "search": {k: v for k, v in settled(options).items() if k != "budget"},
     }
     content = path.read_bytes() if path.exists() else b""
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
-    if not whole:
+    lines, size = whole(content)
+    if size < len(content):
+        os.truncate(path, size)
+    if not lines:
         append(path, told)
         return []
-    try:
-        head, *entries = map(json.loads, content[:whole].splitlines())
-    except ValueError as error:
-        raise ValueError(
-            f"{paths.shown(path)} is damaged ({error}): delete it, the search begins anew"
-        ) from None
+    head, *entries = lines
     for name, mine in told.items():
         if canonical(head.get(name)) != canonical(mine):
             raise ValueError(

@@ -12,6 +12,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from lib import data as sources
+from lib import files
 from lib.options import Augment
 from lib.spec import stream
 from lib.train import augment as words
@@ -64,7 +65,7 @@ def candidates(texts, source, count, numerics, resume=None, progress=lambda frac
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
         path = resume and resume / f"candidates-{start:09d}.safetensors"
-        if path and path.exists():
+        if path and not files.wrong(resume, f"{path.name}.manifest"):
             there = load_file(path)
         else:
             there = words.candidates(part, source, count, numerics, near)
@@ -72,6 +73,7 @@ def candidates(texts, source, count, numerics, resume=None, progress=lambda frac
                 path.parent.mkdir(parents=True, exist_ok=True)
                 save_file(there, path.with_suffix(".new"))
                 os.replace(path.with_suffix(".new"), path)
+                files.seal(resume, [path.name], f"{path.name}.manifest")
         found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
         totals += there["totals"]
         progress((start + len(part)) / len(unique))
