@@ -1,5 +1,5 @@
 # make report    set up, make the missing runs, write figures/toy/index.html
-# make test      set up, lint, count lines, run the tests (make test-slow: those of minutes too)
+# make test      set up, lint, count lines, run the tests (make test-slow: those of minutes too; make test-faults: kills, damage, bad input)
 # Variables: PROFILE=toy|mini|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
 PROFILE ?= toy
 PYTHON ?= python3
@@ -20,6 +20,9 @@ test: .venv/ready-dev
 test-slow: .venv/ready-dev
 	$(bin)/python -m pytest -q $(SHARED) tests
 
+test-faults: .venv/ready-dev
+	$(bin)/python -m pytest -q -s tests/test_faults.py
+
 bench: .venv/ready-dev
 	$(bin)/python -m lib bench
 
@@ -38,4 +41,4 @@ offline-models: .venv/ready
 	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
 	touch $@
 
-.PHONY: report test test-slow bench lab offline-models
+.PHONY: report test test-slow test-faults bench lab offline-models

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 from conftest import finetuned, made, same_run, stop_at, untrained
@@ -171,14 +172,28 @@ def test_a_kill_between_the_end_of_a_run_and_its_name_costs_nothing(copied, monk
 
 
 # ---- unfinished runs ----
-def test_damage_to_an_unfinished_run_costs_time_alone(copied, whole):
-    """A small share of the damage that the slow test does."""
-    names = [name for name in every_file(whole[1].part(TEACHER)) if name.suffix != ".txt"]
-    dice = random.Random(1)
-    for name in dice.sample(names, 4):
-        there = copied(killed=True)
-        damage(there.part(TEACHER) / name, dice.choice(KINDS), dice)
-        same_run(again(there), whole[0].find(TEACHER))
+def counts(few, many):
+    """A test's share in `make test`, and its count in `make test-faults`."""
+    return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+@counts(4, 300)
+def test_damage_costs_time_alone(count, copied, whole):
+    """Of a finished run, of its input's weights, of an unfinished run: the same bits again."""
+    dice, found = random.Random(count), Counter()
+    start = TEACHER.parents["start"]
+    for number in range(count):
+        killed = number % 4 > 0
+        there = copied(killed=killed)
+        folder = there.part(TEACHER) if killed else there.runs / TEACHER.name
+        folder = there.runs / start.name / "model" if killed and number % 8 == 1 else folder
+        name, kind = dice.choice(every_file(folder)), dice.choice(KINDS)
+        damage(folder / name, kind, dice)
+        same_run(made(there, TEACHER), whole[0].find(TEACHER))
+        again(there)
+        found[kind] += 1
+        shutil.rmtree(there.runs)
+    print(f"\n{count} damaged files, each ended in the right files: {dict(found)}")
 
 
 def test_a_torn_line_of_the_log_is_cut_off(copied, whole):
@@ -367,3 +382,66 @@ def test_sockets_of_killed_workers_are_removed(monkeypatch, tmp_path):
         folder.mkdir()
     report.sweep_sockets()
     assert mine.exists() and other.exists() and not theirs.exists()
+
+
+POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]
+POOL += [True, {}, [], [0], [0, 0], [-1], ["CoLA"], ["CoLA", "CoLA"], ["x"], [3, 1], [13]]
+POOL += [[0.1, 0.3], [1.7], [None], [[]], [True], "[1, 3]", "<script>", "a\nb", [10**12], "soft"]
+
+
+@counts(30, 500)
+def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
+    """Specs are checked when they are made, so that a grid that is made can be run."""
+    dice, found, names = random.Random(count), Counter(), {}
+    for path in notebook.find():
+        if declared := [name for name in notebook.parameters(path) if name != "profile"]:
+            names[path] = declared
+    for _ in range(count):
+        path = dice.choice(list(names))
+        values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
+        try:
+            rows = notebook.grids(path, values)
+        except (ValueError, TypeError, FileNotFoundError) as error:
+            assert path.stem in str(error) and len(str(error).splitlines()) == 1, (values, error)
+            found["refused"] += 1
+            continue
+        for spec in notebook.wanted(rows):
+            assert spec.name and spec.seed >= 0
+        found["make a grid"] += 1
+    print(f"\n{count} generated parameters: {dict(found)}")
+
+
+MAKE = """
+import json, sys
+from lib import sweep
+from lib.spec import from_json
+from lib.store import Store
+spec = from_json(json.load(open(sys.argv[2])))
+store = Store(sys.argv[1], sys.argv[1] + "/none")
+if __name__ == "__main__":
+    sweep.make([spec], store, 1, keep=True, checkpoint_seconds=0.0, progress=False)
+"""
+
+
+@counts(1, 100)
+def test_kills_at_random_moments_change_no_bit(count, copied, whole, tmp_path):
+    """Each kill ends a command and its workers at once; the next command goes on."""
+    dice, kills, runs = random.Random(count), 0, 0
+    (tmp_path / "make.py").write_text(MAKE)
+    (tmp_path / "spec.json").write_text(json.dumps(TEACHER.to_json()))
+    while kills < count:
+        there = copied()
+        shutil.rmtree(there.runs / TEACHER.name)
+        words = [sys.executable, tmp_path / "make.py", there.runs, tmp_path / "spec.json"]
+        while not there.find(TEACHER, weights=True):
+            command = subprocess.Popen(words, start_new_session=True)
+            try:
+                command.wait(dice.uniform(1.0, 12.0) if kills < count else None)
+            except subprocess.TimeoutExpired:
+                os.killpg(command.pid, signal.SIGKILL)
+                command.wait()
+                kills += 1
+        same_run(there.find(TEACHER), whole[0].find(TEACHER))
+        runs += 1
+        shutil.rmtree(there.runs)
+    print(f"\n{kills} kills over {runs} runs, the same bits each time")
