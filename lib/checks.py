@@ -15,7 +15,12 @@ from functools import cache
 from lib.paths import PUBLISHED
 from lib.spec import known
 
-PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
+PAPERS = {
+    "ghostbert": "GhostBERT",
+    "efficientbert": "EfficientBERT",
+    "bermo": "BERMo",
+    "nas": "NAS pruning",
+}
 # What a formula may be made of: expressions, comprehensions, and no attribute but `split`.
 PARTS = (
     (ast.Expression, ast.expr_context, ast.Constant, ast.Name, ast.Call)

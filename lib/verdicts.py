@@ -225,3 +225,98 @@ def alike(line, cell, frame):
 def columns(line):
     """The columns that the tables of a claim's paper average."""
     return COLUMNS.get(line["paper"], ())
+
+
+# ---- ALL TOGETHER
+
+ROLES = {"central claims": "central", "further findings": "finding"}
+GROUPS = ("held", "held in part", "did not hold", "open")
+BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
+
+
+def scorecard(words):
+    """{paper: {(what, how): how many}} of the verdicts' words {id: word} on all claims.
+
+    Settings without a formula and background are not judged.
+    """
+    found = {}
+    for paper, title in checks.PAPERS.items():
+        own = [(c["role"], words[id]) for id, c in checks.claims().items() if c["paper"] == paper]
+        line = found[title] = {}
+        for what, wanted in ROLES.items():
+            counts = [verdict.WORDS[word][1] for role, word in own if role == wanted]
+            line |= {(what, group): counts.count(group) for group in GROUPS}
+        printed = [word for role, word in own if role in ("arithmetic", "setting")]
+        agree, silent = printed.count("CONFIRMED"), printed.count("NOT_RUN")
+        line["printed numbers", "agree"] = agree
+        line["printed numbers", "contradict each other"] = len(printed) - agree - silent
+        line["", "not judged"] = silent + sum(role == "background" for role, _ in own)
+    found["together"] = {key: sum(line[key] for line in found.values()) for key in line}
+    return found
+
+
+def scoreboard(words):
+    """The scorecard as README shows it: a line for each paper."""
+    rows = ["| paper | central claims | further findings | printed numbers |", "|---|---|---|---|"]
+    for title, line in scorecard(words).items():
+        cells = [
+            ", ".join(f"{line[what, group]} {group}" for group in GROUPS if line[what, group])
+            for what in ROLES
+        ]
+        agree, not_alike = (line["printed numbers", k] for k in ("agree", "contradict each other"))
+        rows.append(f"| {title} | {' | '.join(cells)} | {agree} of {agree + not_alike} agree |")
+    return "\n".join(rows) + "\n"
+
+
+def posted(readme, words):
+    """The text of README with the scoreboard between its two marks."""
+    before, _, behind = readme.split(BLOCK)
+    return BLOCK.join([before, scoreboard(words), behind])
+
+
+SPREAD = 0.6  # points between seeds where fewer than two are done, as in the trials on SST-2
+
+
+def power(found):
+    """A line on the power of a verdict's planned seeds, where needed with an assumed SPREAD."""
+    alone = [cell.seeds < 2 and cell.unit == "points" for cell in found.cells]
+    cells = (
+        replace(cell, seeds=2, spread=SPREAD) if one else cell
+        for cell, one in zip(found.cells, alone, strict=True)
+    )
+    told = replace(found, cells=tuple(cells)).power
+    return told + f", if seeds differ by {SPREAD} points" * (any(alone) and bool(told))
+
+
+def seeds(found):
+    """{id: {what: text}}: planned and done seeds of the central claims, p after Holm, power."""
+    adjusted = {}
+    for paper in checks.PAPERS:
+        own = [found[id] for id in protocol.CLAIMS if checks.claims()[id]["paper"] == paper]
+        adjusted |= verdict.holm_paper(own)
+    return {
+        id: {
+            "headline": "yes" * claim.headline,
+            "planned": len(claim.seeds),
+            "done": found[id].seeds or 0,
+            "p after Holm": f"{adjusted[id]:.2g}" if id in adjusted else "–",
+            "power at the planned seeds": power(found[id]) or "–",
+        }
+        for id, claim in protocol.CLAIMS.items()
+    }
+
+
+def forest(found, paper):
+    """One row for each cell in points of a paper's central claims: what the forest plot draws."""
+    return pd.DataFrame(
+        [
+            {"claim": f"{id} {cell.name}".strip(), "mean": cell.mean, "low": cell.low}
+            | {"high": cell.high, "printed": cell.published, "seeds": cell.seeds}
+            | {"least": cell.bounds[0], "most": cell.bounds[1]}
+            for id in protocol.CLAIMS
+            if checks.claims()[id]["paper"] == paper
+            for cell in found[id].cells
+            if cell.unit == "points"
+        ],
+        columns=["claim", "mean", "low", "high", "printed", "seeds", "least", "most"],
+    )

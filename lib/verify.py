@@ -114,10 +114,22 @@ def why(before, now):
     return f"is {now}, and {before} in the ledger: {FIX}"
 
 
+def words(ledger):
+    """{id: word} of the verdicts of a ledger."""
+    return {id: told.partition(":")[0] for id, told in ledger["verdicts"].items()}
+
+
+def post(ledger):
+    """Write the scoreboard of a ledger of all claims to README."""
+    readme = paths.ROOT / "README.md"
+    if readme.exists() and ledger["verdicts"].keys() >= checks.claims().keys():
+        write(readme, verdicts.posted(readme.read_text(), words(ledger)))
+
+
 def wrong(store, renew=False):
     """One line for each thing that is wrong; none where the evidence is what the ledger says.
 
-    renew: write the ledger, where the records are sound.
+    renew: write the ledger and README's scoreboard, where the records are sound.
     """
     found = [line for line in map(damage, store.recorded()) if line]
     if found:
@@ -125,6 +137,7 @@ def wrong(store, renew=False):
     if renew:
         ledger = {part: state(store) for part, state in PARTS.items()}
         write(path(), json.dumps(ledger, indent=0, ensure_ascii=False) + "\n")
+        post(ledger)
         return []
     if not path().exists():
         return [f"{paths.shown(path())} is missing: {FIX}"]

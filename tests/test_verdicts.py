@@ -1,11 +1,12 @@
 """Every claim is judged in one place, and each of its words can be reached."""
 
+import json
 from collections import Counter
 
 import pytest
 from conftest import collected, made_up
 
-from lib import checks, verdicts
+from lib import checks, paths, verdicts, verify
 from lib.measure.verdict import WORDS
 from lib.papers import protocol
 from lib.store import Store
@@ -135,3 +136,44 @@ def test_comparisons_are_read():
         verdicts.comparisons("A beats B")
     with pytest.raises(ValueError, match="unknown claim: 'G999'"):
         verdicts.judge("G999")
+
+
+def words():
+    """The words of the committed ledger."""
+    return verify.words(json.loads((paths.DATA / "records" / "ledger.json").read_text()))
+
+
+def test_the_readme_shows_the_scoreboard_of_the_committed_ledger():
+    readme = (paths.ROOT / "README.md").read_text()
+    assert readme == verdicts.posted(readme, words()), "run `python -m lib verify --write`"
+    assert all(title in readme.split(verdicts.BLOCK)[1] for title in checks.PAPERS.values())
+
+
+def test_the_scorecard_counts_every_claim_once(unmeasured):
+    found = {name: each.verdict for name, each in unmeasured.items()}
+    card = verdicts.scorecard(found | {"G1": "CONFIRMED", "B2": "CONTRADICTED", "N13": "PARTIAL"})
+    assert sum(card.pop("together").values()) == len(found)
+    assert sum(sum(line.values()) for line in card.values()) == len(found)
+    assert card["GhostBERT"]["central claims", "held"] == 1
+    assert card["BERMo"]["central claims", "did not hold"] == 1
+    assert card["NAS pruning"]["further findings", "held in part"] == 1
+    line = verdicts.scoreboard(found).splitlines()[2]
+    assert line.startswith("| GhostBERT | 10 open | 39 open | ") and line.endswith(" agree |")
+
+
+def test_power_and_the_forest_are_told_of_every_measured_claim(scored, unmeasured):
+    one = verdicts.replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=1), claim="G1")
+    assert one.power.startswith("power not known")
+    assert verdicts.power(one).endswith(
+        "at 5 seeds for the printed +2.1, if seeds differ by 0.6 points"
+    )
+    two = verdicts.replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=2), claim="G1")
+    assert verdicts.power(two) == two.power and "power 1.00 at 5 seeds" in two.power
+    told = verdicts.seeds(unmeasured | {"G1": two})
+    assert list(told) == list(protocol.CLAIMS)
+    assert (told["G1"]["planned"], told["G1"]["done"]) == (5, 2)
+    assert told["G2"]["power at the planned seeds"] == "–"
+    frame = verdicts.forest(unmeasured | {"G1": two}, "ghostbert")
+    assert frame[["claim", "printed", "seeds", "least"]].to_numpy().tolist() == [
+        ["G1", 2.1, 2, 0.0]
+    ]

@@ -76,6 +76,7 @@ class Cell:
     spread: float | None  # sd of the seeds' differences; None where it is not known
     noise: float  # sd of the mean that examples alone cause
     bounds: tuple[float | None, float | None]  # confirmed within; None: no end
+    unit: str = "points"
 
     def power(self, planned):
         """(power, a line on it) of the planned seeds, else of those there; None where it has none.
@@ -246,7 +247,7 @@ def _verdict(claim, word, cells, notes, profile, failed, unit, p):
     for name, (e, size, bounds) in ({} if toy else cells).items():
         if _usable(e):
             told = e.mean, e.low, e.high, e.n_seeds, finite(e.spread), e.noise
-            kept.append(Cell(name, size, *told, tuple(map(finite, bounds))))
+            kept.append(Cell(name, size, *told, tuple(map(finite, bounds)), unit))
     return Verdict(
         claim,
         word,

@@ -19,6 +19,7 @@ from pathlib import Path
 import pandas as pd
 
 from lib import files, paths
+from lib.checks import PAPERS
 from lib.execute import commit, one_line
 from lib.files import write
 from lib.measure.verdict import tally
@@ -26,15 +27,9 @@ from lib.page import equation, notebook, verdicts
 from lib.papers import own
 from lib.papers.profiles import PROFILES
 
-PAPERS = {
-    "ghostbert": "GhostBERT",
-    "efficientbert": "EfficientBERT",
-    "bermo": "BERMo",
-    "nas": "NAS pruning",
-}
 SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
 FOLDERS = ("page", "papers", "measure", "search", "model", "data")
-FILES = ("options.py", "sweep.py", "published.py")
+FILES = ("options.py", "sweep.py", "published.py", "checks.py", "verdicts.py")
 CODE = ("data/published", *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
 
 
