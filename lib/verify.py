@@ -12,7 +12,7 @@ from contextlib import closing
 from lib import checks, data, paths, record, sweep, verdicts
 from lib.data.unseen import unpacked
 from lib.execute import one_line
-from lib.files import read_json, write
+from lib.files import write
 from lib.measure import metrics
 
 SHOWN = 10  # lines at most
@@ -142,7 +142,7 @@ def wrong(store, renew=False):
     if not path().exists():
         return [f"{paths.shown(path())} is missing: {FIX}"]
     try:
-        told = read_json(path())
+        told = json.loads(path().read_bytes())
         before = {part: dict(told[part]) for part in PARTS}
     except (ValueError, TypeError, KeyError) as error:
         return [f"{paths.shown(path())} is damaged ({one_line(error)}): {FIX}"]

@@ -11,8 +11,9 @@ from safetensors.numpy import load, save
 
 from lib import data, paths, record, verify
 from lib.__main__ import main
+from lib.files import write_json
 from lib.measure import metrics
-from lib.store import Run, Store, write_json
+from lib.store import Run, Store
 
 NAME = "finetune-000000000000/10"
 
