@@ -177,27 +177,12 @@ def status(args):
             print(f"{s['state']:9} {spec.name}  {far}  {s.get('error', '')}")
 
 
-def the_run(name):
-    """The one run whose name holds `name`. Raises ValueError with what there is."""
-    from lib.spec import known
-    from lib.store import Store
-
-    store = Store()
-    there = {run.name: run for run in store.recorded() + store.folders()}
-    hits = [run_name for run_name in there if name in run_name]
-    if name in there:
-        hits = [name]
-    if not hits:
-        known("run", name, list(there)[:20])
-    if len(hits) > 1:
-        raise ValueError(f"{name!r} is part of {len(hits)} runs: {', '.join(hits[:5])}...")
-    return there[hits[0]]
-
-
 @command(RUN)
 def show(args):
     """one run: its Spec, ledger and metrics"""
-    found = the_run(args.run)
+    from lib.opened import named
+
+    found = named(args.run)
     for name in ("spec", "status", "metrics"):
         print(f"{name} {json.dumps(getattr(found, name), indent=1)}")
     files = ", ".join(sorted(path.name for path in found.folder.iterdir()))
@@ -207,7 +192,9 @@ def show(args):
 @command(RUN, option("other", help="the other run"))
 def diff(args):
     """how two runs differ, in Spec and metrics"""
-    first, second = the_run(args.run), the_run(args.other)
+    from lib.opened import named
+
+    first, second = named(args.run), named(args.other)
     for name in ("spec", "metrics"):
         a, b = flat(getattr(first, name)), flat(getattr(second, name))
         for key in sorted(a.keys() | b.keys()):
@@ -221,6 +208,29 @@ def flat(value, prefix=""):
         items = value.items() if isinstance(value, dict) else enumerate(value)
         return {k: v for key, item in items for k, v in flat(item, f"{prefix}{key}.").items()}
     return {prefix.rstrip("."): value}
+
+
+@command(
+    RUN,
+    option("--onnx", action="store_true", help="also as ONNX"),
+    option("--int8", action="store_true", help="also as ONNX in int8"),
+    option("--to", help="a new folder (default: below data/export)"),
+    option("--keep", action="store_true", help="make the run again where it kept no weights"),
+)
+def export(args):
+    """write a run's model as a folder that transformers opens, checked, with a model card"""
+    from pathlib import Path
+
+    from lib import opened
+    from lib.export import card, export
+
+    run = opened.weights(opened.named(args.run), args.keep)
+    folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
+    told = export(run.model, folder, args.onnx, args.int8)
+    (folder / "README.md").write_text(card.card(run, told))
+    for form, found in told["forms"].items():
+        print(f"  {form:18} {found['ms']:7.2f} ms, differs by {found['difference']:.1e}")
+    print(f"{paths.shown(folder)}: transformers.{told['auto']}.from_pretrained opens it")
 
 
 @command(PATTERN, PROFILE)

@@ -73,7 +73,8 @@ def _make(spec, store, keep, checkpoint_seconds):
             raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {state}")
     need_disk(store.runs)
     commit()  # of the code that is about to run, not of a checkout made meanwhile
-    draft = Draft(store, spec, inputs, keep and STEPS[spec.step].weights, checkpoint_seconds)
+    keep = (keep or small(spec)) and STEPS[spec.step].weights
+    draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
         step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
@@ -98,6 +99,15 @@ def full(error):
     """Whether a disk is full, as the system or safetensors says it."""
     there = getattr(error, "errno", None) == errno.ENOSPC
     return there or f"os error {errno.ENOSPC}" in str(error)
+
+
+def small(spec):
+    """Whether a run keeps its weights also where no other needs them: it learned generated tasks,
+    and its model is of some megabytes."""
+    told = spec.args.get("data") or {}
+    return "toy" in (
+        each.get("source") for each in (told, *told.values()) if isinstance(each, dict)
+    )
 
 
 def need_disk(folder):

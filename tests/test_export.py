@@ -1,0 +1,198 @@
+"""Exported folders give what the runs' models give, for every change that a model can have: opened
+by transformers alone, and by onnxruntime.
+"""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+from conftest import put
+
+from lib import export
+from lib.export import modeling_compressed
+from lib.model import backbone, supernet
+from lib.model.parts import layers
+from lib.model.surgery import operate
+from lib.options import MIX_NORMS
+from lib.search.formula import OPERATIONS
+from lib.search.net import Layer, Net
+
+CUT = {"op": "cut", "heads": 3}
+GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
+SURE = {"softmax": True, "relu": True, "mask": True}
+KEPT = {"op": "keep", "heads": [[0, 5], [1, 2, 11]], "neurons": [[3, 4, 9], list(range(40))]}
+ROWS = {"op": "keep", "embedding": [[0, 7, 9]] * 2, "qk": [[1, 2], [40]], "v": [[3, 5, 6], [0, 47]]}
+
+
+def ghost(**more):
+    return GHOST | more
+
+
+PLAIN = {  # models whose shape their class can have
+    "whole": ("bert", []),
+    "fewer neurons": ("electra", [{"op": "keep", "neurons": [list(range(30))] * 2}]),
+    "dropped layers": ("roberta", [{"op": "layer_dropping", "layers": [1]}]),
+    "gates": ("bert", [{"op": "gates", "regions": ["heads", "ffn", "embedding"]}]),
+    "gates of dimensions": ("roberta", [{"op": "gates", "regions": ["qkv"]}]),
+    "packed": (
+        "bert",
+        [{"op": "sparse", "kept": {"0.output.dense": 9, "1.intermediate.dense": 7}}],
+    ),
+    "inputs and dimensions": ("electra", [ROWS]),
+}
+OWN = {
+    "cut": ("roberta", [CUT]),
+    "searched": ("bert", [KEPT]),
+    "searched, inputs too": ("bert", [KEPT | {"embedding": [[0, 7, 9], [40]]}]),
+    "ghosts": ("bert", [CUT, ghost(**SURE)]),
+    "ghosts of ELECTRA": ("electra", [CUT, ghost(**SURE)]),
+    "ghosts of a searched model": ("bert", [KEPT, ghost(positions=["ffn1", "o"], relu=True)]),
+    "more ghosts": ("roberta", [CUT, ghost(features=2, **SURE)]),
+    "ghosts of contexts": ("bert", [CUT | {"whole": ["o"]}, ghost(positions=["v"], **SURE)]),
+    "ghosts of maps": (
+        "bert",
+        [CUT | {"whole": ["v", "o"]}, ghost(kind="conv2d", positions=["qk"], **SURE)],
+    ),
+    "full convolutions": ("bert", [CUT, ghost(kind="conv1d_s", softmax=True)]),
+    "convolutions of features": ("bert", [CUT, ghost(kind="conv1d_f", tokens=12)]),
+    "square convolutions": ("bert", [CUT, ghost(kind="conv2d", **SURE)]),
+    "mix of a packed model": (
+        "electra",
+        [
+            {"op": "mix", "norm": "layers", "init": "zeros"},
+            {"op": "sparse", "kept": {"0.output.dense": 9}},
+        ],
+    ),
+} | {
+    f"mix, {norm}": ("bert", [CUT, {"op": "mix", "norm": norm, "init": "zeros"}])
+    for norm in MIX_NORMS
+}
+FORMULAS = ("elu(W2 swish(W1 x + x))", "max(W2 leaky_relu(W1 x), tanh(x)) + sigmoid(x) * x")
+NETS = {"truncate": (24, "trigram"), "pad": (96, "plain")}
+
+
+@pytest.fixture(autouse=True)
+def once(monkeypatch):
+    monkeypatch.setattr(export, "TURNS", 1)
+
+
+@pytest.fixture
+def saved(tiny, tokenizer, tmp_path):
+    """f(family, operations) -> folder of a model whose every parameter is random."""
+
+    def make(family, ops):
+        model = tiny(family)
+        for op in ops:
+            operate(model, op)
+        return keep(model)
+
+    def keep(model):
+        torch.manual_seed(1)
+        with torch.no_grad():
+            for value in model.parameters():
+                value.add_(0.1 * torch.randn_like(value))
+        backbone.save(model, tokenizer, tmp_path / "run")
+        return tmp_path / "run"
+
+    make.keep = keep
+    return make
+
+
+def stacked(mismatch):
+    width, embedding = NETS[mismatch]
+    parts = Layer(FORMULAS[0], 2, 1), Layer(FORMULAS[1], 1, 1)
+    like = transformers.BertConfig(vocab_size=60, max_position_embeddings=40)
+    net = Net(48, width, 12, embedding, mismatch, parts)
+    return supernet.build(net, transformers.BertForSequenceClassification, like)
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *OWN])
+def test_a_folder_gives_what_the_run_s_model_gives(saved, tmp_path, name):
+    told = export.export(saved(*(PLAIN | OWN)[name]), tmp_path / "out")
+    assert told["forms"]["this folder"]["difference"] < 1e-5
+    assert told["auto"] == "AutoModelForSequenceClassification" and told["flops"] > 0
+    assert told["remote"] == (name in OWN)
+
+
+@pytest.mark.parametrize("mismatch", NETS)
+def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
+    pytest.importorskip("onnxruntime")
+    told = export.export(saved.keep(stacked(mismatch)), tmp_path / "out", onnx=True)
+    assert told["remote"] and all(f["difference"] < 1e-5 for f in told["forms"].values())
+
+
+def test_the_folder_s_code_knows_every_operation():
+    assert modeling_compressed.FUNCTIONS.keys() == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize(
+    "name", ["whole", "searched", "ghosts", "more ghosts", "ghosts of maps", "gates"]
+)
+def test_onnx_gives_the_same(saved, tmp_path, name):
+    pytest.importorskip("onnxruntime")
+    _, ops = (PLAIN | OWN)[name]
+    told = export.export(saved("bert", ops), tmp_path / "out", onnx=True, int8=name == "ghosts")
+    forms = told["forms"]
+    assert forms["ONNX"]["difference"] < 1e-5
+    if name == "ghosts":
+        assert 1e-5 < forms["ONNX, int8"]["difference"] < 1
+
+
+def test_a_folder_opens_without_this_library(saved, tmp_path):
+    export.export(saved(*OWN["ghosts"]), tmp_path / "out")
+    code = (
+        "import sys, transformers\n"
+        "auto = transformers.AutoTokenizer, transformers.AutoModelForSequenceClassification\n"
+        "read, model = (a.from_pretrained('out', trust_remote_code=True) for a in auto)\n"
+        "logits = model(**read('word1 word2', return_tensors='pt')).logits\n"
+        "print(logits.shape, 'lib' in sys.modules)\n"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert made.stdout.strip() == "torch.Size([1, 2]) False", made.stderr
+
+
+def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
+    export.export(saved(*OWN["cut"]), tmp_path / "out")
+    assert str(tmp_path) not in (tmp_path / "out" / "config.json").read_text()
+
+
+@pytest.mark.parametrize(
+    "family, ops, message",
+    [
+        ("roberta", [CUT], "no ONNX of a RobertaForSequenceClassification: only BERT"),
+        ("bert", OWN["mix, none"][1], "no ONNX of a layer mix"),
+        ("bert", OWN["convolutions of features"][1], "no ONNX of a ghost convolution 'conv1d_f'"),
+        ("bert", [{"op": "int8"}], "export the one that it was made of, with --int8"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_written(saved, tmp_path, family, ops, message):
+    folder = saved(family, []) if ops[0]["op"] == "int8" else saved(family, ops)
+    if ops[0]["op"] == "int8":
+        model, tokenizer = backbone.load(folder)
+        operate(model, ops[0])
+        folder = tmp_path / "whole numbers"
+        backbone.save(model, tokenizer, folder)
+    with pytest.raises(ValueError, match=message):
+        export.export(folder, tmp_path / "out", onnx=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_something_in_it_is_left_alone(saved, tmp_path):
+    put(tmp_path, "out/mine.txt", "mine")
+    with pytest.raises(ValueError, match="is not empty: name a new folder with --to"):
+        export.export(saved("bert", []), tmp_path / "out")
+
+
+def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
+    def wrong(model):
+        with torch.no_grad():
+            layers(model)[0].output.dense.weight.mul_(1.1)
+        return model
+
+    monkeypatch.setattr(export, "folded", wrong)
+    with pytest.raises(RuntimeError, match="this folder in .* differs from the run's model by"):
+        export.export(saved("bert", []), tmp_path / "out")

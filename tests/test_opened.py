@@ -1,0 +1,121 @@
+"""A finished run is opened by its notebook's line or its name; what it lacks is said with the
+command that makes it."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from conftest import finetuned, untrained
+
+import lib
+from lib import data, opened
+from lib.export import card, export
+from lib.options import Train
+from lib.papers import ghostbert
+from lib.store import Store
+
+DATA = data.describe("toy", "CoLA", 64)
+SPEC = finetuned(DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()})
+CHAIN = {"model": SPEC.at(1)}
+
+
+@pytest.fixture
+def here(monkeypatch, store):
+    monkeypatch.setattr(opened, "Store", lambda: store)
+    return store
+
+
+def test_a_run_is_opened_by_its_name(runs, here):
+    run = runs["model"]
+    found = lib.load(run.name)
+    told, rows = found.predictions, found.rows
+    assert len(told) == len(rows) and (told.index == rows.index).all()
+    batch = found.tokenizer(list(rows["text"][:8]), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        shares = found.model(**batch).logits.softmax(1)
+    assert np.allclose(shares.max(1).values, told["confidence"][:8], atol=1e-5)
+    assert told["right"].equals(told["label"] == told["said"])
+    assert lib.load(run.name[3:]).run.name == run.name
+
+
+def test_a_record_has_no_weights_and_says_what_makes_it_again(runs, here, tmp_path, monkeypatch):
+    Store(here.runs, tmp_path / "records").record(runs["model"])
+    alone = Store(tmp_path / "runs", tmp_path / "records")
+    monkeypatch.setattr(opened, "Store", lambda: alone)
+    found = lib.load(runs["model"].name)
+    assert len(found.predictions) == len(found.rows)
+    with pytest.raises(FileNotFoundError, match=f"export {runs['model'].name} --keep"):
+        found.model  # noqa: B018
+
+
+def test_a_run_of_a_generated_task_keeps_its_weights(here):
+    from lib.execute import execute
+
+    run = execute(SPEC.at(2), here)
+    assert run.model.exists()
+
+
+@pytest.mark.parametrize(
+    "wanted, message",
+    [
+        ({"m": 3, "seed": 0}, "4 runs of .* choose by task: CoLA, RTE; model: Ghost, Prune"),
+        (
+            {"model": "Gost", "task": "CoLA", "m": 3},
+            "0 runs of ghostbert_t03.* model: Ghost, Prune",
+        ),
+        ({"modle": "Ghost"}, "unknown column of ghostbert_t03.*did you mean 'model'"),
+        ({"task": "colla"}, "unknown task of source 'toy': 'colla'; did you mean 'CoLA'"),
+    ],
+)
+def test_a_line_that_is_not_one_run_is_told_with_what_chooses(here, wanted, message):
+    with pytest.raises(ValueError, match=message):
+        lib.load("ghostbert_t03", **wanted)
+
+
+def test_a_line_that_is_not_made_names_the_command(here):
+    with pytest.raises(FileNotFoundError, match="`python -m lib run ghostbert_t03 --profile toy`"):
+        lib.load("ghostbert_t03", m=3, model="Ghost", task="CoLA", seed=0)
+
+
+def test_a_line_of_any_task_and_seed_can_be_asked_for():
+    found = opened.chosen("ghostbert_t03", "toy", dict(m=6, model="Ghost", task="SST-2", seed=7))
+    [row] = [
+        row
+        for row in ghostbert.pruned_vs_ghost("toy", ("SST-2",), (6,), (7,), "hard")
+        if row["model"] == "Ghost"
+    ]
+    assert found == row["spec"]
+
+
+def test_sentences_are_those_that_one_model_alone_gets_right(runs, here):
+    real = runs["model"]
+    arrays = real.arrays("predictions")
+    turned = arrays | {"logits": -arrays["logits"]}
+    other = SimpleNamespace(name="other", spec=real.spec, arrays=lambda _: turned)
+    frame = pd.DataFrame({"task": "CoLA", "seed": 1, "model": ["A", "B"], "run": [real, other]})
+    shown = opened.sentences(frame, "A", "B").data
+    told = opened.Opened(real).predictions
+    assert f"A alone is right on {told['right'].sum()} of {len(told)}" in shown
+    first = told[told["right"]].sort_values("confidence", ascending=False, kind="stable").index[0]
+    assert opened.Opened(real).rows["text"][first] in shown and shown.count("<tr>") == 11
+    assert "No sentences" in opened.sentences(frame[:1], "A", "B").data
+
+
+def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path, monkeypatch):
+    run = runs["model"]
+    monkeypatch.setattr(card, "Store", lambda: here)
+    monkeypatch.setattr(opened, "commands", lambda spec: ["python -m lib run some_page"])
+    text = card.card(run, export(run.model, tmp_path / "out"))
+    score = f"{100 * run.metrics['matthews']:.1f}"
+    for part in (
+        "1. `pretrain`, seed 0",
+        "2. `finetune`, seed 1",
+        f"| matthews | {score} |",
+        f"{run.metrics['parameters']:,} parameters",
+        DATA["digest"],
+        "read generated text alone",
+        "python -m lib run some_page\n    python -m lib export " + run.name,
+    ):
+        assert part in text, part
