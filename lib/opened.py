@@ -74,7 +74,8 @@ class Opened:
     def rows(self):
         """The development rows as text, by number. Raises FileNotFoundError where the data are not
         at hand."""
-        split = data.load(self.run.spec["args"]["data"])["dev"]
+        there = data.load(self.run.spec["args"]["data"])
+        split = next(rows for name, rows in there.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
         return pd.DataFrame(texts, pd.Index(split.index, name="row"))
 

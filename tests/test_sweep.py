@@ -98,8 +98,7 @@ def test_a_chain_is_made_and_found_again(store):
     assert [run.status["at"] for run in again["run"]] == began
     logits = frame["run"][0].arrays("predictions")["logits"]
     assert logits.shape == (500, 2) and np.isfinite(logits).all()
-    assert not frame["run"][0].model.exists()
-    assert store.find(start.at(0)).model.exists()  # kept where it is needed
+    assert all(run.model.exists() for run in frame["run"])  # generated tasks' are small
 
 
 def test_a_failed_run_costs_only_what_needs_it(store):
