@@ -10,7 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from lib import data, published
+from lib import published
 from lib.data import squad, texts
 from lib.measure import compare
 from lib.measure.compare import Column
@@ -57,7 +57,7 @@ def _networks():
     return nets
 
 
-NETS = _networks()
+NETS, HEADS = _networks(), 12
 # Baselines of Table 2 that the paper fine-tuned from published weights (section 4.4).
 GENERAL = {"TinyBERT_4": "2nd_General_TinyBERT_4L_312D"}
 
@@ -127,6 +127,14 @@ TENTH = dict(zip(GLUE, (39270, 36384, 10474, 6734, 855, 574, 366, 249), strict=T
 DEVIATIONS = published.deviations("efficientbert")
 
 
+def proxy(profile_name):
+    """The task on which a search scores candidates."""
+    return grids.tasks(profile_name, own={profile_name: (PROXY[profile_name],)})[0]
+
+
+together = partial(grids.tasks, own=MULTITASK)
+
+
 def network(name):
     """The published network of a table's row. Raises ValueError naming the nearest."""
     known("published network", name, NETS)
@@ -144,9 +152,12 @@ def scaled(name, profile_name):
     teacher = shape(profile_name).layers
     most = max(1, LAYERS[profile_name] * len(net.layers) // 6)
     depth = next(n for n in range(most, 0, -1) if not (n % teacher and teacher % n))
-    hidden = sizes.get(net.hidden) or net.heads * round(net.hidden * sizes[540] / 540 / net.heads)
+    heads = net.heads * shape(profile_name).heads // HEADS
+    hidden = sizes.get(net.hidden) or net.hidden * sizes[540] / 540
+    hidden = heads * round(hidden / heads)
     return replace(
         net,
+        heads=heads,
         hidden=hidden,
         width=hidden * net.width // net.hidden,
         layers=tuple(net.layers[i * len(net.layers) // depth] for i in range(depth)),
@@ -292,7 +303,7 @@ def student(profile_name, task, name):
     if name != PLUS:
         return tuned(profile_name, task, net, prepared(profile_name, name))
     head = "QNLI" if task == "WNLI" else task  # as coded: WNLI is not learned with the others
-    own = head if head in MULTITASK[profile_name] else None
+    own = head if head in together(profile_name) else None
     return tuned(profile_name, task, net, several(profile_name), own)
 
 
@@ -316,12 +327,12 @@ def several(profile_name):
     def rows(task):
         if profile_name != "paper":
             return grids.dataset(profile_name, task)
-        return data.describe("glue", task, None, TENTH[task], in_order=True)
+        return grids.described(profile_name, task, None, TENTH.get(task, 0), False, in_order=True)
 
     whole, found = scaled("Supernet", profile_name), scaled("Search Stage 2", profile_name)
     layers = zip(whole.layers, found.layers, strict=True)
     net = replace(whole, layers=tuple(replace(l, formula=f.formula) for l, f in layers))
-    names, parts = MULTITASK[profile_name], shared(profile_name)
+    names, parts = together(profile_name), shared(profile_name)
     return Spec(
         "multitask",
         {
@@ -344,11 +355,11 @@ def candidate(profile_name, net, warm=True, train=None, rows=None):
     warm: it inherits from the supernet. At `paper` it first reads some text, and its rows are PART.
     train, rows: settings and data other than those.
     """
-    task, start = PROXY[profile_name], supernet(profile_name) if warm else None
+    task, start = proxy(profile_name), supernet(profile_name) if warm else None
     if profile_name in BRIEF:
         start = pretrained(profile_name, net, start, brief_text(profile_name), READ[profile_name])
     if profile_name == "paper":
-        rows = rows or data.describe("glue", task, *PART, in_order=True)
+        rows = rows or grids.described(profile_name, task, *PART, False, in_order=True)
     return tuned(profile_name, task, net, start, train=train or CANDIDATE[profile_name], rows=rows)
 
 
@@ -434,7 +445,7 @@ def steepness(profile_name, seed_numbers):
     def make(task, model):
         return candidate(profile_name, net, arms[model])
 
-    return grids.crossed(seed_numbers, make, task=[PROXY[profile_name]], model=arms)
+    return grids.crossed(seed_numbers, make, task=[proxy(profile_name)], model=arms)
 
 
 def latency(batch, runs, length=128, seed=0):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib import data, published
+from lib import published
 from lib.measure import compare, stats, verdict
 from lib.options import Search
 from lib.papers import efficientbert, grids
@@ -106,9 +106,9 @@ def sampler(profile_name, stage, method=""):
 
 def rows(profile_name, count, held_out):
     """Descriptor of so many rows of the proxy task, and of held-out rows that score candidates."""
-    task = efficientbert.PROXY[profile_name]
-    source, in_order = grids.source(profile_name, task), profile_name == "paper"
-    return data.describe(source, task, count, held_out, in_order=in_order)
+    task = efficientbert.proxy(profile_name)
+    in_order = profile_name == "paper"
+    return grids.described(profile_name, task, count, held_out, False, in_order=in_order)
 
 
 def base(profile_name):
@@ -131,7 +131,7 @@ def searched(profile_name, stage, method=""):
     }
     if stage == LAST:
         return _last(profile_name, args, method)
-    task = efficientbert.PROXY[profile_name]
+    task = efficientbert.proxy(profile_name)
     inputs = {
         "start": efficientbert.supernet(profile_name),
         "teacher": efficientbert.teacher(profile_name, task),
@@ -156,7 +156,7 @@ def searched(profile_name, stage, method=""):
 
 def _last(profile_name, args, method):
     """Spec of stage 3, which scores parts of a supernet and trains none of them."""
-    task = efficientbert.PROXY[profile_name]
+    task = efficientbert.proxy(profile_name)
     count = grids.ROWS[profile_name].get(task)
     args |= {
         "data": rows(profile_name, count, HELD_OUT[profile_name]),
@@ -302,7 +302,7 @@ def ranked(profile_name, task_names, count=0):
     def trained(task, model):
         return final(profile_name, task, nets[model])
 
-    proxy = [efficientbert.PROXY[profile_name]]
+    proxy = [efficientbert.proxy(profile_name)]
     searches = grids.crossed(first, scored, task=proxy, model=nets)
     students = grids.crossed(first, trained, task=task_names, model=nets)
     return kind("search", searches) + kind("student", students)
@@ -409,7 +409,7 @@ def scores(frame, profile_name):
     A candidate without one of its two scores is left out.
     """
     scored = grids.metrics(profile_name, efficientbert.COLUMNS)
-    proxy = compare.columns(scored, efficientbert.PROXY[profile_name])[0]
+    proxy = compare.columns(scored, efficientbert.proxy(profile_name))[0]
     found = frame.loc[frame["kind"] == "search"].set_index("model")
     found = 100 * found.get(f"held_out.{proxy.metric}", pd.Series(dtype=float))
     students = compare.points(frame[frame["kind"] == "student"], scored)

@@ -85,7 +85,8 @@ def uniform(profile_name, task, m):
     """Spec of a model of the same shape as `width`, cut in order and not by importance. It learns
     from the teacher's logits alone."""
     own = grids.teacher(profile_name, task)
-    start = Spec("operate", {"surgery": [{"op": "cut", "heads": m}]}, {"teacher": own})
+    cut = {"op": "cut", "heads": ghostbert.kept(profile_name, m)}
+    start = Spec("operate", {"surgery": [cut]}, {"teacher": own})
     targets = Targets("soft", sum_classes=True)
     train = as_long(ghostbert.FINETUNE, profile_name)
     told = grids.common(profile_name, task, train=train, targets=targets)
@@ -197,16 +198,27 @@ TABLE = {
 }
 
 
+def bought(profile_name, budgets=()):
+    """The budgets of a page, in twelfths: those that are wanted, or the profile's own, which the
+    encoder's heads can have."""
+    return ghostbert.possible(profile_name, tuple(budgets) or BUDGETS[profile_name])
+
+
 def grid(profile_name, task_names=(), seed_numbers=(), budgets=(), methods=()):
     """The grid of the frontier: a row for each method, budget, task and seed.
 
     A row has the columns task, model (the method), m (0 where it has one point alone) and seed.
+    Budgets that the encoder's heads cannot have are left out, and a search's that it cannot reach.
     Raises ValueError, naming the nearest, for an unknown method.
     """
     for name in methods:
         known("method", name, TABLE)
     chosen = {name: TABLE[name] for name in methods or TABLE}
-    own = {"once": (0,), "each": tuple(budgets) or BUDGETS[profile_name]}
+    each, low = bought(profile_name, budgets), nas.least(profile_name) * HEADS
+
+    def own(method):
+        return (0,) if method.once else [m for m in each if method.keeps != "found" or m > low]
+
     return [
         row
         for name, method in chosen.items()
@@ -215,7 +227,7 @@ def grid(profile_name, task_names=(), seed_numbers=(), budgets=(), methods=()):
             lambda task, model, m: TABLE[model].make(profile_name, task, m),
             task=grids.tasks(profile_name, task_names, own=TASKS),
             model=(name,),
-            m=own["once" if method.once else "each"],
+            m=own(method),
         )
     ]
 
@@ -237,7 +249,7 @@ def flops(profile_name, name, m, architecture=None):
     else:
         pairs = {
             "all": lambda: [(base.heads, base.ffn)] * base.layers,
-            "width": lambda: [(m, m * base.ffn // base.heads)] * base.layers,
+            "width": lambda: [(m * base.heads // HEADS, m * base.ffn // HEADS)] * base.layers,
         }.get(method.keeps, lambda: module(method.keeps).kept(base, m / HEADS)[0])()
         kept = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
     total = gated.flops(base.hidden, base.hidden // base.heads, kept)
@@ -285,7 +297,7 @@ def points(frame, found, profile_name):
             stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
             stored = [n for n in stored if n and np.isfinite(n)] or [4 * row["parameters"]]
             costs.append((flops(profile_name, name, m, kept) / 1e6, weights / 1e6, stored[0] / 1e6))
-        score = stats.paired_difference([against_labels(run, of) for run in rows["run"]])
+        score = stats.paired_difference([against_labels(run, of[task][0]) for run in rows["run"]])
         line = {"task": task, "model": model, "method": name, "m": m, "kind": TABLE[name].kind}
         line |= dict(zip(AXES, np.mean(costs, 0), strict=True))
         line |= {"score": 100 + score.mean, "low": 100 + score.low, "high": 100 + score.high}
@@ -293,13 +305,11 @@ def points(frame, found, profile_name):
     return pd.DataFrame(lines)
 
 
-def against_labels(run, of):
+def against_labels(run, column):
     """A run beside perfect answers: its difference is its score less 100 points."""
-    task = run.spec["args"]["data"]["task"]
-    column = of[task][0]
     own = compare.judged(run, column)
     told = (own["labels"], own["said"], own["labels"], column.metric, own["cluster"], own["unseen"])
-    return stats.Pair(task, run.spec["seed"], *told)
+    return stats.Pair(column.task, run.spec["seed"], *told)
 
 
 def front(table, axis):

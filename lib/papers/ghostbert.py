@@ -342,9 +342,12 @@ def unpruned(profile_name, task_names, seed_numbers, family="bert"):
 
 def extent(profile_name, complete=False):
     """(tasks, widths, seeds) of Table 1's page: a sample at toy, unless it is to be complete."""
+    told = TASKS[profile_name], WIDTHS, SEEDS[profile_name]
     if profile_name == "toy":
-        return (TASKS["paper"], WIDTHS, (0, 1)) if complete else (SWEPT["toy"], CUT["toy"], (0,))
-    return TASKS[profile_name], WIDTHS, SEEDS[profile_name]
+        told = (TASKS["paper"], WIDTHS, (0, 1)) if complete else (SWEPT["toy"], CUT["toy"], (0,))
+    names, heads, seed_numbers = told
+    here = grids.tasks(profile_name, own={profile_name: names})
+    return here, possible(profile_name, heads), seed_numbers
 
 
 def backbones(profile_name, task_names, widths, seed_numbers, kinds=()):
