@@ -9,10 +9,10 @@ import pytest
 import transformers
 from conftest import made, put
 
-from lib import data, paths
+from lib import data, paths, sweep
 from lib.data import own as rows_of
 from lib.page import artefact, notebook
-from lib.papers import bermo, ghostbert, grids, nas, own, profiles
+from lib.papers import bermo, frontier, ghostbert, grids, nas, own, profiles
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -253,3 +253,28 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     html, body = "".join(said), notebook.provenance(tmp_path / "figures" / "scratch", name)
     assert "Scores. Your own data: reviews.tsv, model: " in html and "are generated" not in html
     assert body["verdicts"] == [] and "80 training and 20 development rows" in html
+
+
+# ---- the frontier on them ----
+def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
+    rows = [("Whole", 0, 100.0, 90.0), ("Width", 6, 50.0, 80.0), ("Int8", 0, 100.0, 91.0)]
+    rows += [("GhostBERT", 6, 50.5, 85.0), ("NAS", 3, 25.0, 80.0)]
+    table = pd.DataFrame(rows, columns=["method", "m", "flops", "score"])
+    table["model"] = table["method"]
+    said = [frontier.recommended(table, "flops", share) for share in (1.0, 0.51, 0.5, 0.1)]
+    assert [each and each["model"] for each in said] == ["Int8", "GhostBERT", "NAS", None]
+    with pytest.raises(ValueError, match="unknown axis: 'flop'; did you mean 'flops'"):
+        frontier.recommended(table, "flop", 0.5)
+    with pytest.raises(ValueError, match="add it to the methods"):
+        frontier.recommended(table[1:], "flops", 0.5)
+
+
+def test_a_plan_counts_shared_runs_once(tsv, encoder, store):
+    mine = own.Own("toy", tsv, encoder(num_hidden_layers=1))
+    grid = frontier.grid(mine, (), [0], [6, 5], ["Whole", "Width", "NAS"])
+    assert {row["m"] for row in grid} == {0, 6}  # 4 heads cannot have 5/12
+    planned = frontier.planned(grid, store)
+    assert [planned[name]["points"] for name in planned] == [1, 1, 1]
+    together = sweep.plan([row["spec"] for row in grid], store).missing
+    assert sum(line["runs to make"] for line in planned.values()) == len(together)
+    assert planned["Whole"]["runs to make"] == 2  # the checkpoint and the teacher

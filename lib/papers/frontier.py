@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from lib import sweep
 from lib.measure import compare, cost, gated, stats, verdict
 from lib.methods import METHODS, module
 from lib.options import Targets
@@ -350,6 +351,36 @@ def winners(frame, table, axis, profile_name):
             "difference": "proven" if proven else "not proven",
         }
     return lines
+
+
+def planned(rows, store):
+    """{method: what its points would take}: points, runs that are missing, time of one worker.
+
+    A run that several methods share counts for the first of them. rows: those of `grid`.
+    """
+    clock, seen, lines, every = sweep.Clock(store), set(), {}, {}
+    for row in rows:
+        every.setdefault(row["model"], []).append(row["spec"])
+    for method, specs in every.items():
+        missing = [spec for spec in sweep.plan(specs, store).missing if spec not in seen]
+        seen |= {*missing}
+        time = clock.about(missing) if missing else "none"
+        lines[method] = {"points": len(specs), "runs to make": len(missing), "time": time}
+    return lines
+
+
+def recommended(table, axis, share):
+    """The line of `points` with the best score whose cost is at most a share of the whole model's;
+    of equal scores the cheapest. None where nothing is so cheap.
+
+    Raises ValueError for an axis that is none of AXES, and where the whole model has no run.
+    """
+    known("axis", axis, AXES)
+    whole = whole_cost(table, axis)
+    if whole is None:
+        raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
+    there = table[table[axis] <= share * whole].sort_values([axis])
+    return there.loc[there["score"].idxmax()].to_dict() if len(there) else None
 
 
 # ---- LATENCY AND CLAIM
