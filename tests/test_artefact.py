@@ -179,3 +179,31 @@ def test_the_watermark_spares_recorded_panels(titles, marked):
     assert len(figure.texts) == (marked is None)
     assert [i for i, axis in enumerate(axes) if axis.texts] == (marked or [])
     plt.close(figure)
+
+
+EVIL = """<script>alert("x")</script> & 'y' | z"""
+
+
+def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
+    """In cells, names of rows and columns, captions, notes, deviations, errors and sentences."""
+    collected(monkeypatch, "", "run", error=EVIL)
+    frame = page.collect(ROWS[:2])
+    page.used[ROWS[0]["spec"].at(0).name]["state"] = "failed"
+    page.table({EVIL: {EVIL: EVIL, "a": 1.5}}, EVIL, index=[f"all {EVIL}"])
+    page.table(frame[["error"]].iloc[:0], EVIL, "none")
+    page.note([EVIL], EVIL, EVIL)
+    page.figure(plt.figure(), pd.DataFrame(columns=[EVIL]), "empty")
+    page.finish([], {"toy": [EVIL]})
+    assert "<script" not in page.html() and page.html().count("&lt;script&gt;") >= 8
+    assert EVIL.replace("|", "\\|") in (page.folder / f"{NAME}.md").read_text()
+
+
+def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
+    where = [paths.ROOT / "lib" / "x.py", paths.runs_root() / "a", page.folder / "b"]
+    collected(monkeypatch, "", "run", error=" ".join(map(str, where)))
+    page.collect(ROWS[:2])
+    page.table({"a": {"b": str(where[0])}}, "Places")
+    page.finish()
+    for path in page.folder.iterdir():
+        assert not any(str(place) in path.read_text() for place in where), path
+    assert "./lib/x.py" in (page.folder / f"{NAME}.csv").read_text()
