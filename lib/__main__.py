@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import closing
 from math import inf
 
 from lib import paths
@@ -59,6 +58,15 @@ CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 FILE = option("file")
 
 
+def named(args):
+    """The profile of a command, with the reader's own data and model (lib.papers.own)."""
+    from lib.papers import own
+    from lib.papers.profiles import profile
+
+    told = [getattr(args, name, "") for name in own.PARAMETERS[1:]]
+    return own.named(profile(args.profile).name, *told)
+
+
 def read(args):
     """The notebooks of a command's pattern: ({path: {variable: rows}}, {path: error}, store).
 
@@ -67,12 +75,10 @@ def read(args):
     """
     from lib.page import notebook
     from lib.papers import own
-    from lib.papers.profiles import profile
     from lib.store import Store
 
-    told = [getattr(args, name, "") for name in own.PARAMETERS[1:]]
-    args.profile = own.named(profile(args.profile).name, *told)
-    grids, absent, mine = {}, {}, any(told)
+    args.profile = named(args)
+    grids, absent, mine = {}, {}, isinstance(args.profile, own.Own)
     cannot = (FileNotFoundError, ValueError) if mine else FileNotFoundError
     for path in notebook.find(args.pattern):
         if mine and not {"data", "model"} <= notebook.parameters(path).keys():
@@ -106,35 +112,43 @@ def claims_of(args):
 
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
 def run(args):
-    """make the missing runs, then every table and figure, then the pages"""
-    from lib import sweep
-
-    began = time.monotonic()
-    grids, absent, store = read(args)
-    specs = wanted(grids)
-    missing = len(sweep.plan(specs, store).missing)
-    print(f"{len(grids)} notebooks, {len(specs)} results; {missing} runs to make", flush=True)
-    lost = sweep.make(specs, store, args.workers)
-    report_lost(lost)
-    return pages(args.profile, grids, absent, store, began) or bool(lost)
+    """make the missing runs and, as they come, every table, figure and page"""
+    return pages(args, True)
 
 
 @command(PATTERN, PROFILE, DATA, MODEL, FRESH)
 def report(args):
     """make tables, figures and pages from the runs that are there"""
-    began = time.monotonic()
-    return pages(args.profile, *read(args), began)
+    return pages(args, False)
 
 
-def pages(profile, grids, absent, store, began):
+def pages(args, make):
+    """Make pages, and before them the missing runs where `make` says so."""
     from lib import sweep
-    from lib.page import report
+    from lib.page import notebook, report
+    from lib.store import Store
 
-    with closing(sweep.Local(2)) as executor:
-        failed = report.render(grids, absent, profile, executor, store)
-        index = report.publish(profile, executor, failed)
-    print(f"{paths.shown(index)}  ({time.monotonic() - began:.0f} s)")
-    return bool(failed)
+    began, lost = time.monotonic(), {}
+    store = Store(fresh=args.fresh)
+    book = report.Book(named(args), notebook.find(args.pattern), store)
+    print(f"{paths.shown(book.index)} shows how far it is", flush=True)
+    try:
+        grids, absent, _ = read(args)
+        order = sweep.cheapest_first({p: wanted({p: found}) for p, found in grids.items()}, store)
+        book.open({path: grids[path] for path in order}, absent)
+        if make:
+            specs = wanted(book.grids)
+            missing = len(sweep.plan(specs, store).missing)
+            counts = f"{len(grids)} notebooks, {len(specs)} results; {missing} runs to make"
+            print(counts, flush=True)
+            with book.meanwhile():
+                lost = sweep.make(specs, store, args.workers)
+            report_lost(lost)
+        failed = book.finish()
+    finally:
+        book.close()
+    print(f"{paths.shown(book.index)}  ({time.monotonic() - began:.0f} s)")
+    return failed or bool(lost)
 
 
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)

@@ -15,6 +15,7 @@ from lib import data, paths
 from lib.__main__ import main
 from lib.measure import stats, verdict
 from lib.page import artefact, equation, notebook, report, verdicts
+from lib.store import Store
 
 NOTEBOOKS = notebook.find()
 IDS = [p.stem for p in NOTEBOOKS]
@@ -189,10 +190,12 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
         verdict.judge_equal("b", 1, "2"),
         verdict.judge_delta("G2", {}, {}, "mini"),
     ]
-    artefact.Page("some_page", {"profile": "toy"}, True).finish(found)
-    body = notebook.provenance(tmp_path / "toy", "some_page")
-    made = [{"id": "some_page", "title": "Some", "body": body, "failed": None}]
-    card = report.index("toy", made, tmp_path).partition('<div class="cards">')[2]
+    name = "ghostbert_t03_pruned_vs_ghost"
+    artefact.Page(name, {"profile": "toy"}, True).finish(found)
+    book = report.Book("toy", [], Store(tmp_path, tmp_path))
+    book.close()
+    index = book.index.read_text()
+    card = index.partition(f'href="{name}.html" data-words')[2].partition("</a>")[0]
     counts = "indings: 2 open; arithmetic checks: 1 of 2"
     assert counts in shown[-1] and counts in card and "G1 ? inconclusive (provisional, 2 of" in card
     assert (
@@ -200,10 +203,7 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
         and "n = 2 seeds; p = 1<" in shown[-1]
         and ">= equal<" not in card
     )
-    index, texts = (
-        report.index("toy", [], tmp_path),
-        [line for _, _, line in verdict.WORDS.values()],
-    )
+    texts = [line for _, _, line in verdict.WORDS.values()]
     assert all(
         text in html.unescape(page)
         for text in [*texts, *verdict.READING]

@@ -184,8 +184,9 @@ def by_task(frame, metric_of, source, by=()):
     """A part of a page's table out of a collected frame, metric_of as in `pairs`:
     {(m, model) or model: {(source, title): text, ..., (source, "average"): text}}.
 
-    A cell that was not run is a dash. by: other columns of the frame that name its rows, as
-    "value · value"; then there is no average, and cells without a score are left out.
+    A cell that was not run is a dash. One column needs no average. by: other columns of the frame
+    that name its rows, as "value · value"; then there is no average, and cells without a score are
+    left out.
     """
     scored = points(frame, metric_of)
     names, table = list(by) or rows_of(scored), {}
@@ -197,6 +198,6 @@ def by_task(frame, metric_of, source, by=()):
             for title, part in rows.groupby("column", sort=False)
             if not by or part["score"].notna().any()
         }
-        if not by:
+        if not by and scored["column"].nunique() > 1:
             row[source, "average"] = spread(means.get(key, ()))
     return table

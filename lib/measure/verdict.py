@@ -251,7 +251,8 @@ def _verdict(claim, word, cells, notes, profile, failed, unit, p):
     return Verdict(
         claim,
         word,
-        "; ".join(_line(name, e, unit) for name, e in estimates.items()) or "not measured",
+        "; ".join(_line(name, e, unit) for name, e in estimates.items() if usable)
+        or "not measured",
         _span(usable),
         "; ".join(filter(None, notes)),
         2 * sum(e.n_pairs for e in usable),

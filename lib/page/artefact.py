@@ -10,10 +10,10 @@ no run to show yet is a sentence instead. Pages with a reader's own parameters g
 `figures/scratch/`, and never reach the index.
 """
 
-import html
 import io
 import json
 import os
+import re
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -33,12 +33,13 @@ from lib.files import write
 from lib.measure.verdict import SCALES
 from lib.page import notebook, plot
 from lib.page.runs import Runs
-from lib.page.verdicts import ENVIRONMENT
+from lib.page.verdicts import ENVIRONMENT, legend
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import own, protocol, submissions
 from lib.papers.profiles import PROFILES
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
+PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
 
@@ -129,6 +130,8 @@ class Page:
         if (frame.isna() | frame.isin(["", "–"])).all(axis=None):
             rows = ", ".join(joined(frame.index, " "))
             return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
+        first, rest, turned = beside(frame)
+        frame = frame[[*first, *rest]] if turned else frame
         stem, heads = self._stem(name), joined(frame.columns, ", ")
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
         flat = text.set_axis(heads, axis=1)
@@ -136,15 +139,12 @@ class Page:
             lambda v: round(v, 6) if type(v) in (float, np.float64) else getattr(v, "text", v)
         )
         self._write(f"{stem}.csv", exact.set_axis(heads, axis=1).to_csv())
-        self._write(f"{stem}.md", markdown(flat.reset_index()))
+        self._write(f"{stem}.md", f"{caption}\n\n{markdown(flat.reset_index())}")
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
-        shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False, escape="html")
-        shown.set_caption(html.escape(caption, quote=False))
-        for axis in (0, 1):
-            shown.format_index(escape="html", axis=axis)
-            shown.format_index_names(escape="html", axis=axis)
-        marked = shown.apply(marks, axis=None) if marks else shown
-        display(HTML(f'<div class="table">{marked.to_html()}</div>'))
+        css = marks(text) if marks else None
+        parts = [styled(text, css, part, turn) for part, turn in ((first, turned), (rest, False))]
+        folded = ", ".join(dict.fromkeys(str(title) for _, title in rest))
+        display(HTML(PARTS.table(caption, parts[0], parts[1] if len(rest) else "", folded)))
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
@@ -165,7 +165,7 @@ class Page:
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
             watermark(figure)
-        figure.savefig(self.folder / f"{stem}.svg", metadata={"Date": None})
+        figure.savefig(self.folder / f"{stem}.svg", metadata=described(figure))
         figure.savefig(self.folder / f"{stem}.png", dpi=144, metadata={"Software": None})
         self.files += [f"{stem}.svg", f"{stem}.png"]
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
@@ -227,7 +227,7 @@ class Page:
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         files = paths.scrubbed(f"{paths.shown(self.folder)}/{self.id}.*")
         end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)
-        display(HTML(f"{table_of_verdicts(verdicts) if verdicts else ''}{end}"))
+        display(HTML(f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"))
         lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
         if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
             raise RuntimeError(
@@ -248,6 +248,53 @@ def joined(names, between):
         between.join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
         for name in names
     ]
+
+
+def beside(frame):
+    """Columns of a table: (those to be seen, those to be folded, whether the frame has both).
+
+    Columns are (source, title). Each measured one stands beside the printed ones whose title has
+    the same first word, which is a task. Folded are printed columns of other tasks and columns
+    without a value, where they are more than two.
+    """
+    sources = frame.columns.get_level_values(0)
+    if frame.columns.nlevels != 2 or not set(sources) & set(PRINTED) or set(sources) <= {*PRINTED}:
+        return frame.columns, [], False
+
+    def task(column):
+        return re.split(r"[\s,(]", str(column[1]))[0]
+
+    bare = (frame.isna() | frame.isin(["", "–"])).all()
+    printed, measured = (
+        [c for c in frame if not bare[c] and (c[0] in PRINTED) == told] for told in (True, False)
+    )
+    ours = {task(c) for c in frame if c[0] not in PRINTED}
+    shared = [t for t in dict.fromkeys(map(task, printed)) if t in ours]
+    pairs = [c for t in shared for c in [*printed, *measured] if task(c) == t]
+    first = [*pairs, *(c for c in measured if c not in pairs), *([] if pairs else printed)]
+    rest = [c for c in frame if c not in first]
+    return (first, rest, True) if len(rest) > 2 else ([*first, *rest], [], True)
+
+
+def styled(text, css, columns, turn):
+    """Some columns of a table of texts as HTML; turn: titles stand above sources."""
+    if not len(columns):
+        return ""
+    parts = [part if part is None else part[list(columns)] for part in (text, css)]
+    text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
+    shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False, escape="html")
+    for axis in (0, 1):
+        shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
+    return (shown if css is None else shown.apply(lambda _: css, axis=None)).to_html()
+
+
+def described(figure):
+    """Metadata of a figure; its title, for readers who do not see it, tells of panels and axes."""
+    axes = [axis for axis in figure.axes if axis.axison]
+    words = [figure.get_suptitle(), *(axis.get_title() for axis in axes)]
+    words += [f"{axis.get_ylabel()} against {axis.get_xlabel()}" for axis in axes]
+    words = dict.fromkeys(w for w in words if w and not w.startswith(" ") and not w.endswith(" "))
+    return {"Date": None, "Title": " ".join("; ".join(words).split()) or "figure"}
 
 
 def start(name, namespace):
@@ -277,9 +324,10 @@ def show(figure, svg=""):
     """Show a figure, which may belong to no artefact, such as one that a reader's knobs drive."""
     if not svg:
         with io.StringIO() as buffer:
-            figure.savefig(buffer, format="svg", metadata={"Date": None})
+            figure.savefig(buffer, format="svg", metadata=described(figure))
             svg = buffer.getvalue()
-    display(HTML(f"<figure>{svg[svg.index('<svg') :]}</figure>"))
+    image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
+    display(HTML(f"<figure>{image}</figure>"))
     plt.close(figure)
 
 
@@ -302,14 +350,17 @@ def digits(column):
 def watermark(figure):
     """Write "toy scale" over a figure.
 
-    Where a title tells of recorded or published numbers, it stands on the panels whose own title
-    says toy alone; where the title of the whole figure tells so, it stands nowhere.
+    Where a title or a label tells of recorded or published numbers, it stands on the panels whose
+    own words say toy alone; where the title of the whole figure tells so, it stands nowhere.
     """
 
     def spared(title):
         return any(word in title for word in ("recorded", "published", "as printed"))
 
-    titles = {axis: axis.get_title() for axis in figure.axes}
+    titles = {
+        axis: " ".join([axis.get_title(), *axis.get_legend_handles_labels()[1]])
+        for axis in figure.axes
+    }
     look = CENTRE | {"alpha": 0.13, "rotation": 24}
     if spared(figure.get_suptitle()):
         return

@@ -1,5 +1,7 @@
 """Report: every chosen notebook executed by papermill, turned into a page, and the index of all.
 
+The index is there first. Each page follows as soon as its runs are there.
+
 A page is made anew when its notebook, the code that pages use, or one of its runs has changed. What
 happened to a notebook is told by our own ledger (`<id>.json`, written by its last cell), not by
 papermill, which marks every cell as completed after a dead kernel.
@@ -11,21 +13,25 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
+from tqdm.auto import tqdm
 
-from lib import files, paths
+from lib import files, paths, sweep
 from lib.checks import PAPERS
 from lib.execute import commit, one_line
-from lib.files import write
+from lib.files import read_json, write
 from lib.measure.verdict import tally
 from lib.page import equation, notebook, verdicts
 from lib.papers import own
 from lib.papers.profiles import PROFILES
+from lib.store import alive
 
 SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
 FOLDERS = ("page", "papers", "measure", "search", "model", "data")
@@ -47,49 +53,220 @@ def code():
 
 def fingerprint(path, rows, store):
     """Digest of all that a page shows: notebook, code, published numbers, results of its runs."""
-    body = hashlib.sha256(Path(path).read_bytes() + code().encode())
+    body = hashlib.sha256(path.read_bytes() + code().encode())
     for row in rows:
         run = store.find(row["spec"])
         body.update(f"{row['spec'].name} {json.dumps(run.metrics) if run else None}".encode())
     return body.hexdigest()[:16]
 
 
-def render(grids, absent, profile, executor, store):
-    """Execute the notebooks whose pages are out of date, and print a line for each.
+class Book:
+    """The pages of a profile: those asked for, and how far each is.
 
-    They are executed in an executor's processes: kernels that are started from threads race for
-    ports. grids: {path: {variable: rows}} of the notebooks. absent: {path: error} of those whose
-    Specs cannot be made. Returns {notebook id: one line} of those that failed.
+    asked: paths of notebooks. At first their titles alone are read, so that the index is there at
+    once.
     """
-    folder = folder_of(profile)
-    folder.mkdir(parents=True, exist_ok=True)
-    todo, failed = {}, {path.stem: one_line(error) for path, error in absent.items()}
-    for name in failed:
-        (folder / f"{name}.json").unlink(missing_ok=True)
-    for path, found in grids.items():
-        digest = fingerprint(path, sum(found.values(), []), store)
-        state = made_at(folder, path.stem)
-        why = state["made_of"] == digest and files.wrong(folder, f".{path.stem}.state")
-        if why != "":
-            todo[path] = digest
-        if why:
-            print(f"  damaged  {paths.shown(folder)}/{why}; {path.stem} is made again", flush=True)
-    jobs = [(path, folder, own.values(profile), store) for path in todo]
-    for (path, *_), future in executor.each(execute, jobs):
-        error = future.exception()
-        if error:
-            killed = isinstance(error, BrokenProcessPool)
-            why = "its worker was killed; run it again" if killed else one_line(error)
-            failed[path.stem] = paths.scrubbed(why)
-            print(f"  failed   {path.stem}: {failed[path.stem]}", flush=True)
-        else:
-            written = notebook.provenance(folder, path.stem)["files"]
-            names = [f"{path.stem}.ipynb", f"{path.stem}.json", *written]
-            files.seal(folder, names, f".{path.stem}.state", made_of=todo[path])
-            page = f"{paths.shown(folder)}/{path.stem}.html"
-            print(f"  made     {page}  ({future.result():.0f} s)", flush=True)
-    sweep_sockets()
-    return failed
+
+    def __init__(self, profile, asked, store):
+        self.profile, self.asked, self.store = profile, asked, store
+        self.folder, self.working = folder_of(profile), True
+        self.index = self.folder / "index.html"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.grids, self.failed, self.tried, self.there = {}, {}, {}, set()
+        self.groups = groups(notebook.find())
+        self.titles = {}
+        for pages in self.groups.values():
+            self.titles |= pages
+        self.bodies = {name: glance(self.folder, name) for name in self.titles}
+        self.publish()
+
+    def open(self, grids, absent):
+        """Take the grids {path: {variable: rows}} of the notebooks.
+
+        absent: {path: error} of those whose Specs cannot be made.
+        """
+        self.grids = grids
+        self.failed = {path.stem: one_line(error) for path, error in absent.items()}
+        for name in self.failed:
+            (self.folder / f"{name}.json").unlink(missing_ok=True)
+            self.bodies.pop(name, None)
+        self.publish()
+
+    def count(self, path):
+        """(how many of the runs that a page makes are there, how many it makes)."""
+        specs = notebook.wanted(self.grids.get(path, {}))
+        self.there |= {spec for spec in specs if spec not in self.there and self.store.find(spec)}
+        return len(self.there & set(specs)), len(specs)
+
+    @contextmanager
+    def meanwhile(self):
+        """Beside the runs that are made, pages are made one by one, each when its runs are there.
+
+        Those with runs come before those of arithmetic.
+        """
+        over, executor = threading.Event(), sweep.Local(1)
+
+        def tend():
+            while not over.wait(2):
+                ready = [
+                    (not total, path)
+                    for path in self.grids
+                    for there, total in [self.count(path)]
+                    if there == total and path not in self.tried
+                ]
+                self.render([path for _, path in sorted(ready)[:1]], executor)
+                self.publish()
+
+        thread = threading.Thread(target=tend, daemon=True)
+        thread.start()
+        try:
+            yield
+        except BaseException:
+            executor.close()  # a page at work is not waited for
+            raise
+        finally:
+            over.set()
+            thread.join()
+            executor.close()
+
+    def finish(self):
+        """Make every page that is out of date. Returns whether one failed."""
+        with closing(sweep.Local(2)) as executor:
+            self.render(list(self.grids), executor)
+            self.bodies = {name: told(self.folder, name) for name in self.titles}
+            jobs = [job for name in self.made() if (job := self.stale(name))]
+            for _, future in executor.each(convert, jobs):
+                future.result()
+        if self.folder.name == "mini":
+            self.lighten()
+        return bool(self.failed)
+
+    def lighten(self):
+        """Write each page in Markdown beside its pictures: what git holds of a profile."""
+        template = verdicts.ENVIRONMENT.get_template("page.md.j2")
+        headings = {name: heading for heading, pages in self.groups.items() for name in pages}
+        for name, body in self.made().items():
+            title = f"{headings[name]}: {self.titles[name]}"
+            tables = [(self.folder / f).read_text() for f in body["files"] if f.endswith(".md")]
+            told = {"title": title, "lacks": evidence(body), "tables": tables}
+            text = template.render(told, body=body, runs=notebook.counted(body["runs"]))
+            write(self.folder / f"{name}.page.md", html.unescape(text))
+
+    def close(self):
+        """Publish the index for the last time, however the work ended."""
+        self.working = False
+        self.publish()
+
+    def render(self, chosen, executor):
+        """Execute the chosen notebooks whose pages are out of date, and print a line for each.
+
+        They are executed in an executor's processes: kernels that are started from threads race for
+        ports.
+        """
+        todo = {}
+        for path in chosen:
+            digest = fingerprint(path, sum(self.grids[path].values(), []), self.store)
+            state = made_at(self.folder, path.stem)
+            why = state["made_of"] == digest and files.wrong(self.folder, f".{path.stem}.state")
+            if why != "" and self.tried.get(path) != digest:
+                todo[path] = digest
+                self.bodies.pop(path.stem, None)
+            if why:
+                place = paths.shown(self.folder)
+                print(f"  damaged  {place}/{why}; {path.stem} is made again", flush=True)
+            self.tried[path] = digest
+        jobs = [(path, self.folder, own.values(self.profile), self.store) for path in todo]
+        for (path, *_), future in executor.each(execute, jobs):
+            self.failed.pop(path.stem, None)
+            page, error = f"{paths.shown(self.folder)}/{path.stem}.html", future.exception()
+            line = f"made     {page}  ({0 if error else future.result():.0f} s)"
+            if error:
+                killed = isinstance(error, BrokenProcessPool)
+                why = "its worker was killed; run it again" if killed else one_line(error)
+                self.failed[path.stem] = paths.scrubbed(why)
+                line = f"failed   {path.stem}: {self.failed[path.stem]}"
+            else:
+                body = self.bodies[path.stem] = notebook.provenance(self.folder, path.stem)
+                names = [f"{path.stem}.ipynb", f"{path.stem}.json", *body["files"]]
+                files.seal(self.folder, names, f".{path.stem}.state", made_of=todo[path])
+                convert(*self.stale(path.stem))
+            with tqdm.external_write_mode():
+                print(f"  {line}", flush=True)
+            self.publish()
+        sweep_sockets()
+
+    def made(self):
+        """{name: what its last cell wrote} of the pages that are there."""
+        bodies = {name: body for name, body in self.bodies.items() if body}
+        return {name: body for name, body in bodies.items() if name not in self.failed}
+
+    def card(self, path, body, busy):
+        """What the card of a page shows; one that is not made gets a page that tells its state."""
+        card = {"id": path.stem, "title": self.titles[path.stem]}
+        if body:
+            return card | shown(body, self.folder)
+        there, total = self.count(path)
+        made, words = notebook.wanted(self.grids.get(path, {})), own.words(self.profile)
+        state = "running" if there or any(spec.name in busy for spec in made) else "waiting"
+        line = f"{there} of {total} runs" if total else ""
+        if path.stem in self.failed:
+            state, line = "failed", self.failed[path.stem]
+        elif path not in self.asked or not self.working:
+            state, line = "not made", " ".join(["python -m lib run", path.stem, *words])
+        card |= {"state": state, "line": line}
+        write(self.folder / f"{path.stem}.html", self.document(**card))
+        return card
+
+    def publish(self):
+        """Write the index, with a card for each page."""
+        made, busy, sections = self.made(), at_work(self.store) if self.working else {}, {}
+        for name, pages in self.groups.items():
+            found = [paths.NOTEBOOKS / f"{page}.ipynb" for page in pages]
+            cards = [self.card(path, made.get(path.stem), busy) for path in found]
+            counts = [sum(pair) for pair in zip(*map(self.count, found), strict=True)]
+            done = sum(page in made for page in pages)
+            sections[name] = {"cards": cards, "made": done, "runs": counts}
+        code = commit()
+        told = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
+        told += f"{len(made)} of {len(self.titles)} artefacts made"
+        title = f"BERT compression workbook: {self.profile}"
+        write(
+            self.index, self.document(id="", title=title, sections=sections, footer=told, busy=busy)
+        )
+
+    def document(self, **values):
+        """A page that no notebook made (template/index.html.j2)."""
+        return verdicts.ENVIRONMENT.get_template("index.html.j2").render(**self.frame(), **values)
+
+    def frame(self):
+        """What stands around every page."""
+        about = PROFILES[self.profile].about
+        if self.profile == "toy":
+            about += ". Numbers from real data on these pages are marked as recorded."
+        return {
+            "css": (verdicts.TEMPLATE / "page.css").read_text(),
+            "banner": f"{self.profile} profile: {about}",
+            "groups": self.groups,
+            "working": self.working,
+            "profile": self.profile,
+        }
+
+    def stale(self, name):
+        """What `convert` takes for a page; None where its HTML was made of the same."""
+        source, target = self.folder / f"{name}.ipynb", self.folder / f"{name}.html"
+        body = self.bodies.get(name)
+        if not (body and source.exists()):
+            return None
+        parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
+        frame, title = self.frame() | {"working": False}, self.titles[name]
+        resources = {
+            "top": str(parts.top(frame, name, title, evidence(body))),
+            "bottom": str(parts.bottom(frame, name, body["files"], footer(body))),
+        }
+        key = hashlib.sha256(source.read_bytes() + json.dumps(resources).encode()).hexdigest()
+        page, _, mark = target.read_bytes().rpartition(b"<!-- ") if target.exists() else [b""] * 3
+        made = mark == f"{key} {files.sha(page)} -->".encode()
+        return None if made else (source, target, resources, key)
 
 
 def folder_of(profile):
@@ -106,6 +283,14 @@ def sweep_sockets():
             shutil.rmtree(folder, ignore_errors=True)
         except (PermissionError, ValueError):
             pass
+
+
+def glance(folder, name):
+    """What the last cell of a page wrote, or None; damage is told later, by `told`."""
+    try:
+        return notebook.provenance(folder, name)
+    except ValueError:
+        return None
 
 
 def made_at(folder, name):
@@ -187,52 +372,6 @@ def execute(path, folder, values, store):
     return time.monotonic() - began
 
 
-def publish(profile, executor, failed=()):
-    """Write the HTML of every executed notebook of a profile, where it has changed, and the index.
-
-    Returns the path of the index.
-    """
-    folder, pages = folder_of(profile), []
-    for path in notebook.find():
-        body, error = told(folder, path.stem), dict(failed).get(path.stem)
-        if body or error:
-            title = notebook.title(path)
-            pages.append({"id": path.stem, "title": title, "body": body, "failed": error})
-    recorded = " Numbers from real data on these pages are marked as recorded."
-    about = PROFILES[profile].about + (f".{recorded}" if profile == "toy" else "")
-    css = (verdicts.TEMPLATE / "page.css").read_text()
-    look = {"css": css, "banner": f"{profile} profile: {about}"}
-    for page in pages:
-        if page["failed"]:
-            write(folder / f"{page['id']}.html", document(**look, **page))
-    jobs = [job for page in pages if (job := stale(folder, page, pages, look))]
-    for _, future in executor.each(convert, jobs):
-        future.result()
-    write(folder / "index.html", index(profile, pages, folder, **look))
-    return folder / "index.html"
-
-
-def stale(folder, page, pages, look):
-    """What `convert` takes for a page; None where its HTML was made of the same."""
-    source, target = folder / f"{page['id']}.ipynb", folder / f"{page['id']}.html"
-    if not (page["body"] and source.exists()):
-        return None
-    near = [each for each in pages if paper(each["id"]) == paper(page["id"])]
-    resources = look | {
-        "id": page["id"],
-        "title": page["title"],
-        "pages": [each | {"body": None, "short": short(each["id"])} for each in near],
-        "papers": list(dict.fromkeys(paper(each["id"]) for each in pages)),
-        "paper": paper(page["id"]),
-        "profile": page["body"]["profile"],
-        "footer": footer(page["body"]),
-    }
-    key = hashlib.sha256(source.read_bytes() + json.dumps(resources).encode()).hexdigest()
-    body, _, mark = target.read_bytes().rpartition(b"<!-- ") if target.exists() else (b"", b"", b"")
-    made = mark == f"{key} {files.sha(body)} -->".encode()
-    return None if made else (source, target, resources, key)
-
-
 def convert(source, target, resources, key):
     """Write the HTML of an executed notebook, and under it what it was made of and its digest."""
     import nbformat
@@ -259,47 +398,50 @@ def footer(body):
     return f"{code}made {at} UTC, parameters {html.escape(json.dumps(body['parameters']))}"
 
 
-def paper(name):
-    """Heading of the index under which a notebook stands."""
-    return PAPERS.get(name.partition("_")[0], "The workbook")
+def evidence(body):
+    """Why a page has no evidence; nothing where it has some, or needs none."""
+    origins = {run["origin"] for run in body["runs"]}
+    if not origins or "record" in origins or ("run" in origins and body["profile"] != "toy"):
+        return ""
+    return "No evidence yet: " + ("toy runs alone" if "run" in origins else "no run is recorded")
 
 
-def short(name):
-    """A notebook's name among the pages of its paper."""
-    family, _, rest = name.partition("_")
-    return rest.partition("_")[0] if family in PAPERS else rest.replace("_", " ")
+def groups(found):
+    """{heading: {name: title}} of notebooks; what a paper's title repeats of its heading is cut."""
+    sections = {name: {} for name in ("The workbook", *PAPERS.values())}
+    for path in found:
+        name, title = PAPERS.get(path.stem.partition("_")[0], "The workbook"), notebook.title(path)
+        short = title.removeprefix(name).lstrip(" :,")
+        sections[name][path.stem] = short[:1].upper() + short[1:]
+    return {name: pages for name, pages in sections.items() if pages}
 
 
-def index(profile, pages, folder, **look):
-    """The HTML of the index: one card for each page, under the heading of its paper."""
-    sections = {}
-    for page in pages:
-        sections.setdefault(paper(page["id"]), []).append(card(page, folder))
-    code = commit()
-    made = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
-    title, told = f"BERT compression workbook: {profile}", f"{made}{len(pages)} artefacts"
-    return document(title=title, sections=sections, footer=told, **look)
+def at_work(store):
+    """{name of a run that a process makes now: how far it is}."""
+    found = {}
+    for part in store.parts():
+        try:
+            if alive(part.with_suffix(".lock")):
+                far = read_json(part / "status.json").get("progress", 0.0)
+                found[f"{part.parent.name}/{part.stem}"] = f"{far:.0%}"
+        except FileNotFoundError:
+            continue  # it ended meanwhile
+    return found
 
 
-def document(**values):
-    """A page that no notebook made (template/index.html.j2)."""
-    return verdicts.ENVIRONMENT.get_template("index.html.j2").render(values)
-
-
-def card(page, folder):
-    """What the card of a page shows: a picture or the first rows, badges, counts."""
-    if page["failed"]:
-        return page
-    body = page["body"]
+def shown(body, folder):
+    """What the card of a page that is made shows: a picture or the first rows, badges, counts."""
     pictures = [file for file in body["files"] if file.endswith(".png")]
+    texts = verdicts.claims()
     return {
-        "id": page["id"],
-        "title": page["title"],
+        "state": "made",
         "picture": pictures[0] if pictures else "",
         "rows": "" if pictures else preview(folder, body),
         "findings": [v for v in body["verdicts"] if v["kind"] == "finding"],
         "counts": tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
         "runs": notebook.counted(body["runs"]),
+        "evidence": evidence(body),
+        "claims": " ".join(f"{v['claim']} {texts.get(v['claim'], '')}" for v in body["verdicts"]),
     }
 
 

@@ -2,6 +2,7 @@
 torch.
 """
 
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -30,11 +31,21 @@ def badge(word, kind="finding", before="", after=""):
 
 
 def table(verdicts):
-    """Verdicts as HTML: the claim, the word, what was measured, the power, how to read them."""
-    texts = published.claims().set_index("id")["claim"].to_dict()
+    """Verdicts as HTML: the claim, the word, what was measured, the power."""
     counts = tally((v.kind, v.verdict) for v in verdicts).capitalize()
     unseen = max((v.unseen for v in verdicts), default=0)
-    return str(_SHOW.table(verdicts, texts, counts, f"{unseen:,}" if unseen else ""))
+    return str(_SHOW.table(verdicts, claims(), counts, f"{unseen:,}" if unseen else ""))
+
+
+@cache
+def claims():
+    """{claim: its text}."""
+    return published.claims().set_index("id")["claim"].to_dict()
+
+
+def legend():
+    """What the words mean, folded, as every page ends with it."""
+    return str(_SHOW.legend())
 
 
 def markdown():

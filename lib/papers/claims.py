@@ -147,7 +147,7 @@ def together(parts):
     return replace(
         parts[0],
         verdict=word,
-        measured="; ".join(part.measured for part in parts),
+        measured="; ".join(dict.fromkeys(part.measured for part in parts)),
         cells=cells,
         interval=(min(ends), max(ends)) if ends else None,
         runs=sum(part.runs for part in parts),

@@ -162,10 +162,12 @@ def missed(frame, source):
 def check_digits(frame, source):
     """{target: ...} of runs of one network of the digits check: the columns of 7.1's tables."""
     table, form = {}, {"accuracy": ".3f", "ratio": ".3f", "pixels": ".0f", "noise": ".0f"}
+    heads = "Accuracy", "Resulting Input Size Ratio", "Image dims kept", "Noise dims kept"
+    titles = dict(zip(form, heads, strict=True))
     for target, part in frame.groupby("target", sort=False):
         means = part.reindex(columns=form).dropna().astype(float).mean()
         table[f"{target:g}"] = {
-            (source, name): "–" if np.isnan(means[name]) else f"{means[name]:{digits}}"
+            (source, titles[name]): "–" if np.isnan(means[name]) else f"{means[name]:{digits}}"
             for name, digits in form.items()
         }
     return table
