@@ -66,6 +66,24 @@ def test_published_cells_keep_their_digits(page):
         assert "12.0" not in text
 
 
+def test_measured_columns_stand_beside_the_printed_ones_of_their_task(page):
+    heads = [("published", task) for task in ("MNLI", "QQP", "SST-2", "RTE")]
+    heads += [("recorded, mini", "SST-2 Acc"), ("recorded, mini", "gates")]
+    page.table({"a": {head: "7" for head in heads}}, "Scores")
+    head = (page.folder / f"{NAME}.csv").read_text().splitlines()[0].split('"')[1::2]
+    assert head[:3] == ["published, SST-2", "recorded, mini, SST-2 Acc", "recorded, mini, gates"]
+    assert set(head[3:]) == {"published, MNLI", "published, QQP", "published, RTE"}
+    seen, _, folded = page.html().partition("<details")
+    assert "gates" in seen and "MNLI" not in seen and "MNLI" in folded
+
+
+def test_a_figure_tells_what_it_shows_to_those_who_do_not_see_it(page):
+    figure, axis = plt.subplots()
+    axis.set(title="recorded, mini", xlabel="GFLOPs", ylabel="points")
+    page.figure(figure, pd.DataFrame({"x": [1, 2]}))
+    assert "<title>recorded, mini; points against GFLOPs</title>" in page.html()
+
+
 @pytest.mark.parametrize(
     "paper, name",
     [

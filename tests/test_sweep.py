@@ -301,3 +301,10 @@ def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monke
     assert left == {} and seen == [] and store.state(other)["state"] == "missing"
     until(lambda: store.state(first)["state"] != "running")
     assert store.state(first)["state"] == "stopped" and checkpointed(store, first)
+
+
+def test_what_adds_least_is_made_first(tmp_path):
+    small, large = (small_backbone(TRAIN, n, layers=1, hidden=24, ffn=48) for n in (40, 4000))
+    groups = {"both": [small, large], "large": [large], "small": [small], "none": []}
+    store = Store(tmp_path / "runs", tmp_path / "records")
+    assert sweep.cheapest_first(groups, store) == ["none", "small", "both", "large"]
