@@ -21,7 +21,7 @@ from lib.papers import bermo, bermo_claims, grids
 from lib.spec import plain
 from lib.train import pruning, schedules
 
-NOTEBOOKS = notebook.find(["bermo_*"])
+NOTEBOOKS = notebook.find(["bermo_[tf]*"])
 RUN = [path for path in NOTEBOOKS if "t06" not in path.stem]
 
 
