@@ -211,9 +211,11 @@ def test_committed_labels_and_clusters(task):
     assert np.array_equal(found["labels"], split.y) and np.array_equal(found["cluster"], cluster)
 
 
-def test_no_unseen_row_of_sst2_shares_four_words():
+def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
     if not (REAL / "glue" / "SST-2" / "train.tsv").exists():
         pytest.skip(f"no SST-2 at {REAL}")
+    monkeypatch.setenv("DATA_ROOT", str(REAL))
+    forget()
     there = data.load(grids.dataset("mini", "SST-2"))
     seen = [text.lower().split() for part in ("train", "held_out") for text in there[part].a]
     taught = {tuple(words[i : i + 4]) for words in seen for i in range(len(words) - 3)}

@@ -34,8 +34,8 @@ from lib.papers.profiles import PROFILES
 from lib.store import alive
 
 SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
-FOLDERS = ("page", "papers", "measure", "search", "model", "data")
-FILES = ("options.py", "sweep.py", "published.py", "checks.py", "verdicts.py")
+FOLDERS = ("page", "papers", "measure", "search", "model", "data", "train", "steps", "methods")
+FILES = tuple(f"{name}.py" for name in "options sweep published checks verdicts store spec".split())
 CODE = ("data/published", *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
 
 

@@ -246,8 +246,8 @@ def settings(profile_name, task, model="BERT", method="Movement", epochs=None, t
         epochs = epochs or EPOCHS[task]
         lr = 3e-6 if task == "QQP" and kind in ("movement", "soft") else None
     train = trained(MASKED, profile_name, task, epochs=epochs or None, lr=lr)
-    rows = described(profile_name, task).get("rows")
-    rows = rows or of(EXAMPLES, profile_name, task, "a known number of rows")
+    capped = profile_name != "paper" and described(profile_name, task).get("rows")
+    rows = capped or of(EXAMPLES, profile_name, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
     w, first, last = of(WARMUPS, profile_name, task, "warm-ups")
     if kind == "l0":
