@@ -302,7 +302,7 @@ def test_a_full_disk_leaves_failed_with_its_advice_and_is_gone_on_from(small_dis
 
 
 RUN = """
-import sys
+import signal, sys
 from lib import __main__, sweep
 from lib.spec import from_json
 from lib.store import Store
@@ -315,6 +315,7 @@ def long(args):
     sweep.make([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1, progress=False)
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     sys.exit(__main__.main(["long"]))
 """
 

@@ -108,9 +108,9 @@ def folder(path):
         names = (names,) if isinstance(names, str) else names
         if not any((found / name).is_file() for name in names):
             raise FileNotFoundError(
-                f"no model {str(path)!r}: {found} has no {' or '.join(names)}; it must be a BERT, "
-                "RoBERTa or ELECTRA folder in Hugging Face layout, as model.save_pretrained and "
-                "tokenizer.save_pretrained write it"
+                f"no model {str(path)!r}: {str(found)!r} has no {' or '.join(names)}; it must be a "
+                "BERT, RoBERTa or ELECTRA folder in Hugging Face layout, as model.save_pretrained "
+                "and tokenizer.save_pretrained write it"
             )
     shape(found)
     return str(found)
