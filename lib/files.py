@@ -7,27 +7,51 @@ checkpoints and pages have one. A file that has other bytes than its manifest sa
 import hashlib
 import json
 import os
+import shutil
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
 from lib import paths
 
 NAME = "manifest.json"
+KNOWN = (1,)  # versions of manifests that this code reads; it writes the last of them
 
 
 class Damaged(ValueError):
     """A file is not what was written; the message names it."""
 
 
-def write(path, text):
-    """Whole or not at all: a reader never sees half a file, and a full disk leaves the old one."""
+@contextmanager
+def whole(path):
+    """Yield a place beside `path`, to write a file or a folder there; at the end it gets the name.
+
+    A reader never sees half of it. An error, or a full disk, leaves what was there. Raises OSError
+    where `path` is a folder that holds something already.
+    """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place = path.with_name(f".{path.name}.{os.getpid()}")
+    remove(place)  # of a process that was killed
     try:
-        temporary.write_text(text)
-        os.replace(temporary, path)
+        yield place
+        os.replace(place, path)
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(place)
+
+
+def remove(path):
+    """Remove a file or a folder; neither need be there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write(path, text):
+    """Write a text (`whole`)."""
+    with whole(path) as place:
+        place.write_text(text)
 
 
 def write_json(path, value):
@@ -74,20 +98,23 @@ def seal(folder, names=None, to=NAME, **more):
         every = (path for path in folder.rglob("*") if path.is_file())
         names = (path.relative_to(folder).as_posix() for path in every)
     files = {name: digest(folder / name) for name in sorted(names) if name != to}
-    write_json(folder / to, more | {"files": files})
+    write_json(folder / to, more | {"version": KNOWN[-1], "files": files})
 
 
 def manifest(folder, name=NAME):
     """What `seal` wrote; None where it is not there. Raises Damaged."""
+    why = "it lists no digests"
     try:
         found = read_json(Path(folder) / name)
-        if all(isinstance(told, str) for told in found["files"].values()):
+        if (version := found.get("version", 1)) not in KNOWN:
+            why = f"it is of version {version!r}, this code reads {', '.join(map(str, KNOWN))}"
+        elif all(isinstance(told, str) for told in found["files"].values()):
             return found
     except FileNotFoundError:
         return None
     except (OSError, KeyError, AttributeError):
         pass
-    raise Damaged(f"{paths.shown(Path(folder) / name)} is damaged (it lists no digests)")
+    raise Damaged(f"{paths.shown(Path(folder) / name)} is damaged ({why})")
 
 
 def wrong(folder, name=NAME, spared=()):

@@ -250,7 +250,7 @@ class Store:
         target = self.runs / ".damaged" / f"{name}-{at}-{time.time_ns() % 10**6}"
         target.parent.mkdir(parents=True, exist_ok=True)
         folder.rename(target)
-        say(f"damaged  {name}: {why}; set aside as {paths.shown(target)}, the run is made again")
+        say(f"set aside  {name} as {paths.shown(target)}: {why}; the run is made again")
 
     def place(self, spec):
         """Give a run that is made its name. A kill leaves the run before or the new one, whole."""
@@ -293,16 +293,15 @@ class Store:
 
     def recorded(self):
         """Every record."""
-        paths = sorted(self.records.glob(f"*/*/{record.NAME}"))
+        paths = sorted(self.records.glob(f"[!.]*/[!.]*/{record.NAME}"))
         return [Run(path.parent, "record") for path in paths]
 
     def record(self, run):
         """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
-        record.write(run, temporary)
-        shutil.rmtree(target, ignore_errors=True)
-        temporary.rename(target)
+        with files.whole(target) as folder:
+            record.write(run, folder)
+            shutil.rmtree(target, ignore_errors=True)
         return target
 
 
@@ -382,7 +381,8 @@ class Scratch:
         return True
 
     def begin_anew(self, why):
-        """There are checkpoints, and none of them is whole."""
+        """There are checkpoints, and none of them can be read."""
+        say(f"damaged  {why}; this training begins anew")
 
 
 class Draft(Scratch):
@@ -453,9 +453,8 @@ class Draft(Scratch):
         return self.folder / "model" if self.keep else None
 
     def make_room(self):
-        """Free what telling of a full disk takes: the reserve, and a checkpoint half written."""
+        """Free what telling of a full disk takes."""
         (self.folder / RESERVE).unlink(missing_ok=True)
-        shutil.rmtree(self.resume / ".new", ignore_errors=True)
 
     def seal(self, metrics, env):
         """Write what is left of a run; it only wants its name now (`Store.place`)."""

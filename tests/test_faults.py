@@ -16,6 +16,7 @@ from collections import Counter
 
 import pytest
 from conftest import finetuned, made, same_run, stop_at, untrained
+from safetensors.numpy import load_file, save_file
 
 from lib import __main__, data, execute, files, paths, store, sweep
 from lib.options import Train
@@ -203,6 +204,69 @@ def test_a_torn_line_of_the_log_is_cut_off(copied, whole):
     run = again(there)
     same_run(run, whole[0].find(TEACHER))
     assert any(line.get("resumed") for line in run.events()) and run.status["attempts"] == 2
+
+
+# ---- two versions of the code on one store ----
+OTHERS = {  # what other code may have left in a checkpoint: f(folder)
+    "a field": lambda at: other_json(at / "state.json", lambda told: told | {"phase": 2}),
+    "a name": lambda at: other_json(at / "state.json", lambda told: told | {"step": None}, "step"),
+    "weights": lambda at: other_arrays(at / "model.safetensors", lambda name: f"encoder.{name}"),
+    "moments": lambda at: other_arrays(at / "optimiser.safetensors", lambda name: f"99{name}"),
+    "state": lambda at: (at / "state.json").rename(at / "place.json"),
+}
+
+
+def other_json(path, change, *gone):
+    told = change(json.loads(path.read_text()))
+    path.write_text(json.dumps({key: value for key, value in told.items() if key not in gone}))
+
+
+def other_arrays(path, name):
+    save_file({name(key): value for key, value in load_file(path).items()}, path)
+
+
+@pytest.mark.parametrize("what", [*OTHERS, "version"])
+def test_a_checkpoint_of_other_code_is_begun_anew_with_one_line(what, copied, whole, capsys):
+    there = copied(killed=True)
+    (folder,) = there.part(TEACHER).glob("resume/step-*")
+    if what != "version":
+        OTHERS[what](folder)
+        (folder / files.NAME).unlink()
+        files.seal(folder)
+    else:
+        other_json(folder / files.NAME, lambda told: told | {"version": 2})
+    run, told = again(there), capsys.readouterr().err
+    assert told.count("\n") == 1 and TEACHER.name in told and "made again" in told
+    assert ("of version 2, this code reads 1" if what == "version" else "other code") in told
+    same_run(run, whole[0].find(TEACHER))
+    assert run.status["attempts"] == 1
+
+
+def test_a_finished_run_of_other_code_is_said_and_set_aside(copied, whole, capsys):
+    there = copied()
+    path = there.runs / TEACHER.name / files.NAME
+    other_json(path, lambda told: told | {"version": 2})
+    same_run(again(there), whole[0].find(TEACHER))
+    assert "is of version 2, this code reads 1" in capsys.readouterr().err
+    assert len(list(there.runs.glob(".damaged/*/*"))) == 1
+    other_json(path, lambda told: told, "version")  # as of the code before there were versions
+    assert there.find(TEACHER, weights=True)
+
+
+def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypatch):
+    there = copied()
+    there = Store(there.runs, there.runs / "records")
+    run = there.find(TEACHER)
+    there.record(run)
+    for name in ("rmtree", "replace"):
+        with monkeypatch.context() as patch:
+            stop_at(patch, {"rmtree": shutil, "replace": os}[name], name, 1)
+            patch.setattr(files, "remove", lambda path: None)  # nobody clears up after a kill
+            with pytest.raises(KeyboardInterrupt):
+                there.record(run)
+        assert [r.name for r in there.recorded()] in ([], [TEACHER.name])
+        there.record(run)
+        assert [r.name for r in there.recorded()] == [TEACHER.name]
 
 
 # ---- locks ----

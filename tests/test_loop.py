@@ -331,15 +331,15 @@ def test_a_loss_that_is_not_finite_names_the_step(tiny, tmp_path):
 # ---- checkpoints ----
 def test_checkpoints_are_whole_and_only_the_last_is_kept(tiny, tmp_path):
     draft = Draft(tmp_path, checkpoint_seconds=EVERY_STEP)
-    (draft.resume / ".new").mkdir(parents=True)
-    (draft.resume / ".new" / "model.safetensors").write_bytes(b"half")
+    (draft.resume / ".step-00000004.7").mkdir(parents=True)
+    (draft.resume / ".step-00000004.7" / "model.safetensors").write_bytes(b"half")
     expected, _ = fitted(tiny, Draft(tmp_path / "other"), train())
     with pytest.raises(Interrupted):
         fitted(tiny, draft, train(), stop=6)
     assert [p.name for p in draft.resume.iterdir()] == ["step-00000005"]
-    (draft.resume / ".new").mkdir()
-    (draft.resume / ".new" / "state.json").write_text("{")
-    (draft.resume / "best.new").write_bytes(b"half")
+    (draft.resume / ".step-00000006.7").mkdir()
+    (draft.resume / ".step-00000006.7" / "state.json").write_text("{")
+    (draft.resume / ".best.safetensors.7").write_bytes(b"half")
     model, _ = fitted(tiny, draft, train())
     assert same(model, expected)
 
@@ -360,7 +360,7 @@ def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
 def test_a_resume_folder_without_a_checkpoint_starts_anew(tiny, tmp_path):
     expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
     draft = Draft(tmp_path / "cut")
-    (draft.resume / ".new").mkdir(parents=True)
+    (draft.resume / ".step-00000004.7").mkdir(parents=True)
     (draft.resume / "best.safetensors").write_bytes(b"of an attempt before its first checkpoint")
     model, again = fitted(tiny, draft, train())
     assert same(model, expected) and again == result

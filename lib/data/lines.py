@@ -1,7 +1,9 @@
 """What the readers share: text files by line, the hub, and errors that name place and fix."""
 
-import os
 import re
+from contextlib import ExitStack
+
+from lib import files
 
 
 def malformed(place, found, expected, fix="download the file again"):
@@ -57,23 +59,20 @@ def each_line(path):
 
 def write(folder, contents):
     """Write files {name: bytes} to a folder, which is made. They appear together, each whole."""
-    folder.mkdir(parents=True, exist_ok=True)
-    scratch = {name: folder / f".{name}.{os.getpid()}" for name in contents}
-    for name, data in contents.items():
-        scratch[name].write_bytes(data)
-    for name, path in scratch.items():
-        os.replace(path, folder / name)
+    with ExitStack() as held:
+        for name, data in contents.items():
+            held.enter_context(files.whole(folder / name)).write_bytes(data)
 
 
-def from_hub(task, folder, files, text, loader, *wanted):
+def from_hub(task, folder, splits, text, loader, *wanted):
     """Fill a folder with files of the hub. Returns the folder.
 
-    files: {name: the hub's split}. text(rows): a file's content. `loader(*wanted)` gives the
+    splits: {name: the hub's split}. text(rows): a file's content. `loader(*wanted)` gives the
     splits, `datasets.load_dataset` where it is None. Raises FileExistsError where one of the files
     is in the folder already, ConnectionError in one line where the hub gives nothing, ValueError
     where it lacks a split.
     """
-    there = [name for name in files if (folder / name).exists()]
+    there = [name for name in splits if (folder / name).exists()]
     if there:
         raise FileExistsError(
             f"{folder} already holds {', '.join(there)}; move it away to fetch {task} anew"
@@ -86,13 +85,13 @@ def from_hub(task, folder, files, text, loader, *wanted):
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConnectionError(
             f"{task} cannot be had from the hub ({reason}); fix: check the network, or put "
-            f"{', '.join(files)} into {folder} by hand"
+            f"{', '.join(splits)} into {folder} by hand"
         ) from error
-    for name, split in files.items():
+    for name, split in splits.items():
         if split not in loaded:
             raise ValueError(
                 f"the hub's {task} has no split {split}, but {', '.join(loaded)}; fix: put {name} "
                 f"into {folder} by hand"
             )
-    write(folder, {name: text(loaded[split]).encode() for name, split in files.items()})
+    write(folder, {name: text(loaded[split]).encode() for name, split in splits.items()})
     return folder

@@ -9,16 +9,12 @@ The key is a digest of everything that decides the ids. Free of torch; reading n
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
-from lib import paths
+from lib import files, paths
 
 CHUNK = 1000  # rows that are tokenised and written together
 
@@ -90,16 +86,13 @@ def kept(key, make, columns, largest):
     """
     folder, kind = root() / key, np.min_scalar_type(largest)
     if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
         try:
-            _write(temporary, make(), columns, kind)
-            os.rename(temporary, folder)
+            with files.whole(folder) as place:
+                place.mkdir()
+                _write(place, make(), columns, kind)
         except OSError:
             if not folder.exists():  # else another process was faster, with the same rows
                 raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
     found = {}
     for name in columns:
         ends = _mapped(folder / f"{name}.ends", np.int64)
@@ -113,11 +106,11 @@ def _write(folder, rows, columns, kind):
         def opened(name):
             return stack.enter_context(open(folder / name, "wb"))
 
-        files = {name: (opened(f"{name}.ids"), opened(f"{name}.ends")) for name in columns}
-        for _, ends in files.values():
+        both = {name: (opened(f"{name}.ids"), opened(f"{name}.ends")) for name in columns}
+        for _, ends in both.values():
             ends.write(np.int64(0).tobytes())
         for row in rows:
-            for name, (ids, ends) in files.items():
+            for name, (ids, ends) in both.items():
                 ids.write(np.asarray(row[name], kind).tobytes())
                 ends.write(np.int64(ids.tell() // kind.itemsize).tobytes())
 
@@ -150,10 +143,10 @@ def through_arrow(key, rows, columns):
             yield dict(zip(columns, values, strict=True))
 
 
-def remembered(what, files, compute):
-    """`compute()`, a JSON value that follows from the content of `files`: remembered until one of
-    them has another size or time. Planning then reads no text."""
-    told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+def remembered(what, sources, compute):
+    """`compute()`, a JSON value that follows from the content of the files `sources`: remembered
+    until one of them has another size or time. Planning then reads no text."""
+    told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
     path = root() / "digests" / f"{key_of(what)}.json"
     if path.exists():
         try:
@@ -164,10 +157,7 @@ def remembered(what, files, compute):
             pass  # a damaged note is made again
     value = compute()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps({"files": told, "value": value}))
-        os.replace(temporary, path)
+        files.write(path, json.dumps({"files": told, "value": value}))
     except OSError:
         pass  # a disk that is full or cannot be written: the files are read the next time
     return value

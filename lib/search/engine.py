@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from lib import files, paths
+from lib.files import Damaged
 from lib.options import settled
 from lib.search import samplers
 from lib.search.formula import FormulaError
@@ -27,7 +28,7 @@ def search(space, evaluate, options, seed, path, after=None):
     samplers ask for. evaluate: f(candidate) -> score, higher is better, above 0. A candidate scores
     0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
     lib.options.Search. after: f(history), called after each evaluation. The search ends early where
-    no candidate is new. Raises ValueError for the history of another search.
+    no candidate is new. Raises Damaged for the history of another search.
     """
     path, first = Path(path), space.first()
     history = resume(space, options, seed, path)
@@ -99,7 +100,7 @@ def whole(content):
 def resume(space, options, seed, path):
     """The history so far, up to a line that is torn or damaged: it goes on from there.
 
-    Raises ValueError where the file is of another space, sampler or seed.
+    Raises Damaged where the file is of another space, sampler or seed, or of other code.
     """
     told = {
         "space": space.identity(),
@@ -117,9 +118,12 @@ def resume(space, options, seed, path):
     head, *entries = lines
     for name, mine in told.items():
         if canonical(head.get(name)) != canonical(mine):
-            raise ValueError(
+            raise Damaged(
                 f"{paths.shown(path)} is the history of another search: its {name} is "
                 f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a "
                 "folder of its own"
             )
-    return [Evaluation(**each | {"candidate": space.unpack(each["candidate"])}) for each in entries]
+    try:
+        return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e in entries]
+    except (LookupError, TypeError, ValueError) as error:
+        raise Damaged(f"{paths.shown(path)} is of other code ({error!r})") from None

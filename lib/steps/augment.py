@@ -70,9 +70,8 @@ def candidates(texts, source, count, numerics, resume=None, progress=lambda frac
         else:
             there = words.candidates(part, source, count, numerics, near)
             if path:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                save_file(there, path.with_suffix(".new"))
-                os.replace(path.with_suffix(".new"), path)
+                with files.whole(path) as place:
+                    save_file(there, place)
                 files.seal(resume, [path.name], f"{path.name}.manifest")
         found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
         totals += there["totals"]

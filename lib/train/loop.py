@@ -6,7 +6,6 @@ Weights, optimiser and random states are saved whole between two steps; everythi
 from the seed and the step.
 """
 
-import os
 import shutil
 import time
 from contextlib import contextmanager, nullcontext
@@ -27,6 +26,7 @@ from lib.train.lean import keep_memory, lean
 from lib.train.used_rows import used_rows
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
+NOT_OURS = "other code wrote it, and this code cannot read it"
 POINTS = 500  # steps of a run whose losses are logged, about
 
 
@@ -241,10 +241,9 @@ def keep_best(run, model, score, step, best):
     run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
-    run.resume.mkdir(exist_ok=True, parents=True)
-    save_file(state(model), run.resume / "best.new")
-    digest = files.digest(run.resume / "best.new")
-    os.replace(run.resume / "best.new", run.resume / "best.safetensors")
+    with files.whole(run.resume / "best.safetensors") as place:
+        save_file(state(model), place)
+        digest = files.digest(place)
     return {"score": score, "step": step, "digest": digest}
 
 
@@ -266,60 +265,88 @@ def checkpoint(run, model, optimiser, place):
     afterwards.
     """
     target = run.resume / f"step-{place.step:08d}"
-    temporary = run.resume / ".new"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    save_file(state(model), temporary / "model.safetensors")
-    moments = {
-        f"{i}.{k}": v.detach().cpu().contiguous()
-        for i, values in optimiser.state_dict()["state"].items()
-        for k, v in values.items()
-    }
-    save_file(moments, temporary / "optimiser.safetensors")
     random = {"cpu": torch.get_rng_state()}
     if device().type == "cuda":
         random["cuda"] = torch.cuda.get_rng_state()
-    save_file(random, temporary / "random.safetensors")
     sums = {name: float(value) for name, value in place.sums.items()}
     told = {"step": place.step, "best": place.best, "sums": sums, "log": run.mark()}
-    write_json(temporary / "state.json", told)
-    files.seal(temporary)
-    temporary.rename(target)
-    for old in sorted(run.resume.glob("step-*")):
+    with files.whole(target) as folder:
+        folder.mkdir()
+        save_file(state(model), folder / "model.safetensors")
+        save_file(moments(optimiser), folder / "optimiser.safetensors")
+        save_file(random, folder / "random.safetensors")
+        write_json(folder / "state.json", told)
+        files.seal(folder)
+    for old in sorted(run.resume.glob("*step-*")):  # also what a kill left half written
         if old != target:
             shutil.rmtree(old)
 
 
+def moments(optimiser):
+    """What an optimiser knows of its parameters, {"<number>.<name>": tensor}."""
+    return {
+        f"{i}.{k}": v.detach().cpu().contiguous()
+        for i, values in optimiser.state_dict()["state"].items()
+        for k, v in values.items()
+    }
+
+
 def restore(run, model, optimiser):
-    """Take up the last checkpoint that is whole. Returns the Place of the run."""
-    why = ""
+    """Take up the last checkpoint that is whole, and that this code reads. Returns the Place of the
+    run.
+    """
+    doubts = []
     for folder in sorted(run.resume.glob("step-*"), reverse=True):
-        why = files.wrong(folder)
-        note = {} if why else read_json(folder / "state.json")
-        if not why and run.rewind(note.pop("log")):
-            return taken_up(run, model, optimiser, folder, note)
-        why = f"{paths.shown(folder)}: {why or 'the log is not what it was then'}"
-        say(f"damaged  {why}; the run goes on from what is before it")
-        shutil.rmtree(folder)
-    if why:
-        run.begin_anew(why)
+        try:
+            place = taken_up(run, model, optimiser, folder)
+        except (Damaged, LookupError, ValueError, FileNotFoundError) as error:
+            doubts.append(f"{paths.shown(folder)}: {error if type(error) is Damaged else NOT_OURS}")
+            shutil.rmtree(folder)
+            continue
+        for why in doubts:
+            say(f"damaged  {why}; the run goes on from what is before it")
+        return place
+    if doubts:
+        run.begin_anew(doubts[-1])
     return Place()
 
 
-def taken_up(run, model, optimiser, folder, note):
-    """Load a checkpoint. Returns its Place."""
-    model.load_state_dict(load_file(folder / "model.safetensors"))
-    values = {}
-    for name, tensor in load_file(folder / "optimiser.safetensors").items():
+def taken_up(run, model, optimiser, folder):
+    """Load a checkpoint. Returns its Place.
+
+    Raises Damaged; LookupError, ValueError or FileNotFoundError where other code wrote it. Nothing
+    is loaded then.
+    """
+    if why := files.wrong(folder):
+        raise Damaged(why)
+    note, values = read_json(folder / "state.json"), {}
+    mark = note.pop("log")
+    if note.keys() != vars(Place()).keys():
+        raise ValueError("state.json")
+    weights, known, random = (
+        load_file(folder / f"{name}.safetensors") for name in ("model", "optimiser", "random")
+    )
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    for name, tensor in known.items():
         index, key = name.split(".", 1)
+        if tensor.shape not in ((), parameters[int(index)].shape):
+            raise ValueError(name)
         values.setdefault(int(index), {})[key] = tensor
-    optimiser.load_state_dict(optimiser.state_dict() | {"state": values})
-    random = load_file(folder / "random.safetensors")
+    if shapes(weights) != shapes(model.state_dict()):
+        raise ValueError("model")
+    if not run.rewind(mark):
+        raise Damaged("the log is not what it was then")
     torch.set_rng_state(random["cpu"])
     if "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
+    model.load_state_dict(weights)
+    optimiser.load_state_dict(optimiser.state_dict() | {"state": values})
     run.log(step=note["step"], resumed=True)
     return Place(**note)
+
+
+def shapes(tensors):
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 def outputs(model, batch):
