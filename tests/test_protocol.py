@@ -59,6 +59,30 @@ def test_pages_ask_for_the_runs_of_every_claim(specs):
     assert {name: len(wanted - asked) for name, wanted in specs.items() if wanted - asked} == {}
 
 
+def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
+    """F2 differs from G1 in the rows alone, F3 from N1 in the steps of the search alone."""
+    cause, of = (protocol.chosen((name,))[0] for name in ("F2", "G1"))
+    ours, theirs = ({row["spec"] for row in claim.grid(cause.seeds)} for claim in (cause, of))
+    distils = [spec.inputs["start"] for spec in ours]
+    assert all("augmented" in spec.inputs for spec in distils) and not ours & theirs
+    plain = [spec.inputs["start"].args for spec in theirs]
+    assert all(spec.args in plain for spec in distils)
+
+    cause, of = (protocol.chosen((name,))[0] for name in ("F3", "N1"))
+    rows, theirs = (claim.grid(cause.seeds) for claim in (cause, of))
+    shared = [row["model"] for row in rows if row["spec"] in [each["spec"] for each in theirs]]
+    assert set(shared) == {"10 % Random"} and len(shared) == len(cause.seeds)
+    long, usual = (
+        {
+            row["spec"].args["train"]["epochs"]
+            for row in nas.architectures(grid)
+            if row["model"] == "10 % NAS"
+        }
+        for grid in (rows, theirs)
+    )
+    assert long == {protocol.LONGER * min(usual)}
+
+
 def test_the_planned_table_names_every_claim():
     table = protocol.planned_table()
     assert list(table.index) == list(protocol.CLAIMS) and table.loc["G1", "tasks"] == "SST-2, STS-B"
