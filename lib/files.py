@@ -125,13 +125,14 @@ def wrong(folder, name=NAME, spared=()):
     try:
         told = manifest(folder, name)
         if told is None:
-            return f"{name} is missing"
+            return f"{paths.shown(Path(folder) / name)} is missing"
         file = name
         for file, written in told["files"].items():
             if not file.startswith(tuple(spared)) and digest(Path(folder) / file) != written:
-                return f"{file} has another digest than when it was written"
+                return f"{paths.shown(Path(folder) / file)} has another digest than when written"
     except Damaged as error:
         return str(error)
     except (OSError, ValueError) as error:
-        return f"{file} cannot be read ({error})"
+        why = getattr(error, "strerror", error)
+        return f"{paths.shown(Path(folder) / file)} cannot be read ({why})"
     return ""

@@ -25,7 +25,8 @@ BATCH = "WORKBOOK_BATCH"  # set by the runner: load what is there, make nothing,
 
 # what items of lists are, where the default is []
 EXAMPLES = {"seeds": [0, 1], "widths": [9, 3], "tasks": ["CoLA"], "models": ["BERT-base"]}
-EXAMPLES["families"] = ["bert"]
+EXAMPLES |= {"families": ["bert"], "budgets": [6, 3], "methods": ["Whole", "Width"]}
+OPTIONS = re.compile(r"((?:\w+, )+)(\w+) or (\w+)$")  # of a text, at the end of what is said
 RANGE = re.compile(r"(\d+) to (\d+)$")  # of a number, at the end of what is said about it
 MOST = (100_000, 2**31 - 1)  # of a number without a range, of a seed
 TYPES = {kind.__name__: kind for kind in (str, int, float, bool, list)}  # of parameters
@@ -108,10 +109,12 @@ def check(path, values):
             raise TypeError(f"{told}it must be {wanted.__name__}, for example {example!r}{how}")
         if why := absurd(name, value, declared[name]):
             raise ValueError(f"parameter {name} of {Path(path).stem} is {value!r}: {why}")
-    full = {name: parameter.default for name, parameter in declared.items()} | values
-    if "profile" in full:
-        known("profile", full["profile"], PROFILES)
-    return full
+        options = PROFILES if name == "profile" else ()
+        if told := OPTIONS.search(declared[name].about):
+            options = *told[1].split(", ")[:-1], told[2], told[3]
+        if wanted is str and options:
+            known(f"{name} of {Path(path).stem}", value, options)
+    return {name: parameter.default for name, parameter in declared.items()} | values
 
 
 def absurd(name, value, declared):

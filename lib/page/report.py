@@ -135,6 +135,9 @@ class Book:
             self.render(list(self.grids), executor)
             self.bodies = {name: told(self.folder, name) for name in self.titles}
             jobs = [job for name in self.made() if (job := self.stale(name))]
+            for _, page, *_ in jobs:
+                if page.exists() and not made_from(page):
+                    print(f"  damaged  {paths.shown(page)} has another digest; it is made again")
             for _, future in executor.each(convert, jobs):
                 future.result()
         if self.folder.name == "mini":
@@ -166,14 +169,12 @@ class Book:
         todo = {}
         for path in chosen:
             digest = fingerprint(path, sum(self.grids[path].values(), []), self.store)
-            state = made_at(self.folder, path.stem)
-            why = state["made_of"] == digest and files.wrong(self.folder, f".{path.stem}.state")
-            if why != "" and self.tried.get(path) != digest:
+            made_of, why = made_at(self.folder, path.stem)
+            if (why or made_of != digest) and self.tried.get(path) != digest:
                 todo[path] = digest
                 self.bodies.pop(path.stem, None)
             if why:
-                place = paths.shown(self.folder)
-                print(f"  damaged  {place}/{why}; {path.stem} is made again", flush=True)
+                print(f"  damaged  {why}; {path.stem} is made again", flush=True)
             self.tried[path] = digest
         jobs = [(path, self.folder, own.values(self.profile), self.store) for path in todo]
         for (path, *_), future in executor.each(execute, jobs):
@@ -264,9 +265,7 @@ class Book:
             "bottom": str(parts.bottom(frame, name, body["files"], footer(body))),
         }
         key = hashlib.sha256(source.read_bytes() + json.dumps(resources).encode()).hexdigest()
-        page, _, mark = target.read_bytes().rpartition(b"<!-- ") if target.exists() else [b""] * 3
-        made = mark == f"{key} {files.sha(page)} -->".encode()
-        return None if made else (source, target, resources, key)
+        return None if made_from(target) == key else (source, target, resources, key)
 
 
 def folder_of(profile):
@@ -285,6 +284,13 @@ def sweep_sockets():
             pass
 
 
+def made_from(page):
+    """Digest of what an HTML was made from, as its last line tells; "" where it was changed."""
+    body, _, mark = page.read_bytes().rpartition(b"<!-- ") if page.exists() else [b""] * 3
+    key, _, digest = mark.decode(errors="replace").partition(" ")
+    return key if digest == f"{files.sha(body)} -->" else ""
+
+
 def glance(folder, name):
     """What the last cell of a page wrote, or None; damage is told later, by `told`."""
     try:
@@ -294,26 +300,29 @@ def glance(folder, name):
 
 
 def made_at(folder, name):
-    """The manifest of a page: the digests of its files, and `made_of`, its fingerprint when it was
-    made; None for that where it was not made to its end.
+    """(the fingerprint of a page when it was made, what is wrong with its files since).
+
+    (None, "") where it was not made to its end.
     """
+    state = f".{name}.state"
     try:
-        return {"made_of": None} | (files.manifest(folder, f".{name}.state") or {})
-    except files.Damaged:
-        return {"made_of": None}
+        found = files.manifest(folder, state)
+    except files.Damaged as error:
+        return None, str(error)
+    return (found.get("made_of"), files.wrong(folder, state)) if found else (None, "")
 
 
 def told(folder, name):
     """What the last cell of a page wrote (notebook.provenance); None where its files are damaged,
     which a line says.
     """
+    _, why = made_at(folder, name)
     try:
-        why = made_at(folder, name)["made_of"] and files.wrong(folder, f".{name}.state")
         body = None if why else notebook.provenance(folder, name)
     except ValueError as error:
         why, body = error, None
     if why:
-        print(f"  damaged  {paths.shown(folder)}/{why}; `report {name}` makes it again")
+        print(f"  damaged  {why}; `report {name}` makes it again")
     return body
 
 

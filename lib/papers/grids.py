@@ -4,7 +4,7 @@ of a grid are crossed. Free of torch."""
 from itertools import product
 
 from lib import data
-from lib.data import glue, squad
+from lib.data import glue, senteval, squad
 from lib.measure.compare import Column
 from lib.options import Augment, Span, Targets, Train
 from lib.papers import own as readers
@@ -69,16 +69,20 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 def tasks(profile_name, wanted=(), *, own):
     """The tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
-    A reader's data are one task, and stand for all. Raises ValueError, naming the nearest, for a
-    profile that `own` lacks and for an unknown task.
+    A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval; AX has no training
+    rows. A reader's data are one task, and stand for all. Raises ValueError, naming the nearest,
+    for a profile that `own` lacks and for another task.
     """
     known("profile", profile_name, own)
     if mine := readers.of(profile_name, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
+    listed = {name for names in own.values() for name in names}
+    kinds = [kind for kind in (glue.TASKS, squad.TASKS, senteval.TASKS) if listed & kind.keys()]
+    trained = [name for kind in kinds for name in kind if name != "AX"]
     for name in wanted:
-        data.task(source(profile_name, name), name)
+        known("task of this page", name, trained)
     return tuple(wanted) or tuple(own[profile_name])
 
 

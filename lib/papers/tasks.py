@@ -14,7 +14,7 @@ from lib.measure import compare
 from lib.papers import grids
 from lib.papers.grids import LABELS, TEACHER, source
 from lib.papers.profiles import backbone, profile, toy_backbone, untrained
-from lib.spec import Spec
+from lib.spec import Spec, known
 
 ROWS = 1500  # training rows of a real task at most
 SMALL = ("WNLI", "WordContent", "Depth", "SubjNumber", "CoordinationInversion")  # all rows of these
@@ -36,6 +36,7 @@ def names(profile_name, wanted=()):
     there = {}
     everything = glue.TASKS | squad.TASKS | senteval.TASKS
     for name in wanted or (SHOWN if profile_name == "toy" else everything):
+        known("task", name, everything)
         own = source(profile_name, name)
         task = data.task(own, name)
         try:
