@@ -21,7 +21,6 @@ from lib.options import Shared
 from lib.page import notebook
 from lib.papers import efficientbert, efficientbert_claims, grids, profiles
 from lib.papers import efficientbert_search as search
-from lib.search import formula as language
 from lib.search import samplers
 from lib.search.formula import parse, valid
 from lib.search.net import Layer, from_json, parameters
@@ -103,10 +102,12 @@ def test_an_unknown_method_stops_before_anything_runs():
         notebook.grids(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
 
 
-def test_a_new_operation_asks_for_new_searches(monkeypatch, anywhere):
-    before = {stage: search.searched("toy", stage).id for stage in search.BUDGET["toy"]}
-    monkeypatch.setattr(language, "BINARY", (*language.BINARY, "min"))
-    assert all(search.searched("toy", stage).id != id_ for stage, id_ in before.items())
+def test_another_space_asks_for_new_searches(anywhere):
+    for stage in search.BUDGET["toy"]:
+        ids = [search.searched("toy", stage, "", name).id for name in ("paper", "gated")]
+        assert ids[0] == search.searched("toy", stage).id != ids[1]
+    with pytest.raises(ValueError, match="unknown search space: 'gatde'; did you mean 'gated'"):
+        search.searched("toy", "stage1", "", "gatde")
 
 
 def test_the_last_stage_of_mini_stands_alone(anywhere):
@@ -213,6 +214,27 @@ def test_training_on_a_task_moves_every_weight(make, last):
     )
     still = {name for name, value in before.items() if torch.equal(value, after[name])}
     assert still == set()
+
+
+GATED = "W2 (sigmoid(W1 x) * W3 x)"
+
+
+def test_a_gated_formula_is_trained_as_the_published_ones_are(make, last):
+    tuned = efficientbert.student("toy", "CoLA", GATED)
+    before, after = (
+        dict(base(backbone.load(make(spec).model)[0]).named_parameters())
+        for spec in (tuned.inputs["start"], tuned)
+    )
+    gates = [name for name in after if "W3" in name]
+    assert len(gates) == 2 * sum(stack for _, stack, _ in tuned.args["net"]["layers"])
+    assert not any(torch.equal(before[name], after[name]) for name in gates)
+
+
+def test_a_search_may_write_gates(make, last):
+    run = make(search.searched("toy", "single", "", "gated"))
+    head, entries = lines(run)
+    assert "W3" in head["space"]["grammar"]["operations"] and len(entries) == 5
+    assert any("W3" in formula for entry in entries for formula, *_ in entry["candidate"])
 
 
 def test_the_single_stage_begins_as_stage_1_does(make, last):

@@ -13,10 +13,10 @@ import pytest
 from lib.papers.efficientbert import NETS
 from lib.search import formula as language
 from lib.search import space as spaces
-from lib.search.grow import NODES, accepted, change, end, grow, prefix, tree
+from lib.search.grow import accepted, change, end, grow, prefix, tree
 from lib.search.net import BERT, Layer, Net, parameters
 from lib.search.sizes import Sizes
-from lib.search.space import IDS, Space, number
+from lib.search.space import IDS, Grammar, Space, number
 
 BASE = NETS["Base Model"]
 TOY_TABLES = {"vocab": 500, "positions": 128, "teacher": 192}
@@ -54,7 +54,7 @@ def test_there_are_sixteen_ids_in_order():
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
 def test_another_id_is_refused(k, q):
-    said = f"id {k}_{q} .*not in the search space: stack and q are each one of 1, 2, 3, 4"
+    said = f"id {k}_{q} .*not in the search space: stack is one of 1, 2, 3, 4, q one of 1, 2, 3, 4"
     with pytest.raises(ValueError, match=said):
         Space("stage3", replace(BASE, layers=(Layer(BERT, k, q), *BASE.layers[1:])))
 
@@ -132,7 +132,7 @@ def test_prefix_lists_read_back(name):
     ],
 )
 def test_other_lists_are_no_formula(tokens):
-    assert tree(tokens) is None and accepted(tokens) is None
+    assert tree(tokens) is None and accepted(tokens, Grammar()) is None
 
 
 def test_ends_of_parts():
@@ -144,8 +144,8 @@ def test_ends_of_parts():
 def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     """2,770 of a million and 4,897 of 600,000 tries, by a simulation of the public code."""
     roll, seed, tries = dice(3), prefix(language.parse(BERT)), 40_000
-    changed = (change(seed, linears, roll) for _ in range(tries))
-    found = [tokens for tokens in changed if accepted(tokens)]
+    changed = (change(seed, Grammar(), linears, roll) for _ in range(tries))
+    found = [tokens for tokens in changed if accepted(tokens, Grammar())]
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
@@ -157,20 +157,27 @@ def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
     roll, seed = dice(0), prefix(language.parse("tanh(W2 max(W1 x, x))"))
     before = list(seed)
     for _ in range(2000):
-        tokens = change(seed, 4, roll)
+        tokens = change(seed, Grammar(), 4, roll)
         assert end(tokens, 0) == len(tokens)
     assert seed == before
 
 
 def test_without_a_valid_change_the_seed_stays():
-    assert grow(BERT, 16, 0, dice(0)) == BERT
-    assert grow(BERT, 1, 400, dice(0)) != BERT
+    assert grow(BERT, Grammar(tries=0), 16, dice(0)) == BERT
+    assert grow(BERT, Grammar(tries=400), 1, dice(0)) != BERT
+
+
+def test_trees_are_three_to_seven_high():
+    highest = "tanh(W2 (tanh(W1 (x + tanh(x))) * x))"
+    for text, there in ((highest, True), (f"x + {highest}", False), ("W1 x + W2 x", False)):
+        assert bool(accepted(prefix(language.parse(text)), Grammar())) == there
+        assert accepted(prefix(language.parse(text)), Grammar(heights=(1, 9)))
 
 
 def test_width_errors_are_no_formula():
     tokens = prefix(language.parse("W1 x + W2 gelu(x)"))
-    assert accepted(tokens) and accepted(tokens, 96, 96, "truncate")
-    assert not accepted(tokens, 96, 48, "truncate")
+    assert accepted(tokens, Grammar()) and accepted(tokens, Grammar(), 96, 96, "truncate")
+    assert not accepted(tokens, Grammar(), 96, 48, "truncate")
 
 
 def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():
@@ -263,11 +270,12 @@ def test_identities_tell_spaces_apart_and_read_back():
         assert spaces.from_json(space.identity()) == space
 
 
-def test_a_new_operation_makes_another_space(monkeypatch):
+def test_another_grammar_is_another_space():
     before = toy("stage1").identity()
-    monkeypatch.setattr(language, "UNARY", (*language.UNARY, "sin"))
-    assert toy("stage1").identity() != before
-    with pytest.raises(ValueError, match="with other operations than lib.search .* a new search"):
+    other = replace(toy("stage1"), grammar=spaces.grammar("stage1", "gated"))
+    assert other.identity() != before and spaces.from_json(other.identity()) == other
+    before["grammar"] = {**before["grammar"], "operations": ("gleu", "add")}
+    with pytest.raises(ValueError, match="unknown operation: 'gleu'; did you mean 'gelu'"):
         spaces.from_json(before)
 
 
@@ -286,7 +294,7 @@ def test_features_hold_what_is_searched(stage, index, counts):
     net = replace(BASE, layers=(Layer("tanh(W2 max(W1 x, x))", 4, 2), *BASE.layers[1:]))
     space = Space(stage, net)
     row = space.features([net], "index")[0].reshape(6, -1)
-    assert row.shape[1] == (1 if stage == "stage3" else NODES == 20 and 20)
+    assert row.shape[1] == (1 if stage == "stage3" else space.grammar.nodes == 20 and 20)
     assert row[0, : len(index)].tolist() == index and (row[0, len(index) :] == -1).all()
     if stage == "stage1":
         assert row[1, :6].tolist() == [0, 19, 0, 26, 27, 28]

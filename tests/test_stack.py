@@ -29,6 +29,7 @@ FORMULAS = (
     "W2 gelu(W1 max(x, tanh(x)))",
     "W2 relu(W1 x * x)",
     "elu(W2 swish(W1 x + x))",
+    "W2 (gelu(W1 x) * W3 x)",
 )
 LIKE = transformers.BertConfig(vocab_size=60, max_position_embeddings=40)
 CLASSIFIER = transformers.BertForSequenceClassification
@@ -69,23 +70,19 @@ def small(whole, wanted):
 def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
     # To pad, more inner channels than hidden ones, as in the transfer to TinyBERT.
     widths = (24,) if mismatch == "pad" else (12, 5)
-    one = stack.Stack(12, widths[0], 3, 1e-5, 0.1).double().eval()
     layer = Layer(text, 2, 1)
+    one = stack.Stack(12, widths[0], 3, layer.gates, 1e-5, 0.1).double().eval()
     for inner in widths:
         one.use(layer, inner, mismatch)
         x = torch.randn(2, 3, 12, dtype=torch.float64)
         wanted = x.numpy()
         for network in one.networks[:2]:
-            linears = (*network.W1.parameters(), *network.W2.parameters())
-            w1, b1, w2, b2 = (p.detach().numpy() for p in linears)
-            found = formula.evaluate(
-                layer.tree,
-                wanted,
-                lambda a, w=w1, b=b1, e=inner: a @ w[:e].T + b[:e],
-                lambda a, w=w2, b=b2, e=inner: a @ w[:, :e].T + b,
-                formula.NUMPY,
-                mismatch,
-            )
+            maps = {}
+            for name in formula.LINEAR[: 2 + layer.gates]:
+                w, b = (p.detach().numpy() for p in getattr(network, name).parameters())
+                w, b = (w[:, :inner], b) if name == "W2" else (w[:inner], b[:inner])
+                maps[name] = lambda a, w=w, b=b: a @ w.T + b
+            found = formula.evaluate(layer.tree, wanted, maps, formula.NUMPY, mismatch)
             wanted = functional.layer_norm(torch.tensor(wanted + found), (12,), eps=1e-5).numpy()
         np.testing.assert_allclose(one(None, x).detach().numpy(), wanted, atol=1e-12)
 

@@ -129,8 +129,7 @@ class Stack(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         for _ in range(count):
             norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-            parts = {"W1": nn.Identity(), "W2": nn.Identity(), "LayerNorm": norm}
-            self.networks.append(nn.ModuleDict(parts))
+            self.networks.append(nn.ModuleDict({"LayerNorm": norm}))
 
     def forward(self, _, x):
         for network in self.networks:

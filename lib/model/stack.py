@@ -21,21 +21,26 @@ FUNCTIONS = {name: partial(op.torch, torch) for name, op in formula.OPERATIONS.i
 
 
 class Network(nn.Module):
-    """One feed-forward network: the weights of f, dropout, LayerNorm."""
+    """One feed-forward network: the weights of f, dropout, LayerNorm; W3 where f has a gate."""
 
-    def __init__(self, hidden, inner, eps, rate):
+    def __init__(self, hidden, inner, gates, eps, rate):
         super().__init__()
         self.W1, self.W2 = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
+        if gates:
+            self.W3 = nn.Linear(hidden, inner)
         self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
 
     def sliced(self, inner):
-        """W1 and W2 as functions of arrays, with their first `inner` channels."""
+        """{name: linear map as a function of arrays}, with their first `inner` channels."""
+        there = {name: part for name, part in self._modules.items() if name in formula.LINEAR}
         if inner == self.W1.out_features:
-            return self.W1, self.W2
-        return (
-            partial(functional.linear, weight=self.W1.weight[:inner], bias=self.W1.bias[:inner]),
-            partial(functional.linear, weight=self.W2.weight[:, :inner], bias=self.W2.bias),
-        )
+            return there
+        return {
+            name: partial(functional.linear, weight=part.weight[:, :inner], bias=part.bias)
+            if name == "W2"
+            else partial(functional.linear, weight=part.weight[:inner], bias=part.bias[:inner])
+            for name, part in there.items()
+        }
 
 
 class Norm(nn.Module):
@@ -56,9 +61,10 @@ class Stack(nn.Module):
     Each network has its own weights. The block before the stack lets x [B, T, H] pass.
     """
 
-    def __init__(self, hidden, inner, count, eps, rate):
+    def __init__(self, hidden, inner, count, gates, eps, rate):
         super().__init__()
-        self.networks = nn.ModuleList(Network(hidden, inner, eps, rate) for _ in range(count))
+        own = hidden, inner, gates, eps, rate
+        self.networks = nn.ModuleList(Network(*own) for _ in range(count))
         self.LayerNorm = Norm(self)
 
     def use(self, layer, inner, mismatch):
@@ -66,19 +72,19 @@ class Stack(nn.Module):
 
         inner: how many of the first channels run. Raises ValueError where the stack is smaller.
         """
-        there = self.networks[0].W1.out_features
-        if layer.stack > len(self.networks) or inner > there:
+        there, gated = self.networks[0].W1.out_features, hasattr(self.networks[0], formula.GATE)
+        if layer.stack > len(self.networks) or inner > there or layer.gates > gated:
             raise ValueError(
-                f"{layer.stack} networks of {inner} channels asked of a stack of "
-                f"{len(self.networks)} networks of {there}: choose a smaller net, or "
-                "build a larger one"
+                f"{layer.stack} networks of {inner} channels and {layer.gates} gates asked of a "
+                f"stack of {len(self.networks)} networks of {there} and {gated:d}: choose a "
+                "smaller net, or build a larger one"
             )
         self.tree, self.active, self.inner, self.mismatch = layer.tree, layer.stack, inner, mismatch
 
     def forward(self, _, x):
         for number, network in enumerate(self.networks[: self.active], 1):
             linears = network.sliced(self.inner)
-            found = formula.evaluate(self.tree, x, *linears, FUNCTIONS, self.mismatch)
+            found = formula.evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
             x = x + network.dropout(found)
             x = self.LayerNorm(x) if number == self.active else network.LayerNorm(x)
         return x
@@ -141,7 +147,7 @@ def stack(model, net):
     for layer, new in zip(layers(model), wanted.layers, strict=True):
         inner = wanted.inner(new)
         layer.intermediate = nn.Identity()
-        layer.output = draw(Stack(wanted.hidden, inner, new.stack, *rates), model)
+        layer.output = draw(Stack(wanted.hidden, inner, new.stack, new.gates, *rates), model)
         layer.output.use(new, inner, wanted.mismatch)
     return {
         "networks": sum(layer.stack for layer in wanted.layers),

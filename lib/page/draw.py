@@ -24,6 +24,7 @@ SIGN = {
     "max": "max",
     "W1": "$W_1$",
     "W2": "$W_2$",
+    "W3": "$W_3$",
     "leaky_relu": "leaky\nrelu",
 }
 ROW = 0.42  # between operands; operations stand 1 apart

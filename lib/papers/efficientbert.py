@@ -136,7 +136,14 @@ together = partial(grids.tasks, own=MULTITASK)
 
 
 def network(name):
-    """The published network of a table's row. Raises ValueError naming the nearest."""
+    """The published network of a table's row; a formula names the base network that has it.
+
+    So a formula of a reader's own stands wherever a row may. Raises ValueError naming the nearest
+    row, and FormulaError that points at the fault.
+    """
+    if "W2" in name:
+        base = NETS["Base Model"]
+        return replace(base, layers=tuple(replace(l, formula=name) for l in base.layers))
     known("published network", name, NETS)
     return NETS[name]
 
@@ -405,8 +412,8 @@ def sizes(names):
     by, cells = told.dropna().str.split("; ").str[-1], {}
     for name in names:
         key = "BERT_BASE" if name.startswith("BERT_BASE") else name
-        if key in NETS:
-            count = parameters(NETS[key], by.get(key, "with projection"))
+        if key in NETS or "W2" in key:
+            count = parameters(network(key), by.get(key, "with projection"))
             cells[name] = {("M parameters", "counted"): f"{count / 1e6:.1f}"}
     return cells
 

@@ -85,10 +85,13 @@ DEVIATIONS = published.deviations("efficientbert", "search")
 seeds = partial(grids.seeds, own=efficientbert.SEEDS)
 
 
-def space(profile_name, stage):
-    """What step search takes as its space: stage, window of sizes, and the grammar of formulas."""
+def space(profile_name, stage, name="paper"):
+    """What step search takes as its space: stage, window of sizes, and a line of SPACES.
+
+    Raises ValueError naming the nearest space.
+    """
     low, high = efficientbert.window(profile_name)
-    return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage)}
+    return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage, name)}
 
 
 def sampler(profile_name, stage, method=""):
@@ -118,19 +121,19 @@ def base(profile_name):
 # ---- SEARCHES
 
 
-def searched(profile_name, stage, method=""):
+def searched(profile_name, stage, method="", space_name="paper"):
     """Spec of a stage after those before it; "single" searches the space of stage 1 to the end.
 
     Raises ValueError naming the nearest stage.
     """
     known("search stage", stage, BUDGET[profile_name])
     args = {
-        "space": space(profile_name, stage),
+        "space": space(profile_name, stage, space_name),
         "search": sampler(profile_name, stage, method),
         "numerics": profile(profile_name).numerics,
     }
     if stage == LAST:
-        return _last(profile_name, args, method)
+        return _last(profile_name, args, method, space_name)
     task = efficientbert.proxy(profile_name)
     inputs = {
         "start": efficientbert.supernet(profile_name),
@@ -150,11 +153,11 @@ def searched(profile_name, stage, method=""):
         inputs["general"] = backbone(profile_name)
     if stage == "stage2":
         args["net"] = Output("before", "net")
-        inputs["before"] = searched(profile_name, "stage1", method)
+        inputs["before"] = searched(profile_name, "stage1", method, space_name)
     return Spec("search", args, inputs)
 
 
-def _last(profile_name, args, method):
+def _last(profile_name, args, *how):
     """Spec of stage 3, which scores parts of a supernet and trains none of them."""
     task = efficientbert.proxy(profile_name)
     count = grids.ROWS[profile_name].get(task)
@@ -166,7 +169,7 @@ def _last(profile_name, args, method):
     if profile_name in ALONE:
         net = efficientbert.scaled(STAGES["stage2"], profile_name).to_json()
         return Spec("search", args | {"net": net}, {"start": efficientbert.several(profile_name)})
-    before = searched(profile_name, "stage2", method)
+    before = searched(profile_name, "stage2", *how)
     return Spec(
         "search",
         args | {"net": Output("before", "net")},
@@ -230,10 +233,10 @@ def brief(profile_name, net):
 # ---- GRIDS: the column `kind` tells students from searches and supernets, which have no task
 
 
-def stages(profile_name, method=""):
+def stages(profile_name, *how):
     """{stage: Spec} of the chain that Table 5 shows."""
     shown = [LAST] if profile_name in ALONE else STAGES
-    return {stage: searched(profile_name, stage, method) for stage in shown}
+    return {stage: searched(profile_name, stage, *how) for stage in shown}
 
 
 def ours(stage):
@@ -245,16 +248,20 @@ def kind(name, rows):
     return [{"kind": name} | row for row in rows]
 
 
-def chained(profile_name, task_names, seed_numbers, method=""):
-    """The grid of Table 5: published networks for all seeds, our chain for the first one."""
-    found, first = stages(profile_name, method), seed_numbers[:1]
+def chained(profile_name, task_names, seed_numbers, method="", formulas=(), space_name="paper"):
+    """The grid of Table 5: published networks for all seeds, our chain for the first one.
+
+    formulas: a reader's own, each a network beside the published ones.
+    """
+    found, first = stages(profile_name, method, space_name), seed_numbers[:1]
     own = {ours(stage): spec for stage, spec in found.items()}
     names = SHOWN.get(profile_name, ("Base Model", *STAGES.values()))
 
     def winner(task, model):
         return retrained(profile_name, task, own[model])
 
-    students = efficientbert.compared(profile_name, task_names, seed_numbers, names)
+    shown = [*names, *formulas]
+    students = efficientbert.compared(profile_name, task_names, seed_numbers, shown)
     winners = grids.crossed(first, winner, task=task_names, model=own)
     searches = grids.crossed(first, lambda model: found[model], model=found)
     return kind("student", students + winners) + kind("search", searches)

@@ -12,8 +12,8 @@ from lib.papers import efficientbert as paper
 from lib.papers import efficientbert_search as search
 from lib.papers.grids import LOOP
 from lib.papers.profiles import CHECKPOINTS
-from lib.search import formula, surface
-from lib.search.net import QS, STACKS
+from lib.search import surface
+from lib.search.space import SPACES
 
 
 def text(value):
@@ -54,11 +54,12 @@ def settings():
         for field, value in option.items()
     }
     named = published.table("efficientbert", "table01_operations")["Operation"]
-    alike = {*named.str.lower().str.replace(" ", "_")} == {*formula.BINARY, *formula.UNARY}
+    space = SPACES["paper"]
+    alike = {*named.str.lower().str.replace(" ", "_")} == {*space.operations}
     (rows, scored), proxy = paper.PART, paper.PROXY["paper"]
     return found | {
-        "stacks": " | ".join(map(str, STACKS)),
-        "ratios": " | ".join("1" if q == 1 else f"1/{q}" for q in QS),
+        "stacks": " | ".join(map(str, space.stacks)),
+        "ratios": " | ".join("1" if q == 1 else f"1/{q}" for q in space.ratios),
         "operations": "Table 1" if alike else "others",
         "architecture": "the network that the public code configures",
         "repeats": found["EfficientBERT++.layers"] // found["EfficientBERT.layers"],

@@ -4,16 +4,19 @@ Table 1).
     sum     = product { "+" product }
     product = factor { "*" factor }
     factor  = "x" | "(" sum ")" | binary "(" sum "," sum ")" | prefix factor
-    prefix  = W1 | W2 | gelu | sigmoid | tanh | relu | leaky_relu | elu | swish
+    prefix  = W1 | W2 | W3 | gelu | sigmoid | tanh | relu | leaky_relu | elu | swish
     binary  = max | add | mul
 
 So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 goes from d = hidden
-channels to e = inner ones, W2 back. Where the operands of a binary operation differ in width,
-either both are truncated to the first channels of the wider one, or the narrower one is padded with
-a value that leaves the other as it is.
+channels to e = inner ones, W2 back. W3 is not of the paper: it goes from d to e as W1 does, so that
+gated units can be written (Shazeer, 2020): GLU is `W2 (sigmoid(W1 x) * W3 x)`, GEGLU
+`W2 (gelu(W1 x) * W3 x)`, SwiGLU `W2 (swish(W1 x) * W3 x)`. A formula has W3 once or not. Where the
+operands of a binary operation differ in width, either both are truncated to the first channels of
+the wider one, or the narrower one is padded with a value that leaves the other as it is.
 
-**An operation of your own** is one line in OPERATIONS. Formulas, drawings, searches, surfaces and
-networks then have it. A search with it is another search.
+**An operation of your own** is one line in OPERATIONS. Formulas, drawings, surfaces and networks
+then have it; a search draws it where its space names it (SPACES in lib.search.space). Runs know an
+operation by its name: one that changes its values needs another name.
 """
 
 import difflib
@@ -43,7 +46,7 @@ def _gelu(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
 
 
-OPERATIONS = {  # in the order in which a search draws them
+OPERATIONS = {
     "gelu": Operation(1, _gelu, lambda t, x: t.nn.functional.gelu(x, approximate="tanh")),
     "sigmoid": Operation(1, _sigmoid, lambda t, x: t.sigmoid(x)),
     "tanh": Operation(1, np.tanh, lambda t, x: t.tanh(x)),
@@ -61,16 +64,16 @@ OPERATIONS = {  # in the order in which a search draws them
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }
-LINEAR = ("W1", "W2")
+LINEAR = ("W1", "W2", "W3")  # d to e, e to d, and a gate's: d to e
+GATE = "W3"
 UNARY, BINARY = (tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2))
 NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: np.concatenate(
         [a, np.full((*a.shape[:-1], count), value, a.dtype)], -1
     )
 }
-ARITY = {"x": 0, "W1": 1, "W2": 1} | {name: op.operands for name, op in OPERATIONS.items()}
+ARITY = {"x": 0} | dict.fromkeys(LINEAR, 1) | {name: op.operands for name, op in OPERATIONS.items()}
 MISMATCH = ("truncate", "pad")  # what happens where two operands differ in width
-HEIGHTS = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
 DEEPEST = 100  # what can be read
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[(),+*]|\S|$)")
 
@@ -215,10 +218,10 @@ def _faults(node, hidden, inner, mismatch):
     nodes = list(walk(node))
     for op in LINEAR:
         found = [n for n in nodes if n.op == op]
-        if len(found) != 1:
+        if len(found) > 1 or op != GATE and not found:
             said = f"{op} occurs {len(found)} times; W1 and W2 have to occur once each"
-            yield said, found[1] if found else None
-    first, second = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
+            yield f"{said}, {GATE} once or not", found[1] if found else None
+    first, second, *_ = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
     beside = nodes.index(second) < nodes.index(first) and first not in walk(second.args[0])
     if second in walk(first.args[0]) or beside:
         yield "W1 has to be applied before W2", second
@@ -229,12 +232,9 @@ def _faults(node, hidden, inner, mismatch):
                 yield f"{n.op} directly on {n.args[0].op}: {said}", n.args[0]
         if n.op in BINARY and n.args[0] == n.args[1]:
             yield f"{n.op} of two equal operands, {n.args[0]}", n
-    low, high = HEIGHTS
-    if not low <= height(node) <= high:
-        yield f"the tree is {height(node)} high; allowed: {low} to {high}", None
     if hidden is None:
         return
-    widths, ends = {X: hidden}, {"W1": (hidden, inner), "W2": (inner, hidden)}
+    widths, ends = {X: hidden}, dict.fromkeys(LINEAR, (hidden, inner)) | {"W2": (inner, hidden)}
     for n in reversed(nodes):  # operands come before what they go into
         given = [widths[child] for child in n.args]
         if n.op in LINEAR:
@@ -243,15 +243,17 @@ def _faults(node, hidden, inner, mismatch):
                 yield f"{n.op} takes {takes} channels, its input has {given[0]}", n
         elif given:
             widths[n] = (min if mismatch == "truncate" else max)(given)
+    if widths[node] != hidden:
+        yield f"the formula gives {widths[node]} channels, where {hidden} go in", None
 
 
 def check(formula, hidden=None, inner=None, mismatch="truncate"):
-    """The tree of a formula, given as text or tree, that is in the search space.
+    """The tree of a formula, given as text or tree, that a network can have.
 
-    Its height is 3 to 7. W1 and W2 occur once each, W1 first. No linear map stands on a linear map,
-    no activation on an activation, no binary operation on equal operands. With `hidden` (d) and
-    `inner` (e) W1 also has to get d channels and W2 e; the formula then gives d, because e other
-    than d reach W2 from W1 alone. Raises FormulaError that points at the fault.
+    W1 and W2 occur once each, W1 first; W3 once or not. No linear map stands on a linear map, no
+    activation on an activation, no binary operation on equal operands. With `hidden` (d) and
+    `inner` (e) W1 and W3 also have to get d channels, W2 e, and the formula has to give d. Raises
+    FormulaError that points at the fault.
     """
     text = str(formula)
     node = parse(text)
@@ -274,17 +276,17 @@ def canonical(node):
     return Node(node.op, tuple(sorted(args, key=str)) if node.op in BINARY else args)
 
 
-def evaluate(node, x, w1, w2, functions, mismatch="truncate"):
+def evaluate(node, x, linears, functions, mismatch="truncate"):
     """f(x) for an array with channels last, (..., d) to (..., d), in any framework.
 
     functions: {name of OPERATIONS: function of arrays, "pad": f(array, count, value) that appends
-    `count` channels of a value}. w1 and w2 are the linear maps.
+    `count` channels of a value}. linears: {name of LINEAR: the map, a function of arrays}.
     """
     if node.op == "x":
         return x
-    args = [evaluate(child, x, w1, w2, functions, mismatch) for child in node.args]
+    args = [evaluate(child, x, linears, functions, mismatch) for child in node.args]
     if node.op in LINEAR:
-        return (w1 if node.op == "W1" else w2)(*args)
+        return linears[node.op](*args)
     narrow, wide = min(a.shape[-1] for a in args), max(a.shape[-1] for a in args)
     if narrow < wide and mismatch == "truncate":
         args = [a[..., :narrow] for a in args]

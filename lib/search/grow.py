@@ -8,10 +8,7 @@ from functools import lru_cache
 
 from lib.search import formula as language
 
-NODES = 20  # of a prefix list that features can hold
-DEPTH = 3  # of a random tree that replaces a part
-TERMINALS = ("x", *language.LINEAR)
-ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(TERMINALS, 0)
+ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(("x", *language.LINEAR), 0)
 
 
 def prefix(node):
@@ -55,13 +52,13 @@ def end(tokens, at):
     return at
 
 
-def change(tokens, linears, dice):
+def change(tokens, grammar, linears, dice):
     """One try at changing a formula, as coded. Most results are no formula.
 
     First a part is replaced by a full random tree of depth 0 to 3, then one node (never the root)
-    by another of as many operands, then a node is put in somewhere. linears: how many linear maps
-    there are to draw from, one for each id; all but the layer's own are "foreign". dice: f() ->
-    uniform in [0, 1).
+    by another of as many operands, then a node is put in somewhere. grammar: lib.search.space.
+    Grammar. linears: how many linear maps there are to draw from, one for each id; all but the
+    layer's own are "foreign". dice: f() -> uniform in [0, 1).
     """
 
     def pick(values):
@@ -69,47 +66,49 @@ def change(tokens, linears, dice):
 
     def full(depth):
         if not depth:
-            return [pick(TERMINALS)]
+            return [pick(grammar.terminals)]
         op = pick(functions)
         return [op, *(token for _ in range(ARITY[op]) for token in full(depth - 1))]
 
-    binary, functions = _functions(linears)
+    binary, functions = _functions(grammar, linears)
     at = int(dice() * len(tokens))
-    tokens = tokens[:at] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, at) :]
+    tokens = tokens[:at] + full(int(dice() * (grammar.depth + 1))) + tokens[end(tokens, at) :]
     if len(tokens) > 1:
         at = 1 + int(dice() * (len(tokens) - 1))
-        tokens[at] = pick({0: TERMINALS, 1: language.UNARY, 2: binary}[ARITY[tokens[at]]])
+        alike = {0: grammar.terminals, 1: grammar.unary, 2: binary}
+        tokens[at] = pick(alike[ARITY[tokens[at]]])
     at = int(dice() * len(tokens))
     op, part = pick(functions), tokens[at : end(tokens, at)]
     place = int(dice() * ARITY[op])
-    args = [part if i == place else [pick(TERMINALS)] for i in range(ARITY[op])]
+    args = [part if i == place else [pick(grammar.terminals)] for i in range(ARITY[op])]
     return [*tokens[:at], op, *(token for arg in args for token in arg), *tokens[at + len(part) :]]
 
 
 @lru_cache
-def _functions(linears):
-    binary = ("linear", *("foreign",) * (linears - 1), *language.BINARY)
-    return binary, binary + language.UNARY
+def _functions(grammar, linears):
+    binary = ("linear", *("foreign",) * (linears - 1), *grammar.binary)
+    return binary, binary + grammar.unary
 
 
-def accepted(tokens, *widths):
+def accepted(tokens, grammar, *widths):
     """The tree of a prefix list that is a formula of the space, else None.
 
     widths: as `lib.search.formula.check` takes them. The code sees a width error in training alone
     and scores 0; here it is no formula.
     """
-    once = {"W1": 1, "W2": 1, "linear": 2}
-    if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
+    once = {"W1": 1, "W2": 1, "linear": 2 + tokens.count(language.GATE)}
+    if len(tokens) > grammar.nodes or any(tokens.count(name) != n for name, n in once.items()):
         return None
-    node = tree(tokens)
-    return node if node and language.valid(node, *widths) else None
+    node, (low, high) = tree(tokens), grammar.heights
+    allowed = node and low <= language.height(node) <= high and language.valid(node, *widths)
+    return node if allowed else None
 
 
-def grow(formula, linears, tries, dice, *widths):
-    """A changed formula, as text, or the same one where no change of `tries` is accepted."""
+def grow(formula, grammar, linears, dice, *widths):
+    """A changed formula, as text, or the same one where none of the grammar's tries is accepted."""
     seed = prefix(language.parse(formula))
-    for _ in range(tries):
-        node = accepted(change(seed, linears, dice), *widths)
+    for _ in range(grammar.tries):
+        node = accepted(change(seed, grammar, linears, dice), grammar, *widths)
         if node:
             return str(node)
     return formula

@@ -30,7 +30,7 @@ class Landscape:
 
         Dynamic programming over the size so far and the last id.
         """
-        sizes, sums, ways, costs = space.sizes, np.zeros(1, np.int64), [], np.array(space.costs)
+        sizes, sums, ways, costs = space.sizes, np.zeros(1, np.int64), [], np.array(space.costs[0])
         value, count = np.zeros((1, 1)), len(IDS)  # value: [S, 16]; no layer has no id
         pairs = [np.zeros((1, count)), *self.pair]
         for own, pair, choices in zip(self.single, pairs, space.choices, strict=True):

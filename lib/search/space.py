@@ -6,20 +6,23 @@
     stage3   stacks and ratios alone, from the network that stage 2 found
     single   Table 6's rival: the space of stage 1 for the whole budget, without a hand-over
 
-An id k_q is a stack and a ratio; each layer has 16 to choose from. How formulas change is in
-lib.search.grow, which sizes are possible in lib.search.sizes.
+An id k_q is a stack and a ratio; in the paper's space each layer has 16 to choose from. How
+formulas change is in lib.search.grow, which sizes are possible in lib.search.sizes.
+
+**A space of your own** is one line in SPACES: its name, and what differs from the paper's space. A
+notebook's parameter `space` takes the name. The grammar is part of a search's identity.
 """
 
 import random
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from lib.options import ENCODINGS, one_of
 from lib.search import formula as language
-from lib.search.grow import DEPTH, NODES, TERMINALS, grow, prefix
-from lib.search.net import BERT, QS, STACKS, Layer, Net, ffn_parameters, parameters
+from lib.search.grow import grow, prefix
+from lib.search.net import BERT, GEGLU, QS, STACKS, Layer, Net, ffn_parameters, parameters
 from lib.search.net import from_json as read_net
 from lib.search.sizes import Sizes
 from lib.spec import known
@@ -27,36 +30,72 @@ from lib.spec import known
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
 TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}  # changes before a layer keeps its formula
-IDS = tuple((k, q) for k in STACKS for q in QS)
 ENDLESS = 1 << 60  # parameters that no network has
-_NUMBER = {id_: number for number, id_ in enumerate(IDS)}
-_NAMES = (*language.BINARY, *language.UNARY, *TERMINALS)  # in the order of features
+TABLE_1 = tuple("gelu sigmoid tanh relu leaky_relu elu swish add mul max".split())
 
 
-def grammar(stage):
-    """What decides on the networks of a stage beside the fields of a Space, as plain JSON.
+@dataclass(frozen=True)
+class Grammar:
+    """What a search may write. Raises ValueError for an unknown operation."""
 
-    It is part of a search's identity, so a new operation makes a new search.
+    # In the order in which they are drawn; "W3" lets formulas have a gate.
+    operations: tuple = TABLE_1
+    stacks: tuple = STACKS  # k
+    ratios: tuple = QS  # q
+    heights: tuple = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
+    nodes: int = 20  # of a prefix list that features can hold
+    depth: int = 3  # of a random tree that replaces a part
+    tries: int = 1000  # changes before a layer keeps its formula; each stage has its own
+
+    def __post_init__(self):
+        for each in fields(self):
+            if isinstance(value := getattr(self, each.name), list):
+                object.__setattr__(self, each.name, tuple(value))
+        for name in self.operations:
+            known("operation", name, (*language.OPERATIONS, language.GATE))
+
+    def to_json(self):
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+
+    @cached_property
+    def unary(self):
+        return tuple(name for name in self.operations if name in language.UNARY)
+
+    @cached_property
+    def binary(self):
+        return tuple(name for name in self.operations if name in language.BINARY)
+
+    @cached_property
+    def terminals(self):
+        return ("x", *(n for n in language.LINEAR if n != language.GATE or n in self.operations))
+
+    @cached_property
+    def ids(self):
+        return tuple((k, q) for k in self.stacks for q in self.ratios)
+
+
+SPACES = {"paper": Grammar(), "gated": Grammar((*TABLE_1, language.GATE))}
+IDS = SPACES["paper"].ids
+
+
+def grammar(stage, name="paper"):
+    """A line of SPACES as plain JSON, with the tries of a stage."""
+    known("search space", name, SPACES)
+    return replace(SPACES[name], tries=TRIES.get(stage, 0)).to_json()
+
+
+def number(layer, own=SPACES["paper"]):
+    """Place of a layer's id in a grammar; of the paper's 16 it is 4 (k - 1) + q - 1.
+
+    Raises ValueError for another id.
     """
-    return {
-        "operations": [*language.UNARY, *language.BINARY],
-        "stacks": list(STACKS),
-        "ratios": list(QS),
-        "heights": list(language.HEIGHTS),
-        "nodes": NODES,
-        "depth": DEPTH,
-        "tries": TRIES.get(stage, 0),
-    }
-
-
-def number(layer):
-    """Place of a layer's id among the 16: 4 (k - 1) + q - 1. Raises ValueError for another id."""
-    if (layer.stack, layer.q) not in _NUMBER:
+    if (layer.stack, layer.q) not in own.ids:
+        stacks, ratios = (", ".join(map(str, each)) for each in (own.stacks, own.ratios))
         raise ValueError(
             f"id {layer.stack}_{layer.q} (stack {layer.stack}, ratio 1/{layer.q}) is not in the "
-            f"search space: stack and q are each one of {', '.join(map(str, STACKS))}"
+            f"search space: stack is one of {stacks}, q one of {ratios}"
         )
-    return _NUMBER[layer.stack, layer.q]
+    return own.ids.index((layer.stack, layer.q))
 
 
 @dataclass(frozen=True)
@@ -73,11 +112,15 @@ class Space:
     high: int = 0  # most parameters; 0 is no limit
     convention: str = "with projection"  # how they are counted (lib.search.net.parameters)
     tables: dict = field(default_factory=dict)  # and with which tables
+    grammar: Grammar = None  # the paper's
 
     def __post_init__(self):
         known("search stage", self.stage, SEARCHED)
+        told = self.grammar or grammar(self.stage)
+        if isinstance(told, dict):
+            object.__setattr__(self, "grammar", Grammar(**told))
         for layer in self.start.layers:
-            number(layer)
+            self.number(layer)
         if not self.id_tuples():
             sums = self.sizes.ways[-1][0] + self.rest
             raise ValueError(
@@ -92,8 +135,11 @@ class Space:
 
     def identity(self):
         """What tells this space from others, as plain JSON."""
-        told = {each.name: getattr(self, each.name) for each in fields(self)}
-        return told | {"start": self.start.to_json(), "grammar": grammar(self.stage)}
+        return asdict(self) | {"start": self.start.to_json(), "grammar": self.grammar.to_json()}
+
+    def number(self, layer):
+        """Place of a layer's id among those of the grammar."""
+        return number(layer, self.grammar)
 
     # sizes
 
@@ -103,23 +149,28 @@ class Space:
 
     @cached_property
     def costs(self):
-        """Parameters of a layer's feed-forward networks for each id [16]."""
+        """{gates of a formula: [parameters of a layer's networks for each id]}."""
         d, inner = self.start.hidden, self.start.inner
-        return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
+        made = [(k, inner(Layer(BERT, k, q))) for k, q in self.grammar.ids]
+        return {gates: [k * ffn_parameters(d, e, gates) for k, e in made] for gates in (0, 1)}
+
+    def cost(self, layer):
+        return self.costs[layer.gates][self.number(layer)]
 
     @cached_property
     def rest(self):
         """Parameters of everything but the feed-forward networks."""
-        return self.size(self.start) - sum(self.costs[number(l)] for l in self.start.layers)
+        return self.size(self.start) - sum(map(self.cost, self.start.layers))
 
     @cached_property
     def choices(self):
-        """The ids (0..15) that each layer may have: all, or those that fit its fixed formula."""
+        """The ids that each layer may have: all, or those that fit its fixed formula."""
+        ids, layers = self.grammar.ids, self.start.layers
         if "formula" in self.searched:
-            return [range(len(IDS))] * len(self.start.layers)
+            return [range(len(ids))] * len(layers)
         return [
-            [i for i, (k, q) in enumerate(IDS) if self._fits(replace(l, stack=k, q=q))]
-            for l in self.start.layers
+            [i for i, (k, q) in enumerate(ids) if self._fits(replace(l, stack=k, q=q))]
+            for l in layers
         ]
 
     def _fits(self, layer):
@@ -127,7 +178,11 @@ class Space:
 
     @cached_property
     def sizes(self):
-        costs = [[self.costs[i] for i in own] for own in self.choices]
+        fixed = "formula" not in self.searched  # else a layer's seed has no gate
+        costs = [
+            [self.costs[l.gates if fixed else 0][i] for i in own]
+            for own, l in zip(self.choices, self.start.layers, strict=True)
+        ]
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
     def inside(self, net):
@@ -151,26 +206,32 @@ class Space:
 
         Ids are uniform over those in the window; formulas are grown from a seed formula. The code
         draws everything again until the size fits. A formula never changes an id, so ids drawn
-        inside the window have the same distribution.
+        inside the window have the same distribution. A gate that leads out of it is taken back.
         """
-        ids = [number(l) for l in self.start.layers]
+        ids = [self.number(l) for l in self.start.layers]
         if "ids" in self.searched:
             ids = [own[i] for own, i in zip(self.choices, self.sizes.draw(rng), strict=True)]
-        layers = [_layer(l.formula, *IDS[i]) for l, i in zip(self.start.layers, ids, strict=True)]
+        chosen = zip(self.start.layers, (self.grammar.ids[i] for i in ids), strict=True)
+        layers = [_layer(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched:
-            dice, own = _dice(rng), self.stage == "stage2"
-            seeds = [
-                replace(l, formula=(l.formula, BERT)[int(dice() * 2)] if own else BERT)
-                for l in layers
-            ]
-            layers = [self._grown(seed, dice) for seed in seeds]
+            dice, plain = _dice(rng), (BERT, GEGLU)[: len(self.grammar.terminals) - 2]
+            seeds = [(l.formula, *plain) if self.stage == "stage2" else plain for l in layers]
+            seeds = [own[int(dice() * len(own))] if len(own) > 1 else own[0] for own in seeds]
+            layers = [replace(l, formula=BERT) for l in layers]
+            for i, seed in enumerate(seeds):
+                layers = self._grown(layers, i, seed, dice)
         return replace(self.start, layers=tuple(layers))
 
-    def _grown(self, layer, dice):
-        """The layer with its formula changed."""
-        linears, tries = 1 if self.stage == "stage2" else len(IDS), TRIES[self.stage]
-        widths = self.start.hidden, self.start.inner(layer), self.start.mismatch
-        return replace(layer, formula=grow(layer.formula, linears, tries, dice, *widths))
+    def _grown(self, layers, i, seed, dice):
+        """The layers with a changed formula at i, or as they were where a gate makes them too large
+        or too small.
+        """
+        old, linears = layers[i], 1 if self.stage == "stage2" else len(self.grammar.ids)
+        widths = self.start.hidden, self.start.inner(old), self.start.mismatch
+        new = replace(old, formula=grow(seed, self.grammar, linears, dice, *widths))
+        changed = [*layers[:i], new, *layers[i + 1 :]]
+        same = new.gates == old.gates or self.inside(replace(self.start, layers=changed))
+        return changed if same else layers
 
     def mutate(self, net, rng):
         """A network with one layer changed, in its id or its formula.
@@ -179,20 +240,20 @@ class Space:
         """
         if self.searched[int(rng.integers(len(self.searched)))] == "formula":
             i, dice = int(rng.integers(len(net.layers))), _dice(rng)
-            return self._with(net, i, self._grown(net.layers[i], dice))
+            return replace(net, layers=self._grown(net.layers, i, net.layers[i].formula, dice))
         near = self._near(net)
         return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
 
     def _near(self, net):
         """(place, layer) of each change of one id that stays in the window and fits the formula."""
-        ids = [number(layer) for layer in net.layers]
-        size, high = self.rest + sum(self.costs[own] for own in ids), self.high or ENDLESS
+        size, high = self.rest + sum(map(self.cost, net.layers)), self.high or ENDLESS
         return [
             (i, layer)
-            for i, own in enumerate(ids)
-            for other in range(len(IDS))
-            if other != own and self.low <= size - self.costs[own] + self.costs[other] <= high
-            if self._fits(layer := _layer(net.layers[i].formula, *IDS[other]))
+            for i, old in enumerate(net.layers)
+            for rest in [size - self.cost(old)]
+            for id_, cost in zip(self.grammar.ids, self.costs[old.gates], strict=True)
+            if id_ != (old.stack, old.q) and self.low <= rest + cost <= high
+            if self._fits(layer := _layer(old.formula, *id_))
         ]
 
     def _with(self, net, i, layer):
@@ -216,13 +277,14 @@ class Space:
         """What samplers learn from, float [N, F].
 
         "index", as coded: each layer's prefix list as indices, padded with -1 to 20. Linear maps
-        stand by their id 0..15 or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2.
+        stand by their id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2.
         In stage 3 the ids stand alone. "onehot": for each layer one column an id, and one an
         operation, which counts how often it occurs; what the stage does not search is left out.
         """
         one_of("features", "encoding", encoding, ENCODINGS)
         describe = _indices if encoding == "index" else _counts
-        rows = [[describe(l.formula, number(l), self.searched) for l in net.layers] for net in nets]
+        own = self.searched, self.grammar
+        rows = [[describe(l.formula, self.number(l), *own) for l in net.layers] for net in nets]
         return np.array(rows, float).reshape(len(nets), -1)
 
 
@@ -245,34 +307,27 @@ def _sorted(formula):
 
 
 @lru_cache(maxsize=65536)
-def _indices(formula, own, searched):
+def _indices(formula, own, searched, grammar):
     """A layer's part of the features as coded."""
     if "formula" not in searched:
         return [own]
-    linear, others = (own, len(IDS)) if "ids" in searched else (0, 1)
-    tokens = prefix(language.parse(formula))
-    if len(tokens) > NODES:
-        raise ValueError(f"the formula {formula!r} has {len(tokens)} nodes; features hold {NODES}")
-    found = [linear if t == "linear" else others + _NAMES.index(t) for t in tokens]
-    return found + [-1] * (NODES - len(found))
+    linear, others = (own, len(grammar.ids)) if "ids" in searched else (0, 1)
+    tokens, most = prefix(language.parse(formula)), grammar.nodes
+    if len(tokens) > most:
+        raise ValueError(f"the formula {formula!r} has {len(tokens)} nodes; features hold {most}")
+    names = (*grammar.binary, *grammar.unary, *grammar.terminals)
+    found = [linear if t == "linear" else others + names.index(t) for t in tokens]
+    return found + [-1] * (most - len(found))
 
 
 @lru_cache(maxsize=65536)
-def _counts(formula, own, searched):
-    tokens = prefix(language.parse(formula))
-    ids = [int(i == own) for i in range(len(IDS))] if "ids" in searched else []
-    names = _NAMES if "formula" in searched else ()
-    return ids + [tokens.count(name) for name in names if name not in language.LINEAR]
+def _counts(formula, own, searched, grammar):
+    tokens, gate = prefix(language.parse(formula)), {language.GATE} & {*grammar.operations}
+    ids = [int(i == own) for i in range(len(grammar.ids))] if "ids" in searched else []
+    names = (*grammar.binary, *grammar.unary, "x", *gate) if "formula" in searched else ()
+    return ids + [tokens.count(name) for name in names]
 
 
 def from_json(body):
-    """The Space of what `identity` gave. Raises ValueError where the grammar has changed since."""
-    told, here = body["grammar"], grammar(body["stage"])
-    if told != here:
-        changed = [name for name in here if told.get(name) != here[name]]
-        raise ValueError(
-            f"the space was described with other {', '.join(changed)} than lib.search has now: ask "
-            "for a new search"
-        )
-    own = {name: value for name, value in body.items() if name != "grammar"}
-    return Space(**own | {"start": read_net(body["start"])})
+    """The Space of what `identity` gave. Raises ValueError for an operation that is gone."""
+    return Space(**body | {"start": read_net(body["start"])})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.options import at_least, one_of
-from lib.search.formula import NUMPY, evaluate
+from lib.search.formula import LINEAR, NUMPY, evaluate
 
 CHANNELS = 2
 LIMIT = 1e90  # magnitudes end here: two can still be multiplied, and a GELU takes the third power
@@ -40,14 +40,16 @@ def bounded(a):
 
 
 def _linear(inner, width):
-    """W1 and W2 with weights 1. A real width e keeps both channels, each standing for e / 2."""
+    """The linear maps with weights 1. A real width e keeps both channels, each for e / 2."""
 
     def sums(count, gain=1.0):
         return lambda a: np.repeat(bounded(gain * a.sum(-1, keepdims=True)), count, -1)
 
     if width == "whole":
-        return sums(max(1, int(inner))), sums(CHANNELS)
-    return sums(CHANNELS), sums(CHANNELS, inner / CHANNELS)
+        up, down = sums(max(1, int(inner))), sums(CHANNELS)
+    else:
+        up, down = sums(CHANNELS), sums(CHANNELS, inner / CHANNELS)
+    return dict.fromkeys(LINEAR, up) | {"W2": down}
 
 
 def surface(net, recipe=None):
@@ -62,7 +64,7 @@ def surface(net, recipe=None):
     for layer in net.layers:
         linears = _linear(CHANNELS * net.width / net.hidden / layer.q, recipe.width)
         for _ in range(layer.stack):
-            f = evaluate(layer.tree, h, *linears, functions, net.mismatch)
+            f = evaluate(layer.tree, h, linears, functions, net.mismatch)
             both = h + f if recipe.residual else f
             if recipe.average == "channels":
                 h = np.repeat(both.mean(-1, keepdims=True), CHANNELS, -1)

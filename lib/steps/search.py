@@ -14,8 +14,7 @@ from safetensors import safe_open
 from lib.model import backbone, supernet
 from lib.options import Search, Train, Warmup
 from lib.search import engine
-from lib.search.net import QS, STACKS
-from lib.search.space import ENDLESS, IDS, from_json
+from lib.search.space import ENDLESS, from_json
 from lib.spec import canonical
 from lib.steps import predistil
 from lib.store import Scratch
@@ -86,12 +85,14 @@ def handed(where, net):
     shared: what lib.options.Shared takes to train that in parts. Its choices are, for each layer,
     all ids that fit the formula, and the one found once more.
     """
-    deepest = tuple(replace(layer, stack=max(STACKS), q=min(QS)) for layer in net.layers)
+    own = where.grammar
+    largest = {"stack": max(own.stacks), "q": min(own.ratios)}
+    deepest = tuple(replace(layer, **largest) for layer in net.layers)
     whole = replace(net, layers=deepest)
     fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
     choices = [
-        [*(list(IDS[i]) for i in own), [layer.stack, layer.q]]
-        for own, layer in zip(fitting, net.layers, strict=True)
+        [*(list(own.ids[i]) for i in fits), [layer.stack, layer.q]]
+        for fits, layer in zip(fitting, net.layers, strict=True)
     ]
     return {
         "net": net.to_json(),
