@@ -138,9 +138,8 @@ def pages(args, make):
         book.open({path: grids[path] for path in order}, absent)
         if make:
             specs = wanted(book.grids)
-            missing = len(sweep.plan(specs, store).missing)
-            counts = f"{len(grids)} notebooks, {len(specs)} results; {missing} runs to make"
-            print(counts, flush=True)
+            todo = sweep.expected(sweep.plan(specs, store).missing, store, args.workers)
+            print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
                 lost = sweep.make(specs, store, args.workers)
             report_lost(lost)

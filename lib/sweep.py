@@ -68,6 +68,12 @@ def plan(specs, store=None, keep=False):
     return Plan(there, missing)
 
 
+def expected(todo, store=None, workers=None):
+    """What missing runs (Plan.missing) take, as text: "29 runs to make, about 3 min"."""
+    about = Clock(store or Store()).about(todo, workers or cores()) if todo else "no time"
+    return f"{len(todo)} runs to make, {about}"
+
+
 def cheapest_first(groups, store):
     """The keys of {key: Specs}, in the order in which each adds least to what is made before it.
 

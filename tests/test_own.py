@@ -127,6 +127,7 @@ def test_a_data_set_of_the_hub(monkeypatch):
         ("a.tsv", table([("a", "one")] * 50), "1 different labels, such as 'one'"),
         ("a.tsv", table(reviews(20)), "20 rows; expected at least 40"),
         ("a.csv", 'text,label\n"a,b\n', "EOF inside string"),
+        ("a.tsv", table([("a", "good", "more")] * 50), "first row with more fields than the head"),
     ],
 )
 def test_what_cannot_be_read_says_so(tmp_path, line, content, error):

@@ -13,6 +13,7 @@ The name of a task is the line above with its full path and its columns.
 
 import csv
 import io
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -110,12 +111,16 @@ def _frame(path):
         return pd.read_parquet(path)
     tabs = path.suffix == ".tsv"
     how = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
+    errors = pd.errors.ParserError, pd.errors.EmptyDataError, pd.errors.ParserWarning
     try:
         text = io.StringIO(decoded(path))
-        return pd.read_csv(text, dtype=str, keep_default_na=False, index_col=False, **how)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
+            return pd.read_csv(text, dtype=str, keep_default_na=False, index_col=False, **how)
+    except errors as error:
+        long = isinstance(error, pd.errors.ParserWarning)
+        found = "a first row with more fields than the header" if long else str(error).strip()
         rows = f"a header line, then rows with {'tabs' if tabs else 'commas'} between fields"
-        raise malformed(path, str(error).strip(), rows, "mend the line that it names") from None
+        raise malformed(path, found, rows, "mend that line") from None
 
 
 @cache

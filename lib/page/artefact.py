@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from inspect import signature
 from math import floor, isfinite, log10
 from pathlib import Path
 
@@ -83,8 +84,10 @@ class Page:
         """
         if on_missing == "run":
             self.wanted |= {row["spec"].name for row in rows}
-        batch = os.environ.get(notebook.BATCH)
-        frame = sweep.collect(rows, on_missing="skip" if batch else on_missing)
+        make = on_missing == "run" and not os.environ.get(notebook.BATCH)
+        if make and (todo := sweep.plan([row["spec"] for row in rows]).missing):
+            self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
+        frame = sweep.collect(rows, on_missing="run" if make else "skip")
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
         there = {
@@ -380,11 +383,14 @@ def markdown(frame):
 
 
 def explore(function, **knobs):
-    """Knobs for a reader in JupyterLab (`knobs` as ipywidgets takes them); the function's own
-    defaults in batch.
+    """Knobs for a reader in JupyterLab, as ipywidgets takes them; none where a list of values is
+    empty. In batch one picture, of the function's own defaults, else of the first values.
     """
+    if [] in knobs.values():
+        return
     if os.environ.get(notebook.BATCH):
-        function()
+        needed = [p.name for p in signature(function).parameters.values() if p.default is p.empty]
+        function(**{name: knobs[name][0] for name in needed})
         return
     import ipywidgets
 
