@@ -7,75 +7,106 @@ follows from its row in `claims.csv`:
 - a central claim by its judge, from the runs of its planned seeds (`lib.papers.protocol`);
 - a claim whose rule is "that of G1" as that claim;
 - arithmetic and settings by their `check`, a formula over printed cells (`lib.checks`);
-- a finding with `cells` from the runs at mini of the page that it names;
-- the rest is NOT_RUN, with one line why.
+- a finding by its `cells`, from the runs at mini of the pages that it names (`lib.findings`);
+- a finding that `cannot` be decided here is UNDECIDABLE, with the reason;
+- settings without a formula, and background, are NOT_RUN.
 """
 
 import re
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import replace
 
 import pandas as pd
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from lib import checks, sweep
-from lib.data import squad
-from lib.measure import compare, verdict
+from lib import checks, findings, sweep
+from lib.measure import verdict
 from lib.measure.verdict import SCALES, Verdict
 from lib.page import notebook
-from lib.papers import claims, efficientbert, nas, protocol
+from lib.papers import nas, protocol
 from lib.spec import known
 from lib.store import Store
 
 SCALE = protocol.SCALE
-COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
-# How far a margin of the rule `within` reaches, by the words of its sentence.
-SIDES = {"not below": lambda m: (-m, inf), "not above": lambda m: (-inf, m)}
-JUDGES = {"ordering": verdict.judge_ordering}  # by the word of the rule; else judge_delta
-# Steps of models that are scored on examples.
-TRAINED = ("finetune", "distil", "warmup", "retrain", "imp", "fineprune")
-SIZED = ("points", "F1 points")  # units in which a printed value is the size of a difference
+PLANNED = protocol.CLAIMS | protocol.OWN
 
 
-def judge(name, store=None, seen=None):
+def judge(name, store=None, seen=None, scale=SCALE):
     """The Verdict on a claim by its id, from the runs of a store and the printed cells.
 
-    seen: a dict that keeps what several claims share, the frames of pages and other verdicts, while
-    the runs stay as they are. Raises ValueError, naming the nearest, for an unknown claim.
+    seen: a dict that keeps what several claims share, the rows of pages and other verdicts, while
+    the runs and the scale stay as they are. scale: mini, whose seeds are planned, or paper, which
+    takes the runs of the claim's pages. Raises ValueError, naming the nearest, for an unknown
+    claim.
     """
-    known("claim", name, checks.claims())
+    known("claim", name, PLANNED | checks.claims())
     seen = {} if seen is None else seen
     if name not in seen:
-        seen[name] = _judged(checks.claims()[name], store or Store(), seen)
+        seen[name] = _judged(name, store or Store(), seen, scale)
     return seen[name]
 
 
-def judged(names=(), store=None):
+def judged(names=None, store=None, scale=SCALE):
     """{id: Verdict} of some claims, or of all."""
     seen, store = {}, store or Store()
-    return {name: judge(name, store, seen) for name in names or checks.claims()}
+    names = checks.claims() if names is None else names
+    with threadpool_limits(1):  # the products are small: more threads would but wait
+        return {name: judge(name, store, seen, scale) for name in names}
 
 
-def _judged(line, store, seen):
-    name, other = line["id"], re.search(r": that of ([A-Z]\d+)(,|$)", line["rule"])
-    if name in protocol.CLAIMS:
-        claim = protocol.CLAIMS[name]
-        frame = sweep.collect(claim.grid(claim.seeds), store, on_missing="skip")
-        return protocol.with_plan(claim.judge(frame, SCALE))
-    if other:
-        return replace(judge(other[1], store, seen), claim=name)
+def of_page(page):
+    """The ids of the claims that a page shows: all that are judged and name it, central first."""
+    return [
+        id
+        for id, line in checks.claims().items()
+        if page in line["artefact"].split("; ")
+        and (line["role"] in ("central", "finding") or line["check"])
+        and line["role"] != "background"
+    ]
+
+
+def _judged(name, store, seen, scale):
+    if name in PLANNED:
+        claim = PLANNED[name]
+        rows = claim.grid(claim.seeds) if scale == SCALE else grid(name, scale)
+        return protocol.with_plan(claim.judge(sweep.collect(rows, store, on_missing="skip"), scale))
+    line = checks.claims()[name]
+    if other := re.search(r": that of ([A-Z]\d+)(,|$)", line["rule"]):
+        return replace(judge(other[1], store, seen, scale), claim=name)
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return computed(line)
-    if line["cells"]:
-        return measured(line, store, seen)
-    kind = "finding" if line["role"] == "finding" else "arithmetic"
+    if line["role"] == "finding":
+        return measured(line, store, seen, scale)
     why = "background, not to be judged" if line["role"] == "background" else line["rule"]
-    return not_run(name, f"no comparison or formula decides it: {why}", kind)
+    why = f"no comparison or formula decides it: {why}"
+    return Verdict(name, "NOT_RUN", "not measured", None, why, 0, "any scale", "arithmetic")
 
 
-def not_run(name, why, kind="finding"):
-    """The Verdict NOT_RUN with one line why."""
-    scale = SCALES[SCALE] if kind == "finding" else "any scale"
-    return Verdict(name, "NOT_RUN", "not measured", None, why, 0, scale, kind)
+def measured(line, store, seen, scale):
+    """The Verdict on a finding by its cells (lib.findings), or why none can be had here."""
+    if line["cannot"] and (scale == SCALE or not line["cells"]):
+        return undecidable(line, line["cannot"], scale)
+    if ("rows", line["artefact"]) not in seen:
+        seen["rows", line["artefact"]] = grid(line["id"], scale)
+    try:
+        return findings.measured(line, seen["rows", line["artefact"]], store, scale)
+    except LookupError as error:
+        why = f"{line['artefact']} at {scale} has no {error.args[0]}"
+        return undecidable(line, why, scale)
+
+
+def undecidable(line, why, scale):
+    """The Verdict UNDECIDABLE with one line why."""
+    return Verdict(line["id"], "UNDECIDABLE", "not measured", None, why, 0, SCALES[scale])
+
+
+def grid(name, scale):
+    """The rows of all grids of a claim's pages at a scale, with the searches behind networks."""
+    rows = []
+    for page in checks.claims()[name]["artefact"].split("; "):
+        (path,) = (path for path in notebook.find() if path.stem == page)
+        for part in notebook.grids(path, {"profile": scale}).values():
+            rows += part
+    return rows + nas.architectures(rows)
 
 
 # ---- ARITHMETIC
@@ -104,133 +135,10 @@ def named(inconsistency):
     return inconsistency["claims"].split("; ")
 
 
-# ---- FINDINGS
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One cell of a claim: a method above (>) a baseline, or alike (~), in the rows of a grid."""
-
-    method: str
-    sign: str
-    baseline: str
-    where: tuple  # of (column, value as text)
-
-    @property
-    def name(self):
-        """The rival and the place, as a cell of a verdict is named."""
-        return ", ".join([self.baseline, *(f"{key} {value}" for key, value in self.where)])
-
-
-def comparisons(text):
-    """The Comparisons of a claim's `cells`: "A > B @ m=3, task=CoLA; A ~ C".
-
-    Raises ValueError, naming the cell, where one is none.
-    """
-    found = []
-    for part in filter(None, text.split("; ")):
-        hit = re.fullmatch(r"(.+?) ([>~]) (.+?)(?: @ (\w+=.+))?", part)
-        if not hit:
-            raise ValueError(f"cell {part!r}: expected 'A > B' or 'A ~ B', then '@ column=value'")
-        where = [tuple(each.split("=", 1)) for each in (hit[4] or "").split(", ") if each]
-        found.append(Comparison(*hit.groups()[:3], tuple(where)))
-    return found
-
-
-def grid(artefact):
-    """Rows of a page at mini that are scores of models, its own and those that it looks up."""
-    (path,) = (path for path in notebook.find() if path.stem == artefact)
-    grids = notebook.grids(path, {"profile": SCALE})
-    rows = grids.get("grid", []) + grids.get("recorded", [])
-    scored = [row for row in rows if {"model", "task"} <= row.keys() and scores(row["spec"])]
-    return list({(row["model"], row["spec"]): row for row in scored}.values())
-
-
-def scores(spec):
-    """Whether a run of a Spec is scored on examples that another model can be paired on."""
-    return spec.step in TRAINED and spec.args["data"]["task"] not in squad.TASKS
-
-
-def chosen(rows, comparison):
-    """The rows of both models of a Comparison. Raises LookupError for a model without any."""
-    found = [
-        row for row in rows if all(str(row.get(key)) == value for key, value in comparison.where)
-    ]
-    both = (comparison.method, comparison.baseline)
-    for label in both:
-        if label not in {row["model"] for row in found}:
-            place = ", ".join(f"{key} {value}" for key, value in comparison.where)
-            raise LookupError(" at ".join(filter(None, [f"{label!r}", place])))
-    return [row for row in found if row["model"] in both]
-
-
-def each_task(comparison, rows):
-    """The Comparison, or one for each task of its rows where it says `task=each`."""
-    if ("task", "each") not in comparison.where:
-        return [comparison]
-    where = tuple(pair for pair in comparison.where if pair[0] != "task")
-    there = chosen(rows, replace(comparison, where=where))
-    tasks = dict.fromkeys(row["task"] for row in there)
-    return [replace(comparison, where=(*where, ("task", task))) for task in tasks]
-
-
-def measured(line, store, seen):
-    """The Verdict on a finding by its cells, from the runs of the first of its pages."""
-    artefact, name = line["artefact"].split("; ")[0], line["id"]
-    rows = seen[artefact] = seen.get(artefact) or grid(artefact)
-    try:
-        cells = [c for told in comparisons(line["cells"]) for c in each_task(told, rows)]
-        parts = {cell: chosen(rows, cell) for cell in cells}
-    except LookupError as error:
-        return not_run(name, f"the grid of {artefact} at mini has no {error}")
-    frames = {cell: sweep.collect(own, store, on_missing="skip") for cell, own in parts.items()}
-    frames = {cell: frame[~diverged(frame)] for cell, frame in frames.items()}
-    above = {cell: frame for cell, frame in frames.items() if cell.sign == ">"}
-    found = [higher(line, above)] if above else []
-    found += [alike(line, cell, frame) for cell, frame in frames.items() if cell.sign == "~"]
-    verdict = claims.together(found) if len(found) > 1 else found[0]
-    return replace(verdict, planned=len({row["seed"] for own in parts.values() for row in own}))
-
-
-def diverged(frame):
-    """Which rows are of runs that diverged: their scores are no replicate."""
-    return frame["diverged"].eq(True) if "diverged" in frame else frame["seed"].isna()
-
-
-def higher(line, frames):
-    """Verdict on the cells A > B, {Comparison: frame of both models}, all in one."""
-    alone, sized = len(frames) == 1, line["unit"] in SIZED
-    size = abs(float(line["value"])) if alone and sized else 0.0
-    cells = {
-        "" if alone else cell.name: (frame, cell.method, cell.baseline, size)
-        for cell, frame in frames.items()
-    }
-    every = pd.concat(frames.values()).drop_duplicates("spec")
-    judge = JUDGES.get(line["rule"].split(":")[0], verdict.judge_delta)
-    options = {"judge": judge, "word": "over"}
-    return claims.compared(line["id"], every, SCALE, cells, columns(line), **options)
-
-
-def alike(line, cell, frame):
-    """Verdict on one cell A ~ B: within the margin of the claim, on the sides that its rule has."""
-    margin = abs(float(line["margin"].split()[0]))
-    sides = [ends(margin) for words, ends in SIDES.items() if words in line["rule"]]
-    low, high = sides[0] if sides else (-margin, margin)
-    found = claims.estimate(frame, SCALE, cell.method, cell.baseline, columns(line))
-    failed = compare.lost(frame)
-    judged = verdict.judge_within(line["id"], found, low, high, SCALE, failed)
-    return claims.about(f"{cell.method} over {cell.name}", judged)
-
-
-def columns(line):
-    """The columns that the tables of a claim's paper average."""
-    return COLUMNS.get(line["paper"], ())
-
-
 # ---- ALL TOGETHER
 
 ROLES = {"central claims": "central", "further findings": "finding"}
-GROUPS = ("held", "held in part", "did not hold", "open")
+GROUPS = ("held", "held in part", "did not hold", "open", "cannot be decided here")
 BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
 
 

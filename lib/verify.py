@@ -78,7 +78,12 @@ def judged(store):
     with closing(sweep.Local(min(sweep.cores(), len(jobs)))) as executor:
         parts = [future.result() for _, future in executor.each(verdicts.judged, jobs)]
     found = {id: verdict for part in parts for id, verdict in part.items()}
-    return {id: f"{found[id].verdict}: {found[id].measured}" for id in checks.claims()}
+    return lines({id: found[id] for id in checks.claims()})
+
+
+def lines(found):
+    """{id: line of the ledger} of verdicts."""
+    return {id: f"{each.verdict}: {each.measured}" for id, each in found.items()}
 
 
 def digests(store):

@@ -12,6 +12,7 @@ import transformers
 from conftest import collected
 
 from lib import data, published
+from lib.measure import stats
 from lib.model import backbone, masks
 from lib.model.parts import layers, size
 from lib.model.surgery import operate
@@ -257,7 +258,7 @@ def test_b2_counts_diverged_seeds():
 
 def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to 0.3339."""
-    gap = bermo_claims.fraction_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
+    gap = stats.share_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
     assert (gap.mean, gap.low, gap.high) == pytest.approx((20.0, 5.24, 33.39), abs=0.005)
 
 

@@ -335,12 +335,6 @@ def test_printed_tables():
     assert rows["BERT-PKD_4"]["published", "average"] == 72.6
     assert set(efficientbert.OWN) <= rows.keys()
     assert set(efficientbert.SPANS["paper"]) <= efficientbert.printed("table04_squad_dev").keys()
-    for table, count in (("table02_glue_test", 15), ("table07_base_models", 2)):
-        found = verdict.judge_equal("averages", *efficientbert.averages(table))
-        assert found.verdict == "CONFIRMED" and found.measured.startswith(f"{count} of {count}")
-    wrong = verdict.judge_equal("averages", *efficientbert.averages("table03_nas_dev"))
-    assert wrong.verdict == "PARTIAL" and wrong.measured.startswith("3 of 4")
-    assert wrong.note == "differs: NAS-BERT_30 (Xu et al., 2021) 80.35 computed, 80.3 printed"
 
 
 def test_sentences_of_the_pages_are_true(anywhere):

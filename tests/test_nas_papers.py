@@ -264,22 +264,10 @@ def test_tables_of_times():
 
 
 # ---- printed numbers
-def test_printed_changes_and_sizes():
-    tables = ("06_test_tinybert4l", "07_test_tinybert6l", "08a_test_bertbase", "09_vs_bertmini")
-    found = [nas_claims.check_changes("Table", f"table{name}") for name in tables]
-    assert [v.verdict for v in found] == ["PARTIAL", "CONFIRMED", "CONFIRMED", "CONFIRMED"]
-    assert found[0].note == "differs: speed-up, low 3.074442 computed, 3.0 printed"
+def test_printed_sizes_and_deviations():
+    """Three runs can have all of Table 12."""
     sizes = nas_claims.check_sizes()
     assert sizes.verdict == "CONFIRMED" and sizes.measured.startswith("4 of 4")
-
-
-def test_printed_ratios_and_deviations():
-    """Six ratios of 7.1 are cut off instead of rounded; three runs can have all of Table 12."""
-    three, eleven = map(nas_claims.check_ratios, nas_claims.MNIST.values())
-    assert three.measured == "7 of 8 equal to the printed digits"
-    assert three.note == "differs: 0.01 0.012755 computed, 0.012 printed"
-    assert eleven.measured == "3 of 8 equal to the printed digits"
-    assert eleven.note.count("computed") == 5
     assert nas_claims.check_weights().measured == "10 of 10 equal to the printed digits"
 
 

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -185,13 +186,13 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
 def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp_path, shown):
     seeds = stats.Estimate(0.1, -1.9, 2.1, (), 2, 1, 0.2, 0.9, 2)
     found = [
-        verdict.judge_delta("G1", {"": seeds}, {}, "mini"),
+        replace(verdict.judge_delta("G1", {"": seeds}, {}, "mini"), planned=5),
         verdict.judge_equal("a", 1, "1"),
         verdict.judge_equal("b", 1, "2"),
         verdict.judge_delta("G2", {}, {}, "mini"),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
-    artefact.Page(name, {"profile": "toy"}, True).finish(found)
+    artefact.Page(name, {"profile": "toy"}, True).finish(found, claims=())
     book = report.Book("toy", [], Store(tmp_path, tmp_path))
     book.close()
     index = book.index.read_text()

@@ -21,6 +21,7 @@ Examples that share text are not independent. They are drawn together, as a clus
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from zlib import crc32
 
 import numpy as np
@@ -198,10 +199,11 @@ def _running(x):
     return sums.reshape(-1, x.shape[1])[: len(x) + 1]
 
 
-def _contrast(groups, coefficients, draws, seed):
+def contrast(groups, coefficients, draws=2000, seed=0):
     """Estimate of sum_g coefficients[g] * (mean over tasks of the mean difference over seeds in g).
 
     groups: lists of Pairs. All pairs of a task share examples, their order, clusters and metric.
+    Groups have the same tasks, or none in common.
     """
     pairs = {(g, p.task, p.seed): p for g, group in enumerate(groups) for p in group}
     if not pairs or len(pairs) < sum(map(len, groups)):
@@ -210,6 +212,12 @@ def _contrast(groups, coefficients, draws, seed):
     picked = draw_weights(np.random.default_rng(seed), draws, len(seeds)) / len(seeds)
     shape = (len(groups), len(tasks), len(seeds))
     seen, values, drawn = np.zeros(shape, bool), np.zeros(shape), np.zeros(draws)
+    there = np.array([[any(p.task == t for p in group) for t in tasks] for group in groups])
+    weight = np.array(coefficients, float)[:, None] * there / there.sum(1, keepdims=True)
+    for a, b in combinations(there, 2):
+        if (a & b).any() and (a != b).any():
+            task = tasks[int((a != b).argmax())]
+            raise ValueError(f"{task}: no seed at one of the points of the comparison")
     for t, task in enumerate(tasks):
         of_task = {key: pair for key, pair in pairs.items() if key[1] == task}
         first, *others = of_task.values()
@@ -223,9 +231,7 @@ def _contrast(groups, coefficients, draws, seed):
         exact = weighted_score(metric, models, labels, np.ones((1, len(labels))))[0]
         where = tuple(np.array([(g, t, seeds.index(s)) for g, _, s in of_task]).T)
         seen[where], values[where] = True, 100 * (exact[::2] - exact[1::2])
-        if not seen[:, t].any(1).all():
-            raise ValueError(f"{task}: no seed at one of the points of the comparison")
-        share = np.array([coefficients[g] / seen[g, t].sum() / len(tasks) for g, _, _ in of_task])
+        share = np.array([weight[g, t] / seen[g, t].sum() for g, _, _ in of_task])
         rows = max(1, CELLS // len(labels))
         units = len(labels) if cluster is None else int(cluster.max()) + 1
         # two metrics of the same rows share the draws
@@ -235,12 +241,13 @@ def _contrast(groups, coefficients, draws, seed):
             weights = weights if cluster is None else weights[:, cluster]
             scores = weighted_score(metric, models, labels, weights)
             drawn[start : start + rows] += 100 * (scores[:, ::2] - scores[:, 1::2]) @ share
-    centre = np.where(seen, values, 0).sum(2) / seen.sum(2)
-    mean = float(coefficients @ centre.mean(1))
+    counts = seen.sum(2)
+    centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
+    mean = float((weight * centre).sum())
     # a seed that misses a task takes the mean of that task, whose level is no mark of the seed
     filled = np.where(seen, values, centre[:, :, None])
-    per_seed = np.einsum("g,gts->s", coefficients, filled) / len(tasks)
-    n, spread, of_seeds, of_examples = int(seen.sum(2).min()), np.nan, 0.0, drawn.var()
+    per_seed = np.einsum("gt,gts->s", weight, filled)
+    n, spread, of_seeds, of_examples = int(counts[there].min()), np.nan, 0.0, drawn.var()
     if n > 1:
         spread = float(per_seed.std(ddof=1))
         of_seeds = spread**2 / n
@@ -264,7 +271,7 @@ def _students_p(mean, variance, freedom):
 
 def paired_difference(pairs, draws=2000, seed=0):
     """Estimate of method minus baseline in points, averaged over seeds, then tasks."""
-    return _contrast([pairs], np.ones(1), draws, seed)
+    return contrast([pairs], np.ones(1), draws, seed)
 
 
 def trend(pairs_by_x, draws=2000, seed=0, weights=None):
@@ -274,7 +281,7 @@ def trend(pairs_by_x, draws=2000, seed=0, weights=None):
     (`slope_weights`). Seeds and examples are drawn once for all x.
     """
     x = sorted(pairs_by_x)
-    return _contrast([pairs_by_x[v] for v in x], (weights or slope_weights)(x), draws, seed)
+    return contrast([pairs_by_x[v] for v in x], (weights or slope_weights)(x), draws, seed)
 
 
 def replicates(values, resolution=0.0):
@@ -310,6 +317,30 @@ def ratio(above, below, block=10, draws=2000, seed=0):
     drawn = np.median(x[(starts + np.arange(block)).reshape(draws, -1)[:, : len(x)]], axis=1)
     low, high = np.quantile(drawn, (0.025, 0.975))
     return Estimate(float(np.median(x)), float(low), float(high), (), 1, 1, np.nan, 1.0, len(x))
+
+
+def share_gap(yes, others=None, less=0.0):
+    """Estimate of how much larger the share of True is in `yes` than in `others`, in points, or
+    than `less` points.
+
+    Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p, one has Wilson's and
+    the binomial p.
+    """
+    counts = [(int(np.sum(each)), len(each)) for each in (yes, others) if each is not None]
+    ends = [stats.binomtest(k, size).proportion_ci(method="wilson") for k, size in counts]
+    (a, m), shares = counts[0], [k / size for k, size in counts]
+    spread = float(np.sqrt(sum(share * (1 - share) for share in shares)))
+    if others is None:
+        p = float(stats.binomtest(a, m, less / 100).pvalue)
+        found, fewest = (shares[0], ends[0].low, ends[0].high), m
+    else:
+        (b, n), gap = counts[1], shares[0] - shares[1]
+        low = gap - np.hypot(shares[0] - ends[0].low, ends[1].high - shares[1])
+        high = gap + np.hypot(ends[0].high - shares[0], shares[1] - ends[1].low)
+        p = float(stats.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
+        found, fewest = (gap, low, high), min(m, n)
+    mean, low, high = (100 * float(x) - less for x in found)
+    return Estimate(mean, low, high, (), fewest, 1, 100 * spread, p, fewest)
 
 
 def slope_weights(x):

@@ -34,6 +34,11 @@ WORDS = {
     "CONTRADICTED": ("✗", "did not hold", "the opposite is proven at this scale"),
     "INCONCLUSIVE": ("?", "open", "not proven: too few seeds, or the interval holds 0 or a margin"),
     "NOT_RUN": ("–", "open", "not measured, or at toy scale, which judges arithmetic alone"),
+    "UNDECIDABLE": (
+        "×",
+        "cannot be decided here",
+        "no run of this project decides it; the note says why",
+    ),
     "PAPER_INCONSISTENT": (
         "!",
         "the paper contradicts itself",
@@ -342,6 +347,54 @@ def judge_trend(claim, estimate, sign, profile, published=None, unit="points per
         )
     size = {"": copysign(published or 0.0, sign)}
     return judge_delta(claim, {"": estimate}, size, profile, unit=unit, **options)
+
+
+def judge_count(claim, estimates, least, profile, failed=0, unit="points"):
+    """At least so many of some differences are above 0, `estimates` {name: Estimate or None}.
+
+    p is that of a partial conjunction: the p of the cell that is `least` in order, times the number
+    of cells from it on. The opposite is that too few can be above.
+
+    | cells | verdict |
+    |---|---|
+    | all missing | NOT_RUN (INCONCLUSIVE if runs failed) |
+    | at least `least` above, p < 0.05 | CONFIRMED |
+    | the opposite, p < 0.05 | CONTRADICTED |
+    | some above after Holm | PARTIAL |
+    | else | INCONCLUSIVE |
+    """
+    there, n = {name: e for name, e in estimates.items() if _enough(e)}, len(estimates)
+    toward = [e.p if e.mean > 0 else 1.0 for e in there.values()]
+    against = [e.p if e.mean < 0 else 1.0 for e in there.values()]
+
+    def partial(p, k):
+        return min(1.0, (n - k + 1) * sorted([*p, *[1.0] * (n - len(p))])[k - 1])
+
+    p, opposite = partial(toward, least), partial(against, n - least + 1)
+    word = "CONFIRMED" if p < ALPHA else "CONTRADICTED" if opposite < ALPHA else "INCONCLUSIVE"
+    if word == "INCONCLUSIVE" and min(holm(toward), default=1.0) < ALPHA:
+        word = "PARTIAL"
+    if not any(map(_usable, estimates.values())):
+        word = "NOT_RUN"
+    above = sum(e.mean > 0 for e in there.values())
+    notes = [f"{above} of {n} above 0, {least} asked for"]
+    notes += [_listed("missing", [name for name, e in estimates.items() if not _usable(e)])]
+    notes += [f"fewer than {SEEDS} seeds"] * any(
+        _usable(e) and not _enough(e) for e in estimates.values()
+    )
+    cells = {f"for {name}": (e, None, (0.0, inf)) for name, e in estimates.items()}
+    return _verdict(claim, word, cells, notes, profile, failed, unit, min(p, opposite))
+
+
+def judge_never(claim, hits, done, wanted, profile, unit="runs"):
+    """What happens in no run: one hit contradicts it, and it is confirmed where all wanted runs are
+    done without one. None done is NOT_RUN, the rest INCONCLUSIVE."""
+    word = "CONTRADICTED" if hits else "CONFIRMED" if done == wanted else "INCONCLUSIVE"
+    if profile == "toy" or not done:
+        word = "NOT_RUN"
+    note = f"{wanted - done} of {wanted} runs missing" * (done < wanted)
+    measured = f"{hits} of {done} {unit}" if done else "not measured"
+    return Verdict(claim, word, measured, None, note, done, SCALES[profile])
 
 
 def judge_within(claim, estimate, low, high, profile, failed=0, unit="points", published=None):

@@ -2,7 +2,7 @@
 
     page = artefact.start("ghostbert_t03_pruned_vs_ghost", globals())
     runs = page.runs(grid, recorded)
-    page.table(frame, "Table 3"); page.figure(figure, data); page.finish(verdicts)
+    page.table(frame, "Table 3"); page.figure(figure, data); page.finish()
 
 A figure is written to `figures/<profile>/<id>.{svg,png}`, the data it draws to `<id>.figure.csv`. A
 table is written to `<id>.{csv,md,tex}`. `<id>.json` says which runs, which code and when. What has
@@ -29,6 +29,7 @@ from IPython.display import HTML, display
 from pandas.io.formats.style import Styler
 
 from lib import paths, sweep
+from lib import verdicts as source
 from lib.execute import commit
 from lib.files import write
 from lib.measure.verdict import SCALES
@@ -36,7 +37,7 @@ from lib.page import notebook, plot
 from lib.page.runs import Runs
 from lib.page.verdicts import ENVIRONMENT, legend
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import own, protocol, submissions
+from lib.papers import own, submissions
 from lib.papers.profiles import PROFILES
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
@@ -198,16 +199,20 @@ class Page:
         write(self.folder / name, paths.scrubbed(text))
         self.files.append(name)
 
-    def finish(self, verdicts=(), *deviations):
+    def finish(self, checks=(), *deviations, claims=None):
         """Show verdicts, deviations and failures; write the provenance. It ends every page.
 
-        deviations: each {profile: lines} of a paper. Those of the page's profile are shown, and
-        those of every profile that it judges. A page on a reader's own data or model has no
-        verdict, and says what is the reader's instead.
+        The verdicts are those of `lib.verdicts` on the claims that name the page, or on `claims`,
+        ids of others; on a page of toy runs they rest on mini. checks: Verdicts on printed numbers
+        that the page itself computes. deviations: each {profile: lines} of a paper. Those of the
+        page's profile are shown, and those of every profile that it judges. A page on a reader's
+        own data or model has no verdict, and says what is the reader's instead.
         """
+        names, at = source.of_page(self.id) if claims is None else claims, self.profile.name
         if self.mine:
-            verdicts, deviations = (), [{self.profile.name: self.mine}]
-        verdicts = [protocol.with_plan(each) for each in verdicts]
+            names, checks, deviations = (), (), [{at: self.mine}]
+        found = source.judged(names, scale=source.SCALE if at == "toy" else at)
+        verdicts = [*found.values(), *checks]
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
         told = {
             name: [line for each in deviations for line in each.get(name, ())]

@@ -35,7 +35,10 @@ from lib.store import alive
 
 SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
 FOLDERS = ("page", "papers", "measure", "search", "model", "data", "train", "steps", "methods")
-FILES = tuple(f"{name}.py" for name in "options sweep published checks verdicts store spec".split())
+BADGES = 6  # on a card; more are counts alone
+FILES = tuple(
+    f"{name}.py" for name in "options sweep published checks findings verdicts store spec".split()
+)
 CODE = ("data/published", *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
 
 
@@ -442,11 +445,13 @@ def shown(body, folder):
     """What the card of a page that is made shows: a picture or the first rows, badges, counts."""
     pictures = [file for file in body["files"] if file.endswith(".png")]
     texts = verdicts.claims()
+    found = [v for v in body["verdicts"] if v["kind"] == "finding"]
+    badges = [v for v in found if verdicts.leading(v["claim"])]
     return {
         "state": "made",
         "picture": pictures[0] if pictures else "",
         "rows": "" if pictures else preview(folder, body),
-        "findings": [v for v in body["verdicts"] if v["kind"] == "finding"],
+        "findings": badges if len(badges) <= BADGES else [],
         "counts": tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
         "runs": notebook.counted(body["runs"]),
         "evidence": evidence(body),

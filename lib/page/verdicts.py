@@ -7,8 +7,9 @@ from pathlib import Path
 
 import jinja2
 
-from lib import published
+from lib import checks
 from lib.measure.verdict import CHECKS, READING, WORDS, tally
+from lib.papers import protocol
 
 TEMPLATE = Path(__file__).parent / "template"
 
@@ -31,16 +32,27 @@ def badge(word, kind="finding", before="", after=""):
 
 
 def table(verdicts):
-    """Verdicts as HTML: the claim, the word, what was measured, the power."""
+    """Verdicts as HTML: the claim, the word, what was measured, the power.
+
+    Further claims of a page that has central ones are folded away.
+    """
     counts = tally((v.kind, v.verdict) for v in verdicts).capitalize()
     unseen = max((v.unseen for v in verdicts), default=0)
-    return str(_SHOW.table(verdicts, claims(), counts, f"{unseen:,}" if unseen else ""))
+    first = [v for v in verdicts if leading(v.claim)]
+    rest = [v for v in verdicts if not leading(v.claim)]
+    parts = (first, rest) if first else (rest, [])
+    return str(_SHOW.table(*parts, claims(), counts, f"{unseen:,}" if unseen else ""))
+
+
+def leading(claim):
+    """Whether it is a central claim, a question of our own, or a check by a page itself."""
+    return claim in protocol.CLAIMS or claim not in claims()
 
 
 @cache
 def claims():
     """{claim: its text}."""
-    return published.claims().set_index("id")["claim"].to_dict()
+    return {id: line["says"] for id, line in checks.claims().items()}
 
 
 def legend():

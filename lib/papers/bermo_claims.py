@@ -4,7 +4,6 @@ from math import inf
 
 import numpy as np
 import pandas as pd
-from scipy import stats as tests
 
 from lib import published
 from lib.data import squad
@@ -113,23 +112,6 @@ def matched(frame, profile_name, margin=MATCH):
 # ---- CLAIMS
 
 
-def fraction_gap(more, fewer):
-    """Estimate of how much larger the share of True is in `more` than in `fewer`, in points.
-
-    It has Newcombe's interval of two independent shares (1998, method 10) and Fisher's exact p.
-    """
-    counts = [(int(np.sum(each)), len(each)) for each in (more, fewer)]
-    (a, m), (b, n) = counts
-    ends = [tests.binomtest(k, size).proportion_ci(method="wilson") for k, size in counts]
-    gap = a / m - b / n
-    low = gap - np.hypot(a / m - ends[0].low, ends[1].high - b / n)
-    high = gap + np.hypot(ends[0].high - a / m, b / n - ends[1].low)
-    spread = float(np.sqrt(sum(k / size * (1 - k / size) for k, size in counts)))
-    p = float(tests.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
-    fewest = min(m, n)
-    return stats.Estimate(100 * gap, 100 * low, 100 * high, (), fewest, 1, 100 * spread, p, fewest)
-
-
 def gaps(runs, method="BERMo", baseline="BERT", by="task"):
     """{(source, task): Estimate} of how much `method` scores above `baseline` on a page's runs.
 
@@ -166,7 +148,7 @@ def claim_stability(frame, profile_name):
     share = table.eq("Diverges").mean(axis=1)
     return verdict.judge_ordering(
         "B2",
-        {"BERMo": fraction_gap(*by)} if all(map(len, by)) else {},
+        {"BERMo": stats.share_gap(*by)} if all(map(len, by)) else {},
         {"BERMo": 100 * (share["BERT_BASE"] - share["BERMo_BASE"])},
         profile_name,
         unit="points more of BERT's seeds diverge",

@@ -426,13 +426,6 @@ def made(frame, source):
     }
 
 
-def averages(table):
-    """({row: mean of its scores}, {row: text of the average that is printed}) of a table."""
-    shown = published.table("efficientbert", table).dropna(subset="Avg").set_index("Model")
-    means = shown.loc[:, "MNLI-m":"Avg"].iloc[:, :-1].mean(axis=1).round(6)
-    return means.to_dict(), shown["Avg"].map("{:.1f}".format).to_dict()
-
-
 def marks_of_spans(frame, source):
     """Parts of Table 4: {model: {(source, "SQuAD v1.1 EM"): text, ...}}, in points."""
     table = {}

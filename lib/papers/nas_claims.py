@@ -1,7 +1,7 @@
 """Differentiable NAS pruning of BERT: parts of its pages' tables, and its claims. Free of torch."""
 
 from dataclasses import replace
-from math import isfinite, log10, nan
+from math import log10, nan
 
 import numpy as np
 import pandas as pd
@@ -181,32 +181,6 @@ def check_sizes():
     computed = {name: gated.masked(*of[:2]) / 1e9 for name, of in gated.REPORTED.items()}
     told = {name: f"{shown:.3f}" for name, (_, _, shown) in gated.REPORTED.items()}
     return verdict.judge_equal("Sizes in GFLOPs:", computed, told)
-
-
-def check_changes(name, table):
-    """Verdict on the changes in % and the speed-ups of a test table, second row against first."""
-    base, other, change = published.table("nas", table).to_dict("records")
-    tasks = [c for c, v in change.items() if isinstance(v, float) and isfinite(v)]
-    computed = {c: round(gated.change(other[c], base[c]), 6) for c in tasks}
-    told = {c: f"{change[c]:.2f}" for c in tasks}
-    for end, against in (("low", "high"), ("high", "low")):
-        if f"Speedup {end}" in other:
-            speed = base["FLOPS (B) low"] / other[f"FLOPS (B) {against}"]
-            computed[f"speed-up, {end}"] = round(speed, 6)
-            told[f"speed-up, {end}"] = f"{other[f'Speedup {end}']:.1f}"
-    return verdict.judge_equal(f"{name}, changes and speed-ups:", computed, told)
-
-
-def check_ratios(table):
-    """Verdict on the ratios of a table of 7.1: kept pixels and noise inputs over all inputs."""
-    rows = published.table("nas", table)
-    rows.index = rows["Target Input Size Ratio"].map("{:g}".format)
-    kept = (rows["Image dims kept"] + rows["Noise dims kept"]) / INPUTS
-    return verdict.judge_equal(
-        f"Table {table[5:7].lstrip('0')} of 7.1, share of the inputs kept at each target:",
-        kept.round(6).to_dict(),
-        rows["Resulting Input Size Ratio"].map("{:.3f}".format).to_dict(),
-    )
 
 
 def check_weights(runs=3, rows=872):

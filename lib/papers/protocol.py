@@ -155,13 +155,12 @@ def controlled(seeds):
     ways = ("no schedule", "as reported")
     names = [f"{name}, {way}" for name in ("Top 10 %", "All") for way in ways]
     rows = cells(nas.changed(nas.CONTROL), *names)(seeds)
-    found = nas.architectures(rows)
-    return [{"kind": "network"} | row for row in rows] + [{"kind": "search"} | row for row in found]
+    return rows + nas.architectures(rows)
 
 
 def control(frame, scale):
-    parts = (frame[frame["kind"] == kind] for kind in ("network", "search"))
-    return nas_claims.claim_control(*parts, scale)
+    searches = frame["spec"].map(lambda spec: spec.step == "nas_search")
+    return nas_claims.claim_control(frame[~searches], frame[searches], scale)
 
 
 # ---- THE TABLE
