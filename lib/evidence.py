@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from math import inf
 
-from lib import record, sweep
+from lib import record, sweep, verdicts
 from lib.measure.verdict import holm_paper
 from lib.papers import mini, protocol
 from lib.spec import ancestry
@@ -97,11 +97,9 @@ def board(claims, store):
         done = sum(all(map(store.find, specs)) for specs in by_seed.values())
         missing = sweep.plan([spec for specs in by_seed.values() for spec in specs], store).missing
         seconds, unknown = clock.total(missing)
-        frame = sweep.collect(claim.grid(claim.seeds), store, on_missing="skip")
         line = {"claim": claim.id + "*" * claim.headline, "runs": len(missing), "seconds": seconds}
         line |= {"cells": len(by_seed[claim.seeds[0]]), "seeds": f"{done} of {len(claim.seeds)}"}
-        verdict = protocol.with_plan(claim.judge(frame, protocol.SCALE))
-        lines.append(line | {"unknown": unknown, "verdict": verdict})
+        lines.append(line | {"unknown": unknown, "verdict": verdicts.judge(claim.id, store)})
     adjusted = {}
     for paper in {claim.id[0] for claim in claims}:
         own = [line["verdict"] for line in lines if line["claim"].startswith(paper)]

@@ -27,7 +27,6 @@ from lib.spec import known
 from lib.store import Store
 
 SCALE = protocol.SCALE
-PLANNED = protocol.CLAIMS | protocol.OWN
 
 
 def judge(name, store=None, seen=None, scale=SCALE):
@@ -38,7 +37,7 @@ def judge(name, store=None, seen=None, scale=SCALE):
     takes the runs of the claim's pages. Raises ValueError, naming the nearest, for an unknown
     claim.
     """
-    known("claim", name, PLANNED | checks.claims())
+    known("claim", name, protocol.CLAIMS | protocol.OWN | checks.claims())
     seen = {} if seen is None else seen
     if name not in seen:
         seen[name] = _judged(name, store or Store(), seen, scale)
@@ -65,10 +64,11 @@ def of_page(page):
 
 
 def _judged(name, store, seen, scale):
-    if name in PLANNED:
-        claim = PLANNED[name]
+    if claim := (protocol.CLAIMS | protocol.OWN).get(name):
         rows = claim.grid(claim.seeds) if scale == SCALE else grid(name, scale)
-        return protocol.with_plan(claim.judge(sweep.collect(rows, store, on_missing="skip"), scale))
+        found = claim.judge(sweep.collect(rows, store, on_missing="skip"), scale)
+        planned = len(claim.seeds) if found.scale == SCALES[SCALE] else None
+        return replace(found, planned=planned)
     line = checks.claims()[name]
     if other := re.search(r": that of ([A-Z]\d+)(,|$)", line["rule"]):
         return replace(judge(other[1], store, seen, scale), claim=name)
@@ -104,8 +104,9 @@ def grid(name, scale):
     rows = []
     for page in checks.claims()[name]["artefact"].split("; "):
         (path,) = (path for path in notebook.find() if path.stem == page)
-        for part in notebook.grids(path, {"profile": scale}).values():
-            rows += part
+        found = notebook.grids(path, {"profile": scale})
+        for part in found.values() if scale == SCALE else [found.get("grid", [])]:
+            rows += part  # what a page looks up beside its own rows is of mini
     return rows + nas.architectures(rows)
 
 

@@ -4,10 +4,11 @@ import json
 import random
 
 import datasets
+import numpy as np
 import pandas as pd
 import pytest
 import transformers
-from conftest import made, put
+from conftest import made, made_up, put
 
 from lib import data, paths, sweep
 from lib.data import own as rows_of
@@ -279,3 +280,19 @@ def test_a_plan_counts_shared_runs_once(tsv, encoder, store):
     together = sweep.plan([row["spec"] for row in grid], store).missing
     assert sum(line["runs to make"] for line in planned.values()) == len(together)
     assert planned["Whole"]["runs to make"] == 2  # the checkpoint and the teacher
+
+
+def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
+    """Half of the made-up labels are 1: one answer for all rows is right on half of them."""
+
+    def told(share):
+        frame = made_up({"Whole": share, "Width": 0.9}, seeds=1)
+        for run in frame["run"]:
+            run.spec["seed"] = 0
+        return frontier.unlearned(frame, "mini")
+
+    assert told(0.8) == [] and told(0.8) == told(0.9)
+    (line,) = told(0.5)
+    assert line.startswith("SST-2: the whole model is +0.0 points [") and "has not learned" in line
+    values = np.array([1.0, 2.0, 4.5])
+    assert frontier.one_answer(values) == pytest.approx([2.5] * 3)

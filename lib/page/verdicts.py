@@ -46,13 +46,14 @@ def table(verdicts):
 
 def leading(claim):
     """Whether it is a central claim, a question of our own, or a check by a page itself."""
-    return claim in protocol.CLAIMS or claim not in claims()
+    return claim in protocol.CLAIMS or claim not in checks.claims()
 
 
 @cache
 def claims():
     """{claim: its text}."""
-    return {id: line["says"] for id, line in checks.claims().items()}
+    own = {id: claim.says for id, claim in protocol.OWN.items()}
+    return own | {id: line["says"] for id, line in checks.claims().items()}
 
 
 def legend():

@@ -298,7 +298,7 @@ def points(frame, found, profile_name):
             stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
             stored = [n for n in stored if n and np.isfinite(n)] or [4 * row["parameters"]]
             costs.append((flops(profile_name, name, m, kept) / 1e6, weights / 1e6, stored[0] / 1e6))
-        score = stats.paired_difference([against_labels(run, of[task][0]) for run in rows["run"]])
+        score = stats.paired_difference([beside(run, of[task][0]) for run in rows["run"]])
         line = {"task": task, "model": model, "method": name, "m": m, "kind": TABLE[name].kind}
         line |= dict(zip(AXES, np.mean(costs, 0), strict=True))
         line |= {"score": 100 + score.mean, "low": 100 + score.low, "high": 100 + score.high}
@@ -306,11 +306,38 @@ def points(frame, found, profile_name):
     return pd.DataFrame(lines)
 
 
-def against_labels(run, column):
-    """A run beside perfect answers: its difference is its score less 100 points."""
+def beside(run, column, answers=lambda labels: labels):
+    """The Pair of a run and of answers made from the labels; beside the labels themselves its
+    difference is its score less 100 points."""
     own = compare.judged(run, column)
-    told = (own["labels"], own["said"], own["labels"], column.metric, own["cluster"], own["unseen"])
+    other = answers(own["labels"])
+    told = own["labels"], own["said"], other, column.metric, own["cluster"], own["unseen"]
     return stats.Pair(column.task, run.spec["seed"], *told)
+
+
+def one_answer(labels):
+    """The commonest class for all rows, or the mean of values."""
+    if labels.dtype.kind == "f":
+        return np.full(len(labels), labels.mean())
+    return np.full(len(labels), np.bincount(labels).argmax())
+
+
+def unlearned(frame, profile_name):
+    """A sentence for each task on which the whole model is not proven above one answer for all
+    rows: no smaller model can be judged by it."""
+    of, told = grids.metrics(profile_name), []
+    whole = frame[frame["run"].notna() & (frame["model"] == "Whole")]
+    for task, rows in whole.groupby("task", sort=False):
+        pairs = [beside(run, of[task][0], one_answer) for run in rows["run"]]
+        lead = stats.paired_difference(pairs)
+        if lead.low <= 0:
+            told.append(
+                f"{task}: the whole model is {lead.mean:+.1f} points [{lead.low:.1f}, "
+                f"{lead.high:.1f}] above one answer for all rows, so it has not learned the task. "
+                "What is below says little. Give more rows, train longer (profile mini), or take "
+                "another encoder."
+            )
+    return told
 
 
 def front(table, axis):

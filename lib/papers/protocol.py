@@ -5,12 +5,11 @@ the very same ones. Free of torch.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import pandas as pd
 
-from lib.measure.verdict import SCALES
 from lib.papers import (
     bermo,
     bermo_claims,
@@ -299,11 +298,3 @@ def planned_table():
             "seeds": f"{len(claim.seeds)}: {' to '.join(ends)}",
         }
     return pd.DataFrame(lines).T.rename_axis("claim")
-
-
-def with_plan(verdict):
-    """The verdict with the seeds that are planned for its claim, where it is of a central claim at
-    mini."""
-    planned = CLAIMS | OWN
-    here = verdict.claim in planned and verdict.kind == "finding" and verdict.scale == SCALES[SCALE]
-    return replace(verdict, planned=len(planned[verdict.claim].seeds)) if here else verdict
