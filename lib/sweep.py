@@ -159,7 +159,7 @@ class Clock:
         """Expected time of runs as text, with how many of them nothing is known of."""
         seconds, unknown = self.total(specs)
         if unknown and not seconds:
-            return "unknown"
+            return "time unknown"
         about = "at least" if unknown else "about"
         return f"{about} {clocked(seconds / workers)}" + f" ({unknown} unknown)" * bool(unknown)
 

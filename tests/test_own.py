@@ -12,8 +12,9 @@ from conftest import made, made_up, put
 
 from lib import data, paths, sweep
 from lib.data import own as rows_of
-from lib.page import artefact, notebook
+from lib.page import artefact, notebook, report
 from lib.papers import bermo, frontier, ghostbert, grids, nas, own, profiles
+from lib.store import Store
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}
@@ -207,6 +208,15 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
         grids.tasks(mine, ["CoLA"], own=ghostbert.TASKS)
     with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
         own.Own("toy", tsv)
+
+
+def test_pages_of_a_reader_s_own_say_so_and_await_no_evidence(tsv, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "FIGURES", tmp_path)
+    book = report.Book(own.Own("toy", tsv, encoder()), [], Store(tmp_path, tmp_path))
+    index = book.index.read_text()
+    assert "Your own data: reviews.tsv, model:" in index and "generated sentences" not in index
+    body = {"profile": "toy", "parameters": {"data": tsv}, "runs": [{"origin": "run"}]}
+    assert not report.evidence(body) and report.evidence(body | {"parameters": {"data": ""}})
 
 
 def training():

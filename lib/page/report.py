@@ -72,7 +72,7 @@ class Book:
 
     def __init__(self, profile, asked, store):
         self.profile, self.asked, self.store = profile, asked, store
-        self.folder, self.working = folder_of(profile), True
+        self.folder, self.working, self.banner = folder_of(profile), True, banner(profile)
         self.index = self.folder / "index.html"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.grids, self.failed, self.tried, self.there = {}, {}, {}, set()
@@ -244,12 +244,9 @@ class Book:
 
     def frame(self):
         """What stands around every page."""
-        about = PROFILES[self.profile].about
-        if self.profile == "toy":
-            about += ". Numbers from real data on these pages are marked as recorded."
         return {
             "css": (verdicts.TEMPLATE / "page.css").read_text(),
-            "banner": f"{self.profile} profile: {about}",
+            "banner": self.banner,
             "groups": self.groups,
             "working": self.working,
             "profile": self.profile,
@@ -274,6 +271,14 @@ class Book:
 def folder_of(profile):
     """Where the pages of a profile lie; those of a reader's own data and model lie apart."""
     return paths.FIGURES / ("scratch" if isinstance(profile, own.Own) else profile)
+
+
+def banner(profile):
+    """What stands on top of every page of a profile, or of a reader's own data and model."""
+    if isinstance(profile, own.Own):
+        return " ".join(profile.about())
+    marked = ". Numbers from real data on these pages are marked as recorded."
+    return f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
 
 
 def sweep_sockets():
@@ -413,6 +418,8 @@ def footer(body):
 def evidence(body):
     """Why a page has no evidence; nothing where it has some, or needs none."""
     origins = {run["origin"] for run in body["runs"]}
+    if any(body["parameters"].get(name) for name in own.PARAMETERS[1:]):
+        return ""
     if not origins or "record" in origins or ("run" in origins and body["profile"] != "toy"):
         return ""
     return "No evidence yet: " + ("toy runs alone" if "run" in origins else "no run is recorded")
