@@ -50,7 +50,14 @@ PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
 WORKERS = option(
-    "--workers", "-w", type=positive(int), help="processes at once; cores / threads by default"
+    *("--workers", "--slots", "-w"),
+    type=positive(int),
+    help="runs at once, on each GPU where they are of one; as many as fit by default",
+)
+BACKEND = option(
+    "--backend",
+    default="local",
+    help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,... (CONTRIBUTING.md)",
 )
 FRESH = option("--fresh", action="store_true", help="ignore the committed records")
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
@@ -110,7 +117,7 @@ def claims_of(args):
     return protocol.chosen([name for name in args.claims.split(",") if name])
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND, FRESH)
 def run(args):
     """make the missing runs and, as they come, every table, figure and page"""
     return pages(args, True)
@@ -141,7 +148,7 @@ def pages(args, make):
             todo = sweep.expected(sweep.plan(specs, store).missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
-                lost = sweep.make(specs, store, args.workers)
+                lost = sweep.make(specs, store, args.workers, backend=args.backend)
             report_lost(lost)
         failed = book.finish()
     finally:
@@ -153,7 +160,7 @@ def pages(args, make):
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
 def plan(args):
     """what a run of these notebooks would take"""
-    from lib import budget, sweep
+    from lib import budget, executors, sweep
     from lib.store import Store
 
     if args.profile == "paper" and not (args.data or args.model):
@@ -167,7 +174,7 @@ def plan(args):
         every |= missing
         counts = f"{len(specs)} results, {len(missing)} runs missing"
         print(f"{path.stem}: {counts}, {clock.about(missing)} of one worker")
-    workers = args.workers or sweep.cores()
+    workers = args.workers or executors.cores()
     print(f"together {len(every)} runs missing, {clock.about(every, workers)} on {workers} workers")
 
 
@@ -297,7 +304,7 @@ def unseen(args):
 @command(
     option("--minutes", type=positive(float), help="start nothing after so many"),
     WORKERS,
-    option("--slots", type=positive(int), help="processes on one GPU"),
+    BACKEND,
     option("--device", help="cuda: runs of a GPU, which are others than the CPU's"),
     CLAIMS,
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
@@ -311,7 +318,7 @@ def evidence(args):
     if args.list:
         print(*queue.listed(claims, store), sep="\n")
         return 0
-    lost = queue.gather(claims, store, args.minutes, args.slots or args.workers)
+    lost = queue.gather(claims, store, args.minutes, args.workers, backend=args.backend)
     report_lost(lost)
     return bool(lost)
 

@@ -6,7 +6,7 @@ import platform
 import shutil
 import sys
 
-from lib import data, paths, sweep
+from lib import data, executors, paths
 from lib.data import models
 from lib.execute import processor
 from lib.papers.profiles import PROFILES
@@ -48,7 +48,7 @@ def needed():
 
     card = "none, not needed for toy and mini"
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else card
-    yield True, f"{sweep.cores()} cores, {processor()}; accelerator: {card}", ""
+    yield True, f"{executors.cores()} cores, {processor()}; accelerator: {card}", ""
     paths.runs_root().mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(paths.runs_root()).free / 1e9
     yield free > 2, f"{free:.0f} GB free for runs", "set RUNS_ROOT to a larger disk"

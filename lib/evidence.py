@@ -49,8 +49,8 @@ def on_second(spec):
     return (spec.args.get("data") or {}).get("task") == mini.SECOND
 
 
-def gather(claims, store, minutes=None, workers=None, progress=True):
-    """Make and record what is missing. Returns {Spec: one line} of what could not be made."""
+def gather(claims, store, minutes=None, workers=None, progress=True, backend="local"):
+    """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
     every, wanted = protocol.chosen(), rounds(claims, store)
     results = set(wanted) | found_by(wanted)
     keep(results, store)
@@ -67,7 +67,7 @@ def gather(claims, store, minutes=None, workers=None, progress=True):
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
     until = time.monotonic() + 60 * minutes if minutes else inf
-    how = {"checkpoint_seconds": 60.0, "progress": progress, "nice": NICE}
+    how = {"checkpoint_seconds": 60.0, "progress": progress, "nice": NICE, "backend": backend}
     return sweep.make(wanted, store, workers, until=until, done=done, **how)
 
 

@@ -174,12 +174,12 @@ def commit():
 
 
 def work(body, runs, records, fresh, keep, checkpoint_seconds):
-    """What a worker process is asked to make: a Spec as JSON. Returns what the run cost (Run.cost).
+    """What a worker is asked to make: a Spec as JSON. Returns (what it cost, the error in a line).
 
-    Errors travel as one line.
+    One of both is there: errors of all executors travel alike.
     """
     spec = from_json(body)
     try:
-        return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).cost
+        return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).cost, ""
     except Exception as error:
-        raise RuntimeError(one_line(error)) from None
+        return None, one_line(error)

@@ -1,19 +1,14 @@
-"""Sweep: many Specs as one graph, made by worker processes under one progress bar.
+"""Sweep: many Specs as one graph, made under one progress bar.
 
     rows = [{"width": m, "spec": student(m).at(seed)} for m in (9, 6, 3, 1) for seed in (0, 1)]
     frame = collect(rows)        # one line a row, its metrics beside it; makes what is missing
 
-The inputs of a run are made before it. A worker is a process of its own, so that one that is killed
-costs only its own run.
+The inputs of a run are made before it. Who makes it is an executor (lib.executors).
 """
 
 import concurrent.futures as futures
-import multiprocessing
-import os
-import signal
 import statistics
 import sys
-import threading
 import time
 from collections import defaultdict
 from concurrent.futures.process import BrokenProcessPool
@@ -24,9 +19,10 @@ from math import inf
 import pandas as pd
 from tqdm.auto import tqdm
 
-from lib import data
+from lib import data, executors
 from lib.data import models, texts
-from lib.execute import need_disk, work
+from lib.execute import need_disk, one_line, work
+from lib.need import need
 from lib.steps import STEPS
 from lib.store import Store, alive, ledger
 
@@ -176,81 +172,7 @@ def like(step, args):
     return [(step, numerics, source, task), (step, numerics, source == "toy")]
 
 
-class Local:
-    """Executor on this machine: `slots` worker processes that stay alive between runs."""
-
-    def __init__(self, slots, nice=0):
-        self.nice = nice
-        self.pools = [self._pool() for _ in range(slots)]
-        self.free = list(range(slots))
-
-    def _pool(self):
-        # a forked torch may hang, and a forked CUDA fails
-        spawn, about = multiprocessing.get_context("spawn"), (os.getpid(), self.nice)
-        return futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_tend, initargs=about)
-
-    def submit(self, function, *args):
-        slot = self.free.pop()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as a worker begins
-        try:
-            future = self.pools[slot].submit(function, *args)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        future.slot = slot
-        return future
-
-    def release(self, future):
-        if isinstance(future.exception(), BrokenProcessPool):
-            self.pools[future.slot] = self._pool()
-        self.free.append(future.slot)
-
-    def each(self, function, jobs):
-        """Yield (job, its future) as they finish; a job is a tuple of arguments."""
-        left, running = list(jobs), {}
-        while left or running:
-            while left and self.free:
-                job = left.pop(0)
-                running[self.submit(function, *job)] = job
-            for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
-                self.release(future)
-                yield running.pop(future), future
-
-    def close(self):
-        """End the workers: idle ones by themselves, those at work once they have said that they
-        stopped. Who has not within LAST seconds is killed.
-        """
-        busy = [pool for slot, pool in enumerate(self.pools) if slot not in self.free]
-        left = [process for pool in busy for process in (pool._processes or {}).values()]
-        for process in left:
-            process.terminate()
-        for pool in self.pools:
-            pool.shutdown(wait=pool not in busy, cancel_futures=True)
-        end = time.monotonic() + LAST
-        for process in left:
-            process.join(max(0.0, end - time.monotonic()))
-            if process.is_alive():
-                process.kill()
-
-
-def _tend(parent, nice=0):
-    """A worker's first act: leave interrupts to its parent, and see to it that it goes with it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
-    os.nice(nice)
-
-    def watch():
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def cores():
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-LAST = 20.0  # seconds that stopped workers are given to say so
+KILLED = "its worker was killed (died); the next command resumes it"
 GRACE = 60.0  # seconds that runs at work are given when the time is over
 
 
@@ -264,14 +186,15 @@ def make(
     until=inf,
     nice=0,
     done=None,
+    backend="local",
 ):
     """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what is lost.
 
-    A Spec is lost where its run failed, its worker died, or an input of it is lost. workers: by
-    default cores / threads of the widest run. keep: save the weights of the Specs themselves.
+    A Spec is lost where its run failed or does not fit, its worker died, or an input of it is lost.
+    workers, nice, backend: `lib.executors.opened`. keep: save the weights of the Specs themselves.
     until: the time (of `time.monotonic`) after which nothing is started; what is still at work
-    after GRACE is stopped, to be resumed from its checkpoint. nice: of the workers. done: f(spec),
-    called when a run is there.
+    after GRACE is stopped, to be resumed from its checkpoint. done: f(spec), called when a run is
+    there.
     """
     store = store or Store()
     todo = plan(specs, store, keep).missing
@@ -283,11 +206,13 @@ def make(
     for child, inputs in graph.items():
         for spec in inputs:
             children[spec].append(child)
-    threads = max((spec.args.get("numerics") or {}).get("threads", 1) for spec in todo)
-    executor = Local(max(1, min(workers or cores() // threads, len(todo))), nice)
-    order, ready, running, ended, failed = TopologicalSorter(graph), [], {}, set(), {}
+    asked = {spec: need(spec) for spec in todo}
+    executor = executors.opened(backend, asked.values(), workers, nice, store.runs / ".jobs")
+    order, ready, running, ended = TopologicalSorter(graph), [], {}, set()
+    failed = {spec: executors.too_large(n, executor.most[n.card]) for spec, n in asked.items()}
+    failed = {spec: why for spec, why in failed.items() if why}
     order.prepare()
-    bar = Bar(todo, store, len(executor.pools), progress)
+    bar = Bar(todo, store, executor, progress)
 
     def there(spec):
         """Whether another process has made it meanwhile, or all that it is for."""
@@ -304,7 +229,8 @@ def make(
     try:
         while time.monotonic() < until + GRACE:
             while executor.free and time.monotonic() < until:
-                ready = sorted([*ready, *order.get_ready()], key=rank.get)
+                ready += [spec for spec in order.get_ready() if spec not in failed]
+                ready.sort(key=rank.get)
                 free = [spec for spec in ready if not alive(store.lock(spec))]
                 if not free and (running or not ready):
                     break  # nothing is ready, or another process is at it
@@ -313,9 +239,9 @@ def make(
                 if there(spec):
                     over(spec)
                     continue
-                place = (store.runs, store.records, store.fresh)
+                place = (store.runs.absolute(), store.records.absolute(), store.fresh)
                 job = (work, spec.to_json(), *place, todo[spec], checkpoint_seconds)
-                running[executor.submit(*job)] = spec
+                running[executor.submit(*job, need=asked[spec])] = spec
             if not running:
                 break
             finished, _ = futures.wait(running, timeout=0.5, return_when=futures.FIRST_COMPLETED)
@@ -323,12 +249,15 @@ def make(
                 spec = running.pop(future)
                 executor.release(future)
                 try:
-                    bar.clock.note(spec, future.result())
+                    cost, error = future.result()
                 except BrokenProcessPool:
-                    failed[spec] = "its worker was killed (died); the next command resumes it"
-                except Exception as error:
-                    failed[spec] = str(error)
+                    error = KILLED
+                except Exception as lost:
+                    error = f"{KILLED} ({one_line(lost)})"
+                if error:
+                    failed[spec] = error
                 else:
+                    bar.clock.note(spec, cost)
                     over(spec)
             bar.draw(ended | roots(graph, failed).keys(), set(running.values()), bool(finished))
     finally:
@@ -350,8 +279,8 @@ def roots(graph, failed):
 class Bar:
     """The progress of a sweep in one line: runs that ended, and the time to go."""
 
-    def __init__(self, todo, store, workers, progress):
-        self.todo, self.store, self.workers = list(todo), store, workers
+    def __init__(self, todo, store, executor, progress):
+        self.todo, self.store, self.executor = list(todo), store, executor
         self.clock, self.expected, self.drawn = Clock(store), {}, 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
@@ -371,7 +300,7 @@ class Bar:
         self.bar.n = max(self.bar.n, len(ended) + sum(at.values()))
         if ended or any(state["state"] != "missing" for state in states.values()):
             self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
-        to_go = clocked(left / self.workers) if left or not unknown else "unknown"
+        to_go = clocked(left / self.executor.slots) if left or not unknown else "unknown"
         least = "at least " * bool(unknown and left)
         self.bar.set_postfix_str(f"{least}{to_go} to go", refresh=False)
         if time.monotonic() - self.drawn >= self.interval:

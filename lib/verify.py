@@ -9,7 +9,7 @@ import hashlib
 import json
 from contextlib import closing
 
-from lib import checks, data, paths, record, sweep, verdicts
+from lib import checks, data, executors, paths, record, verdicts
 from lib.data.unseen import unpacked
 from lib.execute import one_line
 from lib.files import write
@@ -75,7 +75,7 @@ def judged(store):
         ([id for id, claim in checks.claims().items() if claim["paper"] == paper], store)
         for paper in checks.PAPERS
     ]
-    with closing(sweep.Local(min(sweep.cores(), len(jobs)))) as executor:
+    with closing(executors.Local(min(executors.cores(), len(jobs)))) as executor:
         parts = [future.result() for _, future in executor.each(verdicts.judged, jobs)]
     found = {id: verdict for part in parts for id, verdict in part.items()}
     return lines({id: found[id] for id in checks.claims()})

@@ -12,6 +12,7 @@ import sys
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 import conftest
 import nbformat
@@ -27,7 +28,7 @@ from test_glue import hub
 from test_squad import hub as squad_hub
 
 from lib import __main__ as command
-from lib import data, paths, sweep
+from lib import data, executors, paths
 from lib.data import digits, glue, grammar, senteval, squad, toy
 from lib.measure.cost import Shape
 from lib.model import backbone
@@ -166,12 +167,12 @@ def stand_ins(tmp_path_factory):
 
 # ---- in this process, so that what is cut is cut everywhere
 class Here:
-    """An executor (as lib.sweep.Local) that does each job at once."""
+    """An executor (as lib.executors.Local) that does each job at once."""
 
     def __init__(self, *_):
-        self.pools, self.free = [None], [0]
+        self.slots, self.free, self.most = 1, [0], {False: inf}
 
-    def submit(self, function, *args):
+    def submit(self, function, *args, need=None):
         future = Future()
         try:
             with contextlib.redirect_stderr(io.StringIO()):
@@ -229,7 +230,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(paths, "models_root", lambda: stand_ins / "models")
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     forget()
-    monkeypatch.setattr(sweep, "Local", Here)
+    monkeypatch.setattr(executors, "Local", Here)
     monkeypatch.setattr(report, "execute", perform)
     monkeypatch.setattr(
         loop, "options", partial(short, loop.options, None if paper == "bermo" else 2)

@@ -23,7 +23,7 @@ from pathlib import Path
 import pandas as pd
 from tqdm.auto import tqdm
 
-from lib import files, paths, sweep
+from lib import executors, files, paths
 from lib.checks import PAPERS
 from lib.execute import commit, one_line
 from lib.files import read_json, write
@@ -107,7 +107,7 @@ class Book:
 
         Those with runs come before those of arithmetic.
         """
-        over, executor = threading.Event(), sweep.Local(1)
+        over, executor = threading.Event(), executors.Local(1)
 
         def tend():
             while not over.wait(2):
@@ -134,7 +134,7 @@ class Book:
 
     def finish(self):
         """Make every page that is out of date. Returns whether one failed."""
-        with closing(sweep.Local(2)) as executor:
+        with closing(executors.Local(2)) as executor:
             self.render(list(self.grids), executor)
             self.bodies = {name: told(self.folder, name) for name in self.titles}
             jobs = [job for name in self.made() if (job := self.stale(name))]

@@ -1,0 +1,173 @@
+"""Executors: who makes the runs of a sweep. Each has `submit`, `release` and `close`.
+
+`Local` has worker processes on this machine. A worker is a process of its own, so that one that is
+killed costs only its own run. `lib.cluster` has two for many machines. An executor tells further
+how many runs it makes at once (`slots`), whether one more may be submitted (`free`), and how much
+memory a run may take (`most`, bytes, on a GPU or not).
+"""
+
+import concurrent.futures as futures
+import multiprocessing
+import os
+import signal
+import subprocess
+import threading
+import time
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from math import inf
+from pathlib import Path
+
+from lib.need import Need
+from lib.spec import known
+
+LAST = 20.0  # seconds that stopped workers are given to say so
+BACKENDS = ("local", "ray", "slurm")
+
+
+def opened(backend, needs, workers=None, nice=0, folder=None):
+    """The executor of a backend for runs with these Needs.
+
+    backend: its name, and after a colon what it is told. workers: runs at once; on each GPU, where
+    they are of one. folder: where a backend leaves its logs. Raises ValueError for an unknown
+    backend, RuntimeError where its package is absent.
+    """
+    name, _, told = backend.partition(":")
+    known("backend", name, BACKENDS)
+    if name != "local":
+        from lib import cluster
+
+        return cluster.opened(name, told, needs, workers, nice, folder)
+    widest = Need(*map(max, *map(Need.told, needs), Need().told()))
+    found, (free, every) = cards() if widest.card else {}, memory()
+    fit = places(found, widest.memory, workers)
+    slots = cores() // widest.cores
+    if fit:
+        slots = len(fit) if workers else min(slots, len(fit))
+    else:
+        slots = workers or min(slots, int(free // widest.memory))
+    most = {False: every, True: max(found.values(), default=inf)}
+    return Local(max(1, min(slots, len(needs))), nice, fit, most)
+
+
+def cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory():
+    """(free, all) bytes of memory, as the machine and its control group have them."""
+    free = every = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        free = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        free, every = min(free, limit), min(every, limit)
+    return free, every
+
+
+def cards():
+    """{identity: free bytes} of the GPUs that this process may use, as nvidia-smi tells them."""
+    words = ["nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits"]
+    try:
+        told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    lines = [line.split(", ") for line in told.splitlines() if line.count(", ") == 2]
+    found = {uuid: int(free) << 20 for _, uuid, free in lines if free.isdigit()}
+    named = {name: uuid for index, uuid, _ in lines for name in (index, uuid)}
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(found)).split(",")
+    return {named[name]: found[named[name]] for name in allowed if named.get(name) in found}
+
+
+def places(cards, need, each=None):
+    """The GPU of each worker, in turn; cards: {identity: free bytes}.
+
+    A GPU has `each` workers, else as many as its memory holds runs that need so many bytes.
+    """
+    room = {name: each or int(free // need) for name, free in cards.items()}
+    turns = range(max(room.values(), default=0))
+    return [name for turn in turns for name in cards if turn < room[name]]
+
+
+def too_large(need, most):
+    """Why a run is not begun where it may take so many bytes; "" where it fits."""
+    if need.memory <= most:
+        return ""
+    where = "GPU memory" if need.card else "memory"
+    takes = f"it needs about {need.memory / 1e9:.1f} GB of {where}, {most / 1e9:.1f} GB are there"
+    return f"{takes}: make it on a larger machine (--backend)"
+
+
+class Local:
+    """Executor on this machine: `slots` worker processes that stay alive between runs.
+
+    devices: identities of the GPUs of the first, second, ... worker; none sees another.
+    """
+
+    def __init__(self, slots, nice=0, devices=(), most=None):
+        self.slots, self.nice, self.most = slots, nice, most
+        self.devices = [*devices[:slots], *[None] * (slots - len(devices))]
+        self.pools = list(map(self._pool, self.devices))
+        self.free = list(reversed(range(slots)))
+
+    def _pool(self, device):
+        # a forked torch may hang, and a forked CUDA fails
+        spawn, about = multiprocessing.get_context("spawn"), (os.getpid(), self.nice, device)
+        return futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_tend, initargs=about)
+
+    def submit(self, function, *args, need=None):
+        slot = self.free.pop()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as a worker begins
+        try:
+            future = self.pools[slot].submit(function, *args)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        future.slot = slot
+        return future
+
+    def release(self, future):
+        if isinstance(future.exception(), BrokenProcessPool):
+            self.pools[future.slot] = self._pool(self.devices[future.slot])
+        self.free.append(future.slot)
+
+    def each(self, function, jobs):
+        """Yield (job, its future) as they finish; a job is a tuple of arguments."""
+        left, running = list(jobs), {}
+        while left or running:
+            while left and self.free:
+                job = left.pop(0)
+                running[self.submit(function, *job)] = job
+            for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
+                self.release(future)
+                yield running.pop(future), future
+
+    def close(self):
+        """End the workers: idle ones by themselves, those at work once they have said that they
+        stopped. Who has not within LAST seconds is killed.
+        """
+        busy = [pool for slot, pool in enumerate(self.pools) if slot not in self.free]
+        left = [process for pool in busy for process in (pool._processes or {}).values()]
+        for process in left:
+            process.terminate()
+        for pool in self.pools:
+            pool.shutdown(wait=pool not in busy, cancel_futures=True)
+        end = time.monotonic() + LAST
+        for process in left:
+            process.join(max(0.0, end - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+
+
+def _tend(parent, nice=0, device=None):
+    """A worker's first act: leave interrupts to its parent, and see to it that it goes with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
+    os.nice(nice)
+    if device:
+        os.environ["CUDA_VISIBLE_DEVICES"] = device  # before torch looks for it
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,139 @@
+"""Executors: what a run needs, where it is put, what is refused; a stand-in tells the GPUs."""
+
+import os
+import sys
+from contextlib import closing
+from dataclasses import replace
+from math import inf
+
+import pytest
+from conftest import put, untrained
+from test_sweep import importance, teacher
+
+from lib import executors, sweep
+from lib.need import Need, need
+from lib.options import Numerics
+from lib.papers import grids
+from lib.store import Store
+
+GB = 1 << 30
+
+
+@pytest.fixture
+def smi(tmp_path, monkeypatch):
+    """f(lines): nvidia-smi tells these (index, identity, free MB)."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def tell(*lines):
+        told = "\\n".join(", ".join(map(str, line)) for line in lines)
+        put(tmp_path, "nvidia-smi", f'#!/bin/sh\nprintf "{told}\\n"\n').chmod(0o755)
+
+    return tell
+
+
+def visible():
+    return os.environ.get("CUDA_VISIBLE_DEVICES"), os.getpid()
+
+
+def seen(executor):
+    """The GPU that each of an executor's workers sees."""
+    with closing(executor):
+        found = [executor.submit(visible) for _ in range(executor.slots)]
+        return [future.result()[0] for future in found]
+
+
+def test_a_gpu_has_as_many_workers_as_its_memory_holds_runs():
+    two = {"a": 10 * GB, "b": 5 * GB}
+    assert executors.places(two, 2 * GB) == ["a", "b", "a", "b", "a", "a", "a"]
+    assert executors.places(two, 6 * GB) == ["a"]
+    assert executors.places(two, 20 * GB) == []
+    assert executors.places(two, 20 * GB, each=2) == ["a", "b", "a", "b"]
+
+
+def test_gpus_are_those_that_this_process_may_use(smi, monkeypatch):
+    smi((0, "GPU-a", 1000), (1, "GPU-b", 2000), (2, "GPU-c", "[N/A]"))
+    both = {"GPU-a": 1000 << 20, "GPU-b": 2000 << 20}
+    assert executors.cards() == both
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert executors.cards() == {"GPU-b": 2000 << 20}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b,0,7")
+    assert list(executors.cards()) == ["GPU-b", "GPU-a"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert executors.cards() == {}
+    smi()
+    assert executors.cards() == {}
+
+
+def test_each_worker_sees_its_gpu_alone_also_the_one_that_takes_the_place_of_another(
+    smi, monkeypatch
+):
+    smi((0, "GPU-a", 4000), (1, "GPU-b", 9000))
+    monkeypatch.setattr(executors, "cores", lambda: 16)
+    run = Need(1, True, 4e9)
+    found = seen(executors.opened("local", [run] * 9))
+    assert sorted(found) == ["GPU-a", "GPU-b", "GPU-b"]
+    assert sorted(seen(executors.opened("local", [run] * 9, 2))) == ["GPU-a"] * 2 + ["GPU-b"] * 2
+    assert len(seen(executors.opened("local", [run] * 2))) == 2
+    monkeypatch.setattr(executors, "cores", lambda: 2)
+    assert sorted(seen(executors.opened("local", [run] * 9))) == ["GPU-a", "GPU-b"]
+    with closing(executors.Local(1, devices=["GPU-b"])) as executor:
+        lost = executor.submit(os._exit, 1)
+        with pytest.raises(executors.BrokenProcessPool):
+            lost.result()
+        executor.release(lost)
+        assert executor.submit(visible).result()[0] == "GPU-b"
+
+
+def test_without_a_gpu_workers_are_as_many_as_cores_threads_and_memory_allow(smi, monkeypatch):
+    smi()
+    monkeypatch.setattr(executors, "cores", lambda: 8)
+    monkeypatch.setattr(executors, "memory", lambda: (5e9, 20e9))
+    slots = [
+        ([Need(1, False, 1e9)] * 20, None, 5),
+        ([Need(1, False, 1e8)] * 20, None, 8),
+        ([Need(1, False, 1e8), Need(4, False, 1e8)] * 20, None, 2),
+        ([Need(1, False, 9e9)] * 20, None, 1),
+        ([Need(1, False, 9e9)] * 20, 3, 3),
+        ([Need(1, False, 1e8)] * 2, None, 2),
+        ([Need(1, True, 1e9)] * 20, None, 5),  # the runs say themselves that no GPU is there
+    ]
+    for needs, workers, count in slots:
+        with closing(executors.opened("local", needs, workers)) as executor:
+            assert executor.slots == count, (needs[0], workers)
+            assert executor.most == {False: 20e9, True: inf}
+
+
+def test_a_run_that_would_not_fit_is_refused_with_the_figure(tmp_path, monkeypatch):
+    store = Store(tmp_path / "runs", tmp_path / "records")
+    wide = teacher(batch=32768)
+    large, small = wide.at(0), untrained()
+    monkeypatch.setattr(executors, "memory", lambda: (2e9, 2e9))
+    lost = sweep.make([importance(wide).at(0), large, small], store, 1, progress=False)
+    assert set(lost) == {large, importance(wide).at(0)} and store.find(small)
+    figure = need(large).memory / 1e9
+    told = f"it needs about {figure:.1f} GB of memory, 2.0 GB are there: make it on a larger"
+    assert figure > 2 and lost[large].startswith(told)
+    assert lost[importance(wide).at(0)].startswith(f"needs {large.name}, which could not be made")
+    assert not store.part(large).exists()
+
+
+def test_what_a_run_needs_is_counted_from_its_model_batch_and_device(anywhere):
+    teachers = (grids.teacher(profile, "RTE") for profile in ("toy", "mini", "paper"))
+    toy, mini, paper = (need(spec).memory for spec in teachers)
+    assert 0.7e9 < toy < 1e9 < mini < 2.9e9 < paper < 9e9
+    spec = teacher()
+    assert need(spec).cores == 1 and not need(spec).card
+    more = need(teacher(batch=512)).memory - need(spec).memory
+    assert more == pytest.approx(need(teacher(batch=1008)).memory - need(teacher(batch=512)).memory)
+    args = {"data": spec.args["data"], "numerics": Numerics("float32", 4, "cuda")}
+    on_card = replace(spec, args=spec.args | args)
+    assert need(on_card).cores == 4 and need(on_card).card
+
+
+def test_an_unknown_backend_is_refused_and_an_absent_package_is_named(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="unknown backend: 'rya'; did you mean 'ray'"):
+        executors.opened("rya", [Need()])
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(RuntimeError, match="submitit is absent: pip install -r requirements-clus"):
+        executors.opened("slurm", [Need()], folder=tmp_path)
