@@ -1,5 +1,6 @@
 # make report    set up, make the missing runs, write figures/toy/index.html
-# make test      set up, lint, count lines, run the tests (make test-slow: those of minutes too; make test-faults: kills, damage, bad input)
+# make test      set up, lint, count lines, run the tests (make test-slow: those of minutes too; make test-faults: kills, damage, bad input;
+#                test-cluster: Ray and Slurm; test-scale: figures; test-gpu: what needs a card)
 # Variables: PROFILE=toy|mini|paper  PYTHON=python3  PIP_ARGS="--extra-index-url ..." (e.g. PyTorch's CPU builds)
 PROFILE ?= toy
 PYTHON ?= python3
@@ -23,6 +24,16 @@ test-slow: .venv/ready-dev
 test-faults: .venv/ready-dev
 	$(bin)/python -m pytest -q -s tests/test_faults.py
 
+test-gpu: .venv/ready-dev
+	$(bin)/python -m pytest -q -s -rs tests/test_gpu.py
+
+test-cluster: .venv/ready-dev
+	$(bin)/python -m pip install --quiet --disable-pip-version-check -r requirements-cluster.txt
+	$(bin)/python -m pytest -q -rs tests/test_cluster.py
+
+test-scale: .venv/ready-dev
+	$(bin)/python -m pytest -q -s -rs tests/test_scale.py
+
 bench: .venv/ready-dev
 	$(bin)/python -m lib bench
 
@@ -41,4 +52,4 @@ offline-models: .venv/ready
 	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
 	touch $@
 
-.PHONY: report test test-slow test-faults bench lab offline-models
+.PHONY: report test test-slow test-faults test-gpu test-cluster test-scale bench lab offline-models

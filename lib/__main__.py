@@ -50,14 +50,14 @@ PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
 WORKERS = option(
-    *("--workers", "--slots", "-w"),
+    *("--workers", "-w"),
     type=positive(int),
     help="runs at once, on each GPU where they are of one; as many as fit by default",
 )
 BACKEND = option(
     "--backend",
     default="local",
-    help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,... (CONTRIBUTING.md)",
+    help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,... (README.md)",
 )
 FRESH = option("--fresh", action="store_true", help="ignore the committed records")
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")

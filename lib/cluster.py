@@ -14,6 +14,7 @@ from contextlib import suppress
 from math import ceil, inf
 
 from lib import paths
+from lib.execute import one_line
 from lib.executors import LAST, cores
 
 RETRIES = 5  # of a run whose worker is lost
@@ -71,7 +72,10 @@ class Ray:
             address = address or os.environ.get("RAY_ADDRESS") or "local"
             here = {"num_cpus": cores(), "include_dashboard": False} if address == "local" else {}
             before = signal.getsignal(signal.SIGTERM)
-            ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
+            try:
+                ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
+            except Exception as error:  # Ray raises bare ones
+                raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, before)  # Ray puts its own there
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]

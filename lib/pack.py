@@ -28,7 +28,7 @@ CODE = ("lib", "data/published", "data/digests.json", "data/unseen")
 RUN = """#!/bin/sh
 # Makes the missing runs on one GPU, writes records.tgz; safe to repeat.
 export DEVICE={device} CHECKPOINT={checkpoint}
-python -m lib evidence --claims {claims} --slots ${{SLOTS:-8}} "$@"
+python -m lib evidence --claims {claims} ${{SLOTS:+--workers $SLOTS}} "$@"
 tar czf records.tgz -C data records
 """
 

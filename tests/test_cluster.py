@@ -1,0 +1,194 @@
+"""Sweeps on a Ray cluster of two nodes, one of which is killed, and as jobs of Slurm."""
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import wait
+from contextlib import closing
+from functools import partial
+
+import pytest
+from conftest import put, same_run
+from test_sweep import BACKBONE, checkpointed, importance, long, teacher, until
+
+from lib import cluster, executors, sweep
+from lib.need import Need
+from lib.store import Store, owner
+
+ABSENT = "absent: pip install -r requirements-cluster.txt"
+make = partial(sweep.make, progress=False)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs", tmp_path / "records")
+
+
+def equal_to_a_serial_sweep(store, specs, tmp_path):
+    serial = Store(tmp_path / "serial", tmp_path / "records")
+    assert make(specs, serial, workers=1, keep=True) == {}
+    for spec in specs:
+        same_run(store.find(spec), serial.find(spec))
+    names = [sorted(run.name for run in each.folders()) for each in (store, serial)]
+    assert names[0] == names[1]
+    assert not [*store.parts(), *store.runs.glob("*/*.lock"), *store.runs.glob(".damaged")]
+
+
+def visible():
+    time.sleep(1)
+    return os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("DATA_ROOT"), os.getpriority(0, 0)
+
+
+# ---- RAY
+
+
+@pytest.fixture
+def nodes():
+    """f(**options): a Ray cluster with a node, and one with these options. Returns (it, that)."""
+    pytest.importorskip("ray", reason=ABSENT)
+    from ray.cluster_utils import Cluster
+
+    made = []
+
+    def start(**options):
+        made.append(Cluster(initialize_head=True, head_node_args={"num_cpus": 1}))
+        return made[0], made[0].add_node(num_cpus=1, **options)
+
+    yield start
+    made[0].shutdown()
+
+
+def raylet(node):
+    return node.all_processes["raylet"][0].process.pid
+
+
+def parent(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.slow
+def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_path):
+    ray, second = nodes()
+    tuned = [teacher(rows=320, epochs=2).at(seed) for seed in range(4)]
+    specs = [*tuned, *(importance(teacher(rows=320, epochs=2)).at(seed) for seed in range(2))]
+    hit = []
+
+    def on_second():
+        for spec in tuned:
+            who = owner(store.lock(spec))
+            if who and checkpointed(store, spec) and parent(who["pid"]) == raylet(second):
+                return spec
+
+    def kill():
+        hit.append(until(on_second))
+        ray.remove_node(second, allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    lost = make(specs, store, keep=True, backend=f"ray:{ray.address}", checkpoint_seconds=0.0)
+    killer.join()
+    assert lost == {}
+    attempts = {spec: store.find(spec).status["attempts"] for spec in specs}
+    assert attempts == {spec: 1 + (spec in hit) for spec in specs}
+    equal_to_a_serial_sweep(store, specs, tmp_path)
+
+
+@pytest.mark.slow
+def test_ray_gives_each_run_its_gpu_and_refuses_what_no_node_holds(nodes, monkeypatch, tmp_path):
+    ray, _ = nodes(num_gpus=1, memory=3e9)
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    before = signal.getsignal(signal.SIGTERM)
+    with closing(executors.opened(f"ray:{ray.address}", [Need(1, True)] * 4, 1, 5)) as executor:
+        assert signal.getsignal(signal.SIGTERM) == before
+        assert executor.slots == 1
+        future = executor.submit(visible, need=Need(1, True))
+        assert not executor.free
+        assert future.result() == ("0", str(tmp_path), 5)
+        executor.release(future)
+        assert executor.free
+    with pytest.raises(RuntimeError, match="no Ray cluster at 127.0.0.1:1: "):
+        executors.opened("ray:127.0.0.1:1", [Need()])
+
+
+@pytest.mark.slow
+def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store, monkeypatch, tmp_path):
+    pytest.importorskip("ray", reason=ABSENT)
+    monkeypatch.setattr(sweep, "GRACE", 0.0)
+    make([BACKBONE], store, keep=True)
+    spec, soon = long(), []
+
+    def stop():
+        soon.append(until(lambda: checkpointed(store, spec)))
+        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 1e6)
+
+    watch = threading.Thread(target=stop)
+    watch.start()
+    how = {"checkpoint_seconds": 0.0, "until": time.monotonic() + 1e5, "backend": "ray"}
+    assert make([spec], store, **how) == {}
+    watch.join()
+    monkeypatch.undo()
+    until(lambda: store.state(spec)["state"] != "running")
+    assert store.state(spec)["state"] == "stopped" and checkpointed(store, spec)
+
+
+# ---- SLURM
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """Folder of stand-ins for Slurm's commands; `sbatch` keeps the scripts that it is given."""
+    pytest.importorskip("submitit", reason=ABSENT)
+    keep = f'cp "$1" {tmp_path}/$$.script; echo "Submitted batch job $$"'
+    for name, does in {"sbatch": keep, "srun": ":", "sacct": ":", "scancel": ":"}.items():
+        put(tmp_path, f"bin/{name}", f"#!/bin/sh\n{does}\n").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return tmp_path
+
+
+def test_runs_that_need_the_same_are_one_array(slurm):
+    few, many = Need(1, False, 1.2e9), Need(4, True, 5e9)
+    told = "slurm:slurm_partition=night,timeout_min=90"
+    with closing(executors.opened(told, [few] * 3 + [many], 20, 0, slurm / "logs")) as executor:
+        for need in (few, many, few, few):
+            assert executor.free
+            executor.submit(visible, need=need)
+        assert not executor.free
+        scripts = until(lambda: len(found := list(slurm.glob("*.script"))) == 2 and found)
+    wide, single = sorted((path.read_text() for path in scripts), key=lambda text: "gpus" in text)
+    for line in ("array=0-2%4", "cpus-per-task=1", "mem=2GB", "partition=night", "time=90"):
+        assert f"#SBATCH --{line}\n" in wide, wide
+    for line in ("cpus-per-task=4", "mem=5GB", "gpus-per-node=1"):
+        assert f"#SBATCH --{line}\n" in single, single
+    assert "--array" not in single
+
+
+def test_what_slurm_refuses_is_told(slurm, store):
+    put(slurm, "bin/sbatch", "#!/bin/sh\necho invalid partition >&2\nexit 1\n").chmod(0o755)
+    lost = make([BACKBONE], store, backend="slurm:slurm_partition=nigth")
+    assert list(lost) == [BACKBONE] and "invalid partition" in lost[BACKBONE]
+
+
+def test_jobs_make_a_sweep_in_order_with_the_same_bits(store, tmp_path):
+    pytest.importorskip("submitit", reason=ABSENT)
+    bad, good = teacher(lr=1e30).at(0), importance(teacher()).at(0)
+    lost = make([bad, good, teacher().at(1)], store, 2, True, backend="slurm:cluster=local")
+    assert list(lost) == [bad] and lost[bad].startswith("FloatingPointError")
+    assert list((store.runs / ".jobs").glob("*_log.out"))
+    assert not make([bad], store, 1, backend="slurm:cluster=local") == {}
+    for path in store.parts():
+        path.rename(tmp_path / "failed")
+    equal_to_a_serial_sweep(store, [good, teacher().at(1)], tmp_path)
+
+
+def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
+    pytest.importorskip("submitit", reason=ABSENT)
+    needs = [Need()] * 2
+    with closing(executors.opened("slurm:cluster=local", needs, 2, 0, store.runs)) as executor:
+        killed = executor.submit(os._exit, 1, need=Need())
+        made = executor.submit(visible, need=Need())
+        wait([killed, made], 300)
+        assert killed.exception() and made.result()[0] in (None, "")
+    again = cluster.There(visible, 0).checkpoint("an argument")
+    assert isinstance(again.function, cluster.There) and again.args == ("an argument",)
