@@ -66,7 +66,7 @@ def plan(specs, store=None, keep=False):
 
 def expected(todo, store=None, workers=None):
     """What missing runs (Plan.missing) take, as text: "29 runs to make, about 3 min"."""
-    about = Clock(store or Store()).about(todo, workers or cores()) if todo else "no time"
+    about = Clock(store or Store()).about(todo, workers or executors.cores()) if todo else "no time"
     return f"{len(todo)} runs to make, {about}"
 
 
