@@ -3,7 +3,9 @@
 This is the only place that turns a Spec into a run. `lib.sweep` calls it in worker processes.
 """
 
+import ctypes
 import errno
+import gc
 import importlib
 import platform
 import shutil
@@ -183,3 +185,15 @@ def work(body, runs, records, fresh, keep, checkpoint_seconds):
         return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).cost, ""
     except Exception as error:
         return None, one_line(error)
+    finally:
+        give_back()
+
+
+def give_back():
+    """Hand memory that a run no longer needs back to the system, before the worker's next one.
+
+    The C library keeps it (lib.train.lean), and a worker's memory would grow from run to run.
+    """
+    gc.collect()
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)

@@ -32,15 +32,11 @@ def smi(tmp_path, monkeypatch):
     return tell
 
 
-def visible():
-    return os.environ.get("CUDA_VISIBLE_DEVICES"), os.getpid()
-
-
-def seen(executor):
-    """The GPU that each of an executor's workers sees."""
-    with closing(executor):
-        found = [executor.submit(visible) for _ in range(executor.slots)]
-        return [future.result()[0] for future in found]
+def devices(needs, workers=None):
+    """The GPUs of the workers that runs with these needs get, sorted."""
+    with closing(executors.opened("local", needs, workers)) as executor:
+        assert executor.slots == len(executor.devices)
+        return sorted(executor.devices)
 
 
 def test_a_gpu_has_as_many_workers_as_its_memory_holds_runs():
@@ -65,24 +61,30 @@ def test_gpus_are_those_that_this_process_may_use(smi, monkeypatch):
     assert executors.cards() == {}
 
 
-def test_each_worker_sees_its_gpu_alone_also_the_one_that_takes_the_place_of_another(
-    smi, monkeypatch
-):
+def test_workers_are_spread_over_gpus_by_memory_and_cores(smi, monkeypatch):
     smi((0, "GPU-a", 4000), (1, "GPU-b", 9000))
     monkeypatch.setattr(executors, "cores", lambda: 16)
     run = Need(1, True, 4e9)
-    found = seen(executors.opened("local", [run] * 9))
-    assert sorted(found) == ["GPU-a", "GPU-b", "GPU-b"]
-    assert sorted(seen(executors.opened("local", [run] * 9, 2))) == ["GPU-a"] * 2 + ["GPU-b"] * 2
-    assert len(seen(executors.opened("local", [run] * 2))) == 2
+    assert devices([run] * 9) == ["GPU-a", "GPU-b", "GPU-b"]
+    assert devices([run] * 9, 2) == ["GPU-a", "GPU-a", "GPU-b", "GPU-b"]
+    assert devices([run] * 2) == ["GPU-a", "GPU-b"]
     monkeypatch.setattr(executors, "cores", lambda: 2)
-    assert sorted(seen(executors.opened("local", [run] * 9))) == ["GPU-a", "GPU-b"]
-    with closing(executors.Local(1, devices=["GPU-b"])) as executor:
+    assert devices([run] * 9) == ["GPU-a", "GPU-b"]
+    with closing(executors.opened("local", [run])) as executor:
+        assert executor.most[True] == 9000 << 20
+
+
+def test_a_worker_sees_its_gpu_alone_also_one_that_takes_the_place_of_another():
+    with closing(executors.Local(2, devices=["GPU-a", "GPU-b"])) as executor:
+        for gpu in ("GPU-a", "GPU-b"):
+            there = executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES")
+            assert there.result() == gpu
+        executor.release(there)
         lost = executor.submit(os._exit, 1)
         with pytest.raises(executors.BrokenProcessPool):
             lost.result()
         executor.release(lost)
-        assert executor.submit(visible).result()[0] == "GPU-b"
+        assert executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "GPU-b"
 
 
 def test_without_a_gpu_workers_are_as_many_as_cores_threads_and_memory_allow(smi, monkeypatch):
