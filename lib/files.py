@@ -8,8 +8,9 @@ import hashlib
 import json
 import os
 import shutil
+import tomllib
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from lib import paths
@@ -46,6 +47,18 @@ def remove(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+@cache
+def toml(path):
+    """The tables of a TOML file, its lists as tuples."""
+
+    def read(value):
+        if isinstance(value, dict):
+            return {name: read(each) for name, each in value.items()}
+        return tuple(map(read, value)) if isinstance(value, list) else value
+
+    return read(tomllib.loads(Path(path).read_text()))
 
 
 def write(path, text):

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from lib import paths
+from lib import files, paths
 from lib.data import tokens
 from lib.data import unseen as left
 from lib.spec import known
@@ -89,6 +89,11 @@ def source(name):
     """
     known("data source", name, FOLDERS)
     return importlib.import_module(f"lib.data.{name}")
+
+
+def table(name):
+    """What a source's layout is made of: the TOML file beside its module."""
+    return files.toml(Path(__file__).with_name(f"{name}.toml"))
 
 
 def folder(name):
@@ -202,12 +207,12 @@ def at_hand(name, task_name):
 
     here = Path(__file__).parent
     what = ["rows", name, task_name, np.__version__, *map(str, (here, *folder(name)))]
-    files = sorted(here.glob("*.py"))
+    read_from = sorted(here.glob("*.*"))
     for root in folder(name):
-        files += sorted(path for path in root.rglob("*") if path.is_file())
+        read_from += sorted(path for path in root.rglob("*") if path.is_file())
     if name == "own":
-        files += source(name).files(task_name)
-    found, *names = tokens.remembered(what, files, read)
+        read_from += source(name).files(task_name)
+    found, *names = tokens.remembered(what, read_from, read)
     return found, names
 
 

@@ -22,30 +22,17 @@ from pathlib import Path
 
 import numpy as np
 
-from lib.data import Split, Task
+from lib.data import Split, Task, table
 from lib.data.lines import from_hub, malformed, needed, read_lines, short, write
 from lib.spec import known
 
-_THREE = ("entailment", "neutral", "contradiction")
-_TWO = ("entailment", "not_entailment")
-_ALL = (
-    Task("CoLA", False, ("unacceptable", "acceptable"), ("matthews",)),
-    Task("SST-2", False, ("negative", "positive"), ("accuracy",)),
-    Task("MRPC", True, ("not_equivalent", "equivalent"), ("accuracy", "f1")),
-    Task("QQP", True, ("not_duplicate", "duplicate"), ("accuracy", "f1")),
-    Task("STS-B", True, (), ("spearman", "pearson")),
-    Task("MNLI", True, _THREE, ("accuracy",)),
-    Task("QNLI", True, _TWO, ("accuracy",)),
-    Task("RTE", True, _TWO, ("accuracy",)),
-    Task("WNLI", True, ("not_entailment", "entailment"), ("accuracy",)),
-    Task("AX", True, _THREE, ("accuracy", "matthews")),
-)
-TASKS = {task.name: task for task in _ALL}
-
-# The files of a submission with their official number of rows, and the task whose codes each holds.
-_SIZES = "CoLA 1063, SST-2 1821, MRPC 1725, QQP 390965, STS-B 1379, MNLI-m 9796, MNLI-mm 9847, "
-_SIZES += "QNLI 5463, RTE 3000, WNLI 146, AX 1104"
-TEST_ROWS = {name: int(rows) for name, rows in map(str.split, _SIZES.split(","))}
+TOLD = table("glue")  # the rows of a submission's files; classes, columns and files of each task
+TASKS = {
+    name: Task(name, *(told[key] for key in ("pair", "labels", "metrics")))
+    for name, told in TOLD["TASKS"].items()
+}
+TEST_ROWS = TOLD["TEST_ROWS"]
+# The task whose codes a file of a submission holds.
 TASK_OF = {name: name.split("-m")[0] for name in TEST_ROWS}
 UNSEEN = {"MRPC": "MRPC/msr_paraphrase_test.txt", "STS-B": "../stsbenchmark/sts-test.csv"}
 
@@ -54,34 +41,9 @@ _EMPTY = ("QQP", "MNLI")  # crowd text: one side may be empty, as in two officia
 _TORN = 100  # QQP: line breaks inside questions tear some 20 official rows
 _STAND_IN = re.compile(r"\.(reconstructed|subset|sample\d*)\.tsv$")
 
-
-# Columns of the first sentence, of the second, of the label; after "/" what the hub calls them.
-_PAIR = ("sentence1", "sentence2", "label")
-_COLUMNS = {
-    "CoLA": ("sentence", "", "label"),
-    "SST-2": ("sentence", "", "label"),
-    "MRPC": ("#1 String/sentence1", "#2 String/sentence2", "Quality/label"),
-    "QQP": ("question1", "question2", "is_duplicate/label"),
-    "STS-B": ("sentence1", "sentence2", "score/label"),
-    "MNLI": ("sentence1/premise", "sentence2/hypothesis", "gold_label/label"),
-    "QNLI": ("question", "sentence", "label"),
-    "RTE": _PAIR,
-    "WNLI": _PAIR,
-    "AX": ("sentence1/premise", "sentence2/hypothesis", "label"),
-}
 _IDS = ["#1 ID", "#2 ID"]  # the second and third column of MRPC's own files
 _FOLDERS = {"AX": ("diagnostic", "AX")}
 _FILES = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
-_OTHER_FILES = {
-    "MNLI": {
-        "train": "train.tsv",
-        "dev": "dev_matched.tsv",
-        "dev_mm": "dev_mismatched.tsv",
-        "test": "test_matched.tsv",
-        "test_mm": "test_mismatched.tsv",
-    },
-    "AX": {"test": "diagnostic.tsv"},
-}
 
 
 def stand_in(path):
@@ -93,7 +55,7 @@ def stand_in(path):
 def names(task):
     """{split: official file} of a task."""
     known("GLUE task", task, TASKS)
-    return _OTHER_FILES.get(task, _FILES)
+    return TOLD["TASKS"][task].get("files", _FILES)
 
 
 def _candidates(task, split, name, folders):
@@ -146,12 +108,13 @@ def _columns(task, split, path, lines):
     own, hidden = path.suffix == ".txt", path.suffix == ".tsv" and split.startswith("test")
     head = [cell.strip() for cell in lines[0].split("\t")] if lines else []
     places = {
-        role: [head.index(n) for n in role.split("/") if n in head] for role in _COLUMNS[task]
+        role: [head.index(n) for n in role.split("/") if n in head]
+        for role in TOLD["TASKS"][task]["columns"]
     }
     a, b, label = ([*found, None][0] for found in places.values())
     if task == "CoLA" and lines and (a is None or (label is None and not hidden)):
         return 3, None, 1, 4, 0  # official train and dev files have no header
-    needed = [role for role in _COLUMNS[task][: 2 if hidden else 3] if role]
+    needed = [role for role in TOLD["TASKS"][task]["columns"][: 2 if hidden else 3] if role]
     lacking = [role.split("/")[0] for role in needed if not places[role]]
     lacking += _IDS if own and head[1:3] != _IDS else []
     if lacking:
@@ -242,7 +205,7 @@ def fetch(task, root, loader=None):
 
 def _as_tsv(task, rows):
     """A split of the hub as the text of a file."""
-    labels, (*sentences, label) = TASKS[task].labels, _COLUMNS[task]
+    labels, (*sentences, label) = TASKS[task].labels, TOLD["TASKS"][task]["columns"]
     theirs = getattr(rows.features["label"], "names", None)
     if labels and theirs and tuple(theirs) != labels:
         raise ValueError(

@@ -2,47 +2,22 @@
 
 A **meaning** (`Entity`, `Event`) holds who did what to whom. Whether one sentence follows from
 another is decided on meanings. A **sentence** is a list of `Word`: `clause` and `question` say an
-event in the active or the passive voice. The lexicon below is the only source of words, and
+event in the active or the passive voice. The lexicon (`grammar.toml`) is the only source of words;
 `vocabulary` lists all their forms. Random numbers come from `random.Random.random` alone, whose
 stream is the same on every version of Python.
 """
 
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+from lib import files
 
-# A key is the class of its nouns; "a=b" are synonyms.
-NOUNS = {
-    "person": "doctor=physician thief=robber boy=lad woman=lady teacher=tutor",
-    "animal": "dog=hound rabbit=bunny pig=hog",
-    "food": "cake=pastry apple pear",
-    "vehicle": "car=automobile truck=lorry",
-    "tool": "axe=hatchet hammer",
-    "place": "garden=yard park school",
-}
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))
+SPECIAL, SINGULAR, PLURAL, PLAIN = map(TOLD.get, ("special", "singular", "plural", "plain"))
+ADVERBS, PREPOSITIONS, FUNCTION = TOLD["adverbs"], TOLD["prepositions"], TOLD["function"].split()
 ANIMATE = ("person", "animal")
-# Classes of the agents; classes of the patients; verbs with their irregular past and participle.
-VERBS = """
-person animal; ; sleep:slept=doze walk=stroll arrive vanish=disappear
-person; ; laugh cry=weep:wept
-person; vehicle tool; fix=repair use
-person; food vehicle tool; buy:bought=purchase find:found=discover lose:lost
-person animal; person animal; chase=pursue see:saw:seen=notice love=adore avoid=shun:shunned
-"""
-ADJECTIVES = {
-    "big small": ("person", "animal", "food", "vehicle", "tool"),
-    "old young happy glad sad unhappy": ANIMATE,
-    "fresh rotten": ("food",),
-    "new clean dirty": ("vehicle", "tool"),
-}
-PLURALS = {"woman": "women", "person": "people", "thief": "thieves"}
-ADVERBS = ("quickly", "slowly", "loudly", "often")
-PREPOSITIONS = ("in", "near", "behind")
-SINGULAR, PLURAL = ("the", "a", "every", "this", "no"), ("the", "some", "these", "all", "two", "no")
-PLAIN = ("the", "a", "some")  # what holds of such an entity also holds of its class
-FUNCTION = "an do does did is are was were not who that by and but or .".split()
 
 
 @dataclass(frozen=True)
@@ -70,7 +45,7 @@ def with_s(word):
 
 
 def plural(noun):
-    return PLURALS.get(noun) or with_s(noun)
+    return TOLD["irregular"].get(noun) or with_s(noun)
 
 
 def _past(lemma):
@@ -79,12 +54,12 @@ def _past(lemma):
 
 
 def _lexicon():
-    """{verb: Verb}, {noun: class} and {word: its synonyms} of the blocks above."""
+    """{verb: Verb}, {noun: class} and {word: its synonyms}."""
     verbs, classes, groups = {}, {}, []
-    for kind, text in NOUNS.items():
+    for kind, text in TOLD["nouns"].items():
         groups += [group.split("=") for group in text.split()]
         classes |= {noun: kind for noun in text.replace("=", " ").split()}
-    for line in VERBS.strip().splitlines():
+    for line in TOLD["verbs"]["lines"]:
         agents, patients, lemmas = (part.split() for part in line.split(";"))
         for group in lemmas:
             forms = [entry.split(":") for entry in group.split("=")]
@@ -96,8 +71,8 @@ def _lexicon():
 
 
 VERB, CLASS, SYNONYM = _lexicon()
-NOUNS = {kind: tuple(noun for noun in CLASS if CLASS[noun] == kind) for kind in NOUNS}
-_FITTING = [(word, kinds) for words, kinds in ADJECTIVES.items() for word in words.split()]
+NOUNS = {kind: tuple(noun for noun in CLASS if CLASS[noun] == kind) for kind in TOLD["nouns"]}
+_FITTING = [(word, kinds) for words, kinds in TOLD["adjectives"].items() for word in words.split()]
 ADJECTIVE = {kind: tuple(word for word, kinds in _FITTING if kind in kinds) for kind in NOUNS}
 INTRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if not verb.patients)
 TRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if verb.patients)

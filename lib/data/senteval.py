@@ -12,31 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from lib.data import Split, Task
+from lib.data import Split, Task, table
 from lib.data.lines import malformed, needed, read_lines, short
 from lib.spec import known
 
 WORDS = 1000
-_TOP = (
-    "ADVP_NP_VP_. CC_ADVP_NP_VP_. CC_NP_VP_. IN_NP_VP_. NP_ADVP_VP_. NP_NP_VP_. NP_PP_. NP_VP_. "
-    "OTHER PP_NP_VP_. RB_NP_VP_. SBAR_NP_VP_. SBAR_VP_. S_CC_S_. S_NP_VP_. S_VP_. VBD_NP_VP_. VP_. "
-    "WHADVP_SQ_. WHNP_SQ_."
-)
-_OFFICIAL = {  # name: file, classes
-    "Length": ("sentence_length", tuple("012345")),
-    "WordContent": ("word_content", tuple(map(str, range(WORDS)))),
-    "Depth": ("tree_depth", tuple(map(str, range(5, 13)))),
-    "TopConstituents": ("top_constituents", tuple(_TOP.split())),
-    "BigramShift": ("bigram_shift", ("I", "O")),  # inverted, original
-    "Tense": ("past_present", ("PAST", "PRES")),
-    "SubjNumber": ("subj_number", ("NN", "NNS")),
-    "ObjNumber": ("obj_number", ("NN", "NNS")),
-    "OddManOut": ("odd_man_out", ("C", "O")),  # changed, original
-    "CoordinationInversion": ("coordination_inversion", ("I", "O")),
-}
-FILES = {name: f"{stem}.txt" for name, (stem, _) in _OFFICIAL.items()}
+TOLD = table("senteval")
+FILES = {name: f"{told['file']}.txt" for name, told in TOLD.items()}
 TASKS = {
-    name: Task(name, False, classes, ("accuracy",)) for name, (_, classes) in _OFFICIAL.items()
+    name: Task(name, False, told.get("classes", tuple(map(str, range(WORDS)))), ("accuracy",))
+    for name, told in TOLD.items()
 }
 _SPLITS = {"tr": "train", "va": "dev", "te": "test"}
 

@@ -9,14 +9,17 @@ chosen before their first recorded run. The pages list each difference
 from dataclasses import replace
 from functools import partial
 from math import ceil
+from pathlib import Path
 
-from lib import published
+from lib import files, published
 from lib.data import squad
 from lib.measure.compare import Column
 from lib.options import MIX_NORMS, Mix, Prune, Targets
 from lib.papers import grids, mini
 from lib.papers.profiles import backbone
 from lib.spec import Spec, known
+
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 
 # ---- TABLES
 
@@ -25,19 +28,7 @@ MODELS = ("BERT", "BERMo")
 METHODS = {"Magnitude": "magnitude", "L0": "l0", "Movement": "movement", "Soft Movement": "soft"}
 AIMED = {"L0, to 10 %": "L0", "Soft Movement, to 10 %": "Soft Movement"}
 
-# Columns of Tables 1 and 12, all accuracies, and the tasks that they are.
-PROBES = {
-    "Sentlen": "Length",
-    "WC": "WordContent",
-    "TreeDepth": "Depth",
-    "TopConst": "TopConstituents",
-    "Bshift": "BigramShift",
-    "Tense": "Tense",
-    "SubjNum": "SubjNumber",
-    "ObjNum": "ObjNumber",
-    "Somo": "OddManOut",
-    "CoordInv": "CoordinationInversion",
-}
+PROBES = TOLD["PROBES"]
 SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
 # Columns of Tables 2, 4 and 5. Tense stands for them at toy, and is not in print.
 COLUMNS = (
@@ -53,15 +44,7 @@ COLUMNS = (
         for task in ("Tense", "SST-2", "MNLI", "QQP", "SQuAD1")
     ),
 )
-# Tables 6 to 11: (method, whether it is distilled).
-TABLES = {
-    "table06_hparams_sst2_stability": ("Movement", False),
-    "table07_hparams_convergence_movement": ("Movement", False),
-    "table08_hparams_magnitude": ("Magnitude", False),
-    "table09_hparams_l0": ("L0", False),
-    "table10_hparams_soft_movement": ("Soft Movement", False),
-    "table11_hparams_kd": ("Movement", True),
-}
+TABLES = TOLD["TABLES"]
 
 # ---- SETTINGS: by profile and, where they differ, by task; "" is every other task
 
@@ -69,11 +52,7 @@ ALL = tuple(PROBES.values())
 PROBING = {"toy": ("BigramShift", "Tense", "CoordinationInversion"), "mini": ALL, "paper": ALL}
 # Tasks on which a baseline sees cased text. Generated text has no capitals.
 CASED = {"toy": (), "mini": ("Tense", "SubjNumber"), "paper": ("Tense", "SubjNumber")}
-UNPRUNED = {
-    "toy": ("Tense", "SQuAD1"),
-    "mini": ("SST-2", "SQuAD1"),
-    "paper": ("SST-2", "MNLI", "QQP", "SQuAD1"),
-}
+UNPRUNED = TOLD["UNPRUNED"]
 # Tasks whose mixes are shown. The first one has all readings of the normalisation.
 MIXES = {
     name: tuple(dict.fromkeys((first, *PROBING[name], *UNPRUNED[name])))
@@ -85,12 +64,7 @@ PRUNED = {"toy": ("Tense",), "mini": ("SST-2",), "paper": ("MNLI", "QQP", "SQuAD
 SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (63, 77, 9, 96, 39)}
 PROBED = SEEDS | {"mini": mini.FIVE}  # of Table 1
 TEN = {"toy": (0, 1, 2, 3), "mini": mini.TEN, "paper": (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)}
-# Epochs of the runs of Figure 5.
-BUDGETS = {
-    "toy": {"": (2, 3, 5)},
-    "mini": {"": (2, 3, 4, 6)},
-    "paper": {"MNLI": (1, 2, 3, 4, 5, 6), "QQP": (6, 7, 8, 9, 10), "SQuAD1": (2, 4, 6, 8, 10)},
-}
+BUDGETS, EXAMPLES, LONG = TOLD["BUDGETS"], TOLD["EXAMPLES"], TOLD["LONG"]
 # Training rows; all where a task is not named.
 ROWS = {
     "toy": {"": 512, "SQuAD1": 256},
@@ -98,26 +72,12 @@ ROWS = {
     | dict.fromkeys(("Length", "TopConstituents", "BigramShift", "Tense", "OddManOut"), 2000),
     "paper": {},
 }
-# Rows of an epoch, which a schedule in steps has to know beforehand, where none are drawn; of SQuAD
-# the windows that BERT's script cuts.
-EXAMPLES = {
-    "toy": {},
-    "mini": {},
-    "paper": {"SST-2": 67349, "MNLI": 392702, "QQP": 363846, "SQuAD1": 88524},
-}
-
 DENSE = grids.training(
     epochs=(4, 5, 3), batch=(16, 16, 32), lr=(5e-4, 1e-4, 5e-5), warmup=(0.1, 0.1, 0.0)
 )
 MASKED = grids.training(epochs=(5, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e-5))
 # Epochs at paper; Tables 7 and 11 leave 6, 10 and 10 out.
 EPOCHS = {"SST-2": 25, "MNLI": 6, "QQP": 10, "SQuAD1": 10}
-# How training on spans differs.
-LONG = {
-    "toy": {"max_length": 96},
-    "mini": {},
-    "paper": {"batch": 16, "max_length": 384, "pad_to": 384},
-}
 GPUS = {"SQuAD1": 2}  # two devices of 8 rows in print, one of 16 here
 # The mix as the paper's equation reads. Its dropout is not printed.
 MIX = {
@@ -127,33 +87,10 @@ MIX = {
 }
 HEAD = 1e-3  # learning rate of a probe's head: not in the paper
 
-# Warm-ups of pruning: w in steps, then the initial and the final one in units of w.
-WARMUPS = {
-    "toy": {"": (20, 1, 2)},
-    "mini": {"": (100, 1, 1)},
-    "paper": {
-        "SST-2": (2100, 1, 1),
-        "MNLI": (12000, 1, 1),
-        "QQP": (11000, 2, 3),
-        "SQuAD1": (5400, 1, 2),
-    },
-}
+WARMUPS, PENALTIES = TOLD["WARMUPS"], TOLD["PENALTIES"]
 # First and last threshold.
 THRESHOLDS = {"magnitude": (1.0, 0.1), "movement": (1.0, 0.1), "soft": (0.0, 0.1), "l0": (1.0, 1.0)}
 SCORES = 1e-2  # mask_scores_learning_rate of movement
-# Learning rate of the scores, lambda of BERT and of BERMo.
-PENALTIES = {
-    "l0": {
-        "toy": {"": (0.15, 50, 50)},
-        "mini": {"": (1e-1, 50, 50)},
-        "paper": {"MNLI": (1e-1, 50, 45), "QQP": (1e-2, 50, 50), "SQuAD1": (1e-1, 175, 175)},
-    },
-    "soft": {
-        "toy": {"": (0.09, 200, 200)},
-        "mini": {"": (1e-2, 200, 200)},
-        "paper": {"MNLI": (1e-2, 200, 200), "QQP": (1e-2, 150, 150), "SQuAD1": (1e-2, 500, 500)},
-    },
-}
 # Distillation during pruning: its share of the loss. The temperature is the public code's.
 ALPHA, TAUGHT = 0.9, Targets("both", sum_classes=True, temperature=2.0)
 # A run diverged that ends within this of the majority class. The paper does not define the word.

@@ -8,10 +8,11 @@ torch.
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from lib import published
+from lib import files, published
 from lib.measure import gated
 from lib.measure.compare import Column
 from lib.measure.cost import SHAPES
@@ -23,13 +24,10 @@ from lib.spec import Output, Spec, known
 
 # ---- SETTINGS
 
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
+
 MAIN = "TinyBERT-4L"  # the model of all searches but those of Tables 7 and 8
-CHECKPOINTS = {  # general models, before any task; at paper
-    "TinyBERT-4L": "2nd_General_TinyBERT_4L_312D",
-    "TinyBERT-6L": "2nd_General_TinyBERT_6L_768D",
-    "BERT-base": "bert-base-uncased",
-    "BERT-Mini": "bert-mini",
-}
+CHECKPOINTS = TOLD["CHECKPOINTS"]
 RATIOS = (0.1, 0.3, 0.5, 0.7)
 
 _GLUE = ("MNLI", "QQP", "QNLI", "SST-2", "CoLA", "STS-B", "MRPC", "RTE")
@@ -68,19 +66,9 @@ PREDICTION = grids.training(
 TEACHER = grids.TEACHER | {"paper": replace(PREDICTION["paper"], lr=5e-5, eval_every=0)}
 # Dense model and rounds of magnitude pruning; at paper as the public code that the report quotes.
 MAGNITUDE = grids.TEACHER | {"paper": replace(grids.TEACHER["paper"], select="last")}
-# Epochs of Tables 2 and 3, (the report's own, the published ones): of the teacher, and of the two
-# stages of TinyBERT.
-TEACHING = {"toy": (4, 1), "mini": (3, 1), "paper": (10, 3)}
-STAGES = {"toy": ((1, 1), (2, 1)), "mini": ((3, 3), (6, 1)), "paper": ((10, 10), (20, 3))}
+TEACHING, STAGES, ROUNDS, WINNING = map(TOLD.get, ("TEACHING", "STAGES", "ROUNDS", "WINNING"))
 
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
-# Share of the encoder's weights that stays after each round of magnitude pruning.
-ROUNDS = {
-    "toy": (0.5, 0.3),
-    "mini": (0.8, 0.6, 0.4, 0.3),
-    "paper": (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1),
-}
-WINNING = dict(zip(_GLUE, (0.3, 0.1, 0.3, 0.4, 0.5, 0.5, 0.5, 0.4), strict=True))  # Table 10
 # Toy's BERT-Mini: like BERT-Mini itself it has 70 % of the FLOPs of the model that is searched.
 TOY_MINI = TOY_MODEL | {"hidden": 160, "heads": 4, "ffn": 640}
 
@@ -105,18 +93,7 @@ tasks = partial(grids.tasks, own=TASKS)  # others are RANDOM, PAIR, TRIO and TES
 
 def gates(ratio=0.3, **changes):
     """The report's search at a target ratio of FLOPs; changes: other fields of Gates."""
-    own = dict(
-        regions=("heads", "ffn"),
-        share=0.1,
-        quota="layer",
-        update="jump",
-        weight=1.0,
-        tolerance=0.01,
-        schedule="additive",
-        landing="steps",
-        memory=0.9,
-    )
-    return Gates(ratio=ratio, **own | changes)
+    return Gates(ratio=ratio, **TOLD["GATES"] | changes)
 
 
 # ---- MODELS
@@ -370,39 +347,20 @@ def out_of_reach(profile_name, ratios=RATIOS):
     return [f"Skipped: {', '.join(left)}, as {why}."] * bool(left)
 
 
-# All movers jump at once, so that a search may end off its target and the page can tell by how
-# much. A trim at the end makes FLOPs equal, so that networks still compare.
-REPORTED = {"landing": "end", "memory": 0.0}
-SCHEDULES = {  # Table 11
-    "Additive": {},
-    "Multiplicative": {"schedule": "multiplicative"},
-    "None": {"schedule": "none"},
-}
+def reporting(options):
+    """The options of searches by name; "as reported" is as TOLD says."""
+    return {
+        name: (REPORTED if "as reported" in name else {}) | own for name, own in options.items()
+    }
+
+
+REPORTED, SCHEDULES, SPACES = map(TOLD.get, ("REPORTED", "SCHEDULES", "SPACES"))
+CONTROL, DATA = reporting(TOLD["CONTROL"]), reporting(TOLD["DATA"])  # 7.5, 7.6
 WEIGHTS = {  # Table 12
     text: REPORTED | ({} if text == "1" else {"weight": float(text)})
     for text in ("0.01", "0.1", "1", "10", "100")
 }
-SPACES = {  # 7.2
-    "QKV and FFN": {"regions": ("qkv", "ffn")},
-    "QKV, FFN and embedding": {"regions": ("qkv", "ffn", "embedding")},
-    "Heads and FFN": {},
-}
-CONTROL = {  # 7.5
-    "Top 10 %": {},
-    "Top 10 %, no schedule": {"schedule": "none"},
-    "All, no schedule": {"schedule": "none", "share": 1.0},
-    "Top 10 %, as reported": REPORTED,
-    "Top 30 %, as reported": REPORTED | {"share": 0.3},
-    "All, as reported": REPORTED | {"share": 1.0},
-}
 START = {"Original weights": {}, "Searched weights": {"kept": True}}  # 7.8
-DATA = {  # 7.6
-    "Task's rows": {},
-    "Retrained on augmented rows": {"augmented": True},
-    "Search as reported": REPORTED,
-    "Search as reported, augmented rows": REPORTED | {"enlarged": True},
-    "Search as reported, 4 times the steps": REPORTED | {"times": 4},
-}
 
 
 def objectives(profile_name):
