@@ -22,6 +22,7 @@ from lib.papers import (
     profiles,
     submissions,
 )
+from lib.papers import settings as paper_settings
 from lib.search.net import from_json, macs, parameters
 from lib.train.matching import layer_map
 
@@ -66,17 +67,22 @@ def test_rows_have_the_printed_size(name):
 
 def test_the_printed_settings_are_those_of_the_specs():
     table = efficientbert_settings.compared()
-    numbers = table[[efficientbert_settings.is_number(value) for value in table["published"]]]
-    there = numbers[numbers["in Specs"] != "–"]
-    assert len(there) == 66 and (there["published"] == there["in Specs"]).all()
-    assert set(numbers.index.get_level_values(1)[numbers["in Specs"] == "–"]) == {
+    assert table.columns.tolist() == [("published", "Value"), ("in Specs", "Value")]
+    numbers = table[table["published", "Value"].map(paper_settings.is_number)]
+    there = numbers[numbers["in Specs", "Value"] != "–"]
+    assert len(there) == 66 and not paper_settings.differs(there).to_numpy().any()
+    verdict = paper_settings.judged("Section 4.3", table)
+    assert verdict.verdict == "CONFIRMED" and verdict.measured.startswith("66 of 66")
+    assert set(numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]) == {
         "optimization steps",
         "GPUs",
         "weights of the linear operations",
         "bias of the linear operations",
         "randomly selected worse candidates shown",
     }
-    assert table.loc[("All experiments", "optimizer"), "in Specs"] == "AdamW"
+    adam = table[table.index.get_level_values(1) == "optimizer"]
+    assert adam["in Specs", "Value"].item() == "AdamW"
+    assert paper_settings.bold(adam).iloc[0].tolist() == ["", "font-weight: bold"]
     assert efficientbert.window("paper") == (15_000_000, 16_000_000)
     assert efficientbert.CLAIMED in efficientbert.TURNS["mini"]
 

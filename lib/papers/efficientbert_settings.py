@@ -1,7 +1,8 @@
 """Settings of EfficientBERT (sections 3.1 to 4.6, captions) as the profile `paper` has them.
 
 The column "Spec" of hyperparameters.csv names the setting of ours that stands beside a printed one:
-a key of `settings`. It is empty where no part of the code decides the setting. Free of torch.
+a key of `settings`, or a text in quotes. It is empty where no part of the code decides the setting.
+Free of torch.
 """
 
 import pandas as pd
@@ -12,21 +13,9 @@ from lib.papers import efficientbert as paper
 from lib.papers import efficientbert_search as search
 from lib.papers.grids import LOOP
 from lib.papers.profiles import CHECKPOINTS
+from lib.papers.settings import beside, text
 from lib.search import surface
 from lib.search.space import SPACES
-
-
-def text(value):
-    """Numbers in one form, so that 1e-4 and 0.0001 are alike; others as they are."""
-    try:
-        return f"{float(value):g}"
-    except (TypeError, ValueError):
-        return str(value)
-
-
-def is_number(value):
-    """Whether a text of `text` is a number."""
-    return value.lstrip("-").replace("e-", "").replace(".", "").isdigit()
 
 
 def settings():
@@ -61,12 +50,7 @@ def settings():
         "stacks": " | ".join(map(str, space.stacks)),
         "ratios": " | ".join("1" if q == 1 else f"1/{q}" for q in space.ratios),
         "operations": "Table 1" if alike else "others",
-        "architecture": "the network that the public code configures",
         "repeats": found["EfficientBERT++.layers"] // found["EfficientBERT.layers"],
-        "inherits": "from the supernet, whole",
-        "inherits from tasks": "from the supernet of several tasks, pooler and classifier too",
-        "state 1, 2": "frozen",
-        "state 3": "activated",
         "documents": f"{paper.BRIEF['paper']:,} documents",
         "first tenth": f"first {rows:,} rows of {proxy}",
         "last hundredth": f"last {scored:,} rows of it",
@@ -76,12 +60,10 @@ def settings():
         "sampling": f"uniform in training, {search.METHOD['paper']} in ranking",
         "corpus": paper.TEXT,
         "encyclopedia": paper.ENCYCLOPEDIA,
-        "optimizer": "AdamW",
         "Adam beta1": LOOP["Adam beta1"],
         "Adam beta2": LOOP["Adam beta2"],
         "learning rate decay": LOOP["Learning Rate Decay"].lower(),
         "teacher": CHECKPOINTS["paper"]["bert"],
-        "augmentation": "none",
         "weights": paper.GENERAL["TinyBERT_4"],
         "turns": paper.TURNS["paper"][paper.CLAIMED],
         "batch": paper.CLAIMED,
@@ -90,16 +72,12 @@ def settings():
 
 
 def compared():
-    """hyperparameters.csv beside `settings`, as text; a dash where the code decides nothing."""
+    """hyperparameters.csv beside `settings`. What it has in quotes is a text, and no option's."""
     table, ours = published.table("efficientbert", "hyperparameters"), settings()
-    table = table.set_index(["Phase", "Hyperparameter"])
-    return pd.DataFrame(
-        {
-            "section": table["Section"],
-            "published": table["Value"].map(text),
-            "in Specs": ["–" if pd.isna(name) else text(ours[name]) for name in table["Spec"]],
-        }
-    )
+    table = table.set_index(["Phase", "Hyperparameter", "Section"])
+    names = table["Spec"].dropna()
+    told = {row: n.strip("'") if n[0] == "'" else ours[n] for row, n in names.items()}
+    return beside(table[["Value"]], {("in Specs", "Value"): told})
 
 
 def small():
