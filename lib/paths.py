@@ -39,6 +39,12 @@ def records_root():
     return Path(os.environ.get("RECORDS_ROOT", DATA / "records")).expanduser()
 
 
+def meant(path):
+    """The full path that a reader means, relative to the working folder or to the project."""
+    places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
+    return next((place for place in places if place.exists()), places[0]).resolve()
+
+
 def shown(path):
     """A path as a reader should see it: relative to the project where it lies inside."""
     path = Path(path)

@@ -202,7 +202,7 @@ def test_the_thin_baseline_is_as_large_as_mobilebert_tiny_and_costs_what_efficie
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: efficientbert.tasks("toy", ["SQuAD3"]), "'SQuAD3'; did you mean 'SQuAD"),
+        (lambda: efficientbert.tasks("toy", ["SQuAD3"]), "unknown task of this page: 'SQuAD3'"),
         (lambda: efficientbert.network("EfficientBRT"), "network: 'EfficientBRT'; did you mean"),
     ],
 )

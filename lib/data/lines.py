@@ -64,29 +64,34 @@ def write(folder, contents):
             held.enter_context(files.whole(folder / name)).write_bytes(data)
 
 
+def hub(what, fix, *wanted, loader=None):
+    """What the hub's client `loader` gives, `datasets.load_dataset` where it is None. Raises
+    ConnectionError in one line with the fix where it gives nothing.
+    """
+    try:
+        if loader is None:
+            from datasets import load_dataset as loader
+        return loader(*wanted)
+    except Exception as error:  # the client raises many kinds, by version and by failure
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        told = f"{what} cannot be had from the hub ({reason}); fix: check the network, or {fix}"
+        raise ConnectionError(told) from error
+
+
 def from_hub(task, folder, splits, text, loader, *wanted):
     """Fill a folder with files of the hub. Returns the folder.
 
     splits: {name: the hub's split}. text(rows): a file's content. `loader(*wanted)` gives the
-    splits, `datasets.load_dataset` where it is None. Raises FileExistsError where one of the files
-    is in the folder already, ConnectionError in one line where the hub gives nothing, ValueError
-    where it lacks a split.
+    splits, as in `hub`. Raises FileExistsError where one of the files is in the folder already, and
+    ValueError where the hub lacks a split.
     """
     there = [name for name in splits if (folder / name).exists()]
     if there:
         raise FileExistsError(
             f"{folder} already holds {', '.join(there)}; move it away to fetch {task} anew"
         )
-    try:
-        if loader is None:
-            from datasets import load_dataset as loader
-        loaded = loader(*wanted)
-    except Exception as error:  # the hub's client raises many kinds, by version and by failure
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConnectionError(
-            f"{task} cannot be had from the hub ({reason}); fix: check the network, or put "
-            f"{', '.join(splits)} into {folder} by hand"
-        ) from error
+    fix = f"put {', '.join(splits)} into {folder} by hand"
+    loaded = hub(task, fix, *wanted, loader=loader)
     for name, split in splits.items():
         if split not in loaded:
             raise ValueError(

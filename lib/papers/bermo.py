@@ -30,20 +30,7 @@ AIMED = {"L0, to 10 %": "L0", "Soft Movement, to 10 %": "Soft Movement"}
 
 PROBES = TOLD["PROBES"]
 SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
-# Columns of Tables 2, 4 and 5. Tense stands for them at toy, and is not in print.
-COLUMNS = (
-    Column("SST-2 Acc", "SST-2", "accuracy"),
-    Column("MNLI Acc-m", "MNLI", "accuracy"),
-    Column("MNLI Acc-mm", "MNLI", "accuracy", "dev_mm"),
-    Column("QQP Acc", "QQP", "accuracy"),
-    Column("QQP F1", "QQP", "f1"),
-    Column("SQuAD F1", "SQuAD1", "span_f1"),
-    Column("Tense Acc", "Tense", "accuracy"),
-    *(
-        Column(f"{task.removesuffix('1')} Remaining %", task, "remaining")
-        for task in ("Tense", "SST-2", "MNLI", "QQP", "SQuAD1")
-    ),
-)
+COLUMNS = tuple(Column(*told) for told in TOLD["COLUMNS"])
 TABLES = TOLD["TABLES"]
 
 # ---- SETTINGS: by profile and, where they differ, by task; "" is every other task

@@ -10,11 +10,12 @@ never tried. Free of torch.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from lib import sweep
+from lib import files, sweep
 from lib.measure import compare, cost, gated, stats, verdict
 from lib.methods import METHODS, module
 from lib.options import Targets
@@ -158,41 +159,21 @@ class Method:
     once: bool = False  # one point instead of one at each budget
 
 
-def _net(name):
-    return {"make": partial(net, name=name), "keeps": name, "once": True}
+MAKERS = {
+    "random": partial(network, find=drawn),
+    **{m.__name__: m for m in (whole, width, ghosts, network, net, fine_pruned, uniform)},
+    **{m.__name__: m for m in (quantised, mixed, warmed)},
+}
+
+
+def _line(make, told=None, **more):
+    """A Method of frontier.toml."""
+    told = {name: MAKERS[v] if name == "make" else v for name, v in (told or {}).items()}
+    return Method(make=partial(MAKERS[make], **told), **more)
 
 
 TABLE = {
-    "Whole": Method("whole", whole, "the fine-tuned teacher", "all", once=True),
-    "Width": Method("paper", width, "heads and neurons by importance: GhostBERT's baseline"),
-    "GhostBERT": Method("paper", ghosts, "width, and ghosts on it", ghosts=True),
-    "NAS": Method("paper", network, "heads and neurons by search", "found"),
-    "EfficientBERT": Method(
-        "paper", about="searched formulas, after text", **_net("EfficientBERT")
-    ),
-    "EfficientBERT TINY": Method("paper", about="the same, narrower", **_net("EfficientBERT_TINY")),
-    "Fine-pruned BERT": Method(
-        "paper", partial(fine_pruned, model="BERT"), "single weights by magnitude", "all"
-    ),
-    "Fine-pruned BERMo": Method(
-        "paper", partial(fine_pruned, model="BERMo"), "the same, with the layer mix", "all"
-    ),
-    "Random": Method("control", partial(network, find=drawn), "heads and neurons drawn", "found"),
-    "Uniform": Method("control", uniform, "width in order instead of by importance, logits alone"),
-    "Base Model": Method("control", about="plain networks, after text", **_net("Base Model")),
-    "Int8": Method(
-        "control", partial(quantised, make=whole), "the teacher in int8", "all", once=True
-    ),
-    "NAS + ghosts": Method(
-        "combination", partial(network, added=True), "ghosts on the searched network", "found", True
-    ),
-    "Width + layer mix": Method("combination", mixed, "BERMo's mix on a width-pruned model"),
-    "GhostBERT, warmed up": Method(
-        "combination", warmed, "GhostBERT by EfficientBERT's warm-up distillation", ghosts=True
-    ),
-    "GhostBERT, int8": Method(
-        "combination", partial(quantised, make=ghosts), "GhostBERT in int8", ghosts=True
-    ),
+    title: _line(**told) for title, told in files.toml(Path(__file__).with_suffix(".toml")).items()
 } | {
     title: Method("control", partial(listed, name=name), module(name).__doc__.split("\n")[0], name)
     for title, name in METHODS.items()

@@ -17,7 +17,11 @@ MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
 FAMILIES = ("bert", "roberta", "electra")
 LONGEST = 128  # tokens that the position table must have
 PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
-WORDS = ("tokenizer.json", "vocab.txt", "vocab.json")  # one of them makes a tokenizer
+NEEDED = (  # of each line one file
+    ("config.json",),
+    ("model.safetensors",),
+    ("tokenizer.json", "vocab.txt", "vocab.json"),
+)
 
 
 class Own(str):
@@ -101,11 +105,8 @@ def rows(name, profile_name, wanted, held_out):
 def folder(path):
     """The full path of a reader's model. A path may be relative to the working folder or to the
     project. Raises FileNotFoundError where a file of it is missing, ValueError as `shape` does."""
-    places = [root / Path(path).expanduser() for root in (Path(), paths.ROOT)]
-    found = next((place for place in places if place.is_dir()), places[0]).resolve()
-    needed = ("config.json", "model.safetensors", WORDS)
-    for names in needed:
-        names = (names,) if isinstance(names, str) else names
+    found = paths.meant(path)
+    for names in NEEDED:
         if not any((found / name).is_file() for name in names):
             raise FileNotFoundError(
                 f"no model {str(path)!r}: {str(found)!r} has no {' or '.join(names)}; it must be a "

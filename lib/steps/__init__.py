@@ -5,65 +5,63 @@ returns metrics, and one line here. Raise the version when a change alters resul
 version are then no longer found.
 """
 
+import ast
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Step:
+    name: str
     version: int
-    args: tuple  # names of the function's arguments beside `run`; a test compares them
     inputs: tuple  # names of the Specs it may take; "teacher:" is any name that begins so
     weights: bool  # it makes a model, or other large files, that other steps may need
 
+    @cached_property
+    def args(self):
+        """Names of the function's arguments beside `run`, read from its source."""
+        source = (Path(__file__).parent / f"{self.name}.py").read_text()
+        step = next(n for n in ast.parse(source).body if getattr(n, "name", "") == self.name)
+        return tuple(argument.arg for argument in step.args.args[1:])
 
-def _step(version, args, inputs="", weights=True):
-    return Step(version, tuple(args.split()), tuple(inputs.split()), weights)
 
-
-STEPS = {
+# Each step's version and inputs.
+MAKING = {
     # models to start from
-    "pretrain": _step(2, "corpus model objective numerics train"),
-    "checkpoint": _step(1, "name digest random"),
+    "pretrain": (2, ""),
+    "checkpoint": (1, ""),
     # training on a task
-    "finetune": _step(2, "data train numerics targets span", "start teacher"),
-    "fineprune": _step(
-        2,
-        "data train numerics targets alpha prune mix frozen margin span lower_case",
-        "start teacher",
-    ),
-    "distil": _step(
-        2, "data train numerics distil surgery span", "teacher importance augmented states search"
-    ),
-    "retrain": _step(
-        2, "data train numerics objective architecture", "start teacher search augmented"
-    ),
-    "nas_search": _step(2, "data train numerics gates objective", "start teacher augmented"),
-    "imp": _step(2, "data train numerics kept", "start origin"),
-    "warmup": _step(2, "data train numerics warmup net classifier span", "teacher start search"),
-    "multitask": _step(2, "data warmup train numerics net shared", "teacher: start search"),
-    "predistil": _step(2, "corpus warmup train numerics net shared", "teacher start search"),
+    "finetune": (2, "start teacher"),
+    "fineprune": (2, "start teacher"),
+    "distil": (2, "teacher importance augmented states search"),
+    "retrain": (2, "start teacher search augmented"),
+    "nas_search": (2, "start teacher augmented"),
+    "imp": (2, "start origin"),
+    "warmup": (2, "teacher start search"),
+    "multitask": (2, "teacher: start search"),
+    "predistil": (2, "teacher start search"),
     # what they need
-    "importance": _step(2, "data importance numerics span", "teacher", weights=False),
-    "augment": _step(2, "data augment numerics", "language_model"),
-    "operate": _step(1, "surgery", "teacher importance search"),
-    "quantise": _step(1, "data train numerics", "start"),
-    "states": _step(2, "data train numerics distil", "teacher"),
+    "augment": (2, "language_model"),
+    "operate": (1, "teacher importance search"),
+    "quantise": (1, "start"),
+    "states": (2, "teacher"),
+}
+MEASURING = {  # without weights
+    "importance": (2, "teacher"),
     # searches
-    "search": _step(
-        2,
-        "space net search data train numerics warmup corpus pretrain classifier span",
-        "start teacher general before",
-        weights=False,
-    ),
-    "random_architecture": _step(2, "gates", "start", weights=False),
-    "digits": _step(2, "images perceptron gates numerics", weights=False),
+    "search": (2, "start teacher general before"),
+    "random_architecture": (2, "start"),
+    "digits": (2, ""),
     # what is measured
-    "bag_of_words": _step(1, "data", weights=False),
-    "predict": _step(2, "data train numerics span", "model", weights=False),
-    "count": _step(1, "config tokens labels", weights=False),
-    "inspect_ghosts": _step(2, "data train numerics rows", "model", weights=False),
-    "latency": _step(1, "reference batch length numerics models runs", "model:", weights=False),
-    "maps": _step(
-        2, "data rows examples max_length numerics", "reference model model:", weights=False
-    ),
+    "bag_of_words": (1, ""),
+    "predict": (2, "model"),
+    "count": (1, ""),
+    "inspect_ghosts": (2, "model"),
+    "latency": (1, "model:"),
+    "maps": (2, "reference model model:"),
+}
+STEPS = {
+    name: Step(name, version, tuple(inputs.split()), name in MAKING)
+    for name, (version, inputs) in (MAKING | MEASURING).items()
 }
