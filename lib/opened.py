@@ -13,6 +13,7 @@ from IPython.display import HTML
 from pandas.io.formats.style import Styler
 
 from lib import data
+from lib.measure import compare
 from lib.page import notebook
 from lib.papers.profiles import PROFILES
 from lib.spec import from_json, known
@@ -183,7 +184,7 @@ def sentences(frame, better, worse, count=10, **where):
     for column, value in where.items():
         frame = frame[frame[column] == value]
     why = f"no task has finished runs of {better} and {worse}, and classes"
-    for (task, seed), cell in frame[frame["run"].notna()].groupby(["task", "seed"], sort=False):
+    for (task, seed), cell in compare.there(frame).groupby(["task", "seed"], sort=False):
         runs = dict(zip(cell["model"], cell["run"], strict=True))
         if not {better, worse} <= runs.keys():
             continue
@@ -204,7 +205,7 @@ def sentences(frame, better, worse, count=10, **where):
         shown = shown.loc[sure.sort_values(ascending=False, kind="stable").index[:count]]
         caption = (
             f"{task}, seed {seed}: {better} alone is right on {split[0].sum()} of {len(one)} "
-            f"rows, {worse} alone on {split[1].sum()}. The surest of the first"
+            f"rows, {worse} alone on {split[1].sum()}. The surest of the former"
         )
         styled = Styler(shown.reset_index(drop=True), uuid_len=0, cell_ids=False)
         styled = styled.set_caption(caption).hide(axis="index").format(escape="html")

@@ -89,9 +89,8 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
     ):
         artefact.Page("some_page", {"profile": "toy"}, True).finish(judged, own, more)
         assert notebook.provenance(tmp_path / "toy", "some_page")["deviations"] == told
-        assert ("at mini scale, where claims are judged</h4><ul><li>few rows" in shown[-1]) == (
-            "mini" in told
-        )
+        judged_at = "at mini scale, where claims are judged (2)</summary><ul><li>few rows"
+        assert (judged_at in shown[-1]) == ("mini" in told)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)

@@ -172,8 +172,8 @@ def test_one_seed_says_what_its_interval_covers():
     for half, told in ((0.5, ", whose interval covers examples alone"), (0.0, ", so no interval")):
         v = judge_delta("G5", {"": estimate(1.5, half, n=1)}, {}, "mini")
         assert v.measured.endswith(f"n = 1 seed{told}")
-    assert compare.interval(estimate(1.5, n=1)) == "+1.5 [1.0, 2.0, examples alone]"
-    assert compare.interval(ABOVE) == "+1.5 [1.0, 2.0]" and compare.interval(None) == "–"
+    assert compare.interval(estimate(1.5, n=1)) == "+1.5 [1.0, 2.0] (1)"
+    assert compare.interval(ABOVE) == "+1.5 [1.0, 2.0] (5)" and compare.interval(None) == "–"
 
 
 @pytest.mark.parametrize(

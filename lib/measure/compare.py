@@ -139,28 +139,33 @@ def rows_of(frame):
 def average(frame):
     """Replicates of the average over columns.
 
-    There is one line for each row of the table and seed whose columns are all there.
+    There is one line for each row of the table and seed whose columns are all there. A column
+    that no run has does not count.
     """
+    frame = frame.dropna(subset=["score"])
     groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
 
 
-def table(*parts):
-    """One DataFrame of several {(m, model) or model: {(source, column): value}}.
+def table(*parts, names=("m", "model")):
+    """One DataFrame of several {row: {column: value}}, whose values stay as they are.
 
-    Rows are in the order in which they first occur.
+    Tuples as rows or columns make levels. Rows are in the order in which they first occur, columns
+    in that of the parts. names: of the levels of the rows, from the last one.
     """
     keys = list(dict.fromkeys(key for part in parts for key in part))
-    if not keys:
-        return pd.DataFrame()
-    index = pd.Index(keys)  # of several levels, where keys are tuples
-    index.names = ["m", "model"][-index.nlevels :]
+    heads = list(dict.fromkeys(k for part in parts for row in part.values() for k in row))
     rows = [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys]
-    frame = pd.DataFrame(rows, index, dtype=object)
-    if len(frame.columns):
-        frame.columns = pd.MultiIndex.from_tuples(frame.columns)
-    return frame
+    frame = pd.DataFrame([[row.get(k, nan) for k in heads] for row in rows], dtype=object)
+    frame = frame.set_axis(pd.Index(keys), axis=0).set_axis(pd.Index(heads), axis=1)
+    levels = frame.index.nlevels
+    return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
+
+
+def there(frame):
+    """The rows of a collected frame whose runs are there."""
+    return frame[frame["run"].notna()]
 
 
 def spread(values):
@@ -173,11 +178,10 @@ def spread(values):
 
 
 def interval(estimate):
-    """An Estimate as text: "+0.4 [-0.2, 1.1]". With one seed it says "examples alone"."""
+    """An Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds."""
     if estimate is None or not isfinite(estimate.mean):
         return "–"
-    alone = ", examples alone" * (estimate.n_seeds == 1)
-    return f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}{alone}]"
+    return f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}] ({estimate.n_seeds})"
 
 
 def by_task(frame, metric_of, source, by=()):
@@ -198,6 +202,6 @@ def by_task(frame, metric_of, source, by=()):
             for title, part in rows.groupby("column", sort=False)
             if not by or part["score"].notna().any()
         }
-        if not by and scored["column"].nunique() > 1:
+        if not by and scored.dropna(subset=["score"])["column"].nunique() > 1:
             row[source, "average"] = spread(means.get(key, ()))
     return table

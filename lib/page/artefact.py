@@ -32,6 +32,7 @@ from lib import paths, sweep
 from lib import verdicts as source
 from lib.execute import commit
 from lib.files import write
+from lib.measure import compare
 from lib.measure.verdict import SCALES
 from lib.page import notebook, plot
 from lib.page.runs import Runs
@@ -103,12 +104,12 @@ class Page:
         command = " ".join(["python -m lib run", self.id, *own.words(self.scope)])
         how = f"not made yet: `{command}` makes what is missing"
         why = Counter(
-            f" missing: {run['error'] or how}" if name in self.wanted else " are not recorded yet"
+            run["error"] or how
             for name, run in there.items()
-            if name not in self.used and run["state"] != "finished"
+            if name in self.wanted and name not in self.used and run["state"] != "finished"
         )
         self.used |= there
-        self.note(f"{n} of {len(there)} runs{reason}" for reason, n in why.most_common(3))
+        self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
         return frame
 
     def runs(self, grid, recorded=()):
@@ -127,15 +128,21 @@ class Page:
         name: tells several tables of one page apart. index: the name of the rows, or a list of
         names of their levels. marks: f(frame) -> frame of CSS.
         """
-        frame = frame if isinstance(frame, pd.DataFrame) else framed(frame)
+        if not isinstance(frame, pd.DataFrame):
+            frame = compare.table(frame, names=())
         frame = frame if index is None else frame.rename_axis(index)
         if self.mine:
             caption = f"{caption.removesuffix('.')}. {self.mine[0]}"
-        if (frame.isna() | frame.isin(["", "–"])).all(axis=None):
+        bare = frame.isna() | frame.isin(["", "–", "not run"])
+        if bare.all(axis=None):
             rows = ", ".join(joined(frame.index, " "))
             return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
+        rows, columns = bare.all(axis=1), bare.all()
+        empty = [*joined(frame.index[rows], " "), *joined(frame.columns[columns], ", ")]
+        empty[6:] = [f"{len(empty) - 6} more"] * (len(empty) > 6)
+        frame = frame.loc[~rows, ~columns]
         first, rest, turned = beside(frame)
-        frame = frame[[*first, *rest]] if turned else frame
+        frame = frame[[*first, *rest]]
         stem, heads = self._stem(name), joined(frame.columns, ", ")
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
         flat = text.set_axis(heads, axis=1)
@@ -146,9 +153,10 @@ class Page:
         self._write(f"{stem}.md", f"{caption}\n\n{markdown(flat.reset_index())}")
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
         css = marks(text) if marks else None
-        parts = [styled(text, css, part, turn) for part, turn in ((first, turned), (rest, False))]
+        seen = styled(text, css, first, turned, f"{stem}-seen")
+        more = styled(text, css, rest, False, f"{stem}-more") if rest else ""
         folded = ", ".join(dict.fromkeys(str(title) for _, title in rest))
-        display(HTML(PARTS.table(caption, parts[0], parts[1] if len(rest) else "", folded)))
+        display(HTML(PARTS.table(caption, seen, more, folded, "; ".join(filter(None, empty)))))
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
@@ -244,12 +252,6 @@ class Page:
             )
 
 
-def framed(rows):
-    """A DataFrame of {row: {column: value}}, whose values stay as they are."""
-    frame = pd.DataFrame(list(rows.values()), index=pd.Index(list(rows)), dtype=object)
-    return frame.set_axis(pd.Index(list(frame.columns)), axis=1)  # tuples become levels
-
-
 def joined(names, between):
     """The names of rows or columns as text, `between` standing between their levels."""
     return [
@@ -259,41 +261,69 @@ def joined(names, between):
 
 
 def beside(frame):
-    """Columns of a table: (those to be seen, those to be folded, whether the frame has both).
+    """Columns of a table: (those to be seen, those to be folded, whether titles stand on top).
 
     Columns are (source, title). Each measured one stands beside the printed ones whose title has
-    the same first word, which is a task. Folded are printed columns of other tasks and columns
-    without a value, where they are more than two.
+    the same first word, which is a task, first beside that of the very title. Folded are printed
+    columns of other tasks. Where no task is common, the printed columns of the first task stand
+    behind the first measured source.
     """
-    sources = frame.columns.get_level_values(0)
-    if frame.columns.nlevels != 2 or not set(sources) & set(PRINTED) or set(sources) <= {*PRINTED}:
-        return frame.columns, [], False
 
     def task(column):
         return re.split(r"[\s,(]", str(column[1]))[0]
 
-    bare = (frame.isna() | frame.isin(["", "–"])).all()
-    printed, measured = (
-        [c for c in frame if not bare[c] and (c[0] in PRINTED) == told] for told in (True, False)
-    )
-    ours = {task(c) for c in frame if c[0] not in PRINTED}
-    shared = [t for t in dict.fromkeys(map(task, printed)) if t in ours]
-    pairs = [c for t in shared for c in [*printed, *measured] if task(c) == t]
-    first = [*pairs, *(c for c in measured if c not in pairs), *([] if pairs else printed)]
-    rest = [c for c in frame if c not in first]
-    return (first, rest, True) if len(rest) > 2 else ([*first, *rest], [], True)
+    whole, two = list(frame.columns), frame.columns.nlevels == 2
+    printed = [c for c in whole if two and re.split(r"\W", str(c[0]))[0] in PRINTED]
+    measured = [c for c in whole if c not in printed]
+    if not printed or not measured:
+        return whole, [], False
+    first = []
+    for name in dict.fromkeys(map(task, printed)):
+        ours = [c for c in measured if task(c) == name]
+        theirs = [c for c in printed if task(c) == name] if ours else []
+        first += [c for p in theirs for c in [p, *(m for m in ours if m[1] == p[1])]]
+        first += [c for c in ours if c not in first]
+    pairs = bool(first)
+    if not pairs:
+        first = [c for c in measured if c[0] == measured[0][0]]
+        first += [c for c in printed if task(c) == task(printed[0])]
+    first += [c for c in measured if c not in first]
+    return first, [c for c in printed if c not in first], pairs
 
 
-def styled(text, css, columns, turn):
-    """Some columns of a table of texts as HTML; turn: titles stand above sources."""
-    if not len(columns):
-        return ""
+def styled(text, css, columns, turn, name):
+    """Some columns of a table of texts as HTML; turn: titles stand above sources.
+
+    name: tells it from the other tables of its page. Columns of words are flush left, and wrap.
+    """
     parts = [part if part is None else part[list(columns)] for part in (text, css)]
     text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
-    shown = Styler(text, na_rep="–", uuid_len=0, cell_ids=False, escape="html")
+    shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
     for axis in (0, 1):
         shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
-    return (shown if css is None else shown.apply(lambda _: css, axis=None)).to_html()
+    words = [
+        f".col{n}"
+        for n in range(text.shape[1])
+        if text.iloc[:, n].dropna().astype(str).str.match(r"(?![+-]?\d)\w|$").mean() > 0.5
+    ]
+    if words:
+        look = "text-align: left; white-space: normal; overflow-wrap: break-word"
+        shown.set_table_styles([{"selector": each, "props": look} for each in words])
+    return headed((shown if css is None else shown.apply(lambda _: css, axis=None)).to_html())
+
+
+def headed(table):
+    """The HTML of a table with the names of its rows in the last line of its head."""
+    head = table.partition("</thead>")[0]
+    lines = re.findall(r"<tr>.*?</tr>", head, re.S)
+    names = re.findall(r'<th class="index_name.*?</th>', lines[-1])
+    if len(lines) > 1 and names and "index_name" not in lines[-2]:
+        each = iter(names)
+        last = re.sub(
+            r'<th class="blank.*?</th>', lambda _: next(each), lines[-2], count=len(names)
+        )
+        table = table.replace(lines[-1], "", 1).replace(lines[-2], last, 1)
+    return table
 
 
 def described(figure):
@@ -335,7 +365,8 @@ def show(figure, svg=""):
             figure.savefig(buffer, format="svg", metadata=described(figure))
             svg = buffer.getvalue()
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
-    display(HTML(f"<figure>{image}</figure>"))
+    wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
+    display(HTML(f"<figure{wide}>{image}</figure>"))
     plt.close(figure)
 
 
@@ -363,10 +394,13 @@ def watermark(figure):
     """
 
     def spared(title):
-        return any(word in title for word in ("recorded", "published", "as printed"))
+        return any(word in title for word in ("recorded", "published", "printed"))
 
     titles = {
-        axis: " ".join([axis.get_title(), *axis.get_legend_handles_labels()[1]])
+        axis: " ".join(
+            [axis.get_title(), *axis.get_legend_handles_labels()[1]]
+            + [label.get_text() for label in axis.get_yticklabels()]
+        )
         for axis in figure.axes
     }
     look = CENTRE | {"alpha": 0.13, "rotation": 24}

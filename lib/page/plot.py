@@ -78,6 +78,24 @@ def means(axis, frame, x, y, label, **look):
         axis.errorbar(by.index, by["mean"], by["std"].fillna(0), capsize=3, label=label, **look)
 
 
+def gains(axis, frame, order):
+    """Differences with their 95 % intervals: one series for each source, on one axis.
+
+    frame: the columns source, at, gain, low and high; a printed difference has no interval. order:
+    the values of `at` from left to right. Toy runs are grey triangles.
+    """
+    parts = list(frame.groupby("source", sort=False))
+    for number, (source, part) in enumerate(parts):
+        x = [order.index(at) + 0.2 * (number - (len(parts) - 1) / 2) for at in part["at"]]
+        ends = abs(part[["low", "high"]].astype(float).sub(part["gain"], axis=0)).fillna(0).T
+        look = PRINT if source.startswith("published") else REST if "toy" in source else NEW
+        look = look | {"linestyle": "none"}
+        axis.errorbar(x, part["gain"], ends.to_numpy(), capsize=3, label=source, **look)
+    axis.axhline(0, color=INK, lw=0.8)
+    axis.set_xticks(range(len(order)), order)
+    axis.set_xlim(-0.5, len(order) - 0.5)
+
+
 def line(axis, x, y, kind, **more):
     """A line in the look of its kind, without markers."""
     look = {name: LOOKS[kind][name] for name in ("color", "linestyle")}

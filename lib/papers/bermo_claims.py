@@ -142,7 +142,7 @@ def claim_probing(frame, profile_name):
 @claims.each_task
 def claim_stability(frame, profile_name):
     """Verdict on B2: fewer of BERMo's seeds diverge than of BERT's."""
-    there = frame[frame["run"].notna()]
+    there = compare.there(frame)
     by = [diverged(there)[there["model"] == model].to_numpy() for model in MODELS]
     table = published.table("bermo", "table03_sst2_stability").set_index("Model")
     share = table.eq("Diverges").mean(axis=1)

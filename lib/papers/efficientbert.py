@@ -414,15 +414,15 @@ def sizes(names):
         key = "BERT_BASE" if name.startswith("BERT_BASE") else name
         if key in NETS or "W2" in key:
             count = parameters(network(key), by.get(key, "with projection"))
-            cells[name] = {("M parameters", "counted"): f"{count / 1e6:.1f}"}
+            cells[name] = {("counted", "M parameters"): f"{count / 1e6:.1f}"}
     return cells
 
 
 def made(frame, source):
     """Parts of a table: parameters that the runs of a collected frame have, with their heads."""
-    there = frame[frame["run"].notna()].to_dict("records")
+    there = compare.there(frame).to_dict("records")
     return {
-        row["model"]: {("M parameters", source): f"{row['parameters'] / 1e6:.2f}"} for row in there
+        row["model"]: {(source, "M parameters"): f"{row['parameters'] / 1e6:.2f}"} for row in there
     }
 
 

@@ -66,8 +66,7 @@ def share_of_steps(inherits, scratch, part="loss"):
 def shares(frame, part="loss"):
     """{seed: share of steps} of a collected frame of `steepness`, where both runs are there."""
     curves = {
-        (row.model, row.seed): row.run.arrays("curve")
-        for row in frame[frame["run"].notna()].itertuples()
+        (row.model, row.seed): row.run.arrays("curve") for row in compare.there(frame).itertuples()
     }
     return {
         seed: share_of_steps(curve, curves["from scratch", seed], part)

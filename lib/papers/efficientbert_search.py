@@ -348,7 +348,7 @@ def printed_stages():
 def networks(frame):
     """{title: Net} that the searches of a frame found, after the network they started with."""
     found = {}
-    for row in frame[(frame["kind"] == "search") & frame["run"].notna()].itertuples():
+    for row in compare.there(frame[frame["kind"] == "search"]).itertuples():
         head, *_ = row.run.lines("history.jsonl")
         found.setdefault("start", from_json(head["space"]["start"]))
         found[ours(row.model)] = from_json(row.run.metrics["net"])
@@ -364,7 +364,7 @@ def histories(frames):
     arms = {SINGLE: "single stage", "stage1": "stages 1, 2", "stage2": "stages 1, 2"}
     columns, lines = ["source", "arm", "stage", "seed", "score"], []
     for source, frame in frames.items():
-        there = frame[(frame["kind"] == "search") & frame["run"].notna()]
+        there = compare.there(frame[frame["kind"] == "search"])
         for row in there.sort_values(["seed", "model"]).itertuples():
             told = source, arms.get(row.model, "stage 3"), row.model, row.seed
             _, *entries = row.run.lines("history.jsonl")
@@ -379,7 +379,7 @@ def costs(frame, profile_name, source):
 
     A row adds up the stages to its own. Seconds are of the wall. The supernets come last.
     """
-    there = frame[frame["run"].notna()]
+    there = compare.there(frame)
     found = {(row.model, row.seed): row for row in there[there["kind"] == "search"].itertuples()}
     scored = grids.metrics(profile_name, efficientbert.COLUMNS)
     final_scores = compare.points(frame[frame["kind"] == "student"], scored)
@@ -395,14 +395,14 @@ def costs(frame, profile_name, source):
         table["Search stage 3 alone" if alone else name] = {
             (source, "evaluations"): f"{sum(count.values()):,}",
             (source, "of them trained"): f"{sum(n for s, n in count.items() if s != LAST):,}",
-            (source, "seconds"): compare.spread([sum(map(seconds, chain)) for chain in chains]),
+            (source, "cost (s)"): compare.spread([sum(map(seconds, chain)) for chain in chains]),
             (source, "search score"): compare.spread([100 * chain[-1].score for chain in chains]),
             (source, "final score"): compare.spread(
                 final_scores[final_scores["model"] == name]["score"]
             ),
         }
     for model, part in there[there["kind"] == "supernet"].groupby("model", sort=False):
-        table[model] = {(source, "seconds"): compare.spread(map(seconds, part.itertuples()))}
+        table[model] = {(source, "cost (s)"): compare.spread(map(seconds, part.itertuples()))}
     return table
 
 

@@ -268,7 +268,7 @@ def points(frame, found, profile_name):
         (row["model"], row["m"], row["task"], row["seed"]): row.get("architecture")
         for row in found.to_dict("records")
     }
-    there = named(frame[frame["run"].notna()])
+    there = named(compare.there(frame))
     for (task, model), rows in there.groupby(["task", "model"], sort=False):
         costs = []
         for row in rows.to_dict("records"):

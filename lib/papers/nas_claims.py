@@ -99,7 +99,7 @@ def curves(frame):
     switched off and on again so far.
     """
     parts = [pd.DataFrame(columns=["model", "seed", "step", "target", "actual", "off", "on"])]
-    for row in frame[frame["run"].notna()].itertuples():
+    for row in compare.there(frame).itertuples():
         target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
         told = {"model": row.model, "seed": row.seed, "step": np.linspace(0, 1, len(target))}
         told |= {"target": target, "actual": actual, "off": off.cumsum(), "on": on.cumsum()}
