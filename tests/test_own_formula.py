@@ -149,7 +149,7 @@ def test_a_space_with_gates_draws_them_inside_the_window():
 
 
 def test_a_space_is_one_line(monkeypatch):
-    few = spaces.Grammar(("relu", "mul"), stacks=(1, 2), ratios=(1,))
+    few = spaces.Grammar(("gelu", "relu", "mul"), stacks=(1, 2), ratios=(1,))
     monkeypatch.setitem(spaces.SPACES, "few", few)
     start = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer(BERT)))
     space = spaces.from_json(
@@ -163,3 +163,6 @@ def test_a_space_is_one_line(monkeypatch):
         "max",
     } == set()
     assert any("relu" in l.formula for l in layers)
+    assert space.features([space.draw(rng)], "index").shape == (1, 40)
+    with pytest.raises(ValueError, match="the search space lacks gelu, which 'W2 gelu.W1 x.' has"):
+        spaces.Space("stage1", start, grammar=spaces.Grammar(("relu", "mul")))

@@ -103,7 +103,7 @@ class Space:
     """All networks that a stage may evaluate.
 
     As coded, stage 2 has no limit of size, because its ids are fixed. Raises ValueError where there
-    is no network, and where `start` has an id of no space.
+    is no network, and where `start` has an id or an operation that the space lacks.
     """
 
     stage: str
@@ -121,6 +121,13 @@ class Space:
             object.__setattr__(self, "grammar", Grammar(**told))
         for layer in self.start.layers:
             self.number(layer)
+        own = self.grammar.terminals + self.grammar.operations
+        for text in (BERT, *(l.formula for l in self.start.layers)) * ("formula" in self.searched):
+            if lacking := {n.op for n in language.walk(language.parse(text))} - {*own}:
+                raise ValueError(
+                    f"the search space lacks {', '.join(sorted(lacking))}, which {text!r} has, and "
+                    "a search starts there: add it to the operations of the space"
+                )
         if not self.id_tuples():
             sums = self.sizes.ways[-1][0] + self.rest
             raise ValueError(
