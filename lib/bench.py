@@ -32,7 +32,7 @@ from lib.model import backbone
 from lib.options import Distil, Importance, Numerics, Objective, Targets, Train
 from lib.papers import bermo, efficientbert, efficientbert_claims, efficientbert_search, nas
 from lib.spec import Spec
-from lib.steps.latency import settle
+from lib.steps.latency import clocks, timed
 from lib.store import Scratch, Store
 from lib.train import augment, loop, losses
 from lib.train.batches import encode
@@ -59,18 +59,6 @@ def checkpoint():
 def cola(rows):
     """The arguments that runs on so many rows of CoLA share."""
     return {"data": data.describe("glue", "CoLA", rows, 64), "train": TRAIN, "numerics": LEAN}
-
-
-def now():
-    """Seconds of CPU and of wall: two clocks [2]."""
-    return np.array([time.process_time(), time.perf_counter()])
-
-
-def timed(function, *args):
-    """Seconds of CPU and of wall [2] that a call takes."""
-    began = now()
-    function(*args)
-    return now() - began
 
 
 # ---- THE LOOP AGAINST TRAINER
@@ -176,7 +164,7 @@ def training(repeats=3, rows=1024):
             split = split.take(np.arange(len(split) // 4))
         model, tokenizer, fit = prepared(task, split, repeat, contender)
         lengths = encode(tokenizer, split, TRAIN.max_length).lengths()
-        cpu, wall = timed(fit)
+        wall, cpu = timed(fit)
         work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
         logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), LEAN)
         line = {"task": name, "contender": contender, "repeat": repeat, "rows": len(split)}
@@ -248,8 +236,8 @@ def augmenting(repeats=3, rows=100, count=15):
         sources = {name: augment.source(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
             line = {"model": name, "repeat": repeat, "sentences": len(texts)}
-            batched, _ = timed(augment.candidates, texts, sources[name], count, FULL, {})
-            single, _ = timed(one_at_a_time, texts, sources[name], count)
+            _, batched = timed(augment.candidates, texts, sources[name], count, FULL, {})
+            _, single = timed(one_at_a_time, texts, sources[name], count)
             yield line | {"batched_seconds": batched, "single_seconds": single}
 
 
@@ -320,7 +308,7 @@ def searching(repeats=3, rows=1024, documents=2000):
 
 
 class Watched(Scratch):
-    """A run of a Spec that notes (CPU, wall) seconds after each step, and ends after `most`."""
+    """A run of a Spec that notes (wall, CPU) seconds after each step, and ends after `most`."""
 
     class Over(Exception):
         pass
@@ -331,14 +319,13 @@ class Watched(Scratch):
         self.most, self.marks = most, []
 
     def progress(self, *_, **__):
-        settle()
-        self.marks.append(now())
+        self.marks.append(clocks())
         if len(self.marks) > self.most:
             raise self.Over
 
 
 def step_seconds(spec, store, most):
-    """[most, 2] seconds of CPU and wall of a Spec's training steps after its first; no more run."""
+    """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no more run."""
     step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over), backbone.quiet():
         draft = Watched(folder, spec, store, most)
@@ -387,12 +374,12 @@ def pruning(repeats=3, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
             for repeat in range(repeats):
                 found = {n: step_seconds(s.at(repeat), store, most) for n, s in made.items()}
                 for name, seconds in found.items():
-                    cpu, wall = np.median(seconds, 0)
+                    wall, cpu = np.median(seconds, 0)
                     ratio = np.median(seconds / found["plain fine-tuning"], 0)
                     line = {"task": task, "padded_to": tokens, "method": name, "repeat": repeat}
                     line |= {"steps": most, "dtype": LEAN.dtype, "threads": LEAN.threads}
                     line |= {"cpu_seconds": cpu, "wall_seconds": wall}
-                    yield line | {"cpu_ratio": ratio[0], "wall_ratio": ratio[1]}
+                    yield line | {"cpu_ratio": ratio[1], "wall_ratio": ratio[0]}
 
 
 def cutting(turns=50, ratio=0.3, batch=8):

@@ -51,7 +51,7 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     with torch.inference_mode(), loop.autocast(numerics):
         for turn in range(-WARM, runs):
             for line, model in enumerate(made.values()):
-                seconds = timed(model, ids)
+                seconds = timed(model, input_ids=ids)
                 if turn >= 0:
                     wall[line, turn], cpu[line, turn] = seconds
             run.progress((turn + WARM) / (runs + WARM))
@@ -70,18 +70,18 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     return {name: float(value) for name, value in result.items()}
 
 
-def timed(model, ids):
-    """(wall, CPU) seconds of one forward pass."""
-    settle()
-    wall, cpu = time.perf_counter(), time.process_time()
-    model(input_ids=ids)
-    settle()
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def settle():
+def clocks():
+    """Seconds of wall and of CPU [2], once the accelerator is done."""
     if loop.device().type == "cuda":
         torch.cuda.synchronize()
+    return np.array([time.perf_counter(), time.process_time()])
+
+
+def timed(function, *args, **more):
+    """Seconds of wall and of CPU [2] that a call takes."""
+    began = clocks()
+    function(*args, **more)
+    return clocks() - began
 
 
 def encoder(told):
