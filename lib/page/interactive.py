@@ -3,18 +3,9 @@
 Bokeh draws it. Its scripts stand in the page itself, 1.7 MB, so one page alone has them.
 """
 
+from bokeh import models
 from bokeh.embed import components
 from bokeh.layouts import column, row
-from bokeh.models import (
-    CDSView,
-    ColumnDataSource,
-    CustomJS,
-    CustomJSFilter,
-    HoverTool,
-    MultiChoice,
-    Select,
-    Slider,
-)
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
@@ -34,7 +25,7 @@ def explorer(table, axes, whole):
     first, kinds = next(iter(axes)), list(dict.fromkeys(table["kind"]))
     looks = {kind: n % len(COLOURS) for n, kind in enumerate(kinds)}
     shares = {f"{name} share": table[name] / whole[name] for name in axes}
-    source = ColumnDataSource(
+    source = models.ColumnDataSource(
         table.assign(
             x=table[first],
             share=shares[f"{first} share"],
@@ -44,16 +35,18 @@ def explorer(table, axes, whole):
         )
     )
     knobs = {
-        "axis": Select(title="Cost", value=first, options=list(axes.items())),
-        "task": Select(title="Task", value=table["task"].iloc[0], options=sorted({*table["task"]})),
-        "methods": MultiChoice(
+        "axis": models.Select(title="Cost", value=first, options=list(axes.items())),
+        "task": models.Select(
+            title="Task", value=table["task"].iloc[0], options=sorted({*table["task"]})
+        ),
+        "methods": models.MultiChoice(
             title="Methods, all where none is chosen", options=list(dict.fromkeys(table["method"]))
         ),
-        "budget": Slider(
+        "budget": models.Slider(
             title="Budget, % of the whole model's cost", start=5, end=105, value=105, step=5
         ),
     }
-    chosen = CustomJSFilter(args=knobs, code=CHOSEN)
+    chosen = models.CustomJSFilter(args=knobs, code=CHOSEN)
     shown = figure(
         height=460,
         sizing_mode="stretch_width",
@@ -62,23 +55,15 @@ def explorer(table, axes, whole):
         y_axis_label="score in points, 95 % interval",
         tools="pan,box_zoom,wheel_zoom,reset,save",
     )
-    view = CDSView(filter=chosen)
-    points = shown.scatter(
-        "x",
-        "score",
-        source=source,
-        view=view,
-        color="colour",
-        marker="marker",
-        size=10,
-        legend_group="kind",
-    )
-    shown.segment("x", "low", "x", "high", source=source, view=view, color="colour", alpha=0.5)
+    look = {"source": source, "view": models.CDSView(filter=chosen), "color": "colour"}
+    dots = {"marker": "marker", "size": 10, "legend_group": "kind"}
+    points = shown.scatter("x", "score", **dots, **look)
+    shown.segment("x", "low", "x", "high", alpha=0.5, **look)
     told = [("", "@model"), ("score", "@score{0.0} [@low{0.0}, @high{0.0}]"), ("seeds", "@seeds")]
     told += [(name, f"@{{{name}}}{{0.0}}") for name in axes]
-    shown.add_tools(HoverTool(renderers=[points], tooltips=told))
+    shown.add_tools(models.HoverTool(renderers=[points], tooltips=told))
     shown.legend.location = "bottom_right"
-    change = CustomJS(
+    change = models.CustomJS(
         args=knobs | {"source": source, "label": shown.xaxis[0], "names": axes}, code=CHANGE
     )
     for knob in knobs.values():
