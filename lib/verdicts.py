@@ -194,7 +194,8 @@ def power(found):
         for cell, one in zip(found.cells, alone, strict=True)
     )
     told = replace(found, cells=tuple(cells)).power
-    return told + f", if seeds differ by {SPREAD} points" * (any(alone) and bool(told))
+    known = bool(told) and "not known" not in told
+    return told + f", where seeds differ by {SPREAD} points" * (any(alone) and known)
 
 
 def seeds(found):

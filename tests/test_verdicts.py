@@ -185,7 +185,7 @@ def test_power_and_the_forest_are_told_of_every_measured_claim(scored, unmeasure
     one = verdicts.replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=1), claim="G1")
     assert one.power.startswith("power not known")
     assert verdicts.power(one).endswith(
-        "at 5 seeds for the printed +2.1, if seeds differ by 0.6 points"
+        "at 5 seeds for the printed +2.1, where seeds differ by 0.6 points"
     )
     two = verdicts.replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=2), claim="G1")
     assert verdicts.power(two) == two.power
