@@ -174,7 +174,7 @@ class Slurm:
                         future.set_result(job.result())
 
     def _submit(self, array, count, card, size):
-        asked = {"cpus_per_task": count, "gpus_per_node": int(card), "mem_gb": size}
+        asked = {"cpus_per_task": count, "mem_gb": size, "slurm_gpus_per_node": int(card) or None}
         self.jobs.update_parameters(slurm_array_parallelism=self.slots, **asked)
         with self.jobs.batch():
             made = [self.jobs.submit(*call) for _, call in array]

@@ -282,18 +282,23 @@ class Store:
             status["state"] = "running" if alive(self.lock(spec)) else "died"
         return status
 
-    def folders(self):
-        """Every finished run made here."""
-        paths = sorted(self.runs.glob("[!.]*/*/status.json"))
+    def names(self):
+        """Folders of runs and records, step-identity, sorted."""
+        roots = [root for root in (self.runs, self.records) if root.exists()]
+        return sorted({name for root in roots for name in os.listdir(root) if name[0] != "."})
+
+    def folders(self, name="[!.]*"):
+        """Every finished run made here; name: those of one folder."""
+        paths = sorted(self.runs.glob(f"{name}/*/status.json"))
         return [Run(path.parent, "run") for path in paths if path.parent.suffix != ".part"]
 
     def parts(self):
         """Folders of runs being made or left unfinished."""
         return sorted(self.runs.glob("*/*.part"))
 
-    def recorded(self):
-        """Every record."""
-        paths = sorted(self.records.glob(f"[!.]*/[!.]*/{record.NAME}"))
+    def recorded(self, name="[!.]*"):
+        """Every record; name: those of one folder."""
+        paths = sorted(self.records.glob(f"{name}/[!.]*/{record.NAME}"))
         return [Run(path.parent, "record") for path in paths]
 
     def record(self, run):

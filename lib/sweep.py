@@ -93,19 +93,32 @@ class Clock:
     """Expected seconds of a run, from the runs and records of a store.
 
     They come from other seeds of the Spec, else from runs of the same step, numerics and task, else
-    of any task, scaled by rows, epochs and tokens. None where nothing is known.
+    of any task, scaled by rows, epochs and tokens. None where nothing is known. Of a step with very
+    many runs a sample is read, when the step is asked for.
     """
 
     def __init__(self, store):
         self.seconds, self.tokens, self.told = defaultdict(list), defaultdict(list), {}
-        for run in store.recorded() + store.folders():
+        self.sampled = set()
+        self.store, self.left = store, defaultdict(list)
+        for name in store.names():  # they end on a hash: the first ones are a sample
+            self.left[name.rpartition("-")[0]].append(name)
+
+    def _read(self, step, name):
+        """Note the runs of a folder, where it was not read yet. Returns how many they are."""
+        if name not in self.left[step]:
+            return 0
+        self.left[step].remove(name)
+        runs = self.store.recorded(name) + self.store.folders(name)
+        for run in runs:
             try:
                 body, tokens, cost = run.spec, run.metrics.get("mean_tokens"), run.cost
             except (ValueError, KeyError, OSError):
                 continue  # damaged: who wants it is told
             if tokens:
                 self.tokens[task_of(body["args"])].append(tokens)
-            self._note(run.folder.parent.name, body["step"], body["args"], cost)
+            self._note(name, step, body["args"], cost)
+        return len(runs)
 
     def _note(self, name, step, args, seconds):
         for key in (name, *like(step, args)):
@@ -117,7 +130,14 @@ class Clock:
         return self.told[spec.id]
 
     def _look(self, spec):
-        for key in (f"{spec.step}-{spec.id}", *like(spec.step, spec.args)):
+        step, own = spec.step, f"{spec.step}-{spec.id}"
+        self._read(step, own)
+        if own not in self.seconds and step not in self.sampled:
+            self.sampled.add(step)
+            count, names = 0, iter(tuple(self.left[step]))
+            while count < SAMPLE and (name := next(names, None)):
+                count += self._read(step, name)
+        for key in (own, *like(step, spec.args)):
             if found := self.seconds.get(key):
                 return statistics.median(s * self.ratio(spec.args, args) for s, args in found)
         return None
@@ -172,6 +192,7 @@ def like(step, args):
     return [(step, numerics, source, task), (step, numerics, source == "toy")]
 
 
+SAMPLE = 300  # runs of a step that expected times are taken from
 KILLED = "its worker was killed (died); the next command resumes it"
 GRACE = 60.0  # seconds that runs at work are given when the time is over
 

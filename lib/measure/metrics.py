@@ -11,7 +11,7 @@ score would mean something.
 """
 
 import numpy as np
-from scipy import stats
+import scipy
 from sklearn import metrics as sk
 
 from lib.spec import known
@@ -44,13 +44,17 @@ def matthews(predictions, labels):
 def pearson(predictions, labels):
     """Linear correlation; 0.0 when either side is constant."""
     predicted, true = _values(predictions, labels)
-    return 0.0 if _constant(predicted, true) else float(stats.pearsonr(predicted, true).statistic)
+    if _constant(predicted, true):
+        return 0.0
+    return float(scipy.stats.pearsonr(predicted, true).statistic)
 
 
 def spearman(predictions, labels):
     """Rank correlation, ties sharing their mean rank; 0.0 when either side is constant."""
     predicted, true = _values(predictions, labels)
-    return 0.0 if _constant(predicted, true) else float(stats.spearmanr(predicted, true).statistic)
+    if _constant(predicted, true):
+        return 0.0
+    return float(scipy.stats.spearmanr(predicted, true).statistic)
 
 
 METRICS = {f.__name__: f for f in (accuracy, f1, matthews, pearson, spearman)}

@@ -25,7 +25,7 @@ from itertools import combinations
 from zlib import crc32
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 from lib.spec import known
 
@@ -254,7 +254,7 @@ def contrast(groups, coefficients, draws=2000, seed=0):
         drawn += np.sqrt(n / (n - 1)) * (picked @ per_seed - per_seed.mean())
     total = of_seeds + of_examples
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-9 * total else 1e9
-    expand = stats.t.ppf(0.975, freedom) / stats.norm.ppf(0.975)
+    expand = scipy.stats.t.ppf(0.975, freedom) / scipy.stats.norm.ppf(0.975)
     ends = mean + expand * (np.quantile(drawn, (0.025, 0.975)) - mean)
     p = _students_p(mean, total, freedom) if n > 1 else 1.0
     counted = tuple(map(float, per_seed)), n, len(tasks), spread, p, len(pairs)
@@ -266,7 +266,7 @@ def _students_p(mean, variance, freedom):
     """Two-sided p of a mean with this variance against 0."""
     if variance < 1e-18:  # nothing varies
         return float(abs(mean) < 1e-9)
-    return float(2 * stats.t.sf(abs(mean) / np.sqrt(variance), freedom))
+    return float(2 * scipy.stats.t.sf(abs(mean) / np.sqrt(variance), freedom))
 
 
 def paired_difference(pairs, draws=2000, seed=0):
@@ -297,7 +297,7 @@ def replicates(values, resolution=0.0):
     if n == 1:
         return Estimate(mean, mean, mean, (mean,), 1, 1, np.nan, 1.0, 1)
     spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
-    half = float(stats.t.ppf(0.975, n - 1) * spread / n**0.5)
+    half = float(scipy.stats.t.ppf(0.975, n - 1) * spread / n**0.5)
     p = _students_p(mean, spread**2 / n, n - 1)
     return Estimate(mean, mean - half, mean + half, tuple(map(float, x)), n, 1, spread, p, n)
 
@@ -327,17 +327,17 @@ def share_gap(yes, others=None, less=0.0):
     the binomial p.
     """
     counts = [(int(np.sum(each)), len(each)) for each in (yes, others) if each is not None]
-    ends = [stats.binomtest(k, size).proportion_ci(method="wilson") for k, size in counts]
+    ends = [scipy.stats.binomtest(k, size).proportion_ci(method="wilson") for k, size in counts]
     (a, m), shares = counts[0], [k / size for k, size in counts]
     spread = float(np.sqrt(sum(share * (1 - share) for share in shares)))
     if others is None:
-        p = float(stats.binomtest(a, m, less / 100).pvalue)
+        p = float(scipy.stats.binomtest(a, m, less / 100).pvalue)
         found, fewest = (shares[0], ends[0].low, ends[0].high), m
     else:
         (b, n), gap = counts[1], shares[0] - shares[1]
         low = gap - np.hypot(shares[0] - ends[0].low, ends[1].high - shares[1])
         high = gap + np.hypot(ends[0].high - shares[0], shares[1] - ends[1].low)
-        p = float(stats.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
+        p = float(scipy.stats.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
         found, fewest = (gap, low, high), min(m, n)
     mean, low, high = (100 * float(x) - less for x in found)
     return Estimate(mean, low, high, (), fewest, 1, 100 * spread, p, fewest)
@@ -397,7 +397,7 @@ def rank_correlation(x, y, draws=2000, seed=0):
 
     drawn = _ratio(pairs(a * b), np.sqrt(pairs(a * a) * pairs(b * b)))
     low, high = np.quantile(drawn, (0.025, 0.975))
-    tau, p = stats.kendalltau(x, y)
+    tau, p = scipy.stats.kendalltau(x, y)
     tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
     return Rank(*map(float, (tau, low, high, p)), len(x))
 
@@ -422,9 +422,9 @@ def power(spread, noise, n, effect, low=0.0, high=np.inf):
     if total <= 0:
         return float(low < effect < high)
     freedom = (n - 1) * (total / of_seeds) ** 2 if of_seeds > 1e-3 * total else 1e6
-    edge = stats.t.ppf(0.975, freedom)
+    edge = scipy.stats.t.ppf(0.975, freedom)
     found = [
-        1.0 if np.isinf(room) else stats.nct.sf(edge, freedom, room / np.sqrt(total))
+        1.0 if np.isinf(room) else scipy.stats.nct.sf(edge, freedom, room / np.sqrt(total))
         for room in (effect - low, high - effect)
     ]
     return float(np.clip(np.nan_to_num(sum(found) - 1), 0, 1))
@@ -435,5 +435,5 @@ def detectable(spread, noise, n, wanted=0.8):
     scale = np.sqrt(spread**2 / n + noise**2) if n > 1 else np.inf
     if not 0 < scale < np.inf:
         return float(scale)
-    least = optimize.brentq(lambda x: power(spread, noise, n, x * scale) - wanted, 0, 60)
+    least = scipy.optimize.brentq(lambda x: power(spread, noise, n, x * scale) - wanted, 0, 60)
     return float(scale * least)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import copysign, inf, isfinite
 
-from scipy.stats import norm
+import scipy
 
 from lib.measure.stats import detectable, holm, power
 
@@ -430,7 +430,8 @@ def _beyond(e, end, side):
     room, half = side * (e.mean - end), side * (e.mean - (e.low if side > 0 else e.high))
     if half <= 0:
         return float(room < 0)
-    return min(1.0, 2 * float(norm.sf(norm.ppf(1 - ALPHA / 2) * room / half)))
+    normal = scipy.stats.norm
+    return min(1.0, 2 * float(normal.sf(normal.ppf(1 - ALPHA / 2) * room / half)))
 
 
 def judge_reached(claim, estimates, printed, scale, unit="times", runs=1):

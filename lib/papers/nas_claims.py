@@ -5,7 +5,7 @@ from math import log10, nan
 
 import numpy as np
 import pandas as pd
-from scipy.stats import f as fisher
+import scipy
 
 from lib import published
 from lib.measure import compare, gated, stats, verdict
@@ -249,8 +249,8 @@ def variance_ratio(scores, others):
     if least < 2 or not b.var():
         return None
     ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
-    low, high = (ratio / fisher.ppf(q, *free) for q in (0.975, 0.025))
-    p = min(1.0, 2 * min(fisher.cdf(ratio, *free), fisher.sf(ratio, *free)))
+    low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
+    p = min(1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free)))
     return stats.Estimate(ratio, low, high, (), least, 1, nan, p, least)
 
 

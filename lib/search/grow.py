@@ -65,10 +65,12 @@ def change(tokens, grammar, linears, dice):
         return values[int(dice() * len(values))]
 
     def full(depth):
-        if not depth:
-            return [pick(grammar.terminals)]
-        op = pick(functions)
-        return [op, *(token for _ in range(ARITY[op]) for token in full(depth - 1))]
+        found, left = [], [depth]
+        while left:
+            depth = left.pop()
+            found.append(pick(functions if depth else grammar.terminals))
+            left += [depth - 1] * (ARITY[found[-1]] if depth else 0)
+        return found
 
     binary, functions = _functions(grammar, linears)
     at = int(dice() * len(tokens))

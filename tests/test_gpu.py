@@ -1,0 +1,99 @@
+"""What needs a GPU: `make test-gpu`. Workers on it, memory, bits of a resumed run, and speed."""
+
+from contextlib import closing
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from conftest import same_run, stop_at
+from test_sweep import NUMERICS, importance, teacher
+
+from lib import bench, executors, sweep
+from lib.execute import execute
+from lib.need import need
+from lib.spec import Spec
+from lib.store import Store
+from lib.train import loop
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")
+
+
+def on_card(spec):
+    """A Spec and its inputs as runs of a GPU."""
+    inputs = {name: on_card(each) for name, each in spec.inputs.items()}
+    numerics = asdict(replace(NUMERICS, device="cuda"))
+    return Spec(spec.step, spec.args | {"numerics": numerics}, inputs, spec.seed)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "runs", tmp_path / "records")
+
+
+def card():
+    """(GPUs that a worker sees, identity of the first)."""
+    return torch.cuda.device_count(), str(torch.cuda.get_device_properties(0).uuid)
+
+
+def test_each_worker_sees_one_gpu_and_they_are_all_in_use():
+    there = executors.cards()
+    needs = [need(on_card(teacher()).at(0))] * 4 * len(there)
+    with closing(executors.opened("local", needs, 2)) as executor:
+        assert executor.slots == 2 * len(there)
+        found = [executor.submit(card) for _ in range(executor.slots)]
+        told = [future.result() for future in found]
+    assert {count for count, _ in told} == {1}
+    assert {identity.removeprefix("GPU-") for _, identity in told} == {
+        name.removeprefix("GPU-") for name in there
+    }
+
+
+def test_a_run_takes_no_more_of_the_gpu_than_is_counted(store):
+    spec = on_card(teacher(rows=320, batch=64, max_length=64)).at(0)
+    for each in sweep.plan([spec], store).missing:
+        torch.cuda.reset_peak_memory_stats()
+        execute(each, store, keep=True)
+        assert torch.cuda.max_memory_allocated() < need(each).memory
+
+
+def test_a_sweep_on_gpus_makes_what_is_asked(store):
+    specs = [on_card(importance(teacher())).at(seed) for seed in range(3)]
+    assert sweep.make(specs, store, 2, progress=False) == {}
+    assert all(store.find(spec).env["device"] == torch.cuda.get_device_name() for spec in specs)
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_bits(store, tmp_path, monkeypatch):
+    spec = on_card(teacher(rows=320, epochs=3)).at(0)
+    whole = Store(tmp_path / "whole", tmp_path / "records")
+    for place in (store, whole):
+        for each in sweep.plan([spec], place).missing:
+            if each != spec:
+                execute(each, place, keep=True)
+    execute(spec, whole, keep=True)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_at(patch, loop, "checkpoint", 20)
+        execute(spec, store, keep=True, checkpoint_seconds=0.0)
+    execute(spec, store, keep=True)
+    assert store.find(spec).status["attempts"] == 2
+    same_run(store.find(spec), whole.find(spec))
+
+
+def test_our_loop_is_not_slower_than_trainer_on_the_gpu(monkeypatch):
+    for name in ("LEAN", "FULL"):
+        numerics = replace(getattr(bench, name), device="cuda")
+        monkeypatch.setattr(bench, name, numerics)
+    loop.options(asdict(bench.LEAN))
+    try:
+        lines = list(bench.training(repeats=3))
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    finally:
+        loop.options(asdict(NUMERICS))
+    for task in {line["task"] for line in lines}:
+        speed = {}
+        for line in lines:
+            if line["task"] == task:
+                speed.setdefault(line["contender"], []).append(line["examples_per_second"])
+        best = {name: max(found) for name, found in speed.items()}
+        print(f"\n  {task}: {best}")
+        assert best["ours"] >= 0.95 * best["Trainer, tuned"]

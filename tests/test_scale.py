@@ -1,0 +1,152 @@
+"""Figures of large stores and of several workers, printed: `make test-scale`."""
+
+import os
+import shutil
+import sys
+import time
+from contextlib import closing
+from subprocess import run
+
+import pytest
+from conftest import same_run
+from test_sweep import BACKBONE, importance, teacher
+
+from lib import executors, paths, sweep
+from lib.need import need
+from lib.papers import grids
+from lib.spec import Spec
+from lib.store import Draft, Store
+
+pytestmark = pytest.mark.slow
+RUNS, SEEDS, PLAIN = 100_000, 5, teacher().args
+
+
+def told(line):
+    print(f"\n  {line}", end="", flush=True)
+
+
+def spec(number, seed=0):
+    """One of many Specs of one step, each of another learning rate."""
+    train = PLAIN["train"] | {"lr": 1e-6 * (number + 1)}
+    return Spec("finetune", PLAIN | {"train": train}, {"start": BACKBONE}, seed)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A store of RUNS finished runs: RUNS / SEEDS Specs; later seeds are links."""
+    root = tmp_path_factory.mktemp("many")
+    store = Store(root / "runs", root / "records")
+    first = Draft(store, spec(0), {}, keep=False).finish({"accuracy": 0.5, "mean_tokens": 9.0}, {})
+    for number in range(1, RUNS // SEEDS):
+        shutil.copytree(first.folder, store.runs / spec(number).name)
+    for number in range(RUNS // SEEDS):
+        own = store.runs / spec(number).name
+        for seed in range(1, SEEDS):
+            shutil.copytree(own, own.with_name(str(seed)), copy_function=os.link)
+    return store
+
+
+def test_a_look_up_among_100_000_runs_takes_less_than_10_ms(many):
+    wanted = [spec(number, number % SEEDS) for number in range(0, RUNS // SEEDS, 97)]
+    slowest = []
+    for each in wanted:
+        began = time.perf_counter()
+        assert many.find(each)
+        slowest.append(time.perf_counter() - began)
+    mean = sum(slowest) / len(slowest)
+    told(f"look-ups among {RUNS:,} runs: {1e3 * mean:.2f} ms in the mean of {len(wanted)}")
+    assert mean < 0.01
+
+
+def test_a_plan_among_100_000_runs_takes_less_than_10_s(many):
+    there = [spec(number, number % SEEDS) for number in range(1000)]
+    missing = [spec(number, SEEDS) for number in range(1000)]
+    missing += [importance(teacher(rows=96)).at(0), teacher(epochs=7).at(0)]
+    began = time.perf_counter()
+    plan = sweep.plan([*there, *missing], many)
+    expected = sweep.expected(plan.missing, many)
+    seconds = time.perf_counter() - began
+    assert len(plan.there) == 1000 and len(plan.missing) == 1004
+    told(f"plan of 2,002 Specs among {RUNS:,} runs: {seconds:.1f} s ({expected})")
+    assert seconds < 10
+
+
+@pytest.mark.parametrize("words, most", [(["plan"], 10), (["status"], 2)])
+def test_commands_among_100_000_runs_are_quick(many, words, most):
+    """`python -m lib`: all pages at toy; the second call counts, when code and folders are read."""
+    where = os.environ | {"RUNS_ROOT": str(many.runs), "PYTHONPATH": str(paths.ROOT)}
+    seconds = []
+    for _ in range(2):
+        began = time.perf_counter()
+        made = run([sys.executable, "-m", "lib", *words], env=where, cwd=paths.ROOT, timeout=600)
+        seconds.append(time.perf_counter() - began)
+        assert made.returncode == 0
+    told(f"python -m lib {words[0]} among {RUNS:,} runs: {seconds[1]:.1f} s")
+    assert seconds[1] < most
+
+
+def minutes(store, count):
+    """Runs of about a minute on one core, of equal work."""
+    return [teacher(rows=2000, epochs=12).at(seed) for seed in range(count)]
+
+
+def timed(store, specs, **how):
+    """Seconds that a sweep takes once its inputs are there."""
+    sweep.make([BACKBONE], store, keep=True, progress=False)
+    began = time.perf_counter()
+    assert sweep.make(specs, store, progress=False, **how) == {}
+    return time.perf_counter() - began
+
+
+def test_two_workers_are_nearly_twice_as_fast_and_ray_as_fast_as_they(tmp_path):
+    places = {"one worker": {"workers": 1}, "two workers": {"workers": 2}}
+    if executors.cores() < 2:
+        pytest.skip("two cores are needed")
+    try:
+        import ray  # noqa: F401
+
+        places["Ray, two workers"] = {"workers": 2, "backend": "ray"}
+    except ImportError:
+        told("Ray is absent: pip install -r requirements-cluster.txt")
+    stores = {name: Store(tmp_path / name, tmp_path / "records") for name in places}
+    seconds = {n: timed(stores[n], minutes(stores[n], 4), **how) for n, how in places.items()}
+    one, two = seconds["one worker"], seconds["two workers"]
+    for name, taken in seconds.items():
+        told(f"4 runs, {name}: {taken:.0f} s, {one / taken:.2f} times one worker")
+    for each in minutes(None, 4):
+        for store in stores.values():
+            same_run(store.find(each), stores["one worker"].find(each))
+    assert one / two >= 1.7
+    assert seconds.get("Ray, two workers", two) <= 1.1 * two
+
+
+def peak(pid):
+    """The most memory that a process has had, in bytes."""
+    lines = dict(line.split(":", 1) for line in open(f"/proc/{pid}/status") if ":" in line)
+    return int(lines["VmHWM"].split()[0]) << 10
+
+
+def taken(store, *specs):
+    """Peak memory of a worker that makes Specs one after the other."""
+    with closing(executors.Local(1)) as executor:
+        for each in specs:
+            place = (store.runs, store.records, store.fresh)
+            job = (sweep.work, each.to_json(), *place, True, 30.0)
+            future = executor.submit(*job)
+            assert future.result()[1] == ""
+            executor.release(future)
+        return peak(executor.submit(os.getpid).result())
+
+
+@pytest.mark.parametrize("profile, task", [("toy", "CoLA"), ("mini", "RTE")])
+def test_a_worker_takes_about_the_memory_that_is_counted(profile, task, tmp_path):
+    """RTE has the longest rows of the tasks at mini."""
+    try:
+        wanted = grids.teacher(profile, task).at(0)
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    store = Store(tmp_path / "runs", tmp_path / "records")
+    made = list(sweep.plan([wanted], store).missing)
+    measured, counted = taken(store, *made), max(need(each).memory for each in made)
+    told(f"a worker at {profile}: {measured / 1e9:.2f} GB at its peak, {counted / 1e9:.2f} counted")
+    assert measured / 1.5 < counted < 1.5 * measured
