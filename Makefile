@@ -22,7 +22,7 @@ test-slow: .venv/ready-dev
 	$(bin)/python -m pytest -q $(SHARED) tests
 
 test-faults: .venv/ready-dev
-	$(bin)/python -m pytest -q -s tests/test_faults.py
+	$(bin)/python -m pytest -q -s tests/test_faults.py tests/test_kills.py
 
 test-gpu: .venv/ready-dev
 	$(bin)/python -m pytest -q -s -rs tests/test_gpu.py

@@ -135,17 +135,17 @@ def wrong(folder, name=NAME, spared=()):
 
     spared: beginnings of names that are not looked at.
     """
+    place = Path(folder) / name
     try:
         told = manifest(folder, name)
         if told is None:
-            return f"{paths.shown(Path(folder) / name)} is missing"
-        file = name
+            return f"{paths.shown(place)} is missing"
         for file, written in told["files"].items():
-            if not file.startswith(tuple(spared)) and digest(Path(folder) / file) != written:
-                return f"{paths.shown(Path(folder) / file)} has another digest than when written"
+            place = Path(folder) / file
+            if not file.startswith(tuple(spared)) and digest(place) != written:
+                return f"{paths.shown(place)} has another digest than when written"
     except Damaged as error:
         return str(error)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", error)
-        return f"{paths.shown(Path(folder) / file)} cannot be read ({why})"
+        return f"{paths.shown(place)} cannot be read ({getattr(error, 'strerror', error)})"
     return ""

@@ -35,8 +35,21 @@ def at_least(owner, name, value, low):
         raise ValueError(f"{owner}.{name} is {value!r}; it must be at least {low}")
 
 
+KINDS = {int: int, float: (int, float), bool: bool, str: str}  # what a field of a type may hold
+LARGEST = 10**9
+
+
 def settled(option):
-    """The fields of an option that are not "off", as a plain dict: what a Spec hashes."""
+    """The fields of an option that are not "off", as a plain dict: what a Spec hashes.
+
+    Raises ValueError naming a field whose value is of another type, or no number that can be.
+    """
+    for f in fields(option):
+        value, number = getattr(option, f.name), f.type in (int, float)
+        other = not isinstance(value, KINDS.get(f.type, object))
+        if other or (number and (type(value) is bool or not 0 <= value <= LARGEST)):
+            most = f" from 0 to {LARGEST:,}" * number
+            raise _wrong(option, f.name, f"it must be {f.type.__name__}{most}")
     return {
         f.name: getattr(option, f.name)
         for f in fields(option)
@@ -126,6 +139,7 @@ class Train:
         _tuples(self, "select_by")
         _least(self, epochs=1, batch=1, max_length=1)
         _lies(self, "above 0", "lr")
+        _lies(self, "between 0 and 1", "warmup", "dropout")
         _choose(self, select=("last", "best"))
         if self.select_by and self.select != "best":
             raise ValueError(

@@ -2,6 +2,7 @@
 and claims."""
 
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -153,9 +154,9 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
 SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
 
 
-@pytest.fixture(scope="module")
-def last(make):
-    """The last stage of toy's own chain, shrunk, which was run with one retrained winner."""
+@contextmanager
+def shrunk():
+    """The last stage of toy's own chain, shrunk."""
     change = pytest.MonkeyPatch()
     first = profiles.untrained("bert")
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
@@ -176,11 +177,17 @@ def last(make):
     change.setitem(search.PART, "toy", (48, 40))
     change.setitem(search.HELD_OUT, "toy", 40)
     change.setitem(search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5})
-    last = search.searched("toy", "stage3")
-    make(search.retrained("toy", "CoLA", last))
-    make(search.searched("toy", "single"))
-    yield last
+    yield search.searched("toy", "stage3")
     change.undo()
+
+
+@pytest.fixture(scope="module")
+def last(make):
+    """The same, run with one retrained winner."""
+    with shrunk() as last:
+        make(search.retrained("toy", "CoLA", last))
+        make(search.searched("toy", "single"))
+        yield last
 
 
 def lines(run):

@@ -13,12 +13,15 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
+from dataclasses import fields, replace
 
 import pytest
 from conftest import finetuned, made, same_run, stop_at, untrained
 from safetensors.numpy import load_file, save_file
+from test_efficientbert_search import shrunk
 
-from lib import __main__, data, execute, files, paths, store, sweep
+from lib import __main__, data, execute, files, paths, store, sweep, verify
 from lib.options import Train
 from lib.page import notebook, report
 from lib.spec import Spec
@@ -178,23 +181,71 @@ def counts(few, many):
     return pytest.mark.parametrize("count", [few, pytest.param(many, marks=pytest.mark.slow)])
 
 
+def alike(a, b):
+    """Asserts that two runs are the same; of a search its history, line by line."""
+    if list(b.folder.rglob("*.safetensors")):
+        return same_run(a, b)
+    one, two = ([line["digest"] for line in run.lines("history.jsonl")] for run in (a, b))
+    assert one == two and a.metrics["net"] == b.metrics["net"]
+
+
+def searching():
+    """The Spec of a tiny first stage of EfficientBERT's search."""
+    with shrunk() as last:
+        return last.inputs["before"].inputs["before"].at(1)
+
+
+def searched(folder, stop=0):
+    """A store with a tiny search, or with one that was killed in the step `stop`."""
+    there, spec = Store(folder, folder / "none"), searching()
+    for parent in spec.parents.values():
+        made(there, parent)
+    with pytest.MonkeyPatch.context() as patch, suppress(RuntimeError):
+        if stop:
+            stop_at(patch, loop, "collate", stop, RuntimeError("stop"))
+        execute.execute(spec, there, True, checkpoint_seconds=0.0)
+    return there
+
+
 @counts(4, 300)
-def test_damage_costs_time_alone(count, copied, whole):
-    """Of a finished run, of its input's weights, of an unfinished run: the same bits again."""
-    dice, found = random.Random(count), Counter()
+def test_damage_costs_time_alone(count, whole, tmp_path):
+    """Of a finished run, of its input's weights, of an unfinished run, of a record, and of a search
+    that was killed in a candidate: the same bits again.
+    """
+    began, dice, found = time.monotonic(), random.Random(count), Counter()
     start = TEACHER.parents["start"]
+    recorded = tmp_path / "recorded"
+    shutil.copytree(whole[1].runs, recorded)
+    Store(recorded, recorded / "records").record(whole[0].find(TEACHER))
+    cases = {  # what: store, Spec, its sound run, the folder that is damaged below the store
+        "run": (whole[0].runs, TEACHER, TEACHER.name),
+        "unfinished run": (whole[1].runs, TEACHER, f"{TEACHER.name}.part"),
+        "input": (whole[1].runs, TEACHER, f"{start.name}/model"),
+        "record": (recorded, TEACHER, f"records/{TEACHER.name}"),
+    }
+    sound = {TEACHER: whole[0].find(TEACHER)}
+    if count > 100:
+        search, searches = searching(), [searched(tmp_path / f"search-{n}", n) for n in (0, 9)]
+        cases["search"] = (searches[0].runs, search, search.name)
+        cases["unfinished search"] = (searches[1].runs, search, f"{search.name}.part")
+        sound[search] = searches[0].find(search)
     for number in range(count):
-        killed = number % 4 > 0
-        there = copied(killed=killed)
-        folder = there.part(TEACHER) if killed else there.runs / TEACHER.name
-        folder = there.runs / start.name / "model" if killed and number % 8 == 1 else folder
-        name, kind = dice.choice(every_file(folder)), dice.choice(KINDS)
-        damage(folder / name, kind, dice)
-        same_run(made(there, TEACHER), whole[0].find(TEACHER))
-        again(there)
-        found[kind] += 1
-        shutil.rmtree(there.runs)
-    print(f"\n{count} damaged files, each ended in the right files: {dict(found)}")
+        what = list(cases)[number % 4 if number % 9 else number % len(cases)]
+        place, spec, damaged = cases[what]
+        shutil.copytree(place, folder := tmp_path / "copy")
+        there = Store(folder, folder / "records")
+        name, kind = dice.choice(every_file(folder / damaged)), dice.choice(KINDS)
+        damage(folder / damaged / name, kind, dice)
+        assert what != "record" or there.find(spec) is None
+        store.say.cache_clear()
+        run = made(there, spec)
+        alike(run, sound[spec])
+        assert not files.wrong(run.folder) and not there.part(spec).exists()
+        assert not there.lock(spec).exists()
+        found.update([what, kind])
+        shutil.rmtree(folder)
+    seconds = time.monotonic() - began
+    print(f"\n{count} damaged files, all made right: {dict(found)} ({seconds:.0f} s)")
 
 
 def test_a_torn_line_of_the_log_is_cut_off(copied, whole):
@@ -463,7 +514,7 @@ POOL += [True, {}, [], [0], [0, 0], [-1], ["CoLA"], ["CoLA", "CoLA"], ["x"], [3,
 POOL += [[0.1, 0.3], [1.7], [None], [[]], [True], "[1, 3]", "<script>", "a\nb", [10**12], "soft"]
 
 
-@counts(30, 500)
+@counts(30, 400)
 def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
     """Specs are checked when they are made, so that a grid that is made can be run."""
     dice, found, names = random.Random(count), Counter(), {}
@@ -483,40 +534,42 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         for spec in notebook.wanted(rows):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
-    print(f"\n{count} generated parameters: {dict(found)}")
+    print(f"\n{count} generated parameters of notebooks: {dict(found)}")
 
 
-MAKE = """
-import json, sys
-from lib import sweep
-from lib.spec import from_json
-from lib.store import Store
-spec = from_json(json.load(open(sys.argv[2])))
-store = Store(sys.argv[1], sys.argv[1] + "/none")
-if __name__ == "__main__":
-    sweep.make([spec], store, 1, keep=True, checkpoint_seconds=0.0, progress=False)
-"""
+VALUES = {  # of fields by their type
+    int: [0, 1, -1, 2, 7, 10**12, True],
+    float: [0, 1, -1, 0.5, -0.5, 1.5, 1e-9, 1e9, 10**12, float("nan"), float("inf")],
+    bool: [True, False, 1, "yes"],
+    str: ["best", "last", "", "x", 1],
+}
 
 
-@counts(1, 100)
-def test_kills_at_random_moments_change_no_bit(count, copied, whole, tmp_path):
-    """Each kill ends a command and its workers at once; the next command goes on."""
-    dice, kills, runs = random.Random(count), 0, 0
-    (tmp_path / "make.py").write_text(MAKE)
-    (tmp_path / "spec.json").write_text(json.dumps(TEACHER.to_json()))
-    while kills < count:
-        there = copied()
-        shutil.rmtree(there.runs / TEACHER.name)
-        words = [sys.executable, tmp_path / "make.py", there.runs, tmp_path / "spec.json"]
-        while not there.find(TEACHER, weights=True):
-            command = subprocess.Popen(words, start_new_session=True)
-            try:
-                command.wait(dice.uniform(1.0, 12.0) if kills < count else None)
-            except subprocess.TimeoutExpired:
-                os.killpg(command.pid, signal.SIGKILL)
-                command.wait()
-                kills += 1
-        same_run(there.find(TEACHER), whole[0].find(TEACHER))
-        runs += 1
-        shutil.rmtree(there.runs)
-    print(f"\n{kills} kills over {runs} runs, the same bits each time")
+@counts(8, 100)
+def test_generated_settings_are_refused_in_one_line_or_run_and_right(count, copied):
+    """One or two settings of a training each; a run is right where its scores are those of its
+    predictions.
+    """
+    began, dice, found = time.monotonic(), random.Random(count), Counter()
+    there = copied()
+    varied = [f for f in fields(Train) if f.type in VALUES]
+    for _ in range(count):
+        values = {f.name: dice.choice(VALUES[f.type]) for f in dice.sample(varied, 2)}
+        try:
+            train = replace(TRAIN, **{"epochs": 1, "dropout": 0.0} | values)
+            spec = finetuned(TEACHER.args["data"], train, TEACHER.inputs).at(0)
+        except ValueError as error:
+            assert "Train." in str(error) and len(str(error).splitlines()) == 1, (values, error)
+            found["refused"] += 1
+            continue
+        try:
+            run = execute.execute(spec, there, True)
+        except FloatingPointError as error:
+            assert "lower Train.lr" in str(error), (values, error)
+            found["diverged, in one line"] += 1
+            continue
+        for name, value in verify.recomputed(run).items():
+            assert value == run.metrics[name], (values, name)
+        found["run and right"] += 1
+    seconds = time.monotonic() - began
+    print(f"\n{count} generated settings of a training: {dict(found)} ({seconds:.0f} s)")

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,9 +33,16 @@ grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
 ARTEFACT = """import matplotlib.pyplot as plt
 from lib.store import Store
 assert Store().runs.name == "runs" and Store().records == Store().runs.parent / "records"
+evil = EVIL
 figure, axis = plt.subplots()
 axis.plot(runs["seed"], runs["matthews"])
-page.figure(figure, runs[["seed", "matthews"]])"""
+axis.set(title=evil, xlabel=evil)
+page.figure(figure, runs[["seed", "matthews"]])
+page.table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
+page.note([evil], evil, evil)
+print(evil)"""
+RAN = "a planted script ran"  # no page may have it as its title
+EVIL = f"""<img src=x onerror='document.title="{RAN}"'><script>document.title="{RAN}"</script>"""
 KILL = """import os, pathlib, signal
 mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
 if not mark.exists():
@@ -75,7 +83,7 @@ def workbook(tmp_path_factory):
     (root / "notebooks").mkdir()
     table = "page.table(runs[['seed', 'matthews']], 'Scores')"
     write(root / "notebooks", "ghostbert_t97_worker", KILL.replace("PROCESS", "getppid"), table)
-    write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
+    write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT.replace("EVIL", repr(EVIL)))
     write(root / "notebooks", "ghostbert_t99_killed", KILL.replace("PROCESS", "getpid"), table)
     env = os.environ | {
         "NOTEBOOKS_ROOT": str(root / "notebooks"),
@@ -83,7 +91,9 @@ def workbook(tmp_path_factory):
         "RUNS_ROOT": str(root / "runs"),
         "RECORDS_ROOT": str(root / "records"),
         "MARK": str(root / "mark"),
+        "TMPDIR": str(root / "tmp"),
     }
+    (root / "tmp").mkdir()
 
     def lib(*words):
         return subprocess.run(
@@ -119,10 +129,78 @@ def test_the_next_command_makes_only_what_is_missing(workbook):
     assert third.returncode == 0 and "made " not in third.stdout
 
 
+def test_a_killed_kernel_or_worker_leaves_no_folder_of_sockets(workbook):
+    assert not list((workbook[0] / "tmp").glob(f"{report.SOCKETS}*"))
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
+def test_a_browser_shows_what_was_planted_and_runs_none_of_it(workbook):
+    """In a table's cells, names, caption and notes, in a figure, in output; in an error below."""
+    page = seen(workbook[0] / "figures" / "toy" / "ghostbert_t98_fine.html")
+    assert page.count("&lt;script&gt;") >= 6 and "Test ghostbert_t98_fine</title>" in page
+
+
+def seen(page):
+    """The document that a browser makes of a page, after its scripts have run."""
+    words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", page.as_uri()]
+    shown = subprocess.run(words, capture_output=True, text=True, timeout=120).stdout
+    assert "</html>" in shown and f"<title>{RAN}" not in shown
+    return shown
+
+
+def test_every_damaged_file_of_a_page_is_found_and_named(workbook, tmp_path):
+    folder, name = tmp_path / "toy", "ghostbert_t98_fine"
+    shutil.copytree(workbook[0] / "figures" / "toy", folder)
+    state = folder / f".{name}.state"
+    listed = [folder / file for file in json.loads(state.read_text())["files"]]
+    assert {path.suffix for path in listed} == {*".csv .md .tex .png .svg .json .ipynb".split()}
+    assert not report.made_at(folder, name)[1] and report.made_from(folder / f"{name}.html")
+    for path in (*listed, state, folder / f"{name}.html"):
+        whole = path.read_bytes()
+        for body in (whole[:-9], b"{}", b"", whole[:40] + b"9" + whole[41:], None):
+            path.write_bytes(body) if body is not None else path.unlink()
+            if path.suffix == ".html":
+                assert not report.made_from(path)
+            elif path != state or body is not None:
+                assert path.name in report.made_at(folder, name)[1], body
+            else:
+                assert report.made_at(folder, name) == (None, "")  # the page is made
+            path.write_bytes(whole)
+
+
+def test_damaged_page_files_are_made_again(workbook):
+    root, lib, _ = workbook
+    folder = root / "figures" / "toy"
+    table = folder / "ghostbert_t97_worker.csv"
+    whole = table.read_bytes()
+    table.write_bytes(whole.replace(b"0", b"9", 1))
+    for name in ("ghostbert_t98_fine.html", "ghostbert_t99_killed.ipynb"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-300])
+    done = lib("report")
+    assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
+    for name in (table.name, "ghostbert_t98_fine.html", "ghostbert_t99_killed.ipynb"):
+        assert re.search(rf"damaged  \S+{name} has another digest", done.stdout), done.stdout
+    assert table.read_bytes() == whole
+    for name in ("ghostbert_t97_worker", "ghostbert_t98_fine", "ghostbert_t99_killed"):
+        assert not report.made_at(folder, name)[1] and report.made_from(folder / f"{name}.html")
+
+
+def test_no_page_names_a_folder_of_this_machine(workbook):
+    """Neither its files nor the outputs of its notebook."""
+    root, places = workbook[0], [str(workbook[0]), str(paths.ROOT), sys.prefix]
+    for path in (root / "figures" / "toy").iterdir():
+        if path.suffix not in (".png", ""):
+            body = path.read_text()
+            if path.suffix == ".ipynb":  # its cells are as the notebook has them
+                body = json.dumps([cell.get("outputs") for cell in json.loads(body)["cells"]])
+            assert not [place for place in places if place in body], path
+
+
 def test_artefacts_are_whole_and_say_where_they_come_from(workbook):
     folder = workbook[0] / "figures" / "toy"
     body = json.loads((folder / "ghostbert_t98_fine.json").read_text())
-    assert body["files"] == [f"ghostbert_t98_fine.{kind}" for kind in ("figure.csv", "png", "svg")]
+    kinds = ("evil.csv", "evil.md", "evil.tex", "figure.csv", "png", "svg")
+    assert body["files"] == [f"ghostbert_t98_fine.{kind}" for kind in kinds]
     assert all((folder / name).stat().st_size for name in body["files"])
     assert [run["state"] for run in body["runs"]] == ["finished"] * 2 and body["parameters"] == {
         "profile": "toy",
@@ -216,7 +294,8 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
         )
     )
     assert path.read_text() != text
-    done = lib("--data-root", str(tmp_path), "run", "--profile", "toy")
+    (evil := tmp_path / EVIL.partition("<script")[0]).mkdir()
+    done = lib("--data-root", str(evil), "run", "--profile", "toy")
     path.unlink()
     assert (
         done.returncode == 1
@@ -228,6 +307,9 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
         re.search(r"This page could not be made: FileNotFoundError: .*SentEval", page)
         and "ghostbert_t98_fine.html" in (root / "figures/toy/index.html").read_text()
     )
+    if shutil.which("chromium"):
+        assert "&lt;img src=x" in seen(root / "figures/toy/ghostbert_t96_absent.html")
+        seen(root / "figures/toy/index.html")
 
 
 def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):

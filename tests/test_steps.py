@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import finetuned, made, same_run, small_backbone
 
-from lib import data
+from lib import data, paths
 from lib.data import grammar
 from lib.execute import execute
 from lib.measure import metrics
@@ -105,6 +105,14 @@ def test_surgery_is_kept_with_what_it_did(runs):
     for name in ("distilled", "student", "both"):
         assert json.loads((runs[name].model / "surgery.json").read_text())["surgery"] == SURGERY
     assert not (runs["control"].model / "surgery.json").exists()
+
+
+def test_no_file_of_a_run_names_a_folder_of_this_machine(runs):
+    for run in runs.values():
+        for path in run.folder.rglob("*"):
+            if path.suffix in (".json", ".jsonl", ".txt"):
+                told = path.read_text()
+                assert str(run.folder.parents[1]) not in told and str(paths.ROOT) not in told, path
 
 
 def test_distillation_starts_from_the_cut_teacher_and_trains_the_kernels(runs):

@@ -348,7 +348,8 @@ def execute(path, folder, values, store):
         """
 
         def __init__(self, **options):
-            super().__init__(**{"transport": "ipc", "ip": f"{sockets}/s"} | options)
+            mine = {"connection_file": f"{sockets}/kernel.json", "ip": f"{sockets}/s"}
+            super().__init__(**{"transport": "ipc"} | mine | options)
 
     began, ledger, output = time.monotonic(), folder / f"{path.stem}.json", folder / path.name
     ledger.unlink(missing_ok=True)

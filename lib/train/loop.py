@@ -300,7 +300,8 @@ def restore(run, model, optimiser):
         try:
             place = taken_up(run, model, optimiser, folder)
         except (Damaged, LookupError, ValueError, FileNotFoundError) as error:
-            doubts.append(f"{paths.shown(folder)}: {error if type(error) is Damaged else NOT_OURS}")
+            known = type(error) is Damaged
+            doubts.append(error if known else f"{paths.shown(folder)}: {NOT_OURS}")
             shutil.rmtree(folder)
             continue
         for why in doubts:
@@ -335,7 +336,7 @@ def taken_up(run, model, optimiser, folder):
     if shapes(weights) != shapes(model.state_dict()):
         raise ValueError("model")
     if not run.rewind(mark):
-        raise Damaged("the log is not what it was then")
+        raise Damaged(f"{paths.shown(run.folder)}: the log is not what it was then")
     torch.set_rng_state(random["cpu"])
     if "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])

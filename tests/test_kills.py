@@ -1,0 +1,243 @@
+"""Kills at random moments, of runs of every kind and of whole reports, and two versions of the code
+on one store: all end in the right files. The counts are those of `make test-faults`.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+
+import psutil
+import pytest
+import test_imp
+import test_nas_search
+import test_report
+import torch
+from conftest import finetuned, made, same_run
+from test_digits_search import NETWORK
+from test_digits_search import spec as digits
+from test_faults import KINDS, TEACHER, TRAIN, alike, damage, searching
+
+from lib import execute, paths, store
+from lib.page import report
+from lib.spec import from_json
+from lib.steps import STEPS
+from lib.store import Store
+
+
+def at_work(body, runs):
+    """What a process that will be killed does: make a run, with a checkpoint after each step."""
+    torch.set_num_threads(1)
+    execute.execute(from_json(body), Store(runs, runs / "none"), True, checkpoint_seconds=0.0)
+
+
+def killed_runs(spec, kills, folder, dice):
+    """Kill the making of a run at random moments, again and again, until so many kills are done.
+    Returns how many runs came to their end, each with the same bits.
+    """
+    context, runs = multiprocessing.get_context("forkserver"), 0
+    context.set_forkserver_preload(["test_kills"])  # a process is there at once
+    inputs = Store(folder / "inputs", folder / "none")
+    inputs.runs.mkdir()
+    for parent in spec.parents.values():
+        made(inputs, parent)
+
+    def begun(there):
+        process = context.Process(target=at_work, args=(spec.to_json(), there.runs))
+        process.start()
+        return process
+
+    def fresh(name):
+        shutil.copytree(inputs.runs, folder / name)
+        return Store(folder / name, folder / "none")
+
+    weights = STEPS[spec.step].weights
+    begun(whole := fresh("whole")).join()
+    began = time.monotonic()
+    begun(again := fresh("again")).join()
+    seconds, whole = time.monotonic() - began, whole.find(spec, weights)
+    alike(again.find(spec), whole)
+    while kills:
+        there = fresh(f"{spec.step}-{runs}")
+        while not there.find(spec, weights):
+            process = begun(there)
+            process.join(dice.uniform(0.0, seconds) if kills else None)
+            if process.is_alive():
+                process.kill()
+                process.join()
+                kills -= 1
+            else:
+                assert process.exitcode == 0
+        alike(there.find(spec), whole)
+        assert not list(there.runs.glob("*/*.part")) and not there.lock(spec).exists()
+        runs += 1
+    return runs
+
+
+LEARNERS = {
+    "fine-tuning": lambda: TEACHER,
+    "IMP": lambda: test_imp.chain()[2].at(0),
+    "NAS search": lambda: test_nas_search.search(memory=0.9).at(0),
+    "digits": lambda: digits(replace(NETWORK, epochs=2)),
+    "EfficientBERT search": searching,
+}
+
+
+@pytest.mark.parametrize(
+    "name, count",
+    [("digits", 2), *(pytest.param(name, 16, marks=pytest.mark.slow) for name in LEARNERS)],
+)
+def test_kills_at_random_moments_change_no_bit(name, count, tmp_path):
+    """Each ends a process at once; the next one goes on."""
+    began = time.monotonic()
+    runs = killed_runs(LEARNERS[name](), count, tmp_path, random.Random(count))
+    seconds = time.monotonic() - began
+    print(f"\n{count} kills in {runs} runs of {name}, the same bits each time ({seconds:.0f} s)")
+
+
+def relatives(root):
+    """Processes that a workbook's commands started, as their environment tells."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("RUNS_ROOT") == str(root / "runs"):
+                found.append(process)
+    return found
+
+
+@pytest.mark.slow
+def test_a_report_that_is_killed_and_damaged_ends_in_the_right_pages(tmp_path, count=20, files=10):
+    """The whole command, or one of its workers and kernels, while runs and pages are made. After
+    that page files are damaged.
+    """
+    began, dice, kills, commands = time.monotonic(), random.Random(count), 0, 0
+    (tmp_path / "notebooks").mkdir()
+    table = "page.table(runs[['seed', 'matthews']], 'Scores')"
+    for name in ("ghostbert_t98_fine", "bermo_t99_fine"):
+        test_report.write(tmp_path / "notebooks", name, table)
+    wanted, seconds = None, 60.0
+
+    def begun(root, word):
+        env = os.environ | {"NOTEBOOKS_ROOT": str(tmp_path / "notebooks"), "TMPDIR": str(root)}
+        places = {"FIGURES_ROOT": "figures", "RUNS_ROOT": "runs", "RECORDS_ROOT": "records"}
+        env |= {variable: str(root / folder) for variable, folder in places.items()}
+        words = [sys.executable, "-m", "lib", word]
+        out = open(root / "out", "w")
+        options = {"stdout": out, "stderr": out, "cwd": paths.ROOT, "env": env}
+        return subprocess.Popen(words, start_new_session=True, **options)
+
+    def tables(root):
+        return {path.name: path.read_text() for path in sorted((root / "figures").rglob("*.csv"))}
+
+    def right(root):
+        folder = root / "figures" / "toy"
+        assert tables(root) == wanted and not list(root.glob("kernel-*"))
+        assert not list(root.glob("runs/*/*.part")) and not list(root.glob("runs/*/*.lock"))
+        for path in folder.glob("*_fine.html"):
+            assert report.made_from(path) and not report.made_at(folder, path.stem)[1]
+
+    (root := tmp_path / "whole").mkdir()
+    start = time.monotonic()
+    assert begun(root, "run").wait() == 0, (root / "out").read_text()
+    wanted, seconds = tables(root), time.monotonic() - start
+    right(root)
+    while kills < count:
+        commands += 1
+        (root := tmp_path / f"kills-{commands}").mkdir()
+        done = None
+        while done != 0:
+            command = begun(root, "run")
+            with suppress(subprocess.TimeoutExpired):
+                done = command.wait(dice.uniform(0.0, seconds) if kills < count else None)
+                continue
+            others = [each for each in relatives(root) if each.pid != command.pid]
+            with suppress(psutil.NoSuchProcess):
+                if others and dice.random() < 0.4:
+                    dice.choice(others).kill()
+                    command.wait()
+                else:
+                    os.killpg(command.pid, signal.SIGKILL)
+                    command.wait()
+            kills += 1
+        right(root)
+    pages = [path for path in (root / "figures" / "toy").iterdir() if "_fine" in path.name]
+    for number in range(files):
+        damage(dice.choice(pages), KINDS[number % 4], dice)
+        assert begun(root, "report").wait() == 0, (root / "out").read_text()
+        right(root)
+    deadline = time.monotonic() + 60
+    while (left := relatives(root)) and time.monotonic() < deadline:
+        time.sleep(1)
+    assert not left
+    seconds = time.monotonic() - began
+    print(f"\n{kills} kills in {commands} reports, {files} damaged page files ({seconds:.0f} s)")
+
+
+MAKE = """
+import json, sys
+from pathlib import Path
+from lib import execute
+from lib.spec import from_json
+from lib.store import Store
+runs = Path(sys.argv[1])
+spec = from_json(json.loads(Path(sys.argv[2]).read_text()))
+execute.execute(spec, Store(runs, runs / "none"), True, checkpoint_seconds=0.0)
+"""
+
+
+def stored(folder):
+    """A store with the input of a fine-tuning."""
+    there = Store(folder, folder / "none")
+    made(there, TEACHER.parents["start"])
+    return there
+
+
+@pytest.mark.slow
+def test_two_versions_of_the_code_take_turns_at_one_run(tmp_path, turns=6):
+    """Each is killed while it trains. The newer one has another manifest and another checkpoint."""
+    began, dice, found = time.monotonic(), random.Random(turns), Counter()
+    there = stored(tmp_path / "runs")
+    spec = finetuned(TEACHER.args["data"], replace(TRAIN, epochs=20), TEACHER.inputs).at(0)
+    expected = made(stored(tmp_path / "whole"), spec)
+    newer = tmp_path / "newer"
+    shutil.copytree(paths.ROOT / "lib", newer / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    (newer / "data").symlink_to(paths.DATA)
+    for place, old, new in (
+        ("files.py", "KNOWN = (1,)", "KNOWN = (1, 2)"),
+        ("train/loop.py", "    step: int = 0\n", "    step: int = 0\n    phase: int = 0\n"),
+        ("train/loop.py", '"step": place.step,', '"step": place.step, "phase": 1,'),
+    ):
+        text = (newer / "lib" / place).read_text()
+        assert old in text
+        (newer / "lib" / place).write_text(text.replace(old, new))
+    (tmp_path / "make.py").write_text(MAKE)
+    (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
+    words = [sys.executable, tmp_path / "make.py", there.runs, tmp_path / "spec.json"]
+    for turn in range(turns + 2):
+        env = os.environ | {"PYTHONPATH": str(newer if turn % 2 else paths.ROOT)}
+        start = time.time()
+        command = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env)
+        while turn < turns and command.poll() is None:
+            with suppress(FileNotFoundError):
+                states = list(there.part(spec).glob("resume/step-*/state.json"))
+                if any(path.stat().st_mtime > start for path in states) and dice.random() < 0.2:
+                    command.kill()
+            time.sleep(0.02)
+        told = command.communicate()[1].splitlines()
+        assert len(told) <= 1, told
+        found["begun anew"] += len(told)
+        assert command.returncode in (0, -signal.SIGKILL)
+        assert store.ledger(there.part(spec))["state"] != "failed"
+        if command.returncode == 0:
+            same_run(store.Run(there.runs / spec.name, "run"), expected)
+            found["finished"] += 1
+    assert found["begun anew"] and found["finished"]
+    print(f"\n{turns + 2} turns of two versions: {dict(found)} ({time.monotonic() - began:.0f} s)")
