@@ -157,12 +157,14 @@ def test_every_damaged_file_of_a_page_is_found_and_named(workbook, tmp_path):
     assert not report.made_at(folder, name)[1] and report.made_from(folder / f"{name}.html")
     for path in (*listed, state, folder / f"{name}.html"):
         whole = path.read_bytes()
-        for body in (whole[:-9], b"{}", b"", whole[:40] + b"9" + whole[41:], None):
+        flipped = whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]
+        for body in (whole[:-9], b"{}", b"", flipped, None):
             path.write_bytes(body) if body is not None else path.unlink()
             if path.suffix == ".html":
                 assert not report.made_from(path)
             elif path != state or body is not None:
-                assert path.name in report.made_at(folder, name)[1], body
+                told = report.made_at(folder, name)[1]
+                assert path.name in told or (path == state and told), body
             else:
                 assert report.made_at(folder, name) == (None, "")  # the page is made
             path.write_bytes(whole)
