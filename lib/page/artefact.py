@@ -130,7 +130,7 @@ class Page:
         """
         if not isinstance(frame, pd.DataFrame):
             frame = compare.table(frame, names=())
-        frame = frame if index is None else frame.rename_axis(index)
+        frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.mine:
             caption = f"{caption.removesuffix('.')}. {self.mine[0]}"
         bare = frame.isna() | frame.isin(["", "–", "not run"])
@@ -237,7 +237,7 @@ class Page:
                 asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts
             ],
             "deviations": told,
-            "files": sorted(set(self.files)),
+            "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | commit()
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")

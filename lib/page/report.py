@@ -154,7 +154,14 @@ class Book:
         for name, body in self.made().items():
             title = f"{headings[name]}: {self.titles[name]}"
             tables = [(self.folder / f).read_text() for f in body["files"] if f.endswith(".md")]
-            told = {"title": title, "lacks": evidence(body), "tables": tables}
+            drawn = {
+                f: (self.folder / f).with_suffix(".svg").read_text()
+                for f in body["files"]
+                if f.endswith(".png")
+            }
+            alt = {f: svg.partition("<title>")[2].partition("<")[0] for f, svg in drawn.items()}
+            told = {"title": title, "lacks": evidence(body), "tables": tables, "pictures": alt}
+            told["texts"] = verdicts.claims()
             text = template.render(told, body=body, runs=notebook.counted(body["runs"]))
             write(self.folder / f"{name}.page.md", html.unescape(text))
 
