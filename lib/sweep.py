@@ -100,15 +100,15 @@ class Clock:
     def __init__(self, store):
         self.seconds, self.tokens, self.told = defaultdict(list), defaultdict(list), {}
         self.sampled = set()
-        self.store, self.left = store, defaultdict(list)
+        self.store, self.left = store, defaultdict(dict)
         for name in store.names():  # they end on a hash: the first ones are a sample
-            self.left[name.rpartition("-")[0]].append(name)
+            self.left[name.rpartition("-")[0]][name] = None
 
     def _read(self, step, name):
         """Note the runs of a folder, where it was not read yet. Returns how many they are."""
         if name not in self.left[step]:
             return 0
-        self.left[step].remove(name)
+        del self.left[step][name]
         runs = self.store.recorded(name) + self.store.folders(name)
         for run in runs:
             try:
@@ -139,7 +139,8 @@ class Clock:
                 count += self._read(step, name)
         for key in (own, *like(step, spec.args)):
             if found := self.seconds.get(key):
-                return statistics.median(s * self.ratio(spec.args, args) for s, args in found)
+                near = found[-LIKE:]
+                return statistics.median(s * self.ratio(spec.args, args) for s, args in near)
         return None
 
     def ratio(self, args, others):
@@ -192,7 +193,7 @@ def like(step, args):
     return [(step, numerics, source, task), (step, numerics, source == "toy")]
 
 
-SAMPLE = 300  # runs of a step that expected times are taken from
+SAMPLE, LIKE = 300, 50  # runs that are read of a step, and that an expected time is taken from
 KILLED = "its worker was killed (died); the next command resumes it"
 GRACE = 60.0  # seconds that runs at work are given when the time is over
 
