@@ -83,6 +83,20 @@ class Cell:
     bounds: tuple[float | None, float | None]  # confirmed within; None: no end
     unit: str = "points"
 
+    @property
+    def ends(self):
+        """The bounds as numbers, an open end as infinity."""
+        ends = zip(self.bounds, (-inf, inf), strict=True)
+        return tuple(far if end is None else end for end, far in ends)
+
+    @property
+    def side(self):
+        """1 where the interval lies where the claim wants it, -1 where it lies outside, else 0."""
+        low, high = self.ends
+        if low < self.low and self.high < high:
+            return 1
+        return -1 if self.high < low or self.low > high else 0
+
     def power(self, planned):
         """(power, a line on it) of the planned seeds, else of those there; None where it has none.
 
@@ -90,8 +104,7 @@ class Cell:
         effect that these seeds find.
         """
         n, place = planned or self.seeds, f" {self.name}" * bool(self.name)
-        ends = zip(self.bounds, (-inf, inf), strict=True)
-        low, high = (open_end if end is None else end for end, open_end in ends)
+        low, high = self.ends
         if self.seeds < 2:
             return -1.0, f"power not known{place}: it takes the spread of two seeds"
         if self.spread is None:  # no mean of seeds, such as a ratio of variances
@@ -135,6 +148,13 @@ class Verdict:
             return ""
         short = self.seeds < self.planned
         return f"provisional, {self.seeds} of {self.planned} seeds" if short else ""
+
+    @property
+    def leans(self):
+        """1 where all cells lie on the side that the claim wants, -1 where one lies on the other,
+        else 0. It proves nothing: with few seeds the intervals are too narrow."""
+        sides = [cell.side for cell in self.cells] or [0]
+        return -1 if -1 in sides else min(sides)
 
     @property
     def power(self):
