@@ -139,6 +139,8 @@ def named(inconsistency):
 # ---- ALL TOGETHER
 
 ROLES = {"central claims": "central", "further findings": "finding"}
+LEANING = {1: "leans the paper's way", -1: "leans the other way", 0: "between"}
+SILENT = "not measured, or no interval"
 GROUPS = ("held", "held in part", "did not hold", "open", "cannot be decided here")
 BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
 
@@ -162,6 +164,26 @@ def scorecard(words):
         line["", "not judged"] = silent + sum(role == "background" for role, _ in own)
     found["together"] = {key: sum(line[key] for line in found.values()) for key in line}
     return found
+
+
+def standing(found):
+    """What is said of a claim: its group or, while it is open, how it leans."""
+    group = verdict.WORDS[found.verdict][1]
+    if group != "open":
+        return group
+    return LEANING[found.leans] if found.cells else SILENT
+
+
+def standings(found, paper):
+    """{standing: {what: text}} of the central claims of a paper, as "What we found" shows them."""
+    lines = {}
+    for id in protocol.CLAIMS:
+        line = checks.claims()[id]
+        if line["paper"] == paper:
+            lines.setdefault(standing(found[id]), []).append(f"{id}: {line['says']}")
+    order = [group for group in GROUPS if group != "open"] + [*LEANING.values(), SILENT]
+    ranked = sorted(lines, key=order.index)
+    return {how: {"claims": len(lines[how]), "which": " ".join(lines[how])} for how in ranked}
 
 
 def scoreboard(words):

@@ -8,7 +8,7 @@ import pytest
 from conftest import made_up
 
 from lib import checks, paths, verdicts, verify
-from lib.measure.verdict import WORDS
+from lib.measure.verdict import WORDS, Cell, Verdict
 from lib.page import artefact, notebook
 from lib.papers import protocol
 from lib.store import Store
@@ -198,3 +198,24 @@ def test_power_and_the_forest_are_told_of_every_measured_claim(scored, unmeasure
     assert frame[["claim", "printed", "seeds", "least"]].to_numpy().tolist() == [
         ["G1", 2.1, 2, 0.0]
     ]
+
+
+def test_what_we_found_places_every_central_claim_once():
+    """An open claim is told by how it leans, and none is left out."""
+    cell = Cell("", None, 1.0, 0.5, 1.5, 1, None, 0.2, (0.0, None))
+    words = dict(zip(protocol.CLAIMS, [*WORDS, *["INCONCLUSIVE"] * 30], strict=False))
+    found = {
+        id: Verdict(id, word, "", None, "", 0, "at mini scale", cells=(cell,) * (word != "NOT_RUN"))
+        for id, word in words.items()
+    }
+    told = {paper: verdicts.standings(found, paper) for paper in checks.PAPERS}
+    ids = [
+        text.split(":")[0]
+        for lines in told.values()
+        for how in lines.values()
+        for text in re.findall(r"[A-Z]\d+:", how["which"])
+    ]
+    assert sorted(ids) == sorted(protocol.CLAIMS)
+    assert list(told["bermo"]) == ["leans the paper's way"]
+    assert list(told["ghostbert"])[0] == "held" and verdicts.SILENT in told["ghostbert"]
+    assert "open" not in told["ghostbert"]
