@@ -181,7 +181,7 @@ def standings(found, paper):
         line = checks.claims()[id]
         if line["paper"] == paper:
             lines.setdefault(standing(found[id]), []).append(f"{id}: {line['says']}")
-    order = [group for group in GROUPS if group != "open"] + [*LEANING.values(), SILENT]
+    order = [group for _, group, _ in verdict.WORDS.values()] + [*LEANING.values(), SILENT]
     ranked = sorted(lines, key=order.index)
     return {how: {"claims": len(lines[how]), "which": " ".join(lines[how])} for how in ranked}
 
