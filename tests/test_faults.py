@@ -230,7 +230,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         cases["unfinished search"] = (searches[1].runs, search, f"{search.name}.part")
         sound[search] = searches[0].find(search)
     for number in range(count):
-        what = list(cases)[number % 4 if number % 9 else number % len(cases)]
+        what = list(cases)[number % 4 if number % 9 else number // 9 % len(cases)]
         place, spec, damaged = cases[what]
         shutil.copytree(place, folder := tmp_path / "copy")
         there = Store(folder, folder / "records")

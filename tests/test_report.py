@@ -30,6 +30,8 @@ grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
     "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"),
     "numerics": numerics},
     {"start": backbone}).at(seed)} for seed in (0, 1)]"""
+RAN = "a planted script ran"  # no page may have it as its title
+EVIL = f"""<img src=x onerror='document.title="{RAN}"'><script>document.title="{RAN}"</script>"""
 ARTEFACT = """import matplotlib.pyplot as plt
 from lib.store import Store
 assert Store().runs.name == "runs" and Store().records == Store().runs.parent / "records"
@@ -40,9 +42,7 @@ axis.set(title=evil, xlabel=evil)
 page.figure(figure, runs[["seed", "matthews"]])
 page.table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
 page.note([evil], evil, evil)
-print(evil)"""
-RAN = "a planted script ran"  # no page may have it as its title
-EVIL = f"""<img src=x onerror='document.title="{RAN}"'><script>document.title="{RAN}"</script>"""
+print(evil)""".replace("EVIL", repr(EVIL))
 KILL = """import os, pathlib, signal
 mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
 if not mark.exists():
@@ -83,7 +83,7 @@ def workbook(tmp_path_factory):
     (root / "notebooks").mkdir()
     table = "page.table(runs[['seed', 'matthews']], 'Scores')"
     write(root / "notebooks", "ghostbert_t97_worker", KILL.replace("PROCESS", "getppid"), table)
-    write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT.replace("EVIL", repr(EVIL)))
+    write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
     write(root / "notebooks", "ghostbert_t99_killed", KILL.replace("PROCESS", "getpid"), table)
     env = os.environ | {
         "NOTEBOOKS_ROOT": str(root / "notebooks"),
