@@ -35,7 +35,7 @@ def page(monkeypatch, tmp_path):
 def collected(monkeypatch, *origins, error=""):
     """Let every later `collect` find runs of these origins, "" for one that is missing."""
 
-    def collect(rows, on_missing):
+    def collect(rows, *_, on_missing):
         return pd.DataFrame(
             [
                 row

@@ -66,7 +66,7 @@ def test_a_run_of_a_generated_task_keeps_its_weights(here):
             "0 runs of ghostbert_t03.* model: Ghost, Prune",
         ),
         ({"modle": "Ghost"}, "unknown column of ghostbert_t03.*did you mean 'model'"),
-        ({"task": "colla"}, "unknown task of source 'toy': 'colla'; did you mean 'CoLA'"),
+        ({"task": "colla"}, "unknown task of this page: 'colla'; did you mean 'CoLA'"),
     ],
 )
 def test_a_line_that_is_not_one_run_is_told_with_what_chooses(here, wanted, message):
