@@ -76,6 +76,7 @@ def killed_runs(spec, kills, folder, dice):
                 kills -= 1
             else:
                 assert process.exitcode == 0
+                seconds *= 0.8  # the machine is less busy than when it was measured
         alike(there.find(spec), whole)
         assert not list(there.runs.glob("*/*.part")) and not there.lock(spec).exists()
         runs += 1
@@ -157,6 +158,7 @@ def test_a_report_that_is_killed_and_damaged_ends_in_the_right_pages(tmp_path, c
             command = begun(root, "run")
             with suppress(subprocess.TimeoutExpired):
                 done = command.wait(dice.uniform(0.0, seconds) if kills < count else None)
+                seconds *= 0.8  # the machine is less busy than when it was measured
                 continue
             others = [each for each in relatives(root) if each.pid != command.pid]
             with suppress(psutil.NoSuchProcess):
