@@ -282,7 +282,7 @@ def test_pages_read_chains_from_their_runs(store, last):
         "Supernet of stage 3, text": (None, None),
         "Supernet of stage 3, tasks": (None, None),
     }
-    assert all(float(row["here", "seconds"].split()[0]) > 0 for row in table.values())
+    assert all(float(row["here", "cost (s)"].split()[0]) > 0 for row in table.values())
     told = search.histories({"here": frame})
     ends = told.groupby("arm")["evaluation"].max().to_dict()
     assert ends == {"single stage": 5, "stage 3": 8, "stages 1, 2": 7}
