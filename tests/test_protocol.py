@@ -3,12 +3,13 @@
 import hashlib
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import with_inputs
 
 from lib import published
-from lib.measure import verdict
+from lib.measure import stats, verdict
 from lib.page import notebook
 from lib.papers import claims, grids, mini, nas, protocol, trials
 
@@ -137,3 +138,21 @@ def test_the_rule_of_the_second_task(monkeypatch):
     assert "(at least 0.6), 80 thousand tokens" in lines[2] and lines[1].startswith("MRPC: ")
     rows["run"] = None
     assert trials.rule(rows) == [] and (trials.table(rows)["score"] == "–").all()
+
+
+def test_a_slope_waits_for_a_task_that_some_points_lack():
+    """Evidence comes run by run: half a second task changes no verdict and stops no page."""
+    frame = pd.DataFrame({"run": [], "state": []})
+    labels = np.array([0, 1] * 20)
+
+    def pair(task, wrong):
+        said = labels.copy()
+        said[:wrong] = 1 - said[:wrong]
+        return stats.Pair(task, 10, labels, labels, said, "accuracy")
+
+    whole = {x: [pair("SST-2", wrong)] for x, wrong in ((1, 9), (3, 6), (6, 3))}
+    half = whole | {6: [*whole[6], pair("STS-B", 20)]}
+    told = [claims.trend("G3", frame, "mini", pairs, -1.0, "points") for pairs in (whole, half)]
+    assert told[0] == told[1] and told[0].cells
+    apart = {1: [pair("SST-2", 9)], 3: [pair("STS-B", 6)]}
+    assert claims.trend("G3", frame, "mini", apart, -1.0, "points").verdict == "NOT_RUN"

@@ -113,8 +113,14 @@ def within(name, frame, profile_name, models, low, high, **options):
 
 
 def trend(name, frame, profile_name, pairs_by_x, printed, unit, weights=None, least=2):
-    """Verdict on a slope of the printed one's sign (lib.measure.stats.trend), over `least` x."""
-    there = {x: found for x, found in pairs_by_x.items() if found}
+    """Verdict on a slope of the printed one's sign (lib.measure.stats.trend), over `least` x.
+
+    A task counts once it has a pair at every x that has any.
+    """
+    there = [{pair.task for pair in found} for found in pairs_by_x.values() if found]
+    tasks = set.intersection(*there) if there else set()
+    shared = {x: [pair for pair in found if pair.task in tasks] for x, found in pairs_by_x.items()}
+    there = {x: found for x, found in shared.items() if found}
     slope = stats.trend(there, weights=weights) if len(there) >= least else None
     sign, failed = (1 if printed > 0 else -1), compare.lost(frame)
     return verdict.judge_trend(name, slope, sign, profile_name, printed, unit=unit, failed=failed)
