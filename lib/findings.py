@@ -16,6 +16,7 @@ All of them are contrasts: sums of scores or measures with weights, paired by se
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import inf
 
 import numpy as np
@@ -261,6 +262,9 @@ def estimate(cell, frame, scale, columns):
         )
         for _, a, b in told
     ]
+    tasks = [{pair.task for pair in group} for group in groups]
+    if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
+        groups = stats.common(groups)
     return stats.contrast(groups, [weight for weight, *_ in told]) if all(groups) else None
 
 

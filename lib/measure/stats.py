@@ -199,6 +199,13 @@ def _running(x):
     return sums.reshape(-1, x.shape[1])[: len(x) + 1]
 
 
+def common(groups):
+    """The groups of Pairs with the tasks alone that all of them have; so a task counts once its
+    last run is there."""
+    tasks = set.intersection(*({pair.task for pair in group} for group in groups))
+    return [[pair for pair in group if pair.task in tasks] for group in groups]
+
+
 def contrast(groups, coefficients, draws=2000, seed=0):
     """Estimate of sum_g coefficients[g] * (mean over tasks of the mean difference over seeds in g).
 

@@ -117,11 +117,10 @@ def trend(name, frame, profile_name, pairs_by_x, printed, unit, weights=None, le
 
     A task counts once it has a pair at every x that has any.
     """
-    there = [{pair.task for pair in found} for found in pairs_by_x.values() if found]
-    tasks = set.intersection(*there) if there else set()
-    shared = {x: [pair for pair in found if pair.task in tasks] for x, found in pairs_by_x.items()}
-    there = {x: found for x, found in shared.items() if found}
-    slope = stats.trend(there, weights=weights) if len(there) >= least else None
+    there = {x: found for x, found in pairs_by_x.items() if found}
+    there = dict(zip(there, stats.common(there.values()), strict=True)) if there else {}
+    enough = len(there) >= least and all(there.values())
+    slope = stats.trend(there, weights=weights) if enough else None
     sign, failed = (1 if printed > 0 else -1), compare.lost(frame)
     return verdict.judge_trend(name, slope, sign, profile_name, printed, unit=unit, failed=failed)
 
