@@ -161,6 +161,7 @@ def pages(args, make):
 def plan(args):
     """what a run of these notebooks would take"""
     from lib import budget, executors, sweep
+    from lib.need import need
     from lib.store import Store
 
     if args.profile == "paper" and not (args.data or args.model):
@@ -175,7 +176,9 @@ def plan(args):
         counts = f"{len(specs)} results, {len(missing)} runs missing"
         print(f"{path.stem}: {counts}, {clock.about(missing)} of one worker")
     workers = args.workers or executors.cores()
-    print(f"together {len(every)} runs missing, {clock.about(every, workers)} on {workers} workers")
+    size = max((need(spec).memory for spec in every), default=0) / 1e9
+    about = f"{clock.about(every, workers)} on {workers} workers"
+    print(f"together {len(every)} runs missing, {about}" + f" of up to {size:.1f} GB" * bool(every))
 
 
 @command(PATTERN, PROFILE, DATA, MODEL, FRESH)

@@ -8,6 +8,7 @@ just asked for again. It goes on from its last checkpoint.
 import concurrent.futures as futures
 import os
 import signal
+import socket
 import threading
 from collections import defaultdict
 from contextlib import suppress
@@ -19,15 +20,6 @@ from lib.executors import LAST, cores
 
 RETRIES = 5  # of a run whose worker is lost
 QUEUED = 100  # runs that Slurm is given at once, by default
-INSTALL = "{} is absent: pip install -r requirements-cluster.txt"
-
-
-def opened(name, *told):
-    """The executor with this name. Raises RuntimeError where its package is not installed."""
-    try:
-        return {"ray": Ray, "slurm": Slurm}[name](*told)
-    except ModuleNotFoundError as error:
-        raise RuntimeError(INSTALL.format(error.name)) from None
 
 
 class There:
@@ -67,17 +59,18 @@ class Ray:
         self.ray, self.nice, self.workers, self.running = ray, nice, workers, set()
         self.cores = max(need.cores for need in needs)
         self.on_card = any(need.card for need in needs)
-        self.ours = not ray.is_initialized()
-        if self.ours:
-            address = address or os.environ.get("RAY_ADDRESS") or "local"
-            here = {"num_cpus": cores(), "include_dashboard": False} if address == "local" else {}
-            before = signal.getsignal(signal.SIGTERM)
-            try:
-                ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
-            except Exception as error:  # Ray raises bare ones
-                raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, before)  # Ray puts its own there
+        address = address or os.environ.get("RAY_ADDRESS") or "local"
+        here = {"num_cpus": cores(), "include_dashboard": False} if address == "local" else {}
+        before = signal.getsignal(signal.SIGTERM)
+        try:
+            host, colon, port = address.partition(":")
+            if colon and port.isdigit():  # Ray itself tries for minutes
+                socket.create_connection((host, int(port)), 10).close()
+            ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
+        except Exception as error:  # Ray raises bare ones
+            raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # Ray puts its own there
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.task = ray.remote(call)
         self.most = {False: max(node.get("memory", 0) for node in nodes), True: inf}
@@ -112,11 +105,7 @@ class Ray:
         for future in self.running:
             self.ray.cancel(future.reference)
         futures.wait(self.running, LAST)
-        for future in self.running:
-            if not future.done():
-                self.ray.cancel(future.reference, force=True)
-        if self.ours:
-            self.ray.shutdown()
+        self.ray.shutdown()
 
 
 class Slurm:

@@ -15,6 +15,7 @@ import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import astuple
 from math import inf
 from pathlib import Path
 
@@ -37,8 +38,12 @@ def opened(backend, needs, workers=None, nice=0, folder=None):
     if name != "local":
         from lib import cluster
 
-        return cluster.opened(name, told, needs, workers, nice, folder)
-    widest = Need(*map(max, *map(Need.told, needs), Need().told()))
+        try:
+            return getattr(cluster, name.capitalize())(told, needs, workers, nice, folder)
+        except ModuleNotFoundError as error:
+            how = "pip install -r requirements-cluster.txt"
+            raise RuntimeError(f"{error.name} is absent: {how}") from None
+    widest = Need(*map(max, zip(*map(astuple, needs), strict=True)))
     found, (free, every) = cards() if widest.card else {}, memory()
     fit = places(found, widest.memory, workers)
     slots = cores() // widest.cores

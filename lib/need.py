@@ -5,7 +5,7 @@ encoder as it starts, twice that for the gradient, and a forward pass of its tea
 taken off, so this is an upper bound. Evaluations, single passes and timings are left out.
 """
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from lib.measure.cost import SHAPES, Shape, flops, parameters
@@ -25,8 +25,8 @@ SHAPE_OF = {  # of checkpoints with another name
     "2nd_General_TinyBERT_4L_312D": "tinybert-4",
     "2nd_General_TinyBERT_6L_768D": "tinybert-6",
 }
-# bytes of a process with torch, rows and a teacher; of what it takes of a GPU
-REST = {False: 0.7e9, True: 0.7e9}
+REST = 0.7e9  # bytes of a process with torch and rows, and of what it takes of a GPU
+SPARE = 1.75  # times the training's own memory, on a CPU (measured: tests/test_scale.py)
 FREE = ("predict", "states", "inspect_ghosts", "maps")  # steps that train nothing
 
 
@@ -48,15 +48,12 @@ class Need:
     card: bool = False
     memory: float = 1.0
 
-    def told(self):
-        return astuple(self)
-
 
 def need(spec):
     """The Need of a run. Its memory is that of a process at rest, and of the training."""
     numerics = spec.args.get("numerics") or {}
     card = bool(numerics.get("device"))
-    return Need(numerics.get("threads", 1), card, REST[card] + cost(spec).memory)
+    return Need(numerics.get("threads", 1), card, REST + cost(spec).memory * (1 if card else SPARE))
 
 
 def origin(spec):

@@ -96,8 +96,10 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
 
 
 @pytest.mark.slow
-def test_ray_gives_each_run_its_gpu_and_refuses_what_no_node_holds(nodes, monkeypatch, tmp_path):
-    ray, _ = nodes(num_gpus=1, memory=3e9)
+def test_ray_gives_each_run_its_gpu_and_a_cluster_that_is_not_there_is_named(
+    nodes, monkeypatch, tmp_path
+):
+    ray, _ = nodes(num_gpus=1)
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     before = signal.getsignal(signal.SIGTERM)
     with closing(executors.opened(f"ray:{ray.address}", [Need(1, True)] * 4, 1, 5)) as executor:
