@@ -90,7 +90,7 @@ def test_commands_among_100_000_runs_are_quick(many, words, most):
 
 def minutes(store, count):
     """Runs of about a minute on one core, of equal work."""
-    return [teacher(rows=2000, epochs=12).at(seed) for seed in range(count)]
+    return [teacher(rows=2000, epochs=60).at(seed) for seed in range(count)]
 
 
 def timed(store, specs, **how):
