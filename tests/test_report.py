@@ -157,7 +157,7 @@ def test_every_damaged_file_of_a_page_is_found_and_named(workbook, tmp_path):
     assert not report.made_at(folder, name)[1] and report.made_from(folder / f"{name}.html")
     for path in (*listed, state, folder / f"{name}.html"):
         whole = path.read_bytes()
-        flipped = whole[:-20] + bytes([whole[-20] ^ 1]) + whole[-19:]
+        flipped = whole[:-20] + bytes([whole[-20] ^ 128]) + whole[-19:]
         for body in (whole[:-9], b"{}", b"", flipped, None):
             path.write_bytes(body) if body is not None else path.unlink()
             if path.suffix == ".html":
@@ -165,6 +165,7 @@ def test_every_damaged_file_of_a_page_is_found_and_named(workbook, tmp_path):
             elif path != state or body is not None:
                 told = report.made_at(folder, name)[1]
                 assert path.name in told or (path == state and told), body
+                assert report.told(folder, name, loud=False) is None
             else:
                 assert report.made_at(folder, name) == (None, "")  # the page is made
             path.write_bytes(whole)
@@ -175,7 +176,7 @@ def test_damaged_page_files_are_made_again(workbook):
     folder = root / "figures" / "toy"
     table = folder / "ghostbert_t97_worker.csv"
     whole = table.read_bytes()
-    table.write_bytes(whole.replace(b"0", b"9", 1))
+    table.write_bytes(whole.replace(b"0", b"\xe8", 1))
     for name in ("ghostbert_t98_fine.html", "ghostbert_t99_killed.ipynb"):
         (folder / name).write_bytes((folder / name).read_bytes()[:-300])
     done = lib("report")

@@ -80,7 +80,7 @@ class Book:
         self.titles = {}
         for pages in self.groups.values():
             self.titles |= pages
-        self.bodies = {name: glance(self.folder, name) for name in self.titles}
+        self.bodies = {name: told(self.folder, name, loud=False) for name in self.titles}
         self.publish()
 
     def open(self, grids, absent):
@@ -306,14 +306,6 @@ def made_from(page):
     return key if digest == f"{files.sha(body)} -->" else ""
 
 
-def glance(folder, name):
-    """What the last cell of a page wrote, or None; damage is told later, by `told`."""
-    try:
-        return notebook.provenance(folder, name)
-    except ValueError:
-        return None
-
-
 def made_at(folder, name):
     """(the fingerprint of a page when it was made, what is wrong with its files since).
 
@@ -327,16 +319,16 @@ def made_at(folder, name):
     return (found.get("made_of"), files.wrong(folder, state)) if found else (None, "")
 
 
-def told(folder, name):
+def told(folder, name, loud=True):
     """What the last cell of a page wrote (notebook.provenance); None where its files are damaged,
-    which a line says.
+    which a line says, where it is loud.
     """
     _, why = made_at(folder, name)
     try:
         body = None if why else notebook.provenance(folder, name)
     except ValueError as error:
         why, body = error, None
-    if why:
+    if why and loud:
         print(f"  damaged  {why}; `report {name}` makes it again")
     return body
 
