@@ -25,7 +25,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from IPython.display import HTML, display
+from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
 from lib import paths, sweep
@@ -161,6 +161,11 @@ class Page:
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
         display(HTML(PARTS.note(lines, mark, fold)))
+
+    def text(self, markdown, name):
+        """Write and show sentences that are computed."""
+        self._write(f"{self._stem(name)}.md", f"{markdown}\n")
+        display(Markdown(markdown))
 
     def figure(self, figure, data, name="", exact=False):
         """Write and show a figure with the data it draws, or a sentence where there is none.
