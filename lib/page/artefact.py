@@ -43,6 +43,7 @@ from lib.papers.profiles import PROFILES
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
+UNBROKEN = re.compile(r"(?<=±) | (?=±)|(?<=[,;]) (?=[^\[]*\])")  # within a number
 CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
 
@@ -299,8 +300,10 @@ def beside(frame):
 def styled(text, css, columns, turn, name):
     """Some columns of a table of texts as HTML; turn: titles stand above sources.
 
-    name: tells it from the other tables of its page. Columns of words are flush left, and wrap.
+    name: tells it from the other tables of its page. Columns of words are flush left. A cell wraps
+    where the table is wider than its frame, but never within an interval or before a spread.
     """
+    text = text.map(lambda v: UNBROKEN.sub("\u00a0", v), na_action="ignore")
     parts = [part if part is None else part[list(columns)] for part in (text, css)]
     text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
     shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
@@ -312,7 +315,7 @@ def styled(text, css, columns, turn, name):
         if text.iloc[:, n].dropna().astype(str).str.match(r"(?![+-]?\d)\w|$").mean() > 0.5
     ]
     if words:
-        look = "text-align: left; white-space: normal; overflow-wrap: break-word"
+        look = "text-align: left; overflow-wrap: break-word"
         shown.set_table_styles([{"selector": each, "props": look} for each in words])
     return headed((shown if css is None else shown.apply(lambda _: css, axis=None)).to_html())
 

@@ -70,7 +70,9 @@ def explorer(table, axes, whole):
         knob.js_on_change("value", change)
     parts = components(
         column(
-            row(*knobs.values(), sizing_mode="stretch_width"), shown, sizing_mode="stretch_width"
+            row(*knobs.values(), sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}),
+            shown,
+            sizing_mode="stretch_width",
         )
     )
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).render()
