@@ -27,10 +27,6 @@ def told(specs):
     return f"{seconds / 3600:,.1f} GPU hours, {weights}"
 
 
-def hours(specs):
-    return sum(cost(spec).seconds for spec in specs) / 3600
-
-
 def plan(patterns, store):
     """Lines on what the profile `paper` would cost, page by page.
 
@@ -68,7 +64,7 @@ def part_of_a_night(path, missing):
     for task in ("RTE", "CoLA"):
         try:
             more = (("tasks", [task]), ("seeds", [0]))
-            needed = hours(missing(path, more))
+            needed = sum(cost(spec).seconds for spec in missing(path, more)) / 3600
         except ValueError:
             continue  # the page has settings for other tasks alone
         if 0 < needed <= HOURS:

@@ -4,10 +4,11 @@
 
 A formula reads cells of one paper. A key names a row by its first columns: the whole text or how it
 begins, "*" for any. Numbers are exact fractions, and a cell without a number is its text. What a
-formula read is kept, so that a printed number names the claims that it touches.
+formula read is told with its value.
 """
 
 import ast
+import statistics
 from csv import DictReader
 from fractions import Fraction
 from functools import cache
@@ -53,12 +54,6 @@ def number(text):
 
 def mean(values):
     return sum(values := list(values)) / Fraction(len(values))
-
-
-def spread(values):
-    """Standard deviation, divisor n - 1."""
-    centre = mean(values := list(values))
-    return float(sum((v - centre) ** 2 for v in values) / (len(values) - 1)) ** 0.5
 
 
 def rounded(value, digits):
@@ -112,7 +107,7 @@ class Cells:
 
 
 FUNCTIONS = (
-    dict(mean=mean, sd=spread, r=rounded, abs=abs, int=int, float=float, len=len, max=max)
+    dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len, max=max)
     | dict(min=min, set=set, sorted=sorted, sum=sum, zip=zip, all=lambda of: all(list(of)))
     | {"isnum": lambda of: isinstance(of, Fraction)}
 )
@@ -149,22 +144,6 @@ def agrees(found, printed):
     if isinstance(found, bool) or found == told:
         return bool(found == told or found is True)
     return isinstance(found, int | float | Fraction) and rounded(found, digits(printed)) == told
-
-
-@cache
-def checked():
-    """{id: (value, cells that it read)} of the claims that follow from printed cells."""
-    return {id: value(c["paper"], c["check"]) for id, c in claims().items() if c["check"]}
-
-
-def touched(paper, table, column, row=None):
-    """The ids of the claims whose check reads one printed cell, or a column without a row."""
-    return [
-        id
-        for id, (_, cells) in checked().items()
-        if claims()[id]["paper"] == paper
-        and any((t, c) == (table, column) and row in (None, i) for t, c, i in cells)
-    ]
 
 
 def inconsistencies():

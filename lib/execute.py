@@ -52,12 +52,7 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
             store.set_aside(store.part(spec), error)
             again = True
         except Held as error:
-            who = error.args[0] or {
-                "host": "an unknown process",
-                "pid": "?",
-                "beat": 0.0,
-                "age": 0.0,
-            }
+            who = error.args[0] or {"host": "an unknown process", "pid": "?", "beat": 0.0}
             if who["beat"] != beat:
                 beat, since = who["beat"], time.monotonic()
                 say(HELD.format(spec.name, *map(who.get, ("host", "pid"))))

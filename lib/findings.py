@@ -26,6 +26,7 @@ from lib import sweep
 from lib.data import squad
 from lib.measure import compare, stats, verdict
 from lib.papers import claims, efficientbert, efficientbert_claims, grids, nas, nas_claims
+from lib.papers.bermo_claims import diverged
 from lib.spec import known
 
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
@@ -251,7 +252,7 @@ def estimate(cell, frame, scale, columns):
         return of_variance(cell, frame, scale, columns)
     if cell.measure:
         return of_measure(cell, frame)
-    frame = frame[~diverged(frame)]
+    frame = frame[~diverged(frame)]  # their scores are no replicate
     alone = [(weight, form) for weight, form in cell.terms if len(form.models) == 1]
     told = [(weight, *form.parts(frame)) for weight, form in cell.terms if len(form.models) == 2]
     told += [(w, *form.parts(frame), *alone[-1][1].parts(frame)) for w, form in alone[:-1]]
@@ -308,11 +309,6 @@ def of_variance(cell, frame, scale, columns):
         for part in form.parts(frame[frame["run"].notna() & ~diverged(frame)])
     ]
     return nas_claims.variance_ratio(*scored)
-
-
-def diverged(frame):
-    """Which rows are of runs that diverged: their scores are no replicate."""
-    return frame["diverged"].eq(True) if "diverged" in frame else frame["seed"].isna()
 
 
 def most(line, cells):

@@ -10,6 +10,7 @@ from decimal import Decimal
 import pandas as pd
 
 from lib.paths import PUBLISHED
+from lib.spec import known
 
 
 class Printed(float):
@@ -30,11 +31,6 @@ class Printed(float):
     __str__ = __repr__
 
 
-def _allowed(kind, value, allowed):
-    if value not in allowed:
-        raise ValueError(f"no published {kind} {value!r}; allowed: {', '.join(map(repr, allowed))}")
-
-
 def table(paper, name, **options):
     """One printed table, one row for each of its rows, columns named as printed.
 
@@ -45,8 +41,9 @@ def table(paper, name, **options):
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
     np.float64(80.3)
     """
-    _allowed("paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
-    _allowed(f"table of {paper}", name, sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv")))
+    known("published paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
+    there = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
+    known(f"published table of {paper}", name, there)
     return pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-", **options)
 
 
@@ -71,14 +68,6 @@ def lines(paper, name):
     return [
         dict(zip(frame, values, strict=True)) for values in frame.itertuples(index=False, name=None)
     ]
-
-
-def claims():
-    """The central claims of all papers, one row each.
-
-    The columns are id, paper, locator, claim, published, kind and rule_at_mini_scale.
-    """
-    return pd.read_csv(PUBLISHED / "central.csv", keep_default_na=False)
 
 
 def rows(paper, name, label, widths=None, rename=str, columns=()):
@@ -131,7 +120,7 @@ def _of(paper, name, places):
     named = found["table"].str.split("; ")
     places = places or sorted(set(named.explode()))
     for place in places:
-        _allowed(f"{name} of {paper} at", place, sorted(set(named.explode())))
+        known(f"place of published {name} of {paper}", place, sorted(set(named.explode())))
     return found[[not set(places).isdisjoint(own) for own in named]].to_dict("records")
 
 

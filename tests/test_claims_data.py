@@ -3,10 +3,12 @@
 `lib.checks` evaluates the formulas of these files.
 """
 
+from functools import cache
+
 import pytest
 
 from lib import checks, findings
-from lib.checks import PAPERS, touched
+from lib.checks import PAPERS
 from lib.checks import lines as read
 from lib.page import notebook
 from lib.paths import PUBLISHED
@@ -16,6 +18,23 @@ RULES = "delta ordering trend within reached equal together none".split()
 DEVIATIONS = set("data model schedule search control hardware unspecified implementation".split())
 KINDS = {"order", "difference", "ratio", "count", "trend", "shape", "statement"}
 ROLES = {"central", "finding", "arithmetic", "setting", "background"}
+
+
+@cache
+def checked():
+    """{id: (value, cells that it read)} of the claims that follow from printed cells."""
+    found = {id: c for id, c in checks.claims().items() if c["check"]}
+    return {id: checks.value(c["paper"], c["check"]) for id, c in found.items()}
+
+
+def touched(paper, table, column, row=None):
+    """The ids of the claims whose check reads one printed cell, or a column without a row."""
+    return [
+        id
+        for id, (_, cells) in checked().items()
+        if checks.claims()[id]["paper"] == paper
+        and any((t, c) == (table, column) and row in (None, i) for t, c, i in cells)
+    ]
 
 
 def test_central_claims_come_first_and_are_those_of_their_own_file():
@@ -55,7 +74,7 @@ def test_every_claim_is_whole(paper):
 
 def test_a_claim_follows_from_the_tables_or_an_inconsistency_names_it():
     named = {id for i in read("inconsistencies") for id in i["claims"].split("; ")}
-    for id, (found, _) in checks.checked().items():
+    for id, (found, _) in checked().items():
         assert checks.agrees(found, checks.claims()[id]["value"]) or id in named, (id, found)
 
 

@@ -10,7 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from lib import data, paths
+from lib import data, files, paths
 from lib.__main__ import main
 from lib.data import models
 from lib.model import backbone
@@ -69,7 +69,7 @@ def test_a_known_digest_is_checked(root, tiny, tokenizer):
     with pytest.raises(ValueError, match=message):
         models.fetch("mine")
     assert not (root / "models" / "mine" / "model.safetensors").exists()
-    right = models.sha256(root / "models" / "mine" / models.PICKLE)
+    right = files.digest(root / "models" / "mine" / models.PICKLE)
     paths.DIGESTS.write_text(json.dumps({"models/mine/pytorch_model.bin": right}))
     assert (models.fetch("mine") / "model.safetensors").exists()
 

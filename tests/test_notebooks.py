@@ -209,18 +209,28 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
         for text in [*texts, *verdict.READING]
         for page in (shown[-1], index)
     )
-    assert verdicts.markdown() in (paths.ROOT / "README.md").read_text()
+    told = [
+        f"| {mark} {word.replace('_', ' ').lower()} | {line} |"
+        for word, (mark, _, line) in verdict.WORDS.items()
+    ]
+    told = "\n".join(["| word | meaning |", "|---|---|", *told, "", " ".join(verdict.READING)])
+    assert told in (paths.ROOT / "README.md").read_text()
 
 
 def test_badges_differ_by_more_than_colour():
     words = {"finding": verdict.WORDS, "arithmetic": verdict.CHECKS}
+
+    def badge(word, kind):
+        shown = verdicts.ENVIRONMENT.get_template("verdicts.html.j2").module
+        return str(shown.badge(word, kind, "", ""))
+
     told = {
-        kind: {re.sub("<[^>]*>", "", verdicts.badge(word, kind)) for word in found}
+        kind: {re.sub("<[^>]*>", "", badge(word, kind)) for word in found}
         for kind, found in words.items()
     }
     assert len(set.union(*told.values())) == sum(map(len, words.values()))
     assert len({text[0] for text in told["finding"]}) == len(words["finding"])
-    square = verdicts.badge("CONFIRMED", "arithmetic")
+    square = badge("CONFIRMED", "arithmetic")
     assert 'class="badge arithmetic"' in square and "CONFIRMED" not in square
 
 

@@ -155,12 +155,6 @@ def at_hand_or_official(key, compute):
         return told or "absent"
 
 
-def official(name):
-    """Tasks of a source whose official rows are known by their digest."""
-    keys = [key.split("/") for key in official_digests()]
-    return [key[1] for key in keys if key[0] == name and len(key) == 2]
-
-
 # ---- descriptors ----
 @cache
 def splits(name, task_name):

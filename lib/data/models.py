@@ -5,7 +5,6 @@ DATA_ROOT/models. One that has a pickle (`pytorch_model.bin`) alone is converted
 Runs never load a pickle, and no code of a checkpoint is run.
 """
 
-import hashlib
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-from lib import paths
+from lib import files, paths
 from lib.data import at_hand_or_official, check, official_digests, table
 from lib.spec import known
 
@@ -31,11 +30,6 @@ def roots():
 def official(name):
     """sha256 of an official file (`data/digests.json`), None where it is not known."""
     return official_digests().get(f"models/{name}")
-
-
-def sha256(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def locate(name):
@@ -55,7 +49,7 @@ def locate(name):
 @cache
 def weights(name):
     """sha256 of the weights at hand of a checkpoint."""
-    return sha256(locate(name) / "model.safetensors")
+    return files.digest(locate(name) / "model.safetensors")
 
 
 def digest(name):
@@ -100,7 +94,7 @@ def fetch(name, package=False):
 
 
 def _verify(what, path, known):
-    if known and (found := sha256(path)) != known:
+    if known and (found := files.digest(path)) != known:
         raise ValueError(
             f"{what} have sha256 {found[:16]}..., expected {known[:16]}...: the file is damaged or "
             "another version; nothing was stored"

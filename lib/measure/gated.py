@@ -101,11 +101,3 @@ def shares(shape, tokens=TOKENS):
         "pooler": 2 * h * h,
     }
     return {name: part / masked(shape, tokens=tokens) for name, part in parts.items()}
-
-
-def change(value, baseline):
-    """The tables' percentage change.
-
-    It is relative, not in points; from a baseline of 0 it is infinite.
-    """
-    return 100 * (value - baseline) / baseline if baseline else math.copysign(math.inf, value)

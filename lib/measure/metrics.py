@@ -43,18 +43,17 @@ def matthews(predictions, labels):
 
 def pearson(predictions, labels):
     """Linear correlation; 0.0 when either side is constant."""
-    predicted, true = _values(predictions, labels)
-    if _constant(predicted, true):
-        return 0.0
-    return float(scipy.stats.pearsonr(predicted, true).statistic)
+    return _correlation(scipy.stats.pearsonr, predictions, labels)
 
 
 def spearman(predictions, labels):
     """Rank correlation, ties sharing their mean rank; 0.0 when either side is constant."""
+    return _correlation(scipy.stats.spearmanr, predictions, labels)
+
+
+def _correlation(function, predictions, labels):
     predicted, true = _values(predictions, labels)
-    if _constant(predicted, true):
-        return 0.0
-    return float(scipy.stats.spearmanr(predicted, true).statistic)
+    return 0.0 if _constant(predicted, true) else float(function(predicted, true).statistic)
 
 
 METRICS = {f.__name__: f for f in (accuracy, f1, matthews, pearson, spearman)}

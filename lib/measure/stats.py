@@ -358,11 +358,6 @@ def slope_weights(x):
     return centred / (centred**2).sum()
 
 
-def slope(x, y):
-    """Least-squares slope of y over x."""
-    return float(slope_weights(x) @ np.asarray(y, float))
-
-
 def straighter_weights(x, other):
     """Weights w, for which w @ y tells whether y is straighter over x than over `other`.
 

@@ -72,7 +72,8 @@ class Book:
 
     def __init__(self, profile, asked, store):
         self.profile, self.asked, self.store = profile, asked, store
-        self.folder, self.working, self.banner = folder_of(profile), True, banner(profile)
+        self.folder = paths.FIGURES / ("scratch" if isinstance(profile, own.Own) else profile)
+        self.working, self.banner = True, banner(profile)
         self.index = self.folder / "index.html"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.grids, self.failed, self.tried, self.there = {}, {}, {}, set()
@@ -273,11 +274,6 @@ class Book:
         }
         key = hashlib.sha256(source.read_bytes() + json.dumps(resources).encode()).hexdigest()
         return None if made_from(target) == key else (source, target, resources, key)
-
-
-def folder_of(profile):
-    """Where the pages of a profile lie; those of a reader's own data and model lie apart."""
-    return paths.FIGURES / ("scratch" if isinstance(profile, own.Own) else profile)
 
 
 def banner(profile):

@@ -26,11 +26,6 @@ ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "readi
 _SHOW = ENVIRONMENT.get_template("verdicts.html.j2").module
 
 
-def badge(word, kind="finding", before="", after=""):
-    """A verdict's word as HTML. Findings are round and coloured, arithmetic checks square."""
-    return str(_SHOW.badge(word, kind, before, after))
-
-
 def table(verdicts):
     """Verdicts as HTML: the claim, the word, what was measured, the power.
 
@@ -59,13 +54,3 @@ def claims():
 def legend():
     """What the words mean, folded, as every page ends with it."""
     return str(_SHOW.legend())
-
-
-def markdown():
-    """What the words mean, as README has it."""
-    lines = ["| word | meaning |", "|---|---|"]
-    lines += [
-        f"| {mark} {word.replace('_', ' ').lower()} | {line} |"
-        for word, (mark, _, line) in WORDS.items()
-    ]
-    return "\n".join(lines) + "\n\n" + " ".join(READING) + "\n"

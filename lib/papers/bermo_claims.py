@@ -77,8 +77,7 @@ def measured(frame, source, by=("model",)):
 
 def diverged(frame):
     """Which rows of a frame are of runs that were made and diverged."""
-    told = frame["diverged"] if "diverged" in frame else [False] * len(frame)
-    return pd.Series([value is True for value in told], frame.index, dtype=bool)
+    return frame.reindex(columns=["diverged"])["diverged"].eq(True)
 
 
 def classed(frame):

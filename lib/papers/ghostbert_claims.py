@@ -34,7 +34,7 @@ def claim_trend(frame, profile_name):
     by_width = {
         m: claims.pairs(rows, profile_name, "Ghost", "Prune") for m, rows in frame.groupby("m")
     }
-    slope = stats.slope(list(printed), list(printed.values()))
+    slope = float(stats.slope_weights(list(printed)) @ list(printed.values()))
     return claims.trend("G3", frame, profile_name, by_width, slope, "points per twelfth of width")
 
 

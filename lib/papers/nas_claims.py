@@ -14,7 +14,6 @@ from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, START, WINNING, 
 
 # ---- TABLES: parts as lib.measure.compare.table takes them, out of collected frames
 
-INPUTS = 2 * 28**2  # pixels of MNIST, and as many noise values
 MNIST = {"3 layers": "table08b_mnist_3layer", "11 layers": "table10b_mnist_11layer"}
 
 

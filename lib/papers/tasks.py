@@ -42,7 +42,7 @@ def names(profile_name, wanted=()):
         try:
             learned = {"train", "dev"} <= set(data.at_hand(own, name)[1])
         except FileNotFoundError:
-            learned = name in data.official(own)
+            learned = f"{own}/{name}" in data.official_digests()
             if wanted and not learned:
                 raise
         if learned:

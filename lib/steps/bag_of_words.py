@@ -101,15 +101,9 @@ def features(question, words):
 
 
 def kind(word):
-    return (
-        "number"
-        if word[0].isdigit()
-        else "mark"
-        if not word[0].isalnum()
-        else "name"
-        if word[0].isupper()
-        else "word"
-    )
+    first = word[0]
+    kinds = {"number": first.isdigit(), "mark": not first.isalnum(), "name": first.isupper()}
+    return next((name for name, fits in kinds.items() if fits), "word")
 
 
 def best(text, words, begin, end):
