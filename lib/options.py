@@ -58,19 +58,6 @@ def settled(option):
 
 
 # ---- What the options below check themselves with ----
-def _choose(option, **allowed):
-    """Each named field, or each item of a tuple, is one of its allowed values."""
-    for name, values in allowed.items():
-        value = getattr(option, name)
-        for each in value if isinstance(value, tuple) else (value,):
-            one_of(type(option).__name__, name, each, values)
-
-
-def _least(option, **lows):
-    for name, low in lows.items():
-        at_least(type(option).__name__, name, getattr(option, name), low)
-
-
 def _wrong(option, name, why):
     value = getattr(option, name)
     return ValueError(f"{type(option).__name__}.{name} is {value!r}; {why}")
@@ -85,17 +72,21 @@ RANGES = {
 }
 
 
-def _lies(option, where, *names):
-    """Each named field is in one of RANGES."""
-    for name in names:
-        if not RANGES[where](getattr(option, name)):
-            raise _wrong(option, name, f"it must be {where}")
-
-
-def _tuples(option, *names):
-    """JSON has lists where these fields are tuples."""
-    for name in names:
-        object.__setattr__(option, name, tuple(getattr(option, name)))
+def _check(option, **rules):
+    """Each named field keeps its rule: one of RANGES, the least number, or the values allowed, of
+    a tuple for each item. JSON has lists where fields are tuples."""
+    for f in fields(option):
+        if f.type is tuple:
+            object.__setattr__(option, f.name, tuple(getattr(option, f.name)))
+    for name, rule in rules.items():
+        value, owner = getattr(option, name), type(option).__name__
+        if isinstance(rule, int):
+            at_least(owner, name, value, rule)
+        elif isinstance(rule, str) and not RANGES[rule](value):
+            raise _wrong(option, name, f"it must be {rule}")
+        elif not isinstance(rule, str):
+            for each in value if isinstance(value, tuple) else (value,):
+                one_of(owner, name, each, rule)
 
 
 # ---- Every run ----
@@ -110,8 +101,7 @@ class Numerics:
     device: str = ""  # "" is the CPU; "cuda" a GPU, whose runs are others
 
     def __post_init__(self):
-        _choose(self, dtype=("float32", "bfloat16"), device=("", "cuda"))
-        _least(self, threads=1)
+        _check(self, dtype=("float32", "bfloat16"), device=("", "cuda"), threads=1)
 
 
 @dataclass(frozen=True)
@@ -136,11 +126,8 @@ class Train:
     byte_dropout: bool = False
 
     def __post_init__(self):
-        _tuples(self, "select_by")
-        _least(self, epochs=1, batch=1, max_length=1)
-        _lies(self, "above 0", "lr")
-        _lies(self, "between 0 and 1", "warmup", "dropout")
-        _choose(self, select=("last", "best"))
+        _check(self, epochs=1, batch=1, max_length=1, lr="above 0", select=("last", "best"))
+        _check(self, warmup="between 0 and 1", dropout="between 0 and 1")
         if self.select_by and self.select != "best":
             raise ValueError(
                 f"Train.select_by is {self.select_by} and Train.select {self.select!r}; "
@@ -160,7 +147,7 @@ class Targets:
     temperature: float = 1.0
 
     def __post_init__(self):
-        _choose(self, kind=("hard", "soft", "both"))
+        _check(self, kind=("hard", "soft", "both"))
 
 
 @dataclass(frozen=True)
@@ -172,7 +159,7 @@ class Span:
     max_answer: int  # tokens of an answer
 
     def __post_init__(self):
-        _least(self, stride=1, max_query=1, max_answer=1)
+        _check(self, stride=1, max_query=1, max_answer=1)
 
 
 @dataclass(frozen=True)
@@ -185,7 +172,7 @@ class MaskedLM:
     next_sentence: bool = False
 
     def __post_init__(self):
-        _lies(self, "between 0 and 1", "share", "hidden", "replaced")
+        _check(self, **dict.fromkeys(("share", "hidden", "replaced"), "between 0 and 1"))
         if not self.share or self.hidden + self.replaced > 1:
             raise ValueError(
                 f"MaskedLM has share {self.share}, hidden {self.hidden}, replaced {self.replaced}: "
@@ -205,7 +192,7 @@ class Importance:
     cumulative: bool = False
 
     def __post_init__(self):
-        _choose(self, split=("held_out", "dev"))
+        _check(self, split=("held_out", "dev"))
 
 
 @dataclass(frozen=True)
@@ -226,15 +213,8 @@ class Ghost:
     tokens: int = 0
 
     def __post_init__(self):
-        _tuples(self, "positions")
-        _choose(
-            self,
-            kind=GHOST_KINDS,
-            positions=GHOST_POSITIONS,
-            init=("xavier", "uniform"),
-            softmax_over=("taps", "inputs"),
-        )
-        _least(self, features=1, kernel=1, tokens=0)
+        _check(self, kind=GHOST_KINDS, positions=GHOST_POSITIONS, features=1, kernel=1, tokens=0)
+        _check(self, init=("xavier", "uniform"), softmax_over=("taps", "inputs"))
         if self.kernel % 2 == 0:
             raise _wrong(self, "kernel", "an even kernel has no centre tap: take an odd one")
         mixes = self.kind in ("conv1d_s", "conv1d_f")
@@ -270,9 +250,7 @@ class Augment:
     neighbours: str
 
     def __post_init__(self):
-        _least(self, tries=1, candidates=1)
-        _choose(self, neighbours=("embeddings",))
-        _lies(self, "above 0 and at most 1", "p")
+        _check(self, tries=1, candidates=1, neighbours=("embeddings",), p="above 0 and at most 1")
 
 
 # ---- BERMo ----
@@ -287,9 +265,7 @@ class Mix:
     dropout: float = 0.0  # of the normalised states; the paper names no rate
 
     def __post_init__(self):
-        _choose(self, norm=MIX_NORMS, init=MIX_INITS)
-        _lies(self, "above 0", "lr")
-        _lies(self, "at least 0 and below 1", "dropout")
+        _check(self, norm=MIX_NORMS, init=MIX_INITS, lr="above 0", dropout="at least 0 and below 1")
 
     @property
     def surgery(self):
@@ -317,9 +293,9 @@ class Prune:
     overlong: str = "refuse"  # warm-ups longer than the run: see lib.train.schedules.plan
 
     def __post_init__(self):
-        _choose(self, method=PRUNE_METHODS, overlong=("refuse", "jump"))
-        _lies(self, "between 0 and 1", "initial_threshold", "final_threshold", "target")
-        _least(self, warmup_steps=0, initial_warmup=0, final_warmup=0, lr=0, final_lambda=0)
+        _check(self, method=PRUNE_METHODS, overlong=("refuse", "jump"), target="between 0 and 1")
+        _check(self, initial_threshold="between 0 and 1", final_threshold="between 0 and 1")
+        _check(self, warmup_steps=0, initial_warmup=0, final_warmup=0, lr=0, final_lambda=0)
         if self.scored != (self.lr > 0):
             scores = "scores to learn: give them a rate above 0"
             has = scores if self.scored else "no scores: leave it at 0"
@@ -364,13 +340,12 @@ class Search:
     tournament: int = 0  # of these that compete to be the parent
 
     def __post_init__(self):
-        _choose(self, method=SEARCH_METHODS)
+        _check(self, method=SEARCH_METHODS, budget=1, draws=1, cp=0)
         takes = SEARCH_METHODS[self.method]
-        _least(self, budget=1, draws=1, cp=0)
         lows = {"initial": 1, "refit": 1, "height": 2, "population": 1, "tournament": 1}
-        _least(self, **{name: low if name in takes else 0 for name, low in lows.items()})
+        _check(self, **{name: low if name in takes else 0 for name, low in lows.items()})
         if "encoding" in takes:
-            _choose(self, encoding=ENCODINGS)
+            _check(self, encoding=ENCODINGS)
         for name in (*lows, "encoding", "cp"):
             if getattr(self, name) and name not in takes:
                 raise ValueError(
@@ -399,8 +374,7 @@ class Warmup:
     hide_first: bool = False
 
     def __post_init__(self):
-        _choose(self, attention=("scores",), projection=("shared",))
-        _least(self, prediction=0)
+        _check(self, attention=("scores",), projection=("shared",), prediction=0)
 
 
 @dataclass(frozen=True)
@@ -413,7 +387,7 @@ class Shared:
     choices: tuple
 
     def __post_init__(self):
-        _tuples(self, "window")
+        _check(self)
         choices = tuple(tuple(tuple(each) for each in layer) for layer in self.choices)
         object.__setattr__(self, "choices", choices)
         if not 0 <= self.window[0] <= self.window[1]:
@@ -449,15 +423,8 @@ class Gates:
     memory: float = 0.0
 
     def __post_init__(self):
-        _tuples(self, "regions")
-        _choose(
-            self,
-            regions=(*GATE_REGIONS, "inputs"),
-            quota=("layer", "all"),
-            update=("jump",),
-            schedule=("none", "additive", "multiplicative"),
-            landing=("end", "steps"),
-        )
+        _check(self, regions=(*GATE_REGIONS, "inputs"), quota=("layer", "all"), update=("jump",))
+        _check(self, schedule=("none", "additive", "multiplicative"), landing=("end", "steps"))
         names = set(self.regions)
         if not names or len(names) < len(self.regions) or {"heads", "qkv"} <= names:
             why = (
@@ -465,10 +432,8 @@ class Gates:
                 "columns"
             )
             raise _wrong(self, "regions", why)
-        _lies(self, "above 0 and at most 1", "ratio", "share")
-        _lies(self, "above 0 and below 1", "tolerance")
-        _lies(self, "at least 0 and below 1", "memory")
-        _least(self, weight=0)
+        _check(self, ratio="above 0 and at most 1", share="above 0 and at most 1", weight=0)
+        _check(self, tolerance="above 0 and below 1", memory="at least 0 and below 1")
 
 
 @dataclass(frozen=True)
@@ -482,9 +447,7 @@ class Perceptron:
     noise: float  # standard deviation of the noise inputs, pixels being in [0, 1]; not given
 
     def __post_init__(self):
-        _tuples(self, "widths")
-        _least(self, epochs=1, batch=1)
-        _lies(self, "above 0", "lr", "noise")
+        _check(self, epochs=1, batch=1, lr="above 0", noise="above 0")
         if not self.widths or self.widths[-1] != 10:
             raise _wrong(self, "widths", "the last must be the 10 digits")
 
@@ -501,4 +464,4 @@ class Objective:
     mask: bool = False  # leave padding out of the intermediate means; not said
 
     def __post_init__(self):
-        _choose(self, kind=OBJECTIVES)
+        _check(self, kind=OBJECTIVES)

@@ -12,9 +12,9 @@ from lib.papers import grids
 @pytest.mark.parametrize(
     "paper, name, said",
     [
-        ("gostbert", "table1", "'ghostbert'"),
+        ("gostbert", "table1", "ghostbert"),
         ("ghostbert", "table12", "table11"),
-        ("ghostbert", "../central", "'table1'"),
+        ("ghostbert", "../central", "table1"),
     ],
 )
 def test_an_unknown_name_is_refused_with_what_is_allowed(paper, name, said):

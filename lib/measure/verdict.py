@@ -17,51 +17,17 @@ The states of a cell, with the published effect turned upwards:
 from dataclasses import dataclass
 from decimal import Decimal
 from math import copysign, inf, isfinite
+from pathlib import Path
 
 import scipy
 
+from lib import files
 from lib.measure.stats import detectable, holm, power
 
-# What each word means for a finding: (its mark, how it is counted, one line).
-WORDS = {
-    "CONFIRMED": (
-        "✓",
-        "held",
-        "proven at this scale in every cell (width, rival); size may differ",
-    ),
-    "CONSISTENT": ("≈", "open", "not proven; the interval holds the printed value, and excludes 0"),
-    "PARTIAL": ("◐", "held in part", "proven in some cells only"),
-    "CONTRADICTED": ("✗", "did not hold", "the opposite is proven at this scale"),
-    "INCONCLUSIVE": ("?", "open", "not proven: too few seeds, or the interval holds 0 or a margin"),
-    "NOT_RUN": ("–", "open", "not measured, or at toy scale, which judges arithmetic alone"),
-    "UNDECIDABLE": (
-        "×",
-        "cannot be decided here",
-        "no run of this project decides it; the note says why",
-    ),
-    "PAPER_INCONSISTENT": (
-        "!",
-        "the paper contradicts itself",
-        "printed values exclude each other",
-    ),
-}
-# What each word says for an arithmetic check.
-CHECKS = {
-    "CONFIRMED": "= equal",
-    "PARTIAL": "≠ partly equal",
-    "CONTRADICTED": "≠ differs",
-    "NOT_RUN": "– not computed",
-    "PAPER_INCONSISTENT": "! printed twice, not alike",
-}
-READING = (
-    "A finding rests on runs. An arithmetic check computes printed numbers (settings, sums, "
-    "counts) again, and is counted apart.",
-    "Intervals and p are of this claim alone, at 95 % and 5 %. The p of a claim is the largest p "
-    "of its cells. Fewer than 3 seeds prove nothing. The interval of one seed covers examples "
-    "alone. `python -m lib evidence --list` corrects p over the claims of a paper (Holm).",
-    "Power is how often the planned seeds would confirm the printed effect. It takes the spread of "
-    "the paired differences seen so far.",
-    "Provisional means that fewer seeds than planned are done, so the word may change.",
+# Texts: of each word for a finding (its mark, how it is counted, one line) and for an arithmetic
+# check, and how verdicts are to be read.
+WORDS, CHECKS, READING = map(
+    files.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
 )
 SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
 ALPHA = 0.05

@@ -18,15 +18,8 @@ LOOKS = {  # of each kind of operation: its fill, the colour of its text, its bo
     "binary": (plot.GREEN, "white", "circle"),
 }
 MARKERS = dict(zip(LOOKS, "osHo", strict=True))  # in the legend
-SIGN = {
-    "add": "+",
-    "mul": "×",
-    "max": "max",
-    "W1": "$W_1$",
-    "W2": "$W_2$",
-    "W3": "$W_3$",
-    "leaky_relu": "leaky\nrelu",
-}
+SIGN = {"add": "+", "mul": "×", "leaky_relu": "leaky\nrelu"}
+SIGN |= {name: f"${name[0]}_{name[1]}$" for name in LINEAR}
 ROW = 0.42  # between operands; operations stand 1 apart
 
 

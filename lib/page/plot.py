@@ -16,23 +16,10 @@ OLD = {"color": VERMILION, "marker": "s", "linestyle": "--"}  # what it is compa
 THIRD = {"color": GREEN, "marker": "D", "linestyle": "-."}
 REST = {"color": GREY, "marker": "^", "linestyle": ":"}
 PRINT = {"color": "#444444", "marker": "o", "linestyle": "-"}  # what the paper prints
-LOOKS = {
-    "Ghost": NEW,
-    "Prune": OLD,
-    "Distilled": THIRD,
-    "Plain": {"color": BLACK, "marker": "X", "linestyle": "none"},
-    "BERMo": NEW,
-    "BERT": OLD,
-    "inherits": NEW,
-    "from scratch": OLD,
-    "stages 1, 2": NEW,
-    "single stage": OLD,
-    "stage 3": THIRD,
-    "lanas": NEW,
-    "cascade": OLD,
-    "evolution": THIRD,
-    "random": REST,
-}
+LOOKS = {"Plain": {"color": BLACK, "marker": "X", "linestyle": "none"}, "random": REST}
+LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2", "lanas"), NEW)
+LOOKS |= dict.fromkeys(("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD)
+LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
 
 

@@ -66,12 +66,7 @@ MASKED = grids.training(epochs=(5, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e
 # Epochs at paper; Tables 7 and 11 leave 6, 10 and 10 out.
 EPOCHS = {"SST-2": 25, "MNLI": 6, "QQP": 10, "SQuAD1": 10}
 GPUS = {"SQuAD1": 2}  # two devices of 8 rows in print, one of 16 here
-# The mix as the paper's equation reads. Its dropout is not printed.
-MIX = {
-    "toy": Mix("layers", "xavier_uniform", 5e-2, dropout=0.1),
-    "mini": Mix("layers", "xavier_uniform", 1e-2, dropout=0.1),
-    "paper": Mix("layers", "xavier_uniform", 1e-2, dropout=0.1),
-}
+MIX = {name: Mix(**told) for name, told in TOLD["MIX"].items()}
 HEAD = 1e-3  # learning rate of a probe's head: not in the paper
 
 WARMUPS, PENALTIES = TOLD["WARMUPS"], TOLD["PENALTIES"]

@@ -9,8 +9,9 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
-from lib import published
+from lib import files, published
 from lib.data import squad, texts
 from lib.measure import compare
 from lib.measure.compare import Column
@@ -20,6 +21,8 @@ from lib.papers import grids, mini
 from lib.papers.profiles import backbone, profile, shape, started
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
 from lib.spec import Spec, known
+
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 
 # ---- PUBLISHED NETWORKS
 
@@ -80,21 +83,9 @@ LAYERS = {"toy": 2, "mini": 6}  # for the paper's six; toy takes the formulas of
 LIMITS = {"paper": (15_000_000, 16_000_000)}
 WINDOW = {"toy": (0.15, 0.4), "mini": (0.174, 0.25)}
 
-# Tables 2, 3, 5 and 7 print F1 for QQP and MRPC, and Spearman's correlation for STS-B.
-COLUMNS = (
-    Column("MNLI-m", "MNLI", "accuracy"),
-    Column("MNLI-mm", "MNLI", "accuracy", "dev_mm"),
-    Column("QQP", "QQP", "f1"),
-    Column("STS-B", "STS-B", "spearman"),
-    Column("MRPC", "MRPC", "f1"),
-)
+COLUMNS = tuple(Column(*told) for told in TOLD["COLUMNS"])
 DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")  # Table 3
-# Where the best model counts, the code chooses it by the mean of two metrics on these tasks.
-SELECT_BY = {
-    **dict.fromkeys(("QQP", "MRPC"), ("accuracy", "f1")),
-    "STS-B": ("pearson", "spearman"),
-    **dict.fromkeys(squad.TASKS, ("exact", "span_f1")),
-}
+SELECT_BY, TENTH, SPANS = map(TOLD.get, ("SELECT_BY", "TENTH", "SPANS"))
 
 _ALL = dict(warmup=0.1, weight_decay=0.01, spare_norms=True)
 PRETRAIN = grids.training(
@@ -122,8 +113,6 @@ BRIEF = {"paper": 120_000}  # documents
 READ = {"paper": replace(PRETRAIN["paper"], epochs=1)}
 # Rows of MNLI that stages 1 and 2 train on and score by: the first tenth and the last hundredth.
 PART = (39270, 3927)
-# Stage 3 leaves out the last tenth of each training set.
-TENTH = dict(zip(GLUE, (39270, 36384, 10474, 6734, 855, 574, 366, 249), strict=True))
 DEVIATIONS = published.deviations("efficientbert")
 
 
@@ -375,12 +364,6 @@ def candidate(profile_name, net, warm=True, train=None, rows=None):
 # Rows of Table 2, and the baselines of it that are trained here too.
 OWN = (TEACHER_ROW, "EfficientBERT_TINY", COLD, "EfficientBERT", PLUS, "EfficientBERT++")
 BASELINES = {"paper": ("TinyBERT_4", THIN)}
-_SPANS = (TEACHER_ROW, "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")  # Table 4
-SPANS = {
-    "toy": _SPANS[:3],
-    "mini": (TEACHER_ROW, "Base Model", *_SPANS[1:]),
-    "paper": (TEACHER_ROW, "TinyBERT_4", *_SPANS[1:]),
-}
 OTHER_BASE = ("TinyBERT_6", "EfficientBERT (TinyBERT_6)")  # Table 7
 TIMED = ("BERT_BASE", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")  # Figure 1
 CLAIMED = 128  # batch of claim E5 (Table 2)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lib import published
+from lib import files, published
 from lib.measure import compare, stats, verdict
 from lib.options import Search
 from lib.papers import efficientbert, grids
@@ -35,21 +35,8 @@ ENDS = {  # rows of Table 6, by the stage that they end with
 
 # ---- SETTINGS
 
-# Evaluations: as printed at paper. They are few where stages 1 and 2 train on a laptop.
-BUDGET = {
-    "toy": {"stage1": 6, "stage2": 4, LAST: 16, SINGLE: 10},
-    "mini": {"stage1": 12, "stage2": 8, LAST: 40, SINGLE: 20},
-    "paper": {"stage1": 1900, "stage2": 100, LAST: 3000, SINGLE: 2700},
-}
-# Of methods that learn: evaluations before the first fit, and between two fits.
-LEARN = {"toy": (3, 2), "mini": (6, 3), "paper": (80, 10)}
-DRAWS = {"toy": 200, "mini": 2000, "paper": 20_000}
-METHODS = {
-    "random": {},
-    "cascade": {"encoding": "index"},  # what the public code has for the paper's LaNAS
-    "lanas": {"encoding": "onehot", "height": 5, "cp": 0.1},
-    "evolution": {"population": 10, "tournament": 20},
-}
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
+BUDGET, LEARN, DRAWS, METHODS = map(TOLD.get, ("BUDGET", "LEARN", "DRAWS", "METHODS"))
 LEARNING = ("cascade", "lanas")
 # At paper as coded. At the small scales the method that was best on the landscapes 100 to 139 of
 # `made_up` after 16, 20 and 40 evaluations; nothing else was looked at.
@@ -429,12 +416,7 @@ def scores(frame, profile_name):
 # ---- SEARCHES WITH A KNOWN ANSWER
 
 SPREAD = 0.02  # standard deviation of a random network's score
-MADE_UP = {
-    "random": {},
-    "cascade": {"initial": 40, "refit": 20},
-    "lanas": {"initial": 40, "refit": 10, "cp": 0.01},
-    "evolution": {},
-}
+MADE_UP = TOLD["MADE_UP"]
 
 
 def made_up(numbers, budget=120, layers=6, methods=tuple(MADE_UP)):

@@ -8,8 +8,9 @@ Free of torch.
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
-from lib import published
+from lib import files, published
 from lib.measure import cost
 from lib.options import Distil, Ghost, Importance, Targets
 from lib.papers import grids, mini, submissions
@@ -23,12 +24,8 @@ HEADS = 12  # a width is a whole number M of kept heads, of 12 (ELECTRA-small ha
 WIDTHS = (9, 6, 3, 1)  # of Tables 3 and 10
 MODELS = ("Prune", "Ghost")
 LONG = ("MNLI", "QQP")  # distilled for one epoch instead of three (Table 8)
-# Rows of Table 1 for each kind of encoder: without and with ghosts.
-NAMES = {
-    "bert": ("BERT-base", "GhostBERT"),
-    "roberta": ("RoBERTa-base", "GhostRoBERTa"),
-    "electra": ("ELECTRA-small", "GhostELECTRA-small"),
-}
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
+NAMES, FIVE, ABLATIONS, POSITIONS = map(TOLD.get, ("NAMES", "FIVE", "ABLATIONS", "POSITIONS"))
 PRUNED = ("bert", "roberta")  # kinds that Table 1 cuts as well
 
 TASKS = {
@@ -40,17 +37,12 @@ SEEDS = {"toy": (0,), "mini": mini.FIVE, "paper": (0, 1, 2, 3, 4)}
 # Of the tables that change one thing at a time. A verdict takes three seeds.
 SWEPT = TASKS | {"toy": ("CoLA",), "mini": mini.ONE}
 SWEPT_SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
-FIVE = ("SST-2", "MRPC", "CoLA", "STS-B", "RTE")  # tasks of Tables 6, 9 and 11 and of Figure 3
 CUT = {"toy": (3, 1)}  # widths of Tables 1 and 3; elsewhere all
 SWEPT_CUT = {"toy": (3,)}  # widths of Tables 4, 5 and 9, which print 3 and 1
 
 DISTIL = grids.training(epochs=(2, 3, 3), lr=(1e-3, 2e-4, 2e-5))
 FINETUNE = grids.training(epochs=(2, 3, 3), lr=(5e-4, 5e-5, 2e-5), select=("last", "last", "best"))
-IMPORTANCE = {
-    "toy": Importance("held_out", batch=8, max_length=64),
-    "mini": Importance("held_out", batch=8, max_length=128),
-    "paper": Importance("dev", batch=8, max_length=128, cumulative=True),
-}
+IMPORTANCE = {name: Importance(**told) for name, told in TOLD["IMPORTANCE"].items()}
 # Whether the distillation stage has augmented rows. Table 4 has both.
 AUGMENTED = {"toy": False, "mini": False, "paper": True}
 CACHED = {"toy": True, "mini": True, "paper": False}  # the teacher's states are read from disk
@@ -132,20 +124,8 @@ def not_run(profile_name, ran, printed=WIDTHS):
 
 
 def ghost(profile_name, **changes):
-    """The paper's ghost module (section 2.1), or one that differs from it in some fields.
-
-    It is depthwise, after O and FFN2, with three taps, softmax and ReLU, and one ghost feature.
-    """
-    options = dict(
-        kind="dwconv",
-        positions=("o", "ffn2"),
-        kernel=3,
-        features=1,
-        softmax=True,
-        relu=True,
-        mask=profile_name != "paper",
-    )
-    return Ghost(**options | changes)
+    """The paper's ghost module (section 2.1), or one that differs from it in some fields."""
+    return Ghost(**TOLD["GHOST"] | {"mask": profile_name != "paper"} | changes)
 
 
 def check(profile_name, m, ghosts, family="bert"):
@@ -247,20 +227,11 @@ def inspection(profile_name, task, heads, ghosts, rows, model=None, family="bert
 
 # ---- GRIDS
 
-# What each row of Tables 4 to 6, Figure 3 and B.4 changes in the paper's module.
-ABLATIONS = {"GhostBERT": {}, "- Softmax": {"softmax": False}, "- ReLU": {"relu": False}}
+# What each row of Figure 3 and B.4 changes in the paper's module; of Tables 4 and 6: TOLD.
 # A ghost that begins as large as with the softmax.
 EQUAL_TAPS = {"- Softmax, taps 1/k at first": {"softmax": False, "init": "uniform"}}
 KERNELS = {f"k = {k}": {"kernel": k} for k in (1, 3, 5, 9, 17)}
 FEATURES = {f"F = {f}": {"features": f} for f in (1, 2, 4, 8, 12)}
-POSITIONS = {
-    "After QK": {"kind": "conv2d", "positions": ("qk",)},
-    "After V": {"positions": ("v",)},
-    "After O": {"positions": ("o",)},
-    "After FFN1": {"positions": ("ffn1",)},
-    "After FFN2": {"positions": ("ffn2",)},
-    "Ours: After O&FFN2": {},
-}
 CHEAP = [name for name in POSITIONS if name != "After QK"]  # it is printed above ours
 ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is tied to
 

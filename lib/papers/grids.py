@@ -2,8 +2,9 @@
 of a grid are crossed. Free of torch."""
 
 from itertools import product
+from pathlib import Path
 
-from lib import data
+from lib import data, files
 from lib.data import glue, senteval, squad
 from lib.measure.compare import Column
 from lib.options import Augment, Span, Targets, Train
@@ -11,32 +12,8 @@ from lib.papers import own as readers
 from lib.papers.profiles import backbone, profile
 from lib.spec import Spec, known
 
-# Training rows; all where a task is not named.
-ROWS = {
-    "toy": {"CoLA": 1500, "RTE": 1000, "SQuAD1": 600, "SQuAD2": 600},
-    "mini": {"SST-2": 4000, "STS-B": 4000},
-    "paper": {},
-}
-HELD_OUT = {"toy": 300, "mini": 300, "paper": 0}  # more training rows: for importance, selection
-# Labelled rows that verdicts count beside the development set. Of STS-B and of the treebank's tasks
-# they are the test rows. Of SST-2 they are training rows that share no text with the first 9,000,
-# of which every run takes its rows.
-UNSEEN = {
-    "toy": {},
-    "mini": {"SST-2": {"unseen": 8000, "beside": 9000}, "STS-B": {"unseen": 1379}}
-    | {
-        task: {"unseen": 2000}
-        for task in ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")
-    },
-    "paper": {},
-}
-
-# What the trainings of a scale have in common, as fields of Train.
-TRAINING = {
-    "toy": dict(batch=32, max_length=64, clip=1.0, dropout=0.1, byte_dropout=True),
-    "mini": dict(batch=32, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True),
-    "paper": dict(batch=32, max_length=128, pad_to=128, clip=1.0, dropout=0.1),
-}
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
+ROWS, HELD_OUT, UNSEEN, TRIES = map(TOLD.get, ("ROWS", "HELD_OUT", "UNSEEN", "TRIES"))
 
 
 def training(**fields):
@@ -49,7 +26,7 @@ def training(**fields):
     """
     return {
         name: Train(**own | {f: v[n] if isinstance(v, tuple) else v for f, v in fields.items()})
-        for n, (name, own) in enumerate(TRAINING.items())
+        for n, (name, own) in enumerate(TOLD["TRAINING"].items())
     }
 
 
@@ -57,12 +34,7 @@ TEACHER = training(
     epochs=(4, 3, 3), lr=(5e-4, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
 )
 LABELS = Targets("hard")
-# How passages are cut into windows; tasks of spans have these rows.
-SPAN = {
-    "toy": Span(stride=64, max_query=32, max_answer=12),
-    "mini": Span(stride=64, max_query=64, max_answer=30),
-    "paper": Span(stride=128, max_query=64, max_answer=30),
-}
+SPAN = {name: Span(**told) for name, told in TOLD["SPAN"].items()}
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
 
 
@@ -140,14 +112,6 @@ def teacher(profile_name, task, family="bert", train=None, span=None):
     told = {"train": train or TEACHER[profile_name], "span": span, "targets": LABELS}
     start = {"start": backbone(profile_name, family)}
     return Spec("finetune", common(profile_name, task, **told), start)
-
-
-# Sentences that TinyBERT's code makes of each one at most.
-TRIES = (
-    dict.fromkeys(("CoLA", "MRPC", "STS-B", "RTE"), 30)
-    | dict.fromkeys(("SST-2", "QNLI"), 20)
-    | dict.fromkeys(("MNLI", "QQP"), 10)
-)
 
 
 def augmentation(profile_name, task, rows=None):

@@ -18,7 +18,7 @@ from lib.measure.compare import Column
 from lib.measure.cost import SHAPES
 from lib.options import Gates, Objective, Perceptron
 from lib.papers import grids, mini, submissions
-from lib.papers.profiles import TOY_MODEL, backbone, profile, shape, started
+from lib.papers.profiles import TOY_MODELS, backbone, profile, shape, started
 from lib.search import control as search
 from lib.spec import Output, Spec, known
 
@@ -62,7 +62,7 @@ TEACHING, STAGES, ROUNDS, WINNING = map(TOLD.get, ("TEACHING", "STAGES", "ROUNDS
 
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
 # Toy's BERT-Mini: like BERT-Mini itself it has 70 % of the FLOPs of the model that is searched.
-TOY_MINI = TOY_MODEL | {"hidden": 160, "heads": 4, "ffn": 640}
+TOY_MINI = TOY_MODELS["bert"] | {"hidden": 160, "heads": 4, "ffn": 640}
 
 # The digits check (7.1): scikit-learn's 8 x 8 digits, and MNIST; digests of lib.data.digits.
 _MNIST = {"kind": "files", "digest": "3c4cc0db2a25ab6b"}

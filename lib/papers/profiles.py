@@ -2,7 +2,9 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
+from lib import files
 from lib.data import grammar, models
 from lib.measure.cost import SHAPES, Shape
 from lib.options import MaskedLM, Numerics, Train
@@ -20,26 +22,10 @@ class Profile:
 
 DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GPU
 
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 PROFILES = {
-    "toy": Profile(
-        "toy",
-        "toy",
-        Numerics("float32", 1, DEVICE),
-        "generated sentences and a small encoder, made here: shows that everything works, "
-        "proves nothing",
-    ),
-    "mini": Profile(
-        "mini",
-        "glue",
-        Numerics("bfloat16", 1, DEVICE),
-        "real GLUE tasks, all-MiniLM-L6-v2 (6 layers, 384 hidden, 12 heads, 22.7 M parameters)",
-    ),
-    "paper": Profile(
-        "paper",
-        "glue",
-        Numerics("float32", 1, DEVICE),
-        "the paper's own tasks, backbones and settings",
-    ),
+    name: Profile(name, told["source"], Numerics(told["dtype"], 1, DEVICE), told["about"])
+    for name, told in TOLD["PROFILES"].items()
 }
 
 # Published checkpoints that a profile starts from, by kind. CHECKPOINT names the rounded one of a
@@ -49,21 +35,8 @@ CHECKPOINTS = {
     "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"},
 }
 
-# The toy encoder has 12 heads as the papers' backbones have, so that widths are the same twelfths.
-TOY_MODEL = {"family": "bert", "layers": 2, "hidden": 192, "heads": 12, "ffn": 768, "init": 0.04}
-# ELECTRA-small has four heads and narrow tables.
-TOY_MODELS = {
-    "bert": TOY_MODEL,
-    "roberta": TOY_MODEL | {"family": "roberta"},
-    "electra": TOY_MODEL | {"family": "electra", "heads": 4, "embedding": 96},
-}
-TOY_OBJECTIVES = {
-    "bert": MaskedLM(share=0.3, hidden=0.6, replaced=0.3, next_sentence=True),
-    "roberta": MaskedLM(share=0.3, hidden=0.6, replaced=0.3),
-    "electra": MaskedLM(share=0.25, hidden=1.0, replaced=0.0),
-}
-# The first serves every paper, the others only Table 1 of GhostBERT.
-TOY_SENTENCES = {"bert": 40000, "roberta": 20000, "electra": 20000}
+TOY_MODELS, TOY_SENTENCES = TOLD["MODELS"], TOLD["SENTENCES"]
+TOY_OBJECTIVES = {name: MaskedLM(**told) for name, told in TOLD["OBJECTIVES"].items()}
 
 
 def profile(name):
@@ -105,15 +78,8 @@ def started(profile_name, name):
 def toy_backbone(family="bert"):
     """Spec of the small encoder of a kind, pre-trained on generated text."""
     known("kind of small encoder", family, TOY_MODELS)
-    train = Train(
-        epochs=2,
-        batch=32,
-        lr=1e-3 if family == "electra" else 2e-3,
-        max_length=64,
-        clip=1.0,
-        warmup=0.1,
-        weight_decay=0.01,
-    )
+    common = dict(epochs=2, batch=32, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
+    train = Train(**common, lr=1e-3 if family == "electra" else 2e-3)
     return Spec(
         "pretrain",
         {

@@ -5,10 +5,11 @@ torch.
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
-from lib import data, published
+from lib import data, files, published
 from lib.measure import compare
 from lib.papers import bermo, ghostbert, grids, mini, nas
 
@@ -25,17 +26,7 @@ ROWS = {
 # the fit ones that is taken whose training rows have the fewest tokens.
 CANDIDATES, FLOOR = ("CoLA", "MRPC", "STS-B"), 0.6
 
-NOTES = (
-    "The settings were chosen on these trials, made with an earlier state of the code. Here they "
-    "are made again with the code of the records. No setting was changed after that.",
-    "Layer mix: as the equation reads, it needs many steps, because a few steps cannot undo an "
-    "unlucky draw of its weights. So un-pruned models have 5 epochs in batches of 16. The learning "
-    "rate of the mix is the printed one.",
-    "Movement pruning: no setting was tuned to keep BERT from diverging, because claim B2 is about "
-    "that.",
-    "EfficientBERT, the retraining of NAS pruning, and the penalties of L0 and of soft movement "
-    "keep the settings that they had. No others were tried.",
-)
+NOTES = files.toml(Path(__file__).with_suffix(".toml"))["NOTES"]
 
 
 def told(task):

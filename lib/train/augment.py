@@ -24,6 +24,7 @@ import torch
 from safetensors import safe_open
 from torch.nn import functional
 
+from lib import files
 from lib.data import tokens
 from lib.model import backbone
 from lib.model.parts import base
@@ -32,18 +33,7 @@ from lib.train.batches import Encoded
 
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
-STOP = frozenset(
-    """i me my mine myself we us our ours you your yours he him his she her hers it its they them
-their theirs himself herself itself yourself ourselves themselves who whom whose which what
-that this these those a an the some any no none every each either neither both all such same
-other another own am is are was were be been being do does did done have has had having can
-could may might must shall should will would let not nor never and or but if unless because
-since while although though whether until than as so yet of at by for with without about
-against between among into onto through during before after above below to from up down in out
-on off over under toward within across along via again then once here there when where why how
-too very just only also even still more most less least few many much s t d m ll re ve don
-doesn didn isn aren wasn weren hasn haven hadn won wouldn couldn shouldn""".split()
-)
+STOP = frozenset(files.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 @dataclass(frozen=True)
