@@ -14,6 +14,7 @@ from test_sweep import BACKBONE, teacher
 
 from lib import data, pack, paths, record
 from lib.data import models
+from lib.files import digest
 from lib.papers import protocol
 from lib.spec import Spec
 from lib.store import Store
@@ -43,7 +44,7 @@ def test_rounded_weights_are_a_checkpoint_of_their_own(root, checkpoint):
     assert all(abs(one[k] - two[k].float()).max() <= 0.004 * abs(one[k]).max() for k in one)
     assert files[1].stat().st_size < 0.55 * files[0].stat().st_size
     models.rounded("mine", root / "again")
-    assert files.digest(root / "again" / "model.safetensors") == models.digest("mine-bf16")
+    assert digest(root / "again" / "model.safetensors") == models.digest("mine-bf16")
 
 
 def test_an_archive_has_code_rows_and_rounded_weights(root, checkpoint):
