@@ -38,6 +38,17 @@ class Shape:
             raise ValueError(f"Shape.embedding is {e}; only ELECTRA's may differ from hidden")
 
 
+# What transformers calls the fields of a Shape, the last one left out: only ELECTRA has it.
+CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermediate_size".split()
+CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
+
+
+def configured(config):
+    """The Shape of an encoder with this transformers configuration, a dict."""
+    fields = (config[name] for name in CONFIG)
+    return Shape(*fields, config.get("embedding_size", config["hidden_size"]))
+
+
 SHAPES = {
     "bert-base": Shape("bert", 12, 768, 12, 3072, 30522, 512, 2, 768),
     "roberta-base": Shape("roberta", 12, 768, 12, 3072, 50265, 514, 1, 768),

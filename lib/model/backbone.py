@@ -8,12 +8,14 @@ instead of filling cut matrices with random numbers.
 import copy
 import json
 import warnings
+from dataclasses import astuple
 from pathlib import Path
 
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from lib.measure.cost import CONFIG
 from lib.model.parts import base, set_dropout, surgery
 from lib.model.surgery import operate
 
@@ -128,17 +130,9 @@ def configuration(shape, **more):
     """The transformers configuration of a Shape (`lib.measure.cost`), with more fields."""
     if shape.family == "electra":
         more["embedding_size"] = shape.embedding
-    return transformers.AutoConfig.for_model(
-        shape.family,
-        vocab_size=shape.vocab,
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        intermediate_size=shape.ffn,
-        num_attention_heads=shape.heads,
-        max_position_embeddings=shape.positions,
-        type_vocab_size=shape.types,
-        **more,
-    )
+    family, *sizes, _ = astuple(shape)
+    more |= zip(CONFIG[1:], sizes, strict=True)
+    return transformers.AutoConfig.for_model(family, **more)
 
 
 def build(cls, config, surgery=()):

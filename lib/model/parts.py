@@ -5,7 +5,7 @@ Every other module of `lib.model` builds on this one. Shapes: B batch, T tokens,
 
 from torch import nn
 
-from lib.measure.cost import Shape
+from lib.measure.cost import configured
 
 QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))  # paths in a layer
 OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
@@ -28,18 +28,7 @@ def embedding_output(model):
 
 def shape(model):
     """The widths that the model had before any surgery, as `lib.measure.cost` takes them."""
-    c = model.config
-    return Shape(
-        c.model_type,
-        c.num_hidden_layers,
-        c.hidden_size,
-        c.num_attention_heads,
-        c.intermediate_size,
-        c.vocab_size,
-        c.max_position_embeddings,
-        c.type_vocab_size,
-        getattr(c, "embedding_size", c.hidden_size),
-    )
+    return configured(model.config.to_dict())
 
 
 def size(model):

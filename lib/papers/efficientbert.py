@@ -287,17 +287,17 @@ def tuned(profile_name, task, net, start, classifier=None, train=None, rows=None
     return Spec("warmup", grids.common(profile_name, task, rows, **told), inputs)
 
 
-def student(profile_name, task, name):
+def student(profile_name, task, model):
     """Spec of a row of the paper's tables on a task: the teacher, or a published network.
 
     "+" takes encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
     at once. The others are pre-trained first.
     """
-    if name == TEACHER_ROW:
+    if model == TEACHER_ROW:
         return teacher(profile_name, task)
-    net = scaled(name, profile_name)
-    if name != PLUS:
-        return tuned(profile_name, task, net, prepared(profile_name, name))
+    net = scaled(model, profile_name)
+    if model != PLUS:
+        return tuned(profile_name, task, net, prepared(profile_name, model))
     head = "QNLI" if task == "WNLI" else task  # as coded: WNLI is not learned with the others
     own = head if head in together(profile_name) else None
     return tuned(profile_name, task, net, several(profile_name), own)
@@ -375,10 +375,7 @@ tasks = partial(grids.tasks, own=TASKS)  # those of Tables 2 and 5 are PAIRED
 
 def compared(profile_name, task_names, seed_numbers, names):
     """One row for each task, published row and seed."""
-
-    def make(task, model):
-        return student(profile_name, task, model)
-
+    make = partial(student, profile_name)
     return grids.crossed(seed_numbers, make, task=task_names, model=names)
 
 

@@ -292,21 +292,14 @@ def cells(profile_name, task_names, seed_numbers, made):
 
 def changed(options, model=MAIN):
     """{name: f} of networks by procedure B, for `cells`; options: {name: what `pruned` is told}."""
-    return {
-        name: lambda scale, task, told=told: pruned(scale, task, model, **told)
-        for name, told in options.items()
-    }
+    return {name: partial(pruned, model=model, **told) for name, told in options.items()}
 
 
 def sizes(ratios=RATIOS, kinds=("NAS",)):
     """{name: f}, for `cells`: the whole model and networks of some ratios, "NAS" or "Random"."""
     make = {"NAS": pruned, "Random": random}
     return {"Whole": whole} | {
-        label(ratio, kind): lambda scale, task, kind=kind, ratio=ratio: make[kind](
-            scale, task, ratio=ratio
-        )
-        for ratio in ratios
-        for kind in kinds
+        label(ratio, kind): partial(make[kind], ratio=ratio) for ratio in ratios for kind in kinds
     }
 
 
@@ -378,7 +371,7 @@ def compared(profile_name, model, task_names, seed_numbers, rival=None):
 
     made, other = {f"30 % {model}": network}, rival or model
     if (profile_name, other) != ("mini", "BERT-Mini"):
-        made = {other: lambda scale, task: whole(scale, task, other)} | made
+        made = {other: partial(whole, model=other)} | made
     return cells(profile_name, task_names, seed_numbers, made)
 
 
@@ -405,12 +398,9 @@ def submitted(profile_name, scored):
 
 def rivals(profile_name, task_names, seed_numbers):
     """The grid of Table 10: BERT-base, its network of 30 %, each round of magnitude pruning."""
-    made = {"Whole": lambda scale, task: whole(scale, task, "BERT-base")}
-    made |= changed({"30 % NAS": {}}, "BERT-base")
-    made |= {
-        label(share, "IMP"): lambda scale, task, share=share: magnitude(scale, task, share)
-        for share in ROUNDS[profile_name]
-    }
+    made = {"Whole": partial(whole, model="BERT-base")} | changed({"30 % NAS": {}}, "BERT-base")
+    rounds = ROUNDS[profile_name]
+    made |= {label(share, "IMP"): partial(magnitude, share=share) for share in rounds}
     return cells(profile_name, task_names, seed_numbers, made)
 
 

@@ -11,17 +11,13 @@ from pathlib import Path
 
 from lib import data, paths
 from lib.data import own
-from lib.measure.cost import Shape
+from lib.measure.cost import configured
 
 MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
 FAMILIES = ("bert", "roberta", "electra")
 LONGEST = 128  # tokens that the position table must have
 PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
-NEEDED = (  # of each line one file
-    ("config.json",),
-    ("model.safetensors",),
-    ("tokenizer.json", "vocab.txt", "vocab.json"),
-)
+NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")  # one of each
 
 
 class Own(str):
@@ -106,7 +102,7 @@ def folder(path):
     """The full path of a reader's model. A path may be relative to the working folder or to the
     project. Raises FileNotFoundError where a file of it is missing, ValueError as `shape` does."""
     found = paths.meant(path)
-    for names in NEEDED:
+    for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
             raise FileNotFoundError(
                 f"no model {str(path)!r}: {str(found)!r} has no {' or '.join(names)}; it must be a "
@@ -126,20 +122,10 @@ def shape(path):
         raise ValueError(
             f"{path} has a model of type {family!r}; allowed: {', '.join(FAMILIES)}: take another"
         )
-    hidden, positions = body["hidden_size"], body["max_position_embeddings"]
+    positions = body["max_position_embeddings"]
     if positions < LONGEST + 2 * (family == "roberta"):
         raise ValueError(
             f"{path} has {positions} positions; rows have up to {LONGEST} tokens: take a model "
             "with a longer position table"
         )
-    return Shape(
-        family,
-        body["num_hidden_layers"],
-        hidden,
-        body["num_attention_heads"],
-        body["intermediate_size"],
-        body["vocab_size"],
-        positions,
-        body["type_vocab_size"],
-        body.get("embedding_size", hidden),
-    )
+    return configured(body)

@@ -108,14 +108,6 @@ def shape(name, family="bert"):
         checkpoint = CHECKPOINTS[name][family].removesuffix(models.ROUNDED)
         return SHAPES[checkpoint.removesuffix("-uncased")]
     toy, roberta = TOY_MODELS[family], family == "roberta"
-    return Shape(
-        family,
-        toy["layers"],
-        toy["hidden"],
-        toy["heads"],
-        toy["ffn"],
-        vocab=len(grammar.vocabulary()),
-        positions=130 if roberta else 128,
-        types=1 if roberta else 2,
-        embedding=toy.get("embedding", toy["hidden"]),
-    )
+    sizes = (toy[name] for name in ("family", "layers", "hidden", "heads", "ffn"))
+    tables = len(grammar.vocabulary()), 128 + 2 * roberta, 2 - roberta
+    return Shape(*sizes, *tables, toy.get("embedding", toy["hidden"]))

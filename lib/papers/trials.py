@@ -13,20 +13,11 @@ from lib import data, files, published
 from lib.measure import compare
 from lib.papers import bermo, ghostbert, grids, mini, nas
 
-# Of a trial: training rows, rows for importance, and the most training rows that it is judged on.
-ROWS = {
-    "SST-2": (4000, 300, 1000),
-    "CoLA": (5000, 300, 1000),
-    "MRPC": (2868, 300, 500),
-    "STS-B": (4000, 300, 1000),
-    "WordContent": (1100, 0, 300),
-}
+NOTES, ROWS = map(files.toml(Path(__file__).with_suffix(".toml")).get, ("NOTES", "ROWS"))
 # The rule of the second task, written before its trials. A task of CANDIDATES is fit when its
 # teacher comes FLOOR of the way from the majority class to what GhostBERT prints for BERT-base. Of
 # the fit ones that is taken whose training rows have the fewest tokens.
 CANDIDATES, FLOOR = ("CoLA", "MRPC", "STS-B"), 0.6
-
-NOTES = files.toml(Path(__file__).with_suffix(".toml"))["NOTES"]
 
 
 def told(task):
