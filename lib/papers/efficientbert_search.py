@@ -25,17 +25,11 @@ from lib.search.net import from_json
 from lib.spec import Output, Spec, known, stream
 
 SINGLE, LAST = "single", "stage3"
-STAGES = {"stage1": "Search Stage 1", "stage2": "Search Stage 2", LAST: "EfficientBERT"}  # Table 5
-ENDS = {  # rows of Table 6, by the stage that they end with
-    SINGLE: "Single stage",
-    "stage1": "Search stage 1",
-    "stage2": "Search stage 1, 2",
-    LAST: "Coarse-to-Fine NAS",
-}
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
+STAGES, ENDS = TOLD["STAGES"], TOLD["ENDS"]
 
 # ---- SETTINGS
 
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 BUDGET, LEARN, DRAWS, METHODS = map(TOLD.get, ("BUDGET", "LEARN", "DRAWS", "METHODS"))
 LEARNING = ("cascade", "lanas")
 # At paper as coded. At the small scales the method that was best on the landscapes 100 to 139 of

@@ -31,12 +31,8 @@ BUDGETS = {"toy": (3,), "mini": (6, 3, 1), "paper": (6, 3, 1)}  # m of 12
 TASKS = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("SST-2", "MNLI", "QQP")}
 SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
 TOKENS = 128  # of the sentence whose FLOPs count
-KINDS = {  # of methods
-    "whole": "the teacher",
-    "paper": "a method of the four papers",
-    "control": "a control that they lack",
-    "combination": "a combination that they never tried",
-}
+TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
+KINDS, AXES, COMBINED = map(TOLD.get, ("KINDS", "AXES", "COMBINED"))
 PRUNING = "Magnitude"  # movement diverges in so few steps, which is claim B2's subject
 
 # ---- SPECS
@@ -172,9 +168,7 @@ def _line(make, told=None, **more):
     return Method(make=partial(MAKERS[make], **told), **more)
 
 
-TABLE = {
-    title: _line(**told) for title, told in files.toml(Path(__file__).with_suffix(".toml")).items()
-} | {
+TABLE = {title: _line(**told) for title, told in TOLD["TABLE"].items()} | {
     title: Method("control", partial(listed, name=name), module(name).__doc__.split("\n")[0], name)
     for title, name in METHODS.items()
 }
@@ -236,13 +230,6 @@ def flops(profile_name, name, m, architecture=None):
         kept = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
     total = gated.flops(base.hidden, base.hidden // base.heads, kept)
     return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile_name))
-
-
-AXES = {  # column of `points`: how an axis is called
-    "flops": "MFLOPs of a sentence of 128 tokens",
-    "parameters": "million parameters that are not zero",
-    "bytes": "megabytes of tensors",
-}
 
 
 def label(model, m):
@@ -417,13 +404,6 @@ def clocked(profile_name, task_names=(), seed_numbers=(), runs=50, length=TOKENS
     }
     told = nas.clock(runs, length, batch) | {"reference": "Whole"}
     return [{"task": task, "seed": seed, "spec": Spec("latency", told, models).at(seed)}]
-
-
-COMBINED = {  # combination: the method that it should improve on
-    "NAS + ghosts": "NAS",
-    "Width + layer mix": "Width",
-    "GhostBERT, warmed up": "GhostBERT",
-}
 
 
 def claim_combined(frame, profile_name):
