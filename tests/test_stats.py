@@ -15,7 +15,7 @@ from lib.measure.stats import (
     paired_difference,
     power,
     replicates,
-    slope,
+    slope_weights,
     straighter_weights,
     trend,
     weighted_score,
@@ -169,7 +169,7 @@ def test_the_straighter_line_is_told_by_one_contrast():
     x, generator = np.log10([0.1, 0.3, 0.5, 0.7]), np.random.default_rng(0)
     for y in generator.normal(size=(200, 4)) + np.arange(4):
         log, plain = (np.polyfit(z, y, 1, full=True)[1].item() for z in (x, 10**x))
-        if slope(x, y) > 0 and slope(10**x, y) > 0:
+        if slope_weights(x) @ y > 0 and slope_weights(10**x) @ y > 0:
             assert np.sign(straighter_weights(x, 10**x) @ y) == np.sign(plain - log)
     explained = [np.sqrt(((y - y.mean()) ** 2).sum() - left) for left in (log, plain)]
     assert straighter_weights(x, 10**x) @ y == pytest.approx(explained[0] - explained[1])
@@ -177,7 +177,7 @@ def test_the_straighter_line_is_told_by_one_contrast():
 
 def test_slope_is_least_squares():
     x, y = [1, 3, 6, 9], [2.1, 1.3, 1.3, 0.8]
-    assert slope(x, y) == pytest.approx(sp.linregress(x, y).slope)
+    assert slope_weights(x) @ y == pytest.approx(sp.linregress(x, y).slope)
 
 
 def test_the_mean_of_replicates_has_students_interval():
