@@ -227,7 +227,7 @@ def inspection(profile_name, task, heads, ghosts, rows, model=None, family="bert
 
 # ---- GRIDS
 
-# What each row of Figure 3 and B.4 changes in the paper's module; of Tables 4 and 6: TOLD.
+# What each row of Figure 3 and B.4 changes in the paper's module; TOLD has those of Tables 4 and 6.
 # A ghost that begins as large as with the softmax.
 EQUAL_TAPS = {"- Softmax, taps 1/k at first": {"softmax": False, "init": "uniform"}}
 KERNELS = {f"k = {k}": {"kernel": k} for k in (1, 3, 5, 9, 17)}
