@@ -20,9 +20,8 @@ from itertools import combinations
 from math import inf
 
 import numpy as np
-import pandas as pd
 
-from lib import sweep
+from lib import pd, sweep
 from lib.data import squad
 from lib.measure import compare, stats, verdict
 from lib.papers import claims, efficientbert, efficientbert_claims, grids, nas, nas_claims

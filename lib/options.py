@@ -6,6 +6,7 @@ above a field says what the paper leaves open.
 """
 
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 
 GHOST_KINDS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
 GHOST_POSITIONS = ("qk", "v", "o", "ffn1", "ffn2")
@@ -39,22 +40,26 @@ KINDS = {int: int, float: (int, float), bool: bool, str: str}  # what a field of
 LARGEST = 10**9
 
 
+@cache
+def _fields(kind):
+    return [(f.name, f.type, KINDS.get(f.type, object), f.default) for f in fields(kind)]
+
+
 def settled(option):
     """The fields of an option that are not "off", as a plain dict: what a Spec hashes.
 
     Raises ValueError naming a field whose value is of another type, or no number that can be.
     """
-    for f in fields(option):
-        value, number = getattr(option, f.name), f.type in (int, float)
-        other = not isinstance(value, KINDS.get(f.type, object))
+    told = {}
+    for name, kind, held, default in _fields(type(option)):
+        value, number = getattr(option, name), kind in (int, float)
+        other = not isinstance(value, held)
         if other or (number and (type(value) is bool or not 0 <= value <= LARGEST)):
             most = f" from 0 to {LARGEST:,}" * number
-            raise _wrong(option, f.name, f"it must be {f.type.__name__}{most}")
-    return {
-        f.name: getattr(option, f.name)
-        for f in fields(option)
-        if f.default is MISSING or getattr(option, f.name) != f.default
-    }
+            raise _wrong(option, name, f"it must be {kind.__name__}{most}")
+        if default is MISSING or value != default:
+            told[name] = value
+    return told
 
 
 # ---- What the options below check themselves with ----

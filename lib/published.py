@@ -4,11 +4,12 @@ Cells are what the paper prints; `corrections.csv` of a paper lists the few that
 transcription, and the printed averages that do not recompute.
 """
 
+import csv
 import tomllib
 from decimal import Decimal
+from math import nan
 
-import pandas as pd
-
+from lib import pd
 from lib.paths import PUBLISHED
 from lib.spec import known
 
@@ -31,6 +32,13 @@ class Printed(float):
     __str__ = __repr__
 
 
+def _file(paper, name):
+    known("published paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
+    there = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
+    known(f"published table of {paper}", name, there)
+    return PUBLISHED / paper / f"{name}.csv"
+
+
 def table(paper, name, **options):
     """One printed table, one row for each of its rows, columns named as printed.
 
@@ -41,33 +49,25 @@ def table(paper, name, **options):
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
     np.float64(80.3)
     """
-    known("published paper", paper, sorted(p.name for p in PUBLISHED.iterdir() if p.is_dir()))
-    there = sorted(p.stem for p in (PUBLISHED / paper).glob("*.csv"))
-    known(f"published table of {paper}", name, there)
-    return pd.read_csv(PUBLISHED / paper / f"{name}.csv", na_values="-", **options)
-
-
-def printed(paper, name):
-    """The same table for the eye: numbers are `Printed`, and compute as numbers do."""
-
-    def cell(text):
-        try:
-            return text if pd.isna(text) else Printed(text)
-        except ValueError:
-            return text
-
-    frame = table(paper, name, dtype=str)
-    return pd.DataFrame(
-        {column: pd.Series(list(map(cell, frame[column])), dtype=object) for column in frame}
-    )
+    return pd.read_csv(_file(paper, name), na_values="-", **options)
 
 
 def lines(paper, name):
-    """The rows of `printed` as dicts."""
-    frame = printed(paper, name)
-    return [
-        dict(zip(frame, values, strict=True)) for values in frame.itertuples(index=False, name=None)
-    ]
+    """Its rows as dicts for the eye: numbers are `Printed`, and compute as numbers do."""
+
+    def cell(text):
+        try:
+            return nan if text in ("", "-") else Printed(text)
+        except ValueError:
+            return text
+
+    with open(_file(paper, name), newline="") as file:
+        return [{name: cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
+
+
+def printed(paper, name):
+    """The same rows as a frame."""
+    return pd.DataFrame(lines(paper, name), dtype=object)
 
 
 def rows(paper, name, label, widths=None, rename=str, columns=()):

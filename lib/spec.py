@@ -137,14 +137,14 @@ def plain(value):
     """Options and Outputs as plain JSON values. Raises TypeError for what JSON would change."""
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, Output):
-        return {"$output": [value.input, value.key]}
-    if is_dataclass(value):
-        return plain(settled(value))
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in sorted(value.items())}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
+    if isinstance(value, Output):
+        return {"$output": [value.input, value.key]}
+    if is_dataclass(value):
+        return plain(settled(value))
     raise TypeError(
         f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
         "lists, dicts or an option of lib.options"

@@ -16,10 +16,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from math import inf
 
-import pandas as pd
-from tqdm.auto import tqdm
-
-from lib import data, executors
+from lib import data, executors, pd
 from lib.data import models, texts
 from lib.execute import need_disk, one_line, work
 from lib.need import need
@@ -302,6 +299,8 @@ class Bar:
     """The progress of a sweep in one line: runs that ended, and the time to go."""
 
     def __init__(self, todo, store, executor, progress):
+        from tqdm.auto import tqdm
+
         self.todo, self.store, self.executor = list(todo), store, executor
         self.clock, self.expected, self.drawn = Clock(store), {}, 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"

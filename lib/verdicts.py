@@ -15,10 +15,9 @@ follows from its row in `claims.csv`:
 import re
 from dataclasses import replace
 
-import pandas as pd
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from lib import checks, findings, sweep
+from lib import checks, findings, pd, sweep
 from lib.measure import verdict
 from lib.measure.verdict import SCALES, Verdict
 from lib.page import notebook

@@ -79,6 +79,7 @@ FOLDERS = {
 }
 
 
+@cache
 def source(name):
     """The module of a source.
 
@@ -138,7 +139,14 @@ def planning():
 def official_digests():
     """{name: digest of official rows, texts or weights}, so that committed records are found
     without the data."""
-    return json.loads(paths.DIGESTS.read_text()) if paths.DIGESTS.exists() else {}
+    there = paths.DIGESTS.exists()
+    return _noted(paths.DIGESTS, paths.DIGESTS.stat().st_mtime_ns) if there else {}
+
+
+@cache
+def _noted(path, written):
+    """What a file of JSON said when it was written, a time in nanoseconds."""
+    return json.loads(path.read_text())
 
 
 def at_hand_or_official(key, compute):
@@ -187,26 +195,31 @@ def digest(splits):
     return body.hexdigest()[:16]
 
 
-@cache
-def at_hand(name, task_name):
-    """(digest, names of the splits) of a task's rows at hand.
+def remembered(what, name, task_name, read):
+    """`read()`, a JSON value of the rows of a task at hand.
 
-    They are remembered on disk until a file of the source or the code of this package changes:
-    reading every task takes seconds, and each command asks for most of them.
+    It is remembered on disk until a file of the source or the code of this package changes: reading
+    every task takes seconds, and each command asks for most of them.
     """
-
-    def read():
-        there = splits(name, task_name)
-        return [digest(there), *there]
-
     here = Path(__file__).parent
-    what = ["rows", name, task_name, np.__version__, *map(str, (here, *folder(name)))]
+    what = [*what, name, task_name, np.__version__, *map(str, (here, *folder(name)))]
     read_from = sorted(here.glob("*.*"))
     for root in folder(name):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
     if name == "own":
         read_from += source(name).files(task_name)
-    found, *names = tokens.remembered(what, read_from, read)
+    return tokens.remembered(what, read_from, read)
+
+
+@cache
+def at_hand(name, task_name):
+    """(digest, names of the splits) of a task's rows at hand."""
+
+    def read():
+        there = splits(name, task_name)
+        return [digest(there), *there]
+
+    found, *names = remembered(["rows"], name, task_name, read)
     return found, names
 
 

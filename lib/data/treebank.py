@@ -30,8 +30,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
+from lib import pd
 from lib.data import Split, Task, senteval
 from lib.data.lines import malformed, read_lines, short
 from lib.spec import known

@@ -17,7 +17,9 @@ LEARNED = {"AX": "MNLI"}
 def describe(source, task, split):
     """Descriptor for a Spec: {"source", "task", "split", "digest"}. Raises FileNotFoundError where
     the split is not at hand."""
-    found = digest(data.one_split(source, task, split))
+    found = data.remembered(
+        ["split", split], source, task, lambda: digest(data.one_split(source, task, split))
+    )
     return {"source": source, "task": task, "split": split, "digest": found}
 
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from math import isfinite, nan
 
 import numpy as np
-import pandas as pd
 
-from lib import data
+from lib import data, pd
 from lib.data.unseen import unpacked
 from lib.measure.stats import Pair, predicted
 

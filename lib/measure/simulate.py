@@ -13,10 +13,10 @@ from collections import Counter
 from itertools import product
 
 import numpy as np
-import pandas as pd
 from scipy.stats import norm
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
+from lib import pd
 from lib.measure.stats import Pair, paired_difference
 from lib.measure.verdict import judge_delta
 

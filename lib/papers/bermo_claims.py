@@ -3,9 +3,8 @@
 from math import inf
 
 import numpy as np
-import pandas as pd
 
-from lib import published
+from lib import pd, published
 from lib.data import squad
 from lib.measure import compare, stats, verdict
 from lib.papers import claims, grids

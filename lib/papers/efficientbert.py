@@ -9,6 +9,8 @@ import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from lib import files, published
@@ -41,12 +43,12 @@ def _networks():
     Formulas are those of the public code, because the paper prints them only as a picture.
     """
     nets = {}
-    searched = published.table("efficientbert", "architectures")
-    for name, rows in searched.groupby("variant", sort=False):
-        row = rows.iloc[0]
+    searched = published.lines("efficientbert", "architectures")
+    for name, rows in groupby(searched, itemgetter("variant")):
+        row, *_ = rows = list(rows)
         layers = tuple(
-            Layer(formula, stack, Fraction(ratio).denominator)
-            for formula, stack, ratio in rows[["formula", "stack", "ratio"]].itertuples(index=False)
+            Layer(own["formula"], int(own["stack"]), Fraction(own["ratio"]).denominator)
+            for own in rows
         )
         widths = int(row["hidden size d"]), int(row["reference FFN width D"])
         nets[name] = Net(*widths, 12, row["embedding"], row["mismatch"], layers)
@@ -54,9 +56,9 @@ def _networks():
     configured = nets["EfficientBERT++"]
     nets |= zip(PLUS_PLUS, (configured, replace(configured, width=540)), strict=True)
     nets[THIN] = Net(144, 648, 12, "trigram", "truncate", (Layer(BERT, 2),) * 24)
-    for row in published.table("efficientbert", "parameter_counts").to_dict("records"):
-        widths = row["hidden size d"], row["reference FFN width D"]
-        nets.setdefault(row["row"], bert(row["layers"], *widths, row["heads"]))
+    for row in published.lines("efficientbert", "parameter_counts"):
+        sizes = ("layers", "hidden size d", "reference FFN width D", "heads")
+        nets.setdefault(row["row"], bert(*(int(row[name]) for name in sizes)))
     return nets
 
 

@@ -7,9 +7,8 @@ Claims are judged from collected frames of the grids of `lib.papers.efficientber
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from lib import published
+from lib import pd, published
 from lib.measure import compare, stats, verdict
 from lib.papers import claims
 from lib.papers.efficientbert import CLAIMED, COLD, COLUMNS, OTHER_BASE, TEACHER_ROW, TIMED

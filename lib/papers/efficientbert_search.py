@@ -11,9 +11,9 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from lib import files, published
+from lib import files, pd, published
+from lib.data import tokens
 from lib.measure import compare, stats, verdict
 from lib.options import Search
 from lib.papers import efficientbert, grids
@@ -298,16 +298,26 @@ def ranked(profile_name, task_names, count=0):
 
 @cache
 def candidates(profile_name, count=0):
-    """Different networks of stage 1, drawn without guidance: always the same ones."""
+    """Different networks of stage 1, drawn without guidance: always the same ones.
+
+    They are remembered on disk until the code of lib.search changes.
+    """
     where = spaces.from_json(
         space(profile_name, "stage1")
         | {"start": base(profile_name).to_json(), "tables": efficientbert.tables(profile_name)}
     )
-    found, rng = {}, np.random.default_rng(stream(0, "candidates"))
-    while len(found) < (count or CANDIDATES[profile_name]):
-        net = where.draw(rng)
-        found.setdefault(where.key(net), net)
-    return tuple(found.values())
+    count = count or CANDIDATES[profile_name]
+
+    def draw():
+        found, rng = {}, np.random.default_rng(stream(0, "candidates"))
+        while len(found) < count:
+            net = where.draw(rng)
+            found.setdefault(where.key(net), net)
+        return [net.to_json() for net in found.values()]
+
+    code = sorted(Path(spaces.__file__).parent.glob("*.py"))
+    what = ["candidates", count, np.__version__, where.identity(), *map(str, code)]
+    return tuple(map(from_json, tokens.remembered(what, code, draw)))
 
 
 # ---- TABLES, out of collected frames

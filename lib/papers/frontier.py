@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from lib import files, sweep
+from lib import files, pd, sweep
 from lib.measure import compare, cost, gated, stats, verdict
 from lib.methods import METHODS, module
 from lib.options import Targets

@@ -18,9 +18,10 @@ MARGIN = 0.5  # points within which two scores count as alike (G8, G10)
 
 def printed_gains():
     """{kept heads: points} by which Table 3 prints a ghost model above the pruned one."""
-    table = published.table("ghostbert", "table3").set_index("m")
-    gain = table["GhostBERT Avg. acc"] - table["Pruned BERT Avg. acc"]
-    return {int(m.split("/")[0]): points for m, points in gain.items()}
+    return {
+        int(row["m"].split("/")[0]): row["GhostBERT Avg. acc"] - row["Pruned BERT Avg. acc"]
+        for row in published.lines("ghostbert", "table3")
+    }
 
 
 # G1: ghosts raise a pruned model at every printed width; one that was not run is missing.

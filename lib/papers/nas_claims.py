@@ -4,10 +4,9 @@ from dataclasses import replace
 from math import log10, nan
 
 import numpy as np
-import pandas as pd
 import scipy
 
-from lib import published
+from lib import pd, published
 from lib.measure import compare, gated, stats, verdict
 from lib.papers import claims, grids
 from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, START, WINNING, label

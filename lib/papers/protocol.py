@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import pandas as pd
-
+from lib import pd
 from lib.papers import (
     bermo,
     bermo_claims,

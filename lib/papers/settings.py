@@ -1,7 +1,6 @@
 """Printed settings beside those of the Specs: one comparison for the pages of all papers."""
 
-import pandas as pd
-
+from lib import pd
 from lib.measure import verdict
 
 PRINTED, NONE = "published", "–"

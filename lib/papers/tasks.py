@@ -6,9 +6,8 @@ Free of torch.
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
-from lib import data, paths
+from lib import data, paths, pd
 from lib.data import glue, senteval, squad
 from lib.measure import compare
 from lib.papers import grids

@@ -7,9 +7,7 @@ torch.
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
-
-from lib import data, files, published
+from lib import data, files, pd, published
 from lib.measure import compare
 from lib.papers import bermo, ghostbert, grids, mini, nas
 
