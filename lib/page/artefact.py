@@ -43,7 +43,7 @@ from lib.papers.profiles import PROFILES
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
-UNBROKEN = re.compile(r"(?<=±) | (?=±)|(?<=[,;]) (?=[^\[]*\])")  # within a number
+UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
 CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
 
@@ -300,8 +300,8 @@ def beside(frame):
 def styled(text, css, columns, turn, name):
     """Some columns of a table of texts as HTML; turn: titles stand above sources.
 
-    name: tells it from the other tables of its page. Columns of words are flush left. A cell wraps
-    where the table is wider than its frame, but never within an interval or before a spread.
+    name: tells it from the other tables of its page. Columns of words or sentences are flush left.
+    A cell wraps where the table is wider than its frame, but never within a number.
     """
     text = text.map(lambda v: UNBROKEN.sub("\u00a0", v), na_action="ignore")
     parts = [part if part is None else part[list(columns)] for part in (text, css)]
@@ -312,11 +312,10 @@ def styled(text, css, columns, turn, name):
     words = [
         f".col{n}"
         for n in range(text.shape[1])
-        if text.iloc[:, n].dropna().astype(str).str.match(r"(?![+-]?\d)\w|$").mean() > 0.5
+        if text.iloc[:, n].dropna().astype(str).str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     ]
     if words:
-        look = "text-align: left; overflow-wrap: break-word"
-        shown.set_table_styles([{"selector": each, "props": look} for each in words])
+        shown.set_table_styles([{"selector": each, "props": "text-align: left"} for each in words])
     return headed((shown if css is None else shown.apply(lambda _: css, axis=None)).to_html())
 
 

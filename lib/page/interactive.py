@@ -68,13 +68,8 @@ def explorer(table, axes, whole):
     )
     for knob in knobs.values():
         knob.js_on_change("value", change)
-    parts = components(
-        column(
-            row(*knobs.values(), sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}),
-            shown,
-            sizing_mode="stretch_width",
-        )
-    )
+    turned = row(*knobs.values(), sizing_mode="stretch_width", styles={"flex-wrap": "wrap"})
+    parts = components(column(turned, shown, sizing_mode="stretch_width"))
     scripts = Resources(mode="inline", components=["bokeh", "bokeh-widgets"]).render()
     return scripts + "".join(parts)
 
