@@ -152,7 +152,7 @@ def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(sweep, "tqdm", Bar)
+    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
     state = Store.state
     monkeypatch.setattr(
         Store, "state", lambda self, spec: state(self, spec) if Bar.drawn else {"state": "missing"}
