@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from lib import checks, findings, pd, sweep
+from lib import checks, findings, paths, pd, sweep
 from lib.measure import verdict
 from lib.measure.verdict import SCALES, Verdict
 from lib.page import notebook
@@ -142,6 +142,8 @@ LEANING = {1: "leans the paper's way", -1: "leans the other way", 0: "between"}
 SILENT = "not measured, or no interval"
 GROUPS = ("held", "held in part", "did not hold", "open", "cannot be decided here")
 BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
+FOUND = BLOCK.replace("scoreboard", "found")
+FIRST = 3  # findings that README shows
 
 
 def scorecard(words):
@@ -185,23 +187,55 @@ def standings(found, paper):
     return {how: {"claims": len(lines[how]), "which": " ".join(lines[how])} for how in ranked}
 
 
-def scoreboard(words):
-    """The scorecard as README shows it: a line for each paper."""
+def line(found):
+    """A Verdict as the ledger keeps it: "WORD: measured", with how an open one leans."""
+    leans = f" ({LEANING[found.leans]})" * (found.leans != 0 and standing(found) in LEANING.values())
+    return f"{found.verdict}{leans}: {found.measured}"
+
+
+def titled(id):
+    """The title of the paper of a claim."""
+    return checks.PAPERS[checks.claims()[id]["paper"]]
+
+
+def scoreboard(lines):
+    """The scorecard of the lines of a ledger as README shows it: a line for each paper."""
+    how = {id: line.partition(": ")[0] for id, line in lines.items()}
     rows = ["| paper | central claims | further findings | printed numbers |", "|---|---|---|---|"]
-    for title, line in scorecard(words).items():
+    for title, counts in scorecard({id: each.split(" ")[0] for id, each in how.items()}).items():
         cells = [
-            ", ".join(f"{line[what, group]} {group}" for group in GROUPS if line[what, group])
+            ", ".join(f"{counts[what, group]} {group}" for group in GROUPS if counts[what, group])
             for what in ROLES
         ]
-        agree, not_alike = (line["printed numbers", k] for k in ("agree", "contradict each other"))
+        own = [id for id in protocol.CLAIMS if title in ("together", titled(id))]
+        leans = [sum(lean in how[id] for id in own) for lean in (LEANING[1], LEANING[-1])]
+        if any(leans):
+            cells[0] += " ({} leaning the paper's way, {} the other)".format(*leans)
+        agree, not_alike = (counts["printed numbers", k] for k in ("agree", "contradict each other"))
         rows.append(f"| {title} | {' | '.join(cells)} | {agree} of {agree + not_alike} agree |")
     return "\n".join(rows) + "\n"
 
 
-def posted(readme, words):
-    """The text of README with the scoreboard between its two marks."""
-    before, _, behind = readme.split(BLOCK)
-    return BLOCK.join([before, scoreboard(words), behind])
+def told(found=None, store=None):
+    """{title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
+    text = (paths.DATA / "found.md").read_text()
+    found = found or judged(dict.fromkeys(re.findall(r"{([A-Z]\d+)", text)), store)
+    parts = (part.strip().format_map(found) for part in text.split("\n\n"))
+    return dict(re.match(r"\*\*(.+?)\*\* (.+)", part).groups() for part in parts)
+
+
+def listed(told):
+    """Titles and sentences as a list in Markdown."""
+    return "".join(f"- **{title}** {text}\n" for title, text in told.items())
+
+
+def posted(readme, ledger):
+    """The text of README with scoreboard and first findings of a ledger between their marks."""
+    first = dict(list(ledger["found"].items())[:FIRST])
+    for mark, lines in ((BLOCK, scoreboard(ledger["verdicts"])), (FOUND, listed(first))):
+        before, _, behind = readme.split(mark)
+        readme = mark.join([before, lines, behind])
+    return readme
 
 
 SPREAD = 0.6  # points between seeds where fewer than two are done, as in the trials on SST-2

@@ -1,8 +1,9 @@
 """Verify: the recorded evidence is read, computed again, and held to a committed ledger.
 
-`ledger.json` beside the records has the digest of every record, the verdict on every claim, and the
-digests of the data of committed figures. `python -m lib verify --write` writes it, where all
-records are sound. What differs is told in one line each, records first: verdicts rest on them.
+`ledger.json` beside the records has the digest of every record, the verdict on every claim, what we
+found in sentences, and the digests of the data of committed figures. `python -m lib verify --write`
+writes it, where all records are sound. What differs is told in one line each, records first:
+verdicts rest on them.
 """
 
 import hashlib
@@ -78,12 +79,7 @@ def judged(store):
     with closing(executors.Local(min(executors.cores(), len(jobs)))) as executor:
         parts = [future.result() for _, future in executor.each(verdicts.judged, jobs)]
     found = {id: verdict for part in parts for id, verdict in part.items()}
-    return lines({id: found[id] for id in checks.claims()})
-
-
-def lines(found):
-    """{id: line of the ledger} of verdicts."""
-    return {id: f"{each.verdict}: {each.measured}" for id, each in found.items()}
+    return {id: verdicts.line(found[id]) for id in checks.claims()}
 
 
 def digests(store):
@@ -97,7 +93,12 @@ def drawn(_):
     return {paths.shown(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
-PARTS = {"records": digests, "figures": drawn, "verdicts": judged}  # of the ledger: f(store)
+def told(store):
+    """{title: sentences} of what we found."""
+    return verdicts.told(store=store)
+
+
+PARTS = {"records": digests, "figures": drawn, "verdicts": judged, "found": told}  # f(store)
 
 
 def differences(told, store):
@@ -119,22 +120,17 @@ def why(before, now):
     return f"is {now}, and {before} in the ledger: {FIX}"
 
 
-def words(ledger):
-    """{id: word} of the verdicts of a ledger."""
-    return {id: told.partition(":")[0] for id, told in ledger["verdicts"].items()}
-
-
 def post(ledger):
-    """Write the scoreboard of a ledger of all claims to README."""
+    """Write scoreboard and findings of a ledger of all claims to README."""
     readme = paths.ROOT / "README.md"
     if readme.exists() and ledger["verdicts"].keys() >= checks.claims().keys():
-        write(readme, verdicts.posted(readme.read_text(), words(ledger)))
+        write(readme, verdicts.posted(readme.read_text(), ledger))
 
 
 def wrong(store, renew=False):
     """One line for each thing that is wrong; none where the evidence is what the ledger says.
 
-    renew: write the ledger and README's scoreboard, where the records are sound.
+    renew: write the ledger and README's part of it, where the records are sound.
     """
     found = [line for line in map(damage, store.recorded()) if line]
     if found:

@@ -3,11 +3,12 @@
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from conftest import made_up
 
-from lib import checks, paths, verdicts, verify
+from lib import checks, paths, verdicts
 from lib.measure.verdict import WORDS, Cell, Verdict
 from lib.page import artefact, notebook
 from lib.papers import protocol
@@ -115,7 +116,7 @@ def test_each_task_is_a_cell_where_the_claim_says_so(scored):
 
 
 def test_a_claim_that_is_another_one_has_its_verdict(monkeypatch, unmeasured):
-    confirmed = verdicts.replace(unmeasured["N2"], verdict="CONFIRMED")
+    confirmed = replace(unmeasured["N2"], verdict="CONFIRMED")
     found = verdicts.judge("N10", seen={"N2": confirmed})
     assert (found.claim, found.verdict) == ("N10", "CONFIRMED")
 
@@ -123,11 +124,6 @@ def test_a_claim_that_is_another_one_has_its_verdict(monkeypatch, unmeasured):
 def ledger():
     """The committed ledger."""
     return json.loads((paths.DATA / "records" / "ledger.json").read_text())
-
-
-def words():
-    """Its words."""
-    return verify.words(ledger())
 
 
 def test_a_page_the_ledger_and_the_scorecard_have_one_verdict(tmp_path, monkeypatch):
@@ -138,7 +134,7 @@ def test_a_page_the_ledger_and_the_scorecard_have_one_verdict(tmp_path, monkeypa
     shown = notebook.provenance(tmp_path / "toy", "some_page")["verdicts"]
     told = {v["claim"]: f"{v['verdict']}: {v['measured']}" for v in shown}
     assert told == {name: ledger()["verdicts"][name] for name in names}
-    assert told == verify.lines({name: verdicts.judge(name) for name in names})
+    assert told == {name: verdicts.line(verdicts.judge(name)) for name in names}
 
 
 @pytest.mark.parametrize("path", notebook.find(), ids=lambda path: path.stem)
@@ -163,7 +159,7 @@ def test_a_central_claim_is_judged_at_paper_too(name, tmp_path, monkeypatch):
 
 def test_the_readme_shows_the_scoreboard_of_the_committed_ledger():
     readme = (paths.ROOT / "README.md").read_text()
-    assert readme == verdicts.posted(readme, words()), "run `python -m lib verify --write`"
+    assert readme == verdicts.posted(readme, ledger()), "run `python -m lib verify --write`"
     assert all(title in readme.split(verdicts.BLOCK)[1] for title in checks.PAPERS.values())
 
 
@@ -175,19 +171,48 @@ def test_the_scorecard_counts_every_claim_once(unmeasured):
     assert card["GhostBERT"]["central claims", "held"] == 1
     assert card["BERMo"]["central claims", "did not hold"] == 1
     assert card["NAS pruning"]["further findings", "held in part"] == 1
-    line = verdicts.scoreboard(found).splitlines()[2]
-    assert line.startswith(
-        "| GhostBERT | 10 open | 33 open, 6 cannot be decided here | "
-    ) and line.endswith(" agree |")
+    lines = {name: verdicts.line(each) for name, each in unmeasured.items()}
+    lines["G2"] = "INCONCLUSIVE (leans the other way): -0.3 points"
+    line = verdicts.scoreboard(lines).splitlines()[2]
+    told = "10 open (0 leaning the paper's way, 1 the other)"
+    assert line.startswith(f"| GhostBERT | {told} | 33 open, 6 cannot be decided here | ")
+    assert line.endswith(" agree |")
+
+
+def test_the_line_of_an_open_verdict_tells_how_it_leans(scored):
+    found = scored("G34", {"Ghost": 0.8, "Prune": 0.9}, seeds=2)
+    assert verdicts.line(found).startswith("INCONCLUSIVE (leans the other way): -")
+    assert verdicts.line(replace(found, verdict="CONTRADICTED")).startswith("CONTRADICTED: -")
+
+
+def test_what_we_found_is_told_with_measured_figures(tmp_path, monkeypatch):
+    """No figure is typed: without runs the sentences say so."""
+    cell = Cell("at 10%", 38.0, 23.9, 22.3, 25.4, 1, None, 0.2, (0.0, None))
+    one = Verdict("N1", "INCONCLUSIVE", "", None, "", 2, "at mini scale", cells=(cell,))
+    whole = replace(one, cells=(replace(cell, mean=47.0, seeds=2), cell), alone={"SST-2": one})
+    text = "**What?** {N1}; {N1[SST-2][at 10]}; {N1[STS-B][at 10]}; {N1[at 30]}.\n"
+    (tmp_path / "found.md").write_text(text)
+    monkeypatch.setattr(paths, "DATA", tmp_path)
+    told = verdicts.told({"N1": whole})
+    parts = told["What?"].removesuffix(".").split("; ")
+    assert parts[0] == "**+47.0 points** [22.3, 25.4] (2 seeds; printed +38.0)"
+    assert parts[1] == "**+23.9 points** [22.3, 25.4] (1 seed; printed +38.0)"
+    assert parts[2:] == ["not measured yet"] * 2
+    assert verdicts.listed(told).startswith("- **What?** **+47.0")
+
+
+def test_every_figure_of_what_we_found_is_of_a_recorded_run():
+    told = verdicts.told()
+    assert len(told) > verdicts.FIRST and "not measured" not in " ".join(told.values())
 
 
 def test_power_and_the_forest_are_told_of_every_measured_claim(scored, unmeasured):
-    one = verdicts.replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=1), claim="G1")
+    one = replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=1), claim="G1")
     assert one.power.startswith("power not known")
     assert verdicts.power(one).endswith(
         "at 5 seeds for the printed +2.1, where seeds differ by 0.6 points"
     )
-    two = verdicts.replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=2), claim="G1")
+    two = replace(scored("G34", {"Ghost": 0.9, "Prune": 0.8}, seeds=2), claim="G1")
     assert verdicts.power(two) == two.power
     assert two.power.startswith("power ") and "at 5 seeds for the printed +2.1" in two.power
     told = verdicts.seeds(unmeasured | {"G1": two})

@@ -41,6 +41,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setitem(verify.PARTS, "verdicts", lambda store: {"G1": "NOT_RUN: not measured"})
+    monkeypatch.setitem(verify.PARTS, "found", lambda store: {"Ghosts?": "not measured yet"})
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
 
@@ -127,6 +128,7 @@ DAMAGE = {
     "ledger cut": lambda at: cut(at / "ledger.json"),
     "ledger a list": lambda at: (at / "ledger.json").write_text("[]"),
     "ledger a part": lambda at: ledger(at, lambda told: told.pop("figures")),
+    "sentence changed": lambda at: ledger(at, lambda told: told["found"].update(A="+9 points")),
     "verdict changed": lambda at: ledger(at, lambda told: told["verdicts"].update(G1="CONFIRMED")),
     "figure changed": lambda at: (at.parent / "figures/bench/speed.csv").write_text("a,b\n1,3\n"),
     "figure gone": lambda at: (at.parent / "figures/bench/speed.csv").unlink(),

@@ -14,7 +14,7 @@ The states of a cell, with the published effect turned upwards:
 - `open`: the rest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import copysign, inf, isfinite
 from pathlib import Path
@@ -48,6 +48,15 @@ class Cell:
     noise: float  # sd of the mean that examples alone cause
     bounds: tuple[float | None, float | None]  # confirmed within; None: no end
     unit: str = "points"
+
+    def __str__(self):
+        digits, seeds = 1 if self.unit == "points" else 3, f"{self.seeds} seed"
+        printed = "" if self.published is None else f"; printed {self.published:+.{digits}f}"
+        return (
+            f"**{self.mean:+.{digits}f} {self.unit}** "
+            f"[{self.low:.{digits}f}, {self.high:.{digits}f}] "
+            f"({seeds}{'s' * (self.seeds != 1)}{printed})"
+        )
 
     @property
     def ends(self):
@@ -101,6 +110,16 @@ class Verdict:
     cells: tuple[Cell, ...] = ()  # those measured
     planned: int | None = None  # seeds; None: nothing is said
     unseen: int = 0  # rows of a task that it rests on and that are in no development set
+    alone: dict = field(default_factory=dict)  # {task: the Verdict on it alone}, where told
+
+    def __getitem__(self, key):
+        """The part on a task alone, or of the cells whose names begin so; see `__str__`."""
+        cells = tuple(cell for cell in self.cells if cell.name.startswith(key))
+        return self.alone.get(key) or replace(self, cells=cells, alone={})
+
+    def __str__(self):
+        """The first cell in words, so that "{N1[STS-B][at 10]}" in a text is a measured figure."""
+        return str(self.cells[0]) if self.cells else "not measured yet"
 
     @property
     def seeds(self):

@@ -43,7 +43,7 @@ def each_task(judge):
             f"on {task} alone {part.verdict.lower().replace('_', ' ')}: {part.measured}"
             for task, part in parts.items()
         )
-        return noted(whole, *lines)
+        return replace(noted(whole, *lines), alone=parts)
 
     return judged
 
