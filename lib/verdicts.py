@@ -189,7 +189,8 @@ def standings(found, paper):
 
 def line(found):
     """A Verdict as the ledger keeps it: "WORD: measured", with how an open one leans."""
-    leans = f" ({LEANING[found.leans]})" * (found.leans != 0 and standing(found) in LEANING.values())
+    how = standing(found)
+    leans = f" ({how})" * (how in (LEANING[1], LEANING[-1]))
     return f"{found.verdict}{leans}: {found.measured}"
 
 
@@ -211,8 +212,8 @@ def scoreboard(lines):
         leans = [sum(lean in how[id] for id in own) for lean in (LEANING[1], LEANING[-1])]
         if any(leans):
             cells[0] += " ({} leaning the paper's way, {} the other)".format(*leans)
-        agree, not_alike = (counts["printed numbers", k] for k in ("agree", "contradict each other"))
-        rows.append(f"| {title} | {' | '.join(cells)} | {agree} of {agree + not_alike} agree |")
+        agree, differ = (counts["printed numbers", k] for k in ("agree", "contradict each other"))
+        rows.append(f"| {title} | {' | '.join(cells)} | {agree} of {agree + differ} agree |")
     return "\n".join(rows) + "\n"
 
 
