@@ -440,4 +440,5 @@ def test_convolutions_are_judged_with_a_margin(same, worse, word):
     found = ghostbert_claims.claim_convolution(made_up(scores, m=3), "mini", [3])
     assert (found.claim, found.verdict) == ("G8", word)
     assert "over Conv1D_S at 3/12" in found.measured
-    assert f"margin [-{ghostbert_claims.MARGIN}, inf]" in found.note and json.dumps(asdict(found))
+    assert f"the margin is at least -{ghostbert_claims.MARGIN}" in found.note
+    assert json.dumps(asdict(found))

@@ -409,7 +409,8 @@ def judge_within(claim, estimate, low, high, profile, failed=0, unit="points", p
     CONFIRMED, one wholly outside CONTRADICTED, one across an end INCONCLUSIVE. Power is counted for
     `published`, where the paper prints it.
     """
-    word, notes, p = "INCONCLUSIVE", [f"margin [{low:g}, {high:g}]"], 1.0
+    ends = [f"at least {low:g}"] * isfinite(low) + [f"at most {high:g}"] * isfinite(high)
+    word, notes, p = "INCONCLUSIVE", [f"the margin is {' and '.join(ends)}"], 1.0
     if not _usable(estimate):
         word = "NOT_RUN"
     elif not _enough(estimate):
