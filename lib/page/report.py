@@ -39,17 +39,18 @@ BADGES = 6  # on a card; more are counts alone
 FILES = tuple(
     f"{name}.py" for name in "options sweep published checks findings verdicts store spec".split()
 )
-CODE = ("data/published", *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
+TEXTS = ("data/published", "data/found.md")
+CODE = (*TEXTS, *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
 
 
 @cache
 def code():
-    """Digest of the code of pages and of the published numbers."""
+    """Digest of the code of pages, of the published numbers, and of what was found."""
     body = hashlib.sha256()
     for place in CODE:
         place = paths.ROOT / place
         for file in sorted(place.rglob("*") if place.is_dir() else [place]):
-            if file.suffix in (".py", ".csv", ".toml", ".css", ".j2", ".json"):
+            if file.suffix in (".py", ".csv", ".toml", ".css", ".j2", ".json", ".md"):
                 body.update(file.read_bytes())
     return body.hexdigest()
 
