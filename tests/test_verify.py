@@ -133,7 +133,7 @@ DAMAGE = {
     "figure changed": lambda at: (at.parent / "figures/bench/speed.csv").write_text("a,b\n1,3\n"),
     "figure gone": lambda at: (at.parent / "figures/bench/speed.csv").unlink(),
 }
-PLACES = {"ledger": "ledger.json", "verdict": "G1", "figure": "speed.csv"}
+PLACES = {"ledger": "ledger.json", "sentence": "found: A", "verdict": "G1", "figure": "speed.csv"}
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
