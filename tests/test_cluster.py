@@ -7,6 +7,7 @@ import time
 from concurrent.futures import wait
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
 import pytest
 from conftest import put, same_run
@@ -23,6 +24,13 @@ make = partial(sweep.make, progress=False)
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "runs", tmp_path / "records")
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch):
+    """Workers elsewhere find the functions of this file."""
+    here = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))
 
 
 def equal_to_a_serial_sweep(store, specs, tmp_path):
