@@ -138,8 +138,6 @@ def named(inconsistency):
 # ---- ALL TOGETHER
 
 ROLES = {"central claims": "central", "further findings": "finding"}
-LEANING = {1: "leans the paper's way", -1: "leans the other way", 0: "between"}
-SILENT = "not measured, or no interval"
 GROUPS = ("held", "held in part", "did not hold", "open", "cannot be decided here")
 BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
 FOUND = BLOCK.replace("scoreboard", "found")
@@ -168,11 +166,11 @@ def scorecard(words):
 
 
 def standing(found):
-    """What is said of a claim: its group or, while it is open, how it leans."""
+    """What is said of a claim: its group and, while too few seeds are done, how many are."""
     group = verdict.WORDS[found.verdict][1]
-    if group != "open":
+    if group != "open" or not found.cells:
         return group
-    return LEANING[found.leans] if found.cells else SILENT
+    return f"open, {found.seeds} of {found.planned} seeds"
 
 
 def standings(found, paper):
@@ -182,46 +180,43 @@ def standings(found, paper):
         line = checks.claims()[id]
         if line["paper"] == paper:
             lines.setdefault(standing(found[id]), []).append(f"{id}: {line['says']}")
-    order = [group for _, group, _ in verdict.WORDS.values()] + [*LEANING.values(), SILENT]
-    ranked = sorted(lines, key=order.index)
+    order = [group for _, group, _ in verdict.WORDS.values()]
+    ranked = sorted(lines, key=lambda how: (order.index(how.split(",")[0]), how))
     return {how: {"claims": len(lines[how]), "which": " ".join(lines[how])} for how in ranked}
 
 
 def line(found):
-    """A Verdict as the ledger keeps it: "WORD: measured", with how an open one leans."""
-    how = standing(found)
-    leans = f" ({how})" * (how in (LEANING[1], LEANING[-1]))
-    return f"{found.verdict}{leans}: {found.measured}"
-
-
-def titled(id):
-    """The title of the paper of a claim."""
-    return checks.PAPERS[checks.claims()[id]["paper"]]
+    """A Verdict as the ledger keeps it: "WORD: measured"."""
+    return f"{found.verdict}: {found.measured}"
 
 
 def scoreboard(lines):
     """The scorecard of the lines of a ledger as README shows it: a line for each paper."""
-    how = {id: line.partition(": ")[0] for id, line in lines.items()}
     rows = ["| paper | central claims | further findings | printed numbers |", "|---|---|---|---|"]
-    for title, counts in scorecard({id: each.split(" ")[0] for id, each in how.items()}).items():
+    words = {id: line.partition(":")[0] for id, line in lines.items()}
+    for title, counts in scorecard(words).items():
         cells = [
             ", ".join(f"{counts[what, group]} {group}" for group in GROUPS if counts[what, group])
             for what in ROLES
         ]
-        own = [id for id in protocol.CLAIMS if title in ("together", titled(id))]
-        leans = [sum(lean in how[id] for id in own) for lean in (LEANING[1], LEANING[-1])]
-        if any(leans):
-            cells[0] += " ({} leaning the paper's way, {} the other)".format(*leans)
         agree, differ = (counts["printed numbers", k] for k in ("agree", "contradict each other"))
         rows.append(f"| {title} | {' | '.join(cells)} | {agree} of {agree + differ} agree |")
     return "\n".join(rows) + "\n"
+
+
+class Printed(dict):
+    """{"nas: FORMULA": the points that a formula over printed cells gives}: "{printed[...]}"."""
+
+    def __missing__(self, key):
+        return f"{float(checks.value(*key.split(': ', 1))[0]):+.1f}"
 
 
 def told(found=None, store=None):
     """{title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
     text = (paths.DATA / "found.md").read_text()
     found = found or judged(dict.fromkeys(re.findall(r"{([A-Z]\d+)", text)), store)
-    parts = (part.strip().format_map(found) for part in text.split("\n\n"))
+    told = found | {"printed": Printed()}
+    parts = (part.strip().format_map(told) for part in text.split("\n\n"))
     return dict(re.match(r"\*\*(.+?)\*\* (.+)", part).groups() for part in parts)
 
 

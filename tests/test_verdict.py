@@ -361,20 +361,3 @@ def test_mirrored_measurements_mirror_the_verdict(measured, published):
 def test_an_unknown_profile_is_refused():
     with pytest.raises(KeyError):
         judge_delta("G1", {"a": ABOVE}, {}, "huge")
-
-
-@pytest.mark.parametrize(
-    "first, second, leans", [(FEW, FEW, 1), (FEW, OPEN, 0), (FEW, BELOW, -1), (None, None, 0)]
-)
-def test_a_verdict_leans_before_it_is_proven(first, second, leans):
-    """One cell on the other side is enough for that side, all cells are needed for the claim's."""
-    found = judge_delta("G1", {"1/12": first, "3/12": second}, PUBLISHED, "mini")
-    assert found.leans == leans
-
-
-def test_a_margin_leans_by_both_of_its_ends():
-    words = {
-        judge_within("G1", estimate(mean, half=0.2, n=1), -0.5, 0.5, "mini").leans: mean
-        for mean in (0.0, 0.4, 1.0)
-    }
-    assert words == {1: 0.0, 0: 0.4, -1: 1.0}

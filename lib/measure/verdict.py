@@ -49,28 +49,11 @@ class Cell:
     bounds: tuple[float | None, float | None]  # confirmed within; None: no end
     unit: str = "points"
 
-    def __str__(self):
-        digits, seeds = 1 if self.unit == "points" else 3, f"{self.seeds} seed"
-        printed = "" if self.published is None else f"; printed {self.published:+.{digits}f}"
-        return (
-            f"**{self.mean:+.{digits}f} {self.unit}** "
-            f"[{self.low:.{digits}f}, {self.high:.{digits}f}] "
-            f"({seeds}{'s' * (self.seeds != 1)}{printed})"
-        )
-
     @property
     def ends(self):
         """The bounds as numbers, an open end as infinity."""
         ends = zip(self.bounds, (-inf, inf), strict=True)
         return tuple(far if end is None else end for end, far in ends)
-
-    @property
-    def side(self):
-        """1 where the interval lies where the claim wants it, -1 where it lies outside, else 0."""
-        low, high = self.ends
-        if low < self.low and self.high < high:
-            return 1
-        return -1 if self.high < low or self.low > high else 0
 
     def power(self, planned):
         """(power, a line on it) of the planned seeds, else of those there; None where it has none.
@@ -115,11 +98,23 @@ class Verdict:
     def __getitem__(self, key):
         """The part on a task alone, or of the cells whose names begin so; see `__str__`."""
         cells = tuple(cell for cell in self.cells if cell.name.startswith(key))
-        return self.alone.get(key) or replace(self, cells=cells, alone={})
+        found = self.alone.get(key) or replace(self, cells=cells, alone={})
+        return replace(found, planned=self.planned)
 
     def __str__(self):
-        """The first cell in words, so that "{N1[STS-B][at 10]}" in a text is a measured figure."""
-        return str(self.cells[0]) if self.cells else "not measured yet"
+        """The first cell in words, so that "{N1[STS-B][at 10]}" in a text is a measured figure.
+
+        Fewer seeds than prove anything have neither an interval nor bold type.
+        """
+        if not self.cells:
+            return "not measured yet"
+        cell = self.cells[0]
+        digits = 1 if cell.unit.startswith("points") else 3
+        value = f"{cell.mean:+.{digits}f} {cell.unit}"
+        if cell.seeds < SEEDS:
+            return f"{value} ({cell.seeds} of {self.planned or SEEDS} seeds)"
+        ends = f"[{cell.low:.{digits}f}, {cell.high:.{digits}f}]"
+        return f"**{value}** {ends} ({cell.seeds} of {self.planned or cell.seeds} seeds)"
 
     @property
     def seeds(self):
@@ -133,13 +128,6 @@ class Verdict:
             return ""
         short = self.seeds < self.planned
         return f"provisional, {self.seeds} of {self.planned} seeds" if short else ""
-
-    @property
-    def leans(self):
-        """1 where all cells lie on the side that the claim wants, -1 where one lies on the other,
-        else 0. It proves nothing: with few seeds the intervals are too narrow."""
-        sides = [cell.side for cell in self.cells] or [0]
-        return -1 if -1 in sides else min(sides)
 
     @property
     def power(self):
