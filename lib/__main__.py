@@ -138,13 +138,13 @@ def pages(args, make):
     began, lost = time.monotonic(), {}
     store = Store(fresh=args.fresh)
     book = report.Book(named(args), notebook.find(args.pattern), store)
-    print(f"{paths.shown(book.index)} shows how far it is", flush=True)
+    print(f"{book} shows how far it is", flush=True)
     try:
         grids, absent, _ = read(args)
         order = sweep.cheapest_first({p: wanted({p: found}) for p, found in grids.items()}, store)
         book.open({path: grids[path] for path in order}, absent)
         if make:
-            specs = wanted(book.grids)
+            specs = wanted({path: grids[path] for path in order})
             todo = sweep.expected(sweep.plan(specs, store).missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
@@ -153,7 +153,7 @@ def pages(args, make):
         failed = book.finish()
     finally:
         book.close()
-    print(f"{paths.shown(book.index)}  ({time.monotonic() - began:.0f} s)")
+    print(f"{book}  ({time.monotonic() - began:.0f} s)")
     return failed or bool(lost)
 
 
@@ -394,14 +394,11 @@ def bench(args):
 
 @command()
 def tidy(args):
-    """strip and normalise the notebooks, as committed ones must be"""
+    """for maintainers: strip the notebooks; standard pages are made of them from then on"""
     from lib.page import notebook
 
-    for path in notebook.find():
-        text = notebook.normalised(path.read_text())
-        if text != path.read_text():
-            path.write_text(text)
-            print(f"  tidied   {paths.shown(path)}")
+    for path in notebook.tidy():
+        print(f"  tidied   {paths.shown(path)}")
 
 
 def main(words=None):

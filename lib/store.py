@@ -205,7 +205,7 @@ def alive(path):
 
 @dataclass(frozen=True)
 class Store:
-    """Local runs first, then committed records."""
+    """Committed records first, so that pages are the same wherever runs were made; then runs."""
 
     runs: Path = None
     records: Path | None = None
@@ -220,7 +220,7 @@ class Store:
 
         A run that is damaged is set aside, and a damaged record is left alone; a line says so.
         """
-        places = {"run": self.runs} | ({} if self.fresh else {"record": self.records})
+        places = ({} if self.fresh else {"record": self.records}) | {"run": self.runs}
         for origin, root in places.items():
             folder = root / spec.name
             if not folder.exists() or (weights and not (folder / "model").exists()):

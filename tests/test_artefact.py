@@ -27,7 +27,7 @@ def page(monkeypatch, tmp_path):
     said = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     monkeypatch.setattr(artefact, "display", lambda shown: said.append(shown.data))
-    page = artefact.Page(NAME, {"profile": "toy"}, True)
+    page = artefact.Page(NAME, {"profile": "toy"}, tmp_path / "toy")
     page.html = lambda: "".join(said)
     return page
 

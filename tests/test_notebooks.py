@@ -37,6 +37,11 @@ def test_normalised(path):
     assert path.read_text() == notebook.normalised(path.read_text()), "run `python -m lib tidy`"
 
 
+def test_standard_pages_are_made_of_the_notebooks_as_they_are():
+    told = {path.stem: notebook.kept(path) for path in NOTEBOOKS}
+    assert notebook.committed() == told, "run `python -m lib tidy`"
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
 def test_skeleton(path):
     tags = [
@@ -87,7 +92,7 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
         ([verdict.judge_equal("sizes", 1.0, "1.0")], {"toy": ["generated"]}),
         ([], {"toy": ["generated"]}),
     ):
-        artefact.Page("some_page", {"profile": "toy"}, True).finish(judged, own, more)
+        artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(judged, own, more)
         assert notebook.provenance(tmp_path / "toy", "some_page")["deviations"] == told
         judged_at = "at mini scale, where claims are judged (2)</summary><ul><li>few rows"
         assert (judged_at in shown[-1]) == ("mini" in told)
@@ -191,10 +196,10 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
         verdict.judge_delta("G2", {}, {}, "mini"),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
-    artefact.Page(name, {"profile": "toy"}, True).finish(found, claims=())
+    artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
     book = report.Book("toy", [], Store(tmp_path, tmp_path))
     book.close()
-    index = book.index.read_text()
+    index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html" data-words')[2].partition("</a>")[0]
     counts = "indings: 2 open; arithmetic checks: 1 of 2"
     assert counts in shown[-1] and counts in card and "G1 ? inconclusive (provisional, 2 of" in card

@@ -7,6 +7,8 @@ cut where a step begins, so that the Specs stay the paper's.
 
 import contextlib
 import io
+import json
+import os
 import struct
 import sys
 from concurrent.futures import Future
@@ -191,12 +193,11 @@ class Here:
         pass
 
 
-def perform(path, folder, values, runs):
+def perform(path, folder, values, runs, text, differs):
     """As lib.page.report.execute, in a shell of this process."""
-    body, shell = (
-        nbformat.read(path, 4),
-        InteractiveShell.instance(),
-    )  # the one that `display` shows in
+    os.environ[notebook.BATCH] = json.dumps([str(folder), differs])
+    body = nbformat.reads(text, 4)
+    shell = InteractiveShell.instance()  # the one that `display` shows in
     shell.reset()
     for cell in body.cells:
         if cell.cell_type != "code":

@@ -229,7 +229,7 @@ def test_official_test_files_have_the_server_s_rows():
 
 def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    page = artefact.Page("some_page", {"profile": "toy"}, True)
+    page = artefact.Page("some_page", {"profile": "toy"}, tmp_path)
     path = glue.write_submission(
         {"AX": np.zeros(2)}, page.folder / "some_page.m3", partial=True, rows={"AX": 2}
     )

@@ -104,6 +104,7 @@ def workbook(tmp_path_factory):
             env=env,
         )
 
+    assert lib("tidy").returncode == 0  # these are the committed notebooks
     first, second, third = (lib("run", "--profile", "toy") for _ in range(3))
     return root, lib, (first, second, third)
 
@@ -148,44 +149,17 @@ def seen(page):
     return shown
 
 
-def test_every_damaged_file_of_a_page_is_found_and_named(workbook, tmp_path):
-    folder, name = tmp_path / "toy", "ghostbert_t98_fine"
-    shutil.copytree(workbook[0] / "figures" / "toy", folder)
-    state = folder / f".{name}.state"
-    listed = [folder / file for file in json.loads(state.read_text())["files"]]
-    assert {path.suffix for path in listed} == {*".csv .md .tex .png .svg .json .ipynb".split()}
-    assert not report.made_at(folder, name)[1] and report.made_from(folder / f"{name}.html")
-    for path in (*listed, state, folder / f"{name}.html"):
-        whole = path.read_bytes()
-        flipped = whole[:-20] + bytes([whole[-20] ^ 128]) + whole[-19:]
-        for body in (whole[:-9], b"{}", b"", flipped, None):
-            path.write_bytes(body) if body is not None else path.unlink()
-            if path.suffix == ".html":
-                assert not report.made_from(path)
-            elif path != state or body is not None:
-                told = report.made_at(folder, name)[1]
-                assert path.name in told or (path == state and told), body
-                assert report.told(folder, name, loud=False) is None
-            else:
-                assert report.made_at(folder, name) == (None, "")  # the page is made
-            path.write_bytes(whole)
-
-
-def test_damaged_page_files_are_made_again(workbook):
+def test_a_page_that_is_not_whole_is_made_again(workbook):
     root, lib, _ = workbook
     folder = root / "figures" / "toy"
-    table = folder / "ghostbert_t97_worker.csv"
-    whole = table.read_bytes()
-    table.write_bytes(whole.replace(b"0", b"\xe8", 1))
-    for name in ("ghostbert_t98_fine.html", "ghostbert_t99_killed.ipynb"):
-        (folder / name).write_bytes((folder / name).read_bytes()[:-300])
+    for name in ("ghostbert_t98_fine.html", "ghostbert_t99_killed.json"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-9])
+    (folder / "ghostbert_t97_worker.html").unlink()
     done = lib("report")
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
-    for name in (table.name, "ghostbert_t98_fine.html", "ghostbert_t99_killed.ipynb"):
-        assert re.search(rf"damaged  \S+{name} has another digest", done.stdout), done.stdout
-    assert table.read_bytes() == whole
-    for name in ("ghostbert_t97_worker", "ghostbert_t98_fine", "ghostbert_t99_killed"):
-        assert not report.made_at(folder, name)[1] and report.made_from(folder / f"{name}.html")
+    assert done.stdout.count("  made  ") == 3
+    assert "made  " not in lib("report").stdout
+    assert all(report.made_of(path) for path in folder.glob("ghostbert*.html"))
 
 
 def test_no_page_names_a_folder_of_this_machine(workbook):
@@ -233,11 +207,61 @@ def test_pages_need_no_network_and_link_to_each_other(workbook):
     )
 
 
-def test_parameters_of_a_readers_own_go_to_scratch(workbook):
+def files_of(folder):
+    """{name: bytes} of the files of a folder of pages, but for the indices of all pages."""
+    every = {path for path in folder.rglob("*") if path.is_file() and path.name != "index.html"}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in every}
+
+
+def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook):
+    """Of a parameter, and of another cell; put back, the standard page is up to date."""
+    root, lib, _ = workbook
+    path = root / "notebooks" / "ghostbert_t98_fine.ipynb"
+    whole, before = path.read_text(), files_of(root / "figures" / "toy")
+    edits = [("rows: int = 32", "rows: int = 40"), ("axis.plot(", "axis.scatter(")]
+    said = ["rows is 40, in the committed notebook 32.", "Cells were changed."]
+    for old, new in edits:
+        assert old in whole
+        path.write_text(whole.replace(old, new))
+        done = lib("run", "t98", "--profile", "toy")
+        path.write_text(whole)
+        assert done.returncode == 0, done.stdout + done.stderr
+    pages = sorted((root / "figures/scratch/ghostbert_t98_fine").glob("*/ghostbert_t98_fine.html"))
+    assert [page.parent.name[:-7] for page in pages] == ["toy-cells", "toy-rows=40"]
+    assert str(pages[1]) in done.stdout or str(pages[0]) in done.stdout
+    for page, words in zip(pages, reversed(said), strict=True):
+        top, _, _ = page.read_text().partition("<main>")
+        assert words in top and 'href="../../index.html"' in top
+        assert (page.parent / "ghostbert_t98_fine.png").exists()
+    index = (root / "figures/scratch/index.html").read_text()
+    for page, words in zip(pages, reversed(said), strict=True):
+        assert words in index and f"{page.parent.name}/ghostbert_t98_fine.html" in index
+        assert f'src="ghostbert_t98_fine/{page.parent.name}/' in index
+    assert files_of(root / "figures" / "toy") == before
+    assert "made  " not in lib("report", "t98").stdout
+    assert files_of(root / "figures" / "toy") == before
+
+
+def test_outputs_and_empty_cells_are_no_edit(workbook):
+    """JupyterLab saves both."""
+    path = workbook[0] / "notebooks" / "ghostbert_t98_fine.ipynb"
+    whole, body = path.read_text(), json.loads(path.read_text())
+    body["cells"][3] |= {"outputs": [{"output_type": "stream"}], "execution_count": 7}
+    empty = {"cell_type": "code", "metadata": {}, "source": "\n", "outputs": [], "id": "a"}
+    body["cells"].append(empty | {"execution_count": None})
+    path.write_text(json.dumps(body))
+    done = workbook[1]("report", "t98")
+    path.write_text(whole)
+    assert "scratch" not in done.stdout and "made  " not in done.stdout and not done.returncode
+
+
+def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook):
+    """Neither with its defaults nor with parameters of a reader's own."""
     root, _, _ = workbook
+    before = files_of(root / "figures" / "toy")
     code = (
-        "import papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], "
-        "parameters={'rows': 48}, progress_bar=False)"
+        "import json, papermill, sys; papermill.execute_notebook(sys.argv[1], sys.argv[2], "
+        "parameters=json.loads(sys.argv[3]), progress_bar=False)"
     )
     env = os.environ | {
         "NOTEBOOKS_ROOT": str(root / "notebooks"),
@@ -245,21 +269,18 @@ def test_parameters_of_a_readers_own_go_to_scratch(workbook):
         "RUNS_ROOT": str(root / "runs"),
         "RECORDS_ROOT": str(root / "records"),
     }
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            code,
-            str(root / "notebooks/ghostbert_t98_fine.ipynb"),
-            str(root / "out.ipynb"),
-        ],
-        capture_output=True,
-        text=True,
-        env=env,
-        cwd=root,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert (root / "figures/scratch/ghostbert_t98_fine.svg").exists()
+    source = str(root / "notebooks/ghostbert_t98_fine.ipynb")
+    for told in ({}, {"rows": 48}):
+        words = [sys.executable, "-c", code, source, str(root / "out.ipynb"), json.dumps(told)]
+        done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=root)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert "It is run by hand" in (root / "out.ipynb").read_text()
+    assert "rows is 48, in the committed notebook 32." in (root / "out.ipynb").read_text()
+    pages = sorted((root / "figures/scratch").glob("*/toy*-by-hand-*/ghostbert_t98_fine.svg"))
+    assert [page.parent.name[:-7] for page in pages] == ["toy-by-hand", "toy-rows=48-by-hand"]
+    assert files_of(root / "figures" / "toy") == before
+    index = (root / "figures/scratch/index.html").read_text()
+    assert all(f'href="ghostbert_t98_fine/{page.parent.name}"' in index for page in pages)
 
 
 def test_plan_status_show_diff_and_gc(workbook):
@@ -305,14 +326,14 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
         and "cannot   ghostbert_t96_absent: " in done.stdout
         and "Traceback" not in done.stderr
     )
-    page = (root / "figures/toy/ghostbert_t96_absent.html").read_text()
-    assert (
-        re.search(r"This page could not be made: FileNotFoundError: .*SentEval", page)
-        and "ghostbert_t98_fine.html" in (root / "figures/toy/index.html").read_text()
-    )
+    (page,) = (root / "figures/scratch").glob("*/*/ghostbert_t96_absent.html")
+    told = page.read_text()
+    assert re.search(r"This page could not be made: FileNotFoundError: .*SentEval", told)
+    assert "The notebook is none of the committed ones." in told
+    assert "ghostbert_t98_fine.html" in (root / "figures/toy/index.html").read_text()
     if shutil.which("chromium"):
-        assert "&lt;img src=x" in seen(root / "figures/toy/ghostbert_t96_absent.html")
-        seen(root / "figures/toy/index.html")
+        assert "&lt;img src=x" in seen(page)
+        seen(root / "figures/scratch/index.html")
 
 
 def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):

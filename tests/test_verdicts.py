@@ -130,8 +130,8 @@ def test_a_page_the_ledger_and_the_scorecard_have_one_verdict(tmp_path, monkeypa
     names = ("E5", "G37", "G18", "N96")
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     monkeypatch.setattr(artefact, "display", lambda _: None)
-    artefact.Page("some_page", {"profile": "toy"}, True).finish(claims=names)
-    shown = notebook.provenance(tmp_path / "toy", "some_page")["verdicts"]
+    artefact.Page("some_page", {"profile": "toy"}, tmp_path).finish(claims=names)
+    shown = notebook.provenance(tmp_path, "some_page")["verdicts"]
     told = {v["claim"]: f"{v['verdict']}: {v['measured']}" for v in shown}
     kept = {name: ledger()["verdicts"][name] for name in names}
     assert told == kept

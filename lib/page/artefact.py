@@ -6,8 +6,8 @@
 
 A figure is written to `figures/<profile>/<id>.{svg,png}`, the data it draws to `<id>.figure.csv`. A
 table is written to `<id>.{csv,md,tex}`. `<id>.json` says which runs, which code and when. What has
-no run to show yet is a sentence instead. Pages with a reader's own parameters go to
-`figures/scratch/`, and never reach the index.
+no run to show yet is a sentence instead. Experiments have folders of their own below
+`figures/scratch/` (lib.page.notebook.place).
 """
 
 import io
@@ -31,15 +31,16 @@ from pandas.io.formats.style import Styler
 from lib import paths, sweep
 from lib import verdicts as source
 from lib.execute import commit
-from lib.files import write
+from lib.files import whole, write
 from lib.measure import compare
 from lib.measure.verdict import SCALES
-from lib.page import notebook, plot
+from lib.page import notebook, plot, report
 from lib.page.runs import Runs
 from lib.page.verdicts import ENVIRONMENT, legend
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import own, submissions
 from lib.papers.profiles import PROFILES
+from lib.store import Store
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
@@ -53,7 +54,8 @@ class Page:
 
     id: str
     values: dict
-    defaults: bool
+    folder: Path
+    differs: tuple = ()  # sentences on what makes it an experiment
     used: dict = field(default_factory=dict)  # what is told of each run, by its name
     files: list = field(default_factory=list)
     wanted: set = field(default_factory=set)  # names of the runs that it makes where they lack
@@ -72,12 +74,6 @@ class Page:
     def mine(self):
         """Sentences on what is the reader's own; none where all is the profile's."""
         return self.scope.about() if isinstance(self.scope, own.Own) else []
-
-    @property
-    def folder(self):
-        folder = paths.FIGURES / (self.profile.name if self.defaults else "scratch")
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
 
     def collect(self, rows, on_missing="run"):
         """The rows with their results (lib.sweep.collect).
@@ -183,8 +179,10 @@ class Page:
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
             watermark(figure)
-        figure.savefig(self.folder / f"{stem}.svg", metadata=described(figure))
-        figure.savefig(self.folder / f"{stem}.png", dpi=144, metadata={"Software": None})
+        png = {"dpi": 144, "metadata": {"Software": None}}
+        for kind, how in (("svg", {"metadata": described(figure)}), ("png", png)):
+            with whole(self.folder / f"{stem}.{kind}") as place:
+                figure.savefig(place, format=kind, **how)
         self.files += [f"{stem}.svg", f"{stem}.png"]
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, (self.folder / f"{stem}.svg").read_text())
@@ -237,6 +235,7 @@ class Page:
         body = {
             "id": self.id,
             "profile": self.profile.name,
+            "differs": list(self.differs),
             "parameters": self.values,
             "runs": runs,
             "verdicts": [
@@ -250,6 +249,8 @@ class Page:
         files = paths.scrubbed(f"{paths.shown(self.folder)}/{self.id}.*")
         end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)
         display(HTML(f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"))
+        if not os.environ.get(notebook.BATCH):
+            report.Book("scratch", [], Store()).close()
         lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
         if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
             raise RuntimeError(
@@ -356,10 +357,15 @@ def start(name, namespace):
     before = notebook.declared(history) | notebook.injected(history)
     given |= {key: before[key] for key in own.PARAMETERS[1:] if key in before}
     values = notebook.check(path, notebook.injected(history) | given)
-    changed = {k for k, v in values.items() if k != "profile" and v != declared[k].default}
-    if changed:
+    if any(v != declared[k].default for k, v in values.items() if k != "profile"):
         notebook.grids(path, values)  # what cannot be is told in one line, before anything runs
-    page = Page(name, values, not changed)
+    if told := os.environ.get(notebook.BATCH):
+        folder, differs = json.loads(told)
+    else:
+        folder, differs = notebook.place(path, values, hand=True)
+    page = Page(name, values, Path(folder), differs)
+    if not told:
+        page.note([f"An experiment, in {paths.scrubbed(paths.shown(folder))}.", *differs])
     if page.mine:
         namespace["profile"] = page.scope
     return page

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from lib import paths
 from lib.execute import one_line
-from lib.files import read_json
+from lib.files import read_json, sha, write_json
 from lib.papers import own
 from lib.papers.profiles import PROFILES
 from lib.spec import Spec, known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
-BATCH = "WORKBOOK_BATCH"  # set by the runner: load what is there, make nothing, no widgets
+# Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.
+BATCH = "WORKBOOK_BATCH"
 
 
 # what items of lists are, where the default is []
@@ -192,9 +193,11 @@ def declared(history):
 def normalised(text):
     """A notebook's text as it stands in git.
 
-    It has no outputs, counts or traces of papermill. Cells are numbered, the kernel is python3.
+    It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, the kernel is
+    python3.
     """
     body = json.loads(text)
+    body["cells"] = [cell for cell in body["cells"] if "".join(cell["source"]).strip()]
     for number, cell in enumerate(body["cells"]):
         tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
         cell |= {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
@@ -208,6 +211,73 @@ def normalised(text):
     }
     body |= {"nbformat": 4, "nbformat_minor": 5}
     return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+# ---- standard pages and experiments
+def kept(path):
+    """What is committed of a notebook: the defaults of its parameters, a digest of other cells."""
+    cells = [
+        [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
+        for cell in json.loads(normalised(path.read_text()))["cells"]
+    ]
+    others = [cell for cell in cells if "parameters" not in cell[1]]
+    defaults = {name: each.default for name, each in parameters(path).items()}
+    return {"parameters": defaults, "cells": sha(json.dumps(others).encode())[:16]}
+
+
+def committed():
+    """{name: what is `kept` of it} of the committed notebooks."""
+    return read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
+
+
+def tidy():
+    """Normalise every notebook and note what is committed of it. Returns the files that changed."""
+    changed, there = [], find()
+    for path in there:
+        text = normalised(path.read_text())
+        if text != path.read_text():
+            path.write_text(text)
+            changed.append(path)
+    told = {path.stem: kept(path) for path in there}
+    if committed() != told:
+        write_json(paths.COMMITTED, told)
+        changed.append(paths.COMMITTED)
+    return changed
+
+
+def place(path, values, hand=False):
+    """(folder of a page, sentences on what makes it an experiment).
+
+    A page is standard, without a sentence, where a command makes it of the committed notebook with
+    its defaults. Every experiment has a folder of its own: what differs, in short, and a digest of
+    the data, the model, the parameters and the cells.
+
+    values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
+    those of the file.
+    """
+    now, values = kept(path), dict(values)
+    before = committed().get(path.stem)
+    scope = own.named(*(values.pop(name, "") for name in own.PARAMETERS))
+    lines = scope.about() if isinstance(scope, own.Own) else []
+    words = [*own.titles(scope), scope[:]]
+    if before is None:
+        lines.append("The notebook is none of the committed ones.")
+    else:
+        for name, value in values.items():
+            if name in before["parameters"] and value != (was := before["parameters"][name]):
+                lines.append(f"{name} is {value!r}, in the committed notebook {was!r}.")
+                words.append(f"{name}={value}")
+        if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
+            lines.append("Cells were changed.")
+            words.append("cells")
+    if hand:
+        lines.append("It is run by hand, so its cells may be others than those of the file.")
+        words.append("by-hand")
+    if not lines:
+        return paths.FIGURES / scope, []
+    key = sha(json.dumps([words, own.content(scope), values, now["cells"]]).encode())[:6]
+    label = "-".join(re.sub(r"[^\w.=-]+", ".", word).strip(".") for word in words)
+    return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 
 
 def provenance(folder, name):

@@ -4,23 +4,27 @@ The index is there first. Each page follows as soon as its runs are there.
 
 A page is made anew when its notebook, the code that pages use, or one of its runs has changed. What
 happened to a notebook is told by our own ledger (`<id>.json`, written by its last cell), not by
-papermill, which marks every cell as completed after a dead kernel.
+papermill, which marks every cell as completed after a dead kernel. Pages that differ from the
+committed ones are experiments, each in a folder of its own below `figures/scratch/`.
 """
 
 import hashlib
 import html
 import json
 import os
+import re
 import shutil
 import tempfile
 import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
+from filelock import FileLock
 from tqdm.auto import tqdm
 
 from lib import executors, files, paths
@@ -55,51 +59,98 @@ def code():
     return body.hexdigest()
 
 
-def fingerprint(path, rows, store):
+def fingerprint(sheet, store):
     """Digest of all that a page shows: notebook, code, published numbers, results of its runs."""
-    body = hashlib.sha256(path.read_bytes() + code().encode())
-    for row in rows:
+    body = hashlib.sha256((sheet.text + code()).encode())
+    for row in sum(sheet.grids.values(), []):
         run = store.find(row["spec"])
-        body.update(f"{row['spec'].name} {json.dumps(run.metrics) if run else None}".encode())
+        told = (run.origin, run.metrics) if run else None
+        body.update(f"{row['spec'].name} {json.dumps(told)}".encode())
     return body.hexdigest()[:16]
 
 
-class Book:
-    """The pages of a profile: those asked for, and how far each is.
+@dataclass(eq=False)
+class Sheet:
+    """A page: its notebook, where it goes, how far it is."""
 
-    asked: paths of notebooks. At first their titles alone are read, so that the index is there at
-    once.
+    path: Path
+    title: str
+    folder: Path
+    differs: list = ()  # sentences on what makes it an experiment
+    text: str = ""  # of the notebook as the command began
+    values: dict = field(default_factory=dict)  # all parameters
+    grids: dict = field(default_factory=dict)  # {variable: rows}, once they are read
+    failed: str = ""
+    tried: str = ""  # fingerprint that it was made of last, or was to be
+
+    @property
+    def name(self):
+        return self.path.stem
+
+    @property
+    def page(self):
+        return self.folder / f"{self.name}.html"
+
+    @property
+    def body(self):
+        """What the last cell wrote; None where it wrote nothing."""
+        try:
+            return notebook.provenance(self.folder, self.name) if not self.failed else None
+        except ValueError:
+            return None
+
+
+class Book:
+    """The pages of a command, standard ones and experiments, and how far each is.
+
+    asked: paths of notebooks. At first their parameters alone are read, so that the index is there
+    at once. A page is made of its notebook's text at that time. profile: "scratch", without asked
+    notebooks, is a book of the experiments that were made before.
     """
 
     def __init__(self, profile, asked, store):
-        self.profile, self.asked, self.store = profile, asked, store
-        self.folder = paths.FIGURES / ("scratch" if isinstance(profile, own.Own) else profile)
-        self.working, self.banner = True, banner(profile)
-        self.index = self.folder / "index.html"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.grids, self.failed, self.tried, self.there = {}, {}, {}, set()
-        self.groups = groups(notebook.find())
-        self.titles = {}
-        for pages in self.groups.values():
-            self.titles |= pages
-        self.bodies = {name: told(self.folder, name, loud=False) for name in self.titles}
+        self.profile, self.store, self.working = profile, store, True
+        self.sheets, self.groups, self.order, self.there = {}, {}, [], set()
+        every, values = groups(notebook.find()), own.values(profile)
+        self.titles = {name: title for pages in every.values() for name, title in pages.items()}
+        for path in asked:
+            if values.keys() <= notebook.parameters(path).keys():
+                filled = notebook.check(path, values)
+                told = *notebook.place(path, filled), notebook.normalised(path.read_text()), filled
+                self.sheets[path] = Sheet(path, self.titles[path.stem], *told)
+        standard = {sheet.name: sheet for sheet in self.sheets.values() if not sheet.differs}
+        folder = paths.FIGURES / profile
+        if standard or not (self.sheets or profile == "scratch" or isinstance(profile, own.Own)):
+            for heading, pages in every.items():
+                self.groups[heading] = [
+                    standard.get(name, Sheet(paths.NOTEBOOKS / f"{name}.ipynb", title, folder))
+                    for name, title in pages.items()
+                    if name in notebook.committed()
+                ]
+        alone = len(standard) == len(self.sheets) and self.groups
+        scratch = paths.FIGURES / "scratch"
+        folders = [folder] * bool(self.groups) + [scratch] * (not alone)
+        self.indices = [place / "index.html" for place in folders]
         self.publish()
+
+    def __str__(self):
+        return " and ".join(map(paths.shown, self.indices))
 
     def open(self, grids, absent):
         """Take the grids {path: {variable: rows}} of the notebooks.
 
         absent: {path: error} of those whose Specs cannot be made.
         """
-        self.grids = grids
-        self.failed = {path.stem: one_line(error) for path, error in absent.items()}
-        for name in self.failed:
-            (self.folder / f"{name}.json").unlink(missing_ok=True)
-            self.bodies.pop(name, None)
+        self.order = list(grids)
+        for path, found in grids.items():
+            self.sheets[path].grids = found
+        for path, error in absent.items():
+            self.sheets[path].failed = one_line(error)
         self.publish()
 
-    def count(self, path):
+    def count(self, sheet):
         """(how many of the runs that a page makes are there, how many it makes)."""
-        specs = notebook.wanted(self.grids.get(path, {}))
+        specs = notebook.wanted(sheet.grids)
         self.there |= {spec for spec in specs if spec not in self.there and self.store.find(spec)}
         return len(self.there & set(specs)), len(specs)
 
@@ -115,9 +166,9 @@ class Book:
             while not over.wait(2):
                 ready = [
                     (not total, path)
-                    for path in self.grids
-                    for there, total in [self.count(path)]
-                    if there == total and path not in self.tried
+                    for path in self.order
+                    for there, total in [self.count(self.sheets[path])]
+                    if there == total and not self.sheets[path].tried
                 ]
                 self.render([path for _, path in sorted(ready)[:1]], executor)
                 self.publish()
@@ -137,35 +188,34 @@ class Book:
     def finish(self):
         """Make every page that is out of date. Returns whether one failed."""
         with closing(executors.Local(2)) as executor:
-            self.render(list(self.grids), executor)
-            self.bodies = {name: told(self.folder, name) for name in self.titles}
-            jobs = [job for name in self.made() if (job := self.stale(name))]
-            for _, page, *_ in jobs:
-                if page.exists() and not made_from(page):
-                    print(f"  damaged  {paths.shown(page)} has another digest; it is made again")
-            for _, future in executor.each(convert, jobs):
+            self.render(self.order, executor)
+            standard = [sheet for sheets in self.groups.values() for sheet in sheets]
+            made = {s: made_of(s.page) for s in {*standard, *self.sheets.values()} if s.body}
+            jobs = {s: self.job(s, made[s].partition(" ")[0]) for s in made if made[s]}
+            stale = [job for s, job in jobs.items() if job[-1] != made[s]]
+            for _, future in executor.each(convert, stale):
                 future.result()
-        if self.folder.name == "mini":
+        if self.profile == "mini":
             self.lighten()
-        return bool(self.failed)
+        return any(sheet.failed for sheet in self.sheets.values())
 
     def lighten(self):
-        """Write each page in Markdown beside its pictures: what git holds of a profile."""
+        """Write each standard page in Markdown beside its pictures: what git holds of mini."""
         template = verdicts.ENVIRONMENT.get_template("page.md.j2")
-        headings = {name: heading for heading, pages in self.groups.items() for name in pages}
-        for name, body in self.made().items():
-            title = f"{headings[name]}: {self.titles[name]}"
-            tables = [(self.folder / f).read_text() for f in body["files"] if f.endswith(".md")]
+        for heading, sheet in [(h, sheet) for h, sheets in self.groups.items() for sheet in sheets]:
+            if not (body := sheet.body):
+                continue
+            tables = [(sheet.folder / f).read_text() for f in body["files"] if f.endswith(".md")]
             drawn = {
-                f: (self.folder / f).with_suffix(".svg").read_text()
+                f: (sheet.folder / f).with_suffix(".svg").read_text()
                 for f in body["files"]
                 if f.endswith(".png")
             }
             alt = {f: svg.partition("<title>")[2].partition("<")[0] for f, svg in drawn.items()}
-            told = {"title": title, "lacks": evidence(body), "tables": tables, "pictures": alt}
-            told["texts"] = verdicts.claims()
+            told = {"title": f"{heading}: {sheet.title}", "tables": tables, "pictures": alt}
+            told |= {"lacks": evidence(body), "texts": verdicts.claims()}
             text = template.render(told, body=body, runs=notebook.counted(body["runs"]))
-            write(self.folder / f"{name}.page.md", html.unescape(text))
+            write(sheet.folder / f"{sheet.name}.page.md", html.unescape(text))
 
     def close(self):
         """Publish the index for the last time, however the work ended."""
@@ -178,109 +228,128 @@ class Book:
         They are executed in an executor's processes: kernels that are started from threads race for
         ports.
         """
-        todo = {}
-        for path in chosen:
-            digest = fingerprint(path, sum(self.grids[path].values(), []), self.store)
-            made_of, why = made_at(self.folder, path.stem)
-            if (why or made_of != digest) and self.tried.get(path) != digest:
-                todo[path] = digest
-                self.bodies.pop(path.stem, None)
-            if why:
-                print(f"  damaged  {why}; {path.stem} is made again", flush=True)
-            self.tried[path] = digest
-        jobs = [(path, self.folder, own.values(self.profile), self.store) for path in todo]
+        todo = []
+        for sheet in map(self.sheets.get, chosen):
+            digest, before = fingerprint(sheet, self.store), sheet.tried
+            sheet.tried = digest
+            if before != digest and not (sheet.body and made_of(sheet.page).startswith(digest)):
+                todo.append(sheet)
+        jobs = [(s.path, s.folder, s.values, self.store, s.text, list(s.differs)) for s in todo]
         for (path, *_), future in executor.each(execute, jobs):
-            self.failed.pop(path.stem, None)
-            page, error = f"{paths.shown(self.folder)}/{path.stem}.html", future.exception()
-            line = f"made     {page}  ({0 if error else future.result():.0f} s)"
+            sheet, error = self.sheets[path], future.exception()
+            sheet.failed, page = "", paths.shown(sheet.page)
             if error:
                 killed = isinstance(error, BrokenProcessPool)
                 why = "its worker was killed; run it again" if killed else one_line(error)
-                self.failed[path.stem] = paths.scrubbed(why)
-                line = f"failed   {path.stem}: {self.failed[path.stem]}"
+                sheet.failed = paths.scrubbed(why)
+                line = f"failed   {sheet.name}: {sheet.failed}"
             else:
-                body = self.bodies[path.stem] = notebook.provenance(self.folder, path.stem)
-                names = [f"{path.stem}.ipynb", f"{path.stem}.json", *body["files"]]
-                files.seal(self.folder, names, f".{path.stem}.state", made_of=todo[path])
-                convert(*self.stale(path.stem))
+                convert(*self.job(sheet, sheet.tried))
+                line = f"made     {page}  ({future.result():.0f} s)"
             with tqdm.external_write_mode():
                 print(f"  {line}", flush=True)
             self.publish()
         sweep_sockets()
 
-    def made(self):
-        """{name: what its last cell wrote} of the pages that are there."""
-        bodies = {name: body for name, body in self.bodies.items() if body}
-        return {name: body for name, body in bodies.items() if name not in self.failed}
-
-    def card(self, path, body, busy):
+    def card(self, sheet, busy):
         """What the card of a page shows; one that is not made gets a page that tells its state."""
-        card = {"id": path.stem, "title": self.titles[path.stem]}
-        if body:
-            return card | shown(body, self.folder)
-        there, total = self.count(path)
-        made, words = notebook.wanted(self.grids.get(path, {})), own.words(self.profile)
+        top = sheet.folder.parents[1] if sheet.differs else sheet.folder
+        card = {"id": sheet.name, "title": sheet.title, "differs": sheet.differs}
+        if body := sheet.body:
+            at = sheet.page if sheet.page.exists() else sheet.folder
+            found = card | {"href": at.relative_to(top)} | shown(body, sheet.folder)
+            return found | {"folder": sheet.folder.relative_to(top)}
+        there, total = self.count(sheet)
+        made, words = notebook.wanted(sheet.grids), own.words(self.profile)
         state = "running" if there or any(spec.name in busy for spec in made) else "waiting"
         line = f"{there} of {total} runs" if total else ""
-        if path.stem in self.failed:
-            state, line = "failed", self.failed[path.stem]
-        elif path not in self.asked or not self.working:
-            state, line = "not made", " ".join(["python -m lib run", path.stem, *words])
-        card |= {"state": state, "line": line}
-        write(self.folder / f"{path.stem}.html", self.document(**card))
+        if sheet.failed:
+            state, line = "failed", sheet.failed
+        elif sheet.path not in self.sheets or not self.working:
+            state, line = "not made", " ".join(["python -m lib run", sheet.name, *words])
+        card |= {"state": state, "line": line, "href": sheet.page.relative_to(top)}
+        if sheet in self.sheets.values() or not sheet.page.exists():
+            write(sheet.page, self.document(sheet, **card))
         return card
 
     def publish(self):
-        """Write the index, with a card for each page."""
-        made, busy, sections = self.made(), at_work(self.store) if self.working else {}, {}
-        for name, pages in self.groups.items():
-            found = [paths.NOTEBOOKS / f"{page}.ipynb" for page in pages]
-            cards = [self.card(path, made.get(path.stem), busy) for path in found]
-            counts = [sum(pair) for pair in zip(*map(self.count, found), strict=True)]
-            done = sum(page in made for page in pages)
-            sections[name] = {"cards": cards, "made": done, "runs": counts}
-        code = commit()
-        told = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
-        told += f"{len(made)} of {len(self.titles)} artefacts made"
-        title = f"BERT compression workbook: {self.profile}"
-        write(
-            self.index, self.document(id="", title=title, sections=sections, footer=told, busy=busy)
-        )
+        """Write the index of the profile, and that of all experiments, where the command has some.
 
-    def document(self, **values):
+        Pages of other commands are on them as they lie on the disk.
+        """
+        busy = at_work(self.store) if self.working else {}
+        for index in self.indices:
+            scratch = index.parent.name == "scratch"
+            sections = {
+                heading: {
+                    "cards": [self.card(sheet, busy) for sheet in sheets],
+                    "runs": [sum(pair) for pair in zip(*map(self.count, sheets), strict=True)],
+                }
+                for heading, sheets in (self.tried_out() if scratch else self.groups).items()
+                if sheets
+            }
+            code = commit()
+            cards = [card for section in sections.values() for card in section["cards"]]
+            told = f"code {code.get('commit', 'outside a checkout')}, " if code else ""
+            told += f"{sum(c['state'] == 'made' for c in cards)} of {len(cards)} artefacts made"
+            name = "experiments" if scratch else self.profile
+            told = {"title": f"BERT compression workbook: {name}", "footer": told, "busy": busy}
+            write(index, self.document(None, id="", sections=sections, scratch=scratch, **told))
+
+    def tried_out(self):
+        """{title: Sheets} of the experiments of this command and of those that were made before."""
+        found = {sheet.folder: sheet for sheet in self.sheets.values() if sheet.differs}
+        for folder in sorted((paths.FIGURES / "scratch").glob("*/*/")):
+            path = paths.NOTEBOOKS / f"{folder.parent.name}.ipynb"
+            sheet = Sheet(path, self.titles.get(path.stem, path.stem), folder)
+            if folder not in found and (body := sheet.body):
+                found[folder] = replace(sheet, differs=body["differs"])
+        by_title = {}
+        for folder in sorted(found):
+            by_title.setdefault(found[folder].title, []).append(found[folder])
+        return by_title
+
+    def document(self, sheet, **values):
         """A page that no notebook made (template/index.html.j2)."""
-        return verdicts.ENVIRONMENT.get_template("index.html.j2").render(**self.frame(), **values)
+        template = verdicts.ENVIRONMENT.get_template("index.html.j2")
+        return template.render(**self.frame(sheet, values.pop("scratch", False)), **values)
 
-    def frame(self):
-        """What stands around every page."""
+    def frame(self, sheet, scratch=False):
+        """What stands around a page, or around an index, of which `scratch` says which one."""
+        differs, pages = sheet.differs if sheet else (), {}
+        if not differs and not scratch:
+            for heading, sheets in self.groups.items():
+                pages[heading] = {each.name: each.title for each in sheets}
+        said = (
+            "Experiments: pages whose data, model, parameters or cells are not the committed ones."
+        )
+        if differs:
+            said = " ".join(["An experiment.", *differs])
+        elif not scratch:
+            said = banner(self.profile)
         return {
             "css": (verdicts.TEMPLATE / "page.css").read_text(),
-            "banner": self.banner,
-            "groups": self.groups,
+            "banner": said,
+            "groups": {heading: found for heading, found in pages.items() if found},
             "working": self.working,
             "profile": self.profile,
+            "top": "../../" if differs else "",
         }
 
-    def stale(self, name):
-        """What `convert` takes for a page; None where its HTML was made of the same."""
-        source, target = self.folder / f"{name}.ipynb", self.folder / f"{name}.html"
-        body = self.bodies.get(name)
-        if not (body and source.exists()):
-            return None
+    def job(self, sheet, digest):
+        """What `convert` takes for a page that was made at a fingerprint."""
         parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-        frame, title = self.frame() | {"working": False}, self.titles[name]
-        resources = {
-            "top": str(parts.top(frame, name, title, evidence(body))),
+        frame, name, body = self.frame(sheet) | {"working": False}, sheet.name, sheet.body
+        around = {
+            "top": str(parts.top(frame, name, sheet.title, evidence(body))),
             "bottom": str(parts.bottom(frame, name, body["files"], footer(body))),
         }
-        key = hashlib.sha256(source.read_bytes() + json.dumps(resources).encode()).hexdigest()
-        return None if made_from(target) == key else (source, target, resources, key)
+        mark = f"{digest} {files.sha(json.dumps(around).encode())[:16]}"
+        return sheet.folder / f"{name}.ipynb", sheet.page, around, mark
 
 
 def banner(profile):
-    """What stands on top of every page of a profile, or of a reader's own data and model."""
-    if isinstance(profile, own.Own):
-        return " ".join(profile.about())
+    """What stands on top of every standard page of a profile."""
     marked = ". Numbers from real data on these pages are marked as recorded."
     return f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
 
@@ -296,42 +365,19 @@ def sweep_sockets():
             pass
 
 
-def made_from(page):
-    """Digest of what an HTML was made from, as its last line tells; "" where it was changed."""
-    body, _, mark = page.read_bytes().rpartition(b"<!-- ") if page.exists() else [b""] * 3
-    key, _, digest = mark.decode(errors="replace").partition(" ")
-    return key if digest == f"{files.sha(body)} -->" else ""
+def made_of(page):
+    """What an HTML was made of, as its end tells: fingerprint and digest of what stands around it;
+    "" where it is not whole."""
+    if not page.exists():
+        return ""
+    with open(page, "rb") as file:
+        file.seek(max(0, page.stat().st_size - 100))
+        found = re.search(r"<!-- (\w+ \w+) -->$", file.read().decode(errors="replace"))
+    return found[1] if found else ""
 
 
-def made_at(folder, name):
-    """(the fingerprint of a page when it was made, what is wrong with its files since).
-
-    (None, "") where it was not made to its end.
-    """
-    state = f".{name}.state"
-    try:
-        found = files.manifest(folder, state)
-    except files.Damaged as error:
-        return None, str(error)
-    return (found.get("made_of"), files.wrong(folder, state)) if found else (None, "")
-
-
-def told(folder, name, loud=True):
-    """What the last cell of a page wrote (notebook.provenance); None where its files are damaged,
-    which a line says, where it is loud.
-    """
-    _, why = made_at(folder, name)
-    try:
-        body = None if why else notebook.provenance(folder, name)
-    except ValueError as error:
-        why, body = error, None
-    if why and loud:
-        print(f"  damaged  {why}; `report {name}` makes it again")
-    return body
-
-
-def execute(path, folder, values, store):
-    """Execute one notebook with papermill into `<folder>/<id>.ipynb`. Returns seconds.
+def execute(path, folder, values, store, text, differs):
+    """Execute a notebook's text with papermill into `<folder>/<id>.ipynb`. Returns seconds.
 
     Raises RuntimeError where its last cell did not say that it finished.
     """
@@ -348,21 +394,24 @@ def execute(path, folder, values, store):
             super().__init__(**{"transport": "ipc"} | mine | options)
 
     began, ledger, output = time.monotonic(), folder / f"{path.stem}.json", folder / path.name
-    ledger.unlink(missing_ok=True)
-    (folder / f".{path.stem}.state").unlink(missing_ok=True)
+    draft = folder / f".{path.name}"
+    folder.mkdir(parents=True, exist_ok=True)
     os.environ |= {
-        notebook.BATCH: "1",
+        notebook.BATCH: json.dumps([str(folder), differs]),
         "RUNS_ROOT": str(store.runs),
         "RECORDS_ROOT": str(store.records),
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
     see = f"see {paths.shown(output)}"
     mine = f"{SOCKETS}{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=mine, ignore_cleanup_errors=True) as sockets:
+    lock = FileLock(folder / f".{path.stem}.lock")  # another command may make the same page
+    with lock, tempfile.TemporaryDirectory(prefix=mine, ignore_cleanup_errors=True) as sockets:
+        ledger.unlink(missing_ok=True)
+        draft.write_text(text)
         try:
             papermill.execute_notebook(
-                str(path),
-                str(output),
+                str(draft),
+                str(draft),
                 parameters=values,
                 kernel_name="python3",
                 cwd=str(paths.ROOT),
@@ -379,15 +428,15 @@ def execute(path, folder, values, store):
         except Exception as error:  # a dead kernel comes in several shapes
             died = f"({one_line(error)})"
         finally:
-            if output.exists():
-                write(output, paths.scrubbed(output.read_text()))
+            write(output, paths.scrubbed(draft.read_text()))
+            draft.unlink()
     if died:
         raise RuntimeError(f"the kernel died {died}; {see}; run it again")
     return time.monotonic() - began
 
 
-def convert(source, target, resources, key):
-    """Write the HTML of an executed notebook, and under it what it was made of and its digest."""
+def convert(source, target, resources, mark):
+    """Write the HTML of an executed notebook, and under it what it was made of."""
     import nbformat
     from nbconvert import HTMLExporter
 
@@ -402,7 +451,7 @@ def convert(source, target, resources, key):
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
     body, _ = exporter.from_notebook_node(book, resources=resources)
-    write(target, body + f"<!-- {key} {files.sha(body.encode())} -->")
+    write(target, f"{body}<!-- {mark} -->")
 
 
 def footer(body):

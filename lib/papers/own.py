@@ -10,7 +10,7 @@ import shlex
 from pathlib import Path
 
 from lib import data, paths
-from lib.data import own
+from lib.data import models, own
 from lib.measure.cost import configured
 
 MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
@@ -88,6 +88,18 @@ def words(profile_name):
 def of(profile_name, what):
     """The reader's `data`, `model` or `task` behind a profile's name; "" where it has none."""
     return getattr(profile_name, what, "")
+
+
+def titles(profile_name):
+    """What the reader's data and model are called, each where there is one."""
+    model = of(profile_name, "model")
+    return [name for name in (of(profile_name, "task"), model and Path(model).name) if name]
+
+
+def content(profile_name):
+    """Digests of the reader's data and model, "" where there is none."""
+    name, model = (of(profile_name, what) for what in PARAMETERS[1:])
+    return [name and data.digest_of("own", name), model and models.weights(model)]
 
 
 def rows(name, profile_name, wanted, held_out):
