@@ -202,7 +202,7 @@ def status(args):
 
 @command(RUN)
 def show(args):
-    """one run: its Spec, ledger and metrics"""
+    """one run: its Spec, status and metrics"""
     from lib.opened import named
 
     found = named(args.run)
@@ -326,9 +326,9 @@ def evidence(args):
     return bool(lost)
 
 
-@command(option("--write", action="store_true", help="write the ledger of what is there"))
+@command(option("--write", action="store_true", help="write the files of what is there"))
 def verify(args):
-    """compute records, verdicts and figures' digests again, and hold them to the ledger"""
+    """compute records, runs of all grids and verdicts again, and hold them to committed files"""
     from lib import verify as evidence
     from lib.store import Store
 
@@ -339,7 +339,7 @@ def verify(args):
     if len(lines) > evidence.SHOWN:
         print(f"and {len(lines) - evidence.SHOWN} more")
     if not lines:
-        print(f"{len(store.recorded())} records and their ledger agree")
+        print(f"{len(store.recorded())} records, the runs of all grids and the verdicts agree")
     return bool(lines)
 
 

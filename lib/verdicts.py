@@ -185,15 +185,9 @@ def standings(found, paper):
     return {how: {"claims": len(lines[how]), "which": " ".join(lines[how])} for how in ranked}
 
 
-def line(found):
-    """A Verdict as the ledger keeps it: "WORD: measured"."""
-    return f"{found.verdict}: {found.measured}"
-
-
-def scoreboard(lines):
-    """The scorecard of the lines of a ledger as README shows it: a line for each paper."""
+def scoreboard(words):
+    """The `scorecard` of the same words as README shows it: a line for each paper."""
     rows = ["| paper | central claims | further findings | printed numbers |", "|---|---|---|---|"]
-    words = {id: line.partition(":")[0] for id, line in lines.items()}
     for title, counts in scorecard(words).items():
         cells = [
             ", ".join(f"{counts[what, group]} {group}" for group in GROUPS if counts[what, group])
@@ -225,12 +219,13 @@ def listed(told):
     return "".join(f"- **{title}** {text}\n" for title, text in told.items())
 
 
-def posted(readme, ledger):
-    """The text of README with scoreboard and first findings of a ledger between their marks."""
-    first = dict(list(ledger["found"].items())[:FIRST])
-    for mark, lines in ((BLOCK, scoreboard(ledger["verdicts"])), (FOUND, listed(first))):
+def posted(readme, found):
+    """The text of README with scoreboard and first findings of all Verdicts between their marks."""
+    score = scoreboard({id: each.verdict for id, each in found.items()})
+    first = dict(list(told(found).items())[:FIRST])
+    for mark, text in ((BLOCK, score), (FOUND, listed(first))):
         before, _, behind = readme.split(mark)
-        readme = mark.join([before, lines, behind])
+        readme = mark.join([before, text, behind])
     return readme
 
 

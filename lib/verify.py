@@ -1,28 +1,34 @@
-"""Verify: the recorded evidence is read, computed again, and held to a committed ledger.
+"""Verify: records are read and computed again, and held to two committed files beside them.
 
-`ledger.json` beside the records has the digest of every record, the verdict on every claim, what we
-found in sentences, and the digests of the data of committed figures. `python -m lib verify --write`
-writes it, where all records are sound. What differs is told in one line each, records first:
-verdicts rest on them.
+`runs.csv` names the run of each row of each grid. `verdicts.csv` has the word on each claim, its
+cells, and the word on each task alone. `python -m lib verify --write` writes both, and README's
+scoreboard and findings, where all records are sound. Each difference is told in one line, records
+first: verdicts rest on them. No data are looked at, so every machine computes the same.
 """
 
-import hashlib
-import json
-from contextlib import closing
+import csv
+import io
+from collections import Counter
+from itertools import chain, product, zip_longest
 
-from lib import checks, data, executors, paths, record, verdicts
+from lib import checks, data, paths, record, verdicts
 from lib.data.unseen import unpacked
 from lib.execute import one_line
 from lib.files import write
 from lib.measure import metrics
+from lib.page import notebook
+from lib.papers import protocol
 
 SHOWN = 10  # lines at most
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
-
-
-def path():
-    """Where the ledger lies."""
-    return paths.records_root() / "ledger.json"
+# the columns of the committed files; the first KEY of them say what a line is about
+COLUMNS = {
+    "runs.csv": "page,profile,labels,seed,run",
+    "verdicts.csv": "claim,cell,task,unit,word,estimate,low,high,seeds,printed,measured",
+}
+KEY = 4
+# how far numbers may be from the committed ones, in the unit of the claim
+NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01}
 
 
 # ---- RECORDS
@@ -67,84 +73,116 @@ def damage(run):
     return ""
 
 
-# ---- THE LEDGER
+# ---- WHAT FOLLOWS FROM THE CODE AND THE RECORDS
 
 
-def judged(store):
-    """{id: what the ledger keeps of the verdict} on every claim, papers side by side."""
-    jobs = [
-        ([id for id, claim in checks.claims().items() if claim["paper"] == paper], store)
-        for paper in checks.PAPERS
-    ]
-    with closing(executors.Local(min(executors.cores(), len(jobs)))) as executor:
-        parts = [future.result() for _, future in executor.each(verdicts.judged, jobs)]
-    found = {id: verdict for part in parts for id, verdict in part.items()}
-    return {id: verdicts.line(found[id]) for id in checks.claims()}
+def runs():
+    """Lines of `runs.csv`: the run of each row of the grids of all pages and claims.
+
+    A page at `paper` has its variable `grid` alone, since what else it looks up is of mini. The id
+    of a claim stands for a page.
+    """
+    grids = {
+        (id, "mini"): claim.grid(claim.seeds)
+        for id, claim in (protocol.CLAIMS | protocol.OWN).items()
+    }
+    for profile, path in product(("mini", "paper"), notebook.find()):
+        found = notebook.grids(path, {"profile": profile})
+        chosen = found.values() if profile == "mini" else [found.get("grid", [])]
+        grids[path.stem, profile] = chain(*chosen)
+    return sorted(
+        {
+            (*place, labels(row), str(row["spec"].seed), row["spec"].name)
+            for place, rows in grids.items()
+            for row in rows
+        }
+    )
 
 
-def digests(store):
-    """{name: digest of the record}."""
-    return {run.name: record.digest(record.read(run.folder)) for run in store.recorded()}
+def labels(row):
+    """The columns of a row of a grid that are numbers or text, without its seed."""
+    kept = {k: v for k, v in row.items() if k != "seed" and isinstance(v, str | int | float)}
+    return "; ".join(f"{name}={value}" for name, value in sorted(kept.items()))
 
 
-def drawn(_):
-    """{file: digest} of the data of committed figures."""
-    files = sorted((paths.ROOT / "figures").glob("bench/*.csv"))
-    return {paths.shown(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+def lines(id, found, task=""):
+    """Lines of `verdicts.csv` on a Verdict: its word, its cells, the same on each task alone.
+
+    What was measured is told in words where there is no cell.
+    """
+    measured = found.measured * (not found.cells)
+    yield id, "verdict", task, "", found.verdict, "", "", "", found.seeds, "", measured
+    for cell in found.cells:
+        numbers = (cell.mean, cell.low, cell.high, cell.seeds, cell.published)
+        rounded = ("" if number is None else round(number, 8) for number in numbers)
+        yield id, cell.name, task, cell.unit, "", *rounded, ""
+    for name, part in found.alone.items():
+        yield from lines(id, part, name)
 
 
-def told(store):
-    """{title: sentences} of what we found."""
-    return verdicts.told(store=store)
+def made(store):
+    """{file: its text} of the committed files and README, from the code and the records."""
+    with data.planning(look=False):
+        found = verdicts.judged([*checks.claims(), *protocol.OWN], store)
+        there = runs(), [line for id, each in found.items() for line in lines(id, each)]
+    readme, texts = paths.ROOT / "README.md", {}
+    for (name, columns), each in zip(COLUMNS.items(), there, strict=True):
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerows([columns.split(","), *each])
+        texts[paths.records_root() / name] = file.getvalue()
+    return texts | {readme: verdicts.posted(readme.read_text(), found)}
 
 
-PARTS = {"records": digests, "figures": drawn, "verdicts": judged, "found": told}  # f(store)
+# ---- HELD TO WHAT IS COMMITTED
 
 
-def differences(told, store):
-    """Lines on what is not as a ledger tells, of the first part that differs."""
-    for part, state in PARTS.items():
-        before, now = told[part], state(store)
-        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        if names:
-            return [f"{part}: {name} {why(before.get(name), now.get(name))}" for name in names]
-    return []
+def keyed(text):
+    """{(what a line of a table is about, which of these lines it is): the rest of the line}."""
+    found, times = {}, Counter()
+    for line in csv.reader(text.splitlines()):
+        about = ", ".join(filter(None, line[:KEY]))
+        times[about] += 1
+        found[about, times[about]] = line[KEY:]
+    return found
 
 
-def why(before, now):
-    """How one entry of the ledger differs from what is there, in words."""
-    if now is None:
-        return f"is in the ledger and not here: {FIX}"
-    if before is None:
-        return f"is here and not in the ledger: {FIX}"
-    return f"is {now}, and {before} in the ledger: {FIX}"
+def differences(path, text):
+    """One line for each difference of a committed file from the text that it should have."""
+    old, name = path.read_text(errors="replace"), paths.shown(path)
+    if path.name not in COLUMNS:
+        return [f"{name} has not what these records show: {FIX}"] * (old != text)
+    columns, before, now = COLUMNS[path.name].split(",")[KEY:], keyed(old), keyed(text)
+    found = []
+    for key in {**before, **now}:
+        both = zip_longest(columns, before.get(key, ()), now.get(key, ()), fillvalue="")
+        told = [f"{c} {b or 'none'}, in the file {a or 'none'}" for c, a, b in both if far(c, a, b)]
+        if told:
+            found.append(f"{name}: {key[0]}: {'; '.join(told)}: {FIX}")
+    return found
 
 
-def post(ledger):
-    """Write scoreboard and findings of a ledger of all claims to README."""
-    readme = paths.ROOT / "README.md"
-    if readme.exists() and ledger["verdicts"].keys() >= checks.claims().keys():
-        write(readme, verdicts.posted(readme.read_text(), ledger))
+def far(column, old, new):
+    """Whether two texts of a column differ, numbers by more than NEAR."""
+    try:
+        return old != new and not abs(float(old) - float(new)) <= NEAR[column]
+    except (KeyError, ValueError):
+        return True
 
 
 def wrong(store, renew=False):
-    """One line for each thing that is wrong; none where the evidence is what the ledger says.
+    """One line for each thing that is wrong; none where the evidence is what the files say.
 
-    renew: write the ledger and README's part of it, where the records are sound.
+    renew: write the files and README's parts, where the records are sound.
     """
     found = [line for line in map(damage, store.recorded()) if line]
+    absent = [path for path in map(paths.records_root().joinpath, COLUMNS) if not path.exists()]
+    if not renew:
+        found += [f"{paths.shown(path)} is missing: {FIX}" for path in absent]
     if found:
         return found
+    now = made(store)
     if renew:
-        ledger = {part: state(store) for part, state in PARTS.items()}
-        write(path(), json.dumps(ledger, indent=0, ensure_ascii=False) + "\n")
-        post(ledger)
+        for path, text in now.items():
+            write(path, text)
         return []
-    if not path().exists():
-        return [f"{paths.shown(path())} is missing: {FIX}"]
-    try:
-        told = json.loads(path().read_bytes())
-        before = {part: dict(told[part]) for part in PARTS}
-    except (ValueError, TypeError, KeyError) as error:
-        return [f"{paths.shown(path())} is damaged ({one_line(error)}): {FIX}"]
-    return differences(before, store)
+    return [line for path, text in now.items() for line in differences(path, text)]

@@ -293,7 +293,7 @@ def test_plan_status_show_diff_and_gc(workbook):
     assert '"matthews"' in lib("show", one).stdout
     assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
     checked = lib("verify")
-    assert checked.returncode == 1 and "ledger.json is missing" in checked.stdout
+    assert checked.returncode == 1 and "runs.csv is missing" in checked.stdout
     assert "4 folders; --delete" in lib("gc").stdout  # weights of the finished models
 
 

@@ -1,6 +1,6 @@
 """Every claim is judged in one place, and each of its words can be reached."""
 
-import json
+import csv
 import re
 from collections import Counter
 from dataclasses import replace
@@ -121,21 +121,25 @@ def test_a_claim_that_is_another_one_has_its_verdict(monkeypatch, unmeasured):
     assert (found.claim, found.verdict) == ("N10", "CONFIRMED")
 
 
-def ledger():
-    """The committed ledger."""
-    return json.loads((paths.DATA / "records" / "ledger.json").read_text())
+def committed():
+    """{claim: word} of `verdicts.csv`."""
+    lines = csv.DictReader((paths.DATA / "records" / "verdicts.csv").open())
+    return {
+        line["claim"]: line["word"]
+        for line in lines
+        if line["cell"] == "verdict" and not line["task"]
+    }
 
 
-def test_a_page_the_ledger_and_the_scorecard_have_one_verdict(tmp_path, monkeypatch):
+def test_a_page_the_records_and_the_scorecard_have_one_verdict(tmp_path, monkeypatch):
     names = ("E5", "G37", "G18", "N96")
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     monkeypatch.setattr(artefact, "display", lambda _: None)
     artefact.Page("some_page", {"profile": "toy"}, tmp_path).finish(claims=names)
     shown = notebook.provenance(tmp_path, "some_page")["verdicts"]
-    told = {v["claim"]: f"{v['verdict']}: {v['measured']}" for v in shown}
-    kept = {name: ledger()["verdicts"][name] for name in names}
-    assert told == kept
-    assert kept == {name: verdicts.line(verdicts.judge(name)) for name in names}
+    told = {v["claim"]: v["verdict"] for v in shown}
+    assert told == {name: committed()[name] for name in names}
+    assert told == {name: verdicts.judge(name).verdict for name in names}
 
 
 @pytest.mark.parametrize("path", notebook.find(), ids=lambda path: path.stem)
@@ -158,10 +162,19 @@ def test_a_central_claim_is_judged_at_paper_too(name, tmp_path, monkeypatch):
     assert (found.claim, found.verdict, found.runs) == (name, "NOT_RUN", 0)
 
 
-def test_the_readme_shows_the_scoreboard_of_the_committed_ledger():
+def test_the_readme_shows_scoreboard_and_findings_of_all_verdicts(unmeasured):
+    """They stand between marks, and nothing else changes. `verify` holds them to the records."""
     readme = (paths.ROOT / "README.md").read_text()
-    assert readme == verdicts.posted(readme, ledger()), "run `python -m lib verify --write`"
-    assert all(title in readme.split(verdicts.BLOCK)[1] for title in checks.PAPERS.values())
+    found = unmeasured | {name: replace(unmeasured["G1"], claim=name) for name in protocol.OWN}
+    posted = verdicts.posted(readme, found)
+    for mark in (verdicts.BLOCK, verdicts.FOUND):
+        before, inside, behind = readme.split(mark)
+        assert inside.strip() and inside not in posted
+        assert posted.startswith(before.split(verdicts.FOUND)[0].split(verdicts.BLOCK)[0])
+        assert posted.endswith(behind.split(verdicts.FOUND)[-1].split(verdicts.BLOCK)[-1])
+    assert verdicts.scoreboard({id: each.verdict for id, each in found.items()}) in posted
+    assert verdicts.scoreboard(committed()) in readme, "run `python -m lib verify --write`"
+    assert "not measured yet" in posted and posted == verdicts.posted(posted, found)
 
 
 def test_the_scorecard_counts_every_claim_once(unmeasured):
@@ -172,9 +185,7 @@ def test_the_scorecard_counts_every_claim_once(unmeasured):
     assert card["GhostBERT"]["central claims", "held"] == 1
     assert card["BERMo"]["central claims", "did not hold"] == 1
     assert card["NAS pruning"]["further findings", "held in part"] == 1
-    lines = {name: verdicts.line(each) for name, each in unmeasured.items()}
-    lines["G2"] = "INCONCLUSIVE: -0.3 points"
-    line = verdicts.scoreboard(lines).splitlines()[2]
+    line = verdicts.scoreboard(found | {"G2": "INCONCLUSIVE"}).splitlines()[2]
     assert line.startswith("| GhostBERT | 10 open | 33 open, 6 cannot be decided here | ")
     assert line.endswith(" agree |")
 

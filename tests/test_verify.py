@@ -1,7 +1,10 @@
-"""Verify tells every damage to records, ledger and figures in one line, and exits 1."""
+"""Verify tells every damage to records and committed files in one line, and exits 1."""
 
+import csv
 import gzip
+import hashlib
 import json
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -13,6 +16,10 @@ from lib import data, paths, record, verify
 from lib.__main__ import main
 from lib.files import write_json
 from lib.measure import metrics
+from lib.measure.verdict import Cell, Verdict
+from lib.page import notebook
+from lib.papers.profiles import backbone
+from lib.spec import Spec
 from lib.store import Run, Store
 
 NAME = "finetune-000000000000/10"
@@ -34,16 +41,38 @@ def records(tmp_path, monkeypatch):
         write_json(run / f"{name}.json", value)
     for name in (NAME, "latency-000000000000/10"):
         record.write(Run(run, "run"), tmp_path / "records" / name)
-    figures = tmp_path / "figures" / "bench"
-    figures.mkdir(parents=True)
-    (figures / "speed.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "README.md").write_text("none")
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
-    monkeypatch.setitem(verify.PARTS, "verdicts", lambda store: {"G1": "NOT_RUN: not measured"})
-    monkeypatch.setitem(verify.PARTS, "found", lambda store: {"Ghosts?": "not measured yet"})
+    rows = [{"task": "RTE", "m": 3, "seed": 10, "spec": SPEC, "more": [1]}]
+    page = notebook.Path("some_page.ipynb")
+    monkeypatch.setattr(notebook, "find", lambda: [page])
+    monkeypatch.setattr(notebook, "grids", lambda *_: {"grid": rows, "recorded": rows[:1]})
+    monkeypatch.setattr(verify.protocol, "CLAIMS", {"G1": SimpleNamespace(grid=grid, seeds=(10,))})
+    monkeypatch.setattr(verify.protocol, "OWN", {})
+    monkeypatch.setattr(verify.verdicts, "judged", judged)
+    monkeypatch.setattr(verify.verdicts, "posted", lambda text, found: f"{len(found)} claims")
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
+
+
+SPEC = Spec("finetune", {"numerics": {"dtype": "float32"}}, seed=10)
+
+
+def grid(seeds):
+    return [{"task": "RTE", "spec": SPEC.at(seed), "seed": seed} for seed in seeds]
+
+
+def judged(_, store):
+    """A Verdict on what is recorded: the mean of a metric over the records."""
+    values = [run.metrics["tokens"] for run in store.recorded()]
+    told = sum(values) / len(values), 1.23456789, 9.0, len(values), None, 0.1, (0.0, None)
+    one = Verdict("G1", "PARTIAL", "", None, "", 2, "at mini scale", cells=(Cell("", 2.1, *told),))
+    return {"G1": verify.verdicts.replace(one, alone={"RTE": one}), "G2": UNMEASURED}
+
+
+UNMEASURED = Verdict("G2", "NOT_RUN", "not measured", None, "", 0, "at mini scale")
 
 
 def body(records, change, sign=True):
@@ -64,7 +93,7 @@ def arrays(records, change):
     change(there)
     packed = gzip.compress(save(there), 9, mtime=0)
     file.write_bytes(packed)
-    digest = verify.hashlib.sha256(packed).hexdigest()
+    digest = hashlib.sha256(packed).hexdigest()
     body(records, lambda told: told.update(arrays=digest))
 
 
@@ -72,29 +101,25 @@ def flipped(there):
     there["predictions.logits"] = there["predictions.logits"][:, ::-1].copy()
 
 
-def nudged(there):
-    """One logit is changed so little that no class changes."""
-    there["predictions.logits"][0] *= 1.5
-
-
 def short(there):
     for name in there:
         there[name] = there[name][:-1]
 
 
-def ledger(records, change):
-    told = json.loads((records / "ledger.json").read_text())
-    change(told)
-    write_json(records / "ledger.json", told)
+def changed(path, old, new):
+    """Replace the first hit of an expression in a file, which has one."""
+    text = path.read_text()
+    assert re.search(old, text)
+    path.write_text(re.sub(old, new, text, count=1))
 
 
-def cut(path):
-    path.write_bytes(path.read_bytes()[:-40])
+def cut(path, count=40):
+    path.write_bytes(path.read_bytes()[:-count])
 
 
-def bit(path):
+def bit(path, place=None, flip=1):
     there = bytearray(path.read_bytes())
-    there[len(there) // 2] ^= 1
+    there[len(there) // 2 if place is None else place] ^= flip
     path.write_bytes(there)
 
 
@@ -104,12 +129,9 @@ DAMAGE = {
     "record {}": lambda at: (at / NAME / record.NAME).write_text("{}"),
     "record no text": lambda at: (at / NAME / record.NAME).write_bytes(b"\xff\xfe{"),
     "record a list": lambda at: (at / NAME / record.NAME).write_text("[1]"),
-    "record gone": lambda at: shutil.rmtree(at / NAME),
-    "record unknown": lambda at: shutil.copytree(at / NAME, at / "finetune-000000000001/10"),
     "metric changed": lambda at: body(at, lambda b: b["metrics"].update(accuracy=0.9), False),
     "metric signed": lambda at: body(at, lambda b: b["metrics"].update(accuracy=0.9)),
     "metric nan": lambda at: body(at, lambda b: b["metrics"].update(accuracy=float("nan"))),
-    "other metric signed": lambda at: body(at, lambda b: b["metrics"].update(tokens=8)),
     "no metrics": lambda at: body(at, lambda b: b.update(metrics={})),
     "no spec": lambda at: body(at, lambda b: b.pop("spec")),
     "unknown task": lambda at: body(at, lambda b: b["spec"]["args"]["data"].update(task="R")),
@@ -121,19 +143,25 @@ DAMAGE = {
     "arrays no gzip": lambda at: (at / NAME / record.ARRAYS).write_bytes(b"none"),
     "no predictions": lambda at: arrays(at, lambda a: (a.clear(), a.update(x=np.ones(1)))),
     "logits flipped": lambda at: arrays(at, flipped),
-    "logit nudged": lambda at: arrays(at, nudged),
     "rows missing": lambda at: arrays(at, short),
     "logits nan": lambda at: arrays(at, lambda a: a["predictions.logits"].fill(np.nan)),
-    "ledger gone": lambda at: (at / "ledger.json").unlink(),
-    "ledger cut": lambda at: cut(at / "ledger.json"),
-    "ledger a list": lambda at: (at / "ledger.json").write_text("[]"),
-    "ledger a part": lambda at: ledger(at, lambda told: told.pop("figures")),
-    "sentence changed": lambda at: ledger(at, lambda told: told["found"].update(A="+9 points")),
-    "verdict changed": lambda at: ledger(at, lambda told: told["verdicts"].update(G1="CONFIRMED")),
-    "figure changed": lambda at: (at.parent / "figures/bench/speed.csv").write_text("a,b\n1,3\n"),
-    "figure gone": lambda at: (at.parent / "figures/bench/speed.csv").unlink(),
+    "runs gone": lambda at: (at / "runs.csv").unlink(),
+    "runs cut": lambda at: cut(at / "runs.csv", 4),
+    "runs other": lambda at: changed(at / "runs.csv", r"finetune-(\w+)", "finetune-0"),
+    "runs less": lambda at: changed(at / "runs.csv", "G1,mini.*\n", ""),
+    "runs more": lambda at: changed(at / "runs.csv", "G1,mini.*\n", r"\g<0>G1,paper,,0,a-0/0\n"),
+    "runs no text": lambda at: bit(at / "runs.csv", -2, 0x80),
+    "verdicts gone": lambda at: (at / "verdicts.csv").unlink(),
+    "verdicts word": lambda at: changed(at / "verdicts.csv", "NOT_RUN", "CONFIRMED"),
+    "verdicts text": lambda at: changed(at / "verdicts.csv", "not measured", "measured"),
+    "verdicts estimate": lambda at: changed(at / "verdicts.csv", r"7\.0", "7.000002"),
+    "verdicts interval": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.25"),
+    "verdicts no number": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.2x"),
+    "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",2,2.1", ",3,2.1"),
+    "verdicts printed": lambda at: changed(at / "verdicts.csv", ",2.1", ",2.2"),
+    "README changed": lambda at: (at.parent / "README.md").write_text("3 claims"),
 }
-PLACES = {"ledger": "ledger.json", "sentence": "found: A", "verdict": "G1", "figure": "speed.csv"}
+PLACES = {"runs": "runs.csv", "verdicts": "verdicts.csv", "README": "README.md"}
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -146,11 +174,63 @@ def test_damage_is_told_in_one_line(records, kind, capsys):
     assert PLACES.get(kind.split()[0], "finetune-00000000000") in out
 
 
-def test_a_ledger_is_written_of_sound_records_alone(records, capsys):
-    before = (records / "ledger.json").read_text()
+@pytest.mark.parametrize("kind", ("gone", "more", "other metric"))
+def test_records_that_change_a_verdict_are_told_by_it(records, kind, capsys):
+    """The word, the estimate and the seeds of a claim follow from the records."""
+    if kind == "gone":
+        shutil.rmtree(records / NAME)
+    elif kind == "more":
+        shutil.copytree(records / NAME, records / "finetune-000000000001/10")
+    else:
+        body(records, lambda told: told["metrics"].update(tokens=8))
+    capsys.readouterr()
+    assert main(["verify"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and all("verdicts.csv: G1" in line for line in lines)
+    assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
+
+
+def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
+    changed(records / "verdicts.csv", r"RTE,points,,7\.0,1\.23456789", "RTE,points,,9.5,1.5")
+    main(["verify"])
+    found = capsys.readouterr().out
+    assert (
+        "G1, RTE, points: estimate 7.0, in the file 9.5; low 1.23456789, in the file 1.5" in found
+    )
+    changed(records / "runs.csv", r"task=RTE,10,finetune-\w+/10", "task=RTE,10,finetune-0/10")
+    main(["verify"])
+    told = f"G1, mini, task=RTE, 10: run {SPEC.name}, in the file finetune-0/10"
+    assert told in capsys.readouterr().out
+
+
+def test_numbers_of_another_machine_are_near_enough(records):
+    changed(records / "verdicts.csv", r"7\.0,1\.23456789,9\.0", "7.0000005,1.2399,9.004")
+    assert main(["verify"]) == 0
+
+
+def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
+    """What is no number or text is no label, and both variables of a page are one."""
+    head, *runs = (records / "runs.csv").read_text().splitlines()
+    assert head == verify.COLUMNS["runs.csv"] and runs == [
+        f"G1,mini,task=RTE,10,{SPEC.name}",
+        f"some_page,mini,m=3; task=RTE,10,{SPEC.name}",
+        f"some_page,paper,m=3; task=RTE,10,{SPEC.name}",
+    ]
+    head, *found = (records / "verdicts.csv").read_text().splitlines()
+    assert head == verify.COLUMNS["verdicts.csv"] and found == [
+        "G1,verdict,,,PARTIAL,,,,2,,",
+        "G1,,,points,,7.0,1.23456789,9.0,2,2.1,",
+        "G1,verdict,RTE,,PARTIAL,,,,2,,",
+        "G1,,RTE,points,,7.0,1.23456789,9.0,2,2.1,",
+        "G2,verdict,,,NOT_RUN,,,,,,not measured",
+    ]
+
+
+def test_files_are_written_of_sound_records_alone(records, capsys):
+    before = [(records / name).read_text() for name in verify.COLUMNS]
     (records / NAME / record.ARRAYS).unlink()
     assert main(["verify", "--write"]) == 1
-    assert (records / "ledger.json").read_text() == before
+    assert [(records / name).read_text() for name in verify.COLUMNS] == before
 
 
 def test_a_run_without_a_score_has_nothing_to_compute_again():
@@ -159,6 +239,29 @@ def test_a_run_without_a_score_has_nothing_to_compute_again():
         assert verify.recomputed(run) == {}
 
 
+def test_no_data_are_looked_at(monkeypatch, tmp_path):
+    """Whatever lies in the folders of data, the Specs are those of the official ones."""
+    (tmp_path / "glue" / "RTE").mkdir(parents=True)
+    (tmp_path / "glue" / "RTE" / "train.tsv").write_text("damaged")
+    monkeypatch.setenv("DATA_ROOT", str(tmp_path))
+    with pytest.raises(ValueError, match="damaged"):
+        data.describe("glue", "RTE")
+    with data.planning(look=False):
+        wanted = data.official_digests()["glue/RTE"]
+        assert data.describe("glue", "RTE")["digest"] == wanted
+        assert backbone("paper").args["digest"] == "absent"
+    assert data.describe("toy", "RTE")["digest"] != "absent"
+
+
+def test_the_run_of_every_row_is_the_committed_one():
+    """Records are found by these names, so a change of one loses evidence."""
+    with data.planning(look=False):
+        found = verify.runs()
+    head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
+    assert ",".join(head) == verify.COLUMNS["runs.csv"]
+    assert set(map(tuple, committed)) == set(found) and len(committed) == len(found)
+
+
 @pytest.mark.slow
-def test_the_committed_ledger_is_that_of_the_committed_records():
+def test_the_committed_files_are_those_of_the_committed_records():
     assert verify.wrong(Store(records=paths.DATA / "records")) == []

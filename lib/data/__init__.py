@@ -121,19 +121,20 @@ def described(descriptor):
 
 
 # ---- what is not at hand ----
-_absent = None
+_absent, _look = None, True
 
 
 @contextmanager
-def planning():
+def planning(look=True):
     """Specs can be made without data, texts or checkpoints, for a plan alone. Yields the set of
-    what is absent."""
-    global _absent
-    _absent = set()
+    what is absent. look: where False, what is at hand is not looked at, so that every machine
+    makes the same Specs."""
+    global _absent, _look
+    _absent, _look = set(), look
     try:
         yield _absent
     finally:
-        _absent = None
+        _absent, _look = None, True
 
 
 def official_digests():
@@ -153,6 +154,8 @@ def at_hand_or_official(key, compute):
     """`compute()`, a digest. Where its data are not at hand it is the official one of the key, or
     "absent" while planning; else raises FileNotFoundError."""
     try:
+        if not _look:
+            raise FileNotFoundError(f"{key} is not looked at")
         return compute()
     except FileNotFoundError:
         told = official_digests().get(key)
@@ -201,6 +204,8 @@ def remembered(what, name, task_name, read):
     It is remembered on disk until a file of the source or the code of this package changes: reading
     every task takes seconds, and each command asks for most of them.
     """
+    if folder(name) and not _look:
+        raise FileNotFoundError(f"{name}/{task_name} is not looked at")
     here = Path(__file__).parent
     what = [*what, name, task_name, np.__version__, *map(str, (here, *folder(name)))]
     read_from = sorted(here.glob("*.*"))

@@ -244,9 +244,9 @@ def contrast(groups, coefficients, draws=2000, seed=0):
         # two metrics of the same rows share the draws
         counts = drawn_rows(draws, units, rows, seed, crc32(labels.tobytes()))
         for start in range(0, draws, rows):
-            weights = counts[start : start + rows].astype(float)
+            weights = counts[start : start + rows]
             weights = weights if cluster is None else weights[:, cluster]
-            scores = weighted_score(metric, models, labels, weights)
+            scores = weighted_score(metric, models, labels, weights.astype(float))
             drawn[start : start + rows] += 100 * (scores[:, ::2] - scores[:, 1::2]) @ share
     counts = seen.sum(2)
     centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
