@@ -6,8 +6,8 @@ K taps; C channels of a feature map, n the one length that "conv1d_f" takes.
 
     position  works on                                 result
     "o"       output [B, T, H] of the output           y + ReLU(conv(y)), one kernel set for all
-              projection                               heads (equation 2)
-    "ffn2"    output of the second dense layer         the same (equation 3)
+              projection                               heads (equation 3)
+    "ffn2"    output of the second dense layer         the same (equation 5)
     "ffn1"    activation of the kept neurons           the same
     "v"       context [T, D] of each kept head         A - M more contexts, for the whole output
                                                        projection

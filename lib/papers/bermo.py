@@ -1,4 +1,4 @@
-"""BERMo (Chakraborty et al., 2021): its settings at each profile, its Specs and its grids.
+"""BERMo (Kodge and Roy, 2021): its settings at each profile, its Specs and its grids.
 
 At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where the paper is
 silent, those of the public code of movement pruning. `toy` and `mini` have settings of their own,

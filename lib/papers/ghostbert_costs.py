@@ -1,5 +1,7 @@
 """GhostBERT: cost columns of its tables, printed beside computed. Free of torch."""
 
+from itertools import product
+
 from lib.measure import cost
 from lib.papers import ghostbert
 from lib.papers.profiles import shape
@@ -16,7 +18,7 @@ def of(family, model, m):
 
 
 def cells(unit, text, as_printed, true):
-    """Three cells of a row, under ("GFLOPs" or "M parameters", "printed", "as printed", "true").
+    """Three cells of a row, under ("GFLOPs" or "M parameters", "printed", "by its rule", "true").
 
     text: the printed cell. as_printed, true: counts, or None. A star marks the count that should be
     the printed one and is not: the true one where no other is at hand.
@@ -29,24 +31,24 @@ def cells(unit, text, as_printed, true):
     exact = "–" if true is None else f"{true / 10 ** cost.UNITS[scale][0]:.3f}"
     return {
         (unit, "printed"): text,
-        (unit, "as printed"): shown + "*" * (shown not in known),
+        (unit, "by its rule"): shown + "*" * (shown not in known),
         (unit, "true"): exact + "*" * (shown == "–" and rounded not in known),
     }
 
 
-def of_modules(modules, widths):
-    """Rows of a table {(width, label): cells} of ghost modules on BERT-base, at 128 tokens."""
-    base = cost.SHAPES["bert-base"]
-    return {
-        (f"{m}/12", label): {
-            ("GFLOPs", "as printed"): cost.flops(
-                base, heads=m, ghost=module, convention="ghostbert"
-            )
-            / 1e9,
-            ("GFLOPs", "true"): cost.flops(base, heads=m, ghost=module) / 1e9,
-            ("M parameters", "all"): cost.parameters(base, heads=m, ghost=module) / 1e6,
-            ("M parameters", "ghosts"): f"{cost.ghost_parameters(base, module, m) / 1e6:.4f}",
-        }
-        for m in widths
-        for label, module in modules.items()
-    }
+def of_modules(modules, widths, printed):
+    """Rows of a table {(width, label): cells} of ghost modules on BERT-base, at 128 tokens.
+
+    printed: a published table with its costs, indexed by ("1/12", label).
+    """
+    base, table = cost.SHAPES["bert-base"], {}
+    for m, label in product(widths, modules):
+        at, of = (f"{m}/12", label), {"heads": m, "ghost": modules[label]}
+        gflops, weights = (str(printed[name].get(at, "–")) for name in ("FLOPs(G)", "#params(M)"))
+        counts = (cost.flops(base, **of, convention="ghostbert"), cost.flops(base, **of))
+        number = cost.parameters(base, **of)
+        table[at] = cells("GFLOPs", gflops, *counts)
+        table[at] |= cells("M parameters", weights, number, number)
+        ghosts = cost.ghost_parameters(base, modules[label], m) / 1e6
+        table[at]["M parameters", "ghosts"] = f"{ghosts:.4f}"
+    return table
