@@ -45,6 +45,16 @@ class Runs:
         there = compare.sources(self.own, recorded, self.profile)
         return [(source, frame, at) for source, (frame, at) in there.items()]
 
+    @property
+    def rows(self):
+        """Which rows the scores are of, in words for a caption."""
+        told = []
+        for source, frame, _ in self.frames:
+            found = compare.rows(frame).items()
+            told += [f"{text} ({source}, {task})" for task, text in found]
+            told += [f"development rows ({source})"] * (not found)
+        return f"on {', '.join(told)}"
+
     def by_task(self, columns=()):
         """Parts of a table (lib.measure.compare.table): mean score of each task, in points.
 
