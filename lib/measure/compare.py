@@ -11,8 +11,7 @@ import numpy as np
 
 from lib import data, pd
 from lib.data.unseen import LONG, unpacked
-from lib.measure import metrics
-from lib.measure.stats import Pair, predicted
+from lib.measure.stats import Pair, predicted, weighted_score
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,8 @@ def score(run, column):
     alone = development(run, column)
     if column.split != "dev" or not isfinite(alone) or not unseen(run):
         return alone
-    found = judged(run, column)
-    return metrics.score(column.metric, found["said"], found["labels"])
+    said, labels = map(judged(run, column).get, ("said", "labels"))
+    return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
 
 
 def rows(frame):
