@@ -15,6 +15,7 @@ from lib import data, paths, sweep
 from lib.data import Split, unseen
 from lib.measure import compare, metrics, stats
 from lib.options import Numerics, Targets, Train
+from lib.page.runs import Runs
 from lib.papers import bermo, efficientbert, grids, mini, nas, protocol
 from lib.papers import efficientbert_search as search
 from lib.spec import Spec
@@ -350,8 +351,11 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     metric = data.task("toy", task).metrics[0]
     [pair] = compare.pairs(frame, "a", "b", {task: metric})
     assert len(pair.labels) == count + len(rows)
-    words = f"{count:,} development rows and {len(rows)} unseen rows of 9 words and more"
-    assert compare.rows(frame) == {task: words}
+    assert compare.rows(frame) == {task: (count, len(rows))}
+    words = f"unseen rows of 9 words and more (this run, toy: {count} and {len(rows)} of {task})"
+    assert Runs(frame, frame[:0], "toy").rows == f"on development rows and {words}"
+    alone = frame.assign(run=plain)
+    assert Runs(alone, frame[:0], "toy").rows == "on development rows (this run, toy)"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         compare.pairs(frame, "a", "b", {task: metric})

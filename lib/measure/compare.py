@@ -10,7 +10,7 @@ from math import isfinite, nan
 import numpy as np
 
 from lib import data, pd
-from lib.data.unseen import LONG, unpacked
+from lib.data.unseen import unpacked
 from lib.measure.stats import Pair, predicted, weighted_score
 
 
@@ -108,15 +108,13 @@ def score(run, column):
 
 
 def rows(frame):
-    """{task: which rows its scores are of, in words}, of the tasks of a collected frame whose runs
-    have unseen rows."""
+    """{task: (development rows, judged unseen rows)} that its scores are of, of the tasks of a
+    collected frame whose runs have unseen rows."""
     found = {}
     for row in there(frame).itertuples():
         if unseen(row.run) and row.task not in found:
             told = data.judging(row.run.spec["args"]["data"])
-            counts = len(told["words"]) - len(told["labels"]), len(told["judged"])
-            words = "{:,} development rows and {:,} unseen rows of {} words and more"
-            found[row.task] = words.format(*counts, LONG)
+            found[row.task] = len(told["words"]) - len(told["labels"]), len(told["judged"])
     return found
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.papers import grids
 from lib.papers.own import Own
@@ -50,9 +51,10 @@ class Runs:
         """Which rows the scores are of, in words for a caption."""
         told = []
         for source, frame, _ in self.frames:
-            found = compare.rows(frame).items()
-            told += [f"{text} ({source}, {task})" for task, text in found]
-            told += [f"development rows ({source})"] * (not found)
+            counts = compare.rows(frame).items()
+            each = ", ".join(f"{dev:,} and {more:,} of {task}" for task, (dev, more) in counts)
+            more = f" and unseen rows of {LONG} words and more" * bool(counts)
+            told.append(f"development rows{more} ({': '.join(filter(None, (source, each)))})")
         return f"on {', '.join(told)}"
 
     def by_task(self, columns=()):
