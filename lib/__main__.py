@@ -291,7 +291,7 @@ def unpack(args):
 
 @command(PROFILE)
 def unseen(args):
-    """note which rows of a profile are unseen, their labels and clusters, to be committed"""
+    """note which rows of a profile are unseen, and what they are judged by, to be committed"""
     from lib import data
     from lib.papers import grids, trials
 

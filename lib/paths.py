@@ -17,7 +17,7 @@ COMMITTED = NOTEBOOKS / "committed.json"  # digests of the notebooks that standa
 FIGURES = Path(os.environ.get("FIGURES_ROOT", ROOT / "figures")).expanduser()
 DATA = ROOT / "data"
 PUBLISHED = DATA / "published"
-UNSEEN = DATA / "unseen"  # labels and clusters of unseen rows by their digest, numbers only
+UNSEEN = DATA / "unseen"  # what unseen rows are judged by, by their digest: numbers only
 # of the official data and checkpoints, so that records are found without them
 DIGESTS = DATA / "digests.json"
 

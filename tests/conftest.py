@@ -384,7 +384,8 @@ def collected(*rows):
                 {"labels": labels, "index": np.arange(len(right)), "logits": logits},
                 f"{task}/{model}/{seed}",
             )
-            line |= {"state": "finished", "run": run, "accuracy": np.mean(right)}
+            run.metrics = {"accuracy": np.mean(right)}
+            line |= {"state": "finished", "run": run, **run.metrics}
         lines.append(line | more)
     return pd.DataFrame(lines)
 

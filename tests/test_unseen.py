@@ -1,7 +1,6 @@
-"""Unseen rows: which they are, what a run keeps, how verdicts pool them with development rows."""
+"""Unseen rows: which they are, which count, what a run keeps, scores with development rows."""
 
 import json
-from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -12,12 +11,12 @@ from conftest import REAL, forget, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import data, paths
+from lib import data, paths, sweep
 from lib.data import Split, unseen
-from lib.measure import compare, metrics, stats, verdict
+from lib.measure import compare, metrics, stats
 from lib.options import Numerics, Targets, Train
-from lib.page import verdicts
-from lib.papers import bermo, efficientbert, grids, nas
+from lib.page.runs import Runs
+from lib.papers import bermo, efficientbert, grids, mini, nas, protocol
 from lib.papers import efficientbert_search as search
 from lib.spec import Spec
 
@@ -72,6 +71,32 @@ def test_clusters_are_connected_components(texts):
     found = unseen.clusters(split(texts))
     assert len(set(zip(found, parent, strict=True))) == len(set(found)) == len(set(parent))
     assert set(found) == set(range(found.max() + 1))
+
+
+def sentence(words, name):
+    return " ".join(f"{name}{i}" for i in range(words))
+
+
+def test_rows_of_nine_words_and_more_are_judged():
+    texts = ["one", sentence(8, "a"), sentence(9, "b"), sentence(30, "c"), "x " + sentence(8, "b")]
+    found = unseen.judged(split(texts), split(["b1 b2 b3 b4", "alone"]))
+    assert found["judged"].tolist() == [2, 3, 4]
+    assert found["words"].tolist() == [4, 1, 1, 8, 9, 30, 9] and len(found["labels"]) == 5
+    assert found["cluster"].tolist() == [0, 1, 0, 2, 0]  # development rows are drawn with them
+    pairs = split([sentence(4, "a"), sentence(4, "b")], ["c d e f", "c d e f g"])
+    assert unseen.judged(pairs, split([]))["judged"].tolist() == [1]
+
+
+def test_no_official_row_that_is_judged_has_a_text_of_a_training_row():
+    names = "abcde"
+    rows = split([sentence(9, n) for n in names], [sentence(9, f"{n}2") for n in names])
+    first, second = sentence(9, "A"), sentence(9, "c2").upper()
+    train = split([first, sentence(9, "x"), sentence(8, "d")], ["y", second, "z"])
+    dev = split([sentence(9, "e"), "other"], [sentence(9, "D2"), "more"])
+    found = unseen.judged(rows, dev, train)
+    assert found["judged"].tolist() == [1, 3, 4]
+    # equal texts make a cluster, and parts of them do not
+    assert found["cluster"].tolist() == [0, 1, 2, 0, 0]
 
 
 def test_a_descriptor_without_unseen_rows_is_what_it_was():
@@ -134,7 +159,7 @@ def test_official_unseen_rows(glue, task, first):
     described = data.describe("glue", task, unseen=2)
     found = data.load(described)["unseen"]
     assert found.a[0] == "a cat" and found.y[0] == first and len(found) == 2
-    assert data.judging(described)["cluster"].tolist() == [0, 1]
+    assert data.judging(described)["labels"].tolist() == found.y.tolist()
     assert data.describe("glue", task, 1, unseen=2)["unseen"] == described["unseen"]
 
 
@@ -196,19 +221,26 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
 
 
 # ---- the official rows ----
+COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
+
+
 @pytest.mark.parametrize("task", grids.UNSEEN["mini"])
-def test_committed_labels_and_clusters(task):
+def test_committed_numbers(task, monkeypatch):
     """What is committed is what the data give, where these are at hand."""
-    told = grids.dataset("mini", task)["unseen"]
-    found = data.judging({"unseen": told})
-    assert {len(values) for values in found.values()} == {told["rows"]}
-    wanted = grids.source("mini", task), task, told["beside"], told["rows"]
+    described = grids.dataset("mini", task)
+    told, found = described["unseen"], data.judging(described)
+    assert len(found["labels"]) == told["rows"]
+    dev, judged = len(found["words"]) - told["rows"], found["judged"]
+    assert COUNTED.get(task, (dev, len(judged))) == (dev, len(judged))
+    assert found["words"][dev:][judged].min() >= 9 and len(found["cluster"]) == dev + len(judged)
+    monkeypatch.setattr(paths, "UNSEEN", paths.ROOT / "none")
     try:
-        split, cluster = data.unseen_rows(*wanted)
+        wanted = data.judging(described)
     except FileNotFoundError as error:
         pytest.skip(str(error))
-    assert data.digest({"unseen": split}) == told["digest"]
-    assert np.array_equal(found["labels"], split.y) and np.array_equal(found["cluster"], cluster)
+    assert wanted.keys() == found.keys()
+    for name, values in found.items():
+        assert np.array_equal(values, wanted[name])
 
 
 def test_no_unseen_row_of_sst2_shares_four_words(monkeypatch):
@@ -292,36 +324,63 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     """The rest of the run is what it is without them, and pairs are judged on both."""
     run, plain = make(tuned(task, unseen=21)), make(tuned(task))
     told = run.spec["args"]["data"]["unseen"]
+    kept = data.judging(run.spec["args"]["data"])
+    rows, count = kept["judged"], len(run.arrays("predictions")["labels"])
     found = compare.judged(run, compare.Column("x", "x", "accuracy"))
-    logits, count = run.arrays("predictions")["logits"], len(run.arrays("predictions")["labels"])
+    logits = run.arrays("predictions")["logits"]
     assert np.array_equal(logits, plain.arrays("predictions")["logits"])
     assert untimed(run) == untimed(plain)
-    assert {len(found[name]) for name in ("labels", "said", "cluster")} == {count + told["rows"]}
+    lengths = {len(found[name]) for name in ("labels", "said", "cluster")}
+    assert lengths == {count + len(rows)} and 0 < len(rows) <= told["rows"]
+    said = unseen.unpacked(run.arrays("predictions_unseen"), told["rows"])
+    assert np.array_equal(found["said"][count:], said[rows])
     for name in data.task("toy", task).metrics:
-        for part, kept in ((slice(count), name), (slice(count, None), f"unseen.{name}")):
-            score = metrics.score(name, found["said"][part], found["labels"][part])
-            assert score == run.metrics[kept]
-    assert found["cluster"][:count].tolist() == list(range(count))
-    assert found["cluster"][count:].min() == count
+        column = compare.Column("x", "x", name)
+        assert (
+            metrics.score(name, found["said"][:count], found["labels"][:count])
+            == (run.metrics[name])
+        )
+        assert metrics.score(name, said, kept["labels"]) == run.metrics[f"unseen.{name}"]
+        joint = metrics.score(name, found["said"], found["labels"])
+        assert compare.score(run, column) == pytest.approx(joint, abs=1e-12)
+        assert compare.development(run, column) == run.metrics[name]
+        assert compare.score(plain, column) == run.metrics[name]
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
 
     frame = pd.DataFrame([{"task": task, "seed": 1, "model": name, "run": run} for name in "ab"])
     metric = data.task("toy", task).metrics[0]
     [pair] = compare.pairs(frame, "a", "b", {task: metric})
-    assert len(pair.labels) == count + told["rows"] and pair.unseen == told["rows"]
-    assert stats.paired_difference([pair]).unseen == told["rows"]
+    assert len(pair.labels) == count + len(rows)
+    assert compare.rows(frame) == {task: (count, len(rows))}
+    words = f"unseen rows of 9 words and more (this run, toy: {count} and {len(rows)} of {task})"
+    assert Runs(frame, frame[:0], "toy").rows == f"on development rows and {words}"
+    alone = frame.assign(run=plain)
+    assert Runs(alone, frame[:0], "toy").rows == "on development rows (this run, toy)"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
         compare.pairs(frame, "a", "b", {task: metric})
 
 
-def test_pages_say_that_verdicts_pool():
-    plain = stats.Estimate(1.0, 0.5, 1.5, (1.0, 1.0, 1.0), 3, 1, 0.1, 0.01, 3)
-    for unseen_rows, said in ((8000, "together with unseen rows, at most 8,000 a task"), (0, "")):
-        pooled = replace(plain, unseen=unseen_rows)
-        found = verdict.judge_delta("G1", {"": pooled}, {"": 1.0}, "mini")
-        assert found.unseen == unseen_rows and said in verdicts.table([found])
-        assert bool(said) == ("unseen" in verdicts.table([found]))
+RECORDED = [row for claim in ("G1", "N1") for row in protocol.CLAIMS[claim].grid((10,))]
+
+
+@pytest.mark.parametrize("method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")])
+@pytest.mark.parametrize("task", mini.BOTH)
+def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
+    """What a reader takes off two cells is the estimate, and each cell is of the judged rows."""
+    of = grids.metrics("mini", nas.COLUMNS)
+    frame = sweep.collect(protocol.only(RECORDED, task=[task]), on_missing="skip")
+    frame = compare.there(frame[frame["model"].isin([method, baseline])]).dropna(axis=1, how="all")
+    for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
+        points = compare.points(part, of).set_index("model")
+        e = stats.paired_difference(compare.pairs(part, method, baseline, of))
+        gap = points["score"][method] - points["score"][baseline]
+        assert gap == pytest.approx(e.mean, abs=1e-9)
+        alone = points["development"][method] - points["development"][baseline]
+        assert alone != pytest.approx(gap, abs=1e-6)
+    table = compare.by_task(frame, of, "here")
+    titles = [("here", of[task][0].title), ("here", f"{of[task][0].title}, {compare.ALONE}")]
+    assert len(table) > 1 and all(list(row) == titles for row in table.values())
 
 
 # ---- clusters in the bootstrap ----
@@ -371,7 +430,7 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     arrays = {"labels": labels, "index": np.arange(6), "logits": np.eye(2)[labels]}
     run = SimpleNamespace(name="x", spec={"args": {"data": {}}}, arrays=lambda _: arrays)
     found = compare.judged(run, compare.Column("x", "x", "accuracy"))
-    assert found["unseen"] == 0 and found["said"].tolist() == [0, 1] * 3
+    assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(range(6))
 
 
 def test_rows_in_order_are_the_two_ends_of_the_file():

@@ -283,7 +283,7 @@ def load(descriptor):
     if held:
         there["held_out"] = train.take(np.sort(order[first : first + held]))
     if told := descriptor.get("unseen"):
-        there["unseen"], _ = unseen_rows(name, task_name, told["beside"], told["rows"])
+        there["unseen"] = unseen_rows(name, task_name, told["beside"], told["rows"])
         check(f"{key}, its unseen rows,", digest({"unseen": there["unseen"]}), told["digest"])
     return there
 
@@ -325,15 +325,12 @@ def reserved(name, task_name, rows, held_out, beside=0):
 
 @cache
 def unseen_rows(name, task_name, beside, count):
-    """(Split, cluster of each row [N]) of at most `count` unseen rows.
-
-    Official ones of the source (`beside` 0) are each a cluster. The others are training rows behind
-    the first `beside` in the order of drawing. Raises ValueError where there are none.
+    """A Split of at most `count` unseen rows: official ones of the source (`beside` 0), or training
+    rows behind the first `beside` in the order of drawing. Raises ValueError where there are none.
     """
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
-        chosen = split.take(np.sort(permuted(split)[:count]))
-        return chosen, np.arange(len(chosen))
+        return split.take(np.sort(permuted(split)[:count]))
     train = one_split(name, task_name, "train")
     order = permuted(train)
     chosen = left.apart(train, order[:beside], order[beside:], count)
@@ -342,40 +339,44 @@ def unseen_rows(name, task_name, beside, count):
             f"no row of {name}/{task_name} is left that shares no text with {beside} of its "
             f"{len(train)} training rows: take fewer `rows`, or leave `unseen` out"
         )
-    chosen = train.take(np.sort(chosen))
-    return chosen, left.clusters(chosen)
+    return train.take(np.sort(chosen))
 
 
 def summary(name, task_name, beside, count):
     """What a descriptor says of unseen rows."""
-    split, _ = unseen_rows(name, task_name, beside, count)
+    split = unseen_rows(name, task_name, beside, count)
     return {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
 
 
 def judging(descriptor):
-    """{"labels" [N], "cluster" [N]} of the unseen rows of a descriptor: what predictions for them
-    are judged by. Those of `data/unseen/` need no data."""
+    """What predictions for the unseen rows of a descriptor are judged by (lib.data.unseen.judged).
+    Of those in `data/unseen/` it needs no data."""
     told = descriptor["unseen"]
     path = paths.UNSEEN / f"{told['digest']}.safetensors"
     if path.exists():
         return load_file(path)
-    split = load(descriptor)["unseen"]
-    wanted = descriptor["source"], descriptor["task"], told["beside"], told["rows"]
-    return {"labels": split.y, "cluster": unseen_rows(*wanted)[1]}
+    load(descriptor)  # raises where the data have changed
+    return _judging(descriptor["source"], descriptor["task"], told["beside"], told["rows"])
+
+
+@cache
+def _judging(name, task_name, beside, count):
+    train = None if beside else one_split(name, task_name, "train")
+    dev = one_split(name, task_name, "dev")
+    return left.judged(unseen_rows(name, task_name, beside, count), dev, train)
 
 
 def publish(name, task_name, unseen, beside=0):
     """Note unseen rows, so that descriptors are found and runs judged without the data.
 
-    The digest goes to `data/digests.json`, labels and clusters to `data/unseen/`. Returns what a
+    The digest goes to `data/digests.json`, numbers alone to `data/unseen/`. Returns what a
     descriptor says of them.
     """
     told = summary(name, task_name, beside, unseen)
-    split, cluster = unseen_rows(name, task_name, beside, unseen)
-    arrays = {"labels": split.y, "cluster": cluster}
+    arrays = dict(_judging(name, task_name, beside, unseen))
     for key, values in arrays.items():
         if values.dtype.kind == "i":
-            arrays[key] = values.astype(np.min_scalar_type(values.max()))
+            arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))
     paths.UNSEEN.mkdir(parents=True, exist_ok=True)
     save_file(arrays, paths.UNSEEN / f"{told['digest']}.safetensors")
     digests = official_digests() | {f"{name}/{task_name}/{beside}/{unseen}": told}

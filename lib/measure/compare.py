@@ -1,4 +1,8 @@
-"""From collected runs to comparisons: pairs for the statistics, and the short texts of tables."""
+"""From collected runs to scores, pairs for the statistics, and the short texts of tables.
+
+All of them are of the same rows, those of `judged`: what a reader takes off two cells of a table is
+what a verdict on them says.
+"""
 
 from dataclasses import dataclass
 from math import isfinite, nan
@@ -7,7 +11,7 @@ import numpy as np
 
 from lib import data, pd
 from lib.data.unseen import unpacked
-from lib.measure.stats import Pair, predicted
+from lib.measure.stats import Pair, predicted, weighted_score
 
 
 @dataclass(frozen=True)
@@ -40,9 +44,8 @@ def pairs(frame, method, baseline, metric_of):
     """Pairs of `method` and `baseline` runs of a collected frame, one for each column of a task.
 
     The frame has the columns task, seed, model and run. Runs are matched by task and seed, their
-    rows by index. A Pair has the title of its column as task. Unseen rows join those of the
-    development set. metric_of: {task: its columns or its metric}. Runs that are missing or failed,
-    or that lack the split of a column, make no pair.
+    rows by index. A Pair has the title of its column as task. metric_of: {task: its columns or its
+    metric}. Runs that are missing or failed, or that lack the split of a column, make no pair.
     """
     ours, theirs = (
         {(r.task, r.seed): r.run for r in frame[frame["model"] == model].itertuples() if r.run}
@@ -62,31 +65,61 @@ def pairs(frame, method, baseline, metric_of):
                 both = f"{run.name} and {other.name}"
                 raise ValueError(f"{both} were evaluated on different rows of {column.title}")
             said = a["labels"], a["said"], b["said"]
-            pair = Pair(column.title, seed, *said, column.metric, a["cluster"], a["unseen"])
-            found.append(pair)
+            found.append(Pair(column.title, seed, *said, column.metric, a["cluster"]))
     return found
 
 
+def unseen(run):
+    """What the Spec of a run says of its unseen rows; None without any."""
+    return run.spec["args"].get("data", {}).get("unseen")
+
+
 def judged(run, column):
-    """What verdicts read of a run: {"labels", "said", "cluster", "index", "unseen"}.
+    """The rows that a run is scored on: {"labels", "said", "cluster", "index"}.
 
     These are the labels, the predicted classes or scores, and the clusters of the rows of a column,
-    each [N]. Each row is a cluster. Behind development rows stand the run's unseen rows. `index`
-    tells the rows, and unseen ones by their digest.
+    each [N]. They are the rows of its split. Behind development rows stand the judged ones of the
+    run's unseen rows, where it has some (lib.data.unseen). Without these each row is a cluster.
+    `index` tells the rows, and unseen ones by their digest.
     """
-    own, described = run.arrays(column.predictions), run.spec["args"].get("data", {})
-    told = described.get("unseen") if column.split == "dev" else None
-    count = len(own["labels"])
-    found = {"labels": own["labels"], "said": predicted(own["logits"]), "cluster": np.arange(count)}
-    if told:
-        more, said = data.judging(described), run.arrays("predictions_unseen")
-        more |= {"said": unpacked(said, told["rows"])}
-        more |= {"cluster": count + more["cluster"].astype(int)}
-        found = {name: np.concatenate([found[name], more[name]]) for name in found}
-    return found | {
-        "index": own["index"].tolist() + ([told["digest"]] if told else []),
-        "unseen": told["rows"] if told else 0,
-    }
+    own, told = run.arrays(column.predictions), unseen(run)
+    found = {"labels": own["labels"], "said": predicted(own["logits"])}
+    index, cluster = own["index"].tolist(), np.arange(len(own["labels"]))
+    if column.split == "dev" and told:
+        more = data.judging(run.spec["args"]["data"])
+        index, cluster, rows = [*index, told["digest"]], more["cluster"], more["judged"]
+        more["said"] = unpacked(run.arrays("predictions_unseen"), told["rows"])
+        found = {name: np.concatenate([found[name], more[name][rows]]) for name in found}
+    return found | {"index": index, "cluster": cluster}
+
+
+def development(run, column):
+    """The score of a run on the split of a column alone, from 0 to 1; nan where it has none."""
+    return getattr(run, "metrics", {}).get(column.key, nan)
+
+
+def score(run, column):
+    """The score of a run on its judged rows, from 0 to 1; nan where it has none."""
+    alone = development(run, column)
+    if column.split != "dev" or not isfinite(alone) or not unseen(run):
+        return alone
+    said, labels = map(judged(run, column).get, ("said", "labels"))
+    return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
+
+
+def rows(frame):
+    """{task: (development rows, judged unseen rows)} that its scores are of, of the tasks of a
+    collected frame whose runs have unseen rows."""
+    found = {}
+    for row in there(frame).itertuples():
+        if unseen(row.run) and row.task not in found:
+            told = data.judging(row.run.spec["args"]["data"])
+            found[row.task] = len(told["words"]) - len(told["labels"]), len(told["judged"])
+    return found
+
+
+SCORES = ("score", "development")  # columns of `points`
+ALONE = "development rows alone"  # ends the title of a column of a table
 
 
 def lost(frame):
@@ -95,18 +128,21 @@ def lost(frame):
 
 
 def points(frame, metric_of):
-    """One line for each row of a frame and column of its task: its `column` and `score` in points.
+    """One line for each row of a frame and column of its task: its `column`, its `score` on the
+    judged rows and on `development` rows alone, in points.
 
     metric_of as in `pairs`. A column of a split that no run has is left out.
     """
     lines = [
-        row | {"column": column.title, "score": 100 * row.get(column.key, nan)}
+        row
+        | {"column": column.title, "score": 100 * score(row.get("run"), column)}
+        | {"development": 100 * development(row.get("run"), column)}
         for row in frame.to_dict("records")
         for column in columns(metric_of, row["task"])
         if column.split == "dev" or column.key in frame
     ]
-    return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", "score"]))).astype(
-        {"score": float}
+    return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", *SCORES]))).astype(
+        dict.fromkeys(SCORES, float)
     )
 
 
@@ -187,7 +223,8 @@ def by_task(frame, metric_of, source, by=()):
     """A part of a page's table out of a collected frame, metric_of as in `pairs`:
     {(m, model) or model: {(source, title): text, ..., (source, "average"): text}}.
 
-    A cell that was not run is a dash. One column needs no average. by: other columns of the frame
+    Where scores are of more than development rows, columns with the score on these alone follow. A
+    cell that was not run is a dash. One column needs no average. by: other columns of the frame
     that name its rows, as "value · value"; then there is no average, and cells without a score are
     left out.
     """
@@ -203,4 +240,9 @@ def by_task(frame, metric_of, source, by=()):
         }
         if not by and scored.dropna(subset=["score"])["column"].nunique() > 1:
             row[source, "average"] = spread(means.get(key, ()))
+        row |= {
+            (source, f"{title}, {ALONE}"): spread(part["development"])
+            for title, part in rows.groupby("column", sort=False)
+            if (part["score"] - part["development"]).any()
+        }
     return table

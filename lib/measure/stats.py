@@ -44,7 +44,6 @@ class Pair:
     b: np.ndarray  # the same of the baseline
     metric: str  # accuracy, f1 (of class 1), matthews, pearson or spearman
     cluster: np.ndarray | None = None  # [N], examples drawn together, from 0; None: each by itself
-    unseen: int = 0  # how many of the examples are in no development set
 
     def __post_init__(self):
         n = len(self.labels)
@@ -70,7 +69,6 @@ class Estimate:
     p: float  # two-sided, against 0, from seed and example variance; 1 for one seed
     n_pairs: int
     noise: float = 0.0  # sd of the mean that examples alone cause
-    unseen: int = 0  # examples of no development set, of the task that has most
 
 
 def draw_weights(rng, draws, n):
@@ -265,8 +263,7 @@ def contrast(groups, coefficients, draws=2000, seed=0):
     ends = mean + expand * (np.quantile(drawn, (0.025, 0.975)) - mean)
     p = _students_p(mean, total, freedom) if n > 1 else 1.0
     counted = tuple(map(float, per_seed)), n, len(tasks), spread, p, len(pairs)
-    unseen = max(pair.unseen for pair in pairs.values())
-    return Estimate(mean, *map(float, ends), *counted, float(np.sqrt(of_examples)), unseen)
+    return Estimate(mean, *map(float, ends), *counted, float(np.sqrt(of_examples)))
 
 
 def _students_p(mean, variance, freedom):

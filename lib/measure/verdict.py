@@ -92,7 +92,6 @@ class Verdict:
     p: float | None = None  # two-sided, of the claim as a whole; None where there is none
     cells: tuple[Cell, ...] = ()  # those measured
     planned: int | None = None  # seeds; None: nothing is said
-    unseen: int = 0  # rows of a task that it rests on and that are in no development set
     alone: dict = field(default_factory=dict)  # {task: the Verdict on it alone}, where told
 
     def __getitem__(self, key):
@@ -257,7 +256,6 @@ def _verdict(claim, word, cells, notes, profile, failed, unit, p):
         SCALES[profile],
         p=p if kept else None,
         cells=tuple(kept),
-        unseen=max((e.unseen for e in usable), default=0),
     )
 
 

@@ -272,8 +272,8 @@ def beside(frame):
 
     Columns are (source, title). Each measured one stands beside the printed ones whose title has
     the same first word, which is a task, first beside that of the very title. Folded are printed
-    columns of other tasks. Where no task is common, the printed columns of the first task stand
-    behind the first measured source.
+    columns of other tasks, and scores on development rows alone. Where no task is common, the
+    printed columns of the first task stand behind the first measured source.
     """
 
     def task(column):
@@ -281,9 +281,10 @@ def beside(frame):
 
     whole, two = list(frame.columns), frame.columns.nlevels == 2
     printed = [c for c in whole if two and re.split(r"\W", str(c[0]))[0] in PRINTED]
-    measured = [c for c in whole if c not in printed]
+    alone = [c for c in whole if two and str(c[1]).endswith(compare.ALONE)]
+    measured = [c for c in whole if c not in printed + alone]
     if not printed or not measured:
-        return whole, [], False
+        return printed + measured, alone, False
     first = []
     for name in dict.fromkeys(map(task, printed)):
         ours = [c for c in measured if task(c) == name]
@@ -295,7 +296,7 @@ def beside(frame):
         first = [c for c in measured if c[0] == measured[0][0]]
         first += [c for c in printed if task(c) == task(printed[0])]
     first += [c for c in measured if c not in first]
-    return first, [c for c in printed if c not in first], pairs
+    return first, [c for c in printed + alone if c not in first], pairs
 
 
 def styled(text, css, columns, turn, name):

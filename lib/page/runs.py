@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.papers import grids
 from lib.papers.own import Own
@@ -44,6 +45,17 @@ class Runs:
         recorded = self.recorded[:0] if isinstance(self.profile, Own) else self.recorded
         there = compare.sources(self.own, recorded, self.profile)
         return [(source, frame, at) for source, (frame, at) in there.items()]
+
+    @property
+    def rows(self):
+        """Which rows the scores are of, in words for a caption."""
+        told = []
+        for source, frame, _ in self.frames:
+            counts = compare.rows(frame).items()
+            each = ", ".join(f"{dev:,} and {more:,} of {task}" for task, (dev, more) in counts)
+            more = f" and unseen rows of {LONG} words and more" * bool(counts)
+            told.append(f"development rows{more} ({': '.join(filter(None, (source, each)))})")
+        return f"on {', '.join(told)}"
 
     def by_task(self, columns=()):
         """Parts of a table (lib.measure.compare.table): mean score of each task, in points.

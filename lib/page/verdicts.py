@@ -32,11 +32,10 @@ def table(verdicts):
     Further claims of a page that has central ones are folded away.
     """
     counts = tally((v.kind, v.verdict) for v in verdicts).capitalize()
-    unseen = max((v.unseen for v in verdicts), default=0)
     first = [v for v in verdicts if leading(v.claim)]
     rest = [v for v in verdicts if not leading(v.claim)]
     parts = (first, rest) if first else (rest, [])
-    return str(_SHOW.table(*parts, claims(), counts, f"{unseen:,}" if unseen else ""))
+    return str(_SHOW.table(*parts, claims(), counts))
 
 
 def leading(claim):

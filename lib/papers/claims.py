@@ -14,13 +14,9 @@ from lib.papers.grids import metrics
 def pairs(frame, profile_name, method, baseline, columns=()):
     """Pairs of the runs of two models (lib.measure.compare.pairs).
 
-    columns: those that the paper's table averages, as in `lib.papers.grids.metrics`. At mini each
-    task counts once, by its first column.
+    columns: those that the paper's table averages, as in `lib.papers.grids.metrics`.
     """
-    of = metrics(profile_name, columns)
-    if profile_name == "mini":
-        of = {task: there[:1] for task, there in of.items()}
-    return compare.pairs(frame, method, baseline, of)
+    return compare.pairs(frame, method, baseline, metrics(profile_name, columns))
 
 
 def estimate(frame, profile_name, method, baseline, columns=()):

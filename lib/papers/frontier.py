@@ -246,7 +246,7 @@ def points(frame, found, profile_name):
     and cost.
 
     frame: the collected grid. found: that of `nas.architectures(grid)`. The score is the mean over
-    seeds, on development and unseen rows together. Its interval is that of the difference to the
+    seeds, on the judged rows. Its interval is that of the difference to the
     labels; with one seed it covers examples alone. Costs are means over seeds.
     """
     of, lines = grids.metrics(profile_name), []
@@ -278,7 +278,7 @@ def beside(run, column, answers=lambda labels: labels):
     difference is its score less 100 points."""
     own = compare.judged(run, column)
     other = answers(own["labels"])
-    told = own["labels"], own["said"], other, column.metric, own["cluster"], own["unseen"]
+    told = own["labels"], own["said"], other, column.metric, own["cluster"]
     return stats.Pair(column.task, run.spec["seed"], *told)
 
 

@@ -143,7 +143,8 @@ def crossed(seeds, make, **axes):
 def metrics(profile_name, printed=()):
     """{task: its columns (lib.measure.compare.Column)} for a table of scores.
 
-    They are those that the paper prints, and of other tasks the first metric.
+    They are those that the paper prints, and of other tasks the first metric. At mini each task
+    counts once, by its first column.
     """
     if name := readers.of(profile_name, "data"):
         title = readers.of(profile_name, "task")
@@ -154,4 +155,4 @@ def metrics(profile_name, printed=()):
     found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
     for name in {column.task for column in printed}:
         found[name] = tuple(column for column in printed if column.task == name)
-    return found
+    return {name: each[:1] for name, each in found.items()} if profile_name == "mini" else found

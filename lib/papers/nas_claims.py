@@ -33,7 +33,7 @@ def landed(frame, source):
 
 
 def measured(runs, searches, more=(), columns=COLUMNS):
-    """Development scores of runs, and what `landed` and the functions `more` tell of searches.
+    """Scores of runs, and what `landed` and the functions `more` tell of searches.
 
     runs, searches: what `Page.runs` gives of a grid and of its `architectures`.
     """
