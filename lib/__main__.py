@@ -376,16 +376,6 @@ def fetch(args):
         print(paths.shown(models.fetch(args.name, args.package)))
 
 
-@command(
-    option("--repeats", type=positive(int), default=3, help="interleaved repeats of each contender")
-)
-def bench(args):
-    """time our loop against transformers.Trainer: writes figures/bench/*.csv"""
-    from lib import bench as measured
-
-    print(paths.shown(measured.write(paths.ROOT / "figures" / "bench", args.repeats)))
-
-
 @command()
 def tidy(args):
     """strip and normalise the notebooks, as committed ones must be"""

@@ -3,12 +3,13 @@
 from contextlib import closing
 from dataclasses import asdict, replace
 
+import bench
 import pytest
 import torch
 from conftest import same_run, stop_at
 from test_sweep import NUMERICS, importance, teacher
 
-from lib import bench, executors, sweep
+from lib import executors, sweep
 from lib.execute import execute
 from lib.executors import need
 from lib.spec import Spec
