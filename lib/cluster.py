@@ -12,7 +12,7 @@ import socket
 import threading
 from collections import defaultdict
 from contextlib import suppress
-from math import ceil, inf
+from math import ceil
 
 from lib import paths
 from lib.execute import one_line
@@ -71,9 +71,7 @@ class Ray:
             raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)  # Ray puts its own there
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.task = ray.remote(call)
-        self.most = {False: max(node.get("memory", 0) for node in nodes), True: inf}
 
     @property
     def slots(self):
@@ -114,8 +112,6 @@ class Slurm:
     told: parameters of submitit, such as "slurm_partition=gpu,timeout_min=240"; "cluster=local"
     makes processes here instead. workers: runs that Slurm is given at once. folder: of the logs.
     """
-
-    most = {False: inf, True: inf}  # sbatch refuses by itself
 
     def __init__(self, told, needs, workers, nice, folder):
         import submitit

@@ -2,8 +2,7 @@
 
 `Local` has worker processes on this machine. A worker is a process of its own, so that one that is
 killed costs only its own run. `lib.cluster` has two for many machines. An executor tells further
-how many runs it makes at once (`slots`), whether one more may be submitted (`free`), and how much
-memory a run may take (`most`, bytes, on a GPU or not).
+how many runs it makes at once (`slots`), and whether one more may be submitted (`free`).
 """
 
 import concurrent.futures as futures
@@ -15,15 +14,38 @@ import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import astuple
-from math import inf
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from lib.need import Need
 from lib.spec import known
 
 LAST = 20.0  # seconds that stopped workers are given to say so
 BACKENDS = ("local", "ray", "slurm")
+# Bytes of memory that a worker takes at its peak, of the GPU where it is on one, by numerics, which
+# tell the profiles apart. Those of a CPU are measured (tests/test_scale.py), those of a GPU counted
+# from the largest model and batch.
+PEAK = {
+    ("float32", ""): 0.9e9,  # toy
+    ("bfloat16", ""): 2.2e9,  # mini
+    ("bfloat16", "cuda"): 2.2e9,
+    ("float32", "cuda"): 28e9,  # paper
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """The place that a run asks for: cores, a GPU or not, and bytes of memory there."""
+
+    cores: int = 1
+    card: bool = False
+    memory: float = 1.0
+
+
+def need(spec):
+    """The Need of a run."""
+    numerics = spec.args.get("numerics") or {}
+    dtype, device = numerics.get("dtype", "float32"), numerics.get("device", "")
+    return Need(numerics.get("threads", 1), bool(device), PEAK[dtype, device])
 
 
 def opened(backend, needs, workers=None, nice=0, folder=None):
@@ -44,15 +66,10 @@ def opened(backend, needs, workers=None, nice=0, folder=None):
             how = "pip install -r requirements-cluster.txt"
             raise RuntimeError(f"{error.name} is absent: {how}") from None
     widest = Need(*map(max, zip(*map(astuple, needs), strict=True)))
-    found, (free, every) = cards() if widest.card else {}, memory()
-    fit = places(found, widest.memory, workers)
-    slots = cores() // widest.cores
-    if fit:
-        slots = len(fit) if workers else min(slots, len(fit))
-    else:
-        slots = workers or min(slots, int(free // widest.memory))
-    most = {False: every, True: max(found.values(), default=inf)}
-    return Local(max(1, min(slots, len(needs))), nice, fit, most)
+    fit = places(cards() if widest.card else {}, widest.memory, workers)
+    most = len(fit) or int(memory() // widest.memory)
+    slots = (len(fit) or workers) if workers else min(cores() // widest.cores, most)
+    return Local(max(1, min(slots, len(needs))), nice, fit)
 
 
 def cores():
@@ -60,13 +77,12 @@ def cores():
 
 
 def memory():
-    """(free, all) bytes of memory, as the machine and its control group have them."""
-    free = every = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Free bytes of memory, as the machine and its control group have them."""
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         free = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        free, every = min(free, limit), min(every, limit)
-    return free, every
+        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return free
 
 
 def cards():
@@ -86,20 +102,12 @@ def cards():
 def places(cards, need, each=None):
     """The GPU of each worker, in turn; cards: {identity: free bytes}.
 
-    A GPU has `each` workers, else as many as its memory holds runs that need so many bytes.
+    A GPU has `each` workers, else as many as its memory holds runs that need so many bytes, and
+    one at least.
     """
-    room = {name: each or int(free // need) for name, free in cards.items()}
+    room = {name: each or max(1, int(free // need)) for name, free in cards.items()}
     turns = range(max(room.values(), default=0))
     return [name for turn in turns for name in cards if turn < room[name]]
-
-
-def too_large(need, most):
-    """Why a run is not begun where it may take so many bytes; "" where it fits."""
-    if need.memory <= most:
-        return ""
-    where = "GPU memory" if need.card else "memory"
-    takes = f"it needs about {need.memory / 1e9:.1f} GB of {where}, {most / 1e9:.1f} GB are there"
-    return f"{takes}: make it on a larger machine (--backend)"
 
 
 class Local:
@@ -108,8 +116,8 @@ class Local:
     devices: identities of the GPUs of the first, second, ... worker; none sees another.
     """
 
-    def __init__(self, slots, nice=0, devices=(), most=None):
-        self.slots, self.nice, self.most = slots, nice, most
+    def __init__(self, slots, nice=0, devices=()):
+        self.slots, self.nice = slots, nice
         self.devices = [*devices[:slots], *[None] * (slots - len(devices))]
         self.pools = list(map(self._pool, self.devices))
         self.free = list(reversed(range(slots)))

@@ -19,7 +19,6 @@ from math import inf
 from lib import data, executors, pd
 from lib.data import models, texts
 from lib.execute import need_disk, one_line, work
-from lib.need import need
 from lib.steps import STEPS
 from lib.store import Store, alive, ledger
 
@@ -209,7 +208,7 @@ def make(
 ):
     """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what is lost.
 
-    A Spec is lost where its run failed or does not fit, its worker died, or an input of it is lost.
+    A Spec is lost where its run failed, its worker died, or an input of it is lost.
     workers, nice, backend: `lib.executors.opened`. keep: save the weights of the Specs themselves.
     until: the time (of `time.monotonic`) after which nothing is started; what is still at work
     after GRACE is stopped, to be resumed from its checkpoint. done: f(spec), called when a run is
@@ -225,11 +224,9 @@ def make(
     for child, inputs in graph.items():
         for spec in inputs:
             children[spec].append(child)
-    asked = {spec: need(spec) for spec in todo}
+    asked = {spec: executors.need(spec) for spec in todo}
     executor = executors.opened(backend, asked.values(), workers, nice, store.runs / ".jobs")
-    order, ready, running, ended = TopologicalSorter(graph), [], {}, set()
-    failed = {spec: executors.too_large(n, executor.most[n.card]) for spec, n in asked.items()}
-    failed = {spec: why for spec, why in failed.items() if why}
+    order, ready, running, ended, failed = TopologicalSorter(graph), [], {}, set(), {}
     order.prepare()
     bar = Bar(todo, store, executor, progress)
 

@@ -1,10 +1,11 @@
 """Bench: the cost of a training step of the pruning methods, at the smallest size."""
 
+import bench
 import numpy as np
 import pandas as pd
 import pytest
 
-from lib import bench, data, paths
+from lib import data, paths
 from lib.data import models
 from lib.options import Numerics, Train
 from lib.spec import Spec

@@ -14,7 +14,7 @@ from conftest import put, same_run
 from test_sweep import BACKBONE, checkpointed, importance, long, teacher, until
 
 from lib import cluster, executors, sweep
-from lib.need import Need
+from lib.executors import Need
 from lib.store import Store, owner
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"

@@ -3,14 +3,15 @@
 from contextlib import closing
 from dataclasses import asdict, replace
 
+import bench
 import pytest
 import torch
 from conftest import same_run, stop_at
 from test_sweep import NUMERICS, importance, teacher
 
-from lib import bench, executors, sweep
+from lib import executors, sweep
 from lib.execute import execute
-from lib.need import need
+from lib.executors import need
 from lib.spec import Spec
 from lib.store import Store
 from lib.train import loop
@@ -48,7 +49,7 @@ def test_each_worker_sees_one_gpu_and_they_are_all_in_use():
     }
 
 
-def test_a_run_takes_no_more_of_the_gpu_than_is_counted(store):
+def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):
     spec = on_card(teacher(rows=320, batch=64, max_length=64)).at(0)
     for each in sweep.plan([spec], store).missing:
         torch.cuda.reset_peak_memory_stats()

@@ -10,7 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from lib import data, files, paths
+from lib import files, paths
 from lib.__main__ import main
 from lib.data import models
 from lib.model import backbone
@@ -144,26 +144,6 @@ def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(
     (root / "hub" / models.PICKLE).unlink()
     with pytest.raises(OSError, match="neither model.safetensors nor pytorch_model.bin"):
         models.fetch("someone/other")
-
-
-def test_doctor_tells_fake_weights_from_the_official_ones(root, tiny, tokenizer, capsys):
-    folder = root / "models" / "all-MiniLM-L6-v2"
-    pickled(folder, tiny, tokenizer)
-    models.fetch("all-MiniLM-L6-v2")
-    for known, said in (("0" * 64, "not the official"), (models.digest(folder.name), "official)")):
-        paths.DIGESTS.write_text(json.dumps({f"models/{folder.name}": known}))
-        main(["doctor"])
-        assert f"all-MiniLM-L6-v2 in {folder} ({said}" in capsys.readouterr().out
-
-
-def test_doctor_tells_a_subset_from_official_rows(root, monkeypatch, capsys):
-    monkeypatch.setattr(data, "digest_of", lambda source, task: "1" * 16)
-    known = {"glue/QQP": "1" * 16, "glue/RTE": "1" * 16, "glue/WNLI": "2" * 16}
-    paths.DIGESTS.write_text(json.dumps(known | {"subsets": ["glue/QQP"]}))
-    main(["doctor"])
-    told = capsys.readouterr().out
-    assert "glue/QQP (a subset of the official rows)" in told and "glue/RTE (official)" in told
-    assert "glue/WNLI (not the recorded rows)" in told and "glue/CoLA (not checked)" in told
 
 
 def test_the_digests_name_their_subsets():

@@ -14,7 +14,6 @@ import sys
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from math import inf
 
 import conftest
 import nbformat
@@ -172,7 +171,7 @@ class Here:
     """An executor (as lib.executors.Local) that does each job at once."""
 
     def __init__(self, *_):
-        self.slots, self.free, self.most = 1, [0], {False: inf}
+        self.slots, self.free = 1, [0]
 
     def submit(self, function, *args, need=None):
         future = Future()

@@ -1,11 +1,10 @@
-"""Bench: how fast our training loop is, and what a step of each pruning method costs.
+"""What the page `bench_t01_training` shows, measured: `make bench` writes figures/bench/*.csv.
 
-The loop stands against transformers.Trainer on the same rows, epochs, seeds, machine and process.
-Its opponents are Trainer with the habits of run_glue (padding to 128 tokens, float32), and Trainer
-tuned (dynamic padding, batches by length, bfloat16 where ours uses it). Repeats are interleaved,
-and CPU time stands beside wall time. The share of the machine's best square matrix product tells
-how far from the ceiling a loop is. Each part yields the lines of its table, one a measurement;
-`write` makes them all.
+Our training loop stands against transformers.Trainer on the same rows, epochs, seeds, machine and
+process. Its opponents are Trainer with the habits of run_glue (padding to 128 tokens, float32), and
+Trainer tuned (dynamic padding, batches by length, bfloat16 where ours uses it). Repeats are
+interleaved, and CPU time stands beside wall time. Each part yields the lines of its table, one for
+each measurement.
 """
 
 import importlib
@@ -23,7 +22,7 @@ import torch
 import transformers
 from torch import profiler
 
-from lib import data
+from lib import data, paths
 from lib.data import models, texts
 from lib.execute import execute, processor
 from lib.measure import gated, metrics
@@ -37,28 +36,28 @@ from lib.store import Scratch, Store
 from lib.train import augment, loop, losses
 from lib.train.batches import encode
 
-MODEL = "all-MiniLM-L6-v2"
+MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
-LEAN = Numerics("bfloat16", 1)
-FULL = Numerics("float32", 1)
+LEAN, FULL = Numerics("bfloat16", 1), Numerics("float32", 1)
 HABITS = "Trainer, run_glue habits"
 LABELS = Targets("hard")
 
 
 @contextmanager
-def scratch():
-    """A store for the runs of one part, deleted at its end."""
+def scratch(*specs):
+    """A store for the runs of one part, deleted at its end; these Specs are made first."""
     with tempfile.TemporaryDirectory() as folder:
-        yield Store(Path(folder) / "runs", Path(folder) / "records")
+        store = Store(Path(folder) / "runs", Path(folder) / "records")
+        for spec in specs:
+            execute(spec, store, keep=True)
+        yield store
 
 
-def checkpoint():
-    return Spec("checkpoint", {"name": MODEL, "digest": models.digest(MODEL)}, seed=0)
-
-
-def cola(rows):
-    """The arguments that runs on so many rows of CoLA share."""
-    return {"data": data.describe("glue", "CoLA", rows, 64), "train": TRAIN, "numerics": LEAN}
+def starting(rows):
+    """(arguments that runs on so many rows of CoLA share, checkpoint, teacher)."""
+    start = Spec("checkpoint", {"name": MODEL, "digest": models.digest(MODEL)}, seed=0)
+    common = {"data": data.describe("glue", "CoLA", rows, 64), "train": TRAIN, "numerics": LEAN}
+    return common, start, Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
 
 
 # ---- THE LOOP AGAINST TRAINER
@@ -70,8 +69,7 @@ def peak(dtype, seconds=1.5):
     for size in (512, 1024, 2048, 4096):
         a, b = (torch.randn(size, size, device=loop.device()).to(dtype) for _ in range(2))
         end = time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            began = time.perf_counter()
+        while (began := time.perf_counter()) < end:
             _ = (a @ b)[0, 0].item()
             best = max(best, 2 * size**3 / (time.perf_counter() - began))
     return best
@@ -113,6 +111,7 @@ def trainer(model, tokenizer, split, seed, tuned):
         for i in range(len(split))
     ]
     lean = {"train_sampling_strategy": "group_by_length", "bf16": LEAN.dtype == "bfloat16"}
+    silent = {"report_to": "none", "save_strategy": "no", "logging_strategy": "no"}
     arguments = transformers.TrainingArguments(
         tempfile.mkdtemp(),
         per_device_train_batch_size=TRAIN.batch,
@@ -121,15 +120,11 @@ def trainer(model, tokenizer, split, seed, tuned):
         max_grad_norm=TRAIN.clip,
         seed=seed,
         use_cpu=loop.device().type == "cpu",
-        report_to="none",
-        save_strategy="no",
         disable_tqdm=True,
-        logging_strategy="no",
-        **(lean if tuned else {}),
+        **silent | (lean if tuned else {}),
     )
     pad = transformers.DataCollatorWithPadding(tokenizer)
-    run = transformers.Trainer(model, arguments, train_dataset=rows, data_collator=pad)
-    return run.train
+    return transformers.Trainer(model, arguments, train_dataset=rows, data_collator=pad).train
 
 
 CONTENDERS = {
@@ -142,39 +137,38 @@ CONTENDERS = {
 def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
     with backbone.quiet():
-        place = models.locate(MODEL)
-        model, tokenizer = backbone.headed(
-            place, "SequenceClassification", task.outputs, TRAIN.dropout, seed
-        )
+        place, head = models.locate(MODEL), "SequenceClassification"
+        model, tokenizer = backbone.headed(place, head, task.outputs, TRAIN.dropout, seed)
         return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
 
 
-def training(repeats=3, rows=1024):
+def training(repeats=REPEATS, rows=1024):
     """One line for each task, contender and repeat: speed, time, share of the peak, score.
 
-    The slow habits get a quarter of the rows.
+    The share is of the machine's best square matrix product. The slow habits get a quarter of the
+    rows.
     """
     torch.set_num_threads(LEAN.threads)
     ceiling = {name: peak(getattr(torch, name)) for name in (FULL.dtype, LEAN.dtype)}
     made = tasks(rows)
     for name, repeat, contender in product(made, range(repeats), CONTENDERS):
-        task, split, dev = made[name]
-        numerics = FULL if contender == HABITS else LEAN
+        (task, split, dev), numerics = made[name], LEAN
         if contender == HABITS:
-            split = split.take(np.arange(len(split) // 4))
+            split, numerics = split.take(np.arange(len(split) // 4)), FULL
         model, tokenizer, fit = prepared(task, split, repeat, contender)
         lengths = encode(tokenizer, split, TRAIN.max_length).lengths()
         wall, cpu = timed(fit)
         work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
         logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), LEAN)
-        line = {"task": name, "contender": contender, "repeat": repeat, "rows": len(split)}
-        line |= {"mean_tokens": round(float(lengths.mean()), 1), "dtype": numerics.dtype}
-        line |= {"threads": LEAN.threads, "examples_per_second": len(split) / wall}
-        line |= {"wall_seconds": wall, "cpu_seconds": cpu}
-        line |= {"peak_gflops": ceiling[numerics.dtype] / 1e9}
-        line |= {"share_of_peak": work / wall / ceiling[numerics.dtype]}
-        print(f"  {name}: {contender} {len(split) / wall:.1f} examples/s", flush=True)
-        yield line | {"dev_score": metrics.score(task.metrics[0], logits, dev.y)}
+        yield {
+            **{"task": name, "contender": contender, "repeat": repeat, "rows": len(split)},
+            **{"mean_tokens": round(float(lengths.mean()), 1), "dtype": numerics.dtype},
+            **{"threads": LEAN.threads, "examples_per_second": len(split) / wall},
+            **{"wall_seconds": wall, "cpu_seconds": cpu},
+            "peak_gflops": ceiling[numerics.dtype] / 1e9,
+            "share_of_peak": work / wall / ceiling[numerics.dtype],
+            "dev_score": metrics.score(task.metrics[0], logits, dev.y),
+        }
 
 
 def profile(rows=256, most=10):
@@ -193,34 +187,31 @@ def profile(rows=256, most=10):
 # ---- DISTILLATION AND AUGMENTATION
 
 
-def distilling(repeats=3, rows=512):
+def distilling(repeats=REPEATS, rows=512):
     """One line for each student and repeat: examples per second of the distil step.
 
     The teacher's states come from disk, or the teacher runs beside its student.
     """
-    common, start = cola(rows), checkpoint()
-    teacher = Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
+    common, start, teacher = starting(rows)
     ranked = {name: common[name] for name in ("data", "numerics")}
     ranked["importance"] = Importance("held_out", batch=8, max_length=128)
     ranks = Spec("importance", ranked, {"teacher": teacher}, seed=0)
     common |= {"distil": Distil(mask=True)}
     cached = Spec("states", common, {"teacher": teacher}, seed=0)
-    with scratch() as store:
-        for spec in (start, teacher, ranks, cached):
-            execute(spec, store, keep=True)
+    with scratch(start, teacher, ranks, cached) as store:
         places = {"from disk": {"states": cached}, "recomputed": {}}
         for repeat, heads, name in product(range(repeats), (12, 3), places):
             args = common | {"surgery": [{"op": "cut", "heads": heads}]}
             inputs = {"teacher": teacher, "importance": ranks} | places[name]
-            told = execute(Spec("distil", args, inputs).at(repeat), store).metrics
+            speed = execute(Spec("distil", args, inputs).at(repeat), store).metrics
             line = {"student": f"{heads}/12", "teacher": name, "repeat": repeat}
-            yield line | {"examples_per_second": told["examples_per_second"]}
+            yield line | {"examples_per_second": speed["examples_per_second"]}
 
 
-def augmenting(repeats=3, rows=100, count=15):
+def augmenting(repeats=REPEATS, rows=100, count=15):
     """One line for each model and repeat: CPU seconds to find candidates for every eligible word.
 
-    Sentences are batched, or taken one at a time and word by word, with the same models.
+    Sentences are in one batch, or taken one at a time.
     """
     both = (data.splits("glue", task)["train"] for task in ("CoLA", "SST-2"))
     texts = [text for split in both for text in split.a[: rows // 2]]
@@ -236,56 +227,34 @@ def augmenting(repeats=3, rows=100, count=15):
         sources = {name: augment.source(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
             line = {"model": name, "repeat": repeat, "sentences": len(texts)}
-            _, batched = timed(augment.candidates, texts, sources[name], count, FULL, {})
-            _, single = timed(one_at_a_time, texts, sources[name], count)
-            yield line | {"batched_seconds": batched, "single_seconds": single}
-
-
-def one_at_a_time(texts, source, count):
-    """The opponent: a sentence is tokenised anew for each word, one forward or row at a time."""
-    tokenizer, table = source.tokenizer, source.vectors.numpy()
-    for text in texts:
-        words, places = augment.cut(source, text)
-        for i in places:
-            pieces = [tokenizer.tokenize(word) for word in words]
-            if source.head is not None and len(pieces[i]) == 1:
-                flat = [piece for word in pieces for piece in word]
-                hidden = ["[CLS]", *flat, "[SEP]", *flat, "[SEP]"]
-                place = 1 + sum(map(len, pieces[:i]))
-                hidden[place] = "[MASK]"
-                ids = torch.tensor([tokenizer.convert_tokens_to_ids(hidden)])
-                types = torch.tensor([[0] * (len(flat) + 2) + [1] * (len(flat) + 1)])
-                with torch.inference_mode():
-                    logits = source.model(input_ids=ids, token_type_ids=types).logits
-                torch.argsort(logits[0, place], descending=True)[:count].tolist()
-            elif (vector := source.vector(words[i])) is not None:
-                np.argsort(-(table @ (vector.numpy() / np.linalg.norm(vector))))[:count]
+            for way, batches in (("batched", [texts]), ("single", [[text] for text in texts])):
+                job = (sources[name], count, FULL, {})
+                cpu = [timed(augment.candidates, batch, *job)[1] for batch in batches]
+                line[f"{way}_seconds"] = sum(cpu)
+            yield line
 
 
 # ---- A CANDIDATE OF EFFICIENTBERT'S SEARCH
 
 
-def searching(repeats=3, rows=1024, documents=2000):
+def searching(repeats=REPEATS, rows=1024, documents=2000):
     """One line for each repeat: a candidate with a supernet's weights, and one from scratch.
 
-    The candidate has the base shape at mini size, and trains on CoLA. Told is after which share of
-    its steps the first has the smoothed loss that the second ends on, and how many candidates a
-    minute that makes. The supernet reads so many documents of Wikipedia and books once; these must
-    be at hand.
+    The candidate has the base shape at mini size, and trains on CoLA. A line has the share of its
+    steps after which the first has the smoothed loss that the second ends on, and how many
+    candidates a minute that makes. The supernet reads so many documents of Wikipedia and books
+    once; these must be at hand.
     """
-    common, start = cola(rows), checkpoint()
-    warm = efficientbert.WARM["mini"]
-    teacher = Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
+    common, start, teacher = starting(rows)
     text = {"corpus": texts.describe("wikipedia+books", documents), "numerics": LEAN}
-    text |= {"net": efficientbert.scaled("Supernet", "mini").to_json(), "warmup": warm}
+    text |= {"net": efficientbert.scaled("Supernet", "mini").to_json()}
     text |= {"train": replace(efficientbert.PRETRAIN["mini"], epochs=1)}
+    text |= {"warmup": efficientbert.WARM["mini"]}
     supernet = Spec("predistil", text, {"teacher": start}, seed=0)
     brief = efficientbert_search.BRIEFLY["mini"]
     args = common | {"train": brief, "warmup": efficientbert.TAUGHT["mini"]}
     args |= {"net": efficientbert.scaled("Base Model", "mini").to_json()}
-    with scratch() as store:
-        for spec in (start, teacher, supernet):
-            execute(spec, store, keep=True)
+    with scratch(start, teacher, supernet) as store:
         for repeat in range(repeats):
             runs = {
                 name: execute(Spec("warmup", args, {"teacher": teacher} | more).at(repeat), store)
@@ -298,8 +267,8 @@ def searching(repeats=3, rows=1024, documents=2000):
             line |= {"share_of_steps": share}
             line |= {"supernet_seconds": store.find(supernet).status["seconds"]}
             for name, of in (("inherits", share), ("scratch", 1.0)):
-                told = runs[name].metrics
-                seconds = told["steps"] * brief.batch / told["examples_per_second"]
+                found = runs[name].metrics
+                seconds = found["steps"] * brief.batch / found["examples_per_second"]
                 line[f"{name}_per_minute"] = 60 / (of * seconds)
             yield line | {f"{name}_score": run.metrics["matthews"] for name, run in runs.items()}
 
@@ -356,21 +325,18 @@ def pruners(common, start):
     return made
 
 
-def pruning(repeats=3, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
+def pruning(repeats=REPEATS, sizes=(("RTE", 128, 2), ("CoLA", 0, 4))):
     """One line for each task, method and repeat: median seconds of a training step, and ratios.
 
     The ratios are to the step of plain fine-tuning on the same batch. The methods are BERMo's masks
     and mix, and the differentiable search with labels and with a teacher, whose logits are made
     before its first step. sizes: (task, tokens to which batches are padded, steps that count).
     """
-    start = checkpoint()
-    with scratch() as store:
-        execute(start, store, keep=True)
-        for task, tokens, most in sizes:
-            train = replace(TRAIN, epochs=376, pad_to=tokens)  # 752 steps
-            common = {"data": data.describe("glue", task, 64), "train": train, "numerics": LEAN}
-            made = pruners(common, start)
-            execute(made["search: prediction"].inputs["teacher"], store, keep=True)
+    for task, tokens, most in sizes:
+        common, start, _ = starting(64)
+        train = replace(TRAIN, epochs=376, pad_to=tokens)  # 752 steps
+        made = pruners(common | {"data": data.describe("glue", task, 64), "train": train}, start)
+        with scratch(start, made["search: prediction"].inputs["teacher"]) as store:
             for repeat in range(repeats):
                 found = {n: step_seconds(s.at(repeat), store, most) for n, s in made.items()}
                 for name, seconds in found.items():
@@ -389,17 +355,16 @@ def cutting(turns=50, ratio=0.3, batch=8):
     out. A row has 128 tokens; float32, one thread.
     """
     spec, shape = nas.latency((ratio,), MODEL, runs=turns, batch=batch), SHAPES[MODEL]
-    with scratch() as store:
-        times = execute(spec, store).arrays("times")["cpu"]
-    told = spec.args["models"]
-    by_name = dict(zip(told, times, strict=True))
-    whole, cut = (by_name[nas.label(share, "Random")] for share in (1.0, ratio))
-    (kept,) = told[nas.label(ratio, "Random")]["surgery"]
+    with scratch(spec) as store:
+        times = dict(zip(spec.args["models"], store.find(spec).arrays("times")["cpu"], strict=True))
+    name = nas.label(ratio, "Random")
+    (kept,) = spec.args["models"][name]["surgery"]
     widths = gated.counts({"heads": kept["heads"], "neurons": kept["neurons"]})
     fewer = gated.masked(shape) / gated.flops(shape.hidden, shape.hidden // shape.heads, widths)
-    same = {"ratio": ratio, "batch": batch, "flops_ratio": fewer}
-    for turn, (one, other) in enumerate(zip(whole, cut, strict=True)):
-        yield {"turn": turn, "whole_seconds": one, "cut_seconds": other} | same
+    both = zip(times[nas.label(1.0, "Random")], times[name], strict=True)
+    for turn, (whole, cut) in enumerate(both):
+        line = {"ratio": ratio, "batch": batch, "turn": turn, "whole_seconds": whole}
+        yield line | {"cut_seconds": cut, "flops_ratio": fewer}
 
 
 def machine():
@@ -414,12 +379,10 @@ def machine():
     }
 
 
-def write(folder, repeats=3):
-    """Run the bench and write a csv for each part into the folder. Returns the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+if __name__ == "__main__":
+    folder = paths.ROOT / "figures" / "bench"
     pd.DataFrame(profile()).to_csv(folder / "profile.csv", index=False)
     for part in (distilling, augmenting, pruning, training, cutting, searching):
-        lines = part() if part is cutting else part(repeats)
-        table = pd.DataFrame(lines).assign(**machine()).round(4)
+        print(part.__name__, flush=True)
+        table = pd.DataFrame(part()).assign(**machine()).round(4)
         table.to_csv(folder / f"{part.__name__}.csv", index=False)
-    return folder
