@@ -34,7 +34,7 @@ from lib.execute import commit
 from lib.files import whole, write
 from lib.measure import compare
 from lib.measure.verdict import SCALES
-from lib.page import notebook, plot, report
+from lib.page import notebook, plot, report, settings
 from lib.page.runs import Runs
 from lib.page.verdicts import ENVIRONMENT, legend
 from lib.page.verdicts import table as table_of_verdicts
@@ -112,11 +112,22 @@ class Page:
     def runs(self, grid, recorded=()):
         """The runs of a grid (lib.page.runs.Runs).
 
-        The page's own are made where they are missing. Those of `recorded`, Specs at mini, are
-        looked up.
+        grid: rows, or a function that makes them for a profile and the page's parameters. The
+        page's own are made where they are missing. Those at mini, which the function makes too or
+        which are `recorded`, are looked up.
         """
+        if callable(grid):
+            grid, recorded = notebook.rows(grid, self.scope, self.values), grid("mini")
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
+        self.show_grid(made)
         return Runs(made, there, self.scope)
+
+    def show_grid(self, frame):
+        """Show, folded away, what varies between the runs of a grid and what they share."""
+        shared, varying = settings.compared(frame)
+        if len(varying):
+            title = f"The grid: {len(varying)} rows, what they share and what varies"
+            display(HTML(PARTS.grid(title, shared, varying.to_html(index=False, border=0))))
 
     def table(self, frame, caption, name="", index=None, marks=None):
         """Write and show a table, or a sentence where it has no value.

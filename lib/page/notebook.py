@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 
 from lib import paths
@@ -147,14 +148,17 @@ def wanted(grids):
 def grids(path, values):
     """{variable: rows} that the `grid` cell makes.
 
-    `grid` is what the page runs. Any other list of rows with Specs is only looked up. The cell is
-    run in this process: it is free of torch.
+    `grid` is what the page runs. A function `grid` makes it, and at mini what is `recorded`; any
+    other list of rows with Specs is only looked up. The cell is run in this process: it is free of
+    torch.
     """
     names = check(path, values)
     if "data" in names:
         names["profile"] = own.named(*(names.get(name, "") for name in own.PARAMETERS))
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
+        if callable(grid := names.get("grid")):
+            names |= {"grid": rows(grid, names["profile"], names), "recorded": grid("mini")}
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -167,6 +171,15 @@ def grids(path, values):
         and rows
         and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
     }
+
+
+def rows(grid, profile, values):
+    """The rows of a notebook's function `grid` at a profile.
+
+    Of the values of the notebook's parameters, it gets those that it takes.
+    """
+    axes = list(signature(grid).parameters)[1:]
+    return grid(profile, **{name: values[name] for name in axes if name in values})
 
 
 def injected(history):

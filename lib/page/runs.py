@@ -1,6 +1,6 @@
 """Runs of a page: those of its own profile beside those that are recorded at mini."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -26,6 +26,16 @@ class Runs:
         """The profile that verdicts are about: mini on a page of toy runs, or of a reader's own."""
         own = self.profile == "toy" or isinstance(self.profile, Own)
         return "mini" if own else self.profile
+
+    def where(self, **labels):
+        """The runs of the rows that have these labels."""
+
+        def chosen(frame):
+            for name, value in labels.items():
+                frame = frame[frame[name].eq(value)] if name in frame else frame[:0]
+            return frame
+
+        return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
 
     @property
     def judged(self):
