@@ -93,9 +93,10 @@ class Sheet:
 
     @property
     def body(self):
-        """What the last cell wrote; None where it wrote nothing."""
+        """What the last cell wrote; None where the page is not made. One by hand has no HTML."""
         try:
-            return notebook.provenance(self.folder, self.name) if not self.failed else None
+            made = made_of(self.page) or not self.page.exists()
+            return notebook.provenance(self.folder, self.name) if made and not self.failed else None
         except ValueError:
             return None
 
@@ -256,9 +257,10 @@ class Book:
         top = sheet.folder.parents[1] if sheet.differs else sheet.folder
         card = {"id": sheet.name, "title": sheet.title, "differs": sheet.differs}
         if body := sheet.body:
-            at = sheet.page if sheet.page.exists() else sheet.folder
-            found = card | {"href": at.relative_to(top)} | shown(body, sheet.folder)
-            return found | {"folder": sheet.folder.relative_to(top)}
+            by_hand = sheet.differs and not sheet.page.exists()
+            card["href"] = (sheet.folder if by_hand else sheet.page).relative_to(top)
+            card["folder"] = sheet.folder.relative_to(top)
+            return card | shown(body, sheet.folder)
         there, total = self.count(sheet)
         made, words = notebook.wanted(sheet.grids), own.words(self.profile)
         state = "running" if there or any(spec.name in busy for spec in made) else "waiting"
@@ -339,7 +341,8 @@ class Book:
     def job(self, sheet, digest):
         """What `convert` takes for a page that was made at a fingerprint."""
         parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-        frame, name, body = self.frame(sheet) | {"working": False}, sheet.name, sheet.body
+        frame, name = self.frame(sheet) | {"working": False}, sheet.name
+        body = notebook.provenance(sheet.folder, name)
         around = {
             "top": str(parts.top(frame, name, sheet.title, evidence(body))),
             "bottom": str(parts.bottom(frame, name, body["files"], footer(body))),
@@ -406,7 +409,7 @@ def execute(path, folder, values, store, text, differs):
     mine = f"{SOCKETS}{os.getpid()}-"
     lock = FileLock(folder / f".{path.stem}.lock")  # another command may make the same page
     with lock, tempfile.TemporaryDirectory(prefix=mine, ignore_cleanup_errors=True) as sockets:
-        ledger.unlink(missing_ok=True)
+        before = ledger.stat().st_mtime_ns if ledger.exists() else 0
         draft.write_text(text)
         try:
             papermill.execute_notebook(
@@ -421,7 +424,8 @@ def execute(path, folder, values, store, text, differs):
                 extra_arguments=["--log-level=CRITICAL"],  # an idle kernel tells of its own stop
                 kernel_manager_class=LocalKernel,
             )
-            died = "" if ledger.exists() else "before its last cell"
+            told = ledger.exists() and ledger.stat().st_mtime_ns > before
+            died = "" if told else "before its last cell"
         except papermill.PapermillExecutionError as error:
             told = f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; {see})"
             raise RuntimeError(told) from None
