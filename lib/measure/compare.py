@@ -104,7 +104,8 @@ def score(run, column):
 def rows(frame):
     """{task: (development rows, judged unseen rows)} that its scores are of, of the tasks of a
     collected frame whose runs have unseen rows."""
-    runs = {row.task: row.run for row in there(frame).itertuples() if unseen(row.run)}
+    made = frame.reindex(columns=["task", "run"]).dropna().to_numpy()
+    runs = {task: run for task, run in made if unseen(run)}
     told = {task: data.judging(run.spec["args"]["data"]) for task, run in runs.items()}
     return {t: (len(n["words"]) - len(n["labels"]), len(n["judged"])) for t, n in told.items()}
 

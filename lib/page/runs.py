@@ -51,11 +51,11 @@ class Runs:
     def rows(self):
         """Which rows the scores are of, in words for a caption."""
         told = []
-        for source, frame, _ in self.frames:
+        for source, frame, _ in (part for part in self.frames if len(part[1])):
             counts = [f"{n:,} and {m:,} of {task}" for task, (n, m) in compare.rows(frame).items()]
             more = f" and unseen rows of {LONG} words and more" * bool(counts)
             told.append(f"development rows{more} ({'; '.join([source, *counts])})")
-        return f"on {', '.join(told)}"
+        return f"on {', '.join(told) or 'development rows'}"
 
     def by_task(self, columns=()):
         """Parts of a table (lib.measure.compare.table): mean score of each task, in points.
