@@ -365,9 +365,10 @@ def same_run(a, b):
 
 
 # ---- made-up runs ----
-def holding(arrays=None, name="made up"):
-    """A run that pages read these arrays from."""
-    return SimpleNamespace(name=name, origin="run", arrays=lambda _: arrays, spec={"args": {}})
+def holding(arrays=None, name="made up", **metrics):
+    """A run that pages read these arrays and metrics from."""
+    told = {"name": name, "origin": "run", "metrics": metrics, "spec": {"args": {}}}
+    return SimpleNamespace(**told, arrays=lambda _: arrays)
 
 
 def collected(*rows):
@@ -383,8 +384,8 @@ def collected(*rows):
             run = holding(
                 {"labels": labels, "index": np.arange(len(right)), "logits": logits},
                 f"{task}/{model}/{seed}",
+                **{"accuracy": np.mean(right)} | more,
             )
-            run.metrics = {"accuracy": np.mean(right)}
             line |= {"state": "finished", "run": run, **run.metrics}
         lines.append(line | more)
     return pd.DataFrame(lines)

@@ -365,11 +365,9 @@ def judging(descriptor):
     return _judging(descriptor["source"], descriptor["task"], told["beside"], told["rows"])
 
 
-@cache
 def _judging(name, task_name, beside, count):
-    train = None if beside else one_split(name, task_name, "train")
-    dev = one_split(name, task_name, "dev")
-    return left.judged(unseen_rows(name, task_name, beside, count), dev, train)
+    rows, dev = unseen_rows(name, task_name, beside, count), one_split(name, task_name, "dev")
+    return left.judged(rows, dev, None if beside else one_split(name, task_name, "train"))
 
 
 def publish(name, task_name, unseen, beside=0):
