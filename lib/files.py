@@ -72,6 +72,16 @@ def write_json(path, value):
     write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
+def write_lines(path, values):
+    """Write values as lines of JSON."""
+    Path(path).write_text("".join(json.dumps(value) + "\n" for value in values))
+
+
+def read_lines(path):
+    """The values in lines of JSON."""
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
 def read_json(path, data=None):
     """The object in a file of JSON; data: its bytes, where they were read already.
 

@@ -4,6 +4,7 @@ configurations alone; Specs where no data are; stores of a module's own; made-up
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import torch
 import transformers
@@ -347,6 +349,14 @@ def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
 
     monkeypatch.setattr(owner, name, call)
     return calls
+
+
+def holder(path):
+    """The process below this one that holds the lock file at a path; None where none does."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if str(path) in [file.path for file in child.open_files()]:
+                return child.pid
 
 
 def same_run(a, b):
