@@ -21,8 +21,10 @@ SPREAD = 0.6  # points between seeds, as in the trials on SST-2
 
 
 def claim(rng, effects, seeds, tasks, draws=200):
-    """(word, power) of a claim whose cells have these true effects in points, and share baseline and
-    examples."""
+    """(word, power) of a claim whose cells have these true effects in points.
+
+    They share baseline and examples.
+    """
     labels, pairs = np.ones(ROWS, int), [[] for _ in effects]
     for task in map(str, range(tasks)):
         ease = np.sqrt(SHARED) * rng.standard_normal(ROWS)
