@@ -438,5 +438,5 @@ def level(run, column):
         chance = 2 * most / (1 + most)  # of a model that says 1 to all
     else:
         chance = 2 / n**0.5
-    score = compare.score(run, column)
-    return 100 * score, 100 * chance, len(np.unique(said)) == 1
+    score = stats.weighted_score(column.metric, [said], labels, np.ones((1, n)))[0, 0]
+    return 100 * float(score), 100 * chance, len(np.unique(said)) == 1
