@@ -114,9 +114,9 @@ def report_lost(lost):
 
 
 def claims_of(args):
-    from lib.papers import protocol
+    from lib.evidence import chosen
 
-    return protocol.chosen([name for name in args.claims.split(",") if name])
+    return chosen([name for name in args.claims.split(",") if name])
 
 
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND, FRESH)
@@ -276,10 +276,11 @@ def pack(args):
     """an archive of all that the runs of some claims read, for another machine (lib.pack)"""
     from lib import pack as archive
     from lib.evidence import cells
+    from lib.measure.claims import seeds
     from lib.papers.profiles import CHECKPOINTS
 
     claims = claims_of(args)
-    specs = [spec for claim in claims for spec in cells(claim, claim.seeds[:1])]
+    specs = [spec for claim in claims for spec in cells(claim, seeds(claim["seeds"])[:1])]
     size = archive.pack(args.file, claims, specs, CHECKPOINTS["mini"]["bert"])
     how = "there: tar xzf, cd evidence, sh run.sh; here: python -m lib unpack records.tgz"
     print(f"{args.file}  {size / 1e6:.1f} MB; {how}")

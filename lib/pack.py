@@ -19,7 +19,7 @@ from lib.data import glue, models, texts
 from lib.execute import commit
 from lib.spec import ancestry
 
-CODE = ("lib", "data/published", "data/digests.json", "data/unseen")
+CODE = ("lib", "notebooks", "data/published", "data/digests.json", "data/unseen")
 RUN = """#!/bin/sh
 # Makes the missing runs on one GPU, writes records.tgz; safe to repeat.
 python -m lib evidence --device cuda --claims {claims} "$@"
@@ -34,7 +34,7 @@ def pack(target, claims, specs, checkpoint):
     there = {name: paths.ROOT / name for name in filter(None, listed.split("\0"))}
     there |= {f"data/{name}": path.resolve() for name, path in inputs(specs).items()}
     there[f"data/models/{checkpoint}"] = models.locate(checkpoint)
-    run = RUN.format(claims=",".join(claim.id for claim in claims))
+    run = RUN.format(claims=",".join(claim["id"] for claim in claims))
     with files.whole(target) as draft, tarfile.open(draft, "w:gz") as archive:
         for name, path in there.items():
             archive.add(path, f"evidence/{name}")

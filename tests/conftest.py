@@ -375,10 +375,16 @@ def same_run(a, b):
 
 
 # ---- made-up runs ----
+class Held(SimpleNamespace):
+    """Plain attributes that can be the key of a cache."""
+
+    __hash__ = object.__hash__
+
+
 def holding(arrays=None, name="made up", **metrics):
     """A run that pages read these arrays and metrics from."""
     told = {"name": name, "origin": "run", "metrics": metrics, "spec": {"args": {}}}
-    return SimpleNamespace(**told, arrays=lambda _: arrays)
+    return Held(**told, arrays=lambda _: arrays)
 
 
 def collected(*rows):

@@ -11,9 +11,8 @@ from test_models import pickled
 from test_store import SPEC, with_arrays
 from test_sweep import BACKBONE, teacher
 
-from lib import data, pack, paths, record
+from lib import checks, data, pack, paths, record
 from lib.data import models
-from lib.papers import protocol
 from lib.spec import Spec
 from lib.store import Store
 
@@ -43,7 +42,7 @@ def test_an_archive_has_code_rows_and_weights(root, checkpoint):
         path.write_text(text)
     told = data.describe("glue", "SST-2", 1)
     spec = Spec("finetune", teacher().args | {"data": told}, {"start": BACKBONE}).at(10)
-    claim = protocol.CLAIMS["G1"]
+    claim = checks.claims()["G1"]
     size = pack.pack(root / "out.tgz", [claim], [spec], checkpoint)
     assert size == (root / "out.tgz").stat().st_size
     with tarfile.open(root / "out.tgz") as archive:

@@ -14,7 +14,7 @@ import numpy as np
 
 from lib import files, pd, published
 from lib.data import tokens
-from lib.measure import compare, stats, verdict
+from lib.measure import claims, compare, stats
 from lib.options import Search
 from lib.papers import efficientbert, grids
 from lib.papers.profiles import backbone, profile
@@ -474,7 +474,7 @@ def remarks(found):
         f"{name} {row['best']:.2f} (p = {row['p']:.2g} against random)"
         for name, row in rivals.iterrows()
     )
-    alike = [name for name, p in rivals["p"].items() if p >= verdict.ALPHA]
+    alike = [name for name, p in rivals["p"].items() if p >= claims.ALPHA]
     return [
         f"Mean of the best after {found['evaluation'].max()} evaluations on {count} landscapes, in "
         f"standard deviations of a random network: random {table['best']['random']:.2f}; {told}; "

@@ -2,7 +2,7 @@
 
 At `paper` the settings are the printed ones (Appendix A.2, Table 8) wherever the paper prints one.
 `toy` and `mini` have settings of their own, chosen before their first recorded run. The pages list
-each difference (`data/published/ghostbert/deviations.toml`). Claims: `lib.papers.ghostbert_claims`.
+each difference (`data/published/ghostbert/deviations.toml`).
 Free of torch.
 """
 
