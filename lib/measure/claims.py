@@ -407,7 +407,7 @@ def fault(row, measure, metric_of, teachers):
     run, task = row["run"], row["task"]
     if row.get("diverged") in (True,):
         return "" if measure == "diverged" else f"it diverged on {task}"
-    column = compare.columns(metric_of, task)[0]
+    column = metric_of[task][0]
     if not row.get(column.key, np.nan) > -inf:  # it has no such score
         return ""
     score, chance, one = level(run, column)
