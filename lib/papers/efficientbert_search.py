@@ -13,7 +13,7 @@ import numpy as np
 
 from lib import files, pd, published
 from lib.data import tokens
-from lib.measure import claims, compare
+from lib.measure import compare
 from lib.options import Search
 from lib.papers import efficientbert, grids
 from lib.papers.profiles import backbone, profile
