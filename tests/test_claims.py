@@ -9,8 +9,8 @@ import pytest
 from conftest import collected, made_up
 
 from lib import checks, paths
-from lib.measure import claims, measures, stats
-from lib.measure.cells import known_measures, named, parsed
+from lib.measure import claims, stats
+from lib.measure.cells import named, parsed
 from lib.measure.compare import Column
 from lib.page import claims as source
 from lib.page import notebook
@@ -67,7 +67,7 @@ def test_a_cell_tells_models_places_and_its_region():
 )
 def test_what_is_no_cell_is_refused(text, message):
     with pytest.raises(ValueError, match=message):
-        known_measures(parsed(text), measures.MEASURES)
+        parsed(text)
 
 
 def test_rows_that_cells_name_are_kept_once():
@@ -287,7 +287,6 @@ def test_a_variance_is_a_ratio():
 def test_the_cells_of_every_claim_can_be_read_and_name_rows_somewhere():
     for id, line in checks.claims().items():
         cells = parsed(line["cells"])
-        known_measures(cells, measures.MEASURES)
         assert cells or line["role"] not in ("central", "own"), id
         assert line["least"] in ("", "all", "half") or int(line["least"]) <= 10, id
         assert bool(claims.seeds(line["seeds"])) == bool(line["seeds"]), id

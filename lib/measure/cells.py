@@ -26,6 +26,7 @@ import numpy as np
 
 from lib.data import squad
 from lib.measure import stats
+from lib.measure.measures import MEASURES
 from lib.spec import known
 
 CELL = re.compile(
@@ -146,6 +147,8 @@ def cell(text):
     terms = tuple((weight, one) for one, weight in terms.items())
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     measure = "" if what in WEIGHTS else what
+    if measure:
+        known("measure", measure.partition(" (")[0], MEASURES)
     if not measure and abs(level) > 1e-9:
         raise ValueError(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
     return Cell(text, measure, terms, (low, high), slope * (" | " in text))
@@ -166,10 +169,3 @@ def named(cells, rows):
         if any(fits(row, *model) for model in cell.models)
     }
     return list(found.values())
-
-
-def known_measures(cells, measures):
-    """Raises ValueError, naming the nearest, for a cell of an unknown measure."""
-    for cell in cells:
-        if cell.measure:
-            known("measure", cell.measure.partition(" (")[0], measures)

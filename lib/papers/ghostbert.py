@@ -232,7 +232,6 @@ def inspection(profile_name, task, heads, ghosts, rows, model=None, family="bert
 EQUAL_TAPS = {"- Softmax, taps 1/k at first": {"softmax": False, "init": "uniform"}}
 KERNELS = {f"k = {k}": {"kernel": k} for k in (1, 3, 5, 9, 17)}
 FEATURES = {f"F = {f}": {"features": f} for f in (1, 2, 4, 8, 12)}
-CHEAP = [name for name in POSITIONS if name != "After QK"]  # it is printed above ours
 ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is tied to
 
 

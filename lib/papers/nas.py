@@ -73,7 +73,6 @@ NETWORKS = {
     "11 layers": Perceptron(_ELEVEN, epochs=20, batch=64, lr=1e-3, noise=1.0),
 }
 TARGETS = (0.01, 0.04, 0.05, 0.1, 0.3, 0.5, 0.75, 1.0)
-NOISE = 0.25  # our reading of "far below one half" of the kept inputs (claim N8)
 
 DEVIATIONS = published.deviations("nas")
 SMALL_TEACHER = published.deviations("nas", "small_teacher")
