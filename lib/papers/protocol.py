@@ -165,7 +165,8 @@ def control(frame, scale):
 # ---- THE TABLE
 
 headline = partial(Claim, seeds=mini.FIVE, headline=True)
-ABLATIONS, FEATURES = ghostbert.ABLATIONS, ghostbert.FEATURES
+ABLATIONS = ghostbert.ABLATIONS
+FEATURES = {f"F = {f}": {"features": f} for f in ghostbert.FEATURES}
 CLAIMS = {
     claim.id: claim
     for claim in (
@@ -176,7 +177,11 @@ CLAIMS = {
             ghostbert_claims.claim_unpruned,
         ),
         headline("G3", pruned_vs_ghost, ghostbert_claims.claim_trend),
-        Claim("G4", varied(ghostbert.KERNELS), ghostbert_claims.claim_kernel),
+        Claim(
+            "G4",
+            varied({f"k = {k}": {"kernel": k} for k in ghostbert.KERNELS}),
+            ghostbert_claims.claim_kernel,
+        ),
         Claim("G5", varied(ABLATIONS, ("GhostBERT", "- Softmax")), ghostbert_claims.claim_softmax),
         Claim("G6", varied(ABLATIONS, ("GhostBERT", "- ReLU")), ghostbert_claims.claim_relu),
         Claim("G7", taught_by("+ DA", "- DA & KD"), ghostbert_claims.claim_distillation),
