@@ -20,12 +20,8 @@ from lib import files, paths
 from lib.files import Damaged, read_json
 from lib.spec import from_json
 from lib.steps import STEPS
-from lib.store import MIN_FREE, STALE, Draft, Held, Lock, Store, say
+from lib.store import MIN_FREE, Draft, Held, Store, locked, say
 
-HELD = (
-    "waiting  {}: {} (process {}) is making it; "
-    f"another host that gives no sign of life for {STALE:.0f} s is believed dead"
-)
 FREE = "free some space (`python -m lib gc` lists what may go)"
 
 
@@ -36,12 +32,12 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
     RuntimeError where an input is missing.
     """
     store = store or Store()
-    beat, since, over, again = None, 0.0, None, False
+    again = False
     while True:
         if run := store.find(spec, weights=keep):
             return run
         try:
-            with Lock(store.lock(spec), over):
+            with locked(store.lock(spec)):
                 if not files.wrong(store.part(spec)):
                     store.place(spec)  # a kill came between its end and its name
                 found = store.find(spec, weights=keep)
@@ -51,13 +47,8 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
                 raise
             store.set_aside(store.part(spec), error)
             again = True
-        except Held as error:
-            who = error.args[0] or {"host": "an unknown process", "pid": "?", "beat": 0.0}
-            if who["beat"] != beat:
-                beat, since = who["beat"], time.monotonic()
-                say(HELD.format(spec.name, *map(who.get, ("host", "pid"))))
-            if time.monotonic() - since > STALE:
-                over = beat
+        except Held:
+            say(f"waiting  {spec.name}: another process is making it")
             time.sleep(0.3)
 
 
@@ -85,7 +76,6 @@ def _make(spec, store, keep, checkpoint_seconds):
             free = shutil.disk_usage(store.runs).free >> 20
             what = f"disk full ({free} MB free) under {paths.shown(store.runs)}"
             error = OSError(f"{what}: {FREE}; the run resumes from its last checkpoint")
-            draft.make_room()
         with suppress(OSError):
             draft.tell("failed", error=one_line(error), **told)
         raise error from None

@@ -1,7 +1,7 @@
 """Files that are written whole, and checked by digest when they are read.
 
-A folder's manifest, `manifest.json`, has a digest of each of its files. It is written last. Runs,
-checkpoints and pages have one. A file that has other bytes than its manifest says is damaged.
+A folder's manifest, `manifest.json`, has a digest of each of its files. It is written last. Runs
+and checkpoints have one. A file that has other bytes than its manifest says is damaged.
 """
 
 import hashlib
@@ -72,6 +72,16 @@ def write_json(path, value):
     write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
+def write_lines(path, values):
+    """Write values as lines of JSON."""
+    Path(path).write_text("".join(json.dumps(value) + "\n" for value in values))
+
+
+def read_lines(path):
+    """The values in lines of JSON."""
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
 def read_json(path, data=None):
     """The object in a file of JSON; data: its bytes, where they were read already.
 
@@ -104,14 +114,14 @@ def _digest(path, *_):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def seal(folder, names=None, to=NAME, **more):
-    """Write the manifest of a folder; names: of these files alone. more: what else it tells."""
+def seal(folder, names=None, to=NAME):
+    """Write the manifest of a folder; names: of these files alone."""
     folder = Path(folder)
     if names is None:
         every = (path for path in folder.rglob("*") if path.is_file())
         names = (path.relative_to(folder).as_posix() for path in every)
     files = {name: digest(folder / name) for name in sorted(names) if name != to}
-    write_json(folder / to, more | {"version": KNOWN[-1], "files": files})
+    write_json(folder / to, {"version": KNOWN[-1], "files": files})
 
 
 def manifest(folder, name=NAME):

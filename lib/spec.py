@@ -3,7 +3,8 @@
     Spec("finetune", {"data": ..., "train": Train(...)}, {"start": pretrained}, seed=0)
 
 A Spec names a step (`lib.steps.STEPS`), its arguments, and other Specs as inputs, so that a grid of
-Specs is a graph. Its identity is a hash of canonical JSON. The seed is not part of it: the seeds of
+Specs is a graph. Its identity is a hash of canonical JSON, in which full paths do not count: a
+reader's data and model are identified by their digests. The seed is not part of it: the seeds of
 one Spec are replicates, kept side by side in one folder. An input without a seed of its own takes
 that of the Spec which asks for it, so that two models compared at one seed share their teacher and
 data order. An input with a seed is pinned, and that seed is part of the identity.
@@ -74,7 +75,7 @@ class Spec:
     @cached_property
     def id(self):
         inputs = {n: s.id + f"/{s.seed}" * (s.seed is not None) for n, s in self.inputs.items()}
-        body = [self.step, STEPS[self.step].version, self.args, inputs]
+        body = [self.step, STEPS[self.step].version, placeless(self.args), inputs]
         return hashlib.sha256(canonical(body).encode()).hexdigest()[:12]
 
     @property
@@ -149,6 +150,15 @@ def plain(value):
         f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
         "lists, dicts or an option of lib.options"
     )
+
+
+def placeless(value):
+    """Arguments without full paths: what lies there is identified by the digest beside them."""
+    if isinstance(value, dict):
+        return {k: placeless(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [placeless(v) for v in value]
+    return "" if isinstance(value, str) and value.startswith("/") else value
 
 
 def canonical(value):

@@ -3,7 +3,7 @@
     data/runs/<step>-<identity>/<seed>/      a finished run
                                <seed>.part/  one being made, or what is left of a failed, stopped
                                              or killed one
-                               <seed>.lock   who is making it
+                               <seed>.lock   held by the process that is making it
               .damaged/<step>-<identity>/<seed>-<time>/   a run that was found damaged
     data/records/<step>-<identity>/<seed>/   a record: a run without weights, small enough to
                                              commit (lib.record)
@@ -18,10 +18,9 @@ Runs of earlier code have no manifest: they count where their JSON is whole and 
 import json
 import os
 import shutil
-import socket
 import sys
-import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -33,10 +32,7 @@ from safetensors.numpy import load, save_file
 from lib import files, paths, record
 from lib.files import Damaged, read_json, write_json
 
-HEARTBEAT = 5.0  # seconds between signs of life of a run
-STALE = 60.0  # seconds without one after which its owner is taken for dead
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
-RESERVE = "reserve"  # file of a run being made that is removed to tell that the disk is full
 
 
 @cache
@@ -128,79 +124,35 @@ class Held(Exception):
     """Another live process is making this run."""
 
 
-class Lock:
-    """Exclusive right to make a run.
+@contextmanager
+def locked(path, patience=0.2):
+    """Hold the exclusive right to make a run; path: of its lock file. Raises Held after so many
+    seconds of patience.
 
-    The lock of the kernel (filelock) frees it when its owner dies. The file tells readers who owns
-    it. Its time is a heartbeat, which keeps hosts apart where a shared disk ignores kernel locks.
-    What nobody can read is nobody's. over: a heartbeat of another host that stood still for STALE
-    seconds while it was watched; it is believed no more, whatever its time.
+    The lock is the file system's (filelock). It ends with the process that holds it.
     """
-
-    def __init__(self, path, over=None):
-        self.path, self.over, self.stop = Path(path), over, threading.Event()
-
-    def __enter__(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.lock = FileLock(self.path, thread_local=False)
-        try:
-            self.lock.acquire(blocking=False)
-        except Timeout:
-            raise Held(owner(self.path)) from None
-        there = owner(self.path)
-        fresh = there and there["age"] < STALE and there["beat"] != self.over
-        if fresh and there["host"] != socket.gethostname():
-            self.lock.release()
-            raise Held(there)
-        try:
-            self.path.write_text(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
-        except OSError:
-            self.lock.release()
-            raise
-        threading.Thread(target=self._beat, daemon=True).start()
-        return self
-
-    def _beat(self):
-        while not self.stop.wait(HEARTBEAT):
-            try:
-                os.utime(self.path)
-            except OSError:
-                return
-
-    def __exit__(self, *_):
-        self.stop.set()
-        self.path.unlink(missing_ok=True)
-        self.lock.release()
-
-
-def owner(path):
-    """Who holds a lock, the last sign of life, and seconds since; None where nobody says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, thread_local=False)
     try:
-        who, beat = read_json(path), path.stat().st_mtime
-    except (OSError, Damaged):
-        return None
-    if not isinstance(who.get("host"), str) or type(who.get("pid")) is not int:
-        return None
-    return who | {"beat": beat, "age": time.time() - beat}
+        lock.acquire(patience)
+    except Timeout:
+        raise Held from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
 
 
 def alive(path):
-    """Whether the owner of a lock lives.
-
-    On this host its process is there; on another host its heartbeat is fresh.
-    """
-    who = owner(path)
-    if who is None:
+    """Whether a process holds the lock at a path."""
+    if not path.exists():
         return False
-    if who["host"] != socket.gethostname():
-        return who["age"] < STALE
     try:
-        os.kill(who["pid"], 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
+        with locked(path, 0):
+            return False
+    except (Held, PermissionError):
+        return True
 
 
 @dataclass(frozen=True)
@@ -238,7 +190,7 @@ class Store:
         """Set a run aside where it is still damaged once nobody else is at it."""
         folder = self.runs / spec.name
         try:
-            with Lock(self.lock(spec)):
+            with locked(self.lock(spec)):
                 if folder.exists() and (why := wrong(folder, weights)):
                     self.set_aside(folder, why)
         except (Held, OSError):
@@ -358,18 +310,15 @@ class Scratch:
         return self.folder / "resume"
 
     def log(self, step, **values):
-        """Note what happened at a step."""
-        self.lines.append({"step": step, **values})
+        """Note what happened at a step. Checkpoints hold the lines."""
+        self.lines.append(json.loads(json.dumps({"step": step, **values}, default=float)))
 
     def save_arrays(self, name, **arrays):
         """Keep arrays under a name."""
         self.arrays[name] = arrays
 
     def logged(self, name):
-        """Arrays of what was logged under a name, {"step": [n], ...}.
-
-        The last note of a step counts: a resumed run repeats the steps after its checkpoint.
-        """
+        """Arrays of what was logged under a name, {"step": [n], ...}; a step's last note counts."""
         found = {line["step"]: line[name] for line in self.lines if name in line}
         steps = sorted(found)
         columns = {key: np.array([found[step][key] for step in steps]) for key in found[steps[0]]}
@@ -378,26 +327,13 @@ class Scratch:
     def progress(self, fraction, **now):
         """Say how far the run is."""
 
-    def mark(self):
-        """Where the log ends, for a checkpoint."""
-
-    def rewind(self, mark):
-        """Cut the log to where it ended at a checkpoint. Returns whether it is what it was then."""
-        return True
-
-    def begin_anew(self, why):
-        """There are checkpoints, and none of them can be read."""
-        say(f"damaged  {why}; this training begins anew")
-
 
 class Draft(Scratch):
     """The folder of a run being made, as its step sees it."""
 
     def __init__(self, store, spec, inputs, keep, checkpoint_seconds=30.0):
+        super().__init__(store.part(spec), spec.seed, checkpoint_seconds)
         self.store, self.spec, self.inputs, self.keep = store, spec, inputs, keep
-        self.seed = spec.seed
-        self.folder = store.part(spec)
-        self.checkpoint_seconds = checkpoint_seconds
         self.folder.mkdir(parents=True, exist_ok=True)
         before = ledger(self.folder)
         self.attempts = before["attempts"] + 1
@@ -405,11 +341,7 @@ class Draft(Scratch):
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.told = time.monotonic()
-        self.events = self.folder / "events.jsonl"
-        if not any(self.resume.glob("step-*")):
-            self.events.unlink(missing_ok=True)
         (self.folder / files.NAME).unlink(missing_ok=True)
-        (self.folder / RESERVE).write_bytes(bytes(1 << 16))
         write_json(self.folder / "spec.json", spec.to_json())
         self.tell("started")
 
@@ -419,29 +351,6 @@ class Draft(Scratch):
         status |= {"seconds": round(self.spent + time.monotonic() - self.began, 2)}
         status |= {"core_seconds": round(self.worked + time.process_time(), 2)}
         write_json(self.folder / "status.json", status | {"attempts": self.attempts} | more)
-
-    def log(self, step, **values):
-        """Append one line to the event log, which outlives a kill."""
-        with open(self.events, "a") as file:
-            file.write(json.dumps({"step": step, **values}, default=float) + "\n")
-
-    def mark(self):
-        data = self.events.read_bytes() if self.events.exists() else b""
-        return {"size": len(data), "digest": files.sha(data)}
-
-    def rewind(self, mark):
-        data = self.events.read_bytes()[: mark["size"]] if self.events.exists() else b""
-        if files.sha(data) != mark["digest"]:
-            return False
-        self.events.write_bytes(data)
-        return True
-
-    def begin_anew(self, why):
-        raise Damaged(why)
-
-    @property
-    def lines(self):
-        return Run(self.folder, "run").events()
 
     def progress(self, fraction, **now):
         """Say how far the run is; written at most once a second."""
@@ -457,16 +366,12 @@ class Draft(Scratch):
         """Folder to save the weights in; None where nobody needs them."""
         return self.folder / "model" if self.keep else None
 
-    def make_room(self):
-        """Free what telling of a full disk takes."""
-        (self.folder / RESERVE).unlink(missing_ok=True)
-
     def seal(self, metrics, env):
         """Write what is left of a run; it only wants its name now (`Store.place`)."""
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", env)
+        files.write_lines(self.folder / "events.jsonl", self.lines)
         shutil.rmtree(self.resume, ignore_errors=True)
-        (self.folder / RESERVE).unlink(missing_ok=True)
         self.tell("finished", manifest=True)
         files.seal(self.folder)
 

@@ -4,6 +4,7 @@ configurations alone; Specs where no data are; stores of a module's own; made-up
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 import torch
 import transformers
@@ -349,6 +351,14 @@ def stop_at(monkeypatch, owner, name, number, error=KeyboardInterrupt):
     return calls
 
 
+def holder(path):
+    """The process below this one that holds the lock file at a path; None where none does."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if str(path) in [file.path for file in child.open_files()]:
+                return child.pid
+
+
 def same_run(a, b):
     """Asserts that two runs have the same metrics, but for the clock, and the same arrays and
     weights, bit by bit.
@@ -365,9 +375,10 @@ def same_run(a, b):
 
 
 # ---- made-up runs ----
-def holding(arrays=None, name="made up"):
-    """A run that pages read these arrays from."""
-    return SimpleNamespace(name=name, origin="run", arrays=lambda _: arrays, spec={"args": {}})
+def holding(arrays=None, name="made up", **metrics):
+    """A run that pages read these arrays and metrics from."""
+    told = {"name": name, "origin": "run", "metrics": metrics, "spec": {"args": {}}}
+    return SimpleNamespace(**told, arrays=lambda _: arrays)
 
 
 def collected(*rows):
@@ -383,8 +394,8 @@ def collected(*rows):
             run = holding(
                 {"labels": labels, "index": np.arange(len(right)), "logits": logits},
                 f"{task}/{model}/{seed}",
+                **{"accuracy": np.mean(right)} | more,
             )
-            run.metrics = {"accuracy": np.mean(right)}
             line |= {"state": "finished", "run": run, **run.metrics}
         lines.append(line | more)
     return pd.DataFrame(lines)

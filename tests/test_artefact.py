@@ -13,6 +13,7 @@ import pytest
 from lib import paths, published, sweep
 from lib.measure import compare
 from lib.page import artefact, notebook
+from lib.page.runs import Runs
 from lib.published import Printed
 from lib.spec import Spec
 
@@ -178,12 +179,13 @@ def test_records_are_not_called_this_run():
     assert compare.source(frame("run", ""), "toy") == "this run, toy"
     assert compare.source(frame(""), "toy") == "not run, toy"
     assert compare.source(frame("run", "record"), "mini") == "this run and recorded, mini"
-    assert list(compare.sources(frame("run"), frame("record"), "toy")) == [
-        "recorded, mini",
-        "this run, toy",
-    ]
-    assert list(compare.sources(frame("run"), frame(""), "toy")) == ["this run, toy"]
-    assert list(compare.sources(frame("record"), frame("record"), "mini")) == ["recorded, mini"]
+
+    def sources(own, recorded, profile):
+        return [source for source, *_ in Runs(frame(own), frame(recorded), profile).frames]
+
+    assert sources("run", "record", "toy") == ["recorded, mini", "this run, toy"]
+    assert sources("run", "", "toy") == ["this run, toy"]
+    assert sources("record", "record", "mini") == ["recorded, mini"]
 
 
 @pytest.mark.parametrize(

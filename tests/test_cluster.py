@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from conftest import put, same_run
+from conftest import holder, put, same_run
 from test_sweep import BACKBONE, checkpointed, importance, long, teacher, until
 
 from lib import cluster, executors, sweep
 from lib.executors import Need
-from lib.store import Store, owner
+from lib.store import Store
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"
 make = partial(sweep.make, progress=False)
@@ -86,8 +86,8 @@ def test_a_node_killed_in_mid_sweep_costs_no_run_and_no_bit(nodes, store, tmp_pa
 
     def on_second():
         for spec in tuned:
-            who = owner(store.lock(spec))
-            if who and checkpointed(store, spec) and parent(who["pid"]) == raylet(second):
+            worker = checkpointed(store, spec) and holder(store.lock(spec))
+            if worker and parent(worker) == raylet(second):
                 return spec
 
     def kill():

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import made_up, stop_at, store_with, with_inputs
+from conftest import holding, made_up, stop_at, store_with, with_inputs
 from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
@@ -378,10 +378,10 @@ def test_ranks_are_judged_by_their_intervals(cells, profile, word):
 
 def test_scores_of_candidates_pair_by_name():
     told = {"task": "SST-2", "seed": 0}
-    searched, final = {"1": 0.8, "2": 0.7, "3": None}, {"1": 0.9, "2": 0.85, "3": 0.95}
+    searched, final = {"1": 0.8, "2": 0.7, "3": np.nan}, {"1": 0.9, "2": 0.85, "3": 0.95}
     lines = {"search": ("held_out.accuracy", searched), "student": ("accuracy", final)}
     rows = [
-        told | {"kind": kind, "model": name, column: score}
+        told | {"kind": kind, "model": name, column: score, "run": holding(**{column: score})}
         for kind, (column, scores) in lines.items()
         for name, score in scores.items()
     ]

@@ -27,7 +27,7 @@ from test_digits_search import spec as digits
 from test_faults import TEACHER, TRAIN, alike, searching
 
 from lib import execute, paths, store
-from lib.page import report
+from lib.page import sheet
 from lib.spec import from_json
 from lib.steps import STEPS
 from lib.store import Store
@@ -141,7 +141,7 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path, count=10):
         assert tables(root) == wanted and not list(root.glob("kernel-*"))
         assert not list(root.glob("runs/*/*.part")) and not list(root.glob("runs/*/*.lock"))
         for path in folder.glob("*_fine.html"):
-            assert report.made_of(path)
+            assert sheet.made_of(path)
 
     (root := tmp_path / "whole").mkdir()
     assert begun(root, "tidy").wait() == 0

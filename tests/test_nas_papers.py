@@ -380,10 +380,11 @@ def test_claim_on_schedules(near, far, verdict):
     """Five scores with a hundredth of the others' variance prove the claim, equal ones nothing."""
     steps = np.array([-2, -1, 0, 1, 2])
     spreads = {"Additive": near or 0, "Multiplicative": far or 0}
-    told = {"task": "SST-2", "run": None, "state": "finished", "seed": steps}
-    frame = pd.concat(
-        pd.DataFrame(told | {"model": model, "accuracy": 0.8 + spread * steps})
+    told = {"task": "SST-2", "state": "finished"}
+    frame = pd.DataFrame(
+        told | {"model": model, "seed": step, "run": holding(accuracy=0.8 + spread * step)}
         for model, spread in spreads.items()
+        for step in steps
     )
     frame = frame[:0] if near is None else frame
     assert nas_claims.claim_schedule(frame, "mini").verdict == verdict

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import datasets
 import numpy as np
@@ -11,6 +12,7 @@ import transformers
 from conftest import made, made_up, put
 
 from lib import data, paths, sweep
+from lib.data import models
 from lib.data import own as rows_of
 from lib.page import artefact, notebook, report
 from lib.papers import bermo, frontier, ghostbert, grids, nas, own, profiles
@@ -139,6 +141,27 @@ def test_what_cannot_be_read_says_so(tmp_path, line, content, error):
         rows_of.load(rows_of.task_of(f"{tmp_path}/{line}"))
 
 
+def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path, tsv, encoder):
+    folder = encoder()
+    (tmp_path / "elsewhere").mkdir()
+    rows = shutil.copy(tsv, tmp_path / "elsewhere" / "renamed.tsv")
+    model = shutil.copytree(folder, tmp_path / "elsewhere" / "model")
+
+    def names(data_set, at):
+        mine = own.Own("toy", str(data_set), str(at))
+        path = paths.NOTEBOOKS / f"{TITLES[0]}.ipynb"
+        return {spec.name for spec in notebook.wanted(notebook.grids(path, own.values(mine)))}
+
+    before = names(tsv, folder)
+    assert names(rows, folder) == names(tsv, model) == names(rows, model) == before
+    other = [(text, {"good": "warm", "bad": "cold"}[label]) for text, label in reviews()]
+    put(tmp_path, "elsewhere/classes.tsv", table(other))
+    assert not names(tmp_path / "elsewhere" / "classes.tsv", folder) & before
+    put(model, "vocab.txt", (model / "vocab.txt").read_text() + "more\n")
+    models.weights.cache_clear()
+    assert not names(tsv, model) & before
+
+
 def test_a_changed_file_is_another_task(tmp_path, tsv):
     before = data.describe("own", rows_of.task_of(tsv))
     data.at_hand.cache_clear()
@@ -212,9 +235,19 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
 
 def test_pages_of_a_reader_s_own_say_so_and_await_no_evidence(tsv, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    book = report.Book(own.Own("toy", tsv, encoder()), [], Store(tmp_path, tmp_path))
-    index = book.index.read_text()
-    assert "Your own data: reviews.tsv, model:" in index and "generated sentences" not in index
+    store, asked = Store(tmp_path, tmp_path), notebook.find([TITLES[0]])
+    other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
+    folders, model = set(), encoder()
+    for data_set in (tsv, str(other)):
+        report.Book(own.Own("toy", data_set, model), asked, store).close()
+        (page,) = set((tmp_path / "scratch" / TITLES[0]).glob("*/*.html")) - folders
+        folders.add(page)
+        assert page.parent.name.startswith("reviews.tsv-encoder")
+        for shown in (page, tmp_path / "scratch" / "index.html"):
+            told = shown.read_text()
+            assert "Your own data: reviews.tsv, model:" in told
+            assert "generated sentences" not in told
+    assert not (tmp_path / "toy").exists() and len(folders) == 2
     body = {"profile": "toy", "parameters": {"data": tsv}, "runs": [{"origin": "run"}]}
     assert not report.evidence(body) and report.evidence(body | {"parameters": {"data": ""}})
 
@@ -262,7 +295,8 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"
     page.table({"a": {"b": 1.5}}, "Scores.")
     page.finish([object()], {"toy": ["rows are generated"]})
-    html, body = "".join(said), notebook.provenance(tmp_path / "figures" / "scratch", name)
+    html, body = "".join(said), notebook.provenance(page.folder, name)
+    assert page.folder.parent == tmp_path / "figures" / "scratch" / name
     assert "Scores. Your own data: reviews.tsv, model: " in html and "are generated" not in html
     assert body["verdicts"] == [] and "80 training and 20 development rows" in html
 

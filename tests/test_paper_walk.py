@@ -193,7 +193,7 @@ class Here:
 
 
 def perform(path, folder, values, runs, text, differs):
-    """As lib.page.report.execute, in a shell of this process."""
+    """As lib.page.sheet.execute, in a shell of this process."""
     os.environ[notebook.BATCH] = json.dumps([str(folder), differs])
     body = nbformat.reads(text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in

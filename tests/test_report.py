@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib import paths
-from lib.page import notebook, report
+from lib.page import notebook, sheet
 
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)
@@ -131,7 +131,7 @@ def test_the_next_command_makes_only_what_is_missing(workbook):
 
 
 def test_a_killed_kernel_or_worker_leaves_no_folder_of_sockets(workbook):
-    assert not list((workbook[0] / "tmp").glob(f"{report.SOCKETS}*"))
+    assert not list((workbook[0] / "tmp").glob(f"{sheet.SOCKETS}*"))
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
@@ -159,7 +159,7 @@ def test_a_page_that_is_not_whole_is_made_again(workbook):
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
     assert done.stdout.count("  made  ") == 3
     assert "made  " not in lib("report").stdout
-    assert all(report.made_of(path) for path in folder.glob("ghostbert*.html"))
+    assert all(sheet.made_of(path) for path in folder.glob("ghostbert*.html"))
 
 
 def test_no_page_names_a_folder_of_this_machine(workbook):
@@ -218,8 +218,8 @@ def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook)
     root, lib, _ = workbook
     path = root / "notebooks" / "ghostbert_t98_fine.ipynb"
     whole, before = path.read_text(), files_of(root / "figures" / "toy")
-    edits = [("rows: int = 32", "rows: int = 40"), ("axis.plot(", "axis.scatter(")]
-    said = ["rows is 40, in the committed notebook 32.", "Cells were changed."]
+    edits = [("rows: int = 32", "rows: int = 48"), ("axis.plot(", "axis.scatter(")]
+    said = ["rows is 48, in the committed notebook 32.", "Cells were changed."]
     for old, new in edits:
         assert old in whole
         path.write_text(whole.replace(old, new))
@@ -227,7 +227,7 @@ def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook)
         path.write_text(whole)
         assert done.returncode == 0, done.stdout + done.stderr
     pages = sorted((root / "figures/scratch/ghostbert_t98_fine").glob("*/ghostbert_t98_fine.html"))
-    assert [page.parent.name[:-7] for page in pages] == ["toy-cells", "toy-rows=40"]
+    assert [page.parent.name[:-7] for page in pages] == ["toy-cells", "toy-rows=48"]
     assert str(pages[1]) in done.stdout or str(pages[0]) in done.stdout
     for page, words in zip(pages, reversed(said), strict=True):
         top, _, _ = page.read_text().partition("<main>")
@@ -295,14 +295,17 @@ def test_plan_status_show_diff_and_gc(workbook):
     checked = lib("verify")
     assert checked.returncode == 1 and "runs.csv is missing" in checked.stdout
     assert "4 folders; --delete" in lib("gc").stdout  # weights of the finished models
+    assert lib("report", "t98").returncode == 0  # they are recorded now, wherever they were made
+    body = notebook.provenance(root / "figures" / "toy", "ghostbert_t98_fine")
+    assert notebook.counted(body["runs"]) == "2 recorded"
 
 
 def test_a_page_is_made_anew_when_any_code_that_it_imports_changes():
     for path in sorted(paths.NOTEBOOKS.glob("*.ipynb")):
         for module in re.findall(r'"\s*from lib\.(\w+)', path.read_text()):
-            assert {f"lib/{module}", f"lib/{module}.py"} & set(report.CODE), (path, module)
-    assert {"lib/search", "lib/model"} <= set(report.CODE) and all(
-        (paths.ROOT / place).exists() for place in report.CODE
+            assert {f"lib/{module}", f"lib/{module}.py"} & set(sheet.CODE), (path, module)
+    assert {"lib/search", "lib/model"} <= set(sheet.CODE) and all(
+        (paths.ROOT / place).exists() for place in sheet.CODE
     )
 
 

@@ -1,11 +1,15 @@
 """Identity of a Spec: what enters it, what does not, and that it stays what it is."""
 
+import importlib
+import inspect
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.options import Ghost, Numerics, Train
 from lib.spec import Output, Spec, canonical, from_json, known, plain, stream
+from lib.steps import STEPS
 
 PRETRAIN = Spec(
     "pretrain", {"corpus": {"sentences": 10, "seed": 0}, "numerics": Numerics("float32", 1)}, seed=0
@@ -22,6 +26,13 @@ def test_known_identities_do_not_change():
     """Committed records are found by these: a change here loses them."""
     assert PRETRAIN.id == "8b7e015d2060"
     assert finetune().id == "7e13d8a3b69e"
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_table_of_steps_names_the_arguments_of_each_function(name):
+    function = getattr(importlib.import_module(f"lib.steps.{name}"), name)
+    run, *args = inspect.signature(function).parameters
+    assert run == "run" and sorted(args) == sorted(STEPS[name].args)
 
 
 def test_an_option_that_is_off_is_not_part_of_the_identity():

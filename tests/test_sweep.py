@@ -10,13 +10,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from conftest import same_run, small_backbone
+from conftest import holder, same_run, small_backbone
 
 from lib import data, sweep
 from lib.data import models
 from lib.options import Distil, Importance, Numerics, Targets, Train
 from lib.spec import Spec
-from lib.store import Draft, Lock, Store, owner
+from lib.store import Draft, Store, locked
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, clip=1.0, dropout=0.1)
@@ -191,7 +191,7 @@ def checkpointed(store, spec):
 
 def worker_of(store, spec):
     """The process that makes a run, once it has written a checkpoint."""
-    return until(lambda: checkpointed(store, spec) and owner(store.lock(spec)))["pid"]
+    return until(lambda: checkpointed(store, spec) and holder(store.lock(spec)))
 
 
 def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
@@ -237,12 +237,13 @@ def test_what_another_process_made_meanwhile_is_not_made_again(store):
 def test_a_run_that_another_process_is_at_is_left_to_it_while_there_is_other_work(store):
     make([BACKBONE], store, keep=True)
     held, free, seen = teacher().at(0), teacher().at(1), []
-    lock = Lock(store.lock(held)).__enter__()
+    lock = locked(store.lock(held))
+    lock.__enter__()
 
     def made(spec):
         seen.append(spec)
         if spec == free:
-            lock.__exit__()
+            lock.__exit__(None, None, None)
 
     assert not make([held, free], store, done=made)
     assert seen == [free, held] and store.find(held)

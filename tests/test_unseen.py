@@ -348,17 +348,17 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     assert (run.folder / "predictions_unseen.safetensors").stat().st_size < 200
 
     frame = pd.DataFrame([{"task": task, "seed": 1, "model": name, "run": run} for name in "ab"])
-    metric = data.task("toy", task).metrics[0]
-    [pair] = compare.pairs(frame, "a", "b", {task: metric})
+    of = grids.metrics("toy")
+    [pair] = compare.pairs(frame, "a", "b", of)
     assert len(pair.labels) == count + len(rows)
     assert compare.rows(frame) == {task: (count, len(rows))}
-    words = f"unseen rows of 9 words and more (this run, toy: {count} and {len(rows)} of {task})"
+    words = f"unseen rows of 9 words and more (this run, toy; {count} and {len(rows)} of {task})"
     assert Runs(frame, frame[:0], "toy").rows == f"on development rows and {words}"
     alone = frame.assign(run=plain)
     assert Runs(alone, frame[:0], "toy").rows == "on development rows (this run, toy)"
     frame["run"] = [run, plain]
     with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
-        compare.pairs(frame, "a", "b", {task: metric})
+        compare.pairs(frame, "a", "b", of)
 
 
 RECORDED = [row for claim in ("G1", "N1") for row in protocol.CLAIMS[claim].grid((10,))]

@@ -185,12 +185,13 @@ def one_split(name, task_name, wanted):
     return there[wanted]
 
 
-def digest(splits):
+def digest(splits, labels=()):
     """First 16 hex digits of the sha256 of the rows of train and the development sets, in order.
 
-    Test rows are left out, since some sources label them.
+    Test rows are left out, since some sources label them. labels: the names of the classes, where
+    the rows alone decide on them.
     """
-    body = hashlib.sha256()
+    body = hashlib.sha256(json.dumps(labels).encode() if labels else b"")
     for key, split in splits.items():
         if not key.startswith("test"):
             answers = [] if split.answers is None else [split.answers]
@@ -216,13 +217,18 @@ def remembered(what, name, task_name, read):
     return tokens.remembered(what, read_from, read)
 
 
+def own_labels(name, task_name):
+    """The names of the classes of a reader's task, which its rows tell; () of every other task."""
+    return task(name, task_name).labels if name == "own" else ()
+
+
 @cache
 def at_hand(name, task_name):
     """(digest, names of the splits) of a task's rows at hand."""
 
     def read():
         there = splits(name, task_name)
-        return [digest(there), *there]
+        return [digest(there, own_labels(name, task_name)), *there]
 
     found, *names = remembered(["rows"], name, task_name, read)
     return found, names
@@ -270,7 +276,7 @@ def load(descriptor):
     """
     name, task_name = descriptor["source"], descriptor["task"]
     key, there = f"{name}/{task_name}", dict(splits(name, task_name))
-    check(key, digest(there), descriptor["digest"])
+    check(key, digest(there, own_labels(name, task_name)), descriptor["digest"])
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):
@@ -359,11 +365,9 @@ def judging(descriptor):
     return _judging(descriptor["source"], descriptor["task"], told["beside"], told["rows"])
 
 
-@cache
 def _judging(name, task_name, beside, count):
-    train = None if beside else one_split(name, task_name, "train")
-    dev = one_split(name, task_name, "dev")
-    return left.judged(unseen_rows(name, task_name, beside, count), dev, train)
+    rows, dev = unseen_rows(name, task_name, beside, count), one_split(name, task_name, "dev")
+    return left.judged(rows, dev, None if beside else one_split(name, task_name, "train"))
 
 
 def publish(name, task_name, unseen, beside=0):

@@ -48,8 +48,12 @@ def locate(name):
 
 @cache
 def weights(name):
-    """sha256 of the weights at hand of a checkpoint."""
-    return files.digest(locate(name) / "model.safetensors")
+    """sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its files."""
+    folder = locate(name)
+    if not Path(name).is_absolute():
+        return files.digest(folder / "model.safetensors")
+    every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
+    return files.sha("".join(path.name + files.digest(path) for path in every).encode())
 
 
 def digest(name):

@@ -23,6 +23,11 @@ def texts(split, row):
     return [tuple(each[row].lower().split()) for each in (split.a, split.b) if each]
 
 
+def words(split):
+    """Words [N] of each row, both texts of a pair together."""
+    return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
+
+
 def parts(text, *sizes):
     """Every so many words in a row."""
     return [part for size in sizes for part in zip(*(text[i:] for i in range(size)), strict=False)]
@@ -88,13 +93,12 @@ def judged(split, dev, train=None):
     official. Returns {"labels" [N], "judged": numbers of the K rows that count, "cluster" [D + K]
     and "words" in the texts [D + N], of development rows first}.
     """
-    rows = [texts(each, row) for each in (dev, split) for row in range(len(each))]
     seen = {text for row in range(len(train or ())) for text in texts(train, row)}
-    words = np.array([sum(map(len, row)) for row in rows])
-    long = words[len(dev) :] >= LONG
-    kept = np.flatnonzero(long & [seen.isdisjoint(row) for row in rows[len(dev) :]])
+    new = [seen.isdisjoint(texts(split, row)) for row in range(len(split))]
+    kept = np.flatnonzero(new & (words(split) >= LONG))
     cluster = clusters(dev, split.take(kept), whole=train is not None)
-    return {"labels": split.y, "words": words, "judged": kept, "cluster": cluster}
+    lengths = np.concatenate([words(dev), words(split)])
+    return {"labels": split.y, "judged": kept, "cluster": cluster, "words": lengths}
 
 
 def packed(labels, scores):

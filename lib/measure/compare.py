@@ -34,18 +34,12 @@ class Column:
         return "predictions" if self.split == "dev" else f"predictions_{self.split}"
 
 
-def columns(metric_of, task):
-    """The columns of a task, of {task: columns, or its one metric}."""
-    found = metric_of[task]
-    return (Column(task, task, found),) if isinstance(found, str) else found
-
-
-def pairs(frame, method, baseline, metric_of):
+def pairs(frame, method, baseline, columns):
     """Pairs of `method` and `baseline` runs of a collected frame, one for each column of a task.
 
     The frame has the columns task, seed, model and run. Runs are matched by task and seed, their
-    rows by index. A Pair has the title of its column as task. metric_of: {task: its columns or its
-    metric}. Runs that are missing or failed, or that lack the split of a column, make no pair.
+    rows by index. A Pair has the title of its column as task. columns: {task: its Columns}. Runs
+    that are missing or failed, or that lack the split of a column, make no pair.
     """
     ours, theirs = (
         {(r.task, r.seed): r.run for r in frame[frame["model"] == model].itertuples() if r.run}
@@ -54,7 +48,7 @@ def pairs(frame, method, baseline, metric_of):
     found = []
     for task, seed in sorted(ours.keys() & theirs.keys()):
         run, other = ours[task, seed], theirs[task, seed]
-        for column in columns(metric_of, task):
+        for column in columns[task]:
             if (
                 column.split != "dev"
                 and not {column.key} <= run.metrics.keys() & other.metrics.keys()
@@ -94,15 +88,15 @@ def judged(run, column):
 
 
 def development(run, column):
-    """The score of a run on the split of a column alone, from 0 to 1; nan where it has none."""
+    """What a run has in a column on the split alone, from 0 to 1; nan where it has nothing."""
     return getattr(run, "metrics", {}).get(column.key, nan)
 
 
 def score(run, column):
-    """The score of a run on its judged rows, from 0 to 1; nan where it has none."""
-    alone = development(run, column)
-    if column.split != "dev" or not isfinite(alone) or not unseen(run):
-        return alone
+    """What a run has in a column on its judged rows, from 0 to 1; nan where it has nothing. What is
+    no score of rows, such as a share of weights, stays."""
+    if column.split != "dev" or f"unseen.{column.metric}" not in getattr(run, "metrics", ()):
+        return development(run, column)
     said, labels = map(judged(run, column).get, ("said", "labels"))
     return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
 
@@ -110,12 +104,10 @@ def score(run, column):
 def rows(frame):
     """{task: (development rows, judged unseen rows)} that its scores are of, of the tasks of a
     collected frame whose runs have unseen rows."""
-    found = {}
-    for row in there(frame).itertuples():
-        if unseen(row.run) and row.task not in found:
-            told = data.judging(row.run.spec["args"]["data"])
-            found[row.task] = len(told["words"]) - len(told["labels"]), len(told["judged"])
-    return found
+    made = frame.reindex(columns=["task", "run"]).dropna().to_numpy()
+    runs = {task: run for task, run in made if unseen(run)}
+    told = {task: data.judging(run.spec["args"]["data"]) for task, run in runs.items()}
+    return {t: (len(n["words"]) - len(n["labels"]), len(n["judged"])) for t, n in told.items()}
 
 
 SCORES = ("score", "development")  # columns of `points`
@@ -127,18 +119,18 @@ def lost(frame):
     return int(frame["state"].isin(["failed", "died"]).sum())
 
 
-def points(frame, metric_of):
+def points(frame, columns):
     """One line for each row of a frame and column of its task: its `column`, its `score` on the
     judged rows and on `development` rows alone, in points.
 
-    metric_of as in `pairs`. A column of a split that no run has is left out.
+    columns as in `pairs`. One of a split that no run has is left out.
     """
     lines = [
         row
         | {"column": column.title, "score": 100 * score(row.get("run"), column)}
         | {"development": 100 * development(row.get("run"), column)}
         for row in frame.to_dict("records")
-        for column in columns(metric_of, row["task"])
+        for column in columns[row["task"]]
         if column.split == "dev" or column.key in frame
     ]
     return pd.DataFrame(lines, columns=list(dict.fromkeys([*frame, "column", *SCORES]))).astype(
@@ -152,18 +144,6 @@ def source(frame, profile_name):
     words = {"run": "this run", "record": "recorded"}
     told = " and ".join(word for origin, word in words.items() if origin in origins)
     return f"{told or 'not run'}, {profile_name}"
-
-
-def sources(own, real, profile_name):
-    """{source: (frame, profile)} of a page.
-
-    First what is recorded at mini, where some is and the page is of another profile; then the
-    page's own runs.
-    """
-    found = {source(own, profile_name): (own, profile_name)}
-    if profile_name != "mini" and pd.notna(real.get("run", ())).any():
-        found = {source(real, "mini"): (real, "mini")} | found
-    return found
 
 
 def rows_of(frame):
@@ -219,8 +199,8 @@ def interval(estimate):
     return f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}] ({estimate.n_seeds})"
 
 
-def by_task(frame, metric_of, source, by=()):
-    """A part of a page's table out of a collected frame, metric_of as in `pairs`:
+def by_task(frame, columns, source, by=()):
+    """A part of a page's table out of a collected frame, columns as in `pairs`:
     {(m, model) or model: {(source, title): text, ..., (source, "average"): text}}.
 
     Where scores are of more than development rows, columns with the score on these alone follow. A
@@ -228,7 +208,7 @@ def by_task(frame, metric_of, source, by=()):
     that name its rows, as "value · value"; then there is no average, and cells without a score are
     left out.
     """
-    scored = points(frame, metric_of)
+    scored = points(frame, columns)
     names, table = list(by) or rows_of(scored), {}
     means = {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
     for key, rows in scored.groupby(names, sort=False):

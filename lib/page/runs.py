@@ -52,20 +52,20 @@ class Runs:
 
         `source` says in words where the numbers come from. It is the head of columns and panels.
         """
-        recorded = self.recorded[:0] if isinstance(self.profile, Own) else self.recorded
-        there = compare.sources(self.own, recorded, self.profile)
-        return [(source, frame, at) for source, (frame, at) in there.items()]
+        found, real = [(self.own, self.profile)], self.recorded.get("run", pd.Series())
+        if not isinstance(self.profile, Own) and self.profile != "mini" and real.notna().any():
+            found.insert(0, (self.recorded, "mini"))
+        return [(compare.source(frame, at), frame, at) for frame, at in found]
 
     @property
     def rows(self):
         """Which rows the scores are of, in words for a caption."""
         told = []
-        for source, frame, _ in self.frames:
-            counts = compare.rows(frame).items()
-            each = ", ".join(f"{dev:,} and {more:,} of {task}" for task, (dev, more) in counts)
+        for source, frame, _ in (part for part in self.frames if len(part[1])):
+            counts = [f"{n:,} and {m:,} of {task}" for task, (n, m) in compare.rows(frame).items()]
             more = f" and unseen rows of {LONG} words and more" * bool(counts)
-            told.append(f"development rows{more} ({': '.join(filter(None, (source, each)))})")
-        return f"on {', '.join(told)}"
+            told.append(f"development rows{more} ({'; '.join([source, *counts])})")
+        return f"on {', '.join(told) or 'development rows'}"
 
     def by_task(self, columns=()):
         """Parts of a table (lib.measure.compare.table): mean score of each task, in points.

@@ -410,14 +410,12 @@ def made(frame, source):
 
 def marks_of_spans(frame, source):
     """Parts of Table 4: {model: {(source, "SQuAD v1.1 EM"): text, ...}}, in points."""
-    table = {}
-    for task, version in (("SQuAD1", "1.1"), ("SQuAD2", "2.0")):
-        for metric, mark in (("exact", "EM"), ("span_f1", "F1")):
-            rows = compare.by_task(frame[frame["task"] == task], {task: metric}, source)
-            for model, row in rows.items():
-                cell = {(source, f"SQuAD v{version} {mark}"): row[source, task]}
-                table[model] = table.get(model, {}) | cell
-    return table
+    marks = {"EM": "exact", "F1": "span_f1"}
+    columns = {
+        task: [Column(f"SQuAD v{version} {mark}", task, marks[mark]) for mark in marks]
+        for task, version in (("SQuAD1", "1.1"), ("SQuAD2", "2.0"))
+    }
+    return compare.by_task(frame, columns, source, ["model"])
 
 
 def steepness(profile_name, seed_numbers):

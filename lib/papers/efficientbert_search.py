@@ -407,7 +407,7 @@ def scores(frame, profile_name):
     A candidate without one of its two scores is left out.
     """
     scored = grids.metrics(profile_name, efficientbert.COLUMNS)
-    proxy = compare.columns(scored, efficientbert.proxy(profile_name))[0]
+    proxy = scored[efficientbert.proxy(profile_name)][0]
     found = frame.loc[frame["kind"] == "search"].set_index("model")
     found = 100 * found.get(f"held_out.{proxy.metric}", pd.Series(dtype=float))
     students = compare.points(frame[frame["kind"] == "student"], scored)

@@ -276,9 +276,8 @@ def points(frame, found, profile_name):
 def beside(run, column, answers=lambda labels: labels):
     """The Pair of a run and of answers made from the labels; beside the labels themselves its
     difference is its score less 100 points."""
-    own = compare.judged(run, column)
-    other = answers(own["labels"])
-    told = own["labels"], own["said"], other, column.metric, own["cluster"]
+    labels, said, cluster = map(compare.judged(run, column).get, ("labels", "said", "cluster"))
+    told = labels, said, answers(labels), column.metric, cluster
     return stats.Pair(column.task, run.spec["seed"], *told)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from lib import data, paths, pd
-from lib.data import glue, senteval, squad
+from lib.data import glue, senteval, squad, unseen
 from lib.measure import compare
 from lib.papers import grids
 from lib.papers.grids import LABELS, TEACHER, source
@@ -141,18 +141,12 @@ def census(source, wanted=()):
             lines.append(line | {"source": "not at hand"})
             continue
         line |= {split: len(rows) for split, rows in splits.items()}
-        lengths = np.concatenate([words(rows) for rows in splits.values()])
+        lengths = np.concatenate([unseen.words(rows) for rows in splits.values()])
         percentiles = np.percentile(lengths, (5, 50, 95))
         line["words 5, 50, 95 %"] = ", ".join(f"{q:.0f}" for q in percentiles)
         line["lengths"] = bars(lengths)
         lines.append(line | {"source": stand_ins(source, name)})
     return pd.DataFrame(lines).convert_dtypes()  # counts stay whole numbers beside empty cells
-
-
-def words(split):
-    """Words [N] of each row, both sides together."""
-    sides = [split.a] if split.b is None else [split.a, split.b]
-    return sum(np.array([len(text.split()) for text in side]) for side in sides)
 
 
 def bars(lengths, bins=12):

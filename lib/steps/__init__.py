@@ -1,14 +1,11 @@
 """What a run can do. This table is free of torch: notebooks build Specs from it without a model.
 
 To add a step, write one module `lib/steps/<name>.py` with a function `<name>(run, **args)` that
-returns metrics, and one line here. Raise the version when a change alters results: runs of the old
+returns metrics, and one entry here. Raise the version when a change alters results: runs of the old
 version are then no longer found.
 """
 
-import ast
 from dataclasses import dataclass
-from functools import cached_property
-from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -16,52 +13,58 @@ class Step:
     name: str
     version: int
     inputs: tuple  # names of the Specs it may take; "teacher:" is any name that begins so
+    args: tuple  # names of its other arguments
     weights: bool  # it makes a model, or other large files, that other steps may need
 
-    @cached_property
-    def args(self):
-        """Names of the function's arguments beside `run`, read from its source."""
-        source = (Path(__file__).parent / f"{self.name}.py").read_text()
-        step = next(n for n in ast.parse(source).body if getattr(n, "name", "") == self.name)
-        return tuple(argument.arg for argument in step.args.args[1:])
 
-
-# Each step's version and inputs.
+# Each step's version, inputs and arguments.
 MAKING = {
     # models to start from
-    "pretrain": (2, ""),
-    "checkpoint": (1, ""),
+    "pretrain": (2, "", "corpus model objective numerics train"),
+    "checkpoint": (1, "", "name digest random"),
     # training on a task
-    "finetune": (2, "start teacher"),
-    "fineprune": (2, "start teacher"),
-    "distil": (2, "teacher importance augmented states search"),
-    "retrain": (2, "start teacher search augmented"),
-    "nas_search": (2, "start teacher augmented"),
-    "imp": (2, "start origin"),
-    "warmup": (2, "teacher start search"),
-    "multitask": (2, "teacher: start search"),
-    "predistil": (2, "teacher start search"),
+    "finetune": (2, "start teacher", "data train numerics targets span"),
+    "fineprune": (
+        *(2, "start teacher"),
+        "data train numerics targets alpha prune mix frozen margin span lower_case",
+    ),
+    "distil": (
+        *(2, "teacher importance augmented states search"),
+        "data train numerics distil surgery span",
+    ),
+    "retrain": (
+        *(2, "start teacher search augmented"),
+        "data train numerics objective architecture",
+    ),
+    "nas_search": (2, "start teacher augmented", "data train numerics gates objective"),
+    "imp": (2, "start origin", "data train numerics kept"),
+    "warmup": (2, "teacher start search", "data train numerics warmup net classifier span"),
+    "multitask": (2, "teacher: start search", "data train numerics warmup net shared"),
+    "predistil": (2, "teacher start search", "corpus train numerics warmup net shared"),
     # what they need
-    "augment": (2, "language_model"),
-    "operate": (1, "teacher importance search"),
-    "quantise": (1, "start"),
-    "states": (2, "teacher"),
+    "augment": (2, "language_model", "data augment numerics"),
+    "operate": (1, "teacher importance search", "surgery"),
+    "quantise": (1, "start", "data train numerics"),
+    "states": (2, "teacher", "data train numerics distil"),
 }
 MEASURING = {  # without weights
-    "importance": (2, "teacher"),
+    "importance": (2, "teacher", "data importance numerics span"),
     # searches
-    "search": (2, "start teacher general before"),
-    "random_architecture": (2, "start"),
-    "digits": (2, ""),
+    "search": (
+        *(2, "start teacher general before"),
+        "space net search data train numerics warmup corpus pretrain classifier span",
+    ),
+    "random_architecture": (2, "start", "gates"),
+    "digits": (2, "", "images perceptron gates numerics"),
     # what is measured
-    "bag_of_words": (1, ""),
-    "predict": (2, "model"),
-    "count": (1, ""),
-    "inspect_ghosts": (2, "model"),
-    "latency": (1, "model:"),
-    "maps": (2, "reference model model:"),
+    "bag_of_words": (1, "", "data"),
+    "predict": (2, "model", "data train numerics span"),
+    "count": (1, "", "config tokens labels"),
+    "inspect_ghosts": (2, "model", "data train numerics rows"),
+    "latency": (1, "model:", "models reference runs batch length numerics"),
+    "maps": (2, "reference model model:", "data rows examples max_length numerics"),
 }
 STEPS = {
-    name: Step(name, version, tuple(inputs.split()), name in MAKING)
-    for name, (version, inputs) in (MAKING | MEASURING).items()
+    name: Step(name, version, tuple(inputs.split()), tuple(args.split()), name in MAKING)
+    for name, (version, inputs, args) in (MAKING | MEASURING).items()
 }

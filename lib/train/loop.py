@@ -269,13 +269,14 @@ def checkpoint(run, model, optimiser, place):
     if device().type == "cuda":
         random["cuda"] = torch.cuda.get_rng_state()
     sums = {name: float(value) for name, value in place.sums.items()}
-    told = {"step": place.step, "best": place.best, "sums": sums, "log": run.mark()}
+    told = {"step": place.step, "best": place.best, "sums": sums}
     with files.whole(target) as folder:
         folder.mkdir()
         save_file(state(model), folder / "model.safetensors")
         save_file(moments(optimiser), folder / "optimiser.safetensors")
         save_file(random, folder / "random.safetensors")
         write_json(folder / "state.json", told)
+        files.write_lines(folder / "log.jsonl", run.lines)
         files.seal(folder)
     for old in sorted(run.resume.glob("*step-*")):  # also what a kill left half written
         if old != target:
@@ -308,7 +309,7 @@ def restore(run, model, optimiser):
             say(f"damaged  {why}; the run goes on from what is before it")
         return place
     if doubts:
-        run.begin_anew(doubts[-1])
+        say(f"damaged  {doubts[-1]}; this training begins anew")
     return Place()
 
 
@@ -321,9 +322,9 @@ def taken_up(run, model, optimiser, folder):
     if why := files.wrong(folder):
         raise Damaged(why)
     note, values = read_json(folder / "state.json"), {}
-    mark = note.pop("log")
     if note.keys() != vars(Place()).keys():
         raise ValueError("state.json")
+    lines = files.read_lines(folder / "log.jsonl")
     weights, known, random = (
         load_file(folder / f"{name}.safetensors") for name in ("model", "optimiser", "random")
     )
@@ -335,8 +336,7 @@ def taken_up(run, model, optimiser, folder):
         values.setdefault(int(index), {})[key] = tensor
     if shapes(weights) != shapes(model.state_dict()):
         raise ValueError("model")
-    if not run.rewind(mark):
-        raise Damaged(f"{paths.shown(run.folder)}: the log is not what it was then")
+    run.lines = lines
     torch.set_rng_state(random["cpu"])
     if "cuda" in random:
         torch.cuda.set_rng_state(random["cuda"])
