@@ -122,7 +122,7 @@ def test_an_axis_is_a_parameter(name, values, models):
         (
             "t05_convolution",
             {"convolutions": ["DW"]},
-            "unknown convolution: 'DW'.* allowed: Conv1D",
+            "unknown convolution: 'DW'; did you mean 'DWConv'",
         ),
         ("t04_ablation", {"models": ["ReLU"]}, "unknown row of Table 4: .* did you mean '- ReLU'"),
         ("t03_pruned_vs_ghost", {"lr": 2.0}, "2.0 must be from 0 to 1"),
