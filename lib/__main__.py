@@ -12,6 +12,8 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
+from itertools import product
 from math import inf
 
 from lib import paths
@@ -112,9 +114,9 @@ def report_lost(lost):
 
 
 def claims_of(args):
-    from lib.papers import protocol
+    from lib.evidence import chosen
 
-    return protocol.chosen([name for name in args.claims.split(",") if name])
+    return chosen([name for name in args.claims.split(",") if name])
 
 
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND, FRESH)
@@ -274,10 +276,11 @@ def pack(args):
     """an archive of all that the runs of some claims read, for another machine (lib.pack)"""
     from lib import pack as archive
     from lib.evidence import cells
+    from lib.measure.claims import seeds
     from lib.papers.profiles import CHECKPOINTS
 
     claims = claims_of(args)
-    specs = [spec for claim in claims for spec in cells(claim, claim.seeds[:1])]
+    specs = [spec for claim in claims for spec in cells(claim, seeds(claim["seeds"])[:1])]
     size = archive.pack(args.file, claims, specs, CHECKPOINTS["mini"]["bert"])
     how = "there: tar xzf, cd evidence, sh run.sh; here: python -m lib unpack records.tgz"
     print(f"{args.file}  {size / 1e6:.1f} MB; {how}")
@@ -345,19 +348,49 @@ def verify(args):
     return bool(lines)
 
 
-@command(PATTERN, option("--delete", action="store_true", help="delete what is listed"))
+@command(option("--delete", action="store_true", help="delete what is listed"))
 def gc(args):
-    """what may be deleted: weights that nothing needs, unfinished runs; --delete does it"""
-    from lib.clean import deletable
+    """weights that no page needs, unfinished and damaged runs, oldest first; --delete does it"""
     from lib.store import Store
 
-    folders = deletable(args.pattern, Store())
+    folders, total, now = sorted(deletable(Store()), key=os.path.getmtime), 0, time.time()
     for folder in folders:
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-        print(f"  {size / 1e6:8.1f} MB  {paths.shown(folder)}")
+        days, total = (now - folder.stat().st_mtime) / 86400, total + size
+        print(f"  {size / 1e6:8.1f} MB  {days:4.0f} days  {paths.shown(folder)}")
         if args.delete:
             shutil.rmtree(folder)
-    print(f"{len(folders)} folders{' deleted' if args.delete else '; --delete removes them'}")
+    done = "deleted" if args.delete else "; --delete removes them"
+    print(f"{len(folders)} folders of {total / 1e6:.1f} MB{' ' * args.delete}{done}")
+
+
+def deletable(store):
+    """Folders that may go: unfinished runs that nobody is at, damaged runs, and weights that are no
+    input on any page.
+
+    Where the grids of some profile cannot be read, because its data are not at hand, only weights
+    that learned generated rows may go.
+    """
+    from lib.page import notebook
+    from lib.papers.profiles import PROFILES
+    from lib.spec import ancestry
+    from lib.store import alive
+
+    needed, unread = set(), False
+    for path, profile in product(notebook.find(), PROFILES):
+        try:
+            grids = notebook.grids(path, {"profile": profile}).values()
+        except FileNotFoundError:
+            unread = True
+            continue
+        needed |= {spec.name for spec in ancestry(row["spec"] for rows in grids for row in rows)}
+    yield from (part for part in store.parts() if not alive(part.with_suffix(".lock")))
+    yield from store.runs.glob(".damaged/*/*")
+    for run in store.folders():
+        with suppress(ValueError, OSError):  # damaged: it is set aside when it is wanted
+            may = not unread or '"toy"' in json.dumps(run.spec)
+            if may and run.name not in needed and run.model.exists():
+                yield run.model
 
 
 @command(

@@ -13,8 +13,9 @@ from csv import DictReader
 from fractions import Fraction
 from functools import cache
 
+from lib import data
 from lib.paths import PUBLISHED
-from lib.spec import known
+from lib.spec import ancestry, known
 
 PAPERS = {
     "ghostbert": "GhostBERT",
@@ -40,8 +41,25 @@ def lines(name):
 
 @cache
 def claims():
-    """{id: row of claims.csv, with its `paper`} of every claim, paper by paper."""
-    return {row["id"]: {"paper": p} | row for p in PAPERS for row in lines(f"{p}/claims")}
+    """{id: row of claims.csv, with its `paper`} of every claim, paper by paper, ours last."""
+    every = (*PAPERS, "own")
+    return {row["id"]: {"paper": p} | row for p in every for row in lines(f"{p}/claims")}
+
+
+def effects(claim):
+    """{(cell, task): value} that the paper prints of the cells of a claim.
+
+    A row of `effects.csv` has a formula for each of its tasks, "{task}" in it. A mean over tasks is
+    named by all of them, in order, with "/" between: so it stands beside the mean over these alone.
+    """
+    return {
+        (row["cell"], task): float(
+            value(claims()[claim]["paper"], row["formula"].replace("{task}", task))[0]
+        )
+        for row in lines("effects")
+        if row["claim"] == claim
+        for task in row["tasks"].split("; ")
+    }
 
 
 def number(text):
@@ -106,10 +124,41 @@ class Cells:
         return [key for key, told, part in whole if rounded(mean(part), 1) != told]
 
 
+def setting(page, step, path):
+    """The set of values that a setting has at the profile paper: exact numbers, or text.
+
+    It is looked for in the Specs of a step that the grid of a page makes, and in all that they rest
+    on. path: of the setting in the arguments of the step, "train.epochs". Raises ValueError where
+    no Spec has it.
+    """
+    from lib.page import notebook
+
+    specs, found = notebook.wanted(made(page)), set()
+    for spec in {*specs, *ancestry(specs)}:
+        told = spec.args
+        for name in path.split("."):
+            told = told.get(name) if isinstance(told, dict) else None
+        if spec.step == step and told is not None:
+            found.add(number(str(told)))
+    if not found:
+        raise ValueError(f"no Spec of step {step} on {page} has {path} at paper")
+    return found
+
+
+@cache
+def made(page):
+    """The grids of a page at the profile paper, made without its data."""
+    from lib.page import notebook
+
+    (path,) = (path for path in notebook.find() if path.stem == page)
+    with data.planning(look=False):
+        return notebook.grids(path, {"profile": "paper"})
+
+
 FUNCTIONS = (
     dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len, max=max)
     | dict(min=min, set=set, sorted=sorted, sum=sum, zip=zip, all=lambda of: all(list(of)))
-    | {"isnum": lambda of: isinstance(of, Fraction)}
+    | {"isnum": lambda of: isinstance(of, Fraction), "setting": setting}
 )
 
 
@@ -139,8 +188,11 @@ def digits(text):
 
 
 def agrees(found, printed):
-    """Whether the value of a formula is a printed text: true, the same, or so when rounded."""
+    """Whether the value of a formula is a printed text: true, the same, or so when rounded; of a
+    set, its only value."""
     told = number(printed)
+    if isinstance(found, set):
+        return len(found) == 1 and agrees(*found, printed)
     if isinstance(found, bool) or found == told:
         return bool(found == told or found is True)
     return isinstance(found, int | float | Fraction) and rounded(found, digits(printed)) == told

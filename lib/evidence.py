@@ -1,8 +1,9 @@
 """Evidence: the missing runs of the central claims at mini, each recorded as it finishes.
 
-What a claim rests on is in `lib.papers.protocol`. Runs are made in rounds. A round is all cells of
-all claims at one more planned seed: headlines first, then the cheapest claims. Weights that no
-missing run of any claim needs are deleted, so that a round fits on a small disk.
+What a claim rests on are the rows of its pages' grids that its cells name, at its planned seeds
+(`lib.page.claims`). Runs are made in rounds. A round is all claims at one more planned seed, in the
+order of `data/published/plan.csv`. Without it, claims of more seeds come first, then the cheapest.
+Weights that no missing run of any claim needs are deleted, so that a round fits on a small disk.
 """
 
 import shutil
@@ -10,10 +11,11 @@ import time
 from collections import Counter
 from math import inf
 
-from lib import record, sweep, verdicts
-from lib.measure.verdict import holm_paper
-from lib.papers import mini, protocol
-from lib.spec import ancestry
+from lib import checks, paths, record, sweep
+from lib.measure.claims import seeds
+from lib.page import claims as source
+from lib.papers import mini
+from lib.spec import ancestry, known
 from lib.steps import STEPS
 
 NICE = 10  # of the workers
@@ -22,24 +24,45 @@ BESIDE = ("search", "nas_search", "random_architecture")
 UNKNOWN = 60.0  # seconds that a run of unknown cost counts for in the order of claims
 
 
-def cells(claim, seeds):
+def chosen(names=()):
+    """Claims by name, as rows of claims.csv: all that are central or our own questions without one.
+
+    Raises ValueError naming the nearest.
+    """
+    there = {id: c for id, c in checks.claims().items() if c["role"] in ("central", "own")}
+    for name in names:
+        known("claim", name, there)
+    return [there[name] for name in names or there]
+
+
+def cells(claim, numbers):
     """The Specs of a claim at some seeds, each once."""
-    return list(dict.fromkeys(row["spec"] for row in claim.grid(seeds))) if seeds else []
+    rows = source.rows(claim, seeds=tuple(numbers)) if numbers else []
+    return list(dict.fromkeys(row["spec"] for row in rows))
+
+
+def planned():
+    """{claim: its place in the committed plan}; {} where there is none."""
+    if not (paths.PUBLISHED / "plan.csv").exists():
+        return {}
+    return {row["claim"]: place for place, row in reversed([*enumerate(checks.lines("plan"))])}
 
 
 def rounds(claims, store):
     """Specs of the claims in the order in which they are made, each once."""
-    clock, found = sweep.Clock(store), {}
+    clock, found, plan = sweep.Clock(store), {}, planned()
 
     def cost(specs):
         seconds, unknown = clock.total(sweep.plan(specs, store).missing)
         return seconds + UNKNOWN * unknown
 
-    for number in range(max(len(claim.seeds) for claim in claims)):
-        there = {claim: cells(claim, claim.seeds[number : number + 1]) for claim in claims}
-        costs = {claim: cost(specs) for claim, specs in there.items()}
-        order = sorted(there, key=lambda claim: (not claim.headline, costs[claim]))
-        specs = [spec for claim in order for spec in there[claim]]
+    for number in range(max(len(seeds(claim["seeds"])) for claim in claims)):
+        order = []
+        for claim in claims:
+            specs = cells(claim, seeds(claim["seeds"])[number : number + 1])
+            place = plan.get(claim["id"], inf), -len(seeds(claim["seeds"])), cost(specs)
+            order.append((place, len(order), specs))
+        specs = [spec for *_, each in sorted(order) for spec in each]
         # the second task costs more, and no claim is without the first one's runs
         found |= dict.fromkeys(sorted(specs, key=on_second))
     return list(found)
@@ -51,10 +74,10 @@ def on_second(spec):
 
 def gather(claims, store, minutes=None, workers=None, progress=True, backend="local"):
     """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
-    every, wanted = protocol.chosen(), rounds(claims, store)
+    every, wanted = chosen(), rounds(claims, store)
     results = set(wanted) | found_by(wanted)
     keep(results, store)
-    specs = [spec for claim in every for spec in cells(claim, claim.seeds)]
+    specs = [spec for claim in every for spec in cells(claim, seeds(claim["seeds"]))]
     missing = sweep.plan(specs, store).missing
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
 
@@ -88,23 +111,20 @@ def keep(specs, store):
 def board(claims, store):
     """One dict a claim: cells at a seed, seeds done of those planned, runs left and their seconds.
 
-    Further how many of the runs left have an unknown cost, the verdict so far, and its p after Holm
-    over the claims of its paper on this board that have a p.
+    Further how many of the runs left have an unknown cost, and the Verdict so far.
     """
     clock, lines = sweep.Clock(store), []
+    found = source.judged([claim["id"] for claim in claims], store)
     for claim in claims:
-        by_seed = {seed: cells(claim, (seed,)) for seed in claim.seeds}
+        numbers = seeds(claim["seeds"])
+        by_seed = {seed: cells(claim, (seed,)) for seed in numbers}
         done = sum(all(map(store.find, specs)) for specs in by_seed.values())
         missing = sweep.plan([spec for specs in by_seed.values() for spec in specs], store).missing
         seconds, unknown = clock.total(missing)
-        line = {"claim": claim.id + "*" * claim.headline, "runs": len(missing), "seconds": seconds}
-        line |= {"cells": len(by_seed[claim.seeds[0]]), "seeds": f"{done} of {len(claim.seeds)}"}
-        lines.append(line | {"unknown": unknown, "verdict": verdicts.judge(claim.id, store)})
-    adjusted = {}
-    for paper in {claim.id[0] for claim in claims}:
-        own = [line["verdict"] for line in lines if line["claim"].startswith(paper)]
-        adjusted |= holm_paper(own)
-    return [line | {"p": adjusted.get(line["verdict"].claim)} for line in lines]
+        line = {"claim": claim["id"], "runs": len(missing), "seconds": seconds}
+        line |= {"cells": len(by_seed[numbers[0]]), "seeds": f"{done} of {len(numbers)}"}
+        lines.append(line | {"unknown": unknown, "verdict": found[claim["id"]]})
+    return lines
 
 
 def listed(claims, store):
@@ -114,12 +134,12 @@ def listed(claims, store):
         return f"{seconds / 3600:.1f} h" + f", {unknown} runs unknown" * bool(unknown)
 
     for row in board(claims, store):
-        verdict, p = row["verdict"], row["p"]
-        words = [verdict.verdict, verdict.provisional, p is not None and f"p = {p:.2g} after Holm"]
+        verdict = row["verdict"]
+        p = "" if verdict.holm is None else f", p = {verdict.holm:.2g} after Holm"
         yield (
             f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  "
             f"{row['runs']:4} runs left, {left(row['seconds'], row['unknown']):>8}  "
-            + ", ".join(filter(None, words))
+            f"{verdict.verdict}{p}"
         )
     missing = sweep.plan(rounds(claims, store), store).missing
     yield f"together left on one core: {left(*sweep.Clock(store).total(missing))}"

@@ -15,11 +15,9 @@ MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
 PRUNE_METHODS = ("magnitude", "movement", "soft", "l0")
 GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
 OBJECTIVES = ("prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage")
-ENCODINGS = ("index", "onehot")
 SEARCH_METHODS = {  # and the options that each of them takes beside budget, draws and seconds
     "random": (),
     "cascade": ("initial", "refit", "encoding"),
-    "lanas": ("initial", "refit", "encoding", "height", "cp"),
     "evolution": ("population", "tournament"),
 }
 
@@ -336,22 +334,20 @@ class Search:
     budget: int  # evaluations, failed ones too; the paper's stages have 1,900, 100 and 3,000
     # unguided draws before an unseen candidate of the wanted region is given up; code 20,000
     draws: int
-    initial: int = 0  # unguided evaluations to learn from; code 80, LaNAS's own 10
-    refit: int = 0  # evaluations from one fit to the next; code 10, LaNAS's own 20
-    encoding: str = ""  # of candidates: "index" as coded, or "onehot" (lib.search.space)
-    height: int = 0  # levels of LaNAS's tree, leaves too; its own 5
-    cp: float = 0.0  # weight of LaNAS's exploration; its own 0.1, for scores from 0 to 1
+    initial: int = 0  # unguided evaluations to learn from; code 80
+    refit: int = 0  # evaluations from one fit to the next; code 10
+    encoding: str = ""  # of candidates: "index" as coded (lib.search.space), the one that there is
     population: int = 0  # candidates alive in evolution, the youngest
     tournament: int = 0  # of these that compete to be the parent
 
     def __post_init__(self):
-        _check(self, method=SEARCH_METHODS, budget=1, draws=1, cp=0)
+        _check(self, method=SEARCH_METHODS, budget=1, draws=1)
         takes = SEARCH_METHODS[self.method]
-        lows = {"initial": 1, "refit": 1, "height": 2, "population": 1, "tournament": 1}
+        lows = {"initial": 1, "refit": 1, "population": 1, "tournament": 1}
         _check(self, **{name: low if name in takes else 0 for name, low in lows.items()})
         if "encoding" in takes:
-            _check(self, encoding=ENCODINGS)
-        for name in (*lows, "encoding", "cp"):
+            _check(self, encoding=("index",))
+        for name in (*lows, "encoding"):
             if getattr(self, name) and name not in takes:
                 raise ValueError(
                     f"Search.{name} is {getattr(self, name)!r}, which {self.method!r} does not "

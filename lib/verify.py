@@ -1,7 +1,7 @@
 """Verify: records are read and computed again, and held to two committed files beside them.
 
 `runs.csv` names the run of each row of each grid. `verdicts.csv` has the word on each claim, its
-cells, and the word on each task alone. `python -m lib verify --write` writes both, and README's
+cells, each on its tasks. `python -m lib verify --write` writes both, and README's
 scoreboard and findings, where all records are sound. Each difference is told in one line, records
 first: verdicts rest on them. No data are looked at, so every machine computes the same.
 """
@@ -11,24 +11,20 @@ import io
 from collections import Counter
 from itertools import chain, product, zip_longest
 
-from lib import checks, data, paths, record, verdicts
+from lib import data, evidence, paths, record
 from lib.data.unseen import unpacked
 from lib.execute import one_line
 from lib.files import write
 from lib.measure import metrics
-from lib.page import notebook
-from lib.papers import protocol
+from lib.page import claims, notebook
 
 SHOWN = 10  # lines at most
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 # the columns of the committed files; the first KEY of them say what a line is about
-COLUMNS = {
-    "runs.csv": "page,profile,labels,seed,run",
-    "verdicts.csv": "claim,cell,task,unit,word,estimate,low,high,seeds,printed,measured",
-}
+COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
 KEY = 4
 # how far numbers may be from the committed ones, in the unit of the claim
-NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01}
+NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01, "p": 1e-4}
 
 
 # ---- RECORDS
@@ -82,10 +78,7 @@ def runs():
     A page at `paper` has its variable `grid` alone, since what else it looks up is of mini. The id
     of a claim stands for a page.
     """
-    grids = {
-        (id, "mini"): claim.grid(claim.seeds)
-        for id, claim in (protocol.CLAIMS | protocol.OWN).items()
-    }
+    grids = {(claim["id"], claims.SCALE): claims.rows(claim) for claim in evidence.chosen()}
     for profile, path in product(("mini", "paper"), notebook.find()):
         found = notebook.grids(path, {"profile": profile})
         chosen = found.values() if profile == "mini" else [found.get("grid", [])]
@@ -105,32 +98,17 @@ def labels(row):
     return "; ".join(f"{name}={value}" for name, value in sorted(kept.items()))
 
 
-def lines(id, found, task=""):
-    """Lines of `verdicts.csv` on a Verdict: its word, its cells, the same on each task alone.
-
-    What was measured is told in words where there is no cell.
-    """
-    measured = found.measured * (not found.cells)
-    yield id, "verdict", task, "", found.verdict, "", "", "", found.seeds, "", measured
-    for cell in found.cells:
-        numbers = (cell.mean, cell.low, cell.high, cell.seeds, cell.published)
-        rounded = ("" if number is None else round(number, 8) for number in numbers)
-        yield id, cell.name, task, cell.unit, "", *rounded, ""
-    for name, part in found.alone.items():
-        yield from lines(id, part, name)
-
-
 def made(store):
     """{file: its text} of the committed files and README, from the code and the records."""
     with data.planning(look=False):
-        found = verdicts.judged([*checks.claims(), *protocol.OWN], store)
-        there = runs(), [line for id, each in found.items() for line in lines(id, each)]
+        found = claims.judged(store=store)
+        there = runs(), claims.lines(found)
     readme, texts = paths.ROOT / "README.md", {}
     for (name, columns), each in zip(COLUMNS.items(), there, strict=True):
         file = io.StringIO()
         csv.writer(file, lineterminator="\n").writerows([columns.split(","), *each])
         texts[paths.records_root() / name] = file.getvalue()
-    return texts | {readme: verdicts.posted(readme.read_text(), found)}
+    return texts | {readme: claims.posted(readme.read_text(), found)}
 
 
 # ---- HELD TO WHAT IS COMMITTED

@@ -25,11 +25,11 @@ from torch import profiler
 from lib import data, paths
 from lib.data import models, texts
 from lib.execute import execute, processor
-from lib.measure import gated, metrics
+from lib.measure import gated, measures, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
 from lib.options import Distil, Importance, Numerics, Objective, Targets, Train
-from lib.papers import bermo, efficientbert, efficientbert_claims, efficientbert_search, nas
+from lib.papers import bermo, efficientbert, efficientbert_search, nas
 from lib.spec import Spec
 from lib.steps.latency import clocks, timed
 from lib.store import Scratch, Store
@@ -261,7 +261,7 @@ def searching(repeats=REPEATS, rows=1024, documents=2000):
                 for name, more in (("inherits", {"start": supernet}), ("scratch", {}))
             }
             curves = (run.arrays("curve") for run in runs.values())
-            share = efficientbert_claims.share_of_steps(*curves)
+            share = measures.share_of_steps(*curves)
             steps = runs["scratch"].metrics["steps"]
             line = {"repeat": repeat, "rows": rows, "documents": documents, "steps": steps}
             line |= {"share_of_steps": share}

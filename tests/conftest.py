@@ -26,6 +26,7 @@ from lib.model import backbone
 from lib.options import Numerics, Targets
 from lib.page import notebook
 from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES, toy_backbone
+from lib.search.space import IDS, number
 from lib.spec import Spec
 from lib.steps import STEPS
 from lib.store import Scratch, Store
@@ -374,11 +375,30 @@ def same_run(a, b):
         assert one.keys() == two.keys() and all(np.array_equal(one[k], two[k]) for k in one), file
 
 
+def landscape(seed, layers, spread=0.02):
+    """f(net): a made-up score around 0.75, a sum of one drawn term for each layer's id. `best` is
+    the highest score of any network of so many layers.
+    """
+    terms = np.random.default_rng(seed).normal(0, spread / np.sqrt(layers), (layers, len(IDS)))
+
+    def score(net):
+        return 0.75 + sum(terms[i, number(layer)] for i, layer in enumerate(net.layers))
+
+    score.best = 0.75 + terms.max(1).sum()
+    return score
+
+
 # ---- made-up runs ----
+class Held(SimpleNamespace):
+    """Plain attributes that can be the key of a cache."""
+
+    __hash__ = object.__hash__
+
+
 def holding(arrays=None, name="made up", **metrics):
     """A run that pages read these arrays and metrics from."""
     told = {"name": name, "origin": "run", "metrics": metrics, "spec": {"args": {}}}
-    return SimpleNamespace(**told, arrays=lambda _: arrays)
+    return Held(**told, arrays=lambda _: arrays)
 
 
 def collected(*rows):

@@ -18,7 +18,7 @@ BELOW = {
     "page": {"data", "measure", "search", "papers"},
 }
 PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
-SHARED = ("protocol", "trials", "frontier")  # the central claims, trials and points of all papers
+SHARED = ("trials", "frontier")  # trials and points of all papers
 
 
 def imported(path):

@@ -12,13 +12,13 @@ import transformers
 from conftest import collected
 
 from lib import data, published
-from lib.measure import stats
+from lib.measure import measures, stats
 from lib.model import backbone, masks
 from lib.model.parts import layers, size
 from lib.model.surgery import operate
 from lib.options import MIX_NORMS, Mix, Prune
-from lib.page import notebook
-from lib.papers import bermo, bermo_claims, grids
+from lib.page import bermo_tables, notebook
+from lib.papers import bermo, grids
 from lib.spec import plain
 from lib.train import pruning, schedules
 
@@ -201,7 +201,7 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
 
 # ---- printed tables ----
 def test_printed_rows_have_our_names():
-    found = bermo_claims.printed("table04_pruning_methods", ("Pruning Approach", "Model"))
+    found = bermo_tables.printed("table04_pruning_methods", ("Pruning Approach", "Model"))
     assert set(found) == {
         f"{method} · {model}" for method in bermo.METHODS for model in bermo.MODELS
     }
@@ -231,35 +231,13 @@ def both(score, seeds=range(6), tasks=("SST-2",), **more):
     )
 
 
-def word(claim, frame, profile="mini"):
-    return getattr(bermo_claims, f"claim_{claim}")(frame, profile).verdict
-
-
-def test_b1_looks_at_the_semantic_tasks_alone():
-    gained = both(20, tasks=("Tense", "OddManOut"))
-    assert word("probing", gained) == "CONFIRMED"
-    assert word("probing", both(20, tasks=("Tense",)), "toy") == "NOT_RUN"
-    assert word("probing", both(-20, tasks=("Tense",))) == "CONTRADICTED"
-    assert word("probing", both(20, tasks=("Length",))) == "NOT_RUN"
-    gained.loc[gained["seed"] == 0, "diverged"] = True
-    judged = bermo_claims.claim_probing(gained, "mini")
-    assert "n = 5 seeds" in judged.measured and "4 failed or diverged runs left out" in judged.note
-
-
-def test_b2_counts_diverged_seeds():
-    made = both(0, range(10))
-    bert = made["model"] == "BERT"
-    judged = bermo_claims.claim_stability(made.assign(diverged=bert & (made["seed"] < 8)), "mini")
-    assert judged.verdict == "CONFIRMED" and judged.measured.startswith("+80")
-    assert word("stability", made.assign(diverged=False)) == "INCONCLUSIVE"
-    assert word("stability", made.assign(diverged=~bert)) == "CONTRADICTED"
-    assert word("stability", made.assign(run=None)) == "NOT_RUN"
-
-
 def test_the_gap_of_two_shares_is_newcombe_s():
     """Example (a) of Newcombe (1998), Table II: 56/70 and 48/80, method 10: 0.0524 to 0.3339."""
     gap = stats.share_gap([True] * 56 + [False] * 14, [True] * 48 + [False] * 32)
     assert (gap.mean, gap.low, gap.high) == pytest.approx((20.0, 5.24, 33.39), abs=0.005)
+
+
+METRICS = grids.metrics("mini")
 
 
 def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
@@ -276,39 +254,19 @@ def budgets_of(bert, bermo_scores, seeds=(0, 1, 2, 3)):
 def test_b3_asks_when_the_longest_run_of_bert_is_matched():
     bert = (100, 120, 140, 160)
     made = budgets_of(bert, (120, 160, 161, 160))
-    line = bermo_claims.matched(made, "mini").iloc[0]
-    assert (line["BERT"], line["BERMo"], line["step"]) == (4, 2, 1)
-    assert word("convergence", made) == "CONFIRMED"
-    never = bermo_claims.matched(budgets_of(bert, (100, 110, 120, 130)), "mini")
+    line = measures.matched(made, METRICS).iloc[0]
+    assert (line["BERT"], line["BERMo"]) == (4, 2)
+    never = measures.matched(budgets_of(bert, (100, 110, 120, 130)), METRICS)
     assert set(never["BERMo"]) == {5}
-    nearly = bermo_claims.matched(budgets_of(bert, (100, 110, 120, 159)), "mini", 0.5)
+    nearly = measures.matched(budgets_of(bert, (100, 110, 120, 159)), METRICS, 0.5)
     assert set(nearly["BERMo"]) == {4}
-    assert bermo_claims.matched(made[made["epochs"] < 2], "mini").empty
-
-
-def test_b4_asks_for_fewer_weights_at_an_equal_score():
-    def made(bert, mixed, score):
-        rows = both(score, method="L0")
-        shares = rows["model"].map({"BERT": bert, "BERMo": mixed})
-        return rows.assign(remaining=shares + 1e-4 * rows["seed"])
-
-    assert word("penalties", made(0.08, 0.06, 0)) == "CONFIRMED"
-    assert word("penalties", made(0.08, 0.06, -30)) == "CONTRADICTED"
-    assert word("penalties", made(0.06, 0.08, 0)) == "CONTRADICTED"
-    nothing = made(0.08, 0.06, 0).drop(columns="remaining").assign(run=None)
-    assert word("penalties", nothing) == "NOT_RUN"
-
-
-def test_b5_asks_for_a_difference_within_the_margin():
-    assert word("distillation", both(0, teacher="dense BERT")) == "CONFIRMED"
-    assert word("distillation", both(30, teacher="dense BERT")) == "CONTRADICTED"
-    assert word("distillation", both(30, teacher="none")) == "NOT_RUN"
+    assert measures.matched(made[made["epochs"] < 2], METRICS).empty
 
 
 def test_measured_cells_are_those_of_the_columns():
     rows = both(10, seeds=(0,), method="L0", remaining=0.101)
     kept = {("here", "SST-2 Remaining %"): "10.1 (1)"}
-    assert bermo_claims.measured(rows, "here", ("method", "model")) == {
+    assert bermo_tables.measured(rows, "here", ("method", "model")) == {
         "L0 · BERT": {("here", "SST-2 Acc"): "75.0 (1)"} | kept,
         "L0 · BERMo": {("here", "SST-2 Acc"): "80.0 (1)"} | kept,
     }

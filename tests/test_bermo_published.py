@@ -9,11 +9,11 @@ import pytest
 
 from lib import published
 from lib.measure.cost import SHAPES
-from lib.papers import bermo_claims
+from lib.page import bermo_tables
 from lib.papers.bermo import PROBES, SEMANTIC
 
 CHECKS = pd.read_csv(published.PUBLISHED / "bermo" / "checks.csv", dtype=str, keep_default_na=False)
-REPAIRED = bermo_claims.repaired("table12_probing_trials", "table12", ["Block", "Model"])
+REPAIRED = bermo_tables.repaired("table12_probing_trials", "table12", ["Block", "Model"])
 
 
 def trials(model, column, repaired=True):
@@ -101,14 +101,14 @@ def test_printed_cells_of_the_checks_are_those_of_the_tables():
 
 def test_table_12_is_checked_on_its_page():
     """40 means and deviations; one deviation is cut off instead of rounded."""
-    judged = bermo_claims.check_trials()
+    judged = bermo_tables.check_trials()
     assert judged.measured == "39 of 40 equal to the printed digits"
     assert "BERMo_BASE, Coord" in judged.note
     assert judged.note.endswith("standard deviation 0.430778 computed, 0.4307 printed")
 
 
 def test_repaired_cells_are_marked_and_make_the_means_hold():
-    means = bermo_claims.repaired("table01_probing_mean", "table01", ["Model"])
+    means = bermo_tables.repaired("table01_probing_mean", "table01", ["Model"])
     marks = means.map(lambda text: text.endswith(" †"))
     assert means.loc["BERT_BASE", "Length"] == "99.20 †" and marks.sum().sum() == 1
     marked = REPAIRED.stack()[lambda cells: cells.str.endswith("†")].to_dict()

@@ -13,7 +13,9 @@ from conftest import holding
 from lib.data import glue
 from lib.measure import compare, metrics, stats
 from lib.options import Train
-from lib.papers import bermo, claims, efficientbert, grids, nas, nas_claims
+from lib.page import nas_tables
+from lib.page.runs import difference
+from lib.papers import bermo, efficientbert, grids, nas
 from lib.train.learn import Lesson
 
 RNG = np.random.default_rng(0)
@@ -87,11 +89,11 @@ def test_a_table_shows_and_averages_the_printed_metrics(frame):
 
 def test_a_claim_is_judged_by_the_printed_average(frame):
     both = frame, "paper", "EfficientBERT", "Base Model"
-    found = claims.estimate(*both, columns=efficientbert.COLUMNS)
+    found = difference(*both, columns=efficientbert.COLUMNS)
     means = compare.average(compare.points(frame, PRINTED)).groupby("model")["score"].mean()
     assert found.n_tasks == 5
     assert found.mean == pytest.approx(means["EfficientBERT"] - means["Base Model"])
-    assert found.mean != pytest.approx(claims.estimate(*both).mean, abs=0.5)
+    assert found.mean != pytest.approx(difference(*both).mean, abs=0.5)
 
 
 def test_both_correlations_are_columns_and_share_the_draws_of_their_rows(frame):
@@ -149,7 +151,7 @@ def test_what_the_papers_print():
 
 def test_sizes_of_the_report_are_drawn_by_column(frame):
     own = frame[frame["task"] == "STS-B"].replace({"model": {"Base Model": "Whole"}})
-    sized = nas_claims.sized(own, own[:0], "paper")
+    sized = nas_tables.sized(own, own[:0], "paper")
     assert set(sized["task"]) == {"STS-B Pearson", "STS-B Spearman"}
 
 

@@ -11,17 +11,10 @@ import transformers
 from conftest import every_spec, holding
 
 from lib import published
-from lib.measure import stats, verdict
+from lib.measure import measures, stats
 from lib.model import parts, supernet
 from lib.page import notebook
-from lib.papers import (
-    efficientbert,
-    efficientbert_claims,
-    efficientbert_settings,
-    grids,
-    profiles,
-    submissions,
-)
+from lib.papers import efficientbert, efficientbert_settings, grids, profiles, submissions
 from lib.papers import settings as paper_settings
 from lib.search.net import from_json, macs, parameters
 from lib.train.matching import layer_map
@@ -218,43 +211,19 @@ def curve(loss, stride=1):
 
 def test_smoothing_is_a_trailing_mean():
     ramp = np.arange(40.0)
-    assert efficientbert_claims.smoothed(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)
-    assert efficientbert_claims.smoothed(ramp, 0.1)[:3] == pytest.approx([0.0, 0.5, 1.0])
-    assert np.array_equal(efficientbert_claims.smoothed(ramp, 0.0), ramp)
+    assert measures.smoothed(ramp, 0.1)[3:] == pytest.approx(ramp[3:] - 1.5)
+    assert measures.smoothed(ramp, 0.1)[:3] == pytest.approx([0.0, 0.5, 1.0])
+    assert np.array_equal(measures.smoothed(ramp, 0.0), ramp)
 
 
 def test_share_of_steps():
     slow, fast = np.full(100, 5.0), np.full(100, 9.0)
     fast[10:] = 1.0  # the mean of five falls to 5 with three of the low ones, to 5.8 with two
-    share = efficientbert_claims.share_of_steps
+    share = measures.share_of_steps
     assert share(curve(fast), curve(slow)) == pytest.approx(0.13)
     assert share(curve(fast[::2], 2), curve(slow[::2], 2)) == pytest.approx(11 / 99)
     assert share(curve(slow + 1), curve(slow)) == 1.0
     assert share(curve(slow), curve(slow)) == pytest.approx(0.01)
-
-
-@pytest.mark.parametrize(
-    "shares, scale, word",
-    [
-        ((0.05, 0.06, 0.05), "mini", "CONFIRMED"),
-        ((0.0, 0.08, 0.03), "mini", "CONFIRMED"),
-        ((0.6, 0.62, 0.61), "mini", "CONTRADICTED"),
-        ((0.05, 0.5, 0.1), "mini", "INCONCLUSIVE"),
-        ((0.05,), "mini", "INCONCLUSIVE"),
-        ((0.05, 0.06, 0.05), "toy", "NOT_RUN"),
-        ((None, None), "mini", "NOT_RUN"),
-    ],
-)
-def test_claim_on_steps(shares, scale, word):
-    lines = []
-    for seed, share in enumerate(shares):
-        slow, there = np.full(1000, 5.0), share is not None
-        fast = np.where(np.arange(1000) < 1000 * (share or 0), 9.0, 0.0)
-        for model, loss in (("inherits", fast), ("from scratch", slow)):
-            run, state = (holding(curve(loss)), "finished") if there else (None, "missing")
-            lines.append({"model": model, "seed": seed, "run": run, "state": state})
-    found = efficientbert_claims.claim_steps(pd.DataFrame(lines), scale)
-    assert (found.claim, found.verdict) == ("E2", word)
 
 
 def timed(batch, times):
@@ -262,47 +231,6 @@ def timed(batch, times):
     run = holding({"wall": np.stack([time * np.linspace(1, 3, 50) for time in times])})
     run.spec = efficientbert.latency(batch, 50).to_json()
     return {"batch": batch, "seed": 0, "run": run, "state": "finished"}
-
-
-def test_speedups_are_of_the_same_turn():
-    """A machine that slows down threefold changes no ratio."""
-    run = timed(1, (8.0, 2.0, 4.0, 1.0))["run"]
-    names = ["BERT_BASE", "EfficientBERT", "EfficientBERT++", "EfficientBERT_TINY"]
-    assert list(run.spec["args"]["models"]) == names  # a Spec sorts them
-    found = efficientbert_claims.speedups(run)
-    assert {name: e.mean for name, e in found.items()} == pytest.approx(
-        {"EfficientBERT_TINY": 8, "EfficientBERT": 4, "EfficientBERT++": 2}
-    )
-    assert all(e.low == pytest.approx(e.high) for e in found.values())
-    printed = {"EfficientBERT_TINY": "7.0", "EfficientBERT": "4.4", "EfficientBERT++": "3.5"}
-    assert efficientbert_claims.printed_speedups() == printed
-
-
-def test_the_speed_is_judged_at_the_batch_of_the_claim():
-    own = pd.DataFrame([timed(1, (8, 8, 8, 8)), timed(128, (8, 1.5, 1.2, 1))])
-    found = efficientbert_claims.claim_speed(own)
-    assert found.verdict == "CONFIRMED" and found.scale == "at full size, batch 128"
-    alone = efficientbert_claims.claim_speed(own[:1], own.assign(run=None))
-    assert alone.verdict == "NOT_RUN" and alone.note == "not timed at the paper's batch of 128"
-    slow = efficientbert_claims.claim_speed(pd.DataFrame([timed(128, (8, 2, 4, 1))]))
-    assert slow.verdict == "PARTIAL"
-    assert "below the printed value: EfficientBERT, EfficientBERT++" in slow.note
-
-
-@pytest.mark.parametrize(
-    "factors, word",
-    [
-        ((8, 5, 4), "CONFIRMED"),
-        ((6.95, 4.35, 3.45), "CONFIRMED"),
-        ((6.9, 4.3, 3.4), "CONTRADICTED"),
-        ((8, 4, 2), "PARTIAL"),
-        ((), "NOT_RUN"),
-    ],
-)
-def test_what_reaches_the_printed_digits(factors, word):
-    cells = {name: stats.replicates([value]) for name, value in zip("abc", factors, strict=False)}
-    found = verdict.judge_reached("E5", cells, {"a": "7.0", "b": "4.4", "c": "3.5"}, "here")
-    assert (found.verdict, found.scale) == (word, "here")
 
 
 def test_ratio_s_interval_covers_and_follows_blocks():
@@ -380,3 +308,15 @@ def test_submissions_are_of_the_rows_asked_for():
     assert files == [("CoLA", "CoLA"), *mnli]
     assert rows[-1]["spec"].inputs["model"] == make("MNLI", "EfficientBERT")
     assert {row["spec"].seed for row in rows} == {1}
+
+
+def test_speedups_are_of_the_same_turn():
+    """A machine that slows down threefold changes no ratio."""
+    run = timed(1, (8.0, 2.0, 4.0, 1.0))["run"]
+    names = ["BERT_BASE", "EfficientBERT", "EfficientBERT++", "EfficientBERT_TINY"]
+    assert list(run.spec["args"]["models"]) == names  # a Spec sorts them
+    found = measures.speed_ups(run)
+    assert {name: e.mean for name, e in found.items()} == pytest.approx(
+        {"EfficientBERT_TINY": 8, "EfficientBERT": 4, "EfficientBERT++": 2}
+    )
+    assert all(e.low == pytest.approx(e.high) for e in found.values())

@@ -10,9 +10,9 @@ from conftest import holding
 from lib import data, paths, published
 from lib.measure import compare, cost
 from lib.options import Targets, Train
+from lib.page import ghostbert_checks as claims
 from lib.page import notebook
 from lib.papers import ghostbert, grids
-from lib.papers import ghostbert_claims as claims
 from lib.papers.profiles import shape, untrained
 from lib.spec import Spec, plain
 from lib.train.augment import STOP
@@ -235,7 +235,7 @@ def test_figures_of_the_text_are_checked(found, differs):
 )
 def test_checks_stand_on_the_page_of_their_table(page, call):
     cells = notebook.cells(paths.NOTEBOOKS / f"ghostbert_{page}.ipynb")
-    assert f"ghostbert_claims.{call}" in cells["verdicts"]
+    assert f"ghostbert_checks.{call}" in cells["verdicts"]
 
 
 # ---- sentences ----

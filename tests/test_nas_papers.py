@@ -10,37 +10,15 @@ from conftest import every_spec, holding, made_up
 from lib import paths, published
 from lib.data import digits as images
 from lib.data import models
-from lib.measure import gated
-from lib.page import notebook
-from lib.papers import grids, nas, nas_claims, submissions
+from lib.measure import gated, measures
+from lib.page import nas_tables, notebook
+from lib.papers import grids, nas, submissions
 from lib.search import control as search
 
 NOTEBOOKS = notebook.find(["nas_*"])
 
 
 # ---- settings
-def test_the_settings_are_those_of_the_report(anywhere):
-    told = dict(published.table("nas", "claims").set_index("claim")["value"])
-    options = nas.gates()
-    assert 100 * options.share == float(told["share of alphas updated per training step"])
-    assert options.weight == float(told["FLOPS weight chosen for all tasks"])
-    assert options.schedule == told["schedule adopted"]
-    sizes = {float(text) for text in told["target sizes of the search"].split("|")}
-    assert {100 * ratio for ratio in nas.RATIOS} == sizes
-    main = float(told["computational cost of the main test models"]) / 100
-    assert options.ratio == main == 0.3
-    augmented = told["tasks fine-tuned on augmented data for the test results"]
-    assert set(nas.AUGMENTED) == set(augmented.split("; "))
-    epochs = int(told["BERT-base to TinyBERT distillation: epochs of each step"])
-    for settings in (nas.TEACHER, nas.SEARCH, nas.INTERMEDIATE, nas.PREDICTION):
-        assert settings["paper"].epochs == epochs == 10 and settings["paper"].batch == 32
-    assert nas.TEACHING["paper"] == (10, 3) and nas.STAGES["paper"] == ((10, 10), (20, 3))
-    assert (options.regions, options.update, options.tolerance) == (("heads", "ffn"), "jump", 0.01)
-    for table in nas_claims.MNIST.values():
-        targets = published.table("nas", table)["Target Input Size Ratio"]
-        assert tuple(targets) == nas.TARGETS
-    networks = [(len(network.widths), network.epochs) for network in nas.NETWORKS.values()]
-    assert networks == [(3, 15), (11, 20)]
 
 
 def test_printed_sparsities_of_magnitude_pruning_are_rounds():
@@ -255,20 +233,20 @@ def test_tables_of_times():
         times |= {f"{name}.{what}": value for what, value in told.items()}
     cell = {"task": "SST-2", "model": "10 % NAS"}
     found = pd.DataFrame([cell | {"seed": seed, "ratio": 0.1 + seed} for seed in (0, 1)])
-    table = nas_claims.swept(pd.Series(times), found, "here")
+    table = nas_tables.swept(pd.Series(times), found, "here")
     line = ["10.0", "10.0 (8.8 to 11.2)", "8.00", "10.00", "80 %", "2.00"]
     assert table.loc[("here", "10 % NAS")].tolist() == line
     assert table.loc[("here", "Whole"), "share of that"] == "100 %"
-    missing = nas_claims.swept(pd.Series(times), found.drop(columns="ratio"), "here")
+    missing = nas_tables.swept(pd.Series(times), found.drop(columns="ratio"), "here")
     assert list(missing.index) == [("here", "Whole")]
 
 
 # ---- printed numbers
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
-    sizes = nas_claims.check_sizes()
+    sizes = nas_tables.check_sizes()
     assert sizes.verdict == "CONFIRMED" and sizes.measured.startswith("4 of 4")
-    assert nas_claims.check_weights().measured == "10 of 10 equal to the printed digits"
+    assert nas_tables.check_weights().measured == "10 of 10 equal to the printed digits"
 
 
 def test_remarks_are_sentences():
@@ -285,164 +263,49 @@ BETTER = {"Prediction distillation": 0.8, "Cross-entropy": 0.6, "Intermediate di
 SPACE = {"QKV and FFN": 0.8, "QKV, FFN and embedding": 0.6, "Heads and FFN": 0.5}
 
 
-@pytest.mark.parametrize(
-    "claim, scores, worse",
-    [
-        (nas_claims.claim_random, SIZES | RIVALS, {"10 % Random": 0.9, "30 % Random": 0.9}),
-        (nas_claims.claim_magnitude, SIZES | RIVALS, {"40 % IMP": 0.9, "30 % IMP": 0.9}),
-        # "Two stages" is no rival
-        (nas_claims.claim_objective, BETTER | {"Two stages": 0.9}, {"Cross-entropy": 0.9}),
-        (nas_claims.claim_space, SPACE, {"QKV, FFN and embedding": 0.9}),
-    ],
-)
-def test_networks_are_judged_against_their_rivals(claim, scores, worse):
-    good = made_up(scores, seeds=3, rows=400)
-    assert claim(good, "mini").verdict == "CONFIRMED"
-    assert claim(good, "toy").verdict == claim(good[:0], "mini").verdict == "NOT_RUN"
-    assert claim(made_up(scores | worse, seeds=3, rows=400), "mini").verdict == "CONTRADICTED"
-
-
-def test_magnitude_pruning_is_judged_at_two_sparsities():
-    scores = {"30 % NAS": 0.648, "40 % IMP": 0.4, "30 % IMP": 0.3}
-    found = nas_claims.claim_magnitude(made_up(scores, seeds=3, rows=400), "mini")
-    assert found.note == "published size outside the interval: the printed sparsity"
-    names = [cell.name for cell in found.cells]
-    assert names == ["at the printed sparsity", "at 30 % of the weights"]
-
-
-def test_control_is_judged_in_both_ways_and_misses_are_told():
-    control = {
-        f"{name}, {way}": score
-        for name, score in (("Top 10 %", 0.8), ("All", 0.5))
-        for way in ("as reported", "no schedule")
-    }
-    trims = {name: 0.97 if "All, as" in name else 0.301 for name in control}
-    found = pd.DataFrame({"model": trims.keys(), "before_trim": trims.values(), "target": 0.3})
-    found = pd.concat([found] * 3)
-    judged = nas_claims.claim_control(made_up(control), found, "mini")
-    assert judged.verdict == "CONFIRMED"
-    assert judged.note.endswith("Top 10 %, as reported: 0 of 3, All, as reported: 3 of 3")
-    assert "points in searches as reported [" in judged.measured
-    assert "points in searches without a schedule [" in judged.measured
-    mixed = made_up(control | {"All, no schedule": 0.9})
-    assert nas_claims.claim_control(mixed, found, "mini").verdict == "PARTIAL"
-
-
-@pytest.mark.parametrize(
-    "curve, verdict",
-    [
-        (lambda r: 0.9 + 0.3 * np.log10(r), "CONFIRMED"),  # a line on the log axis
-        (lambda r: 0.5 + 0.4 * r, "CONTRADICTED"),  # rising, but a line on the plain axis
-        (lambda r: 0.6 - 0.3 * np.log10(r), "CONTRADICTED"),  # a line on the log axis, but falling
-        (lambda r: 0.8, "INCONCLUSIVE"),
-    ],
-)
-def test_linear_in_the_logarithm_of_flops(curve, verdict):
-    scores = {f"{r} % NAS": curve(r / 100) for r in (10, 30, 50, 70)} | {"Whole": 0.95}
-    frame = made_up(scores, seeds=3, rows=4000)
-    found = nas_claims.claim_log(frame, "mini")
-    assert found.verdict == verdict and "points per decade of FLOPs" in found.measured
-    two = frame[frame["model"].isin(["10 % NAS", "30 % NAS", "Whole"])]
-    assert nas_claims.claim_log(two, "mini").verdict == "NOT_RUN"  # two sizes are no line
-
-
 def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():
     ratios = np.array(nas.RATIOS)
-    log = nas_claims.fit(ratios, 70 + 8 * np.log10(ratios))
+    log = nas_tables.fit(ratios, 70 + 8 * np.log10(ratios))
     assert (log["slope, log"], log["R², log"]) == (pytest.approx(8), pytest.approx(1))
     assert log["R², linear"] < 0.95
-    plain = nas_claims.fit(ratios, 60 + 8 * ratios)
+    plain = nas_tables.fit(ratios, 60 + 8 * ratios)
     assert plain["slope, linear"] == pytest.approx(8)
     assert plain["residual, linear"] < 1e-9 < plain["residual, log"]
-
-
-def test_variance_ratio_has_the_interval_of_f():
-    scores = np.random.default_rng(0).normal(size=(1000, 2, 5)) * np.array([1.0, 2.0])[:, None]
-    found = [nas_claims.variance_ratio(a, b) for a, b in scores]
-    assert 0.93 < np.mean([e.low <= 0.25 <= e.high for e in found]) < 0.97
-    assert nas_claims.variance_ratio([1.0, 2.0], [3.0]) is None
-    assert nas_claims.variance_ratio([1.0, 2.0], [3.0, 3.0]) is None
-    e = nas_claims.variance_ratio([0.0, 1.0, 2.0], [0.0, 2.0, 4.0])
-    assert (e.mean, e.n_seeds) == (0.25, 3)
-    assert (e.low, e.high) == pytest.approx((0.25 / 39, 0.25 * 39))
-
-
-@pytest.mark.parametrize(
-    "near, far, verdict",
-    [
-        (0.001, 0.02, "CONFIRMED"),
-        (0.01, 0.01, "INCONCLUSIVE"),
-        (0.02, 0.001, "CONTRADICTED"),
-        (None, None, "NOT_RUN"),
-    ],
-)
-def test_claim_on_schedules(near, far, verdict):
-    """Five scores with a hundredth of the others' variance prove the claim, equal ones nothing."""
-    steps = np.array([-2, -1, 0, 1, 2])
-    spreads = {"Additive": near or 0, "Multiplicative": far or 0}
-    told = {"task": "SST-2", "state": "finished"}
-    frame = pd.DataFrame(
-        told | {"model": model, "seed": step, "run": holding(accuracy=0.8 + spread * step)}
-        for model, spread in spreads.items()
-        for step in steps
-    )
-    frame = frame[:0] if near is None else frame
-    assert nas_claims.claim_schedule(frame, "mini").verdict == verdict
-
-
-@pytest.mark.parametrize(
-    "noise, verdict",
-    [
-        ((3, 4, 5), "CONFIRMED"),
-        ((0, 1, 9), "CONFIRMED"),  # a mean of 2 % whose interval reaches below 0
-        ((75, 76, 77), "CONTRADICTED"),
-        ((np.nan,) * 3, "NOT_RUN"),
-    ],
-)
-def test_claim_on_noise(noise, verdict):
-    kept = {"noise": noise, "pixels": 150 - np.array(noise), "seed": range(3)}
-    kept |= {"target": 0.1, "state": "finished"}
-    frame = pd.concat(pd.DataFrame(kept | {"network": name}) for name in nas.NETWORKS)
-    found = nas_claims.claim_noise(frame, "mini")
-    assert found.verdict == verdict
-    if verdict != "NOT_RUN":
-        shares = [cell.published for cell in found.cells]
-        assert shares == pytest.approx([3 / 157, 32 / 157])
 
 
 def test_tables_of_searches():
     told = {"model": "a", "task": "CoLA", "ratio": 0.301, "trimmed": 2, "target": 0.3}
     found = pd.DataFrame([told | {"seed": s, "before_trim": 0.302 + s / 10} for s in (0, 1)])
-    assert nas_claims.landed(found, "x")["a"] == {
+    assert nas_tables.landed(found, "x")["a"] == {
         ("x", "before trim, %"): "35.2 ± 7.1 (2)",
         ("x", "FLOPs, %"): "30.1 ± 0.0 (2)",
         ("x", "gates trimmed"): "2.0 ± 0.0 (2)",
     }
     off = {("x", "off by over 1 %"): "1 of 2", ("x", "largest miss, %"): "+34.0"}
-    assert nas_claims.missed(found, "x")["a"] == off
+    assert nas_tables.missed(found, "x")["a"] == off
     draws = found.drop(columns="before_trim")  # these end nowhere before
-    assert nas_claims.missed(draws, "x") == {}
-    table = nas_claims.turned("table05_nas_vs_random", str)
+    assert nas_tables.missed(draws, "x") == {}
+    table = nas_tables.turned("table05_nas_vs_random", str)
     assert table["10% NAS"]["published", "CoLA mcc"] == 36.2
 
 
 def test_scores_stand_beside_the_share_of_the_flops_that_a_search_ended_on():
     frame = made_up({"Whole": 0.9, "10 % NAS": 0.6, "30 % NAS": 0.7}, seeds=1)
     found = pd.DataFrame([{"task": "SST-2", "model": "10 % NAS", "seed": 0, "ratio": 0.101}])
-    lines = nas_claims.sized(frame, found, "mini").round(3).to_dict("records")
+    lines = nas_tables.sized(frame, found, "mini").round(3).to_dict("records")
     told = {"task": "SST-2", "seed": 0}
     assert lines == [told | {"score": 90.0, "ratio": 1.0}, told | {"score": 60.0, "ratio": 0.101}]
-    bare = nas_claims.sized(frame, found.drop(columns="ratio"), "mini")
+    bare = nas_tables.sized(frame, found.drop(columns="ratio"), "mini")
     assert bare["ratio"].tolist() == [1.0]
 
 
 def test_the_course_of_a_search_counts_its_switches():
     curve = np.array([[1.0, 1.0, 0, 0], [0.6, 0.7, 3, 0], [0.3, 0.3, 2, 1]])
     rows = [{"model": "a", "seed": 0, "run": run} for run in (holding({"curve": curve}), None)]
-    lines = nas_claims.curves(pd.DataFrame(rows))
+    lines = nas_tables.curves(pd.DataFrame(rows))
     assert lines["step"].tolist() == [0.0, 0.5, 1.0] and lines["actual"].tolist() == [1.0, 0.7, 0.3]
     assert lines["off"].tolist() == [0, 3, 5] and lines["on"].tolist() == [0, 0, 1]
-    assert nas_claims.curves(pd.DataFrame(rows[1:])).empty
+    assert nas_tables.curves(pd.DataFrame(rows[1:])).empty
 
 
 def test_no_target_is_out_of_reach():
@@ -456,3 +319,39 @@ def test_no_target_is_out_of_reach():
             assert search.Control(nas.gates(0.1), number, cost).full == gated.masked(shape)
         with pytest.raises(ValueError, match="the least that can stay"):
             search.Control(replace(nas.gates(), ratio=0.001), number, cost)
+
+
+def test_the_settings_are_those_of_the_report(anywhere):
+    told = dict(published.table("nas", "claims").set_index("claim")["value"])
+    options = nas.gates()
+    assert 100 * options.share == float(told["share of alphas updated per training step"])
+    assert options.weight == float(told["FLOPS weight chosen for all tasks"])
+    assert options.schedule == told["schedule adopted"]
+    sizes = {float(text) for text in told["target sizes of the search"].split("|")}
+    assert {100 * ratio for ratio in nas.RATIOS} == sizes
+    main = float(told["computational cost of the main test models"]) / 100
+    assert options.ratio == main == 0.3
+    augmented = told["tasks fine-tuned on augmented data for the test results"]
+    assert set(nas.AUGMENTED) == set(augmented.split("; "))
+    epochs = int(told["BERT-base to TinyBERT distillation: epochs of each step"])
+    for settings in (nas.TEACHER, nas.SEARCH, nas.INTERMEDIATE, nas.PREDICTION):
+        assert settings["paper"].epochs == epochs == 10 and settings["paper"].batch == 32
+    assert nas.TEACHING["paper"] == (10, 3) and nas.STAGES["paper"] == ((10, 10), (20, 3))
+    assert (options.regions, options.update, options.tolerance) == (("heads", "ffn"), "jump", 0.01)
+    for table in ("table08b_mnist_3layer", "table10b_mnist_11layer"):
+        targets = published.table("nas", table)["Target Input Size Ratio"]
+        assert tuple(targets) == nas.TARGETS
+    networks = [(len(network.widths), network.epochs) for network in nas.NETWORKS.values()]
+    assert networks == [(3, 15), (11, 20)]
+
+
+def test_variance_ratio_has_the_interval_of_f(monkeypatch):
+    monkeypatch.setattr(measures, "scores", lambda part, _: pd.Series(part, dtype=float))
+    scores = np.random.default_rng(0).normal(size=(1000, 2, 5)) * np.array([1.0, 2.0])[:, None]
+    found = [measures.variance_ratio(pair, {}) for pair in scores]
+    assert 0.93 < np.mean([e.low <= 0.25 <= e.high for e in found]) < 0.97
+    assert measures.variance_ratio([[1.0, 2.0], [3.0]], {}) is None
+    assert measures.variance_ratio([[1.0, 2.0], [3.0, 3.0]], {}) is None
+    e = measures.variance_ratio([[0.0, 1.0, 2.0], [0.0, 2.0, 4.0]], {})
+    assert (e.mean, e.n_seeds) == (0.25, 3)
+    assert (e.low, e.high) == pytest.approx((0.25 / 39, 0.25 * 39))

@@ -8,13 +8,13 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
 from lib import data, paths
 from lib.__main__ import main
-from lib.measure import stats, verdict
+from lib.measure import claims as verdict
+from lib.measure.printed import check
 from lib.page import artefact, equation, notebook, report, verdicts
 from lib.store import Store
 
@@ -86,10 +86,10 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
         {"toy": ("generated",), "mini": ("few rows",), "paper": ("<nothing>",)},
         {"mini": ("no larger teacher",)},
     )
-    recorded = verdict.judge_delta("G1", {}, {"1/12": 2.1}, "mini")
+    recorded = verdict.Verdict("G1", "OPEN", "", scale="at mini scale", kind="finding")
     for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
-        ([verdict.judge_equal("sizes", 1.0, "1.0")], {"toy": ["generated"]}),
+        ([check("sizes", 1.0, "1.0")], {"toy": ["generated"]}),
         ([], {"toy": ["generated"]}),
     ):
         artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(judged, own, more)
@@ -188,12 +188,12 @@ def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
 
 
 def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp_path, shown):
-    seeds = stats.Estimate(0.1, -1.9, 2.1, (), 2, 1, 0.2, 0.9, 2)
+    told = "a > b: +0.1 points (2 of 5 seeds)"
     found = [
-        replace(verdict.judge_delta("G1", {"": seeds}, {}, "mini"), planned=5),
-        verdict.judge_equal("a", 1, "1"),
-        verdict.judge_equal("b", 1, "2"),
-        verdict.judge_delta("G2", {}, {}, "mini"),
+        verdict.Verdict("G1", "OPEN", told, kind="finding"),
+        check("a", 1, "1"),
+        check("b", 1, "2"),
+        verdict.Verdict("G2", "CONFIRMED", "", kind="finding", p=0.01, holm=0.02),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
@@ -201,13 +201,10 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
     book.close()
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html" data-words')[2].partition("</a>")[0]
-    counts = "indings: 2 open; arithmetic checks: 1 of 2"
-    assert counts in shown[-1] and counts in card and "G1 ? inconclusive (provisional, 2 of" in card
-    assert (
-        "provisional, 2 of" in shown[-1]
-        and "n = 2 seeds; p = 1<" in shown[-1]
-        and ">= equal<" not in card
-    )
+    counts = "indings: 1 held, 1 open; arithmetic checks: 1 of 2"
+    assert counts in shown[-1] and counts in card and "G1 … open" in card
+    assert told.replace(">", "&gt;") in shown[-1] and ">= equal<" not in card
+    assert "p = 0.01, 0.02 after Holm" in shown[-1]
     texts = [line for _, _, line in verdict.WORDS.values()]
     assert all(
         text in html.unescape(page)

@@ -143,7 +143,7 @@ def test_a_space_with_gates_draws_them_inside_the_window():
     assert all(space.inside(net) for net in nets)
     gates = {layer.gates for net in nets for layer in net.layers}
     assert gates == {0, 1}
-    assert space.features(nets, "index").shape[0] == len(nets)
+    assert space.features(nets).shape[0] == len(nets)
     plain = spaces.from_json(search.space("toy", "stage1") | told)
     assert not any(l.gates for _ in range(5) for l in plain.draw(rng).layers)
 
@@ -163,6 +163,6 @@ def test_a_space_is_one_line(monkeypatch):
         "max",
     } == set()
     assert any("relu" in l.formula for l in layers)
-    assert space.features([space.draw(rng)], "index").shape == (1, 40)
+    assert space.features([space.draw(rng)]).shape == (1, 40)
     with pytest.raises(ValueError, match="the search space lacks gelu, which 'W2 gelu.W1 x.' has"):
         spaces.Space("stage1", start, grammar=spaces.Grammar(("relu", "mul")))

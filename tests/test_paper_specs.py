@@ -2,14 +2,13 @@
 
 import copy
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from conftest import FAMILIES, Draft, classes, every_spec, made, made_up
+from conftest import FAMILIES, Draft, classes, every_spec, made
 
 from lib import data, paths, published
 from lib.measure import cost
@@ -18,7 +17,7 @@ from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
 from lib.options import Distil, Ghost, Importance
 from lib.page import notebook
-from lib.papers import ghostbert, ghostbert_claims, grids, profiles
+from lib.papers import ghostbert, grids, profiles
 from lib.papers.profiles import shape
 from lib.spec import Spec, plain
 from lib.steps import distil
@@ -334,117 +333,3 @@ def test_a_model_refuses_a_cut_of_another_kind():
 
 
 # ---- claims ----
-
-
-@pytest.mark.parametrize(
-    "plain_score, control, word",
-    [
-        (0.80, 0.82, "CONFIRMED"),
-        (0.80, 0.90, "PARTIAL"),
-        (0.80, 0.99, "PARTIAL"),
-        (0.99, 0.99, "CONTRADICTED"),
-    ],
-)
-def test_ghosts_on_the_whole_model_are_judged_against_both(plain_score, control, word):
-    scores = {"Ghost": 0.90, "Plain": plain_score, "Distilled": control}
-    found = ghostbert_claims.claim_unpruned(made_up(scores, m=12, family="bert"), "mini")
-    assert (found.claim, found.verdict) == ("G2", word) and "BERT-base" not in found.measured
-    for rival in ("fine-tuning", "distillation alone"):
-        assert f"for all-MiniLM-L6-v2, over {rival}" in found.measured
-    assert "not at this scale: RoBERTa-base, ELECTRA-small" in found.note
-
-
-def test_the_whole_model_of_electra_has_four_heads():
-    scores = {"Ghost": 0.9, "Plain": 0.8, "Distilled": 0.8}
-    found = ghostbert_claims.claim_unpruned(made_up(scores, m=4, family="electra"), "paper")
-    assert found.verdict == "CONFIRMED" and "ELECTRA-small" in found.measured
-
-
-@pytest.mark.parametrize(
-    "gain, ran, word",
-    [
-        (0.1, (9, 6, 3, 1), "CONFIRMED"),
-        (0.1, (6, 3, 1), "PARTIAL"),
-        (-0.1, (9, 6, 3, 1), "CONTRADICTED"),
-        (0.1, (), "NOT_RUN"),
-    ],
-)
-def test_ghosts_are_judged_at_every_printed_width(gain, ran, word):
-    scores = {"Ghost": 0.80 + gain, "Prune": 0.80}
-    frame = pd.concat([made_up(scores, m=m) for m in ran] or [made_up({"Prune": 0.8}, m=9)])
-    found = ghostbert_claims.claim_gain(frame, "mini")
-    assert (found.claim, found.verdict) == ("G1", word)
-    lacks = 9 not in ran
-    assert (found.note.startswith("missing: ") and "9/12" in found.note) == lacks
-    assert ("not measured at 9/12" in found.measured) == (lacks and bool(ran))
-
-
-def test_the_gain_rises_as_the_width_falls():
-    def judged(*gains):
-        return ghostbert_claims.claim_trend(
-            pd.concat(
-                [
-                    made_up({"Ghost": 0.8 + gain, "Prune": 0.8}, m=m)
-                    for m, gain in zip((9, 6, 3, 1), gains, strict=False)
-                ]
-            ),
-            "mini",
-        ).verdict
-
-    assert judged(0.0, 0.03, 0.06, 0.08) == "CONFIRMED"
-    assert judged(0.08, 0.05, 0.02, 0.0) == "CONTRADICTED"
-    assert judged(0.05) == "NOT_RUN"
-
-
-@pytest.mark.parametrize(
-    "ran, other, word",
-    [([1], 0.8, "CONFIRMED"), ([1, 3], 0.8, "CONFIRMED"), ([1, 3], 0.9, "PARTIAL")],
-)
-def test_positions_are_judged_at_the_printed_width_and_at_others_that_ran(ran, other, word):
-    ours = "Ours: After O&FFN2"
-    scores = dict.fromkeys(ghostbert.POSITIONS, 0.8) | {ours: 0.9, "After QK": 0.99}
-    frame = pd.concat(
-        [made_up(scores if m == 1 else scores | {"After V": other}, m=m) for m in ran]
-    )
-    found = ghostbert_claims.claim_position(frame, "mini")
-    assert (found.claim, found.verdict) == ("G9", word) and "After QK" not in found.measured
-    assert "over After V at 1/12" in found.measured and len(found.cells) == 4 * len(ran)
-    assert ("over After V at 3/12" in found.measured) == (3 in ran)
-
-
-@pytest.mark.parametrize(
-    "one, four, twelve, word",
-    [
-        (0.80, 0.85, 0.85, "CONFIRMED"),
-        (0.85, 0.85, 0.85, "PARTIAL"),
-        (0.80, 0.85, 0.90, "CONTRADICTED"),
-        (0.90, 0.85, 0.80, "CONTRADICTED"),
-        (None, None, None, "NOT_RUN"),
-    ],
-)
-def test_more_features_are_judged_by_the_printed_rise_and_the_rest(one, four, twelve, word):
-    shares = {"F = 1": one or 0.8, "F = 4": four or 0.8, "F = 12": twelve or 0.8}
-    frame = made_up(shares, m=1)
-    found = ghostbert_claims.claim_features(frame if one else frame.assign(run=None), "mini")
-    assert (found.claim, found.verdict) == ("G10", word)
-    assert ("for F = 4 over F = 1" in found.measured) == bool(one)
-    assert "for F = 12 over F = 4" in found.measured
-
-
-@pytest.mark.parametrize(
-    "same, worse, word",
-    [
-        (0.90, 0.80, "CONFIRMED"),
-        (0.86, 0.80, "CONFIRMED"),
-        (0.95, 0.80, "CONTRADICTED"),
-        (0.90, 0.95, "CONTRADICTED"),
-        (0.90, 0.90, "PARTIAL"),
-    ],
-)
-def test_convolutions_are_judged_with_a_margin(same, worse, word):
-    scores = {"DWConv": 0.90, "Conv1D_S": same, "Conv1D_F": worse, "Conv2D": worse}
-    found = ghostbert_claims.claim_convolution(made_up(scores, m=3), "mini", [3])
-    assert (found.claim, found.verdict) == ("G8", word)
-    assert "over Conv1D_S at 3/12" in found.measured
-    assert f"the margin is at least -{ghostbert_claims.MARGIN}" in found.note
-    assert json.dumps(asdict(found))

@@ -322,14 +322,6 @@ def cut_efficientbert(at_paper, patch):
     patch.setattr(
         efficientbert, "shape", lambda name, *kind: small if name == "paper" else whole(name, *kind)
     )
-    limits, made_up = efficientbert.LIMITS["paper"], efficientbert_search.made_up
-
-    def landscapes(numbers):  # they are of the printed sizes
-        with pytest.MonkeyPatch.context() as back:
-            back.setitem(efficientbert.LIMITS, "paper", limits)
-            return made_up(numbers[:2])
-
-    patch.setattr(efficientbert_search, "made_up", landscapes)
     patch.delitem(efficientbert.LIMITS, "paper")
     at_paper(efficientbert.WINDOW, efficientbert.WINDOW["toy"])
     patch.setattr(efficientbert, "TENTH", dict.fromkeys(efficientbert.TENTH, 4))

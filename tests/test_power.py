@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from lib.measure.stats import Pair, paired_difference
-from lib.measure.verdict import judge_delta
+from lib.measure import claims
+from lib.measure.cells import cell
+from lib.measure.stats import Pair, paired_difference, power
 
 ROWS, LEVEL, SHARED = 872, 0.90, 0.95  # of SST-2: intervals of three seeds are 3 points wide
 SPREAD = 0.6  # points between seeds, as in the trials on SST-2
-PRINTED = 1.3  # points that a claim without an effect prints
 
 
 def claim(rng, effects, seeds, tasks, draws=200):
-    """The Verdict on a claim whose cells have these true effects in points, and share baseline and
-    examples."""
+    """(word, power) of a claim whose cells have these true effects in points.
+
+    They share baseline and examples.
+    """
     labels, pairs = np.ones(ROWS, int), [[] for _ in effects]
     for task in map(str, range(tasks)):
         ease = np.sqrt(SHARED) * rng.standard_normal(ROWS)
@@ -31,19 +33,18 @@ def claim(rng, effects, seeds, tasks, draws=200):
             scores = ease + np.sqrt(1 - SHARED) * rng.standard_normal((len(shifts), ROWS))
             right = scores < norm.ppf(LEVEL + shifts / 100)[:, None]
             baseline, *methods = right.astype(int)
-            for cell, said in zip(pairs, methods, strict=True):
-                cell.append(Pair(task, seed, labels, said, baseline, "accuracy"))
-    found = {str(i): paired_difference(cell, draws) for i, cell in enumerate(pairs)}
-    printed = {name: max(e, PRINTED) for name, e in zip(found, effects, strict=True)}
-    return judge_delta("G1", found, printed, "mini")
+            for group, said in zip(pairs, methods, strict=True):
+                group.append(Pair(task, seed, labels, said, baseline, "accuracy"))
+    told = [paired_difference(each, draws) for each in pairs]
+    results = [claims.Result(cell("a > b"), "", e, seeds, seeds) for e in told]
+    return claims.verdict(results)[0], power(told[0].spread, told[0].noise, seeds, max(effects))
 
 
 def judged(effects, seeds, tasks, times):
-    """(share of each word, mean power) over so many claims."""
+    """(share of each word, mean power to prove the largest effect) over so many claims."""
     found = [claim(np.random.default_rng([7, i]), effects, seeds, tasks) for i in range(times)]
-    words = Counter(each.verdict for each in found)
-    power = float(np.mean([float(each.power.split()[1]) for each in found]))
-    return {word: n / times for word, n in words.items()}, power
+    words = Counter(word for word, _ in found)
+    return {word: n / times for word, n in words.items()}, float(np.mean([p for _, p in found]))
 
 
 def false(shares, times):
@@ -66,5 +67,5 @@ def test_false_verdicts_on_several_cells_are_rare():
 
 
 def test_power_is_what_is_found():
-    shares, power = judged((2.1,), 3, 1, 60)
-    assert shares["CONFIRMED"] > 0.5 and power == pytest.approx(shares["CONFIRMED"], abs=0.2)
+    shares, told = judged((2.1,), 3, 1, 60)
+    assert shares["CONFIRMED"] > 0.5 and told == pytest.approx(shares["CONFIRMED"], abs=0.2)

@@ -12,6 +12,7 @@ import pytest
 
 from lib import paths
 from lib.page import notebook, sheet
+from lib.store import locked
 
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)
@@ -294,7 +295,8 @@ def test_plan_status_show_diff_and_gc(workbook):
     assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
     checked = lib("verify")
     assert checked.returncode == 1 and "runs.csv is missing" in checked.stdout
-    assert "4 folders; --delete" in lib("gc").stdout  # weights of the finished models
+    # weights of the finished models
+    assert re.search("4 folders of .* MB; --delete", lib("gc").stdout)
     assert lib("report", "t98").returncode == 0  # they are recorded now, wherever they were made
     body = notebook.provenance(root / "figures" / "toy", "ghostbert_t98_fine")
     assert notebook.counted(body["runs"]) == "2 recorded"
@@ -339,10 +341,8 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
         seen(root / "figures/scratch/index.html")
 
 
-def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):
-    """Another page's weights stay, needed or not, and so do those that a page of another pattern
-    needs.
-    """
+def test_gc_deletes_what_no_page_needs(workbook):
+    """Weights that are an input on some page stay, and so does a run at work."""
     root, lib, _ = workbook
     other = GRID.replace('"sentences": 40', '"sentences": 48').replace("in (0, 1)", "in (5,)")
     write(root / "notebooks", "bermo_t01_other", ARTEFACT, grid=other)
@@ -352,15 +352,14 @@ def test_gc_of_a_pattern_leaves_what_lies_outside_alone(workbook):
         assert len(backbones) == 2
         ours = next(p for p in (root / "runs").glob("finetune-*/0/status.json")).parent
         theirs = next(p for p in (root / "runs").glob("finetune-*/5/status.json")).parent
-        for run in (ours, theirs):
-            assert (run / "model").exists()  # kept, and nothing needs them
-        assert "0 folders deleted" not in lib("gc", "bermo", "--delete").stdout
-        assert (
-            all(p.exists() for p in backbones)
-            and (ours / "model").exists()
-            and not (theirs / "model").exists()
-        )
-        assert "4 folders deleted" in lib("gc", "--delete").stdout
-        assert all(p.exists() for p in backbones) and not (ours / "model").exists()
+        left, at_work = theirs.with_name("6.part"), theirs.with_name("7.part")
+        left.mkdir()
+        at_work.mkdir()
+        with locked(at_work.with_suffix(".lock")):
+            assert "6 folders of" in lib("gc").stdout  # five models and what is left of a run
+            assert "6 folders of" in (done := lib("gc", "--delete").stdout) and "deleted" in done
+            assert "0 folders of 0.0 MB" in lib("gc").stdout
+        assert all(p.exists() for p in [*backbones, at_work]) and not left.exists()
+        assert ours.exists() and not (ours / "model").exists() and not (theirs / "model").exists()
     finally:
         (root / "notebooks" / "bermo_t01_other.ipynb").unlink()

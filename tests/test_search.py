@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import small_backbone, stop_at, store_with
+from conftest import landscape, small_backbone, stop_at, store_with
 
 from lib import data
 from lib.execute import execute
@@ -13,7 +13,6 @@ from lib.model.parts import size
 from lib.options import Numerics, Search, Shared, Targets, Train, Warmup
 from lib.search import engine, samplers
 from lib.search.formula import FormulaError
-from lib.search.landscape import landscape
 from lib.search.net import BERT, Layer, Net
 from lib.search.space import Space, grammar, number
 from lib.spec import Output, Spec
@@ -25,7 +24,6 @@ SCORES = landscape(0, 2)
 METHODS = {
     "random": Search("random", 30, 500),
     "cascade": Search("cascade", 30, 500, initial=8, refit=5, encoding="index"),
-    "lanas": Search("lanas", 30, 500, initial=8, refit=5, encoding="onehot", height=3, cp=0.1),
     "evolution": Search("evolution", 30, 500, population=6, tournament=3),
 }
 
@@ -78,13 +76,13 @@ def test_a_killed_search_goes_on_as_if_it_had_not_been(method, killed_after, pat
 
 @pytest.mark.parametrize("cut", [1, 40, 10**9])
 def test_a_torn_last_line_is_dropped(cut, path):
-    whole = searched(path, options=METHODS["lanas"])
+    whole = searched(path, options=METHODS["cascade"])
     content = path.read_bytes()
     last = content[:-1].rfind(b"\n") + 1
     path.write_bytes(content[:last] + content[last:-1][:cut])  # all but the line's end, at most
-    assert len(engine.resume(SPACE, METHODS["lanas"], 0, path)) == 29
+    assert len(engine.resume(SPACE, METHODS["cascade"], 0, path)) == 29
     assert path.read_bytes() == content[:last]
-    assert plain(searched(path, options=METHODS["lanas"])) == plain(whole)
+    assert plain(searched(path, options=METHODS["cascade"])) == plain(whole)
 
 
 def test_a_torn_head_begins_anew_and_another_damage_goes_on_from_before_it(path):
@@ -106,16 +104,16 @@ def test_a_torn_head_begins_anew_and_another_damage_goes_on_from_before_it(path)
         ({"space": replace(SPACE, low=1)}, "space"),
         ({"space": Space("stage3", replace(TOY, layers=TOY.layers[:1]))}, "space"),
         ({"seed": 1}, "seed"),
-        ({"options": replace(METHODS["lanas"], cp=0.2)}, "search"),
+        ({"options": replace(METHODS["cascade"], refit=6)}, "search"),
         ({"options": METHODS["random"]}, "search"),
     ],
 )
 def test_the_history_of_another_search_is_refused(changes, name, path):
-    searched(path, options=METHODS["lanas"])
+    searched(path, options=METHODS["cascade"])
     before = path.read_bytes()
     said = f"history of another search: its {name} is .*; give this search a folder of its own"
     with pytest.raises(ValueError, match=said):
-        searched(path, **{"options": METHODS["lanas"]} | changes)
+        searched(path, **{"options": METHODS["cascade"]} | changes)
     assert path.read_bytes() == before
 
 
@@ -148,10 +146,10 @@ def test_stage_2_begins_with_its_start_and_the_plain_twin(path):
 
 # ---- limits ----
 def test_a_larger_budget_continues(path, tmp_path):
-    first = searched(path, options=replace(METHODS["lanas"], budget=12))
-    more = searched(path, options=METHODS["lanas"])
+    first = searched(path, options=replace(METHODS["cascade"], budget=12))
+    more = searched(path, options=METHODS["cascade"])
     assert len(first) == 12 and more[:12] == first
-    assert plain(more) == plain(searched(tmp_path / "other", options=METHODS["lanas"]))
+    assert plain(more) == plain(searched(tmp_path / "other", options=METHODS["cascade"]))
 
 
 def test_a_space_of_few_candidates_is_exhausted(path):
@@ -178,11 +176,11 @@ def test_failures_score_0_and_are_kept(failure, said, path):
             raise failure
         return failure if fails(net) else SCORES(net)
 
-    history = searched(path, evaluate=evaluate, options=METHODS["lanas"])
+    history = searched(path, evaluate=evaluate, options=METHODS["cascade"])
     failed = [e for e in history if fails(e.candidate)]
     assert failed and all(e.score == 0 and said in e.failed for e in failed)
     assert not any(e.failed for e in history if e not in failed)
-    assert engine.resume(SPACE, METHODS["lanas"], 0, path) == history
+    assert engine.resume(SPACE, METHODS["cascade"], 0, path) == history
     assert engine.best(history).score > 0
 
 

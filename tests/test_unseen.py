@@ -11,12 +11,13 @@ from conftest import REAL, forget, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import data, paths, sweep
+from lib import checks, data, paths, sweep
 from lib.data import Split, unseen
 from lib.measure import compare, metrics, stats
 from lib.options import Numerics, Targets, Train
+from lib.page import claims as source
 from lib.page.runs import Runs
-from lib.papers import bermo, efficientbert, grids, mini, nas, protocol
+from lib.papers import bermo, efficientbert, grids, mini, nas
 from lib.papers import efficientbert_search as search
 from lib.spec import Spec
 
@@ -361,7 +362,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
         compare.pairs(frame, "a", "b", of)
 
 
-RECORDED = [row for claim in ("G1", "N1") for row in protocol.CLAIMS[claim].grid((10,))]
+RECORDED = [row for id in ("G1", "N1") for row in source.rows(checks.claims()[id], seeds=(10,))]
 
 
 @pytest.mark.parametrize("method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")])
@@ -369,7 +370,7 @@ RECORDED = [row for claim in ("G1", "N1") for row in protocol.CLAIMS[claim].grid
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged rows."""
     of = grids.metrics("mini", nas.COLUMNS)
-    frame = sweep.collect(protocol.only(RECORDED, task=[task]), on_missing="skip")
+    frame = sweep.collect([row for row in RECORDED if row["task"] == task], on_missing="skip")
     frame = compare.there(frame[frame["model"].isin([method, baseline])]).dropna(axis=1, how="all")
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
         points = compare.points(part, of).set_index("model")

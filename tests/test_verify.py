@@ -16,7 +16,9 @@ from lib import data, paths, record, verify
 from lib.__main__ import main
 from lib.files import write_json
 from lib.measure import metrics
-from lib.measure.verdict import Cell, Verdict
+from lib.measure.cells import cell
+from lib.measure.claims import Result, Verdict
+from lib.measure.stats import Estimate
 from lib.page import notebook
 from lib.papers.profiles import backbone
 from lib.spec import Spec
@@ -49,10 +51,10 @@ def records(tmp_path, monkeypatch):
     page = notebook.Path("some_page.ipynb")
     monkeypatch.setattr(notebook, "find", lambda: [page])
     monkeypatch.setattr(notebook, "grids", lambda *_: {"grid": rows, "recorded": rows[:1]})
-    monkeypatch.setattr(verify.protocol, "CLAIMS", {"G1": SimpleNamespace(grid=grid, seeds=(10,))})
-    monkeypatch.setattr(verify.protocol, "OWN", {})
-    monkeypatch.setattr(verify.verdicts, "judged", judged)
-    monkeypatch.setattr(verify.verdicts, "posted", lambda text, found: f"{len(found)} claims")
+    monkeypatch.setattr(verify.evidence, "chosen", lambda: [{"id": "G1"}])
+    monkeypatch.setattr(verify.claims, "rows", lambda claim: grid((10,)))
+    monkeypatch.setattr(verify.claims, "judged", judged)
+    monkeypatch.setattr(verify.claims, "posted", lambda text, found: f"{len(found)} claims")
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
     return tmp_path / "records"
 
@@ -64,15 +66,15 @@ def grid(seeds):
     return [{"task": "RTE", "spec": SPEC.at(seed), "seed": seed} for seed in seeds]
 
 
-def judged(_, store):
+def judged(store):
     """A Verdict on what is recorded: the mean of a metric over the records."""
     values = [run.metrics["tokens"] for run in store.recorded()]
-    told = sum(values) / len(values), 1.23456789, 9.0, len(values), None, 0.1, (0.0, None)
-    one = Verdict("G1", "PARTIAL", "", None, "", 2, "at mini scale", cells=(Cell("", 2.1, *told),))
-    return {"G1": verify.verdicts.replace(one, alone={"RTE": one}), "G2": UNMEASURED}
+    e = Estimate(sum(values) / len(values), 1.23456789, 9.0, (), len(values), 1, 0.1, 0.2, 2)
+    one = Result(cell("a > b"), "RTE", e, len(values), len(values), 2.1)
+    return {"G1": Verdict("G1", "PARTIAL", "", p=0.012, results=(one,)), "G2": UNMEASURED}
 
 
-UNMEASURED = Verdict("G2", "NOT_RUN", "not measured", None, "", 0, "at mini scale")
+UNMEASURED = Verdict("G2", "NOT_RUN", "not measured")
 
 
 def body(records, change, sign=True):
@@ -157,7 +159,7 @@ DAMAGE = {
     "verdicts estimate": lambda at: changed(at / "verdicts.csv", r"7\.0", "7.000002"),
     "verdicts interval": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.25"),
     "verdicts no number": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.2x"),
-    "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",2,2.1", ",3,2.1"),
+    "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",2 of 2,2.1", ",3 of 2,2.1"),
     "verdicts printed": lambda at: changed(at / "verdicts.csv", ",2.1", ",2.2"),
     "README changed": lambda at: (at.parent / "README.md").write_text("3 claims"),
 }
@@ -191,11 +193,16 @@ def test_records_that_change_a_verdict_are_told_by_it(records, kind, capsys):
 
 
 def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
-    changed(records / "verdicts.csv", r"RTE,points,,7\.0,1\.23456789", "RTE,points,,9.5,1.5")
+    changed(
+        records / "verdicts.csv",
+        r"points,INCONCLUSIVE,7\.0,1\.23456789",
+        "points,INCONCLUSIVE,9.5,1.5",
+    )
     main(["verify"])
     found = capsys.readouterr().out
     assert (
-        "G1, RTE, points: estimate 7.0, in the file 9.5; low 1.23456789, in the file 1.5" in found
+        "G1, a > b, RTE, points: estimate 7.0, in the file 9.5; low 1.23456789, in the file 1.5"
+        in found
     )
     changed(records / "runs.csv", r"task=RTE,10,finetune-\w+/10", "task=RTE,10,finetune-0/10")
     main(["verify"])
@@ -218,11 +225,9 @@ def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
     ]
     head, *found = (records / "verdicts.csv").read_text().splitlines()
     assert head == verify.COLUMNS["verdicts.csv"] and found == [
-        "G1,verdict,,,PARTIAL,,,,2,,",
-        "G1,,,points,,7.0,1.23456789,9.0,2,2.1,",
-        "G1,verdict,RTE,,PARTIAL,,,,2,,",
-        "G1,,RTE,points,,7.0,1.23456789,9.0,2,2.1,",
-        "G2,verdict,,,NOT_RUN,,,,,,not measured",
+        "G1,verdict,,,PARTIAL,,,,,,0.012,",
+        "G1,a > b,RTE,points,INCONCLUSIVE,7.0,1.23456789,9.0,2 of 2,2.1,,",
+        "G2,verdict,,,NOT_RUN,,,,,,,not measured",
     ]
 
 

@@ -130,11 +130,11 @@ def planning(look=True):
     what is absent. look: where False, what is at hand is not looked at, so that every machine
     makes the same Specs."""
     global _absent, _look
-    _absent, _look = set(), look
+    before, _absent, _look = (_absent, _look), set(), look
     try:
         yield _absent
     finally:
-        _absent, _look = None, True
+        _absent, _look = before
 
 
 def official_digests():

@@ -20,7 +20,6 @@ from lib.spec import known
 HUB, PACKAGES = (table("models")[name] for name in ("HUB", "PACKAGES"))
 PATTERNS = ("*.json", "*.txt", "model.safetensors")
 PICKLE = "pytorch_model.bin"
-ROUNDED = "-bf16"  # ends the name of a checkpoint whose weights are those of another, rounded
 
 
 def roots():
@@ -78,8 +77,6 @@ def fetch(name, package=False):
     if (target / "model.safetensors").exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    if name.endswith(ROUNDED):
-        return rounded(name.removesuffix(ROUNDED), target)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         temporary = Path(temporary)
         if package:
@@ -105,27 +102,11 @@ def _verify(what, path, known):
         )
 
 
-def _copy(source, target, patterns=PATTERNS):
-    """The files of these patterns into a folder, which is made. Returns the folder."""
+def _copy(source, target):
+    """The files of a checkpoint into a folder, which is made."""
     target.mkdir(parents=True, exist_ok=True)
-    for path in (path for pattern in patterns for path in source.glob(pattern)):
+    for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
         shutil.copy(path, target / path.name)
-    return target
-
-
-def rounded(name, target):
-    """A copy of a checkpoint in the folder `target` with its weights rounded to bfloat16, half as
-    large. Returns `target`."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    source = locate(name)
-    weights = dict(sorted(load_file(source / "model.safetensors").items()))
-    for key, value in weights.items():
-        weights[key] = value.to(torch.bfloat16) if value.is_floating_point() else value
-    _copy(source, target, PATTERNS[:2])
-    save_file(weights, target / "model.safetensors", {"format": "pt"})
-    return target
 
 
 def convert(source, target, known=None):

@@ -16,7 +16,7 @@ import os
 import re
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
 from math import floor, isfinite, log10
@@ -29,11 +29,11 @@ from IPython.display import HTML, Markdown, display
 from pandas.io.formats.style import Styler
 
 from lib import paths, sweep
-from lib import verdicts as source
 from lib.execute import commit
 from lib.files import whole, write
 from lib.measure import compare
-from lib.measure.verdict import SCALES
+from lib.measure.claims import SCALES
+from lib.page import claims as source
 from lib.page import notebook, plot, report, settings
 from lib.page.runs import Runs
 from lib.page.verdicts import ENVIRONMENT, legend
@@ -45,6 +45,7 @@ from lib.store import Store
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
+TOLD = ("claim", "verdict", "kind", "measured", "note", "scale", "p", "holm")  # of a Verdict
 CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
 
@@ -225,11 +226,11 @@ class Page:
     def finish(self, checks=(), *deviations, claims=None):
         """Show verdicts, deviations and failures; write the provenance. It ends every page.
 
-        The verdicts are those of `lib.verdicts` on the claims that name the page, or on `claims`,
-        ids of others; on a page of toy runs they rest on mini. checks: Verdicts on printed numbers
-        that the page itself computes. deviations: each {profile: lines} of a paper. Those of the
-        page's profile are shown, and those of every profile that it judges. A page on a reader's
-        own data or model has no verdict, and says what is the reader's instead.
+        The verdicts are those of `lib.page.claims` on the claims that name the page, or on
+        `claims`, ids of others; on a page of toy runs they rest on mini. checks: Verdicts on
+        printed numbers that the page itself computes. deviations: each {profile: lines} of a paper.
+        Those of the page's profile are shown, and those of every profile that it judges. A page on
+        a reader's own data or model has no verdict, and says what is the reader's instead.
         """
         names, at = source.of_page(self.id) if claims is None else claims, self.profile.name
         if self.mine:
@@ -249,9 +250,7 @@ class Page:
             "differs": list(self.differs),
             "parameters": self.values,
             "runs": runs,
-            "verdicts": [
-                asdict(v) | {"provisional": v.provisional, "power": v.power} for v in verdicts
-            ],
+            "verdicts": [{name: getattr(v, name) for name in TOLD} for v in verdicts],
             "deviations": told,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

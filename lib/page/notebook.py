@@ -280,7 +280,7 @@ def place(path, values, hand=False):
         for name, value in values.items():
             if name in before["parameters"] and value != (was := before["parameters"][name]):
                 lines.append(f"{name} is {value!r}, in the committed notebook {was!r}.")
-                words.append(f"{name}={value}")
+                words.append(f"{name}={str(value).strip('[]')}")
         if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
             lines.append("Cells were changed.")
             words.append("cells")
@@ -290,7 +290,7 @@ def place(path, values, hand=False):
     if not lines:
         return paths.FIGURES / scope, []
     key = sha(json.dumps([words, own.content(scope), values, now["cells"]]).encode())[:6]
-    label = "-".join(re.sub(r"[^\w.=-]+", ".", word).strip(".") for word in words)
+    label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 
 

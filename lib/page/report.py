@@ -22,7 +22,6 @@ from lib import executors, files, paths
 from lib.checks import PAPERS
 from lib.execute import commit, one_line
 from lib.files import read_json, write
-from lib.measure.verdict import tally
 from lib.page import notebook, verdicts
 from lib.page.sheet import Sheet, convert, execute, fingerprint, made_of, sweep_sockets
 from lib.papers import own
@@ -339,7 +338,7 @@ def shown(body, folder):
         "picture": pictures[0] if pictures else "",
         "rows": "" if pictures else preview(folder, body),
         "findings": badges if len(badges) <= BADGES else [],
-        "counts": tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
+        "counts": verdicts.tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
         "runs": notebook.counted(body["runs"]),
         "evidence": evidence(body),
         "claims": " ".join(f"{v['claim']} {texts.get(v['claim'], '')}" for v in body["verdicts"]),

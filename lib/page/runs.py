@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from lib.data.unseen import LONG
-from lib.measure import compare
+from lib.measure import compare, stats
 from lib.papers import grids
 from lib.papers.own import Own
 
@@ -87,3 +87,10 @@ class Runs:
     def averages(self, columns=()):
         """One DataFrame of the average over tasks, in points, of each model and seed."""
         return self.points(columns, compare.average)
+
+
+def difference(frame, profile_name, method, baseline, columns=()):
+    """The Estimate of the paired difference of two models in points; None where no two runs make a
+    pair. columns: those that the paper's table averages, as in `lib.papers.grids.metrics`."""
+    pairs = compare.pairs(frame, method, baseline, grids.metrics(profile_name, columns))
+    return stats.paired_difference(pairs) if pairs else None

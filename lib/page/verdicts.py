@@ -8,8 +8,7 @@ from pathlib import Path
 import jinja2
 
 from lib import checks
-from lib.measure.verdict import CHECKS, READING, WORDS, tally
-from lib.papers import protocol
+from lib.measure.claims import CHECKS, READING, WORDS
 
 TEMPLATE = Path(__file__).parent / "template"
 
@@ -26,8 +25,23 @@ ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "readi
 _SHOW = ENVIRONMENT.get_template("verdicts.html.j2").module
 
 
+def tally(found):
+    """Counts of verdicts as text, findings and arithmetic checks apart.
+
+    found: (kind, word) of each verdict.
+    """
+    found = list(found)
+    findings = [WORDS[word][1] for kind, word in found if kind == "finding"]
+    checks = [word == "CONFIRMED" for kind, word in found if kind == "arithmetic"]
+    groups = dict.fromkeys(group for _, group, _ in WORDS.values())
+    counts = ", ".join(f"{findings.count(group)} {group}" for group in groups if group in findings)
+    parts = [f"findings: {counts}"] * bool(findings)
+    parts += [f"arithmetic checks: {sum(checks)} of {len(checks)}"] * bool(checks)
+    return "; ".join(parts)
+
+
 def table(verdicts):
-    """Verdicts as HTML: the claim, the word, what was measured, the power.
+    """Verdicts as HTML: the claim, the word, what was measured.
 
     Further claims of a page that has central ones are folded away.
     """
@@ -40,14 +54,13 @@ def table(verdicts):
 
 def leading(claim):
     """Whether it is a central claim, a question of our own, or a check by a page itself."""
-    return claim in protocol.CLAIMS or claim not in checks.claims()
+    return checks.claims().get(claim, {"role": "own"})["role"] in ("central", "own")
 
 
 @cache
 def claims():
     """{claim: its text}."""
-    own = {id: claim.says for id, claim in protocol.OWN.items()}
-    return own | {id: line["says"] for id, line in checks.claims().items()}
+    return {id: line["says"] for id, line in checks.claims().items()}
 
 
 def legend():

@@ -3,7 +3,7 @@
 At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where the paper is
 silent, those of the public code of movement pruning. `toy` and `mini` have settings of their own,
 chosen before their first recorded run. The pages list each difference
-(`data/published/bermo/deviations.toml`). Claims: `lib.papers.bermo_claims`. Free of torch.
+(`data/published/bermo/deviations.toml`). Free of torch.
 """
 
 from dataclasses import replace

@@ -5,7 +5,6 @@ network that the search before found. `Output("search", "supernet")` is that net
 and the full width: the last stage trains it as a supernet. Free of torch.
 """
 
-import tempfile
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -14,13 +13,11 @@ import numpy as np
 
 from lib import files, pd, published
 from lib.data import tokens
-from lib.measure import compare, stats, verdict
+from lib.measure import compare
 from lib.options import Search
 from lib.papers import efficientbert, grids
 from lib.papers.profiles import backbone, profile
-from lib.search import engine
 from lib.search import space as spaces
-from lib.search.landscape import landscape
 from lib.search.net import from_json
 from lib.spec import Output, Spec, known, stream
 
@@ -31,9 +28,8 @@ STAGES, ENDS = TOLD["STAGES"], TOLD["ENDS"]
 # ---- SETTINGS
 
 BUDGET, LEARN, DRAWS, METHODS = map(TOLD.get, ("BUDGET", "LEARN", "DRAWS", "METHODS"))
-LEARNING = ("cascade", "lanas")
-# At paper as coded. At the small scales the method that was best on the landscapes 100 to 139 of
-# `made_up` after 16, 20 and 40 evaluations; nothing else was looked at.
+# At paper as coded. At the small scales the method that did best on made-up scores of networks,
+# after 16, 20 and 40 evaluations; nothing else was looked at.
 METHOD = {"toy": "evolution", "mini": "evolution", "paper": "cascade"}
 # Rows that a candidate of stages 1 and 2 trains on and is scored by, and rows that score stage 3.
 PART = {"toy": (300, 300), "mini": (1000, 1000), "paper": efficientbert.PART}
@@ -83,7 +79,7 @@ def sampler(profile_name, stage, method=""):
     method = method or METHOD[profile_name]
     known("search method", method, METHODS)
     more = dict(METHODS[method])
-    if method in LEARNING:
+    if method == "cascade":
         more |= zip(("initial", "refit"), LEARN[profile_name], strict=True)
     return Search(method, BUDGET[profile_name][stage], DRAWS[profile_name], **more)
 
@@ -415,72 +411,3 @@ def scores(frame, profile_name):
         title: pd.DataFrame({"search": found, "final": part.set_index("model")["score"]}).dropna()
         for title, part in students.groupby("column", sort=False)
     }
-
-
-# ---- SEARCHES WITH A KNOWN ANSWER
-
-SPREAD = 0.02  # standard deviation of a random network's score
-MADE_UP = TOLD["MADE_UP"]
-
-
-def made_up(numbers, budget=120, layers=6, methods=tuple(MADE_UP)):
-    """Samplers on made-up landscapes over stage 3's space at `paper` (lib.search.landscape).
-
-    Returns one line for each of the landscapes `numbers`, method and evaluation: the best so far
-    and the optimum, both in standard deviations above the mean of a random network.
-    """
-    start = efficientbert.NETS[STAGES["stage2"]].to_json()
-    where, parts = spaces.from_json(space("paper", LAST) | {"start": start}), []
-    for number in numbers:
-        score = landscape(number, layers, spread=SPREAD)
-        for method in methods:
-            options = Search(method, budget, 20_000, **METHODS[method] | MADE_UP[method])
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "history.jsonl"
-                history = engine.search(where, score, options, number, path)
-            found = [(entry.score - score.level) / SPREAD for entry in history]
-            lines = {
-                "landscape": number,
-                "method": method,
-                "evaluation": np.arange(len(found)) + 1,
-                "best": np.maximum.accumulate(found),
-                "optimum": (score.best(where)[1] - score.level) / SPREAD,
-            }
-            parts.append(pd.DataFrame(lines))
-    return pd.concat(parts, ignore_index=True)
-
-
-def against_random(found):
-    """One line for each sampler of `made_up`, with means over landscapes.
-
-    Columns: its best, by how much that is above random search, p of a paired t-test, the optimum.
-    """
-    last = found[found["evaluation"] == found["evaluation"].max()]
-    ends = last.pivot(index="landscape", columns="method", values="best")
-    optimum = last.groupby("landscape")["optimum"].first().mean()
-    gains = {method: stats.replicates(ends[method] - ends["random"]) for method in ends}
-    lines = {
-        method: {"best": ends[method].mean(), "above random": gain.mean, "p": gain.p}
-        for method, gain in gains.items()
-    }
-    return pd.DataFrame(lines).T.assign(optimum=optimum).loc[found["method"].unique()]
-
-
-def remarks(found):
-    """What `against_random` says, as sentences for a page."""
-    table, count = against_random(found), found["landscape"].nunique()
-    rivals = table.drop(index="random")
-    told = "; ".join(
-        f"{name} {row['best']:.2f} (p = {row['p']:.2g} against random)"
-        for name, row in rivals.iterrows()
-    )
-    alike = [name for name, p in rivals["p"].items() if p >= verdict.ALPHA]
-    return [
-        f"Mean of the best after {found['evaluation'].max()} evaluations on {count} landscapes, in "
-        f"standard deviations of a random network: random {table['best']['random']:.2f}; {told}; "
-        f"the optimum is at {table['optimum'].iloc[0]:.2f}. The p are of paired t-tests over "
-        "landscapes.",
-        f"Not proven better than random search here: {', '.join(alike) or 'none'}. Searches at toy "
-        f"and mini propose by {METHOD['mini']}, those at paper by the {METHOD['paper']} of the "
-        "public code.",
-    ]

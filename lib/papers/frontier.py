@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from lib import files, pd, sweep
-from lib.measure import compare, cost, gated, stats, verdict
+from lib.measure import claims, compare, cost, gated, stats
 from lib.methods import METHODS, module
 from lib.options import Targets
-from lib.papers import bermo, claims, efficientbert, ghostbert, grids, mini, nas
+from lib.papers import bermo, efficientbert, ghostbert, grids, mini, nas
 from lib.papers.profiles import shape
 from lib.search.net import macs
 from lib.spec import Spec, known, plain
@@ -335,7 +335,7 @@ def winners(frame, table, axis, profile_name):
         first, second = [*bought["model"], "–"][:2]
         pairs = compare.pairs(frame, first, second, grids.metrics(profile_name))
         gap = stats.paired_difference(pairs) if pairs else None
-        proven = gap is not None and gap.n_seeds >= verdict.SEEDS and gap.p < verdict.ALPHA
+        proven = gap is not None and gap.n_seeds >= claims.SEEDS and gap.p < claims.ALPHA
         lines[f"{budget['m']}/{HEADS}"] = {
             "best": first,
             "score": f"{bought['score'].iloc[0]:.1f}",
@@ -402,21 +402,3 @@ def clocked(profile_name, task_names=(), seed_numbers=(), runs=50, length=TOKENS
     }
     told = nas.clock(runs, length, batch) | {"reference": "Whole"}
     return [{"task": task, "seed": seed, "spec": Spec("latency", told, models).at(seed)}]
-
-
-def claim_combined(frame, profile_name):
-    """Verdict on F1, a question of our own: each combination scores above its first method alone,
-    at each budget. It was planned before any of the runs."""
-    cells = {
-        f"{both} over {one}, {m}/{HEADS}": (frame[frame["m"] == m], both, one, None)
-        for both, one in COMBINED.items()
-        for m in sorted({*frame["m"].dropna().astype(int)} - {0}, reverse=True)
-    }
-    return claims.compared("F1", frame, profile_name, cells, word="for")
-
-
-def all_runs(profile_name, seeds):
-    """The grid of the page: every point and, with the first seed, the latency of its networks."""
-    first = SEEDS[profile_name][0] in seeds
-    timed = clocked(profile_name, seed_numbers=seeds) if first else []
-    return grid(profile_name, seed_numbers=seeds) + timed

@@ -1,8 +1,8 @@
-"""GhostBERT (Huang et al., ACL 2021): its settings at each profile, its Specs and its grids.
+"""GhostBERT (Huang et al., ACL 2021): its settings at each profile, its Specs and the axes of its grids.
 
 At `paper` the settings are the printed ones (Appendix A.2, Table 8) wherever the paper prints one.
 `toy` and `mini` have settings of their own, chosen before their first recorded run. The pages list
-each difference (`data/published/ghostbert/deviations.toml`). Claims: `lib.papers.ghostbert_claims`.
+each difference (`data/published/ghostbert/deviations.toml`).
 Free of torch.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lib import files, published
 from lib.measure import cost
-from lib.options import Distil, Ghost, Importance, Targets
+from lib.options import Distil, Ghost, Importance
 from lib.papers import grids, mini
 from lib.papers.grids import LABELS, common, teacher
 from lib.papers.profiles import families, shape
@@ -234,10 +234,9 @@ def inspection(profile_name, task, heads, ghosts, rows, model=None, family="bert
     )
 
 
-# ---- GRIDS
+# ---- AXES
 
 KERNELS, FEATURES = (1, 3, 5, 9, 17), (1, 2, 4, 8, 12)  # of Figure 3 and of B.4
-CHEAP = [name for name in POSITIONS if name != "After QK"]  # it is printed above ours
 ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is tied to
 
 
@@ -265,98 +264,12 @@ def convolutions(profile_name):
     }
 
 
-def variants(profile_name, options):
-    """{label: Ghost} of {label: fields in which it differs from the paper's module}."""
-    return {label: ghost(profile_name, **changes) for label, changes in options.items()}
-
-
-def crossed(task_names, widths, seed_numbers, models):
-    """One row for each task, width, model and seed. models: {label: f(task, heads) -> Spec}."""
-    return grids.crossed(
-        seed_numbers,
-        lambda task, m, model: models[model](task, m),
-        task=task_names,
-        m=widths,
-        model=models,
-    )
-
-
-def sweep(profile_name, task_names, widths, seed_numbers, modules, **told):
-    """The grid of students with these ghosts: {label: Ghost or None}. told: more of `student`."""
-    models = {
-        label: partial(student, profile_name, ghosts=module, **told)
-        for label, module in modules.items()
-    }
-    return crossed(task_names, widths, seed_numbers, models)
-
-
-def pruned_vs_ghost(profile_name, task_names, widths, seed_numbers, last="hard"):
-    """The grid of Tables 3 and 10. last: what the last stage learns from, as in `Targets.kind`."""
-    targets = Targets(last, sum_classes=last != "hard")
-    modules = dict(zip(MODELS, (None, ghost(profile_name)), strict=True))
-    return sweep(profile_name, task_names, widths, seed_numbers, modules, targets=targets)
-
-
-def unpruned(profile_name, task_names, seed_numbers, family="bert"):
-    """The grid of the whole models of Figure 1.
-
-    Plain fine-tuning, with ghosts, and the control that the paper does not report: the same
-    distillation without ghosts.
-    """
-    make = partial(student, profile_name, family=family)
-    models = {
-        "Plain": lambda task, m: teacher(profile_name, task, family),
-        "Ghost": partial(make, ghosts=ghost(profile_name)),
-        "Distilled": make,
-    }
-    return crossed(task_names, [parts(family)], seed_numbers, models)
-
-
-def backbones(profile_name, task_names, widths, seed_numbers, kinds=()):
-    """The grid of Table 1, with a column `family`: whole models of every kind as in `unpruned`, and
-    ghosts on the cut ones."""
-    rows, module = [], {"Ghost": ghost(profile_name)}
-    for family in kinds or families(profile_name):
-        made = unpruned(profile_name, task_names, seed_numbers, family)
-        if family in PRUNED:
-            made += sweep(profile_name, task_names, widths, seed_numbers, module, family=family)
-        rows += [row | {"family": family} for row in made]
-    return rows
-
-
-def ablated(profile_name, task_names, widths, seed_numbers):
-    """The grid of Table 4: each row changes one thing, augmentation among them.
-
-    Beside it stands what distillation and augmentation do to the whole model without ghosts, the
-    control that the paper lacks.
-    """
-    module, other = ghost(profile_name), not AUGMENTED[profile_name]
-    switch = "+ DA" if other else "- DA"
-    make = partial(student, profile_name, ghosts=module)
-
-    def swept(heads, modules, **told):
-        return sweep(profile_name, task_names, heads, seed_numbers, modules, **told)
-
-    changed = {
-        "- DA & KD": partial(undistilled, profile_name, ghosts=module),
-        switch: partial(make, augmented=other),
-    }
-    whole = {f"Ghost {switch}": module, f"Distilled {switch}": None}
-    rows = (
-        swept(widths, variants(profile_name, ABLATIONS))
-        + crossed(task_names, widths, seed_numbers, changed)
-        + unpruned(profile_name, task_names, seed_numbers)
-        + swept([HEADS], whole, augmented=other)
-    )
-    return rows
-
-
 # ---- TABLES
 
 
 def sizes(frame, source):
-    """{(m, model): {(source, place): text}} of a collected grid of `started`: how large a ghost is
-    beside what it is added to, |g| / |y|, mean over the layers."""
+    """{(m, model): {(source, place): text}} of collected inspections: how large a ghost is beside
+    what it is added to, |g| / |y|, mean over the layers."""
     places = {"o": "after O", "ffn2": "after FFN2"}
     return {
         (f"{row['m']}/12", row["model"]): {
@@ -370,7 +283,7 @@ def sizes(frame, source):
 
 
 def line(family, model, m):
-    """Name of a row of Table 1: of a kind, a model of `backbones` and its kept heads."""
+    """Name of a row of Table 1: of a kind, a model of WHOLE and its kept heads."""
     plain, ghosted = NAMES[family]
     if model == "Ghost":
         return f"{ghosted} (m = {m}/{shape('paper', family).heads})"

@@ -1,4 +1,4 @@
-"""Differentiable NAS pruning of BERT: settings, Specs, grids. Claims are in lib.papers.nas_claims.
+"""Differentiable NAS pruning of BERT: settings, Specs, grids.
 
 The paper is the report "Neural Architecture Search on BERT for Network Compression". The settings
 of `paper` are the printed ones. Where the report is silent they are those of TinyBERT's code. `toy`

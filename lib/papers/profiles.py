@@ -28,10 +28,9 @@ PROFILES = {
     for name, told in TOLD["PROFILES"].items()
 }
 
-# Published checkpoints that a profile starts from, by kind. CHECKPOINT names the rounded one of a
-# pack, see lib.pack.
+# Published checkpoints that a profile starts from, by kind.
 CHECKPOINTS = {
-    "mini": {"bert": os.environ.get("CHECKPOINT", "all-MiniLM-L6-v2")},
+    "mini": {"bert": "all-MiniLM-L6-v2"},
     "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"},
 }
 
@@ -47,7 +46,7 @@ def profile(name):
 
 def checkpoint(name):
     """Spec of a published checkpoint; its seed is pinned, all replicates start from it."""
-    known("checkpoint", name.removesuffix(models.ROUNDED), models.HUB)
+    known("checkpoint", name, models.HUB)
     return Spec("checkpoint", {"name": name, "digest": models.digest(name)}, seed=0)
 
 
@@ -105,8 +104,7 @@ def shape(name, family="bert"):
         return own.shape(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name != "toy":
-        checkpoint = CHECKPOINTS[name][family].removesuffix(models.ROUNDED)
-        return SHAPES[checkpoint.removesuffix("-uncased")]
+        return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
     toy, roberta = TOY_MODELS[family], family == "roberta"
     sizes = (toy[name] for name in ("family", "layers", "hidden", "heads", "ffn"))
     tables = len(grammar.vocabulary()), 128 + 2 * roberta, 2 - roberta

@@ -1,7 +1,7 @@
 """Printed settings beside those of the Specs: one comparison for the pages of all papers."""
 
 from lib import pd
-from lib.measure import verdict
+from lib.measure.printed import check
 
 PRINTED, NONE = "published", "–"
 
@@ -52,4 +52,4 @@ def judged(name, table):
             if all(map(is_number, pair)):
                 key = ", ".join([*([row] if isinstance(row, str) else row), column])
                 printed[key], ours[key] = pair[0], float(pair[1])
-    return verdict.judge_equal(f"{name}: settings in Specs", ours, printed)
+    return check(f"{name}: settings in Specs", ours, printed)

@@ -2,12 +2,11 @@
 
     random      an unguided draw
     cascade     what EfficientBERT's code does under the name of LaNAS
-    lanas       LaNAS itself, which the paper names (Wang et al. 2019)
     evolution   regularised evolution (Real et al. 2019)
 
 `propose` is a pure function of the space, the evaluations so far and a random generator, so a
 search goes on from its history alone. A space offers draw(rng), mutate(candidate, rng),
-key(candidate) and features(candidates, encoding) -> [N, F]: N candidates, F columns.
+key(candidate) and features(candidates) -> [N, F]: N candidates, F columns.
 """
 
 from contextlib import nullcontext
@@ -18,7 +17,6 @@ import numpy as np
 
 BATCH = 8  # candidates whose features are compared at once
 GROWTH = (400, 800, 1600, 3200)  # evaluations above which the cascade gets another classifier
-RIDGE = 10.0  # on standardised columns; LaNAS's own regression is stopped early instead
 
 
 @dataclass(frozen=True)
@@ -60,19 +58,16 @@ def threads():
 def path(space, history, options):
     """The wanted region: functions features [N, F] -> bool [N], all of which have to hold.
 
-    There are none in random search and among the first evaluations. A fit is made once
+    Only the cascade has them, and not among the first evaluations. A fit is made once
     `options.refit` evaluations are new.
     """
     learned = len(history) - options.initial
-    if options.method not in ("cascade", "lanas") or learned < 0:
+    if options.method != "cascade" or learned < 0:
         return []
-    learned = options.initial + learned // options.refit * options.refit
-    features = space.features([e.candidate for e in history], options.encoding)
-    scores = np.array([e.score for e in history])
-    known = (features[:learned].tobytes(), features.shape[1], tuple(scores[:learned].tolist()))
-    if options.method == "cascade":
-        return [fitted.predict for fitted in cascade(*known)]
-    return select(tree(*known, options.height - 1), features, scores, options.cp)
+    known = history[: options.initial + learned // options.refit * options.refit]
+    features = space.features([e.candidate for e in known])
+    fitted = cascade(features.tobytes(), features.shape[1], tuple(e.score for e in known))
+    return [each.predict for each in fitted]
 
 
 def follow(space, seen, wanted, options, rng):
@@ -89,7 +84,7 @@ def follow(space, seen, wanted, options, rng):
         new = [candidate for candidate in drawn if space.key(candidate) not in seen]
         if not new:
             continue
-        steps = followed(space, new, wanted, options.encoding)
+        steps = followed(space, new, wanted)
         if steps.max() > reached:
             best, reached = new[steps.argmax()], steps.max()
         if reached == len(wanted):
@@ -97,10 +92,10 @@ def follow(space, seen, wanted, options, rng):
     return best
 
 
-def followed(space, candidates, wanted, encoding):
+def followed(space, candidates, wanted):
     """How many functions of a path hold one after the other, from its start [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
-    features = space.features(candidates, encoding) if wanted else None
+    features = space.features(candidates) if wanted else None
     for goes in wanted:
         on &= goes(features).astype(bool)
         steps += on
@@ -136,74 +131,6 @@ def cascade(features, columns, scores):
         fitted.append(classifier.fit(features, good))
         features, scores = features[good], scores[good]
     return tuple(fitted)
-
-
-# LaNAS
-
-
-@dataclass(frozen=True)
-class Split:
-    """A node of LaNAS's tree. What its linear regression predicts to be at least the node's mean
-    score is good. `good` and `bad` are None where the tree ends."""
-
-    weights: np.ndarray  # [F]
-    threshold: float
-    good: "Split | None"
-    bad: "Split | None"
-
-    def goes(self, features):
-        return features @ self.weights >= self.threshold
-
-
-@lru_cache(maxsize=2)
-def tree(features, columns, scores, splits):
-    """The root of a tree with so many splits on each way down, or None.
-
-    features: the bytes of float [N, columns].
-    """
-    return grown(np.frombuffer(features).reshape(-1, columns), np.array(scores), splits)
-
-
-def grown(features, scores, splits):
-    """A node and those below it.
-
-    None, a leaf, at the tree's full height, and where samples are too few or too much alike to be
-    told apart. LaNAS splits its samples by score and others by prediction; here both go by
-    prediction.
-    """
-    if not splits or len(scores) < 2 or np.ptp(scores) == 0:
-        return None
-    middle, spread = features.mean(0), features.std(0)
-    scale = np.where(spread > 0, spread, np.inf)  # a constant column tells nothing
-    z = (features - middle) / scale
-    kernel = z.T @ z + RIDGE * np.eye(len(middle))
-    weights = np.linalg.solve(kernel, z.T @ (scores - scores.mean())) / scale
-    threshold = float(middle @ weights)
-    good = features @ weights >= threshold
-    if good.all() or not good.any():
-        return None
-    below = (grown(features[side], scores[side], splits - 1) for side in (good, ~good))
-    return Split(weights, threshold, *below)
-
-
-def select(node, features, scores, cp):
-    """The path to a leaf. features [N, F], scores [N] of all samples.
-
-    At each split it takes the side of the higher mean + 2 cp sqrt(2 ln N / n), where n of the
-    node's N samples are on that side. A side without any sample comes first.
-    """
-    wanted = []
-    while node:
-        good, values = node.goes(features), {}
-        for side in (True, False):
-            there = scores[good == side]
-            bonus = 2 * cp * np.sqrt(2 * np.log(len(scores)) / max(1, len(there)))
-            values[side] = there.mean() + bonus if len(there) else np.inf
-        side = values[True] >= values[False]
-        wanted.append(lambda f, node=node, side=side: node.goes(f) == side)
-        features, scores = features[good == side], scores[good == side]
-        node = node.good if side else node.bad
-    return wanted
 
 
 # Evolution

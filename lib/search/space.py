@@ -19,7 +19,6 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from lib.options import ENCODINGS, one_of
 from lib.search import formula as language
 from lib.search.grow import grow, prefix
 from lib.search.net import BERT, GEGLU, QS, STACKS, Layer, Net, ffn_parameters, parameters
@@ -280,18 +279,15 @@ class Space:
         """Text that is equal for networks that compute the same up to the order of operands."""
         return " | ".join(f"{_sorted(l.formula)} {l.stack}_{l.q}" for l in net.layers)
 
-    def features(self, nets, encoding):
-        """What samplers learn from, float [N, F].
+    def features(self, nets):
+        """What samplers learn from, float [N, F], as coded.
 
-        "index", as coded: each layer's prefix list as indices, padded with -1 to 20. Linear maps
-        stand by their id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2.
-        In stage 3 the ids stand alone. "onehot": for each layer one column an id, and one an
-        operation, which counts how often it occurs; what the stage does not search is left out.
+        Each layer's prefix list stands as indices, padded with -1 to 20. Linear maps stand by their
+        id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2. In stage 3 the ids
+        stand alone.
         """
-        one_of("features", "encoding", encoding, ENCODINGS)
-        describe = _indices if encoding == "index" else _counts
         own = self.searched, self.grammar
-        rows = [[describe(l.formula, self.number(l), *own) for l in net.layers] for net in nets]
+        rows = [[_indices(l.formula, self.number(l), *own) for l in net.layers] for net in nets]
         return np.array(rows, float).reshape(len(nets), -1)
 
 
@@ -325,14 +321,6 @@ def _indices(formula, own, searched, grammar):
     names = (*grammar.binary, *grammar.unary, *grammar.terminals)
     found = [linear if t == "linear" else others + names.index(t) for t in tokens]
     return found + [-1] * (most - len(found))
-
-
-@lru_cache(maxsize=65536)
-def _counts(formula, own, searched, grammar):
-    tokens, gate = prefix(language.parse(formula)), {language.GATE} & {*grammar.operations}
-    ids = [int(i == own) for i in range(len(grammar.ids))] if "ids" in searched else []
-    names = (*grammar.binary, *grammar.unary, "x", *gate) if "formula" in searched else ()
-    return ids + [tokens.count(name) for name in names]
 
 
 def from_json(body):

@@ -1,19 +1,16 @@
-"""Differentiable NAS pruning of BERT: parts of its pages' tables, and its claims. Free of torch."""
+"""Parts of the tables of the pages on differentiable NAS pruning. Free of torch."""
 
-from dataclasses import replace
-from math import log10, nan
+from math import nan
 
 import numpy as np
-import scipy
 
 from lib import pd, published
-from lib.measure import compare, gated, stats, verdict
-from lib.papers import claims, grids
-from lib.papers.nas import AGAINST_IMP, COLUMNS, NOISE, RATIOS, START, WINNING, label
+from lib.measure import compare, gated
+from lib.measure.printed import check
+from lib.papers import grids
+from lib.papers.nas import COLUMNS
 
 # ---- TABLES: parts as lib.measure.compare.table takes them, out of collected frames
-
-MNIST = {"3 layers": "table08b_mnist_3layer", "11 layers": "table10b_mnist_11layer"}
 
 
 def landed(frame, source):
@@ -178,7 +175,7 @@ def check_sizes():
     """Verdict on the GFLOPs of 7.2 and Table 9; soft masks at alpha = 5 if there was a search."""
     computed = {name: gated.masked(*of[:2]) / 1e9 for name, of in gated.REPORTED.items()}
     told = {name: f"{shown:.3f}" for name, (_, _, shown) in gated.REPORTED.items()}
-    return verdict.judge_equal("Sizes in GFLOPs:", computed, told)
+    return check("Sizes in GFLOPs:", computed, told)
 
 
 def check_weights(runs=3, rows=872):
@@ -198,73 +195,7 @@ def check_weights(runs=3, rows=872):
         told[f"STD. DEV, weight {weight}"] = f"{deviation:.5f}"
         computed[f"AVG (3 runs), weight {weight}"] = round(right / (runs * rows), 9)
         computed[f"STD. DEV, weight {weight}"] = round(nearest, 9)
-    return verdict.judge_equal("Table 12, SST-2:", computed, told)
-
-
-# ---- CLAIMS
-
-
-@claims.each_task
-def claim_random(frame, profile_name):
-    """Verdict on N1 at 10 and 30 %; the printed gaps are means over the table's four rows."""
-    table = published.table("nas", "table05_nas_vs_random")
-    gaps = {r: float((table[f"{r}% NAS"] - table[f"{r}% Random"]).mean()) for r in (10, 30)}
-    cells = {f"{r}%": (frame, f"{r} % NAS", f"{r} % Random", gap) for r, gap in gaps.items()}
-    return claims.compared("N1", frame, profile_name, cells, COLUMNS)
-
-
-# N2: prediction distillation is above each of RIVALS. The report says of two stages that they are
-# comparable (7.3.4), so they are no rival.
-RIVALS = ("Cross-entropy", "Intermediate distillation")
-claim_objective = claims.best("N2", "Prediction distillation", dict.fromkeys(RIVALS, 0.0), COLUMNS)
-# N5: a network cut out of the original weights is above one that keeps the searched ones.
-claim_start = claims.delta("N5", *START, 0.0, COLUMNS)
-# N6: gates on Q, K, V and FFN are better without gates on embedding inputs.
-claim_space = claims.delta("N6", "QKV and FFN", "QKV, FFN and embedding", 0.0, COLUMNS)
-
-
-def claim_control(frame, found, profile_name):
-    """Verdict on N4: to move a tenth of the gates is better than to move all, at equal FLOPs.
-
-    It is judged in searches as reported, which a trim brings to their target, and in searches that
-    land without a schedule. The note counts those that missed their target before the trim.
-    """
-    ways = {"as reported": "as reported", "without a schedule": "no schedule"}
-    cells = {said: (frame, f"Top 10 %, {way}", f"All, {way}", 0.0) for said, way in ways.items()}
-    judged = claims.compared("N4", frame, profile_name, cells, COLUMNS, word="in searches")
-    told = [f"{name}: {off(part)}" for name, part in misses(found).items() if "reported" in name]
-    about = "searches that missed their target by over 1 % before the trim"
-    return claims.noted(judged, *[f"{about}: {', '.join(told)}"] * bool(told))
-
-
-def variance_ratio(scores, others):
-    """Estimate of the variance of some replicates over that of others (F distribution).
-
-    It is None where one of them has fewer than two values, or the others do not vary.
-    """
-    a, b = (np.asarray(x, float)[np.isfinite(x)] for x in (scores, others))
-    least = min(len(a), len(b))
-    if least < 2 or not b.var():
-        return None
-    ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
-    low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
-    p = min(1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free)))
-    return stats.Estimate(ratio, low, high, (), least, 1, nan, p, least)
-
-
-def claim_schedule(frame, profile_name):
-    """Verdict on N3 on each task: the additive schedule varies less than the multiplicative one."""
-    scored = compare.points(frame, grids.metrics(profile_name, COLUMNS))
-    limits = dict(failed=compare.lost(frame), unit="times the variance")
-    parts = []
-    for task, part in scored.groupby("column", sort=False):
-        by = {model: rows["score"] for model, rows in part.groupby("model")}
-        found = variance_ratio(by.get("Additive", ()), by.get("Multiplicative", ()))
-        judged = verdict.judge_within("N3", found, 0.0, 1.0, profile_name, **limits)
-        parts.append(claims.about(task, judged))
-    if not parts:
-        return verdict.judge_within("N3", None, 0.0, 1.0, profile_name, **limits)
-    return claims.together(parts)
+    return check("Table 12, SST-2:", computed, told)
 
 
 def fit(ratios, scores):
@@ -281,71 +212,3 @@ def fit(ratios, scores):
         found[f"residual, {name}"] = np.abs(left).max()
         found[f"R², {name}"] = 1 - left.var() / y.var() if y.var() else nan
     return found
-
-
-def straighter(log_ratios):
-    """Weights of scores at these sizes, for what a line over log10 FLOPs explains beyond one over
-    FLOPs, in points (lib.measure.stats.straighter_weights)."""
-    return stats.straighter_weights(log_ratios, 10 ** np.asarray(log_ratios))
-
-
-def claim_log(frame, profile_name):
-    """Verdict on N7: the score rises with the size, and is straighter over log10 FLOPs.
-
-    "Straighter" means smaller residuals than from a line over FLOPs. For rising scores that is a
-    contrast of the sizes, whose interval draws seeds and examples jointly. Both must hold, for
-    three sizes at least: one of the two alone proves nothing.
-    """
-    pairs = {
-        log10(r): claims.pairs(frame, profile_name, label(r), "Whole", COLUMNS) for r in RATIOS
-    }
-    table = published.table("nas", "table04_dev_size_sweep")
-    means = table[[f"{100 * r:.0f}%" for r in RATIOS]].mean().to_numpy()
-    units = {
-        straighter: "points that the line over log FLOPs explains beyond that over FLOPs",
-        stats.slope_weights: "points per decade of FLOPs",
-    }
-    parts = []
-    for weights, unit in units.items():
-        printed = float(weights(np.log10(RATIOS)) @ means)
-        more = {"weights": weights, "least": 3}
-        parts.append(claims.trend("N7", frame, profile_name, pairs, printed, unit, **more))
-    judged = claims.together(parts)
-    return replace(judged, verdict="INCONCLUSIVE") if judged.verdict == "PARTIAL" else judged
-
-
-def claim_noise(frame, profile_name, target=0.1):
-    """Verdict on N8 for each network: at most NOISE of the kept inputs are noise."""
-    parts, at = [], frame[frame["target"] == target]
-    for network, table in MNIST.items():
-        there = at[at["network"] == network].reindex(columns=["noise", "pixels"])
-        there = there.dropna().astype(float)
-        shown = published.table("nas", table).set_index("Target Input Size Ratio").loc[target]
-        noise, pixels = shown["Noise dims kept"], shown["Image dims kept"]
-        judged = verdict.judge_within(
-            "N8",
-            stats.replicates(there["noise"] / there.sum(axis=1)) if len(there) else None,
-            float("-inf"),  # the interval of a share near 0 may reach below 0
-            NOISE,
-            profile_name,
-            failed=compare.lost(frame),
-            unit="of the inputs kept",
-            published=float(noise / (noise + pixels)),
-        )
-        parts.append(claims.about(network, judged))
-    return claims.together(parts)
-
-
-def claim_magnitude(frame, profile_name):
-    """Verdict on N9: the network of 30 % is above magnitude pruning, at both of two sparsities.
-
-    One is the share of weights that Table 10 prints for each task, the other is 30 %.
-    """
-    at = {task: label(share, "IMP") for task, share in WINNING.items()}
-    chosen = (frame["model"] == "30 % NAS") | (frame["model"] == frame["task"].map(at))
-    stated = frame[chosen].replace({"model": r".* IMP"}, "IMP", regex=True)
-    cells = {
-        "the printed sparsity": (stated, "30 % NAS", "IMP", 1.8),
-        "30 % of the weights": (frame, "30 % NAS", "30 % IMP", None),
-    }
-    return claims.compared("N9", frame, profile_name, cells, AGAINST_IMP)

@@ -1,0 +1,175 @@
+"""The cells of a claim: what is compared with what, and where the result is to lie. Free of torch.
+
+The `cells` of a row of `claims.csv` are told by the labels of the grid of its page:
+
+    Ghost > Prune @ m=3                        the score lies above; < below
+    F = 12 ~ F = 4 +- 0.5 @ m=1                within 0.5 of each other
+    DWConv >= Conv1D_S - 0.5                   not below by 0.5; A <= B + 0.5: not above by it
+    Ghost [m=6] >= Plain [m=12] - 0.5          each in rows of its own
+    A over B > C over D                        one difference above another
+    k = 3 | k = 5 | k = 9 < value 0            a slope, per doubling of the last numbers
+    per decade :: 10 % NAS | 30 % NAS > value 0     other weights of the points (WEIGHTS)
+    kept weights :: BERT > BERMo @ task=each   another measure of the runs, on each task
+    diverged :: BERMo = value 0                in no run
+
+All of them but the last are contrasts: sums of scores or measures with weights, and a region in
+which the 95 % interval is to lie. The label * is any model, the value * any that is there.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from math import inf
+
+import numpy as np
+
+from lib.data import squad
+from lib.measure import stats
+from lib.spec import known
+
+CELL = re.compile(
+    r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
+    r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
+)
+TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}  # how each sign takes its margin
+# Steps of models that are scored on examples.
+TRAINED = ("finetune", "distil", "warmup", "retrain", "imp", "fineprune")
+WEIGHTS = {  # f(x) -> weights of the points of a line
+    "per doubling": lambda x: stats.slope_weights(np.log2(x)),
+    "per decade": lambda x: stats.slope_weights(np.log10(x)),
+    "per step": stats.slope_weights,
+    "straighter over the logarithm": lambda x: stats.straighter_weights(np.log10(x), x),
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A model, or one above another: ((label, ((column, values with "/" between), ...)), ...)."""
+
+    models: tuple
+
+    def parts(self, frame):
+        """The rows of a frame that have each of its models."""
+        lines = frame.to_dict("records")
+        return [frame[np.array([fits(row, *m) for row in lines], bool)] for m in self.models]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A contrast of Forms and the region (low, high) in which it is to lie."""
+
+    text: str
+    measure: str  # "" for the score
+    terms: tuple  # of (weight, Form)
+    bounds: tuple[float, float]  # both 0: it is to be 0 in each run
+    slope: str  # one of WEIGHTS; "" for none
+
+    @property
+    def each(self):
+        """Whether it is judged on each task by itself."""
+        return "task=each" in self.text
+
+    @property
+    def models(self):
+        """The (label, where) of all its Forms, each once."""
+        return list(dict.fromkeys(model for _, form in self.terms for model in form.models))
+
+
+def labelled(row):
+    """The label of a row of a grid: its model, else its network."""
+    return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
+
+
+def fits(row, label, where):
+    """Whether a row has a label and these values."""
+    return label in ("*", labelled(row)) and all(
+        any(same(row.get(key), value) for value in values.split("/")) for key, values in where
+    )
+
+
+def same(value, text):
+    """Whether a value is the one of a text; a frame may have turned 3 into 3.0."""
+    if value is None or value != value:
+        return False
+    return text in ("*", str(value)) or (isinstance(value, float) and text == f"{value:g}")
+
+
+def places(text):
+    """((column, values), ...) of "m=3, task=CoLA"."""
+    told = (tuple(each.split("=", 1)) for each in (text or "").split(", ") if each)
+    return tuple((key, "*" if (key, value) == ("task", "each") else value) for key, value in told)
+
+
+def form(text, where):
+    """The Form of "A [m=3]" or "A over B [m=3]", where A may have a place of its own."""
+    told = [
+        re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups() for part in text.split(" over ")
+    ]
+    return Form(tuple((label, (*places(own or told[-1][1]), *where)) for label, own in told))
+
+
+def side(text, where, slope):
+    """((weight, Form), ...) of one side of a cell."""
+    parts = text.split(" | ")
+    forms = [form(part, where) for part in parts]
+    if len(parts) == 1:
+        return [(1.0, forms[0])]
+    x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
+    if not np.isfinite(x).all():
+        raise ValueError(f"{text!r} is a line over the last numbers of its labels: one has none")
+    return list(zip(map(float, WEIGHTS[slope](np.array(x))), forms, strict=True))
+
+
+@cache
+def parsed(text):
+    """The Cells of a claim. Raises ValueError, naming the cell, where one is none."""
+    return [cell(part) for part in text.split("; ") if part]
+
+
+def cell(text):
+    """The Cell of one text; see `parsed`."""
+    hit = CELL.fullmatch(text)
+    if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
+        how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
+        raise ValueError(f"cell {text!r}: expected {how}")
+    what, where, terms = hit["what"] or "", places(hit["where"]), Counter()
+    slope = what if what in WEIGHTS else "per doubling"
+    for told, factor in ((hit["left"], 1), (hit["right"], -1)):
+        if factor > 0 or not told.startswith("value "):
+            for weight, one in side(told, where, slope):
+                terms[one] += factor * weight
+    value = hit["right"].startswith("value ")
+    at, margin = float(hit["right"][6:]) if value else 0.0, float(hit["margin"] or 0)
+    high = at + margin if hit["sign"] in ("<", "<=", "~", "=") else inf
+    low = at - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
+    terms = tuple((weight, one) for one, weight in terms.items())
+    level = sum(weight for weight, one in terms if len(one.models) == 1)
+    measure = "" if what in WEIGHTS else what
+    if not measure and abs(level) > 1e-9:
+        raise ValueError(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
+    return Cell(text, measure, terms, (low, high), slope * (" | " in text))
+
+
+def scored(spec):
+    """Whether a run of a Spec is scored on examples that another model can be paired on."""
+    return spec.step in TRAINED and spec.args["data"]["task"] not in squad.TASKS
+
+
+def named(cells, rows):
+    """The rows of grids that some Cells name, each label and Spec once."""
+    found = {
+        (labelled(row), row["spec"]): row
+        for row in rows
+        for cell in cells
+        if cell.measure or scored(row["spec"])
+        if any(fits(row, *model) for model in cell.models)
+    }
+    return list(found.values())
+
+
+def known_measures(cells, measures):
+    """Raises ValueError, naming the nearest, for a cell of an unknown measure."""
+    for cell in cells:
+        if cell.measure:
+            known("measure", cell.measure.partition(" (")[0], measures)

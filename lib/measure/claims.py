@@ -1,0 +1,442 @@
+"""Claims: from the runs that a claim's cells name to one word. Free of torch.
+
+A claim is a row of `claims.csv`. `judge` takes the collected rows of the grids of its pages. For
+each cell (`lib.measure.cells`) it estimates the contrast with its 95 % interval and reads from it
+whether the contrast lies in the region of the cell. `Result.word` is the one place that turns an
+interval into a word.
+
+A claim is judged once all its planned seeds are there, and never before. It holds when all its
+cells do, or as many as its column `least` says; so its p is the largest p of its cells
+(intersection-union), or that of a partial conjunction. The opposite of one cell is enough to
+contradict it, and one cell to hold it in part: both are read after correction over the cells.
+`after_holm` corrects over the central claims of a paper.
+
+A comparison of models that learned nothing decides nothing: `untestable` says which and why.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations
+from math import inf, isfinite
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy
+
+from lib import files
+from lib.measure import compare, stats
+from lib.measure.cells import Cell, cell, parsed, scored
+from lib.measure.measures import MEASURES, diverged, ranked, valued
+
+# Texts: of each word (its mark, how it is counted, one line), of each word for a check of printed
+# numbers, and how verdicts are to be read.
+WORDS, CHECKS, READING = map(
+    files.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
+)
+SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
+ALPHA = 0.05
+SEEDS = 3  # fewer prove nothing
+DIFFER = 10 / 12  # of the scores of things that are ranked
+FINAL = ("CONFIRMED", "CONTRADICTED", "PARTIAL")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell of a claim as measured, on some tasks."""
+
+    cell: Cell
+    task: str  # the tasks over which it is a mean, with "/" between; "" for none
+    estimate: stats.Estimate | None
+    done: int  # seeds of which all runs are there
+    planned: int
+    printed: float | None = None  # what the paper prints of the same cell and tasks
+    why: str = ""  # it cannot be tested
+    beside: bool = False  # one task of a mean over several: shown, and not part of the verdict
+
+    @property
+    def word(self):
+        """The word on this cell: whether its interval lies in its region, and what forbids to read
+        it."""
+        low, high = self.cell.bounds
+        e, never = self.estimate, low == high
+        if self.why:
+            return "NOT_TESTABLE"
+        if never and e and e.mean > 0:
+            return "CONTRADICTED"
+        if self.done < self.planned:
+            return "OPEN" if e or self.done else "NOT_RUN"
+        if never and e:
+            return "CONFIRMED"
+        if e is None or e.n_seeds < SEEDS:
+            return "INCONCLUSIVE"
+        if low <= e.low and e.high <= high and self.toward < ALPHA:
+            return "CONFIRMED"
+        outside = e.high < low or e.low > high
+        return "CONTRADICTED" if outside and self.against < ALPHA else "INCONCLUSIVE"
+
+    @property
+    def toward(self):
+        """Two-sided p that it lies in its region: the larger one of both ends."""
+        low, high = self.cell.bounds
+        return max(beyond(self.estimate, low, 1), beyond(self.estimate, high, -1))
+
+    @property
+    def against(self):
+        """Two-sided p that it lies outside."""
+        low, high = self.cell.bounds
+        return min(beyond(self.estimate, low, -1), beyond(self.estimate, high, 1))
+
+    @property
+    def unit(self):
+        own = MEASURES[self.cell.measure.partition(" (")[0]].unit if self.cell.measure else "points"
+        return f"{own} {self.cell.slope}".strip()
+
+    @property
+    def size(self):
+        """The estimate, and its interval where the planned seeds are there."""
+        digits = 1 if self.unit == "points" else 3
+        text = f"{self.estimate.mean:+.{digits}f} {self.unit}"
+        if self.word in ("OPEN", "NOT_RUN") or self.estimate.n_seeds < SEEDS:
+            return f"{text} ({self.done} of {self.planned} seeds)"
+        text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
+        printed = "" if self.printed is None else f", {self.printed:+.{digits}f} printed"
+        return f"{text} ({self.estimate.n_seeds} seeds{printed})"
+
+    def __str__(self):
+        place = f" on {self.task.replace('/', ' and ')}" if self.cell.each or self.beside else ""
+        if self.why or self.estimate is None:
+            return f"{self.cell.text}{place}: {self.why or 'not measured'}"
+        return f"{self.cell.text}{place}: {self.size}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The word on a claim, and what it rests on."""
+
+    claim: str
+    verdict: str  # one of WORDS
+    measured: str
+    note: str = ""
+    scale: str = "any scale"
+    kind: str = "arithmetic"  # or "finding"
+    p: float | None = None  # two-sided, of what the word says by itself; None where there is none
+    holm: float | None = None  # the same after Holm over the claims of its paper
+    results: tuple[Result, ...] = ()
+
+    def __getitem__(self, key):
+        """The part whose cells have a text, or that is of a task; see `__str__`."""
+        found = [r for r in self.results if r.task == key]
+        found = found or [r for r in self.results if key in r.cell.text]
+        return replace(self, results=tuple(found))
+
+    @property
+    def printed(self):
+        """What the paper prints of the first cell, as text."""
+        told = [r for r in self.results if r.printed is not None]
+        return f"{told[0].printed:+.1f}" if told else "nothing"
+
+    def __str__(self):
+        """The first cell in words, so that "{N1[STS-B][10 %]}" in a text is a measured figure."""
+        first = next((r for r in self.results if r.estimate or r.why), None)
+        if first is None or first.why:
+            return "not testable" if first else "not measured yet"
+        return (
+            first.size if "[" not in first.size else "**{}** [{}".format(*first.size.split(" [", 1))
+        )
+
+    @property
+    def seeds(self):
+        """(done, planned) of the thinnest cell; None where nothing is counted in seeds."""
+        own = [(r.done, r.planned) for r in self.results if not r.beside]
+        return min(own, default=None)
+
+
+def beyond(e, end, side):
+    """Two-sided p of an Estimate above (side 1) or below (side -1) an end of its region.
+
+    At 0 it is that of the Estimate, else read off its 95 % interval: 0.05 where that touches it.
+    """
+    if not isfinite(end):
+        return 0.0 if (end < 0) == (side > 0) else 1.0
+    if end == 0:
+        return e.p if side * e.mean > 0 else 1.0
+    room, half = side * (e.mean - end), side * (e.mean - (e.low if side > 0 else e.high))
+    if half <= 0:
+        return float(room < 0)
+    normal = scipy.stats.norm
+    return min(1.0, 2 * float(normal.sf(normal.ppf(1 - ALPHA / 2) * room / half)))
+
+
+def conjunction(p, least):
+    """p that at least so many of some hypotheses are false (Benjamini and Heller 2008)."""
+    return min(1.0, (len(p) - least + 1) * sorted(p)[least - 1])
+
+
+# ---- THE WORD ON A CLAIM
+
+
+def verdict(results, least=""):
+    """(word, p) on a claim from the Results of its cells.
+
+    least: how many cells the claim asks for, as text: "7", "half" for more than half, "all" where
+    the opposite of one contradicts it even where others hold, "" where they then hold it in part.
+    """
+    judged = [r for r in results if not r.beside]
+    asked = [
+        r for r in judged if not (r.why and r.cell.each)
+    ]  # a task that cannot be tested leaves
+    words = [r.word for r in asked]
+    if not any(word != "NOT_TESTABLE" for word in words):
+        return "NOT_TESTABLE", None
+    never = all(low == high for low, high in (r.cell.bounds for r in asked))
+    if never and "CONTRADICTED" in words:
+        return "CONTRADICTED", None  # one run is enough
+    if {"OPEN", "NOT_RUN"} & {*words}:
+        return "OPEN" if {*words} - {"NOT_RUN"} else "NOT_RUN", None
+    if never:
+        return "CONFIRMED", None
+    there = [r.estimate is not None and r.estimate.n_seeds >= SEEDS and not r.why for r in asked]
+    toward = [r.toward if ok else 1.0 for r, ok in zip(asked, there, strict=True)]
+    against = [r.against if ok else 1.0 for r, ok in zip(asked, there, strict=True)]
+    n = len(asked)
+    wanted = {"": n, "all": n, "half": n // 2 + 1}.get(least) or min(int(least), n)
+    p, opposite = conjunction(toward, wanted), conjunction(against, n - wanted + 1)
+    if words.count("CONFIRMED") >= wanted and p < ALPHA:
+        return "CONFIRMED", p
+    some = min(stats.holm(toward)) if "CONFIRMED" in words else 1.0
+    if "CONTRADICTED" in words and opposite < ALPHA and (least or some >= ALPHA):
+        return "CONTRADICTED", opposite
+    if some < ALPHA:
+        return "PARTIAL", float(some)
+    return ("NOT_TESTABLE" if "NOT_TESTABLE" in words else "INCONCLUSIVE"), min(p, opposite)
+
+
+def after_holm(told):
+    """{claim: (word, p)} of the central claims of a paper, read after Holm over them.
+
+    told: the same as each stands by itself. Claims whose seeds are not there yet count with p = 1,
+    so that no word turns back when they are.
+    """
+    family = [id for id, (word, p) in told.items() if p is not None or word in ("OPEN", "NOT_RUN")]
+    p = stats.holm([1.0 if told[id][1] is None else told[id][1] for id in family])
+    found = dict(told)
+    for id, adjusted in zip(family, map(float, p), strict=True):
+        word, own = told[id]
+        if own is not None:
+            lost = word in FINAL and adjusted >= ALPHA
+            found[id] = "INCONCLUSIVE" if lost else word, adjusted
+    return found
+
+
+def judge(line, frame, metric_of, teachers, scale, printed=None):
+    """The Verdict on a claim from the collected rows of its cells.
+
+    line: its row of claims.csv. frame: see `lib.sweep.collect`. metric_of: {task: columns}
+    (`lib.measure.compare.pairs`). teachers: f(Spec) -> runs that it is to come near.
+    printed: {(cell, task): points}, see `Result`. Raises LookupError, naming it, where no cell has
+    rows.
+    """
+    results, absent = [], []
+    for one in parsed(line["cells"]):
+        try:
+            results += measured(one, frame, metric_of, teachers, line)
+        except LookupError as error:
+            absent.append(error.args[0])
+    if not results:
+        raise LookupError("; ".join(dict.fromkeys(absent)))
+    results = [replace(r, printed=(printed or {}).get((r.cell.text, r.task))) for r in results]
+    word, p = verdict(results, line["least"])
+    lost = compare.lost(frame)
+    notes = [f"not at this scale: {', '.join(dict.fromkeys(absent))}"] * bool(absent)
+    notes += [f"{lost} runs failed"] * bool(lost)
+    seen = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
+    told = seen, "; ".join(notes), SCALES[scale], "finding", p
+    return Verdict(line["id"], word, *told, results=tuple(results))
+
+
+# ---- ONE CELL
+
+
+def measured(one, frame, metric_of, teachers, line):
+    """The Results of one Cell: on each task, or on all that can be tested and on each beside."""
+    rows = rows_of(one, frame)
+    tasks = list(dict.fromkeys(rows["task"].dropna())) if "task" in rows else []
+    plan = seeds(line["seeds"])
+
+    def result(cells, part, task, **more):
+        wanted = plan or thinnest(cells, part, False)
+        e, why = None, untestable(cells, part, metric_of, teachers)
+        if not why:
+            e = estimate(cells, part, metric_of)
+        done = min(len(thinnest(cells, part, True)), len(wanted))
+        return Result(one, task, e, done, len(wanted), why=why, **more)
+
+    if one.each:
+        own = {t: cell(one.text.replace("task=each", f"task={t}")) for t in tasks}
+        kept = {t: c for t, c in own.items() if all(map(len, parts_of(c, rows)))}
+        return [result(c, rows_of(c, rows), t) for t, c in kept.items()]
+    apart = any(key == "task" for _, where in one.models for key, _ in where)
+    if len(tasks) < 2 or apart or one.measure:
+        return [result(one, rows, "/".join(sorted(tasks)))]
+    alone = [result(one, rows[rows["task"] == t], t, beside=True) for t in tasks]
+    sound = [r.task for r in alone if not r.why]
+    if not sound:
+        return [Result(one, "/".join(sorted(tasks)), None, 0, 1, why=alone[0].why), *alone]
+    whole = result(one, rows[rows["task"].isin(sound)], "/".join(sorted(sound)))
+    return [whole, *(alone if line["role"] in ("central", "own") else [r for r in alone if r.why])]
+
+
+def seeds(text):
+    """The planned seeds of "10 to 14" or "10"; none of ""."""
+    ends = [int(each) for each in text.split(" to ") if each]
+    return range(ends[0], ends[-1] + 1) if ends else ()
+
+
+def parts_of(one, frame):
+    return [part for _, form in one.terms for part in form.parts(frame)]
+
+
+def rows_of(one, frame):
+    """The rows of a frame that a Cell names. Raises LookupError for a model without any."""
+    if not one.measure:
+        frame = frame[[scored(spec) for spec in frame["spec"]]]
+    parts = parts_of(one, frame)
+    for (label, where), part in zip(
+        (model for _, form in one.terms for model in form.models), parts, strict=True
+    ):
+        if part.empty:
+            place = ", ".join(f"{key} {value}" for key, value in where)
+            raise LookupError(" at ".join(filter(None, [label, place])))
+    return frame.loc[sorted({i for part in parts for i in part.index})]
+
+
+def thinnest(one, frame, there):
+    """Seeds of the model and task that have fewest; there: whose runs are all made, or failed."""
+    found = []
+    for part in parts_of(one, frame):
+        groups = (
+            part.groupby("task") if "task" in part and part["task"].notna().all() else [("", part)]
+        )
+        for _, rows in groups:
+            made = rows["run"].notna() | (rows["state"] == "failed")
+            lack = {*rows["seed"][~made]} if there else {*()}
+            found.append({*rows["seed"]} - lack)
+    return min(found, key=len)
+
+
+def estimate(one, frame, metric_of):
+    """The Estimate of a Cell; None where a part of it was not run."""
+    name, _, about = one.measure.partition(" (")
+    if name and MEASURES[name].whole:
+        return MEASURES[name].whole(parts_of(one, frame), metric_of, about.rstrip(")"))
+    if name:
+        return of_measure(one, name, frame, metric_of)
+    groups, weights = groups_of(one, frame, metric_of)
+    tasks = [{pair.task for pair in group} for group in groups]
+    if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
+        groups = stats.common(groups)
+    return stats.contrast(groups, weights) if all(groups) else None
+
+
+def groups_of(one, frame, metric_of):
+    """(lists of Pairs, their weights) of a Cell; runs that diverged are no replicates."""
+    frame = frame[~diverged(frame)]
+    alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
+    told = [(weight, *form.parts(frame)) for weight, form in one.terms if len(form.models) == 2]
+    told += [(w, *form.parts(frame), *alone[-1][1].parts(frame)) for w, form in alone[:-1]]
+    groups = [
+        compare.pairs(
+            pd.concat([a.assign(model="method"), b.assign(model="baseline")]),
+            *("method", "baseline", metric_of),
+        )
+        for _, a, b in told
+    ]
+    return groups, [weight for weight, *_ in told]
+
+
+def of_measure(one, name, frame, metric_of):
+    """The Estimate of a measure: its mean over seeds, or the share of runs where it is yes."""
+    frame = valued(name, frame, metric_of)
+    parts = [(weight, form.parts(frame)) for weight, form in one.terms]
+    if not all(len(part) for _, own in parts for part in own):
+        return None
+    if frame["value"].dtype == bool:
+        own = [part for _, each in parts for part in each]
+        fewest = min(part["seed"].nunique() for part in own)
+        return replace(stats.share_gap(*(part["value"] for part in own)), n_seeds=fewest)
+    by_seed = [(w, [part.groupby("seed")["value"].mean() for part in own]) for w, own in parts]
+    total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed).dropna()
+    return stats.replicates(total, MEASURES[name].resolution) if len(total) else None
+
+
+# ---- WHAT CANNOT BE TESTED
+
+
+def untestable(one, frame, metric_of, teachers):
+    """Why the runs of a Cell on some tasks decide nothing; "" where they do.
+
+    In at least half of its runs a model is no better than chance, gives one answer, diverged though
+    the cell is not about that, or has less than half of its teacher's score; or two models give the
+    same answers on all rows; or of the scores that are ranked too few differ.
+    """
+    for (label, where), part in zip(
+        [model for _, form in one.terms for model in form.models], parts_of(one, frame), strict=True
+    ):
+        rows = [r for r in compare.there(part).to_dict("records") if scored(r["spec"])]
+        found = list(filter(None, (fault(row, one.measure, metric_of, teachers) for row in rows)))
+        if found and 2 * len(found) >= len(rows):
+            place = "".join(f", {k} {v}" for k, v in where if v != "*" and k != "task")
+            about = f" ({len(found)} of {len(rows)} runs)" * (len(rows) > 1)
+            return f"{label}{place}: {found[0]}{about}"
+    if not one.measure:
+        groups, _ = groups_of(one, frame, metric_of)
+        for group in groups:
+            if group and all(np.array_equal(pair.a, pair.b) for pair in group):
+                return f"two models give the same answers on all {len(group[0].labels):,} rows"
+    if one.measure == "rank correlation":
+        both = ranked(parts_of(one, frame), metric_of)
+        fewest = min(both.nunique()) if len(both) else inf
+        if fewest < DIFFER * len(both):
+            return f"{fewest} scores of {len(both)} differ"
+    return ""
+
+
+def fault(row, measure, metric_of, teachers):
+    """What makes one run decide nothing, in words; "" for nothing."""
+    run, task = row["run"], row["task"]
+    if row.get("diverged") in (True,):
+        return "" if measure == "diverged" else f"it diverged on {task}"
+    column = metric_of[task][0]
+    if not row.get(column.key, np.nan) > -inf:  # it has no such score
+        return ""
+    score, chance, one = level(run, column)
+    if one:
+        return f"it gives one answer on all rows of {task}"
+    if score <= chance:
+        return f"it scores {score:.1f} on {task}, and chance reaches {chance:.1f}"
+    best = max((level(each, column)[0] for each in teachers(row["spec"])), default=0.0)
+    if score < best / 2:
+        return f"it scores {score:.1f} on {task}, less than half of its teacher's {best:.1f}"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def level(run, column):
+    """(score of a run in points, what chance reaches, whether it gives one answer alone).
+
+    Chance reaches two standard errors above what the most frequent class has, and above 0 where the
+    score is a correlation.
+    """
+    told = compare.judged(run, column)
+    labels, said, n = told["labels"], told["said"], len(told["labels"])
+    if column.metric == "accuracy":
+        most = np.unique(labels, return_counts=True)[1].max() / n
+        chance = most + 2 * (most * (1 - most) / n) ** 0.5
+    elif column.metric == "f1":
+        most = float(np.mean(labels == 1))
+        chance = 2 * most / (1 + most)  # of a model that says 1 to all
+    else:
+        chance = 2 / n**0.5
+    score = stats.weighted_score(column.metric, [said], labels, np.ones((1, n)))[0, 0]
+    return 100 * float(score), 100 * chance, len(np.unique(said)) == 1

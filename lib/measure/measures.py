@@ -1,0 +1,223 @@
+"""Measures of runs that are no score: what claims compare beside scores. Free of torch.
+
+A measure gives a value for each row of a collected frame, or one Estimate of all its rows.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import nan
+
+import numpy as np
+import pandas as pd
+import scipy
+
+from lib.measure import compare, stats
+
+MATCH = 0.5  # points by which a run may fall short of the score that it is to match (B3)
+RANKED = 12  # things that a rank correlation takes (E4)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How a measure is computed.
+
+    values: an expression over the metrics of runs, or f(frame, metric_of) -> a value for each row.
+    whole: f(frames of each model, metric_of, what is named in brackets) -> Estimate or None.
+    """
+
+    unit: str
+    values: str | Callable = ""
+    whole: Callable | None = None
+    resolution: float = 0.0  # values are multiples of it
+
+
+def diverged(frame):
+    """Which rows of a frame are of runs that were made and diverged: bool [N]."""
+    return frame.reindex(columns=["diverged"])["diverged"].eq(True)
+
+
+# ---- STEPS
+
+
+def smoothed(loss, share=0.05):
+    """Trailing mean of a loss [N] over that share of its points, over fewer at the start."""
+    wide = max(1, round(share * len(loss)))
+    return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
+
+
+def share_of_steps(inherits, scratch, part="loss"):
+    """How soon one run reaches the smoothed loss that another run ends on.
+
+    Returns a share of the other run's steps, 1 where the loss is never reached. inherits, scratch:
+    what step warmup keeps as `curve`.
+    """
+    there = np.flatnonzero(smoothed(inherits[part]) <= smoothed(scratch[part])[-1])
+    if not len(there):
+        return 1.0
+    return min(1.0, float((inherits["step"][there[0]] + 1) / (scratch["step"][-1] + 1)))
+
+
+def shares(frame, part="loss"):
+    """{seed: share of steps} of a collected frame, where both runs of the seed are there."""
+    curves = {
+        (row.model, row.seed): row.run.arrays("curve") for row in compare.there(frame).itertuples()
+    }
+    return {
+        seed: share_of_steps(curve, curves["from scratch", seed], part)
+        for (model, seed), curve in curves.items()
+        if model == "inherits" and ("from scratch", seed) in curves
+    }
+
+
+def steps(frame, _):
+    """The share of steps of the run that inherits; none of the run from scratch of its seed."""
+    return frame["seed"].map(shares(frame)).where(frame["model"] == "inherits")
+
+
+def last_loss(frame, _):
+    """The smoothed loss that each run of step warmup ends on."""
+    return [smoothed(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
+
+
+# ---- EPOCHS
+
+
+def matched(frame, metric_of, margin=MATCH):
+    """The least epochs with which each model comes within `margin` points of BERT's longest run.
+
+    One line for each task and seed whose budgets are all there: task, seed, and a column for each
+    model. A model that never comes so far counts one step more than the longest run.
+    """
+    frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
+    lines = []
+    for (task, seed), rows in compare.points(frame, metric_of).groupby(
+        ["task", "seed"], sort=False
+    ):
+        table = rows.pivot(index="epochs", columns="model", values="score").sort_index()
+        if len(table) < 2 or table.isna().any(axis=None):
+            continue
+        longest, step = table.index[-1], int(table.index[-1] - table.index[-2])
+        wanted = table["BERT"].iloc[-1] - margin
+        least = {
+            model: min(table.index[table[model] >= wanted], default=longest + step)
+            for model in table
+        }
+        lines.append({"task": task, "seed": seed} | least)
+    return pd.DataFrame(lines, columns=list(dict.fromkeys(["task", "seed", *frame["model"]])))
+
+
+def epochs_to_match(frame, metric_of):
+    """Of each run, the epochs with which its model comes to the score of BERT's longest run."""
+    found = matched(frame, metric_of).set_index(["task", "seed"])
+    at = zip(frame["task"], frame["seed"], frame["model"], strict=True)
+    return [found[m].get((t, s), nan) if m in found else nan for t, s, m in at]
+
+
+def epochs_to_target(frame, _):
+    """Epochs of each search until its FLOPs come within 1 % of the target."""
+    found = []
+    for run in frame["run"]:
+        if "target" not in run.metrics:  # of the network that was cut
+            found.append(nan)
+            continue
+        actual = run.arrays("search")["curve"][:, 1]
+        there = np.flatnonzero(actual <= 1.01 * run.metrics["target"])
+        share = (there[0] + 1) / len(actual) if len(there) else 1.0
+        found.append(share * run.spec["args"]["train"]["epochs"])
+    return found
+
+
+# ---- OF ALL ROWS AT ONCE
+
+
+def scores(frame, metric_of):
+    """Scores in points [N] of the runs of a frame that did not diverge."""
+    return compare.points(frame[frame["run"].notna() & ~diverged(frame)], metric_of)["score"]
+
+
+def variance_ratio(parts, metric_of, _=""):
+    """Estimate of the variance of the scores of one model over that of another (F distribution).
+
+    It is None where one of them has fewer than two scores, or the other's do not vary.
+    """
+    a, b = (scores(part, metric_of).dropna().to_numpy() for part in parts)
+    least = min(len(a), len(b))
+    if least < 2 or not b.var():
+        return None
+    ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
+    low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
+    p = min(1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free)))
+    return stats.Estimate(ratio, low, high, (), least, 1, nan, p, least)
+
+
+def ranked(parts, metric_of):
+    """DataFrame [search, final] of candidates of a search: both scores of each, in points.
+
+    parts: frames of their final trainings and of the runs by which the search scores them. A
+    candidate without one of its two scores is left out.
+    """
+    students, searches = parts
+    final = compare.points(students, metric_of).drop_duplicates("model").set_index("model")["score"]
+    held = next((name for name in searches if name.startswith("held_out.")), None)
+    search = 100 * searches.set_index("model")[held] if held else pd.Series(dtype=float)
+    return pd.DataFrame({"search": search, "final": final}).dropna()
+
+
+def rank_correlation(parts, metric_of, _=""):
+    """Estimate of Kendall's tau of final and search scores; None for fewer than RANKED things."""
+    both = ranked(parts, metric_of)
+    if len(both) < RANKED:
+        return None
+    rank = stats.rank_correlation(*both.to_numpy().T)
+    return stats.Estimate(rank.tau, rank.low, rank.high, (), rank.n, 1, nan, rank.p, rank.n)
+
+
+def speed_ups(run, kind="wall"):
+    """{model: Estimate} of the reference's time over a model's, turn by turn, of a run of step
+    latency."""
+    told = run.spec["args"]
+    times = dict(zip(told["models"], run.arrays("times")[kind], strict=True))
+    first = times.pop(told["reference"])
+    return {name: stats.ratio(first, own) for name, own in times.items()}
+
+
+def speed_up(parts, _, name):
+    """Estimate of one model's speed-up in the first run of its frame; replicates are its turns."""
+    runs = parts[0]["run"].dropna()
+    found = speed_ups(runs.iloc[0])[name] if len(runs) else None
+    return found and replace(found, n_seeds=found.n_pairs)
+
+
+MEASURES = {
+    "accuracy": Measure("points", "100 * accuracy"),
+    "diverged": Measure("points of the runs that diverge", "diverged == True"),
+    "epochs to match": Measure("epochs", epochs_to_match, resolution=1.0),
+    "epochs to the target": Measure("epochs", epochs_to_target),
+    "gates that return": Measure("of the gates", "switched_on / switched_off"),
+    "kept weights": Measure("points of weights", "100 * remaining"),
+    "last loss": Measure("of the loss", last_loss),
+    "misses": Measure(
+        "points of the searches that miss their target by over 1 %",
+        "abs(before_trim / target - 1) > 0.01",
+    ),
+    "noise": Measure("noise inputs", "1.0 * noise"),
+    "rank correlation": Measure("of Kendall's tau", whole=rank_correlation),
+    "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
+    "share of steps": Measure("of the steps to the loss that training from scratch ends on", steps),
+    "size": Measure("times the target", "before_trim / target"),
+    "speed-up": Measure("times BERT-base", whole=speed_up),
+    "variance ratio": Measure("times the variance", whole=variance_ratio),
+}
+
+
+def valued(name, frame, metric_of):
+    """The rows of a frame whose runs have a measure, with it as `value`."""
+    how, frame = MEASURES[name].values, frame[frame["run"].notna()]
+    if callable(how):
+        return frame.assign(value=how(frame, metric_of)).dropna(subset="value")
+    names = re.findall(r"[a-z_]{4,}", how)
+    if not {*names} <= {*frame}:
+        return frame[:0].assign(value=0.0)
+    frame = frame.dropna(subset=names).infer_objects()
+    return frame.assign(value=frame.eval(how))

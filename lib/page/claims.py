@@ -1,0 +1,309 @@
+"""The verdicts on claims, whoever shows them: a page, the scorecard, `verify`. Free of torch.
+
+    judged(["G1"])["G1"]
+
+A row of `claims.csv` is judged by its cells, from the runs of the grids of its pages
+(`lib.measure.claims`); arithmetic and settings by their formula (`lib.checks`).
+"""
+
+import csv
+import re
+from dataclasses import replace
+from functools import cache, partial
+from math import isfinite
+
+import pandas as pd
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+from lib import checks, paths, sweep
+from lib.measure import cells, claims
+from lib.measure.claims import Verdict
+from lib.page import notebook
+from lib.papers import efficientbert, grids, nas
+from lib.spec import ancestry, known
+from lib.store import Store
+
+SCALE = "mini"
+COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
+
+
+# ---- THE RUNS OF A CLAIM
+
+
+def rows(line, scale=SCALE, seeds=None):
+    """The rows of the grids of a claim's pages that its cells name, at these seeds.
+
+    seeds: the planned ones unless told; those of the pages where none are planned.
+    """
+    seeds = claims.seeds(line["seeds"]) if seeds is None else seeds
+    return cells.named(cells.parsed(line["cells"]), at(line["artefact"], scale, tuple(seeds)))
+
+
+@cache
+def at(artefact, scale, seeds=()):
+    """The rows of all grids of some pages, with the searches behind networks, at these seeds."""
+    found = []
+    for page in artefact.split("; "):
+        (path,) = (path for path in notebook.find() if path.stem == page)
+        values = {"profile": scale}
+        if seeds and "seeds" in notebook.parameters(path):
+            values["seeds"] = list(seeds)
+        there = notebook.grids(path, values)
+        for part in there.values() if scale == SCALE else [there.get("grid", [])]:
+            found += part  # what a page looks up beside its own rows is of mini
+    found += nas.architectures(found)
+    return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
+
+
+# ---- VERDICTS
+
+
+def judged(names=None, store=None, scale=SCALE):
+    """{id: Verdict} of some claims, or of all.
+
+    scale: mini, whose seeds are planned, or paper. Central claims at mini are read after Holm over
+    those of their paper; what is not among the names is taken from `verdicts.csv`. Raises
+    ValueError, naming the nearest, for an unknown claim.
+    """
+    store, frames, found = store or Store(), {}, {}
+    with threadpool_limits(1):  # the products are small: more threads would but wait
+        for name in checks.claims() if names is None else names:
+            known("claim", name, checks.claims())
+            found[name] = judge(checks.claims()[name], store, scale, frames)
+    return corrected(found) if scale == SCALE else found
+
+
+def judge(line, store, scale, frames):
+    """The Verdict on a claim by itself; frames keeps what claims of the same pages share."""
+    if line["check"] and line["role"] in ("arithmetic", "setting"):
+        return computed(line)
+    if line["cannot"] and (scale == SCALE or not line["cells"]):
+        return undecided(line, line["cannot"])
+    if not line["cells"]:
+        why = "background, not to be judged" if line["role"] == "background" else line["rule"]
+        why = f"no comparison or formula decides it: {why}"
+        return Verdict(line["id"], "NOT_RUN", "not measured", why)
+    key = line["artefact"], claims.seeds(line["seeds"]) if scale == SCALE else ()
+    if key not in frames:
+        every = {
+            (cells.labelled(row), row["spec"]): row for row in at(key[0], scale, tuple(key[1]))
+        }
+        frames[key] = sweep.collect(list(every.values()), store, on_missing="skip")
+    line = line if scale == SCALE else line | {"seeds": ""}
+    of = grids.metrics(scale, COLUMNS.get(line["paper"], ()))
+    printed = checks.effects(line["id"])
+    try:
+        taught = partial(teachers, scale, store)
+        return claims.judge(line, frames[key], of, taught, scale, printed)
+    except LookupError as error:
+        return undecided(line, f"{line['artefact']} at {scale} has no {error.args[0]}")
+
+
+def teachers(scale, store, spec):
+    """Runs that a model is to come near: the fine-tuned ones that it descends from, else the whole
+    model on its task."""
+    task = spec.args["data"]["task"]
+    own = [
+        each
+        for each in ancestry([spec]) - {spec}
+        if each.step == "finetune" and each.args["data"]["task"] == task
+    ]
+    return list(filter(None, map(store.find, own or [grids.teacher(scale, task).at(spec.seed)])))
+
+
+def undecided(line, why):
+    return Verdict(line["id"], "NOT_DECIDABLE", "not measured", why, kind="finding")
+
+
+def computed(line):
+    """The Verdict on a claim by its formula.
+
+    A formula that reads no cell counts something: where it differs from the print, that is
+    CONTRADICTED. Where it reads cells, printed values exclude each other.
+    """
+    found, read = checks.value(line["paper"], line["check"])
+    word = "PAPER_INCONSISTENT" if read else "CONTRADICTED"
+    if checks.agrees(found, line["value"]):
+        word = "CONFIRMED"
+    told = f"{found} by {len(read)} printed cells"
+    if isinstance(found, set):
+        told = f"{', '.join(sorted(f'{float(v):g}' for v in found))} run, {line['value']} printed"
+    elif not isinstance(found, bool | str | list):
+        told = f"{float(found):.6g} computed, {line['value']} printed"
+    lines = checks.lines("inconsistencies")
+    notes = [i["note"] for i in lines if line["id"] in i["claims"].split("; ")]
+    return Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
+
+
+def corrected(found):
+    """The same Verdicts, those on central claims read after Holm over their paper."""
+    kept, result = recorded(), dict(found)
+    for paper in checks.PAPERS:
+        own = {id: (found[id].verdict, found[id].p) for id in central(paper) if id in found}
+        told = {id: kept[id] for id in central(paper) if id in kept} | own
+        for id, (word, p) in claims.after_holm(told).items():
+            if id in found:
+                result[id] = replace(found[id], verdict=word, holm=p)
+    return result
+
+
+def central(paper=None):
+    """The ids of the central claims of a paper, or of all."""
+    own = checks.claims().items()
+    return [id for id, c in own if c["role"] == "central" and paper in (None, c["paper"])]
+
+
+def of_page(page):
+    """The ids of the claims that a page shows: all that are judged and name it, central first."""
+    return [
+        id
+        for id, line in checks.claims().items()
+        if page in line["artefact"].split("; ")
+        and (line["role"] in ("central", "finding", "own") or line["check"])
+        and line["role"] != "background"
+    ]
+
+
+# ---- THE TABLE OF VERDICTS
+
+HEAD = "claim cell task unit word estimate low high seeds printed p measured".split()
+
+
+@cache
+def recorded():
+    """{claim: (word, p)} of the committed `verdicts.csv`; none where it is not there."""
+    path = paths.records_root() / "verdicts.csv"
+    if not path.exists():
+        return {}
+    with path.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["cell"] == "verdict"]
+    return {row["claim"]: (row["word"], float(row["p"]) if row["p"] else None) for row in rows}
+
+
+def lines(found):
+    """Rows of `verdicts.csv` of Verdicts {id: Verdict}: one for each claim and each of its cells.
+
+    What was measured is told in words where there is no cell.
+    """
+    told = []
+    for id, each in found.items():
+        measured = "" if each.results else each.measured
+        told.append((id, "verdict", "", "", each.verdict, "", "", "", "", "", each.p, measured))
+        for r in each.results:
+            e = r.estimate
+            sizes = (e.mean, e.low, e.high) if e else ("", "", "")
+            seeds, last = f"{r.done} of {r.planned}", (r.printed, None, r.why)
+            told.append((id, r.cell.text, r.task, r.unit, r.word, *sizes, seeds, *last))
+    return [
+        tuple("" if v is None else round(v, 8) if type(v) is float else v for v in line)
+        for line in told
+    ]
+
+
+# ---- ALL TOGETHER
+
+ROLES = {"central claims": "central", "further findings": "finding"}
+GROUPS = list(dict.fromkeys(group for _, group, _ in claims.WORDS.values()))[:-1]
+BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
+FOUND = BLOCK.replace("scoreboard", "found")
+FIRST = 3  # findings that README shows
+
+
+def scorecard(words):
+    """{paper: {(what, how): how many}} of the words {id: word} on all claims.
+
+    Settings without a formula and background are not judged.
+    """
+    found = {}
+    for paper, title in checks.PAPERS.items():
+        own = [(c["role"], words[id]) for id, c in checks.claims().items() if c["paper"] == paper]
+        line = found[title] = {}
+        for what, wanted in ROLES.items():
+            counts = [claims.WORDS[word][1] for role, word in own if role == wanted]
+            line |= {(what, group): counts.count(group) for group in GROUPS}
+        printed = [word for role, word in own if role in ("arithmetic", "setting")]
+        agree, silent = printed.count("CONFIRMED"), printed.count("NOT_RUN")
+        line["printed numbers", "agree"] = agree
+        line["printed numbers", "contradict each other"] = len(printed) - agree - silent
+        line["", "not judged"] = silent + sum(role == "background" for role, _ in own)
+    found["together"] = {key: sum(line[key] for line in found.values()) for key in line}
+    return found
+
+
+def scoreboard(words):
+    """The scorecard as README shows it: a line for each paper."""
+    told = ["| paper | central claims | further findings | printed numbers |", "|---|---|---|---|"]
+    for title, counts in scorecard(words).items():
+        parts = [
+            ", ".join(f"{counts[what, group]} {group}" for group in GROUPS if counts[what, group])
+            for what in ROLES
+        ]
+        agree, differ = (counts["printed numbers", k] for k in ("agree", "contradict each other"))
+        told.append(f"| {title} | {' | '.join(parts)} | {agree} of {agree + differ} agree |")
+    return "\n".join(told) + "\n"
+
+
+def standings(found, paper):
+    """{group: {what: text}} of the central claims of a paper, as "What we found" shows them."""
+    told = {}
+    for id in central(paper):
+        group = claims.WORDS[found[id].verdict][1]
+        told.setdefault(group, []).append(f"{id}: {checks.claims()[id]['says']}")
+    return {
+        group: {"claims": len(told[group]), "which": " ".join(told[group])}
+        for group in GROUPS
+        if group in told
+    }
+
+
+def told(found=None, store=None):
+    """{title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
+    text = (paths.DATA / "found.md").read_text()
+    found = found or judged(dict.fromkeys(re.findall(r"{([A-Z]\d+)", text)), store)
+    parts = (part.strip().format_map(found) for part in text.split("\n\n"))
+    return dict(re.match(r"\*\*(.+?)\*\* (.+)", part).groups() for part in parts)
+
+
+def listed(told):
+    """Titles and sentences as a list in Markdown."""
+    return "".join(f"- **{title}** {text}\n" for title, text in told.items())
+
+
+def posted(readme, found):
+    """The text of README with scoreboard and first findings of all Verdicts between their marks."""
+    score = scoreboard({id: each.verdict for id, each in found.items()})
+    first = dict(list(told(found).items())[:FIRST])
+    for mark, text in ((BLOCK, score), (FOUND, listed(first))):
+        before, _, behind = readme.split(mark)
+        readme = mark.join([before, text, behind])
+    return readme
+
+
+def planned():
+    """DataFrame of what is planned for each central claim: its tasks, runs at a seed, seeds."""
+    told = {}
+    for id in central():
+        line = checks.claims()[id]
+        there = rows(line, seeds=claims.seeds(line["seeds"])[:1])
+        tasks = dict.fromkeys(row["task"] for row in there if "task" in row)
+        told[id] = {"tasks": ", ".join(tasks), "runs at a seed": len({r["spec"] for r in there})}
+        told[id]["seeds"] = line["seeds"]
+    return pd.DataFrame(told).T.rename_axis("claim")
+
+
+def forest(found, paper):
+    """One row for each cell in points of a paper's central claims: what the forest plot draws.
+
+    A cell without its planned seeds has no interval.
+    """
+    told = []
+    for id in central(paper):
+        for r in found[id].results:
+            if r.unit == "points" and r.estimate and not r.beside:
+                least, most = (end if isfinite(end) else None for end in r.cell.bounds)
+                text = f"{id} {r.cell.text.replace('task=each', f'task={r.task}')}"
+                line = {"claim": text, "mean": r.estimate.mean, "printed": r.printed}
+                if r.word != "OPEN" and r.estimate.n_seeds >= claims.SEEDS:
+                    line |= {"low": r.estimate.low, "high": r.estimate.high}
+                told.append(line | {"seeds": r.done, "least": least, "most": most})
+    return pd.DataFrame(told, columns="claim mean low high printed seeds least most".split())

@@ -1,0 +1,378 @@
+"""Claims: the grammar of cells, each word, what cannot be tested, printed values, seeds, Holm."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import collected, made_up
+
+from lib import checks, paths
+from lib.measure import claims, measures, stats
+from lib.measure.cells import known_measures, named, parsed
+from lib.measure.compare import Column
+from lib.page import claims as source
+from lib.page import notebook
+from lib.spec import Spec
+from lib.store import Store
+
+METRICS = {task: (Column(task, task, "accuracy"),) for task in ("SST-2", "QQP")}
+METRICS["CoLA"] = (Column("CoLA", "CoLA", "matthews"),)
+LINE = {"id": "G1", "role": "central", "seeds": "", "least": ""}
+
+
+def judged(cells, frame, teachers=lambda spec: [], printed=None, **line):
+    """The Verdict of a claim with these cells on a made-up frame."""
+    specs = [
+        Spec("fineprune", {"data": {"task": task}}).at(number)
+        for number, task in enumerate(frame["task"])
+    ]
+    told = LINE | {"cells": cells} | line
+    return claims.judge(told, frame.assign(spec=specs), METRICS, teachers, "mini", printed)
+
+
+# ---- CELLS
+
+
+def test_a_cell_tells_models_places_and_its_region():
+    above, alike, floor = parsed("k = 3 > k = 1 @ m=3, task=SST-2; A ~ B +- 0.5; - X >= B - 0.5")
+    assert above.models == [(f"k = {k}", (("m", "3"), ("task", "SST-2"))) for k in (3, 1)]
+    assert [weight for weight, _ in above.terms] == [1.0, -1.0]
+    assert (above.bounds, alike.bounds) == ((0, np.inf), (-0.5, 0.5))
+    assert floor.bounds == (-0.5, np.inf) and floor.models[0][0] == "- X"
+    below, limit, never = parsed(
+        "A <= B + 5; noise :: A [m=6] <= value 0.25; misses :: A = value 0"
+    )
+    assert (below.bounds, limit.bounds) == ((-np.inf, 5), (-np.inf, 0.25))
+    assert (limit.measure, limit.models) == ("noise", [("A", (("m", "6"),))])
+    assert never.bounds == (0, 0)
+    (slope,) = parsed("k = 3 | k = 5 | k = 9 < value 0")
+    assert [w for w, _ in slope.terms] == pytest.approx(stats.slope_weights(np.log2([3, 5, 9])))
+    (gap,) = parsed("per step :: A over B [m=9] | A over B [m=1] < value 0")
+    assert [w for w, _ in gap.terms] == pytest.approx([1 / 8, -1 / 8])
+    assert gap.terms[1][1].models == (("A", (("m", "1"),)), ("B", (("m", "1"),)))
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("A", "expected 'A > B'"),
+        ("A > B - 0.5", "expected 'A > B'"),
+        ("A ~ B", "expected 'A > B'"),
+        ("A > value 3", "weights sum to 0"),
+        ("A | B 2 > value 0", "one has none"),
+        ("kept wieghts :: A > B", "did you mean 'kept weights'"),
+    ],
+)
+def test_what_is_no_cell_is_refused(text, message):
+    with pytest.raises(ValueError, match=message):
+        known_measures(parsed(text), measures.MEASURES)
+
+
+def test_rows_that_cells_name_are_kept_once():
+    spec = Spec("fineprune", {"data": {"task": "SST-2"}})
+    rows = [{"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")]
+    rows.append({"model": "A", "m": 3, "spec": Spec("inspect_ghosts", {})})
+    assert [row["model"] for row in named(parsed("A > C @ m=3"), rows)] == ["A"]
+
+
+# ---- WORDS
+
+
+@pytest.mark.parametrize(
+    "cells, word",
+    [
+        ("a > b", "CONFIRMED"),
+        ("b > a", "CONTRADICTED"),
+        ("a > a2", "INCONCLUSIVE"),
+        ("b < a", None),
+        ("a >= b - 0.5", "CONFIRMED"),
+        ("b >= a - 2", "CONTRADICTED"),
+        ("a <= b + 20", "CONFIRMED"),
+        ("a ~ b +- 20", "CONFIRMED"),
+        ("a ~ b +- 2", "CONTRADICTED"),
+        ("a ~ b +- 10", "INCONCLUSIVE"),
+    ],
+)
+def test_a_word_follows_from_the_interval_and_the_region(cells, word):
+    frame = made_up({"a": 0.9, "b": 0.8, "a2": 0.9})
+    frame = pd.concat([frame, made_up({"a2": 0.9}, seeds=5)])
+    frame = frame.drop_duplicates(["model", "seed"])
+    if word is None:
+        with pytest.raises(ValueError, match="weights sum to 0|expected"):
+            judged("b < value 0", frame)
+        return
+    if cells == "a > a2":
+        cells = "a > c"
+        frame = made_up({"a": 0.9}, *other(0.9))
+    assert judged(cells, frame).verdict == word
+
+
+def other(share, rows=600):
+    """A rival c whose answers are right as often as others' are, in other rows."""
+    return [
+        ("SST-2", "c", seed, np.random.default_rng(99 - seed).permutation(rows) < share * rows, {})
+        for seed in range(5)
+    ]
+
+
+def test_a_margin_that_is_broken_turns_its_claim():
+    frame, rng = made_up({"a": 0.9, "b": 0.8}), random.Random(7)
+    for _ in range(4):
+        margin = rng.uniform(14, 40)
+        assert judged(f"a ~ b +- {margin:.2f}", frame).verdict == "CONFIRMED"
+        assert judged(f"a ~ b +- {margin / 20:.2f}", frame).verdict == "CONTRADICTED"
+
+
+@pytest.mark.parametrize(
+    "done, planned, word", [(2, 5, "OPEN"), (5, 5, "CONFIRMED"), (0, 5, "NOT_RUN")]
+)
+def test_nothing_is_read_before_all_planned_seeds_are_there(done, planned, word):
+    frame = made_up({"a": 0.9, "b": 0.8}, seeds=5)
+    gone = (frame["seed"] >= done) & (frame["model"] == "a")
+    if not done:
+        gone |= True
+    frame.loc[gone, "run"], frame.loc[gone, "state"] = None, "missing"
+    found = judged("a > b", frame, seeds="0 to 4")
+    assert found.verdict == word
+    if word == "OPEN":
+        assert found.seeds == (2, planned) and found.p is None
+        assert "(2 of 5 seeds)" in found.measured and "[" not in found.measured
+
+
+def test_tasks_are_no_seeds():
+    frame = pd.concat([made_up({"a": 0.9, "b": 0.8}, seeds=2, task=t) for t in ("SST-2", "QQP")])
+    found = judged("a > b", frame)
+    assert found.verdict == "INCONCLUSIVE" and {r.estimate.n_seeds for r in found.results} == {2}
+
+
+def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():
+    frame = pd.concat([made_up({"a": 0.9, "b": 0.8}, task=t) for t in ("SST-2", "QQP")])
+    whole = judged("a > b", frame)
+    assert [(r.task, r.beside) for r in whole.results] == [
+        ("QQP/SST-2", False), ("SST-2", True), ("QQP", True)
+    ]  # fmt: skip
+    assert str(whole["SST-2"]).startswith("**+10.0 points** [")
+    each = judged("a > b @ task=each", frame)
+    assert [(r.task, r.beside) for r in each.results] == [("SST-2", False), ("QQP", False)]
+
+
+CELLS = "a > b; a > c; b > c"
+
+
+@pytest.mark.parametrize(
+    "shares, least, word",
+    [
+        ({"a": 0.9, "b": 0.8, "c": 0.7}, "", "CONFIRMED"),
+        ({"a": 0.9, "b": 0.7, "c": 0.8}, "", "PARTIAL"),
+        ({"a": 0.9, "b": 0.7, "c": 0.8}, "all", "CONTRADICTED"),
+        ({"a": 0.9, "b": 0.7, "c": 0.8}, "2", "CONFIRMED"),
+        ({"a": 0.9, "b": 0.7, "c": 0.8}, "half", "CONFIRMED"),
+        ({"a": 0.7, "b": 0.8, "c": 0.9}, "", "CONTRADICTED"),
+        ({"a": 0.7, "b": 0.8, "c": 0.9}, "2", "CONTRADICTED"),
+    ],
+)
+def test_the_word_on_several_cells(shares, least, word):
+    assert judged(CELLS, made_up(shares), least=least).verdict == word
+
+
+def test_words_of_a_paper_are_read_after_holm_and_open_claims_count():
+    told = {"a": ("CONFIRMED", 0.02), "b": ("CONFIRMED", 0.04), "c": ("NOT_TESTABLE", None)}
+    found = claims.after_holm(told)
+    assert found["a"] == ("CONFIRMED", pytest.approx(0.04)) and found["b"][0] == "CONFIRMED"
+    assert found["c"] == ("NOT_TESTABLE", None)
+    more = claims.after_holm(told | {"d": ("OPEN", None)})
+    assert more["a"] == ("INCONCLUSIVE", pytest.approx(0.06)) and more["d"] == ("OPEN", None)
+
+
+def test_a_page_takes_the_other_claims_of_a_paper_from_the_committed_table(monkeypatch):
+    one = claims.Verdict("G1", "CONFIRMED", "", p=0.02)
+    monkeypatch.setattr(source, "recorded", lambda: {"G2": ("OPEN", None), "G3": ("OPEN", None)})
+    found = source.corrected({"G1": one})["G1"]
+    assert (found.verdict, found.p, found.holm) == ("INCONCLUSIVE", 0.02, pytest.approx(0.06))
+
+
+# ---- WHAT CANNOT BE TESTED
+
+
+@pytest.mark.parametrize(
+    "frame, why",
+    [
+        (made_up({"a": 0.9, "b": 0.51}), "b: it scores 5.*chance reaches"),
+        (made_up({"a": 0.9, "b": 0.8}, task="SST-2", diverged=True), "a: it diverged"),
+        (collected(*[("SST-2", m, s, np.arange(600) % 3 > 0, {}) for m in "ab" for s in range(3)]),
+         "two models give the same answers on all 600 rows"),
+        (collected(*[("SST-2", m, s, np.arange(600) % 2 == (m == "b"), {})
+                     for m in "ab" for s in range(3)]), "a: it gives one answer on all rows"),
+    ],
+)  # fmt: skip
+def test_models_that_learned_nothing_decide_nothing(frame, why):
+    import re
+
+    found = judged("a > b", frame)
+    assert found.verdict == "NOT_TESTABLE" and re.search(why, found.measured), found.measured
+
+
+def test_a_student_far_below_its_teacher_decides_nothing():
+    frame = made_up({"a": 0.75, "b": 0.65}, task="CoLA").assign(matthews=0.3)
+    teacher = made_up({"t": 0.99})["run"].iloc[0]
+    assert judged("a > b", frame).verdict == "CONFIRMED"
+    found = judged("a > b", frame, lambda spec: [teacher])
+    assert found.verdict == "NOT_TESTABLE"
+    assert (
+        "b: it scores 2" in found.measured
+        and "less than half of its teacher's 98" in found.measured
+    )
+
+
+def test_a_task_that_cannot_be_tested_leaves_the_mean():
+    frame = pd.concat([made_up({"a": 0.9, "b": 0.8}), made_up({"a": 0.5, "b": 0.5}, task="QQP")])
+    found = judged("a > b", frame)
+    assert found.verdict == "CONFIRMED" and found.results[0].task == "SST-2"
+    assert "QQP: a: it scores" in found.measured
+    each = judged("a > b @ task=each", frame)
+    assert each.verdict == "CONFIRMED"
+
+
+def test_divergence_is_no_fault_where_it_is_measured():
+    frame = made_up({"a": 0.9, "b": 0.9}).assign(diverged=lambda f: f["model"] == "a")
+    found = judged("diverged :: a > b", frame)
+    assert found.verdict == "CONFIRMED" and found.results[0].estimate.mean == 100
+    assert judged("diverged :: b = value 0", frame).verdict == "CONFIRMED"
+    assert judged("diverged :: a = value 0", frame).verdict == "CONTRADICTED"
+
+
+def test_most_scores_that_are_ranked_differ():
+    def rows(scores):
+        told = [("SST-2", str(n), 0, np.arange(600) < 600 * s, {"kind": "student"})
+                for n, s in enumerate(scores)]  # fmt: skip
+        frame = collected(*told)
+        search = frame.assign(kind="search", **{"held_out.accuracy": list(scores)})
+        return pd.concat([frame, search.drop(columns="accuracy")], ignore_index=True)
+
+    cell = "rank correlation :: * [kind=student, task=each] over * [kind=search] > value 0"
+    assert judged(cell, rows(np.linspace(0.7, 0.9, 12)), least="half").verdict == "CONFIRMED"
+    tied = judged(cell, rows([0.7] * 4 + list(np.linspace(0.8, 0.9, 8))), least="half")
+    assert tied.verdict == "NOT_TESTABLE" and "9 scores of 12 differ" in tied.measured
+
+
+# ---- MEASURES
+
+
+def test_a_measure_is_a_mean_over_seeds_and_its_region_a_value():
+    frame = made_up({"a": 0.9, "b": 0.9}).assign(
+        noise=lambda f: np.where(f["model"] == "a", 10.0, 30.0), pixels=70.0
+    )
+    assert judged("noise :: b > a", frame).results[0].estimate.mean == 20
+    found = judged("share of noise :: a <= value 0.25", frame)
+    assert found.verdict == "CONFIRMED" and found.results[0].estimate.mean == 0.125
+    assert judged("share of noise :: b <= value 0.25", frame).verdict == "CONTRADICTED"
+
+
+def test_a_variance_is_a_ratio():
+    rng = np.random.default_rng(0)
+    rows = [
+        ("SST-2", model, seed, rng.permutation(900) < 900 * (0.8 + spread * (seed - 4.5)), {})
+        for model, spread in (("a", 0.001), ("b", 0.02))
+        for seed in range(10)
+    ]
+    found = judged("variance ratio :: a over b <= value 1 @ task=each", collected(*rows))
+    assert found.verdict == "CONFIRMED" and found.results[0].estimate.mean < 0.1
+
+
+# ---- THE DATA
+
+
+def test_the_cells_of_every_claim_can_be_read_and_name_rows_somewhere():
+    for id, line in checks.claims().items():
+        cells = parsed(line["cells"])
+        known_measures(cells, measures.MEASURES)
+        assert cells or line["role"] not in ("central", "own"), id
+        assert line["least"] in ("", "all", "half") or int(line["least"]) <= 10, id
+        assert bool(claims.seeds(line["seeds"])) == bool(line["seeds"]), id
+
+
+@pytest.mark.parametrize("id", source.central())
+def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
+    line = checks.claims()[id]
+    planned, rows = {*claims.seeds(line["seeds"])}, source.rows(line)
+    assert planned and {row["seed"] for row in rows} == planned
+    frame = pd.DataFrame(rows).assign(run=None, state="missing")
+    judged = claims.judge(line, frame, METRICS, None, "mini")
+    assert judged.verdict == "NOT_RUN" and judged.results
+
+
+def test_every_claim_without_a_run_has_a_word(tmp_path):
+    store = Store(tmp_path / "runs", tmp_path / "records")
+    own = [id for id, c in checks.claims().items() if c["paper"] in ("bermo", "own")]
+    for id, found in source.judged(own, store).items():
+        role = checks.claims()[id]["role"]
+        assert found.claim == id and found.verdict in claims.WORDS and found.measured
+        if role in ("central", "own", "finding"):
+            assert found.verdict in ("NOT_RUN", "NOT_DECIDABLE") and found.p is None, id
+            assert (found.verdict == "NOT_DECIDABLE") == bool(found.note) or found.results, id
+
+
+def test_each_printed_effect_is_a_formula_of_a_cell_that_a_claim_has():
+    for row in checks.lines("effects"):
+        line = checks.claims()[row["claim"]]
+        assert row["cell"] in {cell.text for cell in parsed(line["cells"])}, row
+    effects = checks.effects("G1")
+    assert effects["Ghost > Prune @ m=1", "STS-B"] == pytest.approx(1.4)
+    whole = "CoLA/MNLI/MRPC/QNLI/QQP/RTE/SST-2/STS-B"
+    assert effects["Ghost > Prune @ m=1", whole] == pytest.approx(2.1)
+    assert ("Ghost > Prune @ m=1", "SST-2/STS-B") not in effects
+    for id in {row["claim"] for row in checks.lines("effects")}:
+        assert all(np.isfinite(value) for value in checks.effects(id).values())
+
+
+def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
+    rng, lines = random.Random(3), checks.lines
+    task = rng.choice(["SST-2", "STS-B", "CoLA"])
+    before = checks.effects("G1")["Ghost > Prune @ m=3", task]
+
+    def broken(name):
+        rows = [dict(row) for row in lines(name)]
+        if name == "ghostbert/table10":
+            for row in rows:
+                if (row["m"], row["Model"]) == ("3/12", "Ghost"):
+                    row[task] = str(float(row[task]) + 5)
+        return rows
+
+    monkeypatch.setattr(checks, "lines", broken)
+    assert checks.effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(before + 5)
+
+
+def test_a_setting_is_held_to_the_specs_that_paper_makes(monkeypatch):
+    line = checks.claims()["B21"]
+    assert source.computed(line).verdict == "CONFIRMED"
+    grids = notebook.grids
+
+    def longer(path, values):
+        found = grids(path, values)
+        for row in found["grid"]:
+            args = row["spec"].args
+            row["spec"] = replace(row["spec"], args=args | {"train": args["train"] | {"epochs": 4}})
+        return found
+
+    checks.made.cache_clear()
+    monkeypatch.setattr(notebook, "grids", longer)
+    assert source.computed(line).verdict == "CONTRADICTED"
+    checks.made.cache_clear()
+
+
+def test_what_we_found_says_figures_of_claims(tmp_path):
+    told = source.told(store=Store(tmp_path / "runs", tmp_path / "records"))
+    assert len(told) > source.FIRST and "not measured yet" in " ".join(told.values())
+    assert "printed +64.8" in told["Searched, or random?"]
+
+
+def test_the_scorecard_counts_each_claim_once():
+    words = {id: "NOT_RUN" for id in checks.claims()} | {"G1": "CONFIRMED", "E4": "NOT_TESTABLE"}
+    card = source.scorecard(words)
+    assert card["GhostBERT"]["central claims", "held"] == 1
+    assert card["EfficientBERT"]["central claims", "not testable"] == 1
+    assert sum(n for (what, _), n in card["together"].items() if what == "central claims") == 30
+    assert "1 held, 9 open" in source.scoreboard(words).splitlines()[2]
+    assert (paths.ROOT / "README.md").read_text().count(source.BLOCK) == 2
