@@ -65,17 +65,73 @@ def test_the_last_stage_learns_from_the_teacher_where_asked(last):
         rows("t03_pruned_vs_ghost", profile="toy", last="sofd")
 
 
+def of_kind(kind, name, **values):
+    return [row for row in rows(name, **values)["grid"] if row["kind"] == kind]
+
+
+LAST = {"Soft labels last": "soft", "Labels and soft labels last": "both"}
+EQUAL = "- Softmax, taps 1/k at first"
+
+
 def test_table_4_has_the_last_stage_and_equal_taps_as_rows():
-    found = (rows("t04_ablation", profile="toy", more=more)["students"] for more in (False, True))
-    few, more = ({(row["m"], row["model"]): row["spec"] for row in students} for students in found)
+    few, more = (
+        {
+            (row["m"], row["model"]): row["spec"]
+            for row in of_kind("student", "t04_ablation", profile="toy", more=more)
+        }
+        for more in (False, True)
+    )
     new = {model for _, model in more.keys() - few.keys()}
-    assert new == {*ghostbert.LAST, *ghostbert.EQUAL_TAPS} and few.items() <= more.items()
+    assert new == {*LAST, EQUAL} and few.items() <= more.items()
     ours = more[3, "GhostBERT"]
-    for label, kind in zip(ghostbert.LAST, ("soft", "both"), strict=True):
+    for label, kind in LAST.items():
         assert more[3, label].args["targets"]["kind"] == kind
         assert more[3, label].inputs["start"] == ours.inputs["start"]
-    ghosts = more[3, "- Softmax, taps 1/k at first"].inputs["start"].args["surgery"][-1]
+    ghosts = more[3, EQUAL].inputs["start"].args["surgery"][-1]
     assert ghosts["init"] == "uniform" and "softmax" not in ghosts
+
+
+# ---- axes ----
+@pytest.mark.parametrize(
+    "name, values, models",
+    [
+        ("f03_kernel_size", {"kernels": [1, 7]}, {"k = 1", "k = 7"}),
+        ("b04_more_ghosts", {"features": [3]}, {"F = 3"}),
+        ("t06_position", {"positions": ["After O"]}, {"After O"}),
+        ("t05_convolution", {"convolutions": ["Conv2D"]}, {"Conv2D"}),
+        ("t04_ablation", {"models": ["- ReLU", "Plain"]}, {"- ReLU", "Plain"}),
+    ],
+)
+def test_an_axis_is_a_parameter(name, values, models):
+    plainly, fast = (rows(name, **values | more)["grid"] for more in ({}, {"lr": 0.003}))
+    first, second = ([r for r in g if r["spec"].step == "finetune"] for g in (plainly, fast))
+    assert {row["model"] for row in first} == models
+    for one, two in zip(first, second, strict=True):
+        if "distil" in (start := two["spec"].inputs["start"]).step:
+            assert start.args["train"]["lr"] == 0.003
+            assert start.inputs == one["spec"].inputs["start"].inputs
+
+
+@pytest.mark.parametrize(
+    "name, values, message",
+    [
+        ("f03_kernel_size", {"kernels": [2]}, "Ghost.kernel is 2; an even kernel has no centre"),
+        ("f03_kernel_size", {"kernels": ["3"]}, "'3' is str; its items must be int"),
+        ("b04_more_ghosts", {"features": [0]}, "0 must be from 1 to 64"),
+        ("t06_position", {"positions": ["after O"]}, "unknown position: .* did you mean 'After O'"),
+        (
+            "t05_convolution",
+            {"convolutions": ["DW"]},
+            "unknown convolution: 'DW'; did you mean 'DWConv'",
+        ),
+        ("t04_ablation", {"models": ["ReLU"]}, "unknown row of Table 4: .* did you mean '- ReLU'"),
+        ("t03_pruned_vs_ghost", {"lr": 2.0}, "2.0 must be from 0 to 1"),
+    ],
+)
+def test_a_wrong_value_is_one_clear_line(name, values, message):
+    with pytest.raises(ValueError, match=message) as error:
+        rows(name, **values)
+    assert "\n" not in str(error.value)
 
 
 # ---- sizes at the start ----
@@ -86,20 +142,19 @@ BARE = {f"{kind}, no softmax" for kind in ("Conv1D_S", "Conv1D_F", "Conv2D", "DW
 @pytest.mark.parametrize(
     "name, trained, others",
     [
-        ("t04_ablation", {"GhostBERT", "- Softmax", "- ReLU"}, {"- Softmax, taps 1/k at first"}),
+        ("t04_ablation", {"GhostBERT", "- Softmax", "- ReLU"}, {EQUAL}),
         ("t05_convolution", set(ghostbert.convolutions("toy")), TAPS | BARE),
     ],
 )
 def test_pages_look_at_ghosts_before_any_training(name, trained, others):
-    found = rows(name, profile="toy")
-    first, students = found["first"], {row["model"] for row in found["students"]}
+    first = of_kind("start", name, profile="toy")
+    students = {row["model"] for row in of_kind("student", name, profile="toy")}
     assert {row["model"] for row in first} == trained | others and others.isdisjoint(students)
     assert {row["m"] for row in first} == set(ghostbert.swept_widths("toy"))
     for spec in (row["spec"] for row in first):
         assert (spec.step, spec.inputs["model"].step) == ("inspect_ghosts", "operate")
-    assert found["grid"] == found["students"] + first  # the command makes both
     if name == "t05_convolution":
-        both = rows(name, profile="toy", more=True)["students"]
+        both = of_kind("student", name, profile="toy", more=True)
         assert {row["model"] for row in both} == trained | others
 
 
@@ -113,8 +168,6 @@ def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
     described = data.describe("toy", "CoLA", 32)
     told = grids.common("toy", "CoLA", described, train=train, targets=Targets("hard"))
     tuned = Spec("finetune", told, {"start": start})
-    options = ghostbert.convolutions("toy") | ghostbert.normalisations("toy")
-    modules = ghostbert.variants("toy", options)
     monkeypatch.setattr(
         ghostbert,
         "untrained",
@@ -122,11 +175,11 @@ def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
             "operate", {"surgery": [{"op": "ghost"} | plain(module)]}, {"teacher": tuned}
         ),
     )
-    grid = ghostbert.started("toy", ["CoLA", "RTE"], [12], modules, rows=20)
+    grid = of_kind("start", "t05_convolution", tasks=["CoLA", "RTE"], widths=[6])
     assert {row["task"] for row in grid} == {"CoLA"} and {row["seed"] for row in grid} == {0}
     frame = compare.pd.DataFrame([row | {"run": make(row["spec"])} for row in grid])
     table = ghostbert.sizes(frame, "here")
-    size = {label: float(table["12/12", label]["here", "after O"]) for label in modules}
+    size = {label: float(table[m, label]["here", "after O"]) for m, label in table}
     assert size["Conv1D_S"] < 0.25 * size["DWConv"] and 0.2 < size["DWConv"] < 1
     assert size["DWConv, no softmax"] < 0.4 * size["DWConv"]
     assert 0.4 < size["Conv1D_S, no softmax"] < 1.2

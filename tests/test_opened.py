@@ -81,12 +81,7 @@ def test_a_line_that_is_not_made_names_the_command(here):
 
 def test_a_line_of_any_task_and_seed_can_be_asked_for():
     found = opened.chosen("ghostbert_t03", "toy", dict(m=6, model="Ghost", task="SST-2", seed=7))
-    [row] = [
-        row
-        for row in ghostbert.pruned_vs_ghost("toy", ("SST-2",), (6,), (7,), "hard")
-        if row["model"] == "Ghost"
-    ]
-    assert found == row["spec"]
+    assert found == ghostbert.named("toy", "SST-2", 6, "Ghost").at(7)
 
 
 def test_sentences_are_those_that_one_model_alone_gets_right(runs, here):

@@ -205,8 +205,8 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
     assert spec.args["surgery"][0] == {"op": "cut", "heads": 1}
     with pytest.raises(ValueError, match="width 9/12 of 5 heads .*: take 12 of 12"):
         ghostbert.widths(five)
-    whole = ghostbert.unpruned(four, ["SST-2"], [0])
-    assert {row["m"] for row in whole} == {12}
+    whole = ghostbert.named(four, "SST-2", ghostbert.HEADS, "Ghost").inputs["start"]
+    assert [op["op"] for op in whole.args["surgery"]] == ["ghost"]  # nothing is cut
 
 
 def test_ratios_are_those_that_one_head_leaves(encoder):

@@ -178,8 +178,12 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
 @pytest.mark.parametrize("scale", ["toy", "mini"])
 def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
+    page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
+    values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
     rows = {
-        (row["m"], row["model"]): row["spec"] for row in ghostbert.ablated(scale, [task], [3], [0])
+        (row["m"], row["model"]): row["spec"]
+        for row in notebook.grids(page, values)["grid"]
+        if row["kind"] == "student"
     }
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     whole = ("Plain", "Ghost", "Distilled", "Ghost + DA", "Distilled + DA")
@@ -203,7 +207,8 @@ def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
     assert len(students) == 10 and {row["task"] for row in students} == {"CoLA"}
     cells = {(r["family"], r["m"]) for r in students}
     assert cells == {*product(("bert", "roberta"), (12, 3, 1)), ("electra", 4)}
-    whole = notebook.grids(T01, {"profile": "toy", "complete": True})["grid"]
+    more = {"tasks": list(ghostbert.TASKS["paper"]), "widths": [9, 6, 3, 1], "seeds": [0, 1]}
+    whole = notebook.grids(T01, {"profile": "toy"} | more)["grid"]
     assert len(whole) == 8 * 2 * (2 * (3 + 4) + 3)
     assert {row["task"] for row in whole} == set(ghostbert.TASKS["paper"])
     assert {row["family"] for row in rows["recorded"]} == {"bert"}

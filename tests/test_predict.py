@@ -140,11 +140,14 @@ def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
         glue.write_submission(logits, tmp_path, partial=True)
 
 
+def predicted(**values):
+    found = notebook.grids(paths.NOTEBOOKS / "ghostbert_t02_glue_test.ipynb", values)["grid"]
+    return [row for row in found if row["kind"] == "prediction"]
+
+
 def test_the_grid_of_table_2():
-    lines = ghostbert.lines_of_table_2(
-        "toy", ("BERT-base", "GhostBERT (m = 3/12)", "GhostELECTRA-small (m = 4/4)")
-    )
-    found = ghostbert.submitted("toy", ("CoLA", "MNLI"), [0, 1], lines)
+    lines = ["BERT-base", "GhostBERT (m = 3/12)", "GhostELECTRA-small (m = 4/4)"]
+    found = predicted(tasks=["CoLA", "MNLI"], models=lines, seeds=[0, 1])
     assert len(found) == 4 * 3 * 2 and list(dict.fromkeys(row["file"] for row in found)) == [
         "CoLA",
         "MNLI-m",
@@ -213,8 +216,7 @@ def test_an_archive_without_wnli_s_files_says_so(tmp_path, real):
 
 
 def test_test_rows_that_are_not_at_hand_are_left_out(real):
-    lines = ghostbert.lines_of_table_2("paper", ["GhostBERT (m = 3/12)"])
-    assert ghostbert.submitted("paper", ("QNLI",), [0], lines) == []
+    assert predicted(profile="paper", tasks=["QNLI"], models=["GhostBERT (m = 3/12)"]) == []
     real("index\tsentence\n0\tthe dog slept\n")
     assert submissions.file_rows("paper", "CoLA")["split"] == "test"
 
@@ -241,7 +243,7 @@ def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
 # ---- what quoted architectures cost ----
 @pytest.fixture(scope="module")
 def counted():
-    return {row["model"]: count.count(None, **row["spec"].args) for row in baselines.grid()}
+    return {name: count.count(None, **baselines.counted(name).args) for name in baselines.CONFIGS}
 
 
 GOLDEN = {  # parameters, FLOPs
@@ -413,8 +415,8 @@ def test_only_added_ghosts_can_be_inspected(make, tiny):
 
 
 def test_the_grid_of_the_mechanism():
-    module = ghostbert.ghost("toy")
-    found = ghostbert.inspected("toy", "CoLA", 3, module, 100, [4])
+    module, page = ghostbert.ghost("toy"), paths.NOTEBOOKS / "ghostbert_s21_mechanism.ipynb"
+    found = notebook.grids(page, {"task": "CoLA", "rows": 100, "seeds": [4]})["grid"]
     assert {row["spec"].seed for row in found} == {4}
     models = {row["stage"]: row["spec"].inputs["model"] for row in found}
     start, distilled, tuned = (models[name] for name in ("start", "distilled", "fine-tuned"))

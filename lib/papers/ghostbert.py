@@ -1,4 +1,4 @@
-"""GhostBERT (Huang et al., ACL 2021): its settings at each profile, its Specs and its grids.
+"""GhostBERT (Huang et al., ACL 2021): its settings at each profile, its Specs and the axes of its grids.
 
 At `paper` the settings are the printed ones (Appendix A.2, Table 8) wherever the paper prints one.
 `toy` and `mini` have settings of their own, chosen before their first recorded run. The pages list
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from lib import files, published
 from lib.measure import cost
-from lib.options import Distil, Ghost, Importance, Targets
-from lib.papers import grids, mini, submissions
+from lib.options import Distil, Ghost, Importance
+from lib.papers import grids, mini
 from lib.papers.grids import LABELS, common, teacher
 from lib.papers.profiles import families, shape
 from lib.spec import Spec, known, plain
@@ -22,7 +22,7 @@ from lib.spec import Spec, known, plain
 
 HEADS = 12  # a width is a whole number M of kept heads, of 12 (ELECTRA-small has 4)
 WIDTHS = (9, 6, 3, 1)  # of Tables 3 and 10
-MODELS = ("Prune", "Ghost")
+MODELS, WHOLE = ("Prune", "Ghost"), ("Plain", "Ghost", "Distilled")  # rows of cut and whole models
 LONG = ("MNLI", "QQP")  # distilled for one epoch instead of three (Table 8)
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 NAMES, FIVE, ABLATIONS, POSITIONS = map(TOLD.get, ("NAMES", "FIVE", "ABLATIONS", "POSITIONS"))
@@ -46,17 +46,12 @@ IMPORTANCE = {name: Importance(**told) for name, told in TOLD["IMPORTANCE"].item
 # Whether the distillation stage has augmented rows. Table 4 has both.
 AUGMENTED = {"toy": False, "mini": False, "paper": True}
 CACHED = {"toy": True, "mini": True, "paper": False}  # the teacher's states are read from disk
-# The teacher and the last stage learn from labels, as the text says. Table 8 says distillation in
-# the last stage: these rows try it.
-LAST = {
-    "Soft labels last": Targets("soft", sum_classes=True),
-    "Labels and soft labels last": Targets("both", sum_classes=True),
-}
 
 DEVIATIONS = published.deviations("ghostbert")
 
 tasks = partial(grids.tasks, own=TASKS)
 seeds = partial(grids.seeds, own=SEEDS)
+sampled = partial(grids.tasks, own=TASKS | {"toy": SWEPT["toy"]})  # of Tables 1 and 2
 swept = partial(grids.tasks, own=SWEPT)
 swept_seeds = partial(grids.seeds, own=SWEPT_SEEDS)
 
@@ -177,29 +172,43 @@ def finetuned(profile_name, task, start, tokens=0, targets=LABELS, taught_by=Non
     return Spec("finetune", common(profile_name, task, train=train, targets=targets), inputs)
 
 
-def distillation(profile_name, task):
-    """Settings of the distillation stage of a task."""
-    short = profile_name == "paper" and task in LONG
-    return replace(DISTIL[profile_name], **{"epochs": 1} if short else {})
+def distillation(profile_name, task, lr=0.0):
+    """Settings of the distillation stage of a task; a learning rate of 0 is the profile's."""
+    train = DISTIL[profile_name]
+    epochs = 1 if profile_name == "paper" and task in LONG else train.epochs
+    return replace(train, epochs=epochs, lr=lr or train.lr)
 
 
-def student(profile_name, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS):
+def student(
+    profile_name, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS, lr=0.0
+):
     """Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned (section 2.3).
 
     ghosts: its Ghost; None is the pruned baseline, made by the same procedure. augmented: whether
-    it is distilled on augmented rows; None is the profile's habit. targets: of the last stage.
+    it is distilled on augmented rows; None is the profile's habit. targets: of the last stage. lr:
+    learning rate of the distillation; 0 is the profile's.
     """
     surgery, inputs = operation(profile_name, task, heads, ghosts, family)
-    train, tokens = distillation(profile_name, task), ghosts.tokens if ghosts else 0
+    train, tokens = distillation(profile_name, task, lr), ghosts.tokens if ghosts else 0
     if AUGMENTED[profile_name] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile_name, task)
     elif CACHED[profile_name] and not tokens:
-        kept = common(profile_name, task, train=train, distil=Distil(mask=True))
+        read = distillation(profile_name, task)  # the states are the same at every learning rate
+        kept = common(profile_name, task, train=read, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
     distil = Distil(mask=profile_name != "paper")
     told = common(profile_name, task, train=padded(train, tokens), surgery=surgery, distil=distil)
     start = Spec("distil", told, inputs)
     return finetuned(profile_name, task, start, tokens, targets, inputs["teacher"])
+
+
+def named(profile_name, task, m, model, family="bert", **more):
+    """Spec of a model by its name: "Plain" is fine-tuned alone, "Ghost" a student with ghosts,
+    "Prune" or "Distilled" a student without. more: of `student`."""
+    if model == "Plain":
+        return teacher(profile_name, task, family)
+    module = ghost(profile_name) if model == "Ghost" else None
+    return student(profile_name, task, m, module, family, **more)
 
 
 def untrained(profile_name, task, heads, ghosts, family="bert"):
@@ -225,14 +234,18 @@ def inspection(profile_name, task, heads, ghosts, rows, model=None, family="bert
     )
 
 
-# ---- GRIDS
+# ---- AXES
 
-# What each row of Figure 3 and B.4 changes in the paper's module; TOLD has those of Tables 4 and 6.
-# A ghost that begins as large as with the softmax.
-EQUAL_TAPS = {"- Softmax, taps 1/k at first": {"softmax": False, "init": "uniform"}}
-KERNELS = {f"k = {k}": {"kernel": k} for k in (1, 3, 5, 9, 17)}
-FEATURES = {f"F = {f}": {"features": f} for f in (1, 2, 4, 8, 12)}
+KERNELS, FEATURES = (1, 3, 5, 9, 17), (1, 2, 4, 8, 12)  # of Figure 3 and of B.4
 ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is tied to
+
+
+def picked(what, options, wanted=()):
+    """{label: value} of the wanted labels, or of all. Raises ValueError naming the nearest label;
+    what: that it names."""
+    for name in wanted:
+        known(what, name, options)
+    return {name: options[name] for name in options if name in (wanted or options)}
 
 
 def convolutions(profile_name):
@@ -251,152 +264,12 @@ def convolutions(profile_name):
     }
 
 
-def normalisations(profile_name):
-    """The rows of Table 5 with the other normalisations: over the taps, where the softmax is over
-    all inputs, and none."""
-    found = {}
-    for label, changes in convolutions(profile_name).items():
-        taps = changes | {"softmax_over": "taps"}
-        if "softmax_over" in changes:
-            found[f"{label}, softmax over taps"] = taps
-        found[f"{label}, no softmax"] = taps | {"softmax": False}
-    return found
-
-
-def variants(profile_name, options):
-    """{label: Ghost} of {label: fields in which it differs from the paper's module}."""
-    return {label: ghost(profile_name, **changes) for label, changes in options.items()}
-
-
-def crossed(task_names, widths, seed_numbers, models):
-    """One row for each task, width, model and seed. models: {label: f(task, heads) -> Spec}."""
-    return grids.crossed(
-        seed_numbers,
-        lambda task, m, model: models[model](task, m),
-        task=task_names,
-        m=widths,
-        model=models,
-    )
-
-
-def sweep(profile_name, task_names, widths, seed_numbers, modules, **told):
-    """The grid of students with these ghosts: {label: Ghost or None}. told: more of `student`."""
-    models = {
-        label: partial(student, profile_name, ghosts=module, **told)
-        for label, module in modules.items()
-    }
-    return crossed(task_names, widths, seed_numbers, models)
-
-
-def pruned_vs_ghost(profile_name, task_names, widths, seed_numbers, last="hard"):
-    """The grid of Tables 3 and 10. last: what the last stage learns from, as in `Targets.kind`."""
-    targets = Targets(last, sum_classes=last != "hard")
-    modules = dict(zip(MODELS, (None, ghost(profile_name)), strict=True))
-    return sweep(profile_name, task_names, widths, seed_numbers, modules, targets=targets)
-
-
-def unpruned(profile_name, task_names, seed_numbers, family="bert"):
-    """The grid of the whole models of Figure 1.
-
-    Plain fine-tuning, with ghosts, and the control that the paper does not report: the same
-    distillation without ghosts.
-    """
-    make = partial(student, profile_name, family=family)
-    models = {
-        "Plain": lambda task, m: teacher(profile_name, task, family),
-        "Ghost": partial(make, ghosts=ghost(profile_name)),
-        "Distilled": make,
-    }
-    return crossed(task_names, [parts(family)], seed_numbers, models)
-
-
-def extent(profile_name, complete=False):
-    """(tasks, widths, seeds) of Table 1's page: a sample at toy, unless it is to be complete."""
-    told = TASKS[profile_name], WIDTHS, SEEDS[profile_name]
-    if profile_name == "toy":
-        told = (TASKS["paper"], WIDTHS, (0, 1)) if complete else (SWEPT["toy"], CUT["toy"], (0,))
-    names, heads, seed_numbers = told
-    here = grids.tasks(profile_name, own={profile_name: names})
-    return here, possible(profile_name, heads), seed_numbers
-
-
-def backbones(profile_name, task_names, widths, seed_numbers, kinds=()):
-    """The grid of Table 1, with a column `family`: whole models of every kind as in `unpruned`, and
-    ghosts on the cut ones."""
-    rows, module = [], {"Ghost": ghost(profile_name)}
-    for family in kinds or families(profile_name):
-        made = unpruned(profile_name, task_names, seed_numbers, family)
-        if family in PRUNED:
-            made += sweep(profile_name, task_names, widths, seed_numbers, module, family=family)
-        rows += [row | {"family": family} for row in made]
-    return rows
-
-
-def ablated(profile_name, task_names, widths, seed_numbers, more=False):
-    """The grid of Table 4: each row changes one thing, augmentation among them.
-
-    Beside it stands what distillation and augmentation do to the whole model without ghosts, the
-    control that the paper lacks. more: also taps of 1/k at first, and a last stage that learns from
-    the teacher.
-    """
-    module, other = ghost(profile_name), not AUGMENTED[profile_name]
-    switch = "+ DA" if other else "- DA"
-    make = partial(student, profile_name, ghosts=module)
-
-    def swept(heads, modules, **told):
-        return sweep(profile_name, task_names, heads, seed_numbers, modules, **told)
-
-    changed = {
-        "- DA & KD": partial(undistilled, profile_name, ghosts=module),
-        switch: partial(make, augmented=other),
-    }
-    whole = {f"Ghost {switch}": module, f"Distilled {switch}": None}
-    rows = (
-        swept(widths, variants(profile_name, ABLATIONS))
-        + crossed(task_names, widths, seed_numbers, changed)
-        + unpruned(profile_name, task_names, seed_numbers)
-        + swept([HEADS], whole, augmented=other)
-    )
-    if more:
-        last = {label: partial(make, targets=targets) for label, targets in LAST.items()}
-        rows += swept(widths, variants(profile_name, EQUAL_TAPS))
-        rows += crossed(task_names, widths, seed_numbers, last)
-    return rows
-
-
-def inspected(profile_name, task, heads, module, rows, seed_numbers, family="bert"):
-    """The grid of the mechanism: the ghosts of one student at the start, distilled and fine-tuned,
-    on `rows` development rows. The kernels at the start are those that the same seed's distillation
-    begins with."""
-    tuned = student(profile_name, task, heads, module, family)
-    stages = {"start": None, "distilled": tuned.inputs["start"], "fine-tuned": tuned}
-    return grids.crossed(
-        seed_numbers,
-        lambda task, m, stage: inspection(
-            profile_name, task, m, module, rows, stages[stage], family
-        ),
-        task=[task],
-        m=[heads],
-        stage=stages,
-    )
-
-
-def started(profile_name, task_names, widths, modules, rows=100):
-    """The grid of ghosts before any training, {label: Ghost} at each width: on `rows` development
-    rows of the first task, at the profile's first seed."""
-    models = {
-        label: partial(inspection, profile_name, ghosts=module, rows=rows)
-        for label, module in modules.items()
-    }
-    return crossed(task_names[:1], widths, swept_seeds(profile_name)[:1], models)
-
-
 # ---- TABLES
 
 
 def sizes(frame, source):
-    """{(m, model): {(source, place): text}} of a collected grid of `started`: how large a ghost is
-    beside what it is added to, |g| / |y|, mean over the layers."""
+    """{(m, model): {(source, place): text}} of collected inspections: how large a ghost is beside
+    what it is added to, |g| / |y|, mean over the layers."""
     places = {"o": "after O", "ffn2": "after FFN2"}
     return {
         (f"{row['m']}/12", row["model"]): {
@@ -410,7 +283,7 @@ def sizes(frame, source):
 
 
 def line(family, model, m):
-    """Name of a row of Table 1: of a kind, a model of `backbones` and its kept heads."""
+    """Name of a row of Table 1: of a kind, a model of WHOLE and its kept heads."""
     plain, ghosted = NAMES[family]
     if model == "Ghost":
         return f"{ghosted} (m = {m}/{shape('paper', family).heads})"
@@ -437,18 +310,4 @@ def lines_of_table_2(profile_name, wanted=()):
         ).items()
         if family in families(profile_name) and model != "Distilled"
     }
-    for name in wanted:
-        known(f"row of Table 2 in profile {profile_name!r}", name, there)
-    return {name: row for name, row in there.items() if name in (wanted or there)}
-
-
-def submitted(profile_name, task_names, seed_numbers, lines):
-    """The grid of Table 2: one row for each model of `lines`, file of its submission, and seed."""
-
-    def made(task, model):
-        family, kind, m = lines[model]
-        if kind == "Plain":
-            return teacher(profile_name, task, family)
-        return student(profile_name, task, m, ghost(profile_name), family)
-
-    return submissions.submitted(profile_name, task_names, seed_numbers, made, model=lines)
+    return picked(f"row of Table 2 in profile {profile_name!r}", there, wanted)
