@@ -20,9 +20,7 @@ from lib.page import equation, notebook, verdicts
 
 SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
 FOLDERS = ("page", "papers", "measure", "search", "model", "data", "train", "steps", "methods")
-FILES = tuple(
-    f"{name}.py" for name in "options sweep published checks store spec".split()
-)
+FILES = tuple(f"{name}.py" for name in "options sweep published checks store spec".split())
 TEXTS = ("data/published", "data/found.md")
 CODE = (*TEXTS, *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
 
