@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import holding, made_up, stop_at, store_with, with_inputs
+from conftest import holding, stop_at, store_with, with_inputs
 from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
 from lib import paths, sweep
 from lib.execute import execute
-from lib.measure import stats
+from lib.measure import measures, stats
 from lib.model import backbone, supernet
 from lib.model.parts import base
 from lib.options import Shared
@@ -263,8 +263,15 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
         assert resumed.metrics[name] == whole.metrics[name]
 
 
+def costed(store, seed):
+    """The frame of Table 6's grid at toy and one seed."""
+    values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
+    grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
+    return sweep.collect(grid, store, on_missing="skip")
+
+
 def test_pages_read_chains_from_their_runs(store, last):
-    frame = sweep.collect(search.costed("toy", ("CoLA",), (1,)), store, on_missing="skip")
+    frame = costed(store, 1)
     table = search.costs(frame, "toy", "here")
     columns = [("here", "evaluations"), ("here", "of them trained")]
     cells = {name: tuple(map(row.get, columns)) for name, row in table.items()}
@@ -283,41 +290,28 @@ def test_pages_read_chains_from_their_runs(store, last):
     assert ends == {"single stage": 5, "stage 3": 8, "stages 1, 2": 7}
     for _, rows in told.groupby("arm"):
         assert (rows["best"] == np.maximum.accumulate(rows["score"])).all()
-    nets = search.networks(frame[frame["model"].isin(search.STAGES)])
-    assert list(nets) == ["start", "found in stage 1", "found in stage 2", "found in stage 3"]
-    two, three = ([layer.formula for layer in net.layers] for net in list(nets.values())[2:])
+    chain = frame[frame["model"].isin(["stage2", "stage3"])]["run"]
+    two, three = ([formula for formula, *_ in run.metrics["net"]["layers"]] for run in chain)
     assert two == three
 
 
-# ---- claims ----
-def students(shares, **more):
-    """Made-up students, and a search that is missing."""
-    return made_up(shares, (None, "stage3", 0, None, {"kind": "search"}), kind="student", **more)
-
-
+# ---- tables
 def test_printed_stages_tell_the_two_rows_of_stage_2_apart():
     assert search.printed_stages()["EfficientBERT"]["published", "average"] == 77.7
     assert search.printed_stages()["Search Stage 2, Wiki+Books"]["published", "average"] == 77.4
 
 
-def points(order, task="SST-2"):
-    scores = {"search": np.arange(len(order)), "final": np.asarray(order, float)}
-    return {task: pd.DataFrame(scores)}
-
-
-UP, DOWN, MIXED = range(12), range(12)[::-1], [5, 8, 1, 10, 3, 0, 7, 11, 2, 9, 4, 6]
-
-
 def test_scores_of_candidates_pair_by_name():
     told = {"task": "SST-2", "seed": 0}
     searched, final = {"1": 0.8, "2": 0.7, "3": np.nan}, {"1": 0.9, "2": 0.85, "3": 0.95}
-    lines = {"search": ("held_out.accuracy", searched), "student": ("accuracy", final)}
-    rows = [
-        told | {"kind": kind, "model": name, column: score, "run": holding(**{column: score})}
-        for kind, (column, scores) in lines.items()
-        for name, score in scores.items()
+    parts = [
+        pd.DataFrame(
+            told | {"model": name, column: score, "run": holding(**{column: score})}
+            for name, score in scores.items()
+        )
+        for column, scores in (("accuracy", final), ("held_out.accuracy", searched))
     ]
-    found = search.scores(pd.DataFrame(rows), "mini")["SST-2"].round(6)
+    found = measures.ranked(parts, grids.metrics("mini", efficientbert.COLUMNS)).round(6)
     assert found.to_dict("split")["data"] == [[80.0, 90.0], [70.0, 85.0]]
     assert list(found.index) == ["1", "2"] and list(found) == ["search", "final"]
 
@@ -371,9 +365,16 @@ def test_the_cascade_learns_on_one_thread(monkeypatch):
 
 
 def test_pages_of_nothing_are_empty(store, last):
-    frame = sweep.collect(search.costed("toy", ("CoLA",), (7,)), store, on_missing="skip")
+    frame = costed(store, 7)
     assert list(search.costs(frame, "toy", "here")) == ["Supernet"]
     assert search.histories({"here": frame}).empty
-    ranked = sweep.collect(search.ranked("toy", ("CoLA",)), store, on_missing="skip")
-    points = search.scores(ranked, "toy")
-    assert all(frame.empty for frame in points.values())
+
+
+def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
+    more = search.searched("toy", "stage2", budget=2)
+    assert [s.args["search"]["budget"] for s in (more, more.inputs["before"])] == [8, 12]
+    values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
+    rows = notebook.grids(paths.NOTEBOOKS / f"{PAGES[2]}.ipynb", values)["grid"]
+    brief = [row for row in rows if row["kind"] == "search"]
+    assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
+    assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

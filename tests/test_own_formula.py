@@ -61,7 +61,7 @@ def grid(**values):
 
 
 def test_a_typed_formula_is_a_row_beside_the_published_ones():
-    plain, more = grid(), grid(formula=GATED["SwiGLU"])
+    plain, more = grid(), grid(networks=[GATED["SwiGLU"]])
     assert [row["spec"].id for row in plain] == [
         row["spec"].id for row in more if row["model"] != GATED["SwiGLU"]
     ]
@@ -77,7 +77,7 @@ def test_a_typed_formula_is_a_row_beside_the_published_ones():
 
 def test_a_mistyped_formula_is_pointed_at_before_anything_runs():
     with pytest.raises(ValueError, match="unknown operation 'gleu'; did you mean 'gelu'?"):
-        grid(formula="W2 gleu(W1 x)")
+        grid(networks=["W2 gleu(W1 x)"])
 
 
 # ---- an operation of one's own ----

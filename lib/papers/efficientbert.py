@@ -276,33 +276,37 @@ def finetuning(settings, profile_name, task):
     return replace(train, **more | ({"lr": 1e-4, "eval_every": 500} if spanned else {}))
 
 
-def tuned(profile_name, task, net, start, classifier=None, train=None, rows=None):
+def tuned(
+    profile_name, task, net, start, classifier=None, train=None, rows=None, gamma=1.0, **changes
+):
     """Spec of a network that is distilled on a task from its fine-tuned teacher.
 
     start: the run that it inherits weights from, or None. classifier: the task whose head a `start`
     of several tasks hands on. train, rows: settings and data other than those of the tables.
+    gamma: weight of the prediction loss (equation 4). changes: of `train`, each where it is not 0.
     """
+    changes = {name: value for name, value in changes.items() if value}
+    train = replace(train or finetuning(FINETUNE, profile_name, task), **changes)
     told = {"net": net.to_json(), "classifier": classifier, "span": span(profile_name, task)}
-    told |= {"train": train or finetuning(FINETUNE, profile_name, task)}
-    told |= {"warmup": TAUGHT[profile_name]}
+    told |= {"train": train, "warmup": replace(TAUGHT[profile_name], prediction=gamma)}
     inputs = {"teacher": teacher(profile_name, task), "start": start}
     return Spec("warmup", grids.common(profile_name, task, rows, **told), inputs)
 
 
-def student(profile_name, task, model):
+def student(profile_name, task, model, **tuning):
     """Spec of a row of the paper's tables on a task: the teacher, or a published network.
 
     "+" takes encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
-    at once. The others are pre-trained first.
+    at once. The others are pre-trained first. tuning: gamma and changes as in `tuned`.
     """
     if model == TEACHER_ROW:
         return teacher(profile_name, task)
     net = scaled(model, profile_name)
     if model != PLUS:
-        return tuned(profile_name, task, net, prepared(profile_name, model))
+        return tuned(profile_name, task, net, prepared(profile_name, model), **tuning)
     head = "QNLI" if task == "WNLI" else task  # as coded: WNLI is not learned with the others
     own = head if head in together(profile_name) else None
-    return tuned(profile_name, task, net, several(profile_name), own)
+    return tuned(profile_name, task, net, several(profile_name), own, **tuning)
 
 
 def shared(profile_name):
@@ -347,21 +351,22 @@ def several(profile_name):
     )
 
 
-def candidate(profile_name, net, warm=True, train=None, rows=None):
+def candidate(profile_name, net, warm=True, train=None, rows=None, **tuning):
     """Spec of a network as stages 1 and 2 train a candidate, on the proxy task.
 
     warm: it inherits from the supernet. At `paper` it first reads some text, and its rows are PART.
-    train, rows: settings and data other than those.
+    train, rows: settings and data other than those. tuning: as in `student`.
     """
     task, start = proxy(profile_name), supernet(profile_name) if warm else None
     if profile_name in BRIEF:
         start = pretrained(profile_name, net, start, brief_text(profile_name), READ[profile_name])
     if profile_name == "paper":
         rows = rows or grids.described(profile_name, task, *PART, False, in_order=True)
-    return tuned(profile_name, task, net, start, train=train or CANDIDATE[profile_name], rows=rows)
+    train = train or CANDIDATE[profile_name]
+    return tuned(profile_name, task, net, start, train=train, rows=rows, **tuning)
 
 
-# ---- GRIDS AND TABLES
+# ---- ROWS AND TABLES
 
 # Rows of Table 2, and the baselines of it that are trained here too.
 OWN = (TEACHER_ROW, "EfficientBERT_TINY", COLD, "EfficientBERT", PLUS, "EfficientBERT++")
@@ -373,12 +378,7 @@ TURNS = {"toy": {1: 50}, "mini": {1: 100, CLAIMED: 50}, "paper": {1: 100, CLAIME
 
 
 tasks = partial(grids.tasks, own=TASKS)  # those of Tables 2 and 5 are PAIRED
-
-
-def compared(profile_name, task_names, seed_numbers, names):
-    """One row for each task, published row and seed."""
-    make = partial(student, profile_name)
-    return grids.crossed(seed_numbers, make, task=task_names, model=names)
+seeds = partial(grids.seeds, own=SEEDS)  # and HEADLINES
 
 
 def printed(table):
@@ -400,12 +400,18 @@ def sizes(names):
     return cells
 
 
-def made(frame, source):
-    """Parts of a table: parameters that the runs of a collected frame have, with their heads."""
-    there = compare.there(frame).to_dict("records")
-    return {
-        row["model"]: {(source, "M parameters"): f"{row['parameters'] / 1e6:.2f}"} for row in there
-    }
+def table(printed, runs, networks=(), columns=COLUMNS):
+    """A table of the paper with our scores and sizes beside it, as a DataFrame.
+
+    printed: as `printed` gives it. runs: lib.page.runs.Runs. networks: rows that it lacks.
+    """
+    parts = [printed, sizes([*printed, *networks])]
+    for source, frame, at in runs.frames:
+        parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
+        there, heading = compare.there(frame), (source, "M parameters")
+        counts = zip(there["model"], there.get("parameters", ()), strict=False)
+        parts.append({model: {heading: f"{count / 1e6:.2f}"} for model, count in counts})
+    return compare.table(*parts)
 
 
 def marks_of_spans(frame, source):
@@ -418,19 +424,12 @@ def marks_of_spans(frame, source):
     return compare.by_task(frame, columns, source, ["model"])
 
 
-def steepness(profile_name, seed_numbers):
-    """The grid of Figure 4: the base network as a candidate, with and without a supernet."""
-    net, arms = scaled("Base Model", profile_name), {"inherits": True, "from scratch": False}
+def latency(batch, runs, names=TIMED[1:], length=128):
+    """Spec of the passes of Figure 1: networks at full size with random weights, beside BERT-base.
 
-    def make(task, model):
-        return candidate(profile_name, net, arms[model])
-
-    return grids.crossed(seed_numbers, make, task=[proxy(profile_name)], model=arms)
-
-
-def latency(batch, runs, length=128, seed=0):
-    """Spec of the passes of Figure 1: published networks at full size with random weights."""
-    models = {name: {"net": network(name).to_json()} for name in TIMED[1:]}
+    length: of the sequences, in tokens.
+    """
+    models = {name: {"net": network(name).to_json()} for name in names}
     return Spec(
         "latency",
         {
@@ -441,18 +440,21 @@ def latency(batch, runs, length=128, seed=0):
             "runs": runs,
             "numerics": profile("toy").numerics,
         },
-        seed=seed,
+        seed=0,
     )
 
 
-def mapped(profile_name, task, rows, examples, seed=0):
-    """Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher."""
+def mapped(profile_name, task):
+    """Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher.
+
+    Arrays of the first four development rows are kept; similarity is measured on more of them.
+    """
     names = ("EfficientBERT", *OTHER_BASE)
     inputs = {f"model:{name}": student(profile_name, task, name) for name in names}
     inputs["reference"] = teacher(profile_name, task)
-    told = {"rows": list(rows), "examples": examples}
+    told = {"rows": [0, 1, 2, 3], "examples": 64 if profile_name == "toy" else 200}
     told["max_length"] = FINETUNE[profile_name].max_length
-    return Spec("maps", grids.common(profile_name, task, **told), inputs, seed=seed)
+    return Spec("maps", grids.common(profile_name, task, **told), inputs, seed=0)
 
 
 def divergences(arrays, name):

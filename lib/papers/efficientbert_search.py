@@ -6,7 +6,7 @@ and the full width: the last stage trains it as a supernet. Free of torch.
 """
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,9 +59,6 @@ SHOWN = {"toy": ("Base Model", "EfficientBERT")}  # published rows of Table 5; e
 DEVIATIONS = published.deviations("efficientbert", "search")
 
 
-seeds = partial(grids.seeds, own=efficientbert.SEEDS)
-
-
 def space(profile_name, stage, name="paper"):
     """What step search takes as its space: stage, window of sizes, and a line of SPACES.
 
@@ -71,17 +68,17 @@ def space(profile_name, stage, name="paper"):
     return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage, name)}
 
 
-def sampler(profile_name, stage, method=""):
+def sampler(profile_name, stage, method="", budget=1):
     """How a stage proposes candidates; without a method, in the profile's own way.
 
-    Raises ValueError naming the nearest method.
+    budget: how many times the profile's evaluations. Raises ValueError naming the nearest method.
     """
     method = method or METHOD[profile_name]
     known("search method", method, METHODS)
     more = dict(METHODS[method])
     if method == "cascade":
         more |= zip(("initial", "refit"), LEARN[profile_name], strict=True)
-    return Search(method, BUDGET[profile_name][stage], DRAWS[profile_name], **more)
+    return Search(method, budget * BUDGET[profile_name][stage], DRAWS[profile_name], **more)
 
 
 def rows(profile_name, count, held_out):
@@ -98,19 +95,20 @@ def base(profile_name):
 # ---- SEARCHES
 
 
-def searched(profile_name, stage, method="", space_name="paper"):
+def searched(profile_name, stage, method="", space_name="paper", budget=1):
     """Spec of a stage after those before it; "single" searches the space of stage 1 to the end.
 
-    Raises ValueError naming the nearest stage.
+    method, budget: as in `sampler`. space_name: as in `space`. Raises ValueError naming the nearest
+    stage.
     """
     known("search stage", stage, BUDGET[profile_name])
     args = {
         "space": space(profile_name, stage, space_name),
-        "search": sampler(profile_name, stage, method),
+        "search": sampler(profile_name, stage, method, budget),
         "numerics": profile(profile_name).numerics,
     }
     if stage == LAST:
-        return _last(profile_name, args, method, space_name)
+        return _last(profile_name, args, method, space_name, budget)
     task = efficientbert.proxy(profile_name)
     inputs = {
         "start": efficientbert.supernet(profile_name),
@@ -130,7 +128,7 @@ def searched(profile_name, stage, method="", space_name="paper"):
         inputs["general"] = backbone(profile_name)
     if stage == "stage2":
         args["net"] = Output("before", "net")
-        inputs["before"] = searched(profile_name, "stage1", method, space_name)
+        inputs["before"] = searched(profile_name, "stage1", method, space_name, budget)
     return Spec("search", args, inputs)
 
 
@@ -179,10 +177,12 @@ def after(spec, found, inputs=(), output="net", **args):
 # ---- WHAT BECOMES OF A NETWORK
 
 
-def retrained(profile_name, task, found):
+def retrained(profile_name, task, found, **tuning):
     """Spec of a search's winner, pre-trained and fine-tuned as the rows of the tables are."""
     start = after(efficientbert.prepared(profile_name, "EfficientBERT"), found)
-    return after(efficientbert.tuned(profile_name, task, base(profile_name), start), found)
+    return after(
+        efficientbert.tuned(profile_name, task, base(profile_name), start, **tuning), found
+    )
 
 
 def final(profile_name, task, net=None, found=None):
@@ -201,95 +201,13 @@ def final(profile_name, task, net=None, found=None):
     return after(spec, found) if found else spec
 
 
-def brief(profile_name, net):
+def brief(profile_name, net, **tuning):
     """Spec of a candidate as stages 1 and 2 train it; its score is that of the held-out rows."""
-    part = rows(profile_name, *PART[profile_name])
-    return efficientbert.candidate(profile_name, net, train=BRIEFLY[profile_name], rows=part)
+    told = {"train": BRIEFLY[profile_name], "rows": rows(profile_name, *PART[profile_name])}
+    return efficientbert.candidate(profile_name, net, **told | tuning)
 
 
-# ---- GRIDS: the column `kind` tells students from searches and supernets, which have no task
-
-
-def stages(profile_name, *how):
-    """{stage: Spec} of the chain that Table 5 shows."""
-    shown = [LAST] if profile_name in ALONE else STAGES
-    return {stage: searched(profile_name, stage, *how) for stage in shown}
-
-
-def ours(stage):
-    """Name of a stage's own winner in Table 5."""
-    return f"found in {stage[:-1]} {stage[-1]}"
-
-
-def kind(name, rows):
-    return [{"kind": name} | row for row in rows]
-
-
-def chained(profile_name, task_names, seed_numbers, method="", formulas=(), space_name="paper"):
-    """The grid of Table 5: published networks for all seeds, our chain for the first one.
-
-    formulas: a reader's own, each a network beside the published ones.
-    """
-    found, first = stages(profile_name, method, space_name), seed_numbers[:1]
-    own = {ours(stage): spec for stage, spec in found.items()}
-    names = SHOWN.get(profile_name, ("Base Model", *STAGES.values()))
-
-    def winner(task, model):
-        return retrained(profile_name, task, own[model])
-
-    shown = [*names, *formulas]
-    students = efficientbert.compared(profile_name, task_names, seed_numbers, shown)
-    winners = grids.crossed(first, winner, task=task_names, model=own)
-    searches = grids.crossed(first, lambda model: found[model], model=found)
-    return kind("student", students + winners) + kind("search", searches)
-
-
-def costed(profile_name, task_names, seed_numbers, method=""):
-    """The grid of Table 6: searches, their winners trained to the end, and the supernets.
-
-    The paper leaves out what supernets cost. A stage 3 that stands alone has the first seed alone.
-    """
-    lines, found = [], {stage: searched(profile_name, stage, method) for stage in ENDS}
-    stage_of = {name: stage for stage, name in ENDS.items()}
-
-    def winner(task, model):
-        return final(profile_name, task, found=found[stage_of[model]])
-
-    for stage in found:
-        own = seed_numbers[:1] if stage == LAST and profile_name in ALONE else seed_numbers
-        searches = grids.crossed(own, lambda model: found[model], model=[stage])
-        winners = grids.crossed(own, winner, task=task_names, model=[ENDS[stage]])
-        lines += kind("search", searches) + kind("student", winners)
-    tasks = found[LAST].inputs["start"]
-    supernets = {
-        "Supernet": efficientbert.supernet(profile_name),
-        "Supernet of stage 3, text": tasks.inputs["start"],
-        "Supernet of stage 3, tasks": tasks,
-    }
-    for name, spec in supernets.items():  # some are made once, for all seeds
-        own = seed_numbers if spec.seed is None else [spec.seed]
-        lines += kind("supernet", grids.crossed(own, lambda model: supernets[model], model=[name]))
-    return lines
-
-
-def ranked(profile_name, task_names, count=0):
-    """The grid of Figure 3, at the profile's first seed.
-
-    Each candidate is there as the search scores it, and trained to the end on each task.
-    """
-    first = efficientbert.SEEDS[profile_name][:1]
-    nets = {f"{n}": net for n, net in enumerate(candidates(profile_name, count), start=1)}
-
-    def scored(task, model):
-        return brief(profile_name, nets[model])
-
-    def trained(task, model):
-        return final(profile_name, task, nets[model])
-
-    proxy = [efficientbert.proxy(profile_name)]
-    searches = grids.crossed(first, scored, task=proxy, model=nets)
-    students = grids.crossed(first, trained, task=task_names, model=nets)
-    return kind("search", searches) + kind("student", students)
+# ---- CANDIDATES OF FIGURE 3
 
 
 @cache
@@ -330,16 +248,6 @@ def printed_stages():
         }
         for n, (name, row) in enumerate(zip(names, table, strict=True))
     }
-
-
-def networks(frame):
-    """{title: Net} that the searches of a frame found, after the network they started with."""
-    found = {}
-    for row in compare.there(frame[frame["kind"] == "search"]).itertuples():
-        head, *_ = row.run.lines("history.jsonl")
-        found.setdefault("start", from_json(head["space"]["start"]))
-        found[ours(row.model)] = from_json(row.run.metrics["net"])
-    return found
 
 
 def histories(frames):
@@ -395,19 +303,3 @@ def costs(frame, profile_name, source):
 
 def seconds(row):
     return row.run.status["seconds"]
-
-
-def scores(frame, profile_name):
-    """Figure 3's points: {title: DataFrame [search, final] of candidates}, in points.
-
-    A candidate without one of its two scores is left out.
-    """
-    scored = grids.metrics(profile_name, efficientbert.COLUMNS)
-    proxy = scored[efficientbert.proxy(profile_name)][0]
-    found = frame.loc[frame["kind"] == "search"].set_index("model")
-    found = 100 * found.get(f"held_out.{proxy.metric}", pd.Series(dtype=float))
-    students = compare.points(frame[frame["kind"] == "student"], scored)
-    return {
-        title: pd.DataFrame({"search": found, "final": part.set_index("model")["score"]}).dropna()
-        for title, part in students.groupby("column", sort=False)
-    }

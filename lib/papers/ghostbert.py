@@ -1,4 +1,4 @@
-"""GhostBERT (Huang et al., ACL 2021): its settings at each profile, its Specs and the axes of its grids.
+"""GhostBERT (Huang et al., ACL 2021): settings at each profile, Specs, and the axes of its grids.
 
 At `paper` the settings are the printed ones (Appendix A.2, Table 8) wherever the paper prints one.
 `toy` and `mini` have settings of their own, chosen before their first recorded run. The pages list
