@@ -41,9 +41,19 @@ def lines(name):
 
 @cache
 def claims():
-    """{id: row of claims.csv, with its `paper`} of every claim, paper by paper, ours last."""
-    every = (*PAPERS, "own")
-    return {row["id"]: {"paper": p} | row for p in every for row in lines(f"{p}/claims")}
+    """{id: row of claims.csv, with its `paper`} of every claim, paper by paper, ours last.
+
+    A claim of `plan.csv` has its seeds from there, and as `planned` its row.
+    """
+    found, plan = {}, {row["claim"]: row for row in lines("plan")}
+    for paper in (*PAPERS, "own"):
+        for row in lines(f"{paper}/claims"):
+            found[row["id"]] = {"paper": paper, "planned": None} | row
+            if planned := plan.get(row["id"]):
+                first = int(planned["first_seed"])
+                seeds = f"{first} to {first + int(planned['seeds']) - 1}"
+                found[row["id"]] |= {"planned": planned, "seeds": seeds}
+    return found
 
 
 def effects(claim):

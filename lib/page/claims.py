@@ -24,6 +24,8 @@ from lib.spec import ancestry, known
 from lib.store import Store
 
 SCALE = "mini"
+# words of `plan.csv` that no seed changes
+FINAL = {"not decidable at mini": "NOT_DECIDABLE", "not testable": "NOT_TESTABLE"}
 COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
 
 
@@ -94,9 +96,14 @@ def judge(line, store, scale, frames):
     printed = checks.effects(line["id"])
     try:
         taught = partial(teachers, scale, store)
-        return claims.judge(line, frames[key], of, taught, scale, printed)
+        found = claims.judge(line, frames[key], of, taught, scale, printed)
     except LookupError as error:
         return undecided(line, f"{line['artefact']} at {scale} has no {error.args[0]}")
+    plan = line["planned"] or {"word": ""}
+    if scale == SCALE and plan["word"] in FINAL:
+        notes = "; ".join(filter(None, (plan["why"], found.note)))
+        found = replace(found, verdict=FINAL[plan["word"]], note=notes, p=None)
+    return found
 
 
 def teachers(scale, store, spec):
