@@ -87,6 +87,26 @@ def test_a_table_shows_and_averages_the_printed_metrics(frame):
     assert abs(row["accuracy"]["MRPC"] - row["f1"]["MRPC"]) > 0.02
 
 
+def test_cells_of_a_table_differ_as_pairs_do(frame):
+    """A seed that one model of a width alone has compares with nothing, and is left out."""
+    lone = frame["model"].eq("Base Model") & frame["seed"].eq(2) & frame["task"].eq("QQP")
+    lean = pd.concat([frame[~lone].assign(m=3), frame.assign(m=1)])
+    for told, n in ((frame[~lone], 2), (frame, 3)):
+        table = compare.by_task(told, PRINTED, "here")
+        cells = [table[model]["here", "QQP"] for model in ("EfficientBERT", "Base Model")]
+        assert [cell[-3:] for cell in cells] == [f"({n})"] * 2
+        assert table["EfficientBERT"]["here", "MRPC"].endswith("(3)")
+        assert {cells["here", "average"][-3:] for cells in table.values()} == {f"({n})"}
+        means = [float(cell.split()[0]) for cell in cells]
+        pairs = compare.pairs(told[told["task"] == "QQP"], "EfficientBERT", "Base Model", PRINTED)
+        assert means[0] - means[1] == pytest.approx(stats.paired_difference(pairs).mean, abs=0.1)
+    found = compare.by_task(lean, PRINTED, "here")
+    assert [found[f"{m}/12", "EfficientBERT"]["here", "QQP"][-3:] for m in (3, 1)] == ["(2)", "(3)"]
+    apart = frame[frame["seed"].eq(0) == frame["model"].eq("Base Model")]  # no seed in common
+    found = compare.by_task(apart, PRINTED, "here")
+    assert [found[m]["here", "QQP"][-3:] for m in ("EfficientBERT", "Base Model")] == ["(2)", "(1)"]
+
+
 def test_a_claim_is_judged_by_the_printed_average(frame):
     both = frame, "paper", "EfficientBERT", "Base Model"
     found = difference(*both, columns=efficientbert.COLUMNS)

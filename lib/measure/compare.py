@@ -151,13 +151,26 @@ def rows_of(frame):
     return [name for name in ("m", "model") if name in frame]
 
 
+def paired(scored, names):
+    """The lines of `points` without the scores of a seed that one model alone has among those of
+    its width and column: they compare with nothing. Where no seed has two models all stay.
+
+    names: of the columns that tell models apart.
+    """
+    of = scored.groupby(names).ngroup().where(scored["score"].notna())
+    place = [scored[name] for name in ("column", "m") if name in ("column", *names)]
+    shared = of.groupby([*place, scored["seed"]]).transform("nunique") > 1
+    shared |= ~shared.groupby(place).transform("any")
+    return scored.assign(**{name: scored[name].where(shared) for name in SCORES})
+
+
 def average(frame):
     """Replicates of the average over columns.
 
     There is one line for each row of the table and seed whose columns are all there. A column
     that no run has does not count.
     """
-    frame = frame.dropna(subset=["score"])
+    frame = paired(frame, rows_of(frame)).dropna(subset=["score"])
     groups = frame.groupby([*rows_of(frame), "seed"], sort=False)["score"]
     by = groups.agg(score="mean", count="count").reset_index()
     return by[by["count"] == frame["column"].nunique()].drop(columns="count")
@@ -203,13 +216,15 @@ def by_task(frame, columns, source, by=()):
     """A part of a page's table out of a collected frame, columns as in `pairs`:
     {(m, model) or model: {(source, title): text, ..., (source, "average"): text}}.
 
-    Where scores are of more than development rows, columns with the score on these alone follow. A
+    Seeds are those of `paired`. Where scores are of more than development rows, columns with the
+    score on these alone follow. A
     cell that was not run is a dash. One column needs no average. by: other columns of the frame
     that name its rows, as "value · value"; then there is no average, and cells without a score are
     left out.
     """
     scored = points(frame, columns)
     names, table = list(by) or rows_of(scored), {}
+    scored = paired(scored, names)
     means = {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
     for key, rows in scored.groupby(names, sort=False):
         name = " · ".join(key) if by else (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
