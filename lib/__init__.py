@@ -1,18 +1,6 @@
 """Models, trainers and measurements of the workbook; `python -m lib --help` lists the commands."""
 
 
-class _Pandas:
-    """pandas, imported when it is first used: what looks at runs, or makes them, needs none."""
-
-    def __getattr__(self, name):
-        import pandas
-
-        return getattr(pandas, name)
-
-
-pd = _Pandas()
-
-
 def load(name, profile="toy", keep=False, **wanted):
     """Open a finished run: `load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)`, or
     by its name; see lib.opened.load."""

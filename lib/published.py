@@ -9,7 +9,6 @@ import tomllib
 from decimal import Decimal
 from math import nan
 
-from lib import pd
 from lib.paths import PUBLISHED
 from lib.spec import known
 
@@ -49,6 +48,8 @@ def table(paper, name, **options):
     >>> table("ghostbert", "table3").loc[0, "GhostBERT Avg. acc"]
     np.float64(80.3)
     """
+    import pandas as pd
+
     return pd.read_csv(_file(paper, name), na_values="-", **options)
 
 
@@ -67,6 +68,8 @@ def lines(paper, name):
 
 def printed(paper, name):
     """The same rows as a frame."""
+    import pandas as pd
+
     return pd.DataFrame(lines(paper, name), dtype=object)
 
 
@@ -116,6 +119,8 @@ def _of(paper, name, places):
 
     Raises ValueError for a place that has none.
     """
+    import pandas as pd
+
     found = pd.read_csv(PUBLISHED / paper / f"{name}.csv", dtype=str, keep_default_na=False)
     named = found["table"].str.split("; ")
     places = places or sorted(set(named.explode()))

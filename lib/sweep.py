@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from math import inf
 
-from lib import data, executors, pd
+from lib import data, executors
 from lib.data import models, texts
 from lib.execute import need_disk, one_line, work
 from lib.steps import STEPS
@@ -385,6 +385,8 @@ def collect(rows, store=None, on_missing="run", workers=None, progress=True):
     on_missing: "run" makes what is missing, "skip" leaves it out and says so in `state`. `error`
     tells the root: of an input, where that is what could not be made.
     """
+    import pandas as pd
+
     store = store or Store()
     failed, seen, lines = {}, {}, []
     if on_missing == "run":

@@ -31,7 +31,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib import pd
 from lib.data import Split, Task, senteval
 from lib.data.lines import malformed, read_lines, short
 from lib.spec import known
@@ -329,6 +328,8 @@ def load(task, root):
     Raises FileNotFoundError without the three files, ValueError with file and line where one is
     malformed, or where they are too small.
     """
+    import pandas as pd
+
     known("treebank task", task, TASKS)
     world, found = _World(Path(root)), []
     for index, s in enumerate(world.sentences):

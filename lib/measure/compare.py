@@ -9,7 +9,7 @@ from math import isfinite, nan
 
 import numpy as np
 
-from lib import data, pd
+from lib import data
 from lib.data.unseen import unpacked
 from lib.measure.stats import Pair, predicted, weighted_score
 
@@ -125,6 +125,8 @@ def points(frame, columns):
 
     columns as in `pairs`. One of a split that no run has is left out.
     """
+    import pandas as pd
+
     lines = [
         row
         | {"column": column.title, "score": 100 * score(row.get("run"), column)}
@@ -182,6 +184,8 @@ def table(*parts, names=("m", "model")):
     Tuples as rows or columns make levels. Rows are in the order in which they first occur, columns
     in that of the parts. names: of the levels of the rows, from the last one.
     """
+    import pandas as pd
+
     keys = list(dict.fromkeys(key for part in parts for key in part))
     heads = list(dict.fromkeys(k for part in parts for row in part.values() for k in row))
     rows = [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys]

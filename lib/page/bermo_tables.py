@@ -1,6 +1,8 @@
 """Parts of the tables of the pages on BERMo. Free of torch."""
 
-from lib import pd, published
+import pandas as pd
+
+from lib import published
 from lib.data import squad
 from lib.measure import compare
 from lib.measure.measures import diverged

@@ -3,8 +3,9 @@
 from math import nan
 
 import numpy as np
+import pandas as pd
 
-from lib import pd, published
+from lib import published
 from lib.measure import compare, gated
 from lib.measure.printed import check
 from lib.papers import grids

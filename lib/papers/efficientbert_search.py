@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import files, pd, published
+from lib import files, published
 from lib.data import tokens
 from lib.measure import compare
 from lib.options import Search
@@ -256,6 +256,8 @@ def histories(frames):
     Columns: source, arm (the single stage; stages 1 and 2 together; stage 3), stage, seed,
     evaluation (from 1 over the whole arm), score in points, the best so far.
     """
+    import pandas as pd
+
     arms = {SINGLE: "single stage", "stage1": "stages 1, 2", "stage2": "stages 1, 2"}
     columns, lines = ["source", "arm", "stage", "seed", "score"], []
     for source, frame in frames.items():

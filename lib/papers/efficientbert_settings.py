@@ -5,7 +5,9 @@ a key of `settings`, or a text in quotes. It is empty where no part of the code 
 Free of torch.
 """
 
-from lib import pd, published
+import pandas as pd
+
+from lib import published
 from lib.options import Targets
 from lib.papers import efficientbert as paper
 from lib.papers import efficientbert_search as search

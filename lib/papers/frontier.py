@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import files, pd, sweep
+from lib import files, sweep
 from lib.measure import claims, compare, cost, gated, stats
 from lib.methods import METHODS, module
 from lib.options import Targets
@@ -249,6 +249,8 @@ def points(frame, found, profile_name):
     seeds, on the judged rows. Its interval is that of the difference to the
     labels; with one seed it covers examples alone. Costs are means over seeds.
     """
+    import pandas as pd
+
     of, lines = grids.metrics(profile_name), []
     cuts = {
         (row["model"], row["m"], row["task"], row["seed"]): row.get("architecture")

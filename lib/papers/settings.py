@@ -1,6 +1,7 @@
 """Printed settings beside those of the Specs: one comparison for the pages of all papers."""
 
-from lib import pd
+import pandas as pd
+
 from lib.measure.printed import check
 
 PRINTED, NONE = "published", "–"

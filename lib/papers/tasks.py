@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib import data, paths, pd
+from lib import data, paths
 from lib.data import glue, senteval, squad, unseen
 from lib.measure import compare
 from lib.papers import grids
@@ -81,6 +81,8 @@ def grid(profile_name, wanted=(), seeds=(0,)):
 
 def points(rows, column):
     """A metric of collected rows in points, of the runs that have it."""
+    import pandas as pd
+
     return 100 * rows.get(column, pd.Series(dtype=float)).dropna()
 
 
@@ -95,6 +97,8 @@ def parted(frame):
 
 def scores(frame):
     """The table of a collected grid: one line for each task, its four scores in points."""
+    import pandas as pd
+
     table = {}
     for name, told, metric, rows in parted(frame):
         table[name] = {
@@ -125,6 +129,8 @@ def census(source, wanted=()):
     It tells the rows of each split, classes, metric, and lengths in words (5th, 50th and 95th
     percentile, and a histogram). A task that is not at hand says so.
     """
+    import pandas as pd
+
     lines = []
     for name, task in data.source(source).TASKS.items():
         if wanted and name not in wanted:

@@ -7,7 +7,7 @@ torch.
 from dataclasses import replace
 from pathlib import Path
 
-from lib import data, files, pd, published
+from lib import data, files, published
 from lib.measure import compare
 from lib.papers import bermo, ghostbert, grids, mini, nas
 
@@ -101,6 +101,8 @@ def judged(row):
 
 def table(frame):
     """A collected grid for the page. Core seconds are those of the last run of each trial."""
+    import pandas as pd
+
     lines = {}
     for row in frame.to_dict("records"):
         run, (column, score) = row["run"], judged(row)
@@ -118,6 +120,8 @@ def table(frame):
 
 def rule(frame):
     """Lines for the page: how far the teacher of each candidate comes, and tokens of its rows."""
+    import pandas as pd
+
     printed, lines = published.table("ghostbert", "table1").iloc[0], []
     for row in frame[frame["question"] == "second task"].to_dict("records"):
         (column, score), task, described = judged(row), row["task"], row["spec"].args["data"]
