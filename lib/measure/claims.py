@@ -266,7 +266,7 @@ def measured(one, frame, metric_of, teachers, line):
 
     def result(cells, part, task, **more):
         wanted = plan or thinnest(cells, part, False)
-        e, why = None, untestable(cells, part, metric_of, teachers)
+        e, why = None, untestable(cells, part, metric_of, teachers, line["may_fail"])
         if not why:
             e = estimate(cells, part, metric_of)
         done = min(len(thinnest(cells, part, True)), len(wanted))
@@ -373,16 +373,19 @@ def of_measure(one, name, frame, metric_of):
 # ---- WHAT CANNOT BE TESTED
 
 
-def untestable(one, frame, metric_of, teachers):
+def untestable(one, frame, metric_of, teachers, may_fail=""):
     """Why the runs of a Cell on some tasks decide nothing; "" where they do.
 
     In at least half of its runs a model is no better than chance, gives one answer, diverged though
     the cell is not about that, or has less than half of its teacher's score; or two models give the
-    same answers on all rows; or of the scores that are ranked too few differ.
+    same answers on all rows; or of the scores that are ranked too few differ. Models of `may_fail`,
+    with "; " between, are spared: that they fail is what the claim says.
     """
     for (label, where), part in zip(
         [model for _, form in one.terms for model in form.models], parts_of(one, frame), strict=True
     ):
+        if label in may_fail.split("; "):
+            continue
         rows = [r for r in compare.there(part).to_dict("records") if scored(r["spec"])]
         found = list(filter(None, (fault(row, one.measure, metric_of, teachers) for row in rows)))
         if found and 2 * len(found) >= len(rows):
