@@ -40,6 +40,9 @@ def test_normalised(path):
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
     told = {path.stem: notebook.kept(path) for path in NOTEBOOKS}
     assert notebook.committed() == told, "run `python -m lib tidy`"
+    for path in NOTEBOOKS:
+        values = {n: each.default for n, each in notebook.parameters(path).items()}
+        assert notebook.place(path, values | {"profile": "mini"}) == (paths.FIGURES / "mini", [])
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
@@ -66,11 +69,15 @@ def test_skeleton(path):
 def test_thin(path):
     for cell in json.loads(path.read_text())["cells"]:
         if cell["cell_type"] == "code":
-            assert len(cell["source"]) <= 30, "part it, or move it to lib"
+            # a grid is the experiment itself, and stands in the notebook alone
+            grid = "grid" in cell["metadata"].get("tags", [])
+            assert len(cell["source"]) <= (45 if grid else 30), "part it, or move it to lib"
             nodes = list(ast.walk(ast.parse("".join(cell["source"]))))
             assert not any(isinstance(n, ast.ClassDef) for n in nodes)
             assert all(
-                n.end_lineno - n.lineno < 14 for n in nodes if isinstance(n, ast.FunctionDef)
+                n.end_lineno - n.lineno < (34 if n.name == "grid" else 14)
+                for n in nodes
+                if isinstance(n, ast.FunctionDef)
             )
 
 

@@ -272,7 +272,8 @@ def place(path, values, hand=False):
     """
     now, values = kept(path), dict(values)
     before = committed().get(path.stem)
-    scope = own.named(*(values.pop(name, "") for name in own.PARAMETERS))
+    takes = own.PARAMETERS if "data" in values else own.PARAMETERS[:1]
+    scope = own.named(*(values.pop(name, "") for name in takes))
     lines = scope.about() if isinstance(scope, own.Own) else []
     words = [*own.titles(scope), scope[:]]
     if before is None:
