@@ -2,13 +2,14 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import collected, made_up
+from conftest import collected, holding, made_up
 
-from lib import checks, paths
+from lib import checks, data, paths
 from lib.measure import claims, stats
 from lib.measure.cells import named, parsed
 from lib.measure.compare import Column
@@ -145,6 +146,79 @@ def test_tasks_are_no_seeds():
     frame = pd.concat([made_up({"a": 0.9, "b": 0.8}, seeds=2, task=t) for t in ("SST-2", "QQP")])
     found = judged("a > b", frame)
     assert found.verdict == "INCONCLUSIVE" and {r.estimate.n_seeds for r in found.results} == {2}
+
+
+def test_what_scores_no_model_decides_nothing():
+    """A search, a draw and an inspection stand in the rows of a page under their network's name."""
+    frame = made_up({"A": 0.9, "B": 0.8}, seeds=5)
+    rival = frame[frame["model"] == "B"]
+    sizes = {step: Spec(step, {"data": {"task": "SST-2"}}) for step in ("nas_search", "predict")}
+    sizes["inspect_ghosts"] = Spec("inspect_ghosts", {"data": {"task": "SST-2"}, "rows": 1})
+    network = Spec("retrain", {"data": {"task": "SST-2"}})
+    rows = [frame.assign(spec=[network.at(n) for n in range(len(frame))])]
+    rows += [
+        rival.assign(spec=spec.at(n), run=holding({}, spec.step), accuracy=n / 9)
+        for n, spec in enumerate(sizes.values())
+    ]
+    for cells in ("A > B", "variance ratio :: A over B <= value 1"):
+        told = [
+            claims.judge(LINE | {"cells": cells}, each, METRICS, lambda _: [], "paper")
+            for each in (pd.concat(rows, ignore_index=True), rows[0])
+        ]
+        assert told[0].results[0].estimate == told[1].results[0].estimate, cells
+    assert told[0].results[0].estimate.n_seeds == 5
+
+
+def questions(f1, seeds=3):
+    """Made-up runs on SQuAD of models {label: F1 of its questions [N]}; every second question has
+    no answer."""
+    lines = []
+    for (model, marks), seed in product(f1.items(), range(seeds)):
+        marks = np.roll(np.array(marks, float), seed)
+        labels = np.where(np.arange(len(marks))[:, None] % 2, [[-1, -1]], [[3, 5]])
+        told = {"span_f1": marks, "labels": labels, "index": np.arange(len(marks))}
+        run = holding(told, f"{model}/{seed}", span_f1=marks.mean())
+        lines.append({"task": "SQuAD2", "model": model, "seed": seed, "run": run})
+    return pd.DataFrame(lines).assign(
+        state="finished", span_f1=[r["run"].metrics["span_f1"] for r in lines]
+    )
+
+
+def test_questions_are_paired_by_their_marks():
+    columns = METRICS | {"SQuAD2": (Column("SQuAD2", "SQuAD2", "span_f1"),)}
+    own = {"a": [1.0, 0.9] * 300, "b": [0.9, 0.7] * 300, "none": [0, 1] * 300}
+    frame = questions(own)
+    spec = Spec("warmup", {"data": {"task": "SQuAD2"}})
+    frame["spec"] = [spec.at(n) for n in range(len(frame))]
+
+    def judge(cells):
+        told = LINE | {"cells": cells, "seeds": "0 to 2"}
+        return claims.judge(told, frame, columns, lambda _: [], "paper")
+
+    found = judge("a > b @ task=SQuAD2")
+    assert found.verdict == "CONFIRMED"
+    assert found.results[0].estimate.mean == pytest.approx(15.0)
+    assert judge("F1 :: a ~ value 95.4 +- 0.5 @ task=SQuAD2").verdict == "CONFIRMED"
+    assert judge("F1 :: a ~ value 85.3 +- 0.5 @ task=SQuAD2").verdict == "CONTRADICTED"
+    assert "chance reaches 54" in judge("a > none @ task=SQuAD2").measured
+
+
+def test_a_recipe_has_one_name_at_every_profile():
+    """The row with both, and that of distillation alone, have other labels at mini and at paper."""
+    (path,) = (path for path in notebook.find() if path.stem == "ghostbert_t04_ablation")
+    names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
+    with data.planning(look=False):
+        for scale, labels in names.items():
+            rows = notebook.grids(path, {"profile": scale})["grid"]
+            for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
+                own = named(parsed(f"{recipe} > - DA & KD @ m=3"), rows)
+                assert {row["model"] for row in own} == {label, "- DA & KD"}, (scale, recipe)
+                augmented = [
+                    "augmented" in row["spec"].inputs["start"].inputs
+                    for row in own
+                    if row["model"] == label
+                ]
+                assert {*augmented} == {recipe == "+ DA"}
 
 
 def test_a_mean_over_tasks_has_each_task_beside_and_cells_of_each_are_apart():

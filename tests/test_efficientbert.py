@@ -133,7 +133,9 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
     warm, cold = (efficientbert.candidate("paper", net, inherits) for inherits in (True, False))
     read = warm.inputs["start"]
     assert read.args["corpus"]["documents"] == 120_000 and read.args["train"]["epochs"] == 1
-    assert read.inputs["start"] == efficientbert.supernet("paper")
+    first = efficientbert.supernet("paper", "wikipedia")
+    assert read.inputs["start"] == first == efficientbert.searching("paper")
+    assert first.args["corpus"]["text"] == "wikipedia"
     assert "start" not in cold.inputs["start"].inputs
     told = {"task": "MNLI", "rows": 39270, "held_out": 3927, "in_order": True}
     assert told.items() <= warm.args["data"].items()

@@ -12,6 +12,7 @@ from lib.data import digits as images
 from lib.data import models
 from lib.measure import gated, measures
 from lib.page import nas_tables, notebook
+from lib.page.runs import Runs
 from lib.papers import grids, nas, submissions
 from lib.search import control as search
 
@@ -154,6 +155,23 @@ def test_searched_weights_are_the_only_difference_of_7_8():
     assert whole.inputs["start"] == nas.whole("toy", "CoLA")
 
 
+def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhere):
+    """Sections 7.6 and 6.1.1; 5.5.1 says fewer epochs for the larger tasks, and no number."""
+    printed = published.table("nas", "hyperparameters").set_index("Setting")["Value"]
+    for task, epochs in {"CoLA": 10, "SST-2": 3}.items():
+        plain, more = (nas.searched("paper", task, enlarged=it) for it in (False, True))
+        assert plain.args["train"]["epochs"] == epochs
+        assert more.args["train"]["epochs"] == int(printed["search: epochs on augmented rows"]) == 1
+    teacher = nas.whole("paper", "SST-2", "BERT-base")
+    told = int(printed["teachers on CoLA, RTE and SST-2: epochs"])
+    assert teacher.args["train"]["epochs"] == told == 10
+    student = nas.distilled("paper", "SST-2")
+    assert student.inputs["teacher"] == student.inputs["start"].inputs["teacher"] == teacher
+    assert student.args["train"]["epochs"] == 3
+    assert nas.whole("paper", "SST-2", "BERT-base", 3).args["train"]["epochs"] == 3
+    assert nas.whole("paper", "MNLI", "BERT-base").args["train"]["epochs"] == 3
+
+
 def test_a_search_of_augmented_rows_differs_by_them_alone(anywhere):
     one, two = nas.searched("mini", "SST-2"), nas.searched("mini", "SST-2", enlarged=True)
     more = dict(two.inputs)
@@ -287,6 +305,37 @@ def test_tables_of_searches():
     assert nas_tables.missed(draws, "x") == {}
     table = nas_tables.turned("table05_nas_vs_random", str)
     assert table["10% NAS"]["published", "CoLA mcc"] == 36.2
+    sizes, moves = (nas_tables.turned("table04_dev_size_sweep", str, e) for e in ("", " change"))
+    assert list(sizes) == ["10%", "30%", "50%", "70%", "100%"] and list(moves) == list(sizes)[:-1]
+    assert moves["30%"]["published", "MRPC F1"] == -1.1
+
+
+def test_changes_and_costs_are_told_as_tables_6_to_9_print_them():
+    scores = {"TinyBERT-4L": 0.8, "30 % TinyBERT-4L": 0.6}
+    frame = made_up(scores, seeds=3, rows=200)  # 160 to 162 right answers, and 120 to 122
+    told = {"model": "30 % TinyBERT-4L", "task": "SST-2", "whole_flops": 1.2e9, "ratio": 0.3}
+    told |= {"before_trim": 0.3, "trimmed": 0, "target": 0.3}
+    found = pd.DataFrame([told | {"seed": s, "flops": x} for s, x in ((0, 3e8), (1, 4e8))])
+    own, searches = Runs(frame, frame[:0], "mini"), Runs(found, found[:0], "mini")
+    table = nas_tables.tested("table06_test_tinybert4l", *2 * ["TinyBERT-4L"], own, searches)
+    ours = table[[column for column in table if column[0] != "published"]].droplevel(0, axis=1)
+    small, change = ours.loc["30 % TinyBERT-4L"], ours.loc["change in %"]
+    assert change["SST-2"] == f"{100 * (121 / 161 - 1):+.2f}"
+    assert ours.loc["TinyBERT-4L", "Speedup high"] == "1.0"
+    assert (small["FLOPS (B) low"], small["FLOPS (B) high"]) == ("0.300", "0.400")
+    assert (small["Speedup low"], small["Speedup high"]) == ("3.0", "4.0")
+    assert table.loc["change in %", ("published", "SST-2")] == -0.86
+    nothing = nas_tables.tested("table09_vs_bertmini", "TinyBERT-4L", "BERT-Mini", own, searches)
+    assert nothing.loc["change in %"].dropna().index.get_level_values(0).unique() == ["published"]
+
+
+def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_difference():
+    shares = {"30 % NAS": 0.7, "40 % IMP": 0.6, "30 % IMP": 0.5}
+    frame = made_up(shares, seeds=1, rows=200)
+    runs = Runs(frame, frame[:0], "mini")
+    (source, *_), (scores, gap) = runs.frames[0], nas_tables.stated(runs)
+    assert scores == {nas_tables.STATED: {(source, "SST-2"): "60.0 (1)"}}
+    assert gap == {"difference": {(source, "SST-2"): "+10.0"}}
 
 
 def test_scores_stand_beside_the_share_of_the_flops_that_a_search_ended_on():

@@ -24,8 +24,7 @@ from math import inf
 
 import numpy as np
 
-from lib.data import squad
-from lib.measure import stats
+from lib.measure import compare, stats
 from lib.measure.measures import MEASURES
 from lib.spec import known
 
@@ -34,8 +33,6 @@ CELL = re.compile(
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}  # how each sign takes its margin
-# Steps of models that are scored on examples.
-TRAINED = ("finetune", "distil", "warmup", "retrain", "imp", "fineprune")
 WEIGHTS = {  # f(x) -> weights of the points of a line
     "per doubling": lambda x: stats.slope_weights(np.log2(x)),
     "per decade": lambda x: stats.slope_weights(np.log10(x)),
@@ -83,8 +80,8 @@ def labelled(row):
 
 
 def fits(row, label, where):
-    """Whether a row has a label and these values."""
-    return label in ("*", labelled(row)) and all(
+    """Whether a row has a label, or is of a recipe of that name, and these values."""
+    return label in ("*", labelled(row), row.get("recipe")) and all(
         any(same(row.get(key), value) for value in values.split("/")) for key, values in where
     )
 
@@ -156,7 +153,7 @@ def cell(text):
 
 def scored(spec):
     """Whether a run of a Spec is scored on examples that another model can be paired on."""
-    return spec.step in TRAINED and spec.args["data"]["task"] not in squad.TASKS
+    return spec.step in compare.SCORED
 
 
 def named(cells, rows):

@@ -433,8 +433,11 @@ def level(run, column):
     """
     told = compare.judged(run, column)
     labels, said, n = told["labels"], told["said"], len(told["labels"])
-    if column.metric == "accuracy":
-        most = np.unique(labels, return_counts=True)[1].max() / n
+    if column.metric in ("accuracy", *stats.MARKS):
+        if column.metric in stats.MARKS:  # of a model that answers no question
+            most = float(np.mean(labels < 0))
+        else:
+            most = np.unique(labels, return_counts=True)[1].max() / n
         chance = most + 2 * (most * (1 - most) / n) ** 0.5
     elif column.metric == "f1":
         most = float(np.mean(labels == 1))

@@ -11,7 +11,11 @@ import numpy as np
 
 from lib import data
 from lib.data.unseen import unpacked
-from lib.measure.stats import Pair, predicted, weighted_score
+from lib.measure.stats import MARKS, Pair, predicted, weighted_score
+
+# Steps that score the model which they make. A search scores soft masks, so it is left out: the
+# network that is cut out of it is judged.
+SCORED = ("finetune", "warmup", "retrain", "imp", "fineprune")
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,12 @@ def judged(run, column):
     These are the labels, the predicted classes or scores, and the clusters of the rows of a column,
     each [N]. They are the rows of its split. Behind development rows stand the judged ones of the
     run's unseen rows, where it has some (lib.data.unseen). Without these each row is a cluster.
-    `index` tells the rows, and unseen ones by their digest.
+    `index` tells the rows, and unseen ones by their digest. Of a task of spans `said` is the mark
+    of each question.
     """
     own, told = run.arrays(column.predictions), unseen(run)
-    found = {"labels": own["labels"], "said": predicted(own["logits"])}
+    said = own[column.metric] if column.metric in MARKS else predicted(own["logits"])
+    found = {"labels": own["labels"], "said": said}
     index, cluster = own["index"].tolist(), np.arange(len(own["labels"]))
     if column.split == "dev" and told:
         more = data.judging(run.spec["args"]["data"])

@@ -132,8 +132,10 @@ def epochs_to_target(frame, _):
 
 
 def scores(frame, metric_of):
-    """Scores in points [N] of the runs of a frame that did not diverge."""
-    return compare.points(frame[frame["run"].notna() & ~diverged(frame)], metric_of)["score"]
+    """Scores in points [N] of the models of a frame that did not diverge."""
+    models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
+    made = frame[frame["run"].notna() & ~diverged(frame) & models]
+    return compare.points(made, metric_of)["score"]
 
 
 def variance_ratio(parts, metric_of, _=""):
@@ -192,6 +194,7 @@ def speed_up(parts, _, name):
 MEASURES = {
     "accuracy": Measure("points", "100 * accuracy"),
     "diverged": Measure("points of the runs that diverge", "diverged == True"),
+    "F1": Measure("F1 points", "100 * span_f1"),
     "epochs to match": Measure("epochs", epochs_to_match, resolution=1.0),
     "epochs to the target": Measure("epochs", epochs_to_target),
     "gates that return": Measure("of the gates", "switched_on / switched_off"),
@@ -216,7 +219,7 @@ def valued(name, frame, metric_of):
     how, frame = MEASURES[name].values, frame[frame["run"].notna()]
     if callable(how):
         return frame.assign(value=how(frame, metric_of)).dropna(subset="value")
-    names = re.findall(r"[a-z_]{4,}", how)
+    names = re.findall(r"\b[a-z_]\w{3,}", how)
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)
     frame = frame.dropna(subset=names).infer_objects()

@@ -29,6 +29,7 @@ import scipy
 
 from lib.spec import known
 
+MARKS = ("exact", "span_f1")  # metrics of which each question has its own mark; their mean counts
 CELLS = 4_000_000  # draws times examples held at once: 32 MB of weights
 BLOCK = 32  # draws and examples at once where ranks are summed
 
@@ -42,7 +43,7 @@ class Pair:
     labels: np.ndarray  # [N], integer classes or float targets
     a: np.ndarray  # logits [N, C] of the method, C = 1 for regression; or its classes or scores [N]
     b: np.ndarray  # the same of the baseline
-    metric: str  # accuracy, f1 (of class 1), matthews, pearson or spearman
+    metric: str  # accuracy, f1 (of class 1), matthews, pearson, spearman, or one of MARKS
     cluster: np.ndarray | None = None  # [N], examples drawn together, from 0; None: each by itself
 
     def __post_init__(self):
@@ -98,15 +99,17 @@ def predicted(logits):
 def weighted_score(metric, said, labels, weights):
     """The metric of each model under each draw, [D, M]; an undefined one counts 0.
 
-    said: M predictions [N] or [N, C]. labels: [N]. weights: how often each draw has each example
-    [D, N]. Raises ValueError for an unknown metric.
+    said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N]. weights: how often
+    each draw has each example [D, N]. Raises ValueError for an unknown metric.
     """
     said = [predicted(x) for x in said]
+    if metric in MARKS:
+        return weights @ np.stack(said, 1) / weights.sum(1, keepdims=True)
     if metric == "accuracy":
         return weights @ np.stack([x == labels for x in said], 1) / weights.sum(1, keepdims=True)
     if metric in ("matthews", "f1"):
         return _from_confusion(metric, [x.astype(int) for x in said], labels.astype(int), weights)
-    known("metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman"))
+    known("metric", metric, ("accuracy", "f1", "matthews", "pearson", "spearman", *MARKS))
     correlation = _pearson if metric == "pearson" else _spearman
     return correlation([x.astype(float) for x in said], labels.astype(float), weights)
 

@@ -9,7 +9,7 @@ from lib import published
 from lib.measure import compare, gated
 from lib.measure.printed import check
 from lib.papers import grids
-from lib.papers.nas import COLUMNS
+from lib.papers.nas import AGAINST_IMP, COLUMNS, WINNING, label
 
 # ---- TABLES: parts as lib.measure.compare.table takes them, out of collected frames
 
@@ -47,22 +47,80 @@ def printed(table, index="Models", rename=str):
     return published.rows("nas", table, index, rename=rename)
 
 
+def changes(runs, whole):
+    """[{model: {(source, column): text}}] by source: change of each mean score in % of that of the
+    model `whole`. A score without one, or of 0, has none."""
+    found = []
+    for source, frame, at in runs.frames:
+        scored = compare.points(frame, grids.metrics(at, COLUMNS)).dropna(subset=["score"])
+        means = scored.groupby(["column", "model"], sort=False)["score"].mean()
+        part = {}
+        for (column, model), score in means.items():
+            if model != whole and means.get((column, whole)):
+                change = 100 * (score / means[column, whole] - 1)
+                part.setdefault(model, {})[source, column] = f"{change:+.2f}"
+        found.append(part)
+    return found
+
+
+def cost(frame, source, model):
+    """Of searches in a model: the least and the most GFLOPs of what they leave, and how many times
+    fewer than the whole model's these are, as Tables 6 to 9 print them."""
+    there = frame.dropna(subset=["flops"]) if "flops" in frame else frame[:0]
+    found = {}
+    for name, flops in {f"30 % {model}": "flops", model: "whole_flops"}.items():
+        ends = [(there[flops].min(), "low", "high"), (there[flops].max(), "high", "low")]
+        for value, end, other in ends if len(there) else ():
+            speed = there["whole_flops"].max() / value
+            row = {(source, f"FLOPS (B) {end}"): f"{value / 1e9:.3f}"}
+            row |= {(source, f"Speedup {other}"): f"{speed:.1f}"}
+            found[name] = found.get(name, {}) | row
+    return found
+
+
 def tested(table, model, rival, runs, searches):
-    """One of Tables 6 to 9 as a DataFrame: `rival`, 30 % of `model` and their change in print,
-    beside what was measured."""
-    names = (rival, f"30 % {model}", "change in %, printed")
-    shown = dict(zip(names, printed(table).values(), strict=True))
-    return compare.table(shown, *measured(runs, searches))
+    """One of Tables 6 to 9 as a DataFrame: `rival`, 30 % of `model` and their change in %, as
+    printed and as measured."""
+    network, change = f"30 % {model}", "change in %"
+    names = rival, network, change
+    parts = [dict(zip(names, printed(table).values(), strict=True)), *measured(runs, searches)]
+    parts += [cost(searches.at(at), source, model) for source, _, at in runs.frames]
+    parts += [{change: part[network]} for part in changes(runs, rival) if network in part]
+    return compare.table(*parts)
 
 
-def turned(table, rename):
-    """The same of a published table whose columns are models; columns of changes are left out."""
+def turned(table, rename, end=""):
+    """A published table whose columns are models, as such a part. end: " change" takes the columns
+    of changes instead."""
     rows = published.lines("nas", table)
-    models = [column for column in list(rows[0])[2:] if not column.endswith("change")]
+    models = [c for c in list(rows[0])[2:] if c.endswith(end) and bool(end) == ("change" in c)]
     return {
-        rename(model): {("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows}
+        rename(model.removesuffix(end)): {
+            ("published", f"{row['Task']} {row['Metric']}"): row[model] for row in rows
+        }
         for model in models
     }
+
+
+STATED = "IMP, printed sparsity"  # a row of Table 10
+
+
+def stated(runs):
+    """Parts of Table 10: magnitude pruning at the share that it prints for each task, and by how
+    much the network of 30 % is above it, in mean scores."""
+    at_share, parts = {task: label(share, "IMP") for task, share in WINNING.items()}, []
+    for source, frame, at in runs.frames:
+        own = frame[frame["model"] == frame["task"].map(at_share)].assign(model=STATED)
+        columns = grids.metrics(at, AGAINST_IMP)
+        scored = compare.points(pd.concat([frame[frame["model"] == "30 % NAS"], own]), columns)
+        means = scored.groupby(["column", "model"], sort=False)["score"].mean().unstack()
+        both = means.reindex(columns=["30 % NAS", STATED]).dropna()
+        gaps = both["30 % NAS"] - both[STATED]
+        told = {(source, column): f"{gap:+.1f}" for column, gap in gaps.items()}
+        if len(told) > 1:
+            told[source, "average"] = f"{gaps.mean():+.1f}"
+        parts += [compare.by_task(own, columns, source), {"difference": told}]
+    return parts
 
 
 def spreads(rows, label, mean, deviation, runs):

@@ -187,6 +187,9 @@ def window(profile_name):
 # ---- TEXT
 
 TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
+WIKI = ", Wiki"  # how Table 5 marks a network that has read ENCYCLOPEDIA alone
+# Texts of Table 5; the supernet of stages 1 and 2 has read the last one.
+TEXTS = {"toy": (TEXT,), "mini": (TEXT,), "paper": (TEXT, ENCYCLOPEDIA)}
 
 
 def corpus(profile_name, count=None, name=TEXT):
@@ -222,24 +225,30 @@ def pretrained(profile_name, net, start=None, text=None, train=None, shared=None
     )
 
 
-def supernet(profile_name):
+def supernet(profile_name, text=TEXT):
     """Spec of the largest network, pre-trained whole: all others inherit from it."""
-    return pretrained(profile_name, scaled("Supernet", profile_name))
+    read = corpus(profile_name, name=text)
+    return pretrained(profile_name, scaled("Supernet", profile_name), text=read)
 
 
-def prepared(profile_name, name):
+def searching(profile_name):
+    """Spec of the supernet that candidates of stages 1 and 2 inherit from."""
+    return supernet(profile_name, TEXTS[profile_name][-1])
+
+
+def prepared(profile_name, name, text=TEXT):
     """Spec of a published network, pre-trained and ready to be trained on a task.
 
-    It inherits from the supernet. It begins from scratch if its row says so, or if it has the
-    embedding of TinyBERT_6 (at `paper` with three epochs of Wikipedia). At `paper` a baseline of
-    GENERAL is a published checkpoint.
+    It inherits from the supernet of its text. It begins from scratch if its row says so, or if it
+    has the embedding of TinyBERT_6 (at `paper` with three epochs of Wikipedia). At `paper` a
+    baseline of GENERAL is a published checkpoint.
     """
     net, paper = scaled(name, profile_name), profile_name == "paper"
     if paper and name in GENERAL:
         return started(profile_name, GENERAL[name])
     if net.embedding != "plain":
-        inherits = name not in (COLD, THIN)
-        return pretrained(profile_name, net, supernet(profile_name) if inherits else None)
+        start = None if name in (COLD, THIN) else supernet(profile_name, text)
+        return pretrained(profile_name, net, start, corpus(profile_name, name=text))
     if not paper:
         return pretrained(profile_name, net)
     train = replace(PRETRAIN["paper"], epochs=FROM_SCRATCH)
@@ -293,8 +302,9 @@ def tuned(
     return Spec("warmup", grids.common(profile_name, task, rows, **told), inputs)
 
 
-def student(profile_name, task, model, **tuning):
-    """Spec of a row of the paper's tables on a task: the teacher, or a published network.
+def student(profile_name, task, model, text=TEXT, **tuning):
+    """Spec of a row of the paper's tables on a task: the teacher, or a published network, which has
+    read a text.
 
     "+" takes encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
     at once. The others are pre-trained first. tuning: gamma and changes as in `tuned`.
@@ -303,7 +313,7 @@ def student(profile_name, task, model, **tuning):
         return teacher(profile_name, task)
     net = scaled(model, profile_name)
     if model != PLUS:
-        return tuned(profile_name, task, net, prepared(profile_name, model), **tuning)
+        return tuned(profile_name, task, net, prepared(profile_name, model, text), **tuning)
     head = "QNLI" if task == "WNLI" else task  # as coded: WNLI is not learned with the others
     own = head if head in together(profile_name) else None
     return tuned(profile_name, task, net, several(profile_name), own, **tuning)
@@ -357,7 +367,7 @@ def candidate(profile_name, net, warm=True, train=None, rows=None, **tuning):
     warm: it inherits from the supernet. At `paper` it first reads some text, and its rows are PART.
     train, rows: settings and data other than those. tuning: as in `student`.
     """
-    task, start = proxy(profile_name), supernet(profile_name) if warm else None
+    task, start = proxy(profile_name), searching(profile_name) if warm else None
     if profile_name in BRIEF:
         start = pretrained(profile_name, net, start, brief_text(profile_name), READ[profile_name])
     if profile_name == "paper":
@@ -393,7 +403,7 @@ def sizes(names):
     told = published.table("efficientbert", "parameter_counts").set_index("row")["printed equals"]
     by, cells = told.dropna().str.split("; ").str[-1], {}
     for name in names:
-        key = "BERT_BASE" if name.startswith("BERT_BASE") else name
+        key = "BERT_BASE" if name.startswith("BERT_BASE") else name.removesuffix(WIKI)
         if key in NETS or "W2" in key:
             count = parameters(network(key), by.get(key, "with projection"))
             cells[name] = {("counted", "M parameters"): f"{count / 1e6:.1f}"}

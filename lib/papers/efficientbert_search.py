@@ -111,7 +111,7 @@ def searched(profile_name, stage, method="", space_name="paper", budget=1):
         return _last(profile_name, args, method, space_name, budget)
     task = efficientbert.proxy(profile_name)
     inputs = {
-        "start": efficientbert.supernet(profile_name),
+        "start": efficientbert.searching(profile_name),
         "teacher": efficientbert.teacher(profile_name, task),
     }
     args |= {
@@ -238,15 +238,14 @@ def candidates(profile_name, count=0):
 
 
 def printed_stages():
-    """Table 5 as `lib.published.rows` gives it; text tells its two rows of stage 2 apart."""
-    table = published.lines("efficientbert", "table05_search_stages")
-    names = [row.pop("Model") for row in table]
-    renamed = {"Pre-train Dataset": "text", "Avg": "average"}
+    """Table 5 as `lib.published.rows` gives it; those that read Wikipedia alone are marked."""
     return {
-        f"{name}, {row['Pre-train Dataset']}" if name in names[:n] else name: {
-            ("published", renamed.get(column, column)): cell for column, cell in row.items()
+        row["Model"] + efficientbert.WIKI * (row["Pre-train Dataset"] == "Wiki"): {
+            ("published", "average" if column == "Avg" else column): cell
+            for column, cell in row.items()
+            if column not in ("Model", "Pre-train Dataset")
         }
-        for n, (name, row) in enumerate(zip(names, table, strict=True))
+        for row in published.lines("efficientbert", "table05_search_stages")
     }
 
 
