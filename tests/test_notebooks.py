@@ -71,11 +71,11 @@ def test_thin(path):
         if cell["cell_type"] == "code":
             # a grid is the experiment itself, and stands in the notebook alone
             grid = "grid" in cell["metadata"].get("tags", [])
-            assert len(cell["source"]) <= (45 if grid else 30), "part it, or move it to lib"
+            assert len(cell["source"]) <= (50 if grid else 30), "part it, or move it to lib"
             nodes = list(ast.walk(ast.parse("".join(cell["source"]))))
             assert not any(isinstance(n, ast.ClassDef) for n in nodes)
             assert all(
-                n.end_lineno - n.lineno < (34 if n.name == "grid" else 14)
+                n.end_lineno - n.lineno < (36 if n.name == "grid" else 14)
                 for n in nodes
                 if isinstance(n, ast.FunctionDef)
             )
