@@ -12,6 +12,7 @@ import sys
 import time
 from collections import defaultdict
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from math import inf
@@ -69,14 +70,13 @@ def expected(todo, store=None, workers=None):
 def cheapest_first(groups, store):
     """The keys of {key: Specs}, in the order in which each adds least to what is made before it.
 
-    What the clock does not know is taken by its rows and tokens.
+    What the clock does not know is taken by its rows.
     """
     clock, made, order = Clock(store), set(), []
     left = {key: set(plan(specs, store).missing) for key, specs in groups.items()}
 
     def seconds(spec):
-        rows, length, _ = clock.work(spec.args)
-        return clock(spec) or (rows or 4000) * length / 25_000
+        return clock(spec) or rows_seen(spec.args) / 500
 
     while left:
         key = min(left, key=lambda key: sum(map(seconds, left[key] - made)))
@@ -86,82 +86,46 @@ def cheapest_first(groups, store):
 
 
 class Clock:
-    """Expected seconds of a run, from the runs and records of a store.
+    """Expected seconds of a run: the median of runs and records that are like it.
 
-    They come from other seeds of the Spec, else from runs of the same step, numerics and task, else
-    of any task, scaled by rows, epochs and tokens. None where nothing is known. Of a step with very
-    many runs a sample is read, when the step is asked for.
+    These are other seeds of its Spec, else runs of the same step, numerics (which tell the profiles
+    apart) and task, else of any task, scaled by `rows_seen`. None where nothing is known. Of a step
+    with very many Specs the first ones are read: their names are hashes.
     """
 
     def __init__(self, store):
-        self.seconds, self.tokens, self.told = defaultdict(list), defaultdict(list), {}
-        self.sampled = set()
-        self.store, self.left = store, defaultdict(dict)
-        for name in store.names():  # they end on a hash: the first ones are a sample
-            self.left[name.rpartition("-")[0]][name] = None
+        self.store, self.names, self.runs, self.known = store, defaultdict(list), {}, {}
+        for name in store.names():
+            self.names[name.rpartition("-")[0]].append(name)
 
-    def _read(self, step, name):
-        """Note the runs of a folder, where it was not read yet. Returns how many they are."""
-        if name not in self.left[step]:
-            return 0
-        del self.left[step][name]
-        runs = self.store.recorded(name) + self.store.folders(name)
-        for run in runs:
-            try:
-                body, tokens, cost = run.spec, run.metrics.get("mean_tokens"), run.cost
-            except (ValueError, KeyError, OSError):
-                continue  # damaged: who wants it is told
-            if tokens:
-                self.tokens[task_of(body["args"])].append(tokens)
-            self._note(name, step, body["args"], cost)
-        return len(runs)
-
-    def _note(self, name, step, args, seconds):
-        for key in (name, *like(step, args)):
-            self.seconds[key].append((seconds, args))
+    def costs(self, name):
+        """[(seconds, arguments)] of the runs and records in a folder."""
+        if name not in self.runs:
+            self.runs[name] = []
+            for run in self.store.recorded(name) + self.store.folders(name):
+                with suppress(ValueError, KeyError, OSError):  # damaged: who wants it is told
+                    self.runs[name].append((run.cost, run.spec["args"]))
+        return self.runs[name]
 
     def __call__(self, spec):
-        if spec.id not in self.told:
-            self.told[spec.id] = self._look(spec)
-        return self.told[spec.id]
-
-    def _look(self, spec):
-        step, own = spec.step, f"{spec.step}-{spec.id}"
-        self._read(step, own)
-        if own not in self.seconds and step not in self.sampled:
-            self.sampled.add(step)
-            count, names = 0, iter(tuple(self.left[step]))
-            while count < SAMPLE and (name := next(names, None)):
-                count += self._read(step, name)
-        for key in (own, *like(step, spec.args)):
-            if found := self.seconds.get(key):
-                near = found[-LIKE:]
-                return statistics.median(s * self.ratio(spec.args, args) for s, args in near)
-        return None
-
-    def ratio(self, args, others):
-        """How many times the work of a run with `others` one with `args` is."""
-        rows, length, tokens = self.work(args)
-        rows_2, length_2, tokens_2 = self.work(others)
-        if rows is None or rows_2 is None:
-            return 1.0
-        return rows / rows_2 * (tokens / tokens_2 if tokens and tokens_2 else length / length_2)
-
-    def work(self, args):
-        """(rows times epochs, longest row in tokens, mean tokens where they were counted).
-
-        The first is None where the arguments do not tell the rows.
-        """
-        data, train, corpus = (args.get(name) or {} for name in ("data", "train", "corpus"))
-        rows = data.get("rows") or corpus.get("documents") or corpus.get("sentences")
-        length = train.get("max_length", 1)
-        counted = train.get("pad_to") or statistics.median(self.tokens.get(task_of(args)) or [0])
-        times = train.get("epochs", 1) * (args.get("search") or {}).get("budget", 1)
-        return rows and rows * times, length, min(counted, length)
+        if own := self.costs(f"{spec.step}-{spec.id}"):
+            return statistics.median(seconds for seconds, _ in own)
+        args = spec.args
+        key = spec.step, tuple((args.get("numerics") or {}).values()), task_of(args)
+        if key not in self.known:
+            names = self.names[spec.step][:SAMPLE]
+            every = [each for name in names for each in self.costs(name)]
+            like = [each for each in every if each[1].get("numerics") == args.get("numerics")]
+            near = [each for each in like if task_of(each[1]) == key[2]] or like
+            self.known[key] = [seconds / rows_seen(others) for seconds, others in near]
+        rates = self.known[key]
+        return statistics.median(rates) * rows_seen(args) if rates else None
 
     def note(self, spec, seconds):
-        self.told.clear()
-        self._note(f"{spec.step}-{spec.id}", spec.step, spec.args, seconds)
+        name = f"{spec.step}-{spec.id}"
+        self.costs(name).append((seconds, spec.args))
+        self.names[spec.step].insert(0, name)
+        self.known.clear()
 
     def total(self, specs):
         """(seconds of what is known, how many are not known)."""
@@ -182,14 +146,14 @@ def task_of(args):
     return data.get("source"), data.get("task")
 
 
-def like(step, args):
-    """What runs are alike by: step, numerics (which tell the profiles apart) and task, or not."""
-    source, task = task_of(args)
-    numerics = tuple((args.get("numerics") or {}).values())
-    return [(step, numerics, source, task), (step, numerics, source == "toy")]
+def rows_seen(args):
+    """Rows that a training with these arguments sees, about, in all of its epochs."""
+    data, train, corpus = (args.get(name) or {} for name in ("data", "train", "corpus"))
+    rows = data.get("rows") or corpus.get("documents") or corpus.get("sentences") or 4000
+    return rows * train.get("epochs", 1) * (args.get("search") or {}).get("budget", 1)
 
 
-SAMPLE, LIKE = 300, 50  # runs that are read of a step, and that an expected time is taken from
+SAMPLE = 300  # folders that are read of a step
 KILLED = "its worker was killed (died); the next command resumes it"
 GRACE = 60.0  # seconds that runs at work are given when the time is over
 

@@ -267,20 +267,8 @@ def test_expected_seconds_come_from_like_runs_and_records(store):
     assert clock.total([teacher().at(0), importance(teacher()).at(0)]) == (3.0, 1)
     # scaled by what it does
     assert clock(teacher(rows=128).at(0)) == 6.0 and clock(teacher(epochs=3).at(0)) == 9.0
-    assert clock(teacher(max_length=64).at(0)) == 6.0  # nothing else is known of its tokens
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
     assert clock(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None  # another profile's
-
-
-def test_tokens_that_were_counted_scale_the_estimate(store):
-    """Half the sentence at most is half the tokens on average only where rows are padded."""
-    draft = Draft(store, teacher(max_length=32).at(0), {}, keep=False)
-    draft.spent = 100.0
-    store.record(draft.finish({"mean_tokens": 9.0}, {}))
-    clock = sweep.Clock(Store(store.runs / "none", store.records))
-    took = clock(teacher(max_length=32).at(1))
-    assert clock(teacher(max_length=64).at(0)) == took  # rows have 9 tokens either way
-    assert clock(teacher(max_length=64, pad_to=64).at(0)) == pytest.approx(took * 64 / 9)
 
 
 def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monkeypatch):
