@@ -23,7 +23,7 @@ from test_efficientbert_search import shrunk
 
 from lib import __main__, data, execute, files, paths, store, sweep, verify
 from lib.options import Train
-from lib.page import notebook, report
+from lib.page import notebook, sheet
 from lib.spec import Spec
 from lib.store import Draft, Store
 from lib.train import loop
@@ -468,13 +468,13 @@ def test_a_command_takes_no_negative_number(words, capsys):
 
 
 def test_sockets_of_killed_workers_are_removed(monkeypatch, tmp_path):
-    monkeypatch.setattr(report.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(sheet.tempfile, "gettempdir", lambda: str(tmp_path))
     mine, theirs, other = (
         tmp_path / f"kernel-{name}" for name in (f"{os.getpid()}-a", "999999999-b", "x")
     )
     for folder in (mine, theirs, other):
         folder.mkdir()
-    report.sweep_sockets()
+    sheet.sweep_sockets()
     assert mine.exists() and other.exists() and not theirs.exists()
 
 

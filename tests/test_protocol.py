@@ -20,7 +20,7 @@ def test_likely_causes_are_tried_at_the_seeds_of_the_claims_that_they_explain():
     assert all(spec.args in plain for spec in distils)
     ours, theirs = own("F3"), own("N1")
     shared = [row["model"] for row in ours if row["spec"] in [each["spec"] for each in theirs]]
-    assert set(shared) == {"10 % Random"} and len(shared) == 3
+    assert set(shared) == {"10 % Random"} and len(shared) == len(ours) // 2
     long, usual = (
         {
             row["spec"].args["train"]["epochs"]
@@ -40,7 +40,7 @@ def own(name):
 def test_the_planned_table_names_every_claim():
     table = source.planned()
     assert list(table.index) == source.central() and table.loc["G1", "tasks"] == "SST-2, STS-B"
-    assert table.loc["B2", "seeds"] == "10 to 19"
+    assert table.loc["B2", "seeds"] == "10 to 17"
     assert set(table.index) == {line["id"] for line in checks.lines("central")}
 
 
