@@ -295,8 +295,7 @@ def test_a_student_far_below_its_teacher_decides_nothing():
     found = judged("a > b", frame, lambda spec: [teacher])
     assert found.verdict == "NOT_TESTABLE"
     assert (
-        "b: it scores " in found.measured
-        and "less than half of its teacher's 98" in found.measured
+        "b: it scores " in found.measured and "less than half of its teacher's 98" in found.measured
     )
 
 
