@@ -16,18 +16,17 @@ A comparison of models that learned nothing decides nothing: `untestable` says w
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
 from math import inf, isfinite
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from lib import files
 from lib.measure import compare, stats
 from lib.measure.cells import Cell, cell, parsed, scored
-from lib.measure.measures import MEASURES, diverged, ranked, valued
+from lib.measure.estimates import estimate, groups_of, parts_of, rows_of, thinnest
+from lib.measure.measures import MEASURES, ranked
 
 # Texts: of each word (its mark, how it is counted, one line), of each word for a check of printed
 # numbers, and how verdicts are to be read.
@@ -237,30 +236,36 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
     printed: {(cell, task): points}, see `Result`. Raises LookupError, naming it, where no cell has
     rows.
     """
-    results, absent = [], []
+    results, absent, seen, used = [], {}, {}, set()
     for one in parsed(line["cells"]):
         try:
-            results += measured(one, frame, metric_of, teachers, line)
+            rows = rows_of(one, frame)
         except LookupError as error:
-            absent.append(error.args[0])
+            absent[f"not at this scale: {error.args[0]}"] = error.args[0]
+            continue
+        runs = (one.measure, one.bounds, *(frozenset(part["spec"]) for part in parts_of(one, rows)))
+        if runs in seen:
+            absent[f"{one.text} has the runs of {seen[runs]} here"] = ""
+            continue
+        seen[runs], used = one.text, used | {*rows.index}
+        results += measured(one, rows, metric_of, teachers, line)
     if not results:
-        raise LookupError("; ".join(dict.fromkeys(absent)))
+        raise LookupError("; ".join(absent.values()))
     results = [replace(r, printed=(printed or {}).get((r.cell.text, r.task))) for r in results]
     word, p = verdict(results, line["least"])
-    lost = compare.lost(frame)
-    notes = [f"not at this scale: {', '.join(dict.fromkeys(absent))}"] * bool(absent)
-    notes += [f"{lost} runs failed"] * bool(lost)
-    seen = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
-    told = seen, "; ".join(notes), SCALES[scale], "finding", p
+    lost = compare.lost(frame.loc[sorted(used)])
+    notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
+    shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
+    told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
 
 
 # ---- ONE CELL
 
 
-def measured(one, frame, metric_of, teachers, line):
-    """The Results of one Cell: on each task, or on all that can be tested and on each beside."""
-    rows = rows_of(one, frame)
+def measured(one, rows, metric_of, teachers, line):
+    """The Results of one Cell on its rows: on each task, or on all that can be tested and on each
+    beside."""
     tasks = list(dict.fromkeys(rows["task"].dropna())) if "task" in rows else []
     plan = seeds(line["seeds"])
 
@@ -291,83 +296,6 @@ def seeds(text):
     """The planned seeds of "10 to 14" or "10"; none of ""."""
     ends = [int(each) for each in text.split(" to ") if each]
     return range(ends[0], ends[-1] + 1) if ends else ()
-
-
-def parts_of(one, frame):
-    return [part for _, form in one.terms for part in form.parts(frame)]
-
-
-def rows_of(one, frame):
-    """The rows of a frame that a Cell names. Raises LookupError for a model without any."""
-    if not one.measure:
-        frame = frame[[scored(spec) for spec in frame["spec"]]]
-    parts = parts_of(one, frame)
-    for (label, where), part in zip(
-        (model for _, form in one.terms for model in form.models), parts, strict=True
-    ):
-        if part.empty:
-            place = ", ".join(f"{key} {value}" for key, value in where)
-            raise LookupError(" at ".join(filter(None, [label, place])))
-    return frame.loc[sorted({i for part in parts for i in part.index})]
-
-
-def thinnest(one, frame, there):
-    """Seeds of the model and task that have fewest; there: whose runs are all made, or failed."""
-    found = []
-    for part in parts_of(one, frame):
-        groups = (
-            part.groupby("task") if "task" in part and part["task"].notna().all() else [("", part)]
-        )
-        for _, rows in groups:
-            made = rows["run"].notna() | (rows["state"] == "failed")
-            lack = {*rows["seed"][~made]} if there else {*()}
-            found.append({*rows["seed"]} - lack)
-    return min(found, key=len)
-
-
-def estimate(one, frame, metric_of):
-    """The Estimate of a Cell; None where a part of it was not run."""
-    name, _, about = one.measure.partition(" (")
-    if name and MEASURES[name].whole:
-        return MEASURES[name].whole(parts_of(one, frame), metric_of, about.rstrip(")"))
-    if name:
-        return of_measure(one, name, frame, metric_of)
-    groups, weights = groups_of(one, frame, metric_of)
-    tasks = [{pair.task for pair in group} for group in groups]
-    if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
-        groups = stats.common(groups)
-    return stats.contrast(groups, weights) if all(groups) else None
-
-
-def groups_of(one, frame, metric_of):
-    """(lists of Pairs, their weights) of a Cell; runs that diverged are no replicates."""
-    frame = frame[~diverged(frame)]
-    alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
-    told = [(weight, *form.parts(frame)) for weight, form in one.terms if len(form.models) == 2]
-    told += [(w, *form.parts(frame), *alone[-1][1].parts(frame)) for w, form in alone[:-1]]
-    groups = [
-        compare.pairs(
-            pd.concat([a.assign(model="method"), b.assign(model="baseline")]),
-            *("method", "baseline", metric_of),
-        )
-        for _, a, b in told
-    ]
-    return groups, [weight for weight, *_ in told]
-
-
-def of_measure(one, name, frame, metric_of):
-    """The Estimate of a measure: its mean over seeds, or the share of runs where it is yes."""
-    frame = valued(name, frame, metric_of)
-    parts = [(weight, form.parts(frame)) for weight, form in one.terms]
-    if not all(len(part) for _, own in parts for part in own):
-        return None
-    if frame["value"].dtype == bool:
-        own = [part for _, each in parts for part in each]
-        fewest = min(part["seed"].nunique() for part in own)
-        return replace(stats.share_gap(*(part["value"] for part in own)), n_seeds=fewest)
-    by_seed = [(w, [part.groupby("seed")["value"].mean() for part in own]) for w, own in parts]
-    total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed).dropna()
-    return stats.replicates(total, MEASURES[name].resolution) if len(total) else None
 
 
 # ---- WHAT CANNOT BE TESTED
