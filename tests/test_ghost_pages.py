@@ -4,11 +4,12 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from conftest import holding
 
 from lib import data, paths, published
-from lib.measure import compare, cost
+from lib.measure import cost
 from lib.options import Targets, Train
 from lib.page import ghostbert_checks as claims
 from lib.page import notebook
@@ -177,7 +178,7 @@ def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
     )
     grid = of_kind("start", "t05_convolution", tasks=["CoLA", "RTE"], widths=[6])
     assert {row["task"] for row in grid} == {"CoLA"} and {row["seed"] for row in grid} == {0}
-    frame = compare.pd.DataFrame([row | {"run": make(row["spec"])} for row in grid])
+    frame = pd.DataFrame([row | {"run": make(row["spec"])} for row in grid])
     table = ghostbert.sizes(frame, "here")
     size = {label: float(table[m, label]["here", "after O"]) for m, label in table}
     assert size["Conv1D_S"] < 0.25 * size["DWConv"] and 0.2 < size["DWConv"] < 1
@@ -188,9 +189,7 @@ def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
 
 def test_sizes_are_means_over_layers_and_dashes_where_nothing_ran():
     run = holding({"o.size": np.array([0.25, 0.75]), "ffn2.size": np.array([0.0123, 0.0125])})
-    frame = compare.pd.DataFrame(
-        [{"m": 3, "model": "A", "run": run}, {"m": 3, "model": "B", "run": None}]
-    )
+    frame = pd.DataFrame([{"m": 3, "model": "A", "run": run}, {"m": 3, "model": "B", "run": None}])
     assert ghostbert.sizes(frame, "x") == {
         ("3/12", "A"): {("x", "after O"): "0.500", ("x", "after FFN2"): "0.012"},
         ("3/12", "B"): {("x", "after O"): "–", ("x", "after FFN2"): "–"},
