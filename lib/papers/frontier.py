@@ -295,11 +295,16 @@ def difference(frame, line, other, column):
     if other is None:
         return told
     told |= {"budget": other["m"] or HEADS, "beside": other["model"]}
-    made = compare.pairs(frame, line["model"], other["model"], {column.task: (column,)})
-    gap = stats.paired_difference(made) if made else None
+    gap = paired(frame, line["model"], other["model"], {column.task: (column,)})
     told |= {"gap": gap.mean} if gap else {}
     enough = gap and gap.n_seeds >= claims.SEEDS
     return told | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
+
+
+def paired(frame, first, second, columns):
+    """The Estimate of the difference of two models; None where no two runs make a pair."""
+    pairs = compare.pairs(frame, first, second, columns)
+    return stats.paired_difference(pairs) if pairs else None
 
 
 def against_labels(column, run, seed):
@@ -333,11 +338,10 @@ def winners(frame, table, axis, profile_name):
     for budget in table[table["method"] == "Width"].to_dict("records"):
         bought = table[table[axis] <= SLACK * budget[axis]].sort_values("score", ascending=False)
         first, second = [*bought["model"], "–"][:2]
-        pairs = compare.pairs(frame, first, second, metrics)
-        gap = stats.paired_difference(pairs) if pairs else None
+        gap = paired(frame, first, second, metrics)
         if gap and gap.mean < 0:
             first, second = second, first
-            gap = stats.paired_difference(compare.pairs(frame, first, second, metrics))
+            gap = paired(frame, first, second, metrics)
         proven = gap is not None and gap.n_seeds >= claims.SEEDS and gap.p < claims.ALPHA
         score = bought["score"][bought["model"] == first].iloc[0]
         lines[f"{budget['m']:.0f}/{HEADS}"] = {
