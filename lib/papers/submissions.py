@@ -1,12 +1,12 @@
 """Submissions: predictions of GLUE's test rows, whose labels the server has. Free of torch."""
 
 import re
+from itertools import product
 
 import numpy as np
 
 from lib import data
 from lib.data import glue, unlabelled
-from lib.papers import grids
 from lib.papers.profiles import profile
 from lib.spec import Spec
 
@@ -32,25 +32,19 @@ def prediction(model, rows):
     return Spec("predict", {"data": rows} | told, {"model": model})
 
 
-def submitted(profile_name, task_names, seeds, make, **axes):
-    """The grid of a submission, see `lib.papers.grids.crossed`, with the columns file and task.
+def submitted(profile_name, task_names, seeds, make, model):
+    """The grid of a submission: one row for each file whose test rows are at hand, model and seed.
 
-    It has a row for each file whose test rows are at hand. The model of MNLI predicts AX. make:
-    f(task, **cell) -> Spec of the model.
+    The model of MNLI predicts AX. make: f(task, model) -> Spec of a model of `model`, by its name.
     """
     learned = {file: unlabelled.LEARNED.get(task, task) for file, task in glue.TASK_OF.items()}
-    there = {
-        file: rows
-        for file, task in learned.items()
-        if task in task_names and (rows := file_rows(profile_name, file))
-    }
-    cells = grids.crossed(
-        seeds,
-        lambda file, **cell: prediction(make(learned[file], **cell), there[file]),
-        file=there,
-        **axes,
-    )
-    return [{"file": cell["file"], "task": glue.TASK_OF[cell["file"]]} | cell for cell in cells]
+    there = {file: file_rows(profile_name, file) for file in learned if learned[file] in task_names}
+    return [
+        {"file": file, "task": glue.TASK_OF[file], "model": name, "seed": seed}
+        | {"spec": prediction(make(learned[file], name), rows).at(seed)}
+        for (file, rows), name, seed in product(there.items(), model, seeds)
+        if rows
+    ]
 
 
 def most_frequent(own, task):

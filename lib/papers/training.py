@@ -6,7 +6,8 @@ Evaluations, single passes and timings are left out.
 """
 
 from lib.measure.cost import SHAPES
-from lib.measure.cost import flops as forward_flops
+from lib.measure.cost import flops as flops_of
+from lib.measure.gated import BERT_MINI
 from lib.search import net as nets
 
 # FLOP/s of an A100 of 80 GB: its peak, times a share that training reaches
@@ -17,12 +18,13 @@ RATE = "an A100 at 60 % of 19.5 TFLOP/s in float32, 40 % of 312 in bfloat16"
 ROWS = {"MNLI": 392702, "QQP": 363846, "QNLI": 104743, "SST-2": 67349, "CoLA": 8551, "STS-B": 5749}
 ROWS |= {"MRPC": 3668, "RTE": 2490, "WNLI": 635, "SQuAD1": 88524, "SQuAD2": 132034}
 PROBING, DOCUMENTS = 100_000, 6_000_000
-SMALL = {"bert-mini": 11_000_000}  # parameters of an encoder without a shape
-SHAPE_OF = {  # of checkpoints with another name
-    "bert-base-uncased": "bert-base",
-    "2nd_General_TinyBERT_4L_312D": "tinybert-4",
-    "2nd_General_TinyBERT_6L_768D": "tinybert-6",
+ENCODERS = {  # those of checkpoints that are not BERT-base or have another name
+    **SHAPES,
+    "bert-mini": BERT_MINI,
+    "2nd_General_TinyBERT_4L_312D": SHAPES["tinybert-4"],
+    "2nd_General_TinyBERT_6L_768D": SHAPES["tinybert-6"],
 }
+STARTS = ("start", "teacher", "model", "general", "language_model", "before")  # inputs
 FREE = ("predict", "states", "inspect_ghosts", "maps")  # steps that train nothing
 
 
@@ -47,32 +49,15 @@ def flops(spec):
 
 
 def forward(spec, tokens):
-    """FLOPs of a forward pass of the model that a Spec trains, for one row of so many tokens."""
-    if net := network(spec):
-        return 2 * tokens * nets.macs(net, tokens)
-    name = checkpoint(spec)
-    if name in SMALL:
-        return 2 * tokens * SMALL[name]
-    return forward_flops(SHAPES.get(SHAPE_OF.get(name, name), SHAPES["bert-base"]), tokens)
-
-
-def checkpoint(spec):
-    """The name of the checkpoint that a Spec's model comes from; None for other models."""
-    if spec.step == "checkpoint":
-        return spec.args["name"]
-    for name in ("start", "teacher", "model", "general", "language_model", "before"):
-        if name in spec.inputs and (found := checkpoint(spec.inputs[name])):
-            return found
-    return None
-
-
-def network(spec):
-    """The Net that a Spec trains, of itself or where it starts; None for a plain encoder."""
+    """FLOPs of a forward pass of the model that a Spec trains, for one row of so many tokens: its
+    network, or the encoder that it descends from."""
     net = spec.args.get("net")
     if isinstance(net, dict) and "layers" in net:
-        return nets.from_json(net)
-    inherits = spec.step in ("warmup", "multitask", "search") and "start" in spec.inputs
-    return network(spec.inputs["start"]) if inherits else None
+        return 2 * tokens * nets.macs(nets.from_json(net), tokens)
+    origin = next((spec.inputs[name] for name in STARTS if name in spec.inputs), None)
+    if origin:
+        return forward(origin, tokens)
+    return flops_of(ENCODERS.get(spec.args.get("name"), SHAPES["bert-base"]), tokens)
 
 
 def rows(spec):
