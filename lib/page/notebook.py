@@ -257,7 +257,33 @@ def tidy():
     if committed() != told:
         write_json(paths.COMMITTED, told)
         changed.append(paths.COMMITTED)
+    index = paths.NOTEBOOKS / "README.md"
+    if index.read_text() != listed(there):
+        index.write_text(listed(there))
+        changed.append(index)
     return changed
+
+
+HEAD = """# Notebooks
+
+One for each table or figure. The last column leads to the page of the recorded runs.
+`python -m lib run NAME` makes a page at toy. This list is written by `python -m lib tidy`.
+
+| notebook | what it asks | recorded |
+|---|---|---|
+"""
+
+
+def listed(there):
+    """The text of the index of notebooks: the title and the question of each."""
+    lines = []
+    for path in there:
+        heading, question, page = title(path), "", f"figures/mini/{path.stem}.page.md"
+        if hit := re.search(r"\*\*Question\.\*\* (.+)", cells(path)["title"]):
+            question = re.match(r".+?\?(?=\s|$)|.+", hit[1])[0].replace("|", "\\|")
+        recorded = f"[page](../{page})" if (paths.ROOT / page).exists() else ""
+        lines.append(f"| [{heading}]({path.name}) `{path.stem}` | {question} | {recorded} |\n")
+    return HEAD + "".join(lines)
 
 
 def place(path, values, hand=False):
