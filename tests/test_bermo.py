@@ -34,8 +34,9 @@ def hyperparameters():
     """The function of that name, out of the page of Tables 6 to 11."""
     (page,) = notebook.find(["bermo_t06"])
     cells = ["".join(cell["source"]) for cell in json.loads(page.read_text())["cells"]]
-    (source,) = [text for text in cells if "def hyperparameters(" in text]
-    exec(source, names := {})
+    names = {}
+    for source in cells[3:5]:
+        exec(source, names)
     return names["hyperparameters"]
 
 

@@ -11,7 +11,6 @@ from math import ceil
 from pathlib import Path
 
 from lib import files, published
-from lib.data import squad
 from lib.measure.compare import Column
 from lib.options import Mix, Prune, Targets
 from lib.papers import grids, mini
@@ -102,7 +101,7 @@ def common(profile_name, task, model, **args):
 
 def trained(own, profile_name, task, **changes):
     """Settings of training on a task; a change that is 0 or None is none."""
-    long = LONG[profile_name] if task in squad.TASKS else {}
+    long = LONG[profile_name] if grids.span(profile_name, task) else {}
     return replace(own[profile_name], **long | {k: v for k, v in changes.items() if v})
 
 
