@@ -242,12 +242,13 @@ def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
     assert rows[0][:3] == ("published", "QQP", 1.5)
     (axis,) = figure.axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["QQP", "SST-2"]
+    few = "this run, toy, fewer than 3 seeds"
     points = {bars.get_label(): bars[0] for bars in axis.containers}
     assert {name: point.get_xdata()[0] for name, point in points.items()} == {
         "published": 1.5,
         "recorded, mini": 3.0,
-        "this run, toy": 5.0,
+        few: 5.0,
     }
     assert points["published"].get_marker() == "D"
-    assert points["this run, toy"].get_color() == plot.GREY != points["recorded, mini"].get_color()
+    assert points[few].get_color() == plot.GREY != points["recorded, mini"].get_color()
     assert plot.dots({})[1].empty

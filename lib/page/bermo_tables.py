@@ -21,9 +21,8 @@ def repaired(table, rows):
 
 def printed(table, by=("Model",), rename=()):
     """Table 2, 4 or 5 as a part of a page's table, see `lib.published.rows`."""
-    return published.rows(
-        "bermo", table, list(by), rename=lambda name: name.replace("_BASE", ""), columns=rename
-    )
+    rows = published.rows("bermo", table, list(by), columns=rename)
+    return {name.replace("_BASE", ""): row for name, row in rows.items()}
 
 
 def measured(frame, source, by=("model",)):
@@ -36,6 +35,6 @@ def gains(part, label="{}"):
     """{task: points} by which a printed part has BERMo above BERT, by the first metric of each
     task. label: of its rows."""
     first = {column.task: ("published", column.title) for column in reversed(COLUMNS)}
-    keys = reversed(first.items())
     ours, theirs = (part[label.format(name)] for name in ("BERMo", "BERT"))
+    keys = reversed(first.items())
     return {task: float(ours[key] - theirs[key]) for task, key in keys if key in ours}

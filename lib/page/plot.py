@@ -68,24 +68,6 @@ def means(axis, frame, x, y, label, **look):
         axis.errorbar(by.index, by["mean"], by["std"].fillna(0), capsize=3, label=label, **look)
 
 
-def gains(axis, frame, order):
-    """Differences with their 95 % intervals: one series for each source, on one axis.
-
-    frame: the columns source, at, gain, low and high; a printed difference has no interval. order:
-    the values of `at` from left to right. Toy runs are grey triangles.
-    """
-    parts = list(frame.groupby("source", sort=False))
-    for number, (source, part) in enumerate(parts):
-        x = [order.index(at) + 0.2 * (number - (len(parts) - 1) / 2) for at in part["at"]]
-        ends = abs(part[["low", "high"]].astype(float).sub(part["gain"], axis=0)).fillna(0).T
-        look = PRINT if source.startswith("published") else REST if "toy" in source else NEW
-        look = look | {"linestyle": "none"}
-        axis.errorbar(x, part["gain"], ends.to_numpy(), capsize=3, label=source, **look)
-    axis.axhline(0, color=INK, lw=0.8)
-    axis.set_xticks(range(len(order)), order)
-    axis.set_xlim(-0.5, len(order) - 0.5)
-
-
 def dots(found, printed=(), label="difference (points)"):
     """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
@@ -102,11 +84,12 @@ def dots(found, printed=(), label="difference (points)"):
     figure, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
     for row in data.dropna(subset="gain").itertuples():
         look = PRINT if row.source == "published" else REST if "toy" in row.source else NEW
-        look = look | {"color": GREY} if row.seeds < SEEDS else look
+        few = row.seeds < SEEDS
+        look = look | {"color": GREY} if few else look
         ends = [[row.gain - row.low], [row.high - row.gain]] if row.low == row.low else None
         y = order.index(row.at) + 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
-        look |= {"linestyle": "none", "label": row.source}
-        axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look)
+        look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
+        axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
     axis.axvline(0, color=INK, lw=0.8)
     axis.set(xlabel=label, yticks=range(len(order)), yticklabels=order)
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)

@@ -1,8 +1,7 @@
 """BERMo (Kodge and Roy, 2021): its settings at each profile, and its Specs.
 
 At `paper` the settings are the printed ones (Appendix A.1, Tables 6 to 11) and, where the paper is
-silent, those of the public code of movement pruning. `toy` and `mini` have settings of their own,
-chosen before their first recorded run. The pages list each difference
+silent, those of the public code of movement pruning. The pages list how `toy` and `mini` differ
 (`data/published/bermo/deviations.toml`). Free of torch.
 """
 
@@ -23,9 +22,8 @@ TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its 
 
 MODELS = ("BERT", "BERMo")
 METHODS = {"Magnitude": "magnitude", "L0": "l0", "Movement": "movement", "Soft Movement": "soft"}
-PROBES = TOLD["PROBES"]
+PROBES, TABLES, UNPRUNED = map(TOLD.get, ("PROBES", "TABLES", "UNPRUNED"))
 COLUMNS = tuple(Column(*told) for told in TOLD["COLUMNS"])
-TABLES = TOLD["TABLES"]
 
 # ---- SETTINGS: by profile and, where they differ, by task; "" is every other task
 
@@ -33,7 +31,6 @@ ALL = tuple(PROBES.values())
 PROBING = {"toy": ("BigramShift", "Tense", "CoordinationInversion"), "mini": ALL, "paper": ALL}
 # Tasks on which a baseline sees cased text. Generated text has no capitals.
 CASED = {"toy": (), "mini": ("Tense", "SubjNumber"), "paper": ("Tense", "SubjNumber")}
-UNPRUNED = TOLD["UNPRUNED"]
 # Tasks whose mixes are shown. The first one has all readings of the normalisation.
 MIXES = {
     name: tuple(dict.fromkeys((first, *PROBING[name], *UNPRUNED[name])))
@@ -45,7 +42,8 @@ PRUNED = {"toy": ("Tense",), "mini": ("SST-2",), "paper": ("MNLI", "QQP", "SQuAD
 SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (63, 77, 9, 96, 39)}
 PROBED = SEEDS | {"mini": mini.FIVE}  # of Table 1
 TEN = {"toy": (0, 1, 2, 3), "mini": mini.TEN, "paper": (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)}
-BUDGETS, EXAMPLES, LONG = TOLD["BUDGETS"], TOLD["EXAMPLES"], TOLD["LONG"]
+BUDGETS, EXAMPLES, LONG = map(TOLD.get, ("BUDGETS", "EXAMPLES", "LONG"))
+WARMUPS, PENALTIES = TOLD["WARMUPS"], TOLD["PENALTIES"]
 # Training rows; all where a task is not named.
 ROWS = {
     "toy": {"": 512, "SQuAD1": 256},
@@ -61,11 +59,10 @@ MASKED = grids.training(epochs=(5, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e
 EPOCHS = {"SST-2": 25, "MNLI": 6, "QQP": 10, "SQuAD1": 10}
 MIX = {name: Mix(**told) for name, told in TOLD["MIX"].items()}
 HEAD = 1e-3  # learning rate of a probe's head: not in the paper
-
-WARMUPS, PENALTIES = TOLD["WARMUPS"], TOLD["PENALTIES"]
-# First and last threshold.
-THRESHOLDS = {"magnitude": (1.0, 0.1), "movement": (1.0, 0.1), "soft": (0.0, 0.1), "l0": (1.0, 1.0)}
 SCORES = 1e-2  # mask_scores_learning_rate of movement
+# First and last threshold, and where scores begin.
+THRESHOLDS = {"magnitude": (1.0, 0.1, 0.0), "movement": (1.0, 0.1, 0.0)}
+THRESHOLDS |= {"soft": (0.0, 0.1, 0.0), "l0": (1.0, 1.0, 2.197)}
 # Distillation during pruning: its share of the loss. The temperature is the public code's.
 ALPHA, TAUGHT = 0.9, Targets("both", sum_classes=True, temperature=2.0)
 # A run diverged that ends within this of the majority class. The paper does not define the word.
@@ -128,9 +125,8 @@ def warmup(w, steps):
     Raises ValueError where it is longer than the run.
     """
     if not 0 <= w <= steps:
-        raise ValueError(
-            f"a warm-up of {w} steps does not fit a run of {steps}: take at most {steps}"
-        )
+        why = f"does not fit a run of {steps}: take at most {steps}"
+        raise ValueError(f"a warm-up of {w} steps {why}")
     return min(1.0, (w + 0.5) / steps) if w else 0.0
 
 
@@ -153,21 +149,20 @@ def settings(
     capped = profile_name != "paper" and described(profile_name, task).get("rows")
     rows = capped or of(EXAMPLES, profile_name, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
-    w, first, last = of(WARMUPS, profile_name, task, "warm-ups")
-    if kind == "l0":
-        first, last = 1, 1
+    w, *parts = of(WARMUPS, profile_name, task, "warm-ups")
+    first, last = (1, 1) if kind == "l0" else parts
     if not EXAMPLES[profile_name] and w * (first + last) >= steps:  # few rows have short ones
         w = steps // (first + last + 1)
-    start, end = THRESHOLDS[kind]
+    start, end, init = THRESHOLDS[kind]
     more = {"lr": SCORES * (kind == "movement"), "final_lambda": weight}
     if kind in PENALTIES:
         rate, *weights = of(PENALTIES[kind], profile_name, task, f"settings of {method}")
-        more = {"lr": rate, "final_lambda": weight or weights[MODELS.index(model)]}
-        more |= {"init": 2.197 if kind == "l0" else 0.0, "target": share}
-    else:
-        end = share or end
+        weight = weight or weights[MODELS.index(model)]
+        more = {"lr": rate, "final_lambda": weight, "target": share}
+    elif share:
+        end = share
     overlong = "jump" if w * (first + last) >= steps else "refuse"
-    prune = Prune(kind, start, end, w, first, last, overlong=overlong, **more)
+    prune = Prune(kind, start, end, w, first, last, init=init, overlong=overlong, **more)
     return replace(train, warmup=warmup(w, steps)), prune
 
 
