@@ -12,7 +12,8 @@ import pytest
 
 from lib import paths, published, sweep
 from lib.measure import compare
-from lib.page import artefact, notebook
+from lib.measure.stats import Estimate
+from lib.page import artefact, notebook, plot
 from lib.page.runs import Runs
 from lib.published import Printed
 from lib.spec import Spec
@@ -227,3 +228,27 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
     for path in page.folder.iterdir():
         assert not any(str(place) in path.read_text() for place in where), path
     assert "./lib/x.py" in (page.folder / f"{NAME}.csv").read_text()
+
+
+def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
+    def estimate(mean, seeds):
+        return Estimate(mean, mean - 1, mean + 2, (mean,) * seeds, seeds, 1, 0.1, 0.5, seeds)
+
+    found = {("recorded, mini", "SST-2"): estimate(3.0, 3), ("recorded, mini", "CoLA"): None}
+    found["this run, toy", "SST-2"] = estimate(5.0, 1)
+    figure, data = plot.dots(found, {"QQP": 1.5}, "above (points)")
+    rows = list(data[["source", "at", "gain", "low", "high"]].itertuples(index=False, name=None))
+    assert rows[1:] == [("recorded, mini", "SST-2", 3, 2, 5), ("this run, toy", "SST-2", 5, 4, 7)]
+    assert rows[0][:3] == ("published", "QQP", 1.5)
+    (axis,) = figure.axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["QQP", "SST-2"]
+    few = "this run, toy, fewer than 3 seeds"
+    points = {bars.get_label(): bars[0] for bars in axis.containers}
+    assert {name: point.get_xdata()[0] for name, point in points.items()} == {
+        "published": 1.5,
+        "recorded, mini": 3.0,
+        few: 5.0,
+    }
+    assert points["published"].get_marker() == "D"
+    assert points[few].get_color() == plot.GREY != points["recorded, mini"].get_color()
+    assert plot.dots({})[1].empty

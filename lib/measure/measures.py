@@ -80,6 +80,13 @@ def last_loss(frame, _):
     return [smoothed(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
 
 
+def lower_gradient(frame, _):
+    """log10 of the norm of the gradient that reaches the lower half of the layers, mean over a
+    run."""
+    norms = [run.arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]]
+    return [np.log10(each[:, : each.shape[1] // 2]).mean() for each in norms]  # of [parts, L]
+
+
 # ---- EPOCHS
 
 
@@ -198,6 +205,7 @@ MEASURES = {
     "epochs to match": Measure("epochs", epochs_to_match, resolution=1.0),
     "epochs to the target": Measure("epochs", epochs_to_target),
     "gates that return": Measure("of the gates", "switched_on / switched_off"),
+    "gradient of the lower layers": Measure("decades", lower_gradient),
     "kept weights": Measure("points of weights", "100 * remaining"),
     "last loss": Measure("of the loss", last_loss),
     "misses": Measure(
