@@ -298,14 +298,9 @@ def unpack(args):
 def unseen(args):
     """note which rows of a profile are unseen, and what they are judged by, to be committed"""
     from lib import data
-    from lib.papers import grids, trials
+    from lib.papers import grids
 
-    wanted = list(grids.UNSEEN[args.profile].items())
-    if args.profile == "mini":
-        for task in trials.ROWS:
-            told = trials.told(task)
-            wanted.append((task, {name: told[name] for name in ("unseen", "beside")}))
-    for task, told in wanted:
+    for task, told in grids.UNSEEN[args.profile].items():
         print(f"  {task}: {data.publish(grids.source(args.profile, task), task, **told)}")
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+from conftest import made_up
 from torch.utils.flop_counter import FlopCounterMode
 
 from lib import paths
@@ -18,15 +19,23 @@ from lib.methods import layer_dropping
 from lib.model import backbone
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
+from lib.page import notebook
 from lib.papers import frontier, ghostbert
 from lib.papers.profiles import shape
 from lib.spec import ancestry
+
+PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
+
+
+def grid(kind="model", **values):
+    """The rows of a kind of the page's grid."""
+    return [row for row in notebook.grids(PAGE, values)["grid"] if row["kind"] == kind]
 
 
 def test_every_method_has_a_point_at_each_budget(anywhere):
     for profile in ("toy", "mini"):
         seeds = frontier.SEEDS[profile][:1]
-        rows = frontier.grid(profile, seed_numbers=seeds)
+        rows = grid(profile=profile, seeds=list(seeds), tasks=list(frontier.TASKS[profile][:1]))
         counts = {name: sum(row["model"] == name for row in rows) for name in frontier.TABLE}
         budgets = len(frontier.BUDGETS[profile])
         assert counts == {n: 1 if m.once else budgets for n, m in frontier.TABLE.items()}
@@ -35,7 +44,7 @@ def test_every_method_has_a_point_at_each_budget(anywhere):
 
 def test_students_differ_in_their_surgery_alone(anywhere):
     """Same teacher, rows and epochs: the runs of Table 3 are points of the frontier."""
-    rows = {row["model"]: row["spec"] for row in frontier.grid("toy")}
+    rows = {row["model"]: row["spec"] for row in grid()}
     table = [ghostbert.named("toy", "CoLA", 3, model).at(0) for model in ghostbert.MODELS]
     assert [rows["Width"], rows["GhostBERT"]] == table
     for name in ("NAS", "Random", "NAS + ghosts", "Layer dropping"):
@@ -52,7 +61,7 @@ def test_students_differ_in_their_surgery_alone(anywhere):
 
 def test_an_unknown_method_names_the_nearest():
     with pytest.raises(ValueError, match="did you mean 'GhostBERT'"):
-        frontier.grid("toy", methods=["GhostBRT"])
+        grid(methods=["GhostBRT"])
 
 
 def counted(model, tokens):
@@ -128,8 +137,29 @@ def test_the_front_has_what_nothing_cheaper_beats():
     assert frontier.front(POINTS, "flops") == ["Width 3/12", "A 3/12", "C 3/12", "Whole"]
 
 
+def test_each_model_stands_beside_the_narrowest_plain_one_of_its_cost():
+    lines = POINTS.to_dict("records")
+    assert frontier.baseline(lines, 26.0)["model"] == "Width 3/12"  # 5 % more
+    assert frontier.baseline(lines, 40.0) is None
+    lines.append({"model": "Whole, distilled", "method": "Whole, distilled", "flops": 100.0})
+    assert frontier.baseline(lines, 40.0)["model"] == "Whole, distilled"
+
+
+def test_a_gap_is_paired_with_the_plain_model():
+    shares = {"Width": 0.7, "GhostBERT": 0.75, "Whole": 0.9, "Whole, distilled": 0.8}
+    frame = made_up(shares, seeds=3)
+    frame["m"] = [3 if name in ("Width", "GhostBERT") else 0 for name in frame["model"]]
+    frame = frame.assign(kind="model", parameters=1e6)
+    table = frontier.points(frame, "mini").set_index("method")
+    for name, beside in {"GhostBERT": "Width 3/12", "Whole": "Whole, distilled"}.items():
+        line, other = table.loc[name], table.set_index("model").loc[beside]
+        assert line["beside"] == beside and line["gap_low"] <= line["gap"] <= line["gap_high"]
+        assert line["gap"] == pytest.approx(line["score"] - other["score"])
+    assert table["gap"]["Width"] == 0 and table["budget"].to_dict()["Whole"] == frontier.HEADS
+
+
 def test_a_winner_is_the_best_that_a_budget_buys():
-    frame = pd.DataFrame({"task": [], "model": [], "m": [], "seed": [], "run": []})
+    frame = pd.DataFrame({"kind": [], "task": [], "model": [], "m": [], "seed": [], "run": []})
     told = frontier.winners(frame, POINTS.assign(task="CoLA"), "flops", "toy")
     assert list(told) == ["3/12"]
     assert told["3/12"]["best"] == "A 3/12" and told["3/12"]["second"] == "B 3/12"
@@ -137,7 +167,7 @@ def test_a_winner_is_the_best_that_a_budget_buys():
     assert frontier.winners(frame, POINTS[:1].assign(task="CoLA"), "flops", "toy") == {}
 
 
-ASK = "from lib.papers import frontier as f; print(sorted(f.TABLE)); print(len(f.grid('toy')))"
+ASK = "from lib.papers import frontier; print(*frontier.TABLE, sep='; ')"
 
 
 def test_a_method_is_one_file_and_one_line(tmp_path):
@@ -147,8 +177,7 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", ASK], cwd=tmp_path, capture_output=True, text=True, check=True
         )
-        names, count = done.stdout.splitlines()
-        return "Layer dropping" in names, int(count)
+        return done.stdout.strip().split("; ")
 
     for folder in ("lib", "data/published", "data/unseen"):
         shutil.copytree(paths.ROOT / folder, tmp_path / folder)
@@ -156,20 +185,22 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
         tmp_path / "lib/methods" / f"{name}.py" for name in ("__init__", "layer_dropping")
     )
     line, text, code = '"Layer dropping": "layer_dropping"', table.read_text(), own.read_text()
-    there, count = asked()
-    assert there and line in text
+    there = asked()
+    assert "Layer dropping" in there and line in text
     table.write_text(text.replace(line, ""))
     own.unlink()
-    assert asked() == (False, count - 1)
+    assert asked() == [name for name in there if name != "Layer dropping"]
     table.write_text(text)
     own.write_text(code)
-    assert asked() == (True, count)
+    assert asked() == there
 
 
 def test_networks_are_timed_as_cut_without_training(anywhere):
-    (row,) = frontier.clocked("toy")
+    (row,) = grid("clock")
     models = row["spec"].inputs
     assert "model:Fine-pruned BERT 3/12" not in models
     for name in ("Width", "GhostBERT", "NAS", "Random", "NAS + ghosts", "Layer dropping"):
         assert models[f"model:{name} 3/12"].step == "operate"
-    assert models["model:Whole"] == frontier.grid("toy")[0]["spec"]
+    assert models["model:Whole"] == grid()[0]["spec"] and "model:Whole, distilled" not in models
+    assert grid("clock", methods=["Width"]) == []  # nothing to compare with
+    assert {row["model"] for row in grid("search")} == {"NAS", "Random", "NAS + ghosts"}

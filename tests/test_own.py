@@ -5,7 +5,6 @@ import random
 import shutil
 
 import datasets
-import numpy as np
 import pandas as pd
 import pytest
 import transformers
@@ -14,6 +13,7 @@ from conftest import made, made_up, put
 from lib import data, paths, sweep
 from lib.data import models
 from lib.data import own as rows_of
+from lib.measure import claims
 from lib.page import artefact, notebook, report
 from lib.papers import bermo, frontier, ghostbert, grids, nas, own, profiles
 from lib.store import Store
@@ -317,26 +317,23 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
 
 def test_a_plan_counts_shared_runs_once(tsv, encoder, store):
     mine = own.Own("toy", tsv, encoder(num_hidden_layers=1))
-    grid = frontier.grid(mine, (), [0], [6, 5], ["Whole", "Width", "NAS"])
+    values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
+    path = paths.NOTEBOOKS / "92_your_task.ipynb"
+    grid = notebook.grids(path, own.values(mine) | values)["grid"]
+    grid = [row for row in grid if row["kind"] == "model"]
     assert {row["m"] for row in grid} == {0, 6}  # 4 heads cannot have 5/12
     planned = frontier.planned(grid, store)
     assert [planned[name]["points"] for name in planned] == [1, 1, 1]
     together = sweep.plan([row["spec"] for row in grid], store).missing
-    assert sum(line["runs to make"] for line in planned.values()) == len(together)
-    assert planned["Whole"]["runs to make"] == 2  # the checkpoint and the teacher
+    made = [int(line["to make"].split()[0]) for line in planned.values()]
+    assert sum(made) == len(together) and made[0] == 2  # the checkpoint and the teacher
 
 
 def test_a_whole_model_that_is_no_better_than_one_answer_is_told():
     """Half of the made-up labels are 1: one answer for all rows is right on half of them."""
 
     def told(share):
-        frame = made_up({"Whole": share, "Width": 0.9}, seeds=1)
-        for run in frame["run"]:
-            run.spec["seed"] = 0
-        return frontier.unlearned(frame, "mini")
+        (row,) = made_up({"Whole": share}, seeds=1).to_dict("records")
+        return claims.fault(row | {"spec": None}, "", grids.metrics("mini"), lambda spec: ())
 
-    assert told(0.8) == [] and told(0.8) == told(0.9)
-    (line,) = told(0.5)
-    assert line.startswith("SST-2: the whole model is +0.0 points [") and "has not learned" in line
-    values = np.array([1.0, 2.0, 4.5])
-    assert frontier.one_answer(values) == pytest.approx([2.5] * 3)
+    assert told(0.8) == "" and "and chance reaches" in told(0.5)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from conftest import finetuned, holding, put, small_backbone
 
-from lib import data, paths, published
+from lib import data, files, paths, published
 from lib.data import glue, unlabelled
 from lib.measure import cost, metrics, signal
 from lib.model import backbone
@@ -20,12 +20,13 @@ from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.options import Ghost, Numerics, Train
 from lib.page import artefact, notebook
-from lib.papers import baselines, ghostbert, submissions
+from lib.papers import ghostbert, submissions
 from lib.spec import Spec, plain
 from lib.steps import count, inspect_ghosts
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)
+QUOTED = paths.PUBLISHED / "ghostbert" / "quoted.toml"
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 
 
@@ -140,9 +141,9 @@ def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
         glue.write_submission(logits, tmp_path, partial=True)
 
 
-def predicted(**values):
+def predicted(kind="prediction", **values):
     found = notebook.grids(paths.NOTEBOOKS / "ghostbert_t02_glue_test.ipynb", values)["grid"]
-    return [row for row in found if row["kind"] == "prediction"]
+    return [row for row in found if row["kind"] == kind]
 
 
 def test_the_grid_of_table_2():
@@ -178,7 +179,7 @@ def test_table_2_has_every_row_that_a_profile_has():
     printed = published.table("ghostbert", "table2")["Model"].str.replace(
         r" \(.*\d{4}\)", "", regex=True
     )
-    own = [name for name in printed if name not in baselines.CONFIGS]
+    own = [name for name in printed if name not in files.toml(QUOTED)["models"]]
     assert len(own) == 3 + 11 and set(ghostbert.lines_of_table_2("paper")) == set(own)
     assert set(ghostbert.lines_of_table_2("mini")) == {
         name for name in own if name.removeprefix("Ghost").startswith("BERT")
@@ -243,7 +244,8 @@ def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
 # ---- what quoted architectures cost ----
 @pytest.fixture(scope="module")
 def counted():
-    return {name: count.count(None, **baselines.counted(name).args) for name in baselines.CONFIGS}
+    rows = predicted("cost", models=["BERT-base"])
+    return {row["model"]: count.count(None, **row["spec"].args) for row in rows}
 
 
 GOLDEN = {  # parameters, FLOPs
@@ -306,7 +308,7 @@ def test_which_quoted_figures_are_met(counted):
         "MobileBERT-tiny": (True, True),
     }
     medium, small = counted["ConvBERT-medium"], counted["ConvBERT-small"]
-    told = " ".join(baselines.NOTES.values())
+    told = " ".join(files.toml(QUOTED)["notes"].values())
     head = 128 * (2 * 512**2 + 11 * 512)
     for value in (
         medium["flops"],

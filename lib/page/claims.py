@@ -250,19 +250,6 @@ def scoreboard(words):
     return "\n".join(told) + "\n"
 
 
-def standings(found, paper):
-    """{group: {what: text}} of the central claims of a paper, as "What we found" shows them."""
-    told = {}
-    for id in central(paper):
-        group = claims.WORDS[found[id].verdict][1]
-        told.setdefault(group, []).append(f"{id}: {checks.claims()[id]['says']}")
-    return {
-        group: {"claims": len(told[group]), "which": " ".join(told[group])}
-        for group in GROUPS
-        if group in told
-    }
-
-
 def told(found=None, store=None):
     """{title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
     text = (paths.DATA / "found.md").read_text()
@@ -284,18 +271,6 @@ def posted(readme, found):
         before, _, behind = readme.split(mark)
         readme = mark.join([before, text, behind])
     return readme
-
-
-def planned():
-    """DataFrame of what is planned for each central claim: its tasks, runs at a seed, seeds."""
-    told = {}
-    for id in central():
-        line = checks.claims()[id]
-        there = rows(line, seeds=claims.seeds(line["seeds"])[:1])
-        tasks = dict.fromkeys(row["task"] for row in there if "task" in row)
-        told[id] = {"tasks": ", ".join(tasks), "runs at a seed": len({r["spec"] for r in there})}
-        told[id]["seeds"] = line["seeds"]
-    return pd.DataFrame(told).T.rename_axis("claim")
 
 
 def forest(found, paper):

@@ -10,11 +10,10 @@ never tried. Free of torch.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from lib import files, sweep
+from lib import sweep
 from lib.measure import claims, compare, cost, gated, stats
 from lib.methods import METHODS, module
 from lib.options import Targets
@@ -27,12 +26,18 @@ from lib.spec import Spec, known, plain
 
 HEADS = 12
 BUDGETS = {"toy": (3,), "mini": (6, 3, 1), "paper": (6, 3, 1)}  # m of 12
-TASKS = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("SST-2", "MNLI", "QQP")}
+TASKS = {"toy": ("CoLA",), "mini": mini.BOTH, "paper": ("SST-2", "MNLI", "QQP")}
 SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
 TOKENS = 128  # of the sentence whose FLOPs count
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-KINDS, AXES, COMBINED = map(TOLD.get, ("KINDS", "AXES", "COMBINED"))
+AXES = {
+    "flops": "MFLOPs of a sentence of 128 tokens",
+    "parameters": "million parameters that are not zero",
+    "bytes": "megabytes of tensors",
+}
 PRUNING = "Magnitude"  # movement diverges in so few steps, which is claim B2's subject
+
+tasks = partial(grids.tasks, own=TASKS)
+seeds = partial(grids.seeds, own=SEEDS)
 
 # ---- SPECS
 
@@ -131,6 +136,11 @@ def whole(profile_name, task, m):
     return grids.teacher(profile_name, task)
 
 
+def distilled(profile_name, task, m):
+    """Spec of the whole model by the two stages of the cut ones: width with nothing cut."""
+    return ghostbert.student(profile_name, task, HEADS)
+
+
 def listed(profile_name, task, m, name):
     """Spec of a student by a module of lib.methods."""
     _, arguments = module(name).kept(shape(profile_name), m / HEADS)
@@ -142,11 +152,10 @@ def listed(profile_name, task, m, name):
 
 @dataclass(frozen=True)
 class Method:
-    """A line of points on the frontier."""
+    """A method of the frontier, with a point at each budget."""
 
-    kind: str  # one of KINDS
+    kind: str  # "whole", "paper", "control" or "combination"
     make: Callable  # f(profile name, task, m) -> Spec
-    about: str
     # what stays in each layer: "width", all of it ("all"), what a search finds ("found"), a
     # network of EfficientBERT, or a module of lib.methods
     keeps: str = "width"
@@ -154,60 +163,49 @@ class Method:
     once: bool = False  # one point instead of one at each budget
 
 
-MAKERS = {
-    "random": partial(network, find=drawn),
-    **{m.__name__: m for m in (whole, width, ghosts, network, net, fine_pruned, uniform)},
-    **{m.__name__: m for m in (quantised, mixed, warmed)},
-}
+def _network(name, kind="paper"):
+    return Method(kind, partial(net, name=name), name, once=True)
 
 
-def _line(make, told=None, **more):
-    """A Method of frontier.toml."""
-    told = {name: MAKERS[v] if name == "make" else v for name, v in (told or {}).items()}
-    return Method(make=partial(MAKERS[make], **told), **more)
+def _pruned(model):
+    return Method("paper", partial(fine_pruned, model=model), "all")
 
 
-TABLE = {title: _line(**told) for title, told in TOLD["TABLE"].items()} | {
-    title: Method("control", partial(listed, name=name), module(name).__doc__.split("\n")[0], name)
-    for title, name in METHODS.items()
-}
+TABLE = {  # in the order of the page's tables
+    "Whole": Method("whole", whole, "all", once=True),
+    "Width": Method("paper", width),
+    "GhostBERT": Method("paper", ghosts, ghosts=True),
+    "NAS": Method("paper", network, "found"),
+    "EfficientBERT": _network("EfficientBERT"),
+    "EfficientBERT TINY": _network("EfficientBERT_TINY"),
+    "Fine-pruned BERT": _pruned("BERT"),
+    "Fine-pruned BERMo": _pruned("BERMo"),
+    "Whole, distilled": Method("control", distilled, "all", once=True),
+    "Random": Method("control", partial(network, find=drawn), "found"),
+    "Uniform": Method("control", uniform),
+    "Base Model": _network("Base Model", "control"),
+    "Int8": Method("control", partial(quantised, make=whole), "all", once=True),
+    "NAS + ghosts": Method("combination", partial(network, added=True), "found", ghosts=True),
+    "Width + layer mix": Method("combination", mixed),
+    "GhostBERT, warmed up": Method("combination", warmed, ghosts=True),
+    "GhostBERT, int8": Method("combination", partial(quantised, make=ghosts), ghosts=True),
+} | {title: Method("control", partial(listed, name=name), name) for title, name in METHODS.items()}
 
 
-def bought(profile_name, budgets=()):
-    """The budgets of a page, in twelfths: those that are wanted, or the profile's own, which the
-    encoder's heads can have."""
-    return ghostbert.possible(profile_name, tuple(budgets) or BUDGETS[profile_name])
-
-
-def grid(profile_name, task_names=(), seed_numbers=(), budgets=(), methods=()):
-    """The grid of the frontier: a row for each method, budget, task and seed.
-
-    A row has the columns task, model (the method), m (0 where it has one point alone) and seed.
-    Budgets that the encoder's heads cannot have are left out, and a search's that it cannot reach.
-    Raises ValueError, naming the nearest, for an unknown method.
-    """
-    for name in methods:
-        known("method", name, TABLE)
-    chosen = {name: TABLE[name] for name in methods or TABLE}
-    each, low = bought(profile_name, budgets), nas.least(profile_name) * HEADS
-
-    def own(method):
-        return (0,) if method.once else [m for m in each if method.keeps != "found" or m > low]
-
-    return [
-        row
-        for name, method in chosen.items()
-        for row in grids.crossed(
-            grids.seeds(profile_name, seed_numbers, own=SEEDS),
-            lambda task, model, m: TABLE[model].make(profile_name, task, m),
-            task=grids.tasks(profile_name, task_names, own=TASKS),
-            model=(name,),
-            m=own(method),
-        )
-    ]
+def budgets(profile_name, name, wanted=()):
+    """The budgets of a method, in twelfths: those that are wanted, or the profile's own, which the
+    encoder's heads can have and a search can reach; 0 alone for a method of one point."""
+    method = TABLE[name]
+    if method.once:
+        return (0,)
+    there = ghostbert.possible(profile_name, tuple(wanted) or BUDGETS[profile_name])
+    low = nas.least(profile_name) * HEADS if method.keeps == "found" else 0
+    return [m for m in there if m > low]
 
 
 # ---- COST
+
+SLACK = 1.05  # of a budget: searches end near their target, ghosts cost a little
 
 
 def flops(profile_name, name, m, architecture=None):
@@ -236,76 +234,83 @@ def label(model, m):
 
 
 def named(frame):
-    """A collected grid whose models are named by method and budget, with `m` beside."""
-    names = map(label, frame["model"], frame["m"])
+    """The models of a collected grid, by method and budget, with `method` beside."""
+    frame = frame[frame["kind"] == "model"]
+    names = map(label, frame["model"], frame["m"].astype(int))
     return frame.assign(method=frame["model"], model=list(names))
 
 
-def points(frame, found, profile_name):
-    """One line for each task and model that has a run: `score` in points with its 95 % interval,
-    and cost.
+def points(frame, profile_name):
+    """One line for each task and model that has a run: its scores, costs and difference.
 
-    frame: the collected grid. found: that of `nas.architectures(grid)`. The score is the mean over
-    seeds, on the judged rows. Its interval is that of the difference to the
-    labels; with one seed it covers examples alone. Costs are means over seeds.
+    frame: the collected grid of a page, of which rows of the kind "search" have the architectures.
+    `score` is in points, the mean over seeds on the judged rows, with its 95 % interval `low` to
+    `high`; with one seed it covers examples alone. `gap` is the difference to the model `beside`,
+    with its interval where there are three seeds: the narrowest plain model of at least its FLOPs
+    (`baseline`). `budget` is the width of that one, of 12. Costs are means over seeds.
     """
     import pandas as pd
 
-    of, lines = grids.metrics(profile_name), []
-    cuts = {
-        (row["model"], row["m"], row["task"], row["seed"]): row.get("architecture")
-        for row in found.to_dict("records")
-    }
-    there = named(compare.there(frame))
-    for (task, model), rows in there.groupby(["task", "model"], sort=False):
-        costs = []
-        for row in rows.to_dict("records"):
-            name, m = row["method"], row["m"]
-            kept = cuts.get((name, m, task, row["seed"]))
-            pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
-            weights = row["parameters"] - np.nan_to_num(pruned)
-            stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
-            stored = [n for n in stored if n and np.isfinite(n)] or [4 * row["parameters"]]
-            costs.append((flops(profile_name, name, m, kept) / 1e6, weights / 1e6, stored[0] / 1e6))
-        score = stats.paired_difference([beside(run, of[task][0]) for run in rows["run"]])
-        line = {"task": task, "model": model, "method": name, "m": m, "kind": TABLE[name].kind}
-        line |= dict(zip(AXES, np.mean(costs, 0), strict=True))
-        line |= {"score": 100 + score.mean, "low": 100 + score.low, "high": 100 + score.high}
-        lines.append(line | {"seeds": score.n_seeds})
+    lines, place = [], ["model", "m", "task", "seed"]
+    searches = frame[frame["kind"] == "search"].to_dict("records")
+    found = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
+    for task, there in compare.there(named(frame)).groupby("task", sort=False):
+        column, start = grids.metrics(profile_name)[task][0], len(lines)
+        for model, rows in there.groupby("model", sort=False):
+            name, m = rows["method"].iloc[0], rows["m"].iloc[0]
+            kept = [found.get((name, m, task, seed)) for seed in rows["seed"]]
+            each = map(partial(costs, profile_name), rows.to_dict("records"), kept)
+            pairs = map(partial(against_labels, column), rows["run"], rows["seed"])
+            score = stats.paired_difference([*pairs])
+            line = {"task": task, "model": model, "method": name, "m": m, "seeds": score.n_seeds}
+            line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
+            line |= {"low": 100 + score.low, "high": 100 + score.high}
+            lines.append(line | dict(zip(AXES, np.mean([*each], 0), strict=True)))
+        for line in lines[start:]:
+            line |= difference(there, line, baseline(lines[start:], line["flops"]), column)
     return pd.DataFrame(lines)
 
 
-def beside(run, column, answers=lambda labels: labels):
-    """The Pair of a run and of answers made from the labels; beside the labels themselves its
-    difference is its score less 100 points."""
+def costs(profile_name, row, architecture):
+    """(MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES."""
+    pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
+    weights = row["parameters"] - np.nan_to_num(pruned)
+    stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
+    stored = [n for n in stored if n and np.isfinite(n)] or [4 * row["parameters"]]
+    forward = flops(profile_name, row["method"], row["m"], architecture)
+    return forward / 1e6, weights / 1e6, stored[0] / 1e6
+
+
+def baseline(lines, flops):
+    """The line of the narrowest model that is cut to a width and has at least so many FLOPs, or the
+    whole one, distilled alike; None where there is none."""
+    both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
+    there = [line for line in both if SLACK * line["flops"] >= flops]
+    return min(there, key=lambda line: line["flops"], default=None)
+
+
+def difference(frame, line, other, column):
+    """Columns of a line of `points` on the difference to the plain model `other`, of one task."""
+    told = {"budget": np.nan, "beside": "", "gap": np.nan, "gap_low": np.nan, "gap_high": np.nan}
+    if other is None:
+        return told
+    told |= {"budget": other["m"] or HEADS, "beside": other["model"]}
+    gap = paired(frame, line["model"], other["model"], {column.task: (column,)})
+    told |= {"gap": gap.mean} if gap else {}
+    enough = gap and gap.n_seeds >= claims.SEEDS
+    return told | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
+
+
+def paired(frame, first, second, columns):
+    """The Estimate of the difference of two models; None where no two runs make a pair."""
+    pairs = compare.pairs(frame, first, second, columns)
+    return stats.paired_difference(pairs) if pairs else None
+
+
+def against_labels(column, run, seed):
+    """The Pair of a run and the labels: its difference is the score of the run less 100 points."""
     labels, said, cluster = map(compare.judged(run, column).get, ("labels", "said", "cluster"))
-    told = labels, said, answers(labels), column.metric, cluster
-    return stats.Pair(column.task, run.spec["seed"], *told)
-
-
-def one_answer(labels):
-    """The commonest class for all rows, or the mean of values."""
-    if labels.dtype.kind == "f":
-        return np.full(len(labels), labels.mean())
-    return np.full(len(labels), np.bincount(labels).argmax())
-
-
-def unlearned(frame, profile_name):
-    """A sentence for each task on which the whole model is not proven above one answer for all
-    rows: no smaller model can be judged by it."""
-    of, told = grids.metrics(profile_name), []
-    whole = frame[frame["run"].notna() & (frame["model"] == "Whole")]
-    for task, rows in whole.groupby("task", sort=False):
-        pairs = [beside(run, of[task][0], one_answer) for run in rows["run"]]
-        lead = stats.paired_difference(pairs)
-        if lead.low <= 0:
-            told.append(
-                f"{task}: the whole model is {lead.mean:+.1f} points [{lead.low:.1f}, "
-                f"{lead.high:.1f}] above one answer for all rows, so it has not learned the task. "
-                "What is below says little. Give more rows, train longer (profile mini), or take "
-                "another encoder."
-            )
-    return told
+    return stats.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
 def front(table, axis):
@@ -321,26 +326,27 @@ def whole_cost(table, axis):
     return float(there.iloc[0]) if len(there) else None
 
 
-SLACK = 1.05  # of a budget: searches end near their target, ghosts cost a little
-
-
 def winners(frame, table, axis, profile_name):
     """At each budget the best model that it buys, and whether the second one is proven behind.
 
-    A budget is the cost of a width-pruned model and 5 % more. frame: the collected grid. table:
-    `points` of one task. Returns {budget: a line of the page's table}.
+    Of the two with the highest scores that is the best which leads on the seeds of both. A budget
+    is the cost of a width-pruned model and 5 % more. frame: the collected grid. table: `points` of
+    one task. Returns {budget: a line of the page's table}.
     """
-    frame, lines = named(frame), {}
+    frame, lines, metrics = named(frame), {}, grids.metrics(profile_name)
     frame = frame[frame["task"].isin(table["task"])]
     for budget in table[table["method"] == "Width"].to_dict("records"):
         bought = table[table[axis] <= SLACK * budget[axis]].sort_values("score", ascending=False)
         first, second = [*bought["model"], "–"][:2]
-        pairs = compare.pairs(frame, first, second, grids.metrics(profile_name))
-        gap = stats.paired_difference(pairs) if pairs else None
+        gap = paired(frame, first, second, metrics)
+        if gap and gap.mean < 0:
+            first, second = second, first
+            gap = paired(frame, first, second, metrics)
         proven = gap is not None and gap.n_seeds >= claims.SEEDS and gap.p < claims.ALPHA
-        lines[f"{budget['m']}/{HEADS}"] = {
+        score = bought["score"][bought["model"] == first].iloc[0]
+        lines[f"{budget['m']:.0f}/{HEADS}"] = {
             "best": first,
-            "score": f"{bought['score'].iloc[0]:.1f}",
+            "score": f"{score:.1f}",
             "second": second,
             "best minus second [95 %]": compare.interval(gap),
             "difference": "proven" if proven else "not proven",
@@ -349,18 +355,16 @@ def winners(frame, table, axis, profile_name):
 
 
 def planned(rows, store):
-    """{method: what its points would take}: points, runs that are missing, time of one worker.
+    """{method: what it takes}: points of each seed together, runs that are missing and their time.
 
-    A run that several methods share counts for the first of them. rows: those of `grid`.
+    A run that several methods share counts for the first of them. rows: those of a page's grid.
     """
-    clock, seen, lines, every = sweep.Clock(store), set(), {}, {}
-    for row in rows:
-        every.setdefault(row["model"], []).append(row["spec"])
-    for method, specs in every.items():
+    seen, lines = set(), {}
+    for name in dict.fromkeys(row["model"] for row in rows):
+        specs = [row["spec"] for row in rows if row["model"] == name]
         missing = [spec for spec in sweep.plan(specs, store).missing if spec not in seen]
         seen |= {*missing}
-        time = clock.about(missing) if missing else "none"
-        lines[method] = {"points": len(specs), "runs to make": len(missing), "time": time}
+        lines[name] = {"points": len(specs), "to make": sweep.expected(missing, store)}
     return lines
 
 
@@ -376,31 +380,3 @@ def recommended(table, axis, share):
         raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
     there = table[table[axis] <= share * whole].sort_values([axis])
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None
-
-
-# ---- LATENCY AND CLAIM
-
-
-def as_cut(spec):
-    """The Spec of a network of the same shape as a model's, with as little training as may be."""
-    start = spec.inputs.get("start")
-    if spec.step != "finetune" or "surgery" not in start.args:
-        return spec
-    inputs = {n: s for n, s in start.inputs.items() if n in ("teacher", "importance", "search")}
-    return Spec("operate", {"surgery": start.args["surgery"]}, inputs)
-
-
-def clocked(profile_name, task_names=(), seed_numbers=(), runs=50, length=TOKENS, batch=8):
-    """The grid of the latency of the networks as cut: one row, of the first task and seed.
-
-    Fine-pruned models are left out: their products are those of the whole model.
-    """
-    task = grids.tasks(profile_name, task_names, own=TASKS)[0]
-    seed = grids.seeds(profile_name, seed_numbers, own=SEEDS)[0]
-    models = {
-        f"model:{label(row['model'], row['m'])}": as_cut(row["spec"])
-        for row in grid(profile_name, [task], [seed])
-        if "Fine-pruned" not in row["model"]
-    }
-    told = nas.clock(runs, length, batch) | {"reference": "Whole"}
-    return [{"task": task, "seed": seed, "spec": Spec("latency", told, models).at(seed)}]
