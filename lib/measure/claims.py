@@ -105,8 +105,8 @@ class Result:
     def __str__(self):
         place = f" on {self.task.replace('/', ' and ')}" if self.cell.each or self.beside else ""
         if self.why or self.estimate is None:
-            return f"{self.cell.text}{place}: {self.why or 'not measured'}"
-        return f"{self.cell.text}{place}: {self.size}"
+            return f"{self.cell.words}{place}: {self.why or 'not measured'}"
+        return f"{self.cell.words}{place}: {self.size}"
 
 
 @dataclass(frozen=True)
@@ -255,9 +255,18 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
     word, p = verdict(results, line["least"])
     lost = compare.lost(frame.loc[sorted(used)])
     notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
-    shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
+    shown = once(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
+
+
+def once(texts):
+    """Texts with "; " between; "(1 of 3 seeds)" at the end of all of them is said once."""
+    texts = list(texts)
+    (first, *others) = {text[text.rfind(" (") :] for text in texts}
+    if others or len(texts) < 2 or not first.endswith("seeds)"):
+        return "; ".join(texts)
+    return "; ".join([*(text.removesuffix(first) for text in texts), f"each{first}"])
 
 
 # ---- ONE CELL

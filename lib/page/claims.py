@@ -138,7 +138,7 @@ def computed(line):
     elif not isinstance(found, bool | str | list):
         told = f"{float(found):.6g} computed, {line['value']} printed"
     lines = checks.lines("inconsistencies")
-    notes = [i["note"] for i in lines if line["id"] in i["claims"].split("; ")]
+    notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
     return Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
 
 
