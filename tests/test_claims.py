@@ -1,7 +1,6 @@
 """Claims: the grammar of cells, each word, what cannot be tested, printed values, seeds, Holm."""
 
 import random
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -466,24 +465,6 @@ def test_a_printed_cell_that_changes_changes_the_effect(monkeypatch):
 
     monkeypatch.setattr(checks, "lines", broken)
     assert checks.effects("G1")["Ghost > Prune @ m=3", task] == pytest.approx(before + 5)
-
-
-def test_a_setting_is_held_to_the_specs_that_paper_makes(monkeypatch):
-    line = checks.claims()["B21"]
-    assert source.computed(line).verdict == "CONFIRMED"
-    grids = notebook.grids
-
-    def longer(path, values):
-        found = grids(path, values)
-        for row in found["grid"]:
-            args = row["spec"].args
-            row["spec"] = replace(row["spec"], args=args | {"train": args["train"] | {"epochs": 4}})
-        return found
-
-    checks.made.cache_clear()
-    monkeypatch.setattr(notebook, "grids", longer)
-    assert source.computed(line).verdict == "CONTRADICTED"
-    checks.made.cache_clear()
 
 
 def test_what_we_found_says_figures_of_claims(tmp_path):

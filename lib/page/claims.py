@@ -125,14 +125,16 @@ def undecided(line, why):
 def computed(line):
     """The Verdict on a claim by its formula.
 
-    A formula that reads no cell counts something: where it differs from the print, that is
-    CONTRADICTED. Where it reads cells, printed values exclude each other.
+    Where the formula reads no cell, or asks what this code has or counts, a difference is
+    CONTRADICTED. Else printed values exclude each other.
     """
     found, read = checks.value(line["paper"], line["check"])
-    word = "PAPER_INCONSISTENT" if read else "CONTRADICTED"
+    ours = any(f"{name}(" in line["check"] for name in checks.OURS)
+    word = "CONTRADICTED" if ours or not read else "PAPER_INCONSISTENT"
     if checks.agrees(found, line["value"]):
         word = "CONFIRMED"
-    told = f"{found} by {len(read)} printed cells"
+    told = "holds" if found else "does not hold"
+    told += f", by {len(read)} printed cells" * bool(read)
     if isinstance(found, set):
         told = f"{', '.join(sorted(f'{float(v):g}' for v in found))} run, {line['value']} printed"
     elif not isinstance(found, bool | str | list):
