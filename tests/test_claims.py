@@ -239,7 +239,7 @@ def test_cells_of_the_same_runs_count_once():
     line = LINE | {"cells": "a > b; a again > b again"}
     found = claims.judge(line, both, METRICS, lambda spec: [], "mini")
     assert (found.verdict, len(found.results)) == ("CONFIRMED", 1)
-    assert found.note == "a again > b again has the runs of a > b here"
+    assert found.note == "a again less b again has the runs of a less b here"
 
 
 CELLS = "a > b; a > c; b > c"

@@ -100,7 +100,8 @@ class Result:
             return f"{text} ({self.done} of {self.planned} seeds)"
         text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
         printed = "" if self.printed is None else f", {self.printed:+.{digits}f} printed"
-        return f"{text} ({self.estimate.n_seeds} seeds{printed})"
+        whole = self.cell.measure and MEASURES[self.cell.measure.partition(" (")[0]].whole
+        return f"{text} ({self.estimate.n_seeds} {'values' if whole else 'seeds'}{printed})"
 
     def __str__(self):
         place = f" on {self.task.replace('/', ' and ')}" if self.cell.each or self.beside else ""
@@ -245,9 +246,9 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
             continue
         runs = (one.measure, one.bounds, *(frozenset(part["spec"]) for part in parts_of(one, rows)))
         if runs in seen:
-            absent[f"{one.text} has the runs of {seen[runs]} here"] = ""
+            absent[f"{one.words} has the runs of {seen[runs]} here"] = ""
             continue
-        seen[runs], used = one.text, used | {*rows.index}
+        seen[runs], used = one.words, used | {*rows.index}
         results += measured(one, rows, metric_of, teachers, line)
     if not results:
         raise LookupError("; ".join(absent.values()))

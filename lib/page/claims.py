@@ -310,7 +310,7 @@ def forest(found, paper):
         for r in found[id].results:
             if r.unit == "points" and r.estimate and not r.beside:
                 least, most = (end if isfinite(end) else None for end in r.cell.bounds)
-                text = f"{id} {r.cell.text.replace('task=each', f'task={r.task}')}"
+                text = f"{id} {r.cell.words}{f' on {r.task}' * r.cell.each}"
                 line = {"claim": text, "mean": r.estimate.mean, "printed": r.printed}
                 if r.word != "OPEN" and r.estimate.n_seeds >= claims.SEEDS:
                     line |= {"low": r.estimate.low, "high": r.estimate.high}
