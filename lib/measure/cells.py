@@ -60,7 +60,8 @@ class Form:
 
     def parts(self, frame):
         """The rows of a frame that have each of its models."""
-        keys = {"model", "network", "recipe", *(key for _, where in self.models for key, _ in where)}
+        keys = {key for _, where in self.models for key, _ in where}
+        keys |= {"model", "network", "recipe"}
         lines = frame[[key for key in frame if key in keys]].to_dict("records")
         return [frame[np.array([fits(row, *m) for row in lines], bool)] for m in self.models]
 
