@@ -3,7 +3,7 @@
 import pandas as pd
 
 from lib import published
-from lib.data import squad
+from lib.data.read import SQUAD
 from lib.measure import compare
 from lib.measure.measures import diverged
 from lib.measure.printed import check
@@ -68,7 +68,7 @@ def measured(frame, source, by=("model",)):
 def classed(frame):
     """The rows that can be paired by example: of tasks with classes, and not diverged, as Table 1
     leaves those out."""
-    return frame[~frame["task"].isin(squad.TASKS) & ~diverged(frame)]
+    return frame[~frame["task"].isin(SQUAD) & ~diverged(frame)]
 
 
 def gaps(runs, method="BERMo", baseline="BERT", by="task"):

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 
 from lib import files, published
-from lib.data import squad
+from lib.data.read import SQUAD
 from lib.measure.compare import Column
 from lib.options import MIX_NORMS, Mix, Prune, Targets
 from lib.papers import grids, mini
@@ -116,7 +116,7 @@ def mixed(profile_name, model):
 
 def trained(own, profile_name, task, **changes):
     """Settings of training on a task; a change that is None is none."""
-    long = LONG[profile_name] if task in squad.TASKS else {}
+    long = LONG[profile_name] if task in SQUAD else {}
     return replace(own[profile_name], **long | {k: v for k, v in changes.items() if v is not None})
 
 

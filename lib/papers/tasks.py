@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from lib import data, paths
-from lib.data import glue, senteval, squad, unseen
+from lib.data import read, unseen
 from lib.measure import compare
 from lib.papers import grids
 from lib.papers.grids import LABELS, TEACHER, source
@@ -33,9 +33,8 @@ def names(profile_name, wanted=()):
     Raises FileNotFoundError for a wanted task of which neither is so.
     """
     there = {}
-    everything = glue.TASKS | squad.TASKS | senteval.TASKS
-    for name in wanted or (SHOWN if profile_name == "toy" else everything):
-        known("task", name, everything)
+    for name in wanted or (SHOWN if profile_name == "toy" else read.TASKS):
+        known("task", name, read.TASKS)
         own = source(profile_name, name)
         task = data.task(own, name)
         try:
@@ -132,7 +131,7 @@ def census(source, wanted=()):
     import pandas as pd
 
     lines = []
-    for name, task in data.source(source).TASKS.items():
+    for name, task in data.tasks(source).items():
         if wanted and name not in wanted:
             continue
         line = {
@@ -166,8 +165,8 @@ def stand_ins(source, name):
     if source != "glue":
         return {"toy": "generated here"}.get(source, "local files")
     found = {
-        split: glue.stand_in(path)
-        for split, path in glue.files(name, paths.data_root() / "glue").items()
+        split: ", ".join(filter(None, map(read.stand_in, each)))
+        for split, each in read.files(name, paths.data_root() / "glue").items()
     }
     partial = [f"{split}: {kind}" for split, kind in found.items() if kind]
     return "official files" + (f" but {', '.join(partial)}" if partial else "")
