@@ -141,14 +141,7 @@ def planning(look=True):
 def official_digests():
     """{name: digest of official rows, texts or weights}, so that committed records are found
     without the data."""
-    there = paths.DIGESTS.exists()
-    return _noted(paths.DIGESTS, paths.DIGESTS.stat().st_mtime_ns) if there else {}
-
-
-@cache
-def _noted(path, written):
-    """What a file of JSON said when it was written, a time in nanoseconds."""
-    return json.loads(path.read_text())
+    return json.loads(paths.DIGESTS.read_text()) if paths.DIGESTS.exists() else {}
 
 
 def at_hand_or_official(key, compute):
@@ -179,10 +172,9 @@ def one_split(name, task_name, wanted):
     """A split of a task. Raises FileNotFoundError where it is not at hand."""
     there = splits(name, task_name)
     if wanted not in there:
-        raise FileNotFoundError(
-            f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}: add its file "
-            f"under {paths.shown(paths.data_root())}, or leave it out"
-        )
+        lacking = f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}"
+        root = paths.shown(paths.data_root())
+        raise FileNotFoundError(f"{lacking}: add its file under {root}, or leave it out")
     return there[wanted]
 
 

@@ -51,16 +51,11 @@ def write(predictions, folder, partial=False, rows=TEST_ROWS):
 def _cells(name, task, predictions, rows):
     """The column of one submission file."""
     values = np.asarray(predictions, np.float64)
-    shapes = [(rows,), (rows, task.outputs)]
-    if values.shape not in shapes:
-        raise ValueError(
-            f"{name}: predictions of shape {list(values.shape)}; expected {rows} rows as in the "
-            f"test set, {' or '.join(str(list(shape)) for shape in shapes)}"
-        )
-    bad = np.flatnonzero(~np.isfinite(values).reshape(rows, -1).all(axis=1))
-    if len(bad):
-        first = f"the first is row {bad[0]}"
-        raise ValueError(f"{name}: {len(bad)} of {rows} rows are not finite, {first}")
+    if values.shape not in (shapes := [(rows,), (rows, task.outputs)]):
+        found = f"{name}: predictions of shape {list(values.shape)}"
+        raise ValueError(f"{found}; expected, as in the test set, {' or '.join(map(str, shapes))}")
+    if bad := np.count_nonzero(~np.isfinite(values)):
+        raise ValueError(f"{name}: {bad} of {values.size} predictions are not finite")
     if not task.labels:  # + 0.0: no "-0.000"
         return [f"{value:.3f}" for value in np.clip(values.ravel(), 0, 5) + 0.0]
     codes = values.argmax(axis=1) if values.ndim == 2 else values
