@@ -394,12 +394,11 @@ def deletable(store):
 )
 def fetch(args):
     """bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/"""
-    from lib.data import glue, models, squad
+    from lib.data import models, read
 
     source, _, task = args.name.partition("/")
-    sources = {"glue": glue, "squad": squad}
-    if source in sources:
-        print(paths.shown(sources[source].fetch(task, paths.DATA / source)))
+    if task and source in read.SOURCES:
+        print(paths.shown(read.fetch(task, paths.DATA / source)))
     else:
         print(paths.shown(models.fetch(args.name, args.package)))
 

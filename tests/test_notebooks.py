@@ -188,9 +188,7 @@ def test_commands_answer_mistakes_in_one_line(words, message, capsys, monkeypatc
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     data.splits.cache_clear()
-    with pytest.raises(
-        FileNotFoundError, match="SST-2 is no folder; expected train.tsv, dev.tsv, test.tsv"
-    ):
+    with pytest.raises(FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"):
         data.load(data.describe("glue", "SST-2", 100))
 
 

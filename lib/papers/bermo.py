@@ -10,6 +10,7 @@ from math import ceil
 from pathlib import Path
 
 from lib import files, published
+from lib.data.read import SQUAD
 from lib.measure.compare import Column
 from lib.options import Mix, Prune, Targets
 from lib.papers import grids, mini
@@ -98,7 +99,7 @@ def common(profile_name, task, model, **args):
 
 def trained(own, profile_name, task, **changes):
     """Settings of training on a task; a change that is 0 or None is none."""
-    long = LONG[profile_name] if grids.span(profile_name, task) else {}
+    long = LONG[profile_name] if task in SQUAD else {}
     return replace(own[profile_name], **long | {k: v for k, v in changes.items() if v})
 
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from lib import data
-from lib.data import glue, unlabelled
+from lib.data import submission, unlabelled
 from lib.papers import grids
 from lib.papers.profiles import profile
 from lib.spec import Spec
@@ -16,7 +16,7 @@ def file_rows(profile_name, file):
 
     Generated tasks have test rows for AX alone. The development rows stand in for the others.
     """
-    own, task = profile(profile_name).source, glue.TASK_OF[file]
+    own, task = profile(profile_name).source, submission.TASK_OF[file]
     split = "test_mm" if file == "MNLI-mm" else "test"
     if own == "toy" and task != "AX":
         split = split.replace("test", "dev")
@@ -38,7 +38,9 @@ def submitted(profile_name, task_names, seeds, make, **axes):
     It has a row for each file whose test rows are at hand. The model of MNLI predicts AX. make:
     f(task, **cell) -> Spec of the model.
     """
-    learned = {file: unlabelled.LEARNED.get(task, task) for file, task in glue.TASK_OF.items()}
+    learned = {
+        file: unlabelled.LEARNED.get(task, task) for file, task in submission.TASK_OF.items()
+    }
     there = {
         file: rows
         for file, task in learned.items()
@@ -50,7 +52,9 @@ def submitted(profile_name, task_names, seeds, make, **axes):
         file=there,
         **axes,
     )
-    return [{"file": cell["file"], "task": glue.TASK_OF[cell["file"]]} | cell for cell in cells]
+    return [
+        {"file": cell["file"], "task": submission.TASK_OF[cell["file"]]} | cell for cell in cells
+    ]
 
 
 def most_frequent(own, task):
@@ -60,7 +64,7 @@ def most_frequent(own, task):
         split = data.splits(own, task)
     except FileNotFoundError:
         return None
-    rows = glue.TEST_ROWS[task] if own != "toy" else len(split["dev"])
+    rows = submission.TEST_ROWS[task] if own != "toy" else len(split["dev"])
     return np.full(rows, np.bincount(split["train"].y).argmax()) if "train" in split else None
 
 
@@ -75,10 +79,10 @@ def archive(rows, folder, own):
     if constant is not None:
         logits["WNLI"] = constant
     lengths = {file: len(found) for file, found in logits.items()}
-    path = glue.write_submission(
-        logits, folder, partial=True, rows=lengths if own == "toy" else glue.TEST_ROWS
+    path = submission.write(
+        logits, folder, partial=True, rows=lengths if own == "toy" else submission.TEST_ROWS
     )
-    lacking = ", ".join(file for file in glue.TEST_ROWS if file not in logits)
+    lacking = ", ".join(file for file in submission.TEST_ROWS if file not in logits)
     about = [", ".join(logits), f"the server wants {lacking} as well" if lacking else "complete"]
     if constant is not None:
         about.append(
