@@ -61,7 +61,6 @@ BACKEND = option(
     default="local",
     help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,... (README.md)",
 )
-FRESH = option("--fresh", action="store_true", help="ignore the committed records")
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 FILE = option("file")
@@ -98,7 +97,7 @@ def read(args):
         except cannot as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {error}")
-    return grids, absent, Store(fresh=getattr(args, "fresh", False))
+    return grids, absent, Store()
 
 
 def wanted(grids):
@@ -119,13 +118,13 @@ def claims_of(args):
     return chosen([name for name in args.claims.split(",") if name])
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND)
 def run(args):
     """make the missing runs and, as they come, every table, figure and page"""
     return pages(args, True)
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL)
 def report(args):
     """make tables, figures and pages from the runs that are there"""
     return pages(args, False)
@@ -138,7 +137,7 @@ def pages(args, make):
     from lib.store import Store
 
     began, lost = time.monotonic(), {}
-    store = Store(fresh=args.fresh)
+    store = Store()
     book = report.Book(named(args), notebook.find(args.pattern), store)
     print(f"{book} shows how far it is", flush=True)
     try:
@@ -159,7 +158,7 @@ def pages(args, make):
     return failed or bool(lost)
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, WORKERS)
 def plan(args):
     """what a run of these notebooks would take"""
     from contextlib import nullcontext
@@ -185,7 +184,7 @@ def plan(args):
     print(f"together {len(every)} runs missing, {about}")
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL)
 def status(args):
     """runs of these notebooks by state, with those at work and those that did not finish"""
     from collections import Counter

@@ -271,6 +271,26 @@ def test_expected_seconds_come_from_like_runs_and_records(store):
     assert clock(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None  # another profile's
 
 
+@pytest.mark.parametrize("stored", [None, 0.1, 30.0])
+def test_the_time_left_is_told_within_a_factor_of_two_after_a_tenth_of_the_runs(store, stored):
+    """Whatever the store says of other machines: 40 runs of two steps, on two busy workers."""
+    clock, dice = sweep.Clock(store), np.random.default_rng(0)
+    specs = [spec.at(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))]
+    took = {spec: dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs}
+    clock.stored = {"finetune": {}, "importance": {}}
+    for spec in specs[:2] if stored else ():
+        key = sweep.likeness(spec.step, spec.args)[1]
+        clock.stored[spec.step] = {key: [stored * took[spec] / sweep.rows_seen(spec.args)]}
+    for count, spec in enumerate(specs, 1):
+        clock.note(spec, took[spec])
+        left = {other: 0.0 for other in specs[count:]}
+        true, elapsed = sum(took[other] for other in left), sum(map(took.get, specs[:count]))
+        if 4 <= count < len(specs):  # each core second takes 1.5 of the clock, on two workers
+            told = clock.left(left, 0.75 * elapsed, 2)
+            assert 0.5 < told / (0.75 * true) < 2
+    assert sweep.Clock(store).left(left or {specs[0]: 0.0}, 1.0, 2) is None
+
+
 def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monkeypatch):
     monkeypatch.setattr(sweep, "GRACE", 0.0)
     make([BACKBONE], store, keep=True)
