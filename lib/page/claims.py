@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cache, partial
 from math import isfinite
 
-import pandas as pd
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from lib import checks, paths, sweep
@@ -288,6 +287,8 @@ def posted(readme, found):
 
 def planned():
     """DataFrame of what is planned for each central claim: its tasks, runs at a seed, seeds."""
+    import pandas as pd
+
     told = {}
     for id in central():
         line = checks.claims()[id]
@@ -303,6 +304,8 @@ def forest(found, paper):
 
     A cell without its planned seeds has no interval.
     """
+    import pandas as pd
+
     told = []
     for id in central(paper):
         for r in found[id].results:
