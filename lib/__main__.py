@@ -142,10 +142,12 @@ def pages(args, make):
     print(f"{book} shows how far it is", flush=True)
     try:
         grids, absent, _ = read(args, looked_up=True)
-        order = sweep.cheapest_first({p: wanted({p: found}) for p, found in grids.items()}, store)
-        book.open({path: grids[path] for path in order}, absent)
+        specs_of = {path: wanted({path: found}) for path, found in grids.items()}
+        missing = {path: len(sweep.plan(specs, store).missing) for path, specs in specs_of.items()}
+        grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
+        book.open(grids, absent)
         if make:
-            specs = wanted({path: grids[path] for path in order})
+            specs = wanted(grids)
             todo = sweep.expected(sweep.plan(specs, store).missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():

@@ -64,26 +64,8 @@ def plan(specs, store=None, keep=False):
 
 def expected(todo, store=None, workers=None):
     """What missing runs (Plan.missing) take, as text: "29 runs to make, about 3 min"."""
-    about = Clock(store or Store()).about(todo, workers or executors.cores()) if todo else "no time"
+    about = Clock(store or Store()).about(todo, workers or executors.cores())
     return f"{len(todo)} runs to make, {about}"
-
-
-def cheapest_first(groups, store):
-    """The keys of {key: Specs}, in the order in which each adds least to what is made before it.
-
-    What the clock does not know is taken by its rows.
-    """
-    clock, made, order = Clock(store), set(), []
-    left = {key: set(plan(specs, store).missing) for key, specs in groups.items()}
-
-    def seconds(spec):
-        return clock(spec) or rows_seen(spec.args) / 500
-
-    while left:
-        key = min(left, key=lambda key: sum(map(seconds, left[key] - made)))
-        made |= left.pop(key)
-        order.append(key)
-    return order
 
 
 class Clock:
@@ -114,31 +96,30 @@ class Clock:
         add(self.noted, spec.step, spec.args, seconds)
         self.spent += seconds
 
-    def total(self, specs):
-        """(seconds of what is known, how many are not known)."""
-        found = [self(spec) for spec in specs]
-        return sum(seconds for seconds in found if seconds is not None), found.count(None)
+    def forecast(self, specs):
+        """{Spec: expected seconds}, the mean of the others where nothing is known of a run's like;
+        None where nothing is known of any."""
+        found = {spec: self(spec) for spec in specs}
+        known = [seconds for seconds in found.values() if seconds is not None]
+        if found and not known:
+            return None
+        return {spec: statistics.mean(known) if t is None else t for spec, t in found.items()}
 
     def about(self, specs, workers=1):
-        """Expected time of runs as text, with how many of them nothing is known of."""
-        seconds, unknown = self.total(specs)
-        if unknown and not seconds:
+        """Expected time of runs as text."""
+        if (found := self.forecast(specs)) is None:
             return "time unknown"
-        about = "at least" if unknown else "about"
-        return f"{about} {clocked(seconds / workers)}" + f" ({unknown} unknown)" * bool(unknown)
+        return f"about {clocked(sum(found.values()) / workers)}"
 
     def left(self, shares, elapsed, slots):
         """Seconds of the clock until some runs are made, {Spec: the share that is made}.
 
-        The pace is that of the runs noted so far, in `elapsed` seconds; a run of which nothing is
-        known takes the mean of the others. None where nothing is known of any.
+        The pace is that of the runs noted so far, in `elapsed` seconds. None where nothing is known
+        of any run.
         """
-        found = {spec: self(spec) for spec in shares}
-        known = [seconds for seconds in found.values() if seconds is not None]
-        if shares and not known:
+        found = self.forecast(shares)
+        if found is None:
             return None
-        mean = statistics.mean(known or [0.0])
-        found = {spec: mean if seconds is None else seconds for spec, seconds in found.items()}
         begun = sum(seconds * shares[spec] for spec, seconds in found.items())
         pace = elapsed / (self.spent + begun) if self.spent else 1 / slots
         return (sum(found.values()) - begun) * pace
