@@ -123,6 +123,7 @@ def described(descriptor):
 
 # ---- what is not at hand ----
 _absent, _look = None, True
+_missed = set()  # what was not at hand, where its official digest stands in: looked at once
 
 
 @contextmanager
@@ -147,12 +148,14 @@ def official_digests():
 def at_hand_or_official(key, compute):
     """`compute()`, a digest. Where its data are not at hand it is the official one of the key, or
     "absent" while planning; else raises FileNotFoundError."""
+    told, place = official_digests().get(key), (key, paths.data_root(), paths.models_root())
     try:
-        if not _look:
+        if not _look or place in _missed:
             raise FileNotFoundError(f"{key} is not looked at")
         return compute()
     except FileNotFoundError:
-        told = official_digests().get(key)
+        if told:
+            _missed.add(place)
         if _absent is not None:
             _absent.add(key)
         elif told is None:

@@ -2,7 +2,7 @@
 
 import json
 
-from lib import data, opened
+from lib import data
 from lib.measure.compare import spread
 from lib.spec import ancestry, from_json
 from lib.store import Store
@@ -19,7 +19,7 @@ def card(run, told):
     spec, described = from_json(run.spec), run.spec["args"].get("data", {})
     remote, tokens = ", trust_remote_code=True" * told["remote"], told["tokens"]
     commit = run.env.get("commit", "unknown") + ", changed" * bool(run.env.get("changed"))
-    commands = [*opened.commands(spec), f"python -m lib export {run.name} --keep"]
+    commands = [f"python -m lib export {run.name} --keep"]
     return f"""---
 library_name: transformers
 ---

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from math import nan
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from lib.measure import compare, stats
@@ -42,6 +41,8 @@ def diverged(frame):
 
 def smoothed(loss, share=0.05):
     """Trailing mean of a loss [N] over that share of its points, over fewer at the start."""
+    import pandas as pd
+
     wide = max(1, round(share * len(loss)))
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
@@ -96,6 +97,8 @@ def matched(frame, metric_of, margin=MATCH):
     One line for each task and seed whose budgets are all there: task, seed, and a column for each
     model. A model that never comes so far counts one step more than the longest run.
     """
+    import pandas as pd
+
     frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
     lines = []
     for (task, seed), rows in compare.points(frame, metric_of).groupby(
@@ -166,6 +169,8 @@ def ranked(parts, metric_of):
     parts: frames of their final trainings and of the runs by which the search scores them. A
     candidate without one of its two scores is left out.
     """
+    import pandas as pd
+
     students, searches = parts
     final = compare.points(students, metric_of).drop_duplicates("model").set_index("model")["score"]
     held = next((name for name in searches if name.startswith("held_out.")), None)

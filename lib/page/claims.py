@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cache, partial
 from math import isfinite
 
-import pandas as pd
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from lib import checks, paths, sweep
@@ -280,6 +279,8 @@ def forest(found, paper):
 
     A cell without its planned seeds has no interval.
     """
+    import pandas as pd
+
     told = []
     for id in central(paper):
         for r in found[id].results:
