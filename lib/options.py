@@ -8,30 +8,16 @@ above a field says what the paper leaves open.
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 
-GHOST_KINDS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
-GHOST_POSITIONS = ("qk", "v", "o", "ffn1", "ffn2")
-MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
-MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
+from lib.model.options import GATE_REGIONS, MIX_INITS, MIX_NORMS, at_least, one_of
+from lib.model.options import Ghost as Ghost
+
 PRUNE_METHODS = ("magnitude", "movement", "soft", "l0")
-GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
 OBJECTIVES = ("prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage")
 SEARCH_METHODS = {  # and the options that each of them takes beside budget, draws and seconds
     "random": (),
     "cascade": ("initial", "refit", "encoding"),
     "evolution": ("population", "tournament"),
 }
-
-
-def one_of(owner, name, value, allowed):
-    """Raises ValueError naming the option, its value and what is allowed."""
-    if value not in allowed:
-        raise ValueError(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
-
-
-def at_least(owner, name, value, low):
-    """Raises ValueError naming the option, its value and the least one."""
-    if not value >= low:
-        raise ValueError(f"{owner}.{name} is {value!r}; it must be at least {low}")
 
 
 KINDS = {int: int, float: (int, float), bool: bool, str: str}  # what a field of a type may hold
@@ -196,43 +182,6 @@ class Importance:
 
     def __post_init__(self):
         _check(self, split=("held_out", "dev"))
-
-
-@dataclass(frozen=True)
-class Ghost:
-    """A ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
-
-    kind: str  # convolution: see GHOST_KINDS
-    positions: tuple  # where in each layer: see GHOST_POSITIONS
-    kernel: int  # taps, odd
-    features: int = 1  # F ghost features; above 1 every head has kernels of its own
-    softmax: bool = False  # normalise the taps; the paper says so for dwconv alone
-    relu: bool = False  # on each ghost feature, before it is added
-    mask: bool = False  # zero the padded positions first; the paper does not say
-    init: str = "xavier"  # of the raw kernel; the paper does not say ("uniform": equal taps)
-    # or "inputs", all weights that an output of "conv1d_*" sums; the paper leaves both open
-    softmax_over: str = "taps"
-    # the one length that "conv1d_f" takes, its tokens being channels; 0 for other kinds
-    tokens: int = 0
-
-    def __post_init__(self):
-        _check(self, kind=GHOST_KINDS, positions=GHOST_POSITIONS, features=1, kernel=1, tokens=0)
-        _check(self, init=("xavier", "uniform"), softmax_over=("taps", "inputs"))
-        if self.kernel % 2 == 0:
-            raise _wrong(self, "kernel", "an even kernel has no centre tap: take an odd one")
-        mixes = self.kind in ("conv1d_s", "conv1d_f")
-        if self.softmax_over == "inputs" and not (self.softmax and mixes):
-            raise ValueError(
-                "Ghost.softmax_over is 'inputs'; that takes softmax, and a kind that mixes "
-                "channels: 'conv1d_s' or 'conv1d_f'"
-            )
-        if self.tokens and self.kind != "conv1d_f":
-            raise _wrong(self, "tokens", f"{self.kind!r} takes any length: leave it at 0")
-
-    @property
-    def whole(self):
-        """What the cut before this ghost leaves whole: values "v", output projection "o" (4.2)."""
-        return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
 
 @dataclass(frozen=True)
