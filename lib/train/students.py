@@ -108,11 +108,11 @@ def for_task(run, net, task, teacher, dropout):
     start = run.inputs.get("start")
     if net is None and start and (start.folder / SURGERY).exists():
         model = heads.network(start.model, task, dropout, stream(run.seed, "head"))[0]
-        if "For" in backbone.architecture(
-            start.model
-        ):  # draws that recorded projections come after
-            cls = getattr(transformers, type(model).__name__)
-            backbone.build(cls, model.config, surgery(model))
+        if "For" in backbone.architecture(start.model) and surgery(model):
+            # The recorded projections come after the draws of a model that is built anew.
+            backbone.build(
+                getattr(transformers, type(model).__name__), model.config, surgery(model)
+            )
         model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
         return model
     head = "QuestionAnswering" if task.span else "SequenceClassification"
