@@ -254,8 +254,10 @@ def export(args):
 
     run = opened.weights(opened.named(args.run), args.keep)
     folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
-    told = export(run.model, folder, args.onnx, args.int8)
-    (folder / "README.md").write_text(card.card(run, told))
+    task = card.task_of(run)
+    labels = task.labels if task and not task.span else None
+    told = export(run.model, folder, labels, args.onnx, args.int8)
+    card.card(run, told).save(folder / "README.md")
     for form, found in told["forms"].items():
         print(f"  {form:18} {found['ms']:7.2f} ms, differs by {found['difference']:.1e}")
     print(f"{paths.shown(folder)}: transformers.{told['auto']}.from_pretrained opens it")

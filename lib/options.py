@@ -5,16 +5,23 @@ values of a paper, and those of the small profiles, are written out in `lib/pape
 above a field says what the paper leaves open.
 """
 
-import operator
 from dataclasses import dataclass, fields
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Literal
 
-GHOST_KINDS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
-GHOST_POSITIONS = ("qk", "v", "o", "ffn1", "ffn2")
-MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
-MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
+from lib.model.options import (
+    GATE_REGIONS,
+    MIX_INITS,
+    MIX_NORMS,
+    Count,
+    Option,
+    Positive,
+    Share,
+    ShareAbove0,
+    ShareBelow1,
+)
+from lib.model.options import Ghost as Ghost
+
 PRUNE_METHODS = ("magnitude", "movement", "soft", "l0")
-GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
 OBJECTIVES = ("prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage")
 SEARCH_METHODS = {  # and the options that each of them takes beside budget, draws and seconds
     "random": (),
@@ -22,81 +29,10 @@ SEARCH_METHODS = {  # and the options that each of them takes beside budget, dra
     "evolution": ("population", "tournament"),
 }
 
-# Numbers with the words that bound them. Without words a number is at least 0.
-Count = Annotated[int, "at least 1"]
-Positive = Annotated[float, "above 0"]
-Share = Annotated[float, "at least 0 and at most 1"]
-ShareAbove0 = Annotated[float, "above 0 and at most 1"]
-ShareBelow1 = Annotated[float, "at least 0 and below 1"]
-BOUNDS = {
-    "at least": operator.ge,
-    "above": operator.gt,
-    "at most": operator.le,
-    "below": operator.lt,
-}
-LARGEST = 10**9  # of any number
-
-
-def one_of(owner, name, value, allowed):
-    """Raises ValueError naming the option, its value and what is allowed."""
-    if value not in allowed:
-        raise ValueError(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
-
-
-def at_least(owner, name, value, low):
-    """Raises ValueError naming the option, its value and the least one."""
-    if not value >= low:
-        raise ValueError(f"{owner}.{name} is {value!r}; it must be at least {low}")
-
-
 def settled(option):
     """The fields of an option that are not "off", as a plain dict: what a Spec hashes."""
     values = {f.name: (getattr(option, f.name), f.default) for f in fields(option)}
     return {name: value for name, (value, default) in values.items() if value != default}
-
-
-class Option:
-    """An option whose fields are held to their annotations as it is made.
-
-    An annotation is a type, a number with the words that bound it (`Count`), a Literal of the
-    allowed values, or a tuple of these. An int may stand for a float, and stays an int. A list,
-    which JSON has for a tuple, becomes one. Raises ValueError naming the field, its value and what
-    is allowed.
-    """
-
-    def __post_init__(self):
-        for field in fields(self):
-            value, kind = getattr(self, field.name), field.type
-            if tuple in (kind, get_origin(kind)):
-                self.typed(field.name, list | tuple, "a list")
-                object.__setattr__(self, field.name, tuple(value))
-                for choices in get_args(kind)[:1]:
-                    for each in value:
-                        one_of(type(self).__name__, field.name, each, get_args(choices))
-            elif get_origin(kind) is Literal:
-                one_of(type(self).__name__, field.name, value, get_args(kind))
-            else:
-                kind, words = get_args(kind) or (kind, "at least 0")
-                self.typed(field.name, int | float if kind is float else kind, kind.__name__)
-                if kind in (int, float):
-                    self.bounded(field.name, words)
-
-    def typed(self, name, kind, words):
-        """Raises ValueError where a field is of another type; a bool is no number."""
-        value = getattr(self, name)
-        if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
-            raise self.refused(name, f"it must be {words}")
-
-    def bounded(self, name, words):
-        """Raises ValueError where a number is out of its bounds."""
-        for bound in (*words.split(" and "), f"at most {LARGEST}"):
-            relation, _, end = bound.rpartition(" ")
-            if not BOUNDS[relation](getattr(self, name), float(end)):
-                raise self.refused(name, f"it must be {words if bound in words else bound}")
-
-    def refused(self, name, why):
-        """The ValueError that names a field, its value and what is allowed."""
-        return ValueError(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
 
 
 # ---- Every run ----
@@ -185,41 +121,6 @@ class Importance(Option):
     max_length: Count
     # the ancestor never zeroes gradients: |running sum| instead of |batch gradient|
     cumulative: bool = False
-
-
-@dataclass(frozen=True)
-class Ghost(Option):
-    """A ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
-
-    kind: Literal[GHOST_KINDS]  # of the convolution
-    positions: tuple[Literal[GHOST_POSITIONS], ...]  # where in each layer
-    kernel: Count  # taps, odd
-    features: Count = 1  # F ghost features; above 1 every head has kernels of its own
-    softmax: bool = False  # normalise the taps; the paper says so for dwconv alone
-    relu: bool = False  # on each ghost feature, before it is added
-    mask: bool = False  # zero the padded positions first; the paper does not say
-    # of the raw kernel; the paper does not say ("uniform": equal taps)
-    init: Literal["xavier", "uniform"] = "xavier"
-    # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves both open
-    softmax_over: Literal["taps", "inputs"] = "taps"
-    # the one length that "conv1d_f" takes, its tokens being channels; 0 for other kinds
-    tokens: int = 0
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.kernel % 2 == 0:
-            raise self.refused("kernel", "an even kernel has no centre tap: take an odd one")
-        mixes = self.kind in ("conv1d_s", "conv1d_f")
-        if self.softmax_over == "inputs" and not (self.softmax and mixes):
-            why = "that takes softmax, and a kind that mixes channels: 'conv1d_s' or 'conv1d_f'"
-            raise self.refused("softmax_over", why)
-        if self.tokens and self.kind != "conv1d_f":
-            raise self.refused("tokens", f"{self.kind!r} takes any length: leave it at 0")
-
-    @property
-    def whole(self):
-        """What the cut before this ghost leaves whole: values "v", output projection "o" (4.2)."""
-        return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
 
 @dataclass(frozen=True)

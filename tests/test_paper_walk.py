@@ -36,8 +36,7 @@ from test_squad import hub as squad_hub
 from lib import __main__ as command
 from lib import data, executors, paths
 from lib.data import digits, grammar, read, submission, toy
-from lib.measure.cost import Shape
-from lib.model import backbone
+from lib.measure.cost import Shape, configuration
 from lib.options import Span
 from lib.page import claims, notebook, report
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
@@ -90,7 +89,7 @@ def checkpoint(folder, sentences, kind, heads, layers, neurons):
     if kind == "roberta":
         more |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
     torch.manual_seed(0)
-    model = NETWORKS[kind](backbone.configuration(sizes, **more))
+    model = NETWORKS[kind](configuration(sizes, **more))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
