@@ -9,6 +9,13 @@ bin := .venv/bin
 # Tests run in two processes; a file stays in one of them, with the runs that its tests share.
 SHARED := -n 2 --dist loadfile
 
+# What the pins bring, each at its version, for one platform: it is written from an empty environment.
+lock:
+	$(PYTHON) -m venv --clear .venv/lock
+	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt
+	.venv/lock/bin/python -m pip freeze --disable-pip-version-check --exclude pip --exclude setuptools \
+		| sed 's/+cpu//' > requirements-lock.txt
+
 report: .venv/ready
 	$(bin)/python -m lib run --profile $(PROFILE)
 
@@ -49,7 +56,7 @@ offline-models: .venv/ready
 	touch $@
 
 .venv/ready-dev: requirements-dev.txt .venv/ready
-	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements-dev.txt
+	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt -r requirements-dev.txt
 	touch $@
 
-.PHONY: report test test-slow test-faults test-gpu test-cluster test-scale bench lab offline-models
+.PHONY: lock report test test-slow test-faults test-gpu test-cluster test-scale bench lab offline-models

@@ -1,4 +1,8 @@
-"""Models, trainers and measurements of the workbook; `python -m lib --help` lists the commands."""
+"""Models, trainers and measurements of the workbook; `python -m lib --help` lists the commands.
+
+What a loop of your own calls is here, without Spec or store: `rows`, `network`, `fit`, `rank`,
+`operate`, `save`. Each imports what it needs when it is called.
+"""
 
 
 def load(name, profile="toy", keep=False, **wanted):
@@ -7,3 +11,67 @@ def load(name, profile="toy", keep=False, **wanted):
     from lib import opened
 
     return opened.load(name, profile, keep, **wanted)
+
+
+def rows(place):
+    """(Task, {"train", "dev"}: Split) of a file or folder of your own; see lib.data.own."""
+    from lib.data import own
+
+    name = own.task_of(place)
+    return own.task(name), own.load(name)
+
+
+def network(folder, task, dropout=0.1, seed=0):
+    """(model, tokenizer) of a saved encoder, under the head that a Task needs; a head that is not
+    in the folder is drawn from the seed."""
+    from lib.train import heads
+
+    return heads.network(folder, task, dropout, seed)
+
+
+def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
+    """Train a model in place on the labels of `rows` (a lib.options.Train says how).
+
+    Returns the metrics of its development rows and {"steps", ...}. Raises FloatingPointError where
+    the loss is not finite.
+    """
+    from tempfile import TemporaryDirectory
+
+    from lib.options import Numerics, Targets
+    from lib.store import Scratch
+    from lib.train import heads, loop, objectives
+
+    numerics = Numerics("float32", threads)
+    encoded, _ = heads.rows(tokenizer, rows["train"], task, train.max_length)
+    judged, marks = heads.rows(tokenizer, rows["dev"], task, train.max_length)
+    learned = objectives.predicting(None, model, encoded, Targets("hard"))
+    with TemporaryDirectory() as folder, learned as loss:
+        result = loop.fit(Scratch(folder, seed), model, encoded, loss, train, numerics)
+    return result | marks(loop.predict(model, judged, numerics))[0]
+
+
+def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
+    """How much the loss on the rows of a Split needs each head [L, A] and each neuron [L, F]:
+    first-order Taylor scores (GhostBERT, section 2.3)."""
+    from lib.options import Importance, Numerics
+    from lib.steps import importance
+    from lib.train import heads
+
+    options = Importance("held_out", batch, max_length)
+    encoded, _ = heads.rows(tokenizer, split, task, max_length)
+    return importance.scores(model, encoded, options, Numerics("float32", threads))
+
+
+def operate(model, op, **more):
+    """Change a model in place by one operation, such as {"op": "cut", "heads": 3}; see
+    lib.model.surgery.operate."""
+    from lib.model import surgery
+
+    return surgery.operate(model, op, **more)
+
+
+def save(model, tokenizer, folder):
+    """Write a model with its surgery, so that `lib.model.backbone.load` gives it back."""
+    from lib.model import backbone
+
+    backbone.save(model, tokenizer, folder)

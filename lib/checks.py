@@ -2,20 +2,22 @@
 
     value("ghostbert", "cell('table3', 'GhostBERT Avg. acc', '1/12') > 75")
 
-A formula reads cells of one paper. A key names a row by its first columns: the whole text or how it
-begins, "*" for any. Numbers are exact fractions, and a cell without a number is its text. What a
-formula read is told with its value.
+A formula is an expression of Python. It reads cells of one paper, settings and axes of what the
+profile `paper` makes, and counts and operations of this code. A key names a row by its first
+columns: the whole text or how it begins, "*" for any. Numbers are exact fractions, and a cell
+without a number is its text. Which cells a formula read is told with its value.
 """
 
-import ast
+import math
 import statistics
 from csv import DictReader
 from fractions import Fraction
 from functools import cache
 
-from lib import data
+from lib import data, options
+from lib.measure import cost
 from lib.paths import PUBLISHED
-from lib.spec import ancestry, known
+from lib.spec import ancestry
 
 PAPERS = {
     "ghostbert": "GhostBERT",
@@ -23,13 +25,9 @@ PAPERS = {
     "bermo": "BERMo",
     "nas": "NAS pruning",
 }
-# What a formula may be made of: expressions, comprehensions, and no attribute but `split`.
-PARTS = (
-    (ast.Expression, ast.expr_context, ast.Constant, ast.Name, ast.Call)
-    + (ast.BinOp, ast.operator, ast.UnaryOp, ast.unaryop, ast.BoolOp, ast.boolop)
-    + (ast.Compare, ast.cmpop, ast.Subscript, ast.Slice, ast.Tuple, ast.List)
-    + (ast.GeneratorExp, ast.ListComp, ast.comprehension, ast.JoinedStr, ast.FormattedValue)
-)
+# Options by their place in a Spec, which leaves out what is a default.
+OPTIONS = {"train": options.Train, "surgery": options.Ghost, "warmup": options.Warmup}
+OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": options.Gates}
 
 
 @cache
@@ -134,25 +132,72 @@ class Cells:
         return [key for key, told, part in whole if rounded(mean(part), 1) != told]
 
 
-def setting(page, step, path):
+def setting(page, step, path, **labels):
     """The set of values that a setting has at the profile paper: exact numbers, or text.
 
     It is looked for in the Specs of a step that the grid of a page makes, and in all that they rest
-    on. path: of the setting in the arguments of the step, "train.epochs". Raises ValueError where
-    no Spec has it.
+    on. path: of the setting in the arguments of the step, "train.epochs". labels: of the rows that
+    count. Raises ValueError where no Spec has it.
     """
-    from lib.page import notebook
-
-    specs, found = notebook.wanted(made(page)), set()
-    for spec in {*specs, *ancestry(specs)}:
-        told = spec.args
-        for name in path.split("."):
-            told = told.get(name) if isinstance(told, dict) else None
-        if spec.step == step and told is not None:
-            found.add(number(str(told)))
+    rows = [row for row in made(page)["grid"] if labels.items() <= row.items()]
+    specs, found = {row["spec"] for row in rows}, set()
+    part, *names = path.split(".")
+    default = getattr(OPTIONS.get(part), names[-1], None) if names else None
+    for args in (each.args for each in specs | ancestry(specs) if each.step == step):
+        for told in args[part] if part == "surgery" else [args.get(part)]:
+            for name in names:
+                ghost = told.get("op", "ghost") == "ghost" if isinstance(told, dict) else False
+                told = told.get(name, default) if ghost else None
+            if told is not None:
+                found.add(number(str(told)))
     if not found:
-        raise ValueError(f"no Spec of step {step} on {page} has {path} at paper")
+        raise ValueError(f"no Spec of step {step} on {page} with {labels} has {path} at paper")
     return found
+
+
+def axis(page, column):
+    """The set of labels of the rows of a page in a column at paper: exact numbers, or text."""
+    told = {row.get(column) for row in made(page)["grid"]} - {None}
+    return {number(str(value)) for value in told}
+
+
+def counted(what, shape="bert-base", **told):
+    """A count of an encoder by `lib.measure.cost`: what is "flops", "parameters", "ghost_flops" or
+    "ghost_parameters". told: heads, and options of ghosts, of which there are none without any."""
+    from lib.papers import ghostbert
+
+    ours = {name: told.pop(name) for name in ("heads", "convention") if name in told}
+    ghost = ghostbert.ghost("paper", **told) if told else None
+    return Fraction(getattr(cost, what)(cost.SHAPES[shape], ghost=ghost, **ours))
+
+
+def net(name, convention="with projection"):
+    """Parameters in millions of one of EfficientBERT's networks (`lib.search.net.parameters`)."""
+    from lib.papers import efficientbert
+    from lib.search.net import parameters
+
+    return Fraction(parameters(efficientbert.NETS[name], convention), 10**6)
+
+
+def operation(name, *operands):
+    """What our operation of a printed name gives."""
+    from lib.search.formula import NUMPY
+
+    return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
+
+
+def given(text, constants="", **names):
+    """What a printed expression gives: given("c * x^2", "c = 2", x=3) is 18."""
+    names |= vars(math) | {"max": max}
+    for each in filter(None, (constants or "").split("; ")):
+        name, value = each.split(" = ")
+        names[name] = eval(value, names)
+    return eval(text.replace("^", "**"), names)
+
+
+def metric(task):
+    """The first metric of a task of GLUE."""
+    return data.task("glue", task).metrics[0]
 
 
 @cache
@@ -165,31 +210,22 @@ def made(page):
         return notebook.grids(path, {"profile": "paper"})
 
 
-FUNCTIONS = (
-    dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len, max=max)
-    | dict(min=min, set=set, sorted=sorted, sum=sum, zip=zip, all=lambda of: all(list(of)))
-    | {"isnum": lambda of: isinstance(of, Fraction), "setting": setting}
+FUNCTIONS = dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len)
+FUNCTIONS |= dict(max=max, min=min, set=set, sorted=sorted, sum=sum, zip=zip)
+FUNCTIONS |= {"all": lambda of: all(list(of))}  # which reads every cell
+FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction))
+OURS = dict(
+    setting=setting, axis=axis, counted=counted, net=net, operation=operation, metric=metric
 )
 
 
 def value(paper, formula):
-    """(what a formula gives, {(table, column, row): text} of the cells that it read).
-
-    Raises ValueError, naming it, for a part that a formula may not have.
-    """
-    cells, tree = Cells(paper), ast.parse(formula, mode="eval")
-    for node in ast.walk(tree):
-        split = isinstance(node, ast.Attribute) and node.attr == "split"
-        if not (split or isinstance(node, PARTS)):
-            raise ValueError(f"{ast.unparse(node)!r} may not stand in the formula {formula!r}")
-    there = FUNCTIONS | {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
-    bound = {
-        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.ctx.__class__ is ast.Store
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id not in bound:
-            known("name in a formula", node.id, there)
-    return eval(compile(tree, "<check>", "eval"), {"__builtins__": {}} | there), cells.given
+    """(what a formula gives, {(table, column, row): text} of the cells that it read)."""
+    cells = Cells(paper)
+    there = (
+        FUNCTIONS | OURS | {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
+    )
+    return eval(formula, {"__builtins__": {}} | there), cells.given
 
 
 def digits(text):

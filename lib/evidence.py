@@ -2,7 +2,7 @@
 
 What a claim rests on are the rows of its pages' grids that its cells name, at its planned seeds
 (`lib.page.claims`). Runs are made in rounds. A round is all claims at one more planned seed, in the
-order of `data/published/plan.csv`. Without it, claims of more seeds come first, then the cheapest.
+order of `data/published/plan.csv`; claims that are not in it come last.
 Weights that no missing run of any claim needs are deleted, so that a round fits on a small disk.
 """
 
@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from math import inf
 
-from lib import checks, paths, record, sweep
+from lib import checks, record, sweep
 from lib.measure.claims import seeds
 from lib.page import claims as source
 from lib.papers import mini
@@ -21,7 +21,6 @@ from lib.steps import STEPS
 NICE = 10  # of the workers
 # steps whose runs pages show beside the networks that they found
 BESIDE = ("search", "nas_search", "random_architecture")
-UNKNOWN = 60.0  # seconds that a run of unknown cost counts for in the order of claims
 
 
 def chosen(names=()):
@@ -42,27 +41,20 @@ def cells(claim, numbers):
 
 
 def planned():
-    """{claim: its place in the committed plan}; {} where there is none."""
-    if not (paths.PUBLISHED / "plan.csv").exists():
-        return {}
+    """{claim: its place in the committed plan}."""
     return {row["claim"]: place for place, row in reversed([*enumerate(checks.lines("plan"))])}
 
 
-def rounds(claims, store):
+def rounds(claims):
     """Specs of the claims in the order in which they are made, each once."""
-    clock, found, plan = sweep.Clock(store), {}, planned()
-
-    def cost(specs):
-        seconds, unknown = clock.total(sweep.plan(specs, store).missing)
-        return seconds + UNKNOWN * unknown
-
+    found, plan = {}, planned()
+    order = sorted(claims, key=lambda claim: plan.get(claim["id"], inf))
     for number in range(max(len(seeds(claim["seeds"])) for claim in claims)):
-        order = []
-        for claim in claims:
-            specs = cells(claim, seeds(claim["seeds"])[number : number + 1])
-            place = plan.get(claim["id"], inf), -len(seeds(claim["seeds"])), cost(specs)
-            order.append((place, len(order), specs))
-        specs = [spec for *_, each in sorted(order) for spec in each]
+        specs = [
+            spec
+            for claim in order
+            for spec in cells(claim, seeds(claim["seeds"])[number : number + 1])
+        ]
         # the second task costs more, and no claim is without the first one's runs
         found |= dict.fromkeys(sorted(specs, key=on_second))
     return list(found)
@@ -74,7 +66,7 @@ def on_second(spec):
 
 def gather(claims, store, minutes=None, workers=None, progress=True, backend="local"):
     """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
-    every, wanted = chosen(), rounds(claims, store)
+    every, wanted = chosen(), rounds(claims)
     results = set(wanted) | found_by(wanted)
     keep(results, store)
     specs = [spec for claim in every for spec in cells(claim, seeds(claim["seeds"]))]
@@ -109,37 +101,28 @@ def keep(specs, store):
 
 
 def board(claims, store):
-    """One dict a claim: cells at a seed, seeds done of those planned, runs left and their seconds.
-
-    Further how many of the runs left have an unknown cost, and the Verdict so far.
-    """
+    """One dict a claim: cells at a seed, seeds done of those planned, runs left and their seconds,
+    and the Verdict so far."""
     clock, lines = sweep.Clock(store), []
     found = source.judged([claim["id"] for claim in claims], store)
     for claim in claims:
-        numbers = seeds(claim["seeds"])
-        by_seed = {seed: cells(claim, (seed,)) for seed in numbers}
+        by_seed = {seed: cells(claim, (seed,)) for seed in seeds(claim["seeds"])}
         done = sum(all(map(store.find, specs)) for specs in by_seed.values())
         missing = sweep.plan([spec for specs in by_seed.values() for spec in specs], store).missing
-        seconds, unknown = clock.total(missing)
-        line = {"claim": claim["id"], "runs": len(missing), "seconds": seconds}
-        line |= {"cells": len(by_seed[numbers[0]]), "seeds": f"{done} of {len(numbers)}"}
-        lines.append(line | {"unknown": unknown, "verdict": found[claim["id"]]})
+        line = {"claim": claim["id"], "cells": max(map(len, by_seed.values()))}
+        line |= {"seeds": f"{done} of {len(by_seed)}", "runs": len(missing)}
+        lines.append(line | {"time": clock.about(missing), "verdict": found[claim["id"]]})
     return lines
 
 
 def listed(claims, store):
     """The board as lines of text."""
-
-    def left(seconds, unknown):
-        return f"{seconds / 3600:.1f} h" + f", {unknown} runs unknown" * bool(unknown)
-
     for row in board(claims, store):
         verdict = row["verdict"]
         p = "" if verdict.holm is None else f", p = {verdict.holm:.2g} after Holm"
         yield (
             f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  "
-            f"{row['runs']:4} runs left, {left(row['seconds'], row['unknown']):>8}  "
-            f"{verdict.verdict}{p}"
+            f"{row['runs']:4} runs left, {row['time']:>12}  {verdict.verdict}{p}"
         )
-    missing = sweep.plan(rounds(claims, store), store).missing
-    yield f"together left on one core: {left(*sweep.Clock(store).total(missing))}"
+    missing = sweep.plan(rounds(claims), store).missing
+    yield f"together left on one core: {sweep.Clock(store).about(missing)}"

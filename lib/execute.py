@@ -160,14 +160,14 @@ def commit():
     return {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())}
 
 
-def work(body, runs, records, fresh, keep, checkpoint_seconds):
+def work(body, runs, records, keep, checkpoint_seconds):
     """What a worker is asked to make: a Spec as JSON. Returns (what it cost, the error in a line).
 
     One of both is there: errors of all executors travel alike.
     """
     spec = from_json(body)
     try:
-        return execute(spec, Store(runs, records, fresh), keep, checkpoint_seconds).cost, ""
+        return execute(spec, Store(runs, records), keep, checkpoint_seconds).cost, ""
     except Exception as error:
         return None, one_line(error)
     finally:

@@ -16,7 +16,7 @@ from pathlib import Path
 from lib import paths
 
 NAME = "manifest.json"
-KNOWN = (1,)  # versions of manifests that this code reads; it writes the last of them
+VERSION = 1  # of manifests
 
 
 class Damaged(ValueError):
@@ -115,47 +115,62 @@ def _digest(path, *_):
 
 
 def seal(folder, names=None, to=NAME):
-    """Write the manifest of a folder; names: of these files alone."""
-    folder = Path(folder)
+    """Write the manifest of a folder; names: of these files alone.
+
+    The files become readable for those to whom the umask of this process gives new files.
+    """
+    folder, mask = Path(folder), os.umask(0)
+    os.umask(mask)
     if names is None:
         every = (path for path in folder.rglob("*") if path.is_file())
         names = (path.relative_to(folder).as_posix() for path in every)
-    files = {name: digest(folder / name) for name in sorted(names) if name != to}
-    write_json(folder / to, {"version": KNOWN[-1], "files": files})
+    digests = {name: digest(folder / name) for name in sorted(names) if name != to}
+    for name in digests:
+        (folder / name).chmod(0o666 & ~mask)
+    write_json(folder / to, {"version": VERSION, "files": digests})
 
 
 def manifest(folder, name=NAME):
-    """What `seal` wrote; None where it is not there. Raises Damaged."""
-    why = "it lists no digests"
+    """{file: digest} that `seal` wrote. Raises Damaged, also where it is not there."""
+    place = Path(folder) / name
+    with held(place):
+        body = read_json(place)
+    if (version := body.get("version", VERSION)) != VERSION:
+        why = f"it is of version {version!r}, this code reads {VERSION}"
+        raise Damaged(f"{paths.shown(place)} is damaged ({why})")
+    if not isinstance(body.get("files"), dict):
+        raise Damaged(f"{paths.shown(place)} is damaged (it lists no digests)")
+    return body["files"]
+
+
+@contextmanager
+def held(place):
+    """Raise Damaged where a file that is read within is absent or no file.
+
+    A file that may not be read, or that a disk failed to give, is not damaged: OSError names it.
+    """
     try:
-        found = read_json(Path(folder) / name)
-        if (version := found.get("version", 1)) not in KNOWN:
-            why = f"it is of version {version!r}, this code reads {', '.join(map(str, KNOWN))}"
-        elif all(isinstance(told, str) for told in found["files"].values()):
-            return found
-    except FileNotFoundError:
-        return None
-    except (OSError, KeyError, AttributeError):
-        pass
-    raise Damaged(f"{paths.shown(Path(folder) / name)} is damaged ({why})")
+        yield
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise Damaged(f"{paths.shown(place)} cannot be read ({error.strerror})") from None
+    except OSError as error:
+        why = f"{paths.shown(place)} cannot be read ({error.strerror})"
+        fix = "make it readable for you, or try again; its folder is left as it is"
+        raise OSError(f"{why}: {fix}") from None
 
 
 def wrong(folder, name=NAME, spared=()):
     """What is wrong with a folder, in words that name a file; "" where it is as it was written.
 
-    spared: beginnings of names that are not looked at.
+    spared: beginnings of names that are not looked at. Raises OSError for a file that is there and
+    cannot be read.
     """
-    place = Path(folder) / name
     try:
-        told = manifest(folder, name)
-        if told is None:
-            return f"{paths.shown(place)} is missing"
-        for file, written in told["files"].items():
+        for file, written in manifest(folder, name).items():
             place = Path(folder) / file
-            if not file.startswith(tuple(spared)) and digest(place) != written:
-                return f"{paths.shown(place)} has another digest than when written"
+            with held(place):
+                if not file.startswith(tuple(spared)) and digest(place) != written:
+                    return f"{paths.shown(place)} has another digest than when written"
     except Damaged as error:
         return str(error)
-    except (OSError, ValueError) as error:
-        return f"{paths.shown(place)} cannot be read ({getattr(error, 'strerror', error)})"
     return ""

@@ -15,7 +15,6 @@ from pandas.io.formats.style import Styler
 from lib import data
 from lib.measure import compare
 from lib.page import notebook
-from lib.papers.profiles import PROFILES
 from lib.spec import from_json, known
 from lib.steps import STEPS
 from lib.store import Run, Store
@@ -158,20 +157,6 @@ def made(spec):
     if lost := sweep.make([spec], keep=True):
         raise RuntimeError(f"{spec.name} could not be made: {lost[spec]}")
     return Store().find(spec, weights=True)
-
-
-def commands(spec):
-    """The command that makes a Spec's run: of the first notebook that wants it, a paper's before
-    the numbered ones."""
-    for profile in PROFILES:
-        for path in sorted(notebook.find(), key=lambda path: path.stem[0].isdigit()):
-            try:
-                wanted = notebook.wanted(notebook.grids(path, {"profile": profile}))
-            except FileNotFoundError:
-                continue
-            if spec in wanted:
-                return [f"python -m lib run {path.stem} --profile {profile}"]
-    return []
 
 
 def sentences(frame, better, worse, count=10, **where):

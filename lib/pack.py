@@ -12,10 +12,11 @@ import os
 import subprocess
 import tarfile
 import tempfile
+from itertools import chain
 from pathlib import Path
 
 from lib import data, files, paths, record
-from lib.data import glue, models, texts
+from lib.data import models, read, texts
 from lib.execute import commit
 from lib.spec import ancestry
 
@@ -49,19 +50,19 @@ def inputs(specs):
     """{name below data/: file or folder at hand} of what Specs and their inputs read."""
     args = [value for spec in set(specs) | ancestry(specs) for value in spec.args.values()]
     args += [each for value in args if isinstance(value, dict) for each in value.values()]
-    found = [path for value in args if isinstance(value, dict) for path in read(value)]
+    found = [path for value in args if isinstance(value, dict) for path in paths_of(value)]
     return {os.path.relpath(path, paths.data_root()): path for path in found}
 
 
-def read(descriptor):
+def paths_of(descriptor):
     """Files and folders that the rows of a descriptor are read from."""
     root, source = paths.data_root(), descriptor.get("source")
     if "text" in descriptor:
         return [path for name in descriptor["text"].split("+") for path in texts.files(name)]
     if source == "glue":
         task, folder = descriptor["task"], root / "glue"
-        unseen = [folder / glue.UNSEEN[task]] if task in glue.UNSEEN else []
-        return [*glue.files(task, folder).values(), *(folder / task).glob("dev_ids.tsv"), *unseen]
+        unseen = [read.unseen_file(task, folder)] if task in read.UNSEEN else []
+        return [*chain(*read.files(task, folder).values()), *unseen]
     folder = "mnist" if descriptor.get("kind") == "files" else data.FOLDERS.get(source)
     return [root / folder] if folder else []
 

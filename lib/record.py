@@ -11,13 +11,13 @@ again. Both digests are checked where a record is read.
 """
 
 import gzip
-import hashlib
 import json
 
 import numpy as np
 from safetensors.numpy import load, save
 
 from lib import paths
+from lib.files import Damaged, held, sha
 
 NAME, ARRAYS = "record.json", "arrays.safetensors.gz"
 PARTS = ("spec", "status", "metrics", "env")
@@ -44,7 +44,7 @@ def write(run, folder):
     if arrays:
         packed = gzip.compress(save(arrays), 9, mtime=0)
         (folder / ARRAYS).write_bytes(packed)
-        body |= {"arrays": hashlib.sha256(packed).hexdigest(), "types": types}
+        body |= {"arrays": sha(packed), "types": types}
     told = {"digest": digest(body)} | body
     lines = [f"{json.dumps(name)}: {canonical(value)}" for name, value in told.items()]
     (folder / NAME).write_text("{" + ",\n".join(lines) + "}\n")
@@ -53,14 +53,16 @@ def write(run, folder):
 def read(folder):
     """{"spec", "status", "metrics", "env"} of a record, "arrays" and "types" where it has some.
 
-    Raises ValueError naming a file that is damaged.
+    Raises Damaged naming a file.
     """
     try:
-        body = json.loads((folder / NAME).read_text())
+        with held(folder / NAME):
+            text = (folder / NAME).read_text()
+        body = json.loads(text)
         told = body.pop("digest")
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise damaged(folder / NAME, error) from None
-    if digest(body) != told:
+    if digest(body) != told or not {*PARTS} <= body.keys():
         raise damaged(folder / NAME, "its content has another digest")
     return body
 
@@ -83,11 +85,12 @@ def text(folder, body, name):
 
 
 def unpacked(folder, body):
-    """All arrays as they are stored. Raises ValueError naming the file where it is damaged."""
+    """All arrays as they are stored. Raises Damaged naming the file."""
     if "arrays" not in body:
         return {}
-    packed = (folder / ARRAYS).read_bytes()
-    if hashlib.sha256(packed).hexdigest() != body["arrays"]:
+    with held(folder / ARRAYS):
+        packed = (folder / ARRAYS).read_bytes()
+    if sha(packed) != body["arrays"]:
         raise damaged(folder / ARRAYS, "its content has another digest")
     return load(gzip.decompress(packed))
 
@@ -110,9 +113,9 @@ def canonical(value):
 
 
 def digest(body):
-    return hashlib.sha256(canonical(body).encode()).hexdigest()
+    return sha(canonical(body).encode())
 
 
 def damaged(path, why):
     fix = "take it from git again, or delete its folder and make the run again"
-    return ValueError(f"{paths.shown(path)} is damaged ({why}): {fix}")
+    return Damaged(f"{paths.shown(path)} is damaged ({why}): {fix}")

@@ -11,12 +11,13 @@ data order. An input with a seed is pinned, and that seed is part of the identit
 """
 
 import copy
-import difflib
 import hashlib
 import json
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 
+from lib.model.options import known
+from lib.model.options import stream as stream
 from lib.options import settled
 from lib.steps import STEPS
 
@@ -165,20 +166,3 @@ def canonical(value):
     """A value as JSON of which there is one form."""
     compact = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
     return json.dumps(value, allow_nan=False, **compact)
-
-
-def known(what, name, allowed):
-    """Raises ValueError naming the nearest allowed name."""
-    if name in allowed:
-        return
-    folded = {str(each).lower(): each for each in allowed}
-    near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
-    hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
-    raise ValueError(
-        f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})"
-    )
-
-
-def stream(seed, name):
-    """A named stream of random numbers out of one integer seed: a 63-bit seed for a generator."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1

@@ -11,12 +11,11 @@
 A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
 weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
-manifest (lib.files) has a digest of each file. What is found damaged is set aside and made again.
-Runs of earlier code have no manifest: they count where their JSON is whole and says finished.
+manifest (lib.files) has a digest of each file. What is found damaged, or holds the run of another
+Spec, is set aside and made again. What cannot be read is left where it is, and an error tells it.
 """
 
 import json
-import os
 import shutil
 import sys
 import time
@@ -31,6 +30,7 @@ from safetensors.numpy import load, save_file
 
 from lib import files, paths, record
 from lib.files import Damaged, read_json, write_json
+from lib.spec import placeless
 
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
 
@@ -41,6 +41,11 @@ def say(line):
     print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr, flush=True)
 
 
+def part(name):
+    """A part of a run (record.PARTS) that is read when it is asked for."""
+    return cached_property(lambda run: run._part(name))
+
+
 @dataclass(frozen=True)
 class Run:
     """A finished run, read only: a folder of files, or a record."""
@@ -48,39 +53,30 @@ class Run:
     folder: Path
     origin: str  # "run": made here; "record": committed evidence
 
+    spec, status, metrics, env = map(part, record.PARTS)
+
     @cached_property
     def _record(self):
-        return record.read(self.folder) if record.there(self.folder) else None
+        return record.read(self.folder)
 
     @cached_property
     def _digests(self):
-        return (files.manifest(self.folder) or {"files": {}})["files"]
+        return files.manifest(self.folder)
 
     def _bytes(self, name):
         """What a file of the run holds. Raises Damaged where its manifest says otherwise."""
-        data = (self.folder / name).read_bytes()
-        digest = files.sha(data)
-        if self._digests.get(name, digest) != digest:
-            shown = paths.shown(self.folder / name)
-            raise Damaged(f"{shown} is damaged (it has another digest): the run is made again")
+        place = self.folder / name
+        with files.held(place):
+            data = place.read_bytes()
+        if self._digests.get(name) != files.sha(data):
+            why = "it has another digest"
+            raise Damaged(f"{paths.shown(place)} is damaged ({why}): the run is made again")
         return data
 
-    def _json(self, name):
-        if self._record is None:
-            return read_json(self.folder / f"{name}.json", self._bytes(f"{name}.json"))
-        return self._record[name]
-
-    @cached_property
-    def spec(self):
-        return self._json("spec")
-
-    @cached_property
-    def status(self):
-        return self._json("status")
-
-    @cached_property
-    def metrics(self):
-        return self._json("metrics")
+    def _part(self, name):
+        if self.origin == "record":
+            return self._record[name]
+        return read_json(self.folder / f"{name}.json", self._bytes(f"{name}.json"))
 
     @property
     def cost(self):
@@ -88,10 +84,6 @@ class Run:
         on_card = (self.spec["args"].get("numerics") or {}).get("device")
         seconds = self.status["seconds"]
         return seconds if on_card else self.status.get("core_seconds", seconds)
-
-    @cached_property
-    def env(self):
-        return self._json("env")
 
     @property
     def name(self):
@@ -104,20 +96,40 @@ class Run:
 
     def arrays(self, name):
         """Arrays that the step saved under this name."""
-        if self._record is None:
-            return load(self._bytes(f"{name}.safetensors"))
-        return record.arrays(self.folder, self._record, name)
+        if self.origin == "record":
+            return record.arrays(self.folder, self._record, name)
+        return load(self._bytes(f"{name}.safetensors"))
 
     def lines(self, name):
         """JSON lines that the step wrote under this name; none where the file is absent."""
-        if self._record is None:
-            text = self._bytes(name).decode() if (self.folder / name).exists() else ""
-        else:
+        if self.origin == "record":
             text = record.text(self.folder, self._record, name)
+        else:
+            text = self._bytes(name).decode() if (self.folder / name).exists() else ""
         return [json.loads(line) for line in text.splitlines()]
 
     def events(self):
         return self.lines("events.jsonl")
+
+    def wrong(self, spec, weights=False):
+        """What is wrong with it as the run of a Spec, in words that name a file; "" without any.
+
+        weights: they are looked at as well. Raises OSError for what is there and cannot be read.
+        """
+        try:
+            if self.origin == "record" and "arrays" in self._record:
+                place = self.folder / record.ARRAYS
+                with files.held(place):
+                    if files.digest(place) != self._record["arrays"]:
+                        return str(record.damaged(place, "its content has another digest"))
+            elif self.origin == "run":
+                if why := files.wrong(self.folder, spared=() if weights else ("model/",)):
+                    return why
+            if placeless(self.spec) != placeless(spec.to_json()):
+                return f"{paths.shown(self.folder)} holds the run of another Spec"
+        except Damaged as error:
+            return str(error)
+        return ""
 
 
 class Held(Exception):
@@ -161,7 +173,6 @@ class Store:
 
     runs: Path = None
     records: Path | None = None
-    fresh: bool = False  # ignore the records
 
     def __post_init__(self):
         object.__setattr__(self, "runs", Path(self.runs or paths.runs_root()))
@@ -170,16 +181,16 @@ class Store:
     def find(self, spec, weights=False):
         """The finished run of a Spec, or None. With `weights`, one that still has its model.
 
-        A run that is damaged is set aside, and a damaged record is left alone; a line says so.
+        A run that is damaged, or of another Spec, is set aside, and such a record is left alone; a
+        line says so. Raises OSError for one that is there and cannot be read.
         """
-        places = ({} if self.fresh else {"record": self.records}) | {"run": self.runs}
-        for origin, root in places.items():
-            folder = root / spec.name
-            if not folder.exists() or (weights and not (folder / "model").exists()):
+        for origin, root in {"record": self.records, "run": self.runs}.items():
+            run = Run(root / spec.name, origin)
+            if not run.folder.exists() or (weights and not run.model.exists()):
                 continue
-            why = wrong(folder, weights)
+            why = run.wrong(spec, weights)
             if not why:
-                return Run(folder, origin)
+                return run
             if origin == "run":
                 self._doubt(spec, weights)
             else:
@@ -188,11 +199,11 @@ class Store:
 
     def _doubt(self, spec, weights):
         """Set a run aside where it is still damaged once nobody else is at it."""
-        folder = self.runs / spec.name
+        run = Run(self.runs / spec.name, "run")
         try:
             with locked(self.lock(spec)):
-                if folder.exists() and (why := wrong(folder, weights)):
-                    self.set_aside(folder, why)
+                if run.folder.exists() and (why := run.wrong(spec, weights)):
+                    self.set_aside(run.folder, why)
         except (Held, OSError):
             say(f"damaged  {spec.name}; it is not used")
 
@@ -234,24 +245,26 @@ class Store:
             status["state"] = "running" if alive(self.lock(spec)) else "died"
         return status
 
-    def names(self):
-        """Folders of runs and records, step-identity, sorted."""
-        roots = [root for root in (self.runs, self.records) if root.exists()]
-        return sorted({name for root in roots for name in os.listdir(root) if name[0] != "."})
+    def every(self, pattern="*"):
+        """Yield the records, then the finished runs; pattern: of folders, step-identity."""
+        kinds = ("record", self.records, record.NAME), ("run", self.runs, "status.json")
+        for origin, root, file in kinds:
+            for place in sorted(root.glob(pattern)):
+                for path in sorted(place.glob(f"[!.]*/{file}")):
+                    if path.parent.suffix != ".part":
+                        yield Run(path.parent, origin)
 
-    def folders(self, name="[!.]*"):
-        """Every finished run made here; name: those of one folder."""
-        paths = sorted(self.runs.glob(f"{name}/*/status.json"))
-        return [Run(path.parent, "run") for path in paths if path.parent.suffix != ".part"]
+    def folders(self):
+        """Every finished run made here."""
+        return [run for run in self.every() if run.origin == "run"]
+
+    def recorded(self):
+        """Every record."""
+        return [run for run in self.every() if run.origin == "record"]
 
     def parts(self):
         """Folders of runs being made or left unfinished."""
         return sorted(self.runs.glob("*/*.part"))
-
-    def recorded(self, name="[!.]*"):
-        """Every record; name: those of one folder."""
-        paths = sorted(self.records.glob(f"{name}/[!.]*/{record.NAME}"))
-        return [Run(path.parent, "record") for path in paths]
 
     def record(self, run):
         """Write a finished run to the records, without weights and events. Returns the folder."""
@@ -260,27 +273,6 @@ class Store:
             record.write(run, folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
-
-
-def wrong(folder, weights=False):
-    """What is wrong with a finished run or a record, in words that name a file; "" without any.
-
-    weights: those of a run are looked at as well.
-    """
-    try:
-        if record.there(folder):
-            told = record.read(folder).get("arrays")
-            if told and files.digest(folder / record.ARRAYS) != told:
-                raise record.damaged(folder / record.ARRAYS, "its content has another digest")
-            return ""
-        if (folder / files.NAME).exists():
-            return files.wrong(folder, spared=() if weights else ("model/",))
-        told = {part: read_json(folder / f"{part}.json") for part in record.PARTS}
-    except (ValueError, OSError) as error:
-        return str(error)
-    if told["status"].get("manifest") or told["status"].get("state") != "finished":
-        return f"{files.NAME} is missing"
-    return "" if told["metrics"] else "metrics.json is empty"
 
 
 def ledger(part):
@@ -372,7 +364,7 @@ class Draft(Scratch):
         write_json(self.folder / "env.json", env)
         files.write_lines(self.folder / "events.jsonl", self.lines)
         shutil.rmtree(self.resume, ignore_errors=True)
-        self.tell("finished", manifest=True)
+        self.tell("finished")
         files.seal(self.folder)
 
     def finish(self, metrics, env):

@@ -15,6 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
+from itertools import islice
 from math import inf
 
 from lib import data, executors
@@ -63,87 +64,76 @@ def plan(specs, store=None, keep=False):
 
 def expected(todo, store=None, workers=None):
     """What missing runs (Plan.missing) take, as text: "29 runs to make, about 3 min"."""
-    about = Clock(store or Store()).about(todo, workers or executors.cores()) if todo else "no time"
+    about = Clock(store or Store()).about(todo, workers or executors.cores())
     return f"{len(todo)} runs to make, {about}"
 
 
-def cheapest_first(groups, store):
-    """The keys of {key: Specs}, in the order in which each adds least to what is made before it.
-
-    What the clock does not know is taken by its rows.
-    """
-    clock, made, order = Clock(store), set(), []
-    left = {key: set(plan(specs, store).missing) for key, specs in groups.items()}
-
-    def seconds(spec):
-        return clock(spec) or rows_seen(spec.args) / 500
-
-    while left:
-        key = min(left, key=lambda key: sum(map(seconds, left[key] - made)))
-        made |= left.pop(key)
-        order.append(key)
-    return order
-
-
 class Clock:
-    """Expected seconds of a run: the median of runs and records that are like it.
+    """Expected seconds of a run: the rows that it sees, at the median pace of runs like it.
 
-    These are other seeds of its Spec, else runs of the same step, numerics (which tell the profiles
-    apart) and task, else of any task, scaled by `rows_seen`. None where nothing is known. Of a step
-    with very many Specs the first ones are read: their names are hashes.
+    Like it are runs of the same step and numerics (which tell the profiles apart) on the same task,
+    else on any task. Runs that this process noted count before runs and records of the store, which
+    may be of a quicker machine. None where nothing is known. Of a step with very many runs the
+    first ones are read: their names are hashes.
     """
 
     def __init__(self, store):
-        self.store, self.names, self.runs, self.known = store, defaultdict(list), {}, {}
-        for name in store.names():
-            self.names[name.rpartition("-")[0]].append(name)
-
-    def costs(self, name):
-        """[(seconds, arguments)] of the runs and records in a folder."""
-        if name not in self.runs:
-            self.runs[name] = []
-            for run in self.store.recorded(name) + self.store.folders(name):
-                with suppress(ValueError, KeyError, OSError):  # damaged: who wants it is told
-                    self.runs[name].append((run.cost, run.spec["args"]))
-        return self.runs[name]
+        self.store, self.noted, self.stored, self.spent = store, defaultdict(list), {}, 0.0
 
     def __call__(self, spec):
-        if own := self.costs(f"{spec.step}-{spec.id}"):
-            return statistics.median(seconds for seconds, _ in own)
-        args = spec.args
-        key = spec.step, tuple((args.get("numerics") or {}).values()), task_of(args)
-        if key not in self.known:
-            names = self.names[spec.step][:SAMPLE]
-            every = [each for name in names for each in self.costs(name)]
-            like = [each for each in every if each[1].get("numerics") == args.get("numerics")]
-            near = [each for each in like if task_of(each[1]) == key[2]] or like
-            self.known[key] = [seconds / rows_seen(others) for seconds, others in near]
-        rates = self.known[key]
-        return statistics.median(rates) * rows_seen(args) if rates else None
+        if spec.step not in self.stored:
+            paces = self.stored[spec.step] = defaultdict(list)
+            for run in islice(self.store.every(f"{spec.step}-*"), SAMPLE):
+                with suppress(ValueError, KeyError, OSError):  # damaged: who wants it is told
+                    add(paces, spec.step, run.spec["args"], run.cost)
+        for key in likeness(spec.step, spec.args):
+            if paces := self.noted.get(key) or self.stored[spec.step].get(key):
+                return statistics.median(paces) * rows_seen(spec.args)
+        return None
 
     def note(self, spec, seconds):
-        name = f"{spec.step}-{spec.id}"
-        self.costs(name).append((seconds, spec.args))
-        self.names[spec.step].insert(0, name)
-        self.known.clear()
+        """Note what a run of this process took."""
+        add(self.noted, spec.step, spec.args, seconds)
+        self.spent += seconds
 
-    def total(self, specs):
-        """(seconds of what is known, how many are not known)."""
-        found = [self(spec) for spec in specs]
-        return sum(seconds for seconds in found if seconds is not None), found.count(None)
+    def forecast(self, specs):
+        """{Spec: expected seconds}, the mean of the others where nothing is known of a run's like;
+        None where nothing is known of any."""
+        found = {spec: self(spec) for spec in specs}
+        known = [seconds for seconds in found.values() if seconds is not None]
+        if found and not known:
+            return None
+        return {spec: statistics.mean(known) if t is None else t for spec, t in found.items()}
 
     def about(self, specs, workers=1):
-        """Expected time of runs as text, with how many of them nothing is known of."""
-        seconds, unknown = self.total(specs)
-        if unknown and not seconds:
+        """Expected time of runs as text."""
+        if (found := self.forecast(specs)) is None:
             return "time unknown"
-        about = "at least" if unknown else "about"
-        return f"{about} {clocked(seconds / workers)}" + f" ({unknown} unknown)" * bool(unknown)
+        return f"about {clocked(sum(found.values()) / workers)}"
+
+    def left(self, shares, elapsed, slots):
+        """Seconds of the clock until some runs are made, {Spec: the share that is made}.
+
+        The pace is that of the runs noted so far, in `elapsed` seconds. None where nothing is known
+        of any run.
+        """
+        found = self.forecast(shares)
+        if found is None:
+            return None
+        begun = sum(seconds * shares[spec] for spec, seconds in found.items())
+        pace = elapsed / (self.spent + begun) if self.spent else 1 / slots
+        return (sum(found.values()) - begun) * pace
 
 
-def task_of(args):
-    data = args.get("data") or {}
-    return data.get("source"), data.get("task")
+def likeness(step, args):
+    """What a run shares with others whose rows take as long, the nearest likeness first."""
+    data, numerics = args.get("data") or {}, tuple((args.get("numerics") or {}).values())
+    return (step, numerics, data.get("source"), data.get("task")), (step, numerics)
+
+
+def add(paces, step, args, seconds):
+    for key in likeness(step, args):
+        paces[key].append(seconds / rows_seen(args))
 
 
 def rows_seen(args):
@@ -153,7 +143,7 @@ def rows_seen(args):
     return rows * train.get("epochs", 1) * (args.get("search") or {}).get("budget", 1)
 
 
-SAMPLE = 300  # folders that are read of a step
+SAMPLE = 300  # runs that are read of a step
 KILLED = "its worker was killed (died); the next command resumes it"
 GRACE = 60.0  # seconds that runs at work are given when the time is over
 
@@ -219,7 +209,7 @@ def make(
                 if there(spec):
                     over(spec)
                     continue
-                place = (store.runs.absolute(), store.records.absolute(), store.fresh)
+                place = (store.runs.absolute(), store.records.absolute())
                 job = (work, spec.to_json(), *place, todo[spec], checkpoint_seconds)
                 running[executor.submit(*job, need=asked[spec])] = spec
             if not running:
@@ -239,7 +229,7 @@ def make(
                 else:
                     bar.clock.note(spec, cost)
                     over(spec)
-            bar.draw(ended | roots(graph, failed).keys(), set(running.values()), bool(finished))
+            bar.draw(ended | roots(graph, failed).keys(), set(running.values()))
     finally:
         executor.close()
         bar.close()
@@ -262,32 +252,29 @@ class Bar:
     def __init__(self, todo, store, executor, progress):
         from tqdm.auto import tqdm
 
-        self.todo, self.store, self.executor = list(todo), store, executor
-        self.clock, self.expected, self.drawn = Clock(store), {}, 0.0
+        self.todo, self.store, self.slots = list(todo), store, executor.slots
+        self.clock, self.began, self.drawn = Clock(store), time.monotonic(), 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
         self.bar = tqdm(total=len(todo), desc="starting workers", **how)
         live = sys.stderr.isatty() or type(self.bar).__name__ == "tqdm_notebook"
-        self.interval = 0.0 if live else 20.0  # a log file wants few lines
+        self.interval = 0.5 if live else 20.0  # a log file wants few lines
 
-    def draw(self, ended, running, changed):
-        """Draw it anew; changed: whether a run has ended since the last time."""
-        if changed or not self.expected:
-            self.expected = {spec: self.clock(spec) for spec in self.todo if spec not in ended}
+    def draw(self, ended, running):
+        """Draw it anew where it is time, or all runs have ended."""
+        if time.monotonic() - self.drawn < self.interval and len(ended) < len(self.todo):
+            return
+        self.drawn = time.monotonic()
         states = {spec: self.store.state(spec) for spec in running}
         at = {spec: state.get("progress", 0.0) for spec, state in states.items()}
-        left = sum(filter(None, self.expected.values()))
-        left -= sum((self.expected[spec] or 0.0) * share for spec, share in at.items())
-        unknown = list(self.expected.values()).count(None)
         self.bar.n = max(self.bar.n, len(ended) + sum(at.values()))
         if ended or any(state["state"] != "missing" for state in states.values()):
             self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
-        to_go = clocked(left / self.executor.slots) if left or not unknown else "unknown"
-        least = "at least " * bool(unknown and left)
-        self.bar.set_postfix_str(f"{least}{to_go} to go", refresh=False)
-        if time.monotonic() - self.drawn >= self.interval:
-            self.drawn = time.monotonic()
-            self.bar.refresh()
+        shares = {spec: at.get(spec, 0.0) for spec in self.todo if spec not in ended}
+        left = self.clock.left(shares, self.drawn - self.began, self.slots)
+        to_go = "time unknown" if left is None else f"about {clocked(left)} to go"
+        self.bar.set_postfix_str(to_go, refresh=False)
+        self.bar.refresh()
 
     def close(self):
         self.bar.close()
@@ -305,25 +292,17 @@ def needs(root, error):
     return f"needs {root.name}, which could not be made: {error}"
 
 
-def why(spec, store, seen):
+def why(spec, store):
     """Why a run is missing, in one line; "" where nobody has tried to make it.
 
-    It is the error of the input at the bottom of it, or what is not at hand. seen: what earlier
-    calls found out.
+    It is the error of the input at the bottom of it, or what is not at hand.
     """
-    root, error = _root(spec, store, seen)
-    return error if root in (None, spec) else needs(root, error)
-
-
-def _root(spec, store, seen):
-    """(the failed run without which a Spec cannot be made, its error); (None, what is absent)."""
-    if spec not in seen:
-        error = ledger(store.part(spec)).get("error")
-        lacking = (p for p in spec.parents.values() if not store.find(p, STEPS[p.step].weights))
-        below = (_root(parent, store, seen) for parent in lacking)
-        found = next((each for each in below if not error and each[1]), (None, absent(spec)))
-        seen[spec] = (spec, error) if error else found
-    return seen[spec]
+    for each in plan([spec], store).missing:  # inputs first
+        if error := ledger(store.part(each)).get("error"):
+            return error if each == spec else needs(each, error)
+        if error := absent(each):
+            return error
+    return ""
 
 
 def absent(spec):
@@ -352,14 +331,14 @@ def collect(rows, store=None, on_missing="run", workers=None, progress=True):
     import pandas as pd
 
     store = store or Store()
-    failed, seen, lines = {}, {}, []
+    failed, lines = {}, []
     if on_missing == "run":
         failed = make([row["spec"] for row in rows], store, workers, progress=progress)
     for row in rows:
         spec = row["spec"]
         run, line = store.find(spec), dict(row)
         line |= {"run": run, "state": store.state(spec)["state"]}
-        line["error"] = "" if run else failed.get(spec) or why(spec, store, seen)
+        line["error"] = "" if run else failed.get(spec) or why(spec, store)
         metrics = run.metrics if run else {}
         lines.append(line | {name: v for name, v in metrics.items() if name not in line})
     return pd.DataFrame(lines)

@@ -18,7 +18,6 @@ from lib.files import write
 from lib.measure import metrics
 from lib.page import claims, notebook
 
-SHOWN = 10  # lines at most
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 # the columns of the committed files; the first KEY of them say what a line is about
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}

@@ -9,14 +9,15 @@ from lib import paths
 BELOW = {
     "data": set(),
     "methods": set(),
-    "measure": {"data"},
-    "search": {"measure"},
-    "model": {"measure", "methods", "search"},
+    "model": set(),
+    "measure": {"data", "model"},
+    "search": {"measure", "model"},
     "train": {"data", "measure", "model", "search"},
     "steps": {"data", "measure", "model", "search", "train"},
     "papers": {"data", "measure", "methods", "search"},
-    "page": {"data", "measure", "search", "papers"},
+    "page": {"data", "measure", "model", "search", "papers"},
 }
+LIGHT = {"lib.model.formula", "lib.model.options"}  # what is free of torch in lib.model
 PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
 SHARED = ("trials", "frontier")  # trials and points of all papers
 
@@ -34,6 +35,19 @@ def test_a_folder_imports_those_below_it_alone(folder):
     for path in sorted((paths.ROOT / "lib" / folder).rglob("*.py")):
         others = {name.split(".")[1] for name in imported(path) if "." in name} & BELOW.keys()
         assert others - {folder} <= BELOW[folder], path
+
+
+def test_the_models_import_nothing_of_lib_but_themselves():
+    """So an export carries their files, which transformers opens without the rest."""
+    for path in sorted((paths.ROOT / "lib" / "model").glob("*.py")):
+        assert not re.findall(r"^\s*(?:from|import) lib\b", path.read_text(), re.M), path
+
+
+@pytest.mark.parametrize("folder", ["measure", "search", "papers", "page"])
+def test_what_is_free_of_torch_imports_the_light_models_alone(folder):
+    for path in sorted((paths.ROOT / "lib" / folder).rglob("*.py")):
+        models = {name for name in imported(path) if name.startswith("lib.model.")}
+        assert all(".".join(re.split(r"[. ]", name)[:3]) in LIGHT for name in models), path
 
 
 def test_a_paper_imports_no_other():

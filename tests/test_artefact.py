@@ -2,6 +2,7 @@
 where nothing is.
 """
 
+import html
 import json
 from types import SimpleNamespace
 
@@ -12,7 +13,9 @@ import pytest
 
 from lib import paths, published, sweep
 from lib.measure import compare
-from lib.page import artefact, notebook
+from lib.measure.claims import Verdict
+from lib.measure.stats import Estimate
+from lib.page import artefact, notebook, plot, report
 from lib.page.runs import Runs
 from lib.published import Printed
 from lib.spec import Spec
@@ -24,12 +27,13 @@ ROWS = [{"seed": seed, "spec": SPEC.at(seed)} for seed in range(4)]
 
 @pytest.fixture
 def page(monkeypatch, tmp_path):
-    """An open page; `page.html()` is what it has displayed."""
+    """An open page; `page.html()` is what it has displayed, `page.light()` in Markdown."""
     said = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
-    monkeypatch.setattr(artefact, "display", lambda shown: said.append(shown.data))
+    monkeypatch.setattr(artefact, "display", said.append)
     page = artefact.Page(NAME, {"profile": "toy"}, tmp_path / "toy")
-    page.html = lambda: "".join(said)
+    page.html = lambda: "".join(shown.data for shown in said)
+    page.light = lambda: "\n\n".join(getattr(shown, "markdown", "") for shown in said)
     return page
 
 
@@ -215,7 +219,40 @@ def test_what_data_and_errors_hold_is_shown_and_never_run(page, monkeypatch):
     page.figure(plt.figure(), pd.DataFrame(columns=[EVIL]), "empty")
     page.finish([], {"toy": [EVIL]})
     assert "<script" not in page.html() and page.html().count("&lt;script&gt;") >= 8
-    assert EVIL.replace("|", "\\|") in (page.folder / f"{NAME}.md").read_text()
+    cell = html.escape(EVIL, quote=False).replace("|", "\\|")
+    for text in ((page.folder / f"{NAME}.md").read_text(), page.light()):
+        table = text[text.index("| ") :]
+        assert f"| {cell} |" in table and "<script" not in table
+    assert "<script" not in page.light()
+
+
+def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page):
+    """Text, tables, notes, pictures, verdicts behind them; not what follows the verdicts."""
+    page.note(["a | b *"], mark="* ", fold="Read")
+    page.table({("1/12", "A"): {("ours", "x"): "1.2"}}, "Scores")
+    figure, axis = plt.subplots()
+    axis.set_title("T")
+    axis.plot([1, 2])
+    page.figure(figure, pd.DataFrame({"x": [1]}))
+    page.finish([Verdict("Sizes:", "CONFIRMED", "2 | 3; 4", "well")], {"toy": ["Smaller."]})
+    cells = [
+        {"cell_type": "markdown", "metadata": {"tags": ["title"]}, "source": ["# Old\n", "Why?"]},
+        {
+            "cell_type": "code",
+            "metadata": {"tags": ["verdicts"]},
+            "source": [],
+            "outputs": [{"data": {"text/markdown": [page.light()]}}],
+        },
+        {"cell_type": "markdown", "metadata": {}, "source": ["## Turn the knobs"]},
+    ]
+    verdict = {"claim": "G1", "verdict": "OPEN", "kind": "finding"}
+    body = {"id": NAME, "profile": "toy", "runs": [], "verdicts": [verdict], "parameters": {}}
+    text = report.light({"cells": cells}, "GhostBERT: New", body)
+    parts = ["# GhostBERT: New", "**G1** Ghosts on a pruned", "Why?", "Read:", "- \\* a \\| b \\*"]
+    parts += ["*Scores*", "|  |  | ours, x |", "| 1/12 | A | 1.2 |", f"![T]({NAME}.png)"]
+    parts += ["## Verdicts", "**Sizes:**", "2 \\| 3<br>4", "- Smaller."]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places) and "Old" not in text and "knobs" not in text
 
 
 def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
@@ -227,3 +264,27 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
     for path in page.folder.iterdir():
         assert not any(str(place) in path.read_text() for place in where), path
     assert "./lib/x.py" in (page.folder / f"{NAME}.csv").read_text()
+
+
+def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
+    def estimate(mean, seeds):
+        return Estimate(mean, mean - 1, mean + 2, (mean,) * seeds, seeds, 1, 0.1, 0.5, seeds)
+
+    found = {("recorded, mini", "SST-2"): estimate(3.0, 3), ("recorded, mini", "CoLA"): None}
+    found["this run, toy", "SST-2"] = estimate(5.0, 1)
+    figure, data = plot.dots(found, {"QQP": 1.5}, "above (points)")
+    rows = list(data[["source", "at", "gain", "low", "high"]].itertuples(index=False, name=None))
+    assert rows[1:] == [("recorded, mini", "SST-2", 3, 2, 5), ("this run, toy", "SST-2", 5, 4, 7)]
+    assert rows[0][:3] == ("published", "QQP", 1.5)
+    (axis,) = figure.axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["QQP", "SST-2"]
+    few = "this run, toy, fewer than 3 seeds"
+    points = {bars.get_label(): bars[0] for bars in axis.containers}
+    assert {name: point.get_xdata()[0] for name, point in points.items()} == {
+        "published": 1.5,
+        "recorded, mini": 3.0,
+        few: 5.0,
+    }
+    assert points["published"].get_marker() == "D"
+    assert points[few].get_color() == plot.GREY != points["recorded, mini"].get_color()
+    assert plot.dots({})[1].empty

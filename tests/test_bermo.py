@@ -1,15 +1,17 @@
 """BERMo: settings against printed tables, grids, claims on made-up runs, a Spec at true size."""
 
+import json
 import re
 from dataclasses import replace
 from itertools import product
 from math import ceil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import transformers
-from conftest import collected
+from conftest import collected, holding
 
 from lib import data, published
 from lib.measure import measures, stats
@@ -18,6 +20,7 @@ from lib.model.parts import layers, size
 from lib.model.surgery import operate
 from lib.options import MIX_NORMS, Mix, Prune
 from lib.page import bermo_tables, notebook
+from lib.page.runs import Runs
 from lib.papers import bermo, grids
 from lib.spec import plain
 from lib.train import pruning, schedules
@@ -27,6 +30,16 @@ RUN = [path for path in NOTEBOOKS if "t06" not in path.stem]
 
 
 # ---- settings ----
+def hyperparameters():
+    """The function of that name, out of the page of Tables 6 to 11."""
+    (page,) = notebook.find(["bermo_t06"])
+    cells = ["".join(cell["source"]) for cell in json.loads(page.read_text())["cells"]]
+    names = {}
+    for source in cells[3:5]:
+        exec(source, names)
+    return names["hyperparameters"]
+
+
 def number(text):
     try:
         return float(text)
@@ -49,7 +62,7 @@ def test_every_printed_hyperparameter_is_the_setting(name):
     }
     checked = 0
     for column in printed:
-        told = bermo.hyperparameters({"SQuAD": "SQuAD1"}.get(column, column), *bermo.TABLES[name])
+        told = hyperparameters()({"SQuAD": "SQuAD1"}.get(column, column), *bermo.TABLES[name])
         unused = {"mask_scores_learning_rate"} if told["pruning_method"] == "Magnitude" else set()
         assert set(printed.index) - aside - unused <= set(told)
         for row in set(printed.index) - aside - unused:
@@ -62,8 +75,8 @@ def test_hyperparameters_are_those_of_the_specs(anywhere):
     for name, (method, distilled) in bermo.TABLES.items():
         for column, model in product(published.table("bermo", name).columns[1:], bermo.MODELS):
             task = {"SQuAD": "SQuAD1"}.get(column, column)
-            spec = bermo.pruned("paper", task, model, method, distilled=distilled)
-            told, train = bermo.hyperparameters(task, method, distilled), spec.args["train"]
+            spec = bermo.pruned("paper", task, model, method, alpha=bermo.ALPHA * distilled)
+            told, train = hyperparameters()(task, method, distilled), spec.args["train"]
             prune = Prune(**spec.args["prune"])
             steps = ceil(bermo.EXAMPLES["paper"][task] / train["batch"]) * train["epochs"]
             assert int(train["warmup"] * steps) == prune.warmup_steps == told["warmup_steps"]
@@ -156,6 +169,29 @@ def test_the_paper_s_tasks_and_seeds(anywhere):
     assert {row["norm"] for row in first} == set(MIX_NORMS)
 
 
+@pytest.mark.parametrize(
+    "page, axes, option",
+    [
+        ("t01", {"lr": 1e-3}, ("train", "lr", 1e-3)),
+        ("t03", {"shares": [0.2], "epochs": 3}, ("prune", "final_threshold", 0.2)),
+        ("t04", {"methods": ["L0"], "weights": [7.0]}, ("prune", "final_lambda", 7.0)),
+        ("t04", {"methods": ["L0"], "shares": [0.3]}, ("prune", "target", 0.3)),
+        ("t05", {"alphas": [0.5, 0.9]}, ("alpha", "", 0.5)),
+        ("f03", {"rate": 0.02, "norms": ["tokens"]}, ("mix", "lr", 0.02)),
+        ("f05", {"epochs": [1, 7]}, ("train", "epochs", 7)),
+    ],
+)
+def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
+    (path,) = notebook.find([f"bermo_{page}"])
+    rows = notebook.grids(path, {"profile": "toy", **axes})["grid"]
+    group, name, value = option
+    found = [row["spec"].args.get(group, {}) for row in rows]
+    found = [each.get(name) if isinstance(each, dict) else each for each in found]
+    assert value in found
+    labels = [tuple(v for k, v in row.items() if k != "spec") for row in rows]
+    assert len(set(labels)) == len(rows) == len(names(rows))
+
+
 def test_recorded_specs_need_no_data(without_data):
     without_data()
     assert all(notebook.grids(path, {})["recorded"] for path in RUN)
@@ -169,7 +205,7 @@ def test_recorded_specs_need_no_data(without_data):
         (lambda: bermo.settings("mini", "CoLA"), "a known number of rows at mini: 'CoLA'"),
         (lambda: bermo.settings("paper", "SST-2", method="L0"), "settings of L0 at paper: 'SST-2'"),
         (lambda: bermo.settings("toy", "SST-2", method="movment"), "did you mean 'Movement'"),
-        (lambda: bermo.mixed("toy", "BERTo"), "unknown model: 'BERTo'"),
+        (lambda: bermo.common("toy", "SST-2", "BERTo"), "unknown model: 'BERTo'"),
     ],
 )
 def test_bad_input_is_told(call, message):
@@ -272,15 +308,28 @@ def test_measured_cells_are_those_of_the_columns():
     }
 
 
+def test_gaps_are_of_pairs_that_did_not_diverge():
+    rows = both(10, tasks=("SST-2", "CoLA"))
+    rows.loc[(rows["task"] == "CoLA") & (rows["model"] == "BERT"), "diverged"] = True
+    gaps = Runs(rows, rows[:0], "mini").gaps("BERMo", "BERT")
+    assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {"SST-2": (5.0, 6)}
+
+
+def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():
+    norms = np.array([[1e-2, 1e-4, 1.0, 1.0], [1.0, 1e-2, 9.0, 9.0]])
+    rows = pd.DataFrame({"run": [holding({"gradient_norm": norms}, "run")]})
+    assert measures.lower_gradient(rows, METRICS) == [-2.0]
+
+
 def test_cased_text_is_an_option_beside_table_1(anywhere):
     """Off, it is no part of a Spec."""
-    rows = bermo.cased("mini", bermo.PROBING["mini"], (0, 1))
+    rows = [row for row in grids_of("mini")["t01"] if row["model"] == "BERT, cased text"]
     cells = {(row["task"], row["seed"]) for row in rows}
-    assert cells == {(t, s) for t in bermo.CASED["mini"] for s in (0, 1)}
+    assert cells == {(t, s) for t in bermo.CASED["mini"] for s in bermo.PROBED["mini"]}
     for row in rows:
         plainly = bermo.dense("mini", row["task"]).args
         assert row["spec"].args == plainly | {"lower_case": False} and "lower_case" not in plainly
-    assert not bermo.cased("toy", bermo.PROBING["toy"], (0,))
+    assert "BERT, cased text" not in {row["model"] for row in grids_of("toy")["t01"]}
 
 
 def test_identities_change_with_what_decides_a_result(anywhere):
@@ -289,7 +338,7 @@ def test_identities_change_with_what_decides_a_result(anywhere):
         bermo.pruned("toy", "SST-2"),
         bermo.pruned("toy", "SST-2", "BERMo", "L0"),
         bermo.pruned("toy", "SST-2", "BERMo", epochs=2),
-        bermo.pruned("toy", "SST-2", "BERMo", distilled=True),
+        bermo.pruned("toy", "SST-2", "BERMo", alpha=bermo.ALPHA),
         bermo.dense("toy", "SST-2", "BERMo"),
         bermo.dense("toy", "SST-2", "BERMo", "channels"),
         bermo.dense("toy", "SST-2", probe=True),

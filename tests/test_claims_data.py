@@ -3,6 +3,7 @@
 `lib.checks` evaluates the formulas of these files.
 """
 
+import random
 from functools import cache
 
 import pytest
@@ -10,9 +11,13 @@ import pytest
 from lib import checks
 from lib.checks import PAPERS
 from lib.checks import lines as read
+from lib.measure import cost
 from lib.measure.cells import parsed
+from lib.page import claims as source
 from lib.page import notebook
 from lib.paths import PUBLISHED
+from lib.search.formula import NUMPY
+from lib.spec import ancestry
 
 NO_TABLE = ("claims", "corrections", "checks", "misses")
 RULES = "delta ordering trend within reached equal together none".split()
@@ -94,14 +99,13 @@ def test_an_inconsistency_is_computed_again(line):
 @pytest.mark.parametrize(
     "formula, message",
     [
-        ("().__class__", "may not stand in the formula"),
-        ("(lambda: 1)()", "may not stand in the formula"),
-        ("open('x')", "unknown name in a formula: 'open'"),
+        ("open('x')", "name 'open' is not defined"),
         ("cell('table3', 'GhostBERT Avg. acc', '5/12')", "table3.csv has no row 5/12"),
+        ("setting('ghostbert_t03_pruned_vs_ghost', 'distil', 'train.rate')", "has train.rate at"),
     ],
 )
-def test_a_formula_reads_printed_cells_alone(formula, message):
-    with pytest.raises(ValueError, match=message):
+def test_a_formula_that_asks_for_what_is_not_there_is_refused(formula, message):
+    with pytest.raises((ValueError, NameError), match=message):
         checks.value("ghostbert", formula)
 
 
@@ -126,3 +130,74 @@ def test_a_changed_number_names_the_claims_that_it_touches():
         touched("ghostbert", "table4", "Avg.")
     )
     assert touched("nas", "table01_elmo_gpt_bert", "BERT") == []
+
+
+# ---- A CLAIM TURNS WHERE THE CODE IS BROKEN
+
+RNG = random.Random(25)
+NAMES = [row["Operation"] for row in read("efficientbert/table01_operations")]
+OPERATIONS = [name.lower().replace(" ", "_") for name in NAMES]
+
+
+def of(*functions):
+    """The ids of the claims that hold and whose formula calls one of these functions."""
+    return [
+        id
+        for id, line in checks.claims().items()
+        if any(f"{name}(" in line["check"] for name in functions)
+        and line["role"] in ("arithmetic", "setting")
+        and source.computed(line).verdict == "CONFIRMED"
+    ]
+
+
+@pytest.mark.parametrize("id", of("setting"))
+def test_a_broken_setting_turns_the_claim_that_states_it(id, monkeypatch):
+    """One of the settings that its formula reads is changed in the Specs that `paper` makes."""
+    line, asked, setting = checks.claims()[id], [], checks.setting
+
+    def noted(*where, **labels):
+        asked.append((where, labels))
+        return setting(*where, **labels)
+
+    with monkeypatch.context() as during:
+        during.setitem(checks.OURS, "setting", noted)
+        assert source.computed(line).verdict == "CONFIRMED"
+    (page, step, path), labels = RNG.choice(asked)
+    specs = {row["spec"] for row in checks.made(page)["grid"] if labels.items() <= row.items()}
+    part, *names = path.split(".")
+    for args in [each.args for each in specs | ancestry(specs) if each.step == step]:
+        told = args.get(part)
+        if not names:
+            monkeypatch.setitem(args, part, "broken")
+        for place in told if isinstance(told, list) else [told]:
+            for name in names[:-1]:
+                place = place.get(name)
+            if names and isinstance(place, dict) and place.get("op", "ghost") == "ghost":
+                monkeypatch.setitem(place, names[-1], 7)
+    assert source.computed(line).verdict == "CONTRADICTED", (page, step, path, labels)
+
+
+@pytest.mark.parametrize("name", RNG.sample(OPERATIONS, 4))
+def test_a_broken_operation_turns_the_claim_on_formulas(name, monkeypatch):
+    (id,) = of("operation")
+    whole = NUMPY[name]
+    monkeypatch.setitem(NUMPY, name, lambda *x: whole(*x) + 1e-3)
+    assert source.computed(checks.claims()[id]).verdict == "CONTRADICTED"
+
+
+@pytest.mark.parametrize("what", ["parameters", "flops", "ghost_parameters", "ghost_flops"])
+def test_a_broken_count_turns_the_claims_that_state_it(what, monkeypatch):
+    ids = [id for id in of("counted") if f"'{what}'" in checks.claims()[id]["check"]]
+    whole = getattr(cost, what)
+    monkeypatch.setattr(cost, what, lambda *at, **told: whole(*at, **told) * 5 // 4 + 1)
+    turned = [id for id in ids if source.computed(checks.claims()[id]).verdict == "CONTRADICTED"]
+    assert ids and turned == ids
+
+
+def test_no_check_counts_rows_or_compares_a_text_with_itself():
+    """A formula on a setting asks what the Specs have, or compares several rows."""
+    for id, line in checks.claims().items():
+        if line["role"] == "setting" and line["check"]:
+            ours = any(f"{name}(" in line["check"] for name in checks.OURS)
+            _, cells = checked()[id]
+            assert ours or len({(t, row) for t, _, row in cells}) > 1, (id, line["check"])

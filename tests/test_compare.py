@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from conftest import holding
 
-from lib.data import glue
+from lib.data.read import GLUE
 from lib.measure import compare, metrics, stats
 from lib.options import Train
 from lib.page import nas_tables
@@ -32,7 +32,7 @@ def scored(task, model, seed, splits):
             "labels": labels,
             "index": np.arange(len(labels)),
         }
-        found = metrics.scores(glue.TASKS[task], logits, labels)
+        found = metrics.scores(GLUE[task], logits, labels)
         before = "" if split == "dev" else f"{split}."
         told |= {before + name: value for name, value in found.items()}
     run = holding(name=f"{task}/{model}/{seed}")
@@ -180,8 +180,8 @@ def test_sizes_of_the_report_are_drawn_by_column(frame):
 
 def test_the_best_goes_by_the_mean_of_the_metrics_asked_for():
     logits, labels = classes(0.8)
-    said = metrics.scores(glue.TASKS["MRPC"], logits, labels)
-    lesson = SimpleNamespace(task=glue.TASKS["MRPC"])
+    said = metrics.scores(GLUE["MRPC"], logits, labels)
+    lesson = SimpleNamespace(task=GLUE["MRPC"])
 
     def score(*names):
         lesson.train = Train(1, 2, 1e-3, 8, select="best", select_by=names)

@@ -13,13 +13,13 @@ from lib.measure.cost import (
     SHAPES,
     Shape,
     compatible,
+    configuration,
     flops,
     ghost_flops,
     ghost_parameters,
     parameters,
     shown,
 )
-from lib.model.backbone import configuration
 from lib.options import Ghost
 from lib.published import table
 

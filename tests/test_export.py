@@ -2,23 +2,24 @@
 by transformers alone, and by onnxruntime.
 """
 
+import importlib.util
+import json
+import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from conftest import put
 
-from lib import export
-from lib.export import modeling_compressed
+from lib import export, paths
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.options import MIX_NORMS
-from lib.search.formula import OPERATIONS
 from lib.search.net import Layer, Net
-from lib.search.space import TABLE_1
 
 CUT = {"op": "cut", "heads": 3}
 GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}
@@ -31,19 +32,20 @@ def ghost(**more):
     return GHOST | more
 
 
-PLAIN = {  # models whose shape their class can have
+PLAIN = {  # models without an operation, once their matrices are unpacked
     "whole": ("bert", []),
-    "fewer neurons": ("electra", [{"op": "keep", "neurons": [list(range(30))] * 2}]),
-    "dropped layers": ("roberta", [{"op": "layer_dropping", "layers": [1]}]),
-    "gates": ("bert", [{"op": "gates", "regions": ["heads", "ffn", "embedding"]}]),
-    "gates of dimensions": ("roberta", [{"op": "gates", "regions": ["qkv"]}]),
     "packed": (
         "bert",
         [{"op": "sparse", "kept": {"0.output.dense": 9, "1.intermediate.dense": 7}}],
     ),
-    "inputs and dimensions": ("electra", [ROWS]),
 }
 OWN = {
+    "int8": ("bert", [{"op": "int8"}]),
+    "fewer neurons": ("electra", [{"op": "keep", "neurons": [list(range(30))] * 2}]),
+    "dropped layers": ("roberta", [{"op": "layer_dropping", "layers": [1]}]),
+    "gates": ("bert", [{"op": "gates", "regions": ["heads", "ffn", "embedding"]}]),
+    "gates of dimensions": ("roberta", [{"op": "gates", "regions": ["qkv"]}]),
+    "inputs and dimensions": ("electra", [ROWS]),
     "cut": ("roberta", [CUT]),
     "searched": ("bert", [KEPT]),
     "searched, inputs too": ("bert", [KEPT | {"embedding": [[0, 7, 9], [40]]}]),
@@ -96,7 +98,8 @@ def saved(tiny, tokenizer, tmp_path):
         torch.manual_seed(1)
         with torch.no_grad():
             for value in model.parameters():
-                value.add_(0.1 * torch.randn_like(value))
+                if value.is_floating_point():
+                    value.add_(0.1 * torch.randn_like(value))
         backbone.save(model, tokenizer, tmp_path / "run")
         return tmp_path / "run"
 
@@ -127,10 +130,6 @@ def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
     assert told["remote"] and all(f["difference"] < 1e-5 for f in told["forms"].values())
 
 
-def test_the_folder_s_code_knows_every_operation():
-    assert modeling_compressed.FUNCTIONS.keys() == {*TABLE_1} <= OPERATIONS.keys()
-
-
 @pytest.mark.parametrize(
     "name", ["whole", "searched", "ghosts", "more ghosts", "ghosts of maps", "gates"]
 )
@@ -144,19 +143,81 @@ def test_onnx_gives_the_same(saved, tmp_path, name):
         assert 1e-5 < forms["ONNX, int8"]["difference"] < 1
 
 
-def test_a_folder_opens_without_this_library(saved, tmp_path):
+FIVE = {  # an export of each kind, and whether onnxruntime opens it too
+    "ghost": (lambda make: make(*OWN["ghosts"]), True),
+    "pruned": (lambda make: make("bert", [CUT, *PLAIN["packed"][1]]), True),
+    "EfficientBERT": (lambda make: make.keep(stacked("truncate")), True),
+    "BERMo": (lambda make: make(*OWN["mix, layers"]), False),
+    "NAS": (lambda make: make(*OWN["searched, inputs too"]), True),
+}
+ELSEWHERE = """
+import json, sys
+sys.modules["lib"] = None  # nothing can import this library
+import numpy, transformers
+cls = transformers.AutoModelForSequenceClassification
+model = cls.from_pretrained("out", trust_remote_code=True).eval()
+words = transformers.AutoTokenizer.from_pretrained("out", trust_remote_code=True)
+batch = words(["word1 word2 word7", "word3"], return_tensors="pt", padding=True)
+found = {"torch": model(**batch).logits.detach().numpy()}
+if sys.argv[1] == "onnx":
+    import onnxruntime
+    names = {name: batch[name].numpy() for name in ("input_ids", "attention_mask")}
+    names["token_type_ids"] = numpy.zeros_like(names["input_ids"])
+    found["onnx"] = onnxruntime.InferenceSession("out/model.onnx").run(None, names)[0]
+pipe = transformers.pipeline("text-classification", "out", trust_remote_code=True)
+told = {name: value.tolist() for name, value in found.items()}
+print(json.dumps(told | {"pipe": pipe(["word1 word2 word7", "word3"])}))
+"""
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_a_folder_opens_where_this_library_is_absent(name, saved, tmp_path):
+    make, onnx = FIVE[name]
+    onnx = onnx and bool(importlib.util.find_spec("onnxruntime"))
+    source = make(saved)
+    export.export(source, tmp_path / "out", ("no", "yes"), onnx=onnx)
+    model, tokenizer = backbone.load(source)
+    texts = ["word1 word2 word7", "word3"]  # as one batch, and each by itself
+    with torch.no_grad():
+        expected, *alone = (
+            model(**tokenizer(each, return_tensors="pt", padding=True)).logits
+            for each in (texts, *texts)
+        )
+    bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    more = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", ELSEWHERE, "onnx" * onnx]
+    made = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=bare | more)
+    assert made.returncode == 0, made.stderr
+    told = json.loads(made.stdout.splitlines()[-1])
+    for form in ("torch", "onnx") if onnx else ("torch",):
+        assert np.abs(np.array(told[form]) - expected.numpy()).max() < 1e-5, form
+    for each, logits in zip(told["pipe"], alone, strict=True):
+        assert each["label"] == ("no", "yes")[logits.argmax()]
+        assert each["score"] == pytest.approx(float(logits.softmax(1).max()), abs=1e-5)
+
+
+def test_a_folder_carries_the_very_sources_and_imports_nothing_else(saved, tmp_path):
     export.export(saved(*OWN["ghosts"]), tmp_path / "out")
-    code = (
-        "import sys, transformers\n"
-        "auto = transformers.AutoTokenizer, transformers.AutoModelForSequenceClassification\n"
-        "read, model = (a.from_pretrained('out', trust_remote_code=True) for a in auto)\n"
-        "logits = model(**read('word1 word2', return_tensors='pt')).logits\n"
-        "print(logits.shape, 'lib' in sys.modules)\n"
-    )
-    made = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert made.stdout.strip() == "torch.Size([1, 2]) False", made.stderr
+    carried = {path.name: path.read_text() for path in (tmp_path / "out").glob("*.py")}
+    here = paths.ROOT / "lib" / "model"
+    assert all(text == (here / name).read_text() for name, text in carried.items())
+    assert {"modeling.py", "surgery.py", "ghost.py"} <= carried.keys()
+    assert not any("import lib" in text or "from lib" in text for text in carried.values())
+
+
+def test_a_method_of_a_file_of_its_own_is_carried_too(saved, tmp_path):
+    export.export(saved(*OWN["dropped layers"]), tmp_path / "out")
+    file = paths.ROOT / "lib" / "methods" / "layer_dropping.py"
+    assert (tmp_path / "out" / file.name).read_text() == file.read_text()
+    assert "from .layer_dropping import change" in (tmp_path / "out/modeling.py").read_text()
+
+
+@pytest.mark.parametrize("labels, kind", [(("bad", "good"), "single_label"), ((), "regression")])
+def test_classes_have_their_names(labels, kind, saved, tmp_path):
+    export.export(saved("bert", [CUT]), tmp_path / "out", labels)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["problem_type"].startswith(kind)
+    assert not labels or config["id2label"] == {"0": "bad", "1": "good"}
 
 
 def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
@@ -170,16 +231,11 @@ def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
         ("roberta", [CUT], "no ONNX of a RobertaForSequenceClassification: only BERT"),
         ("bert", OWN["mix, none"][1], "no ONNX of a layer mix"),
         ("bert", OWN["convolutions of features"][1], "no ONNX of a ghost convolution 'conv1d_f'"),
-        ("bert", [{"op": "int8"}], "export the one that it was made of, with --int8"),
+        (*OWN["int8"], r"no ONNX of a model in int8 \(export the one that it was made of"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_written(saved, tmp_path, family, ops, message):
-    folder = saved(family, []) if ops[0]["op"] == "int8" else saved(family, ops)
-    if ops[0]["op"] == "int8":
-        model, tokenizer = backbone.load(folder)
-        operate(model, ops[0])
-        folder = tmp_path / "whole numbers"
-        backbone.save(model, tokenizer, folder)
+    folder = saved(family, ops)
     with pytest.raises(ValueError, match=message):
         export.export(folder, tmp_path / "out", onnx=True)
     assert not (tmp_path / "out").exists()
@@ -197,6 +253,6 @@ def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
             layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(export, "folded", wrong)
+    monkeypatch.setattr(export.masks, "unpack", wrong)
     with pytest.raises(RuntimeError, match="this folder in .* differs from the run's model by"):
         export.export(saved("bert", []), tmp_path / "out")

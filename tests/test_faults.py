@@ -131,23 +131,12 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     assert made(there, child)
 
 
-@pytest.mark.parametrize(
-    "name, value, there",
-    [
-        ("env", {}, True),
-        ("status", {"state": "failed"}, False),
-        ("status", {"state": "finished", "manifest": True}, False),
-        ("metrics", {}, False),
-        ("spec", [], False),
-    ],
-)
-def test_a_run_of_earlier_code_counts_where_its_json_is_whole(name, value, there, tmp_path):
+def test_a_run_without_its_manifest_is_set_aside(tmp_path):
     kept, spec = Store(tmp_path, tmp_path / "none"), Spec("count", {}).at(0)
     folder = Draft(kept, spec, {}, keep=False).finish({"layers": 2}, {}).folder
+    assert kept.find(spec)
     (folder / files.NAME).unlink()
-    (folder / "status.json").write_text('{"state": "finished", "seconds": 1.0}')
-    (folder / f"{name}.json").write_text(json.dumps(value))
-    assert bool(kept.find(spec)) == there
+    assert kept.find(spec) is None and not folder.exists()
 
 
 def test_a_damaged_run_stops_no_command_on_others(copied):

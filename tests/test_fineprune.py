@@ -120,7 +120,7 @@ def test_counts_are_those_of_the_saved_weights(name, runs):
     biases = found["encoder_parameters"] - found["masked_weights"]
     assert found["remaining"] == (found["kept_weights"] + biases) / found["encoder_parameters"]
     assert found["bytes_sparse"] <= found["bytes_dense"]
-    on_disk = (run.model / "weights.safetensors").stat().st_size
+    on_disk = (run.model / "model.safetensors").stat().st_size
     assert 0 < on_disk - found["bytes_sparse"] < 20000
 
 

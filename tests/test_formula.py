@@ -10,20 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib.model import formula
+from lib.model.formula import NUMPY, FormulaError, Node, X, evaluate, height, parse
 from lib.model.stack import FUNCTIONS as TORCH
-from lib.search import formula
-from lib.search.formula import (
-    NUMPY,
-    FormulaError,
-    Node,
-    X,
-    canonical,
-    check,
-    evaluate,
-    height,
-    parse,
-    valid,
-)
+from lib.search.formula import canonical, check, valid
 
 PUBLISHED = (
     "W2 gelu(W1 x)",

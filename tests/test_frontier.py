@@ -15,6 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib import paths
 from lib.measure import cost
+from lib.measure.cost import configuration
 from lib.methods import layer_dropping
 from lib.model import backbone
 from lib.model.parts import base, layers
@@ -97,7 +98,7 @@ def test_flops_of_ghosts_are_the_convolutions():
 def encoder(own):
     from transformers import BertModel
 
-    config = backbone.configuration(own)
+    config = configuration(own)
     config._attn_implementation = "eager"
     return BertModel, config
 

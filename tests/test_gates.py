@@ -8,8 +8,8 @@ import torch
 from lib.measure import gated
 from lib.model import backbone, gates
 from lib.model.parts import layers, size, surgery
-from lib.model.surgery import gated as with_gates
 from lib.model.surgery import operate
+from lib.train import gating
 
 REGIONS = [("heads", "ffn"), ("ffn",), ("qkv", "ffn"), ("heads", "ffn", "embedding"), ("qkv",)]
 COUNT = {"heads": 12, "ffn": 96, "embedding": 48, "qk": 48, "v": 48}
@@ -27,9 +27,9 @@ def gated_model(model, regions, seed=1, scale=3.0):
 
 def read(model):
     """The architecture of a gated model, by the rule of lib.search.control."""
-    sizes, _ = gates.costs(model, gates.regions(model))
+    sizes, _ = gating.costs(model, gates.regions(model))
     alphas = torch.cat([alpha.detach() for alpha in gates.alphas(model).values()])
-    return gates.architecture(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
+    return gating.architecture(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
 
 
 def by_hand(model, masks):
@@ -102,9 +102,9 @@ def test_the_cut_model_is_the_gated_one_with_hard_masks(
     again, _ = backbone.load(tmp_path / "model")
     assert surgery(again) == [{"op": "keep"} | found]
     assert torch.equal(logits(again, batch), logits(model, batch))
-    whole, cost = gates.costs(tiny(family), regions)
+    whole, cost = gating.costs(tiny(family), regions)
     left = [len(kept) for parts in zip(*found.values(), strict=True) for kept in parts]
-    assert gates.flops(again) == cost(dict(zip(whole, left, strict=True)))
+    assert gating.flops(again) == cost(dict(zip(whole, left, strict=True)))
     assert size(again)["parameters"] < size(tiny(family))["parameters"]
 
 
@@ -135,10 +135,10 @@ def test_a_gated_model_is_saved_loaded_and_copied(
 
 def test_gates_go_on_where_they_fit_the_search(tiny):
     model = gated_model(tiny("bert"), ["ffn"])
-    assert list(with_gates(model, ("ffn",))) == [(0, "ffn"), (1, "ffn")]
-    assert list(with_gates(tiny("bert"), ("heads",))) == [(0, "heads"), (1, "heads")]
+    assert list(gating.gated(model, ("ffn",))) == [(0, "ffn"), (1, "ffn")]
+    assert list(gating.gated(tiny("bert"), ("heads",))) == [(0, "heads"), (1, "heads")]
     with pytest.raises(ValueError, match="has gates on ffn, the search is over heads, ffn: start"):
-        with_gates(model, ("heads", "ffn"))
+        gating.gated(model, ("heads", "ffn"))
 
 
 def test_gates_are_refused_where_they_do_not_fit(tiny):

@@ -10,12 +10,11 @@ import transformers
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib.measure.cost import SHAPES, flops, ghost_flops, ghost_parameters, parameters
+from lib.measure.cost import SHAPES, configured, flops, ghost_flops, ghost_parameters, parameters
 from lib.model import backbone
 from lib.model.cut import rank
 from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
 from lib.model.parts import base, layers, size, surgery
-from lib.model.parts import shape as shape_of
 from lib.model.surgery import operate
 from lib.options import Ghost
 from lib.published import table
@@ -250,7 +249,7 @@ def test_the_default_ghost_keeps_its_bits(family, tiny, sentences):
 def test_parameters_and_operations_are_those_of_the_formulas(ghost, heads, family, tiny, shape):
     """Under eager attention, which the counter can see into; ghosts at "qk" are eager already."""
     model, (cut, add), told = tiny(family), operations(ghost, heads), shape(family)
-    assert shape_of(model) == told
+    assert configured(model.config.to_dict()) == told
     model.set_attn_implementation("eager")
     operate(model, cut)
     extra = ghost_parameters(told, ghost, heads, TOKENS)

@@ -8,7 +8,8 @@ import torch
 import transformers
 from torch.nn import functional
 
-from lib.data import Split, Task, glue, spans
+from lib.data import Split, Task, spans
+from lib.data.read import GLUE
 from lib.model import backbone
 from lib.model.surgery import operate
 from lib.options import Numerics, Span, Targets
@@ -17,7 +18,7 @@ from lib.train import heads, loop, losses
 from lib.train.batches import collate
 
 NUMERICS = Numerics("float32", 1)
-NLI = glue.TASKS["MNLI"]
+NLI = GLUE["MNLI"]
 SQUAD = Task("SQuAD2", True, (), ("span_f1", "exact"), span=True)
 SPAN = plain(Span(stride=4, max_query=3, max_answer=3))
 PASSAGE = " ".join(f"word{i}" for i in range(10, 30))
@@ -69,7 +70,7 @@ def test_generic_names_stay_as_they_are(tiny, tokenizer, tmp_path):
     found, _ = heads.network(tmp_path / "model", NLI, 0.0, 0)
     assert torch.equal(found.classifier.weight, model.classifier.weight)
     with pytest.raises(ValueError, match="has 3 outputs; the task needs 2"):
-        heads.network(tmp_path / "model", glue.TASKS["RTE"], 0.0, 0)
+        heads.network(tmp_path / "model", GLUE["RTE"], 0.0, 0)
 
 
 def test_other_names_are_refused_with_the_permutation(tiny, tokenizer, tmp_path):

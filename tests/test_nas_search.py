@@ -12,8 +12,9 @@ from conftest import finetuned, made, same_run, stop_at, untrained
 
 from lib import data
 from lib.measure import gated
+from lib.measure.cost import configured
 from lib.model import backbone, gates, scores
-from lib.model.parts import base, shape, size, surgery
+from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.options import Augment, Numerics, Objective, Train
@@ -21,8 +22,14 @@ from lib.papers import nas
 from lib.search.control import Control
 from lib.spec import Output, Spec, plain
 from lib.store import Store
-from lib.train import loop, losses, objectives
+from lib.train import gating, loop, losses, objectives
 from lib.train.batches import collate, encode, order
+
+
+def shape(model):
+    told = model.config.to_dict()
+    return configured(told | {"model_type": told["model_type"].removeprefix("operated-")})
+
 
 NUMERICS = Numerics("float32", 1)
 DATA = data.describe("toy", "SST-2", 48, unseen=8)
@@ -151,7 +158,7 @@ def test_other_regions_are_searched_and_cut(regions, store):
     assert last.metrics["flops"] == pytest.approx(run.metrics["flops"])
     model, _ = backbone.load(last.model)
     assert surgery(model) == [{"op": "keep"} | run.metrics["architecture"]]
-    assert gates.flops(model) == last.metrics["flops"]
+    assert gating.flops(model) == last.metrics["flops"]
 
 
 def test_cut_and_retrained_in_two_stages(store):
@@ -374,6 +381,6 @@ def test_a_copy_of_a_gated_model_steers_apart(tiny):
     model = tiny("bert")
     operate(model, {"op": "gates", "regions": ["ffn"]})
     other = copy.deepcopy(model)
-    sizes, cost = gates.costs(model, ("ffn",))
-    assert gates.costs(other, ("ffn",))[0] == sizes == {(0, "ffn"): 96, (1, "ffn"): 96}
-    assert cost(sizes) == gated.masked(shape(model)) == gates.flops(model)
+    sizes, cost = gating.costs(model, ("ffn",))
+    assert gating.costs(other, ("ffn",))[0] == sizes == {(0, "ffn"): 96, (1, "ffn"): 96}
+    assert cost(sizes) == gated.masked(shape(model)) == gating.flops(model)

@@ -9,10 +9,10 @@ import pytest
 
 from lib import published
 from lib.measure import cost
+from lib.model.formula import FormulaError, parse
 from lib.page import draw
 from lib.papers.efficientbert import NETS, PLUS_PLUS, THIN
 from lib.search import net
-from lib.search.formula import FormulaError, parse
 from lib.search.net import CONVENTIONS, Layer, Net, bert, from_json, macs, parameters
 
 

@@ -188,9 +188,7 @@ def test_commands_answer_mistakes_in_one_line(words, message, capsys, monkeypatc
 def test_missing_real_data_is_told_with_its_fix(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("DATA_ROOT", str(tmp_path))
     data.splits.cache_clear()
-    with pytest.raises(
-        FileNotFoundError, match="SST-2 is no folder; expected train.tsv, dev.tsv, test.tsv"
-    ):
+    with pytest.raises(FileNotFoundError, match="SST-2 has no rows .*; fix: python -m lib fetch"):
         data.load(data.describe("glue", "SST-2", 100))
 
 
@@ -251,9 +249,13 @@ def test_commands_of_the_readme_name_one_notebook_each():
     assert len(notebook.find([re.search(r"lib run (\S+)", row)[1]])) == 1
 
 
-def test_the_readme_lists_every_notebook_and_environments_agree():
-    readme = (paths.ROOT / "README.md").read_text()
-    assert all(f"`{name}`" in readme for name in IDS)
+def test_the_index_lists_every_notebook_and_the_readme_is_short():
+    index = (paths.NOTEBOOKS / "README.md").read_text()
+    assert all(f"`{name}` | " in index for name in IDS) and index == notebook.listed(NOTEBOOKS)
+    assert len((paths.ROOT / "README.md").read_text().splitlines()) <= 130
+
+
+def test_environments_agree_with_the_pins_and_the_lock_has_them_all():
     pins = [
         line
         for line in (paths.ROOT / "requirements.txt").read_text().splitlines()
@@ -263,6 +265,8 @@ def test_the_readme_lists_every_notebook_and_environments_agree():
     environment = (paths.ROOT / "environment.yml").read_text()
     assert "==" not in environment
     assert all(f"- {words}\n" in environment for words in ("-r requirements.txt", "-e ."))
+    lock = (paths.ROOT / "requirements-lock.txt").read_text().lower().splitlines()
+    assert {*pins} <= {*lock} and len(lock) > 3 * len(pins)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)

@@ -101,8 +101,14 @@ def test_sentences_are_those_that_one_model_alone_gets_right(runs, here):
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path, monkeypatch):
     run = runs["model"]
     monkeypatch.setattr(card, "Store", lambda: here)
-    monkeypatch.setattr(opened, "commands", lambda spec: ["python -m lib run some_page"])
-    text = card.card(run, export(run.model, tmp_path / "out"))
+    told = export(run.model, tmp_path / "out", card.task_of(run).labels)
+    made = card.card(run, told)
+    text, facts = str(made), made.data
+    assert facts.license == "apache-2.0" and facts.base_model is None
+    assert facts.metrics == ["matthews"] and facts.pipeline_tag == "text-classification"
+    (result,) = facts.eval_results
+    assert (result.dataset_name, result.metric_type) == ("CoLA", "matthews")
+    assert result.metric_value == run.metrics["matthews"]
     score = f"{100 * run.metrics['matthews']:.1f}"
     for part in (
         "1. `pretrain`, seed 0",
@@ -110,7 +116,8 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path, 
         f"| matthews | {score} |",
         f"{run.metrics['parameters']:,} parameters",
         DATA["digest"],
+        f"Classes: {', '.join(card.task_of(run).labels)}.",
         "read generated text alone",
-        "python -m lib run some_page\n    python -m lib export " + run.name,
+        "python -m lib export " + run.name,
     ):
         assert part in text, part

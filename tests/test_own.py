@@ -6,6 +6,7 @@ import shutil
 
 import datasets
 import pandas as pd
+import pyarrow.parquet
 import pytest
 import transformers
 from conftest import made, made_up, put
@@ -63,12 +64,18 @@ def encoder(tmp_path_factory):
 
 # ---- data ----
 def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
-    csv = put(tmp_path, "a.csv", table(reviews(), between=","))
-    parquet = tmp_path / "a.parquet"
-    pd.DataFrame(reviews(), columns=["text", "label"]).to_parquet(parquet)
+    frame, kinds = pd.DataFrame(reviews(), columns=["text", "label"]), []
+    for between in ",;\t|":
+        kinds.append(put(tmp_path, f"{ord(between)}.csv", table(reviews(), between=between)))
+    kinds += [tmp_path / f"a.{ending}" for ending in ("csv", "json", "jsonl", "parquet", "tsv")]
+    frame.to_csv(kinds[-5])  # with the index in a column without a name
+    frame.to_json(kinds[-4], orient="records")
+    frame.to_json(kinds[-3], orient="records", lines=True)
+    frame.to_parquet(kinds[-2])
+    frame.to_csv(kinds[-1], sep="\t")
     train = put(tmp_path, "both/train.tsv", table(reviews()))
     put(tmp_path, "both/validation.csv", table(reviews(40), between=","))
-    found = {str(p): rows_of.load(rows_of.task_of(str(p))) for p in (tsv, csv, parquet, train)}
+    found = {str(p): rows_of.load(rows_of.task_of(str(p))) for p in (tsv, *kinds, train)}
     assert len({data.digest(splits) for splits in found.values()}) == 1
     task = data.task("own", rows_of.task_of(tsv))
     assert (task.labels, task.pair, task.metrics[0]) == (("bad", "good"), False, "accuracy")
@@ -115,7 +122,7 @@ def test_a_data_set_of_the_hub(monkeypatch):
     )
     assert name == "hub:someone/animals/small: words, kind"
     assert data.task("own", name).labels == ("ant", "zebra")
-    monkeypatch.setattr(datasets, "load_dataset", lambda *name: {"test": None})
+    monkeypatch.setattr(datasets, "load_dataset", lambda *name: {"test": there["train"]})
     with pytest.raises(ValueError, match="someone/else has no split train, but test"):
         rows_of.task_of("hub:someone/else")
 
@@ -123,15 +130,19 @@ def test_a_data_set_of_the_hub(monkeypatch):
 @pytest.mark.parametrize(
     "line, content, error",
     [
-        ("a.tsv", None, "no data .*a.tsv.*: name a .tsv, .csv, .parquet file, a folder"),
+        ("a.tsv", None, "no data .*a.tsv.*: name a .tsv, .csv, .json.* file, a folder"),
         ("a.xlsx", "x", "a .xlsx file; expected .tsv"),
         ("a.tsv: txt, label", table(reviews()), "unknown column .*'txt'; did you mean 'text'"),
         ("a.tsv", table([("a", "b", "c", "d")] * 50, "wxyz"), "'w', 'x', 'y', 'z'; .*TEXT, LABEL"),
-        ("a.tsv", table([*reviews(), ("", "good")]), "train row 101: nothing in column text"),
+        ("a.tsv", table([*reviews(), ("", "good")]), "a.tsv:102: nothing in column text"),
         ("a.tsv", table([("a", "one")] * 50), "1 different labels, such as 'one'"),
         ("a.tsv", table(reviews(20)), "20 rows; expected at least 40"),
-        ("a.csv", 'text,label\n"a,b\n', "EOF inside string"),
-        ("a.tsv", table([("a", "good", "more")] * 50), "first row with more fields than the head"),
+        ("a.csv", 'text,label\n"a,b\n', "a.csv:2: unexpected end of data"),
+        (
+            "a.tsv",
+            table([("a", "good", "more")] * 50),
+            r"a.tsv:2: 3 field\(s\) .*; expected 2 as in the first line",
+        ),
     ],
 )
 def test_what_cannot_be_read_says_so(tmp_path, line, content, error):
@@ -139,6 +150,97 @@ def test_what_cannot_be_read_says_so(tmp_path, line, content, error):
         put(tmp_path, line.partition(":")[0], content)
     with pytest.raises((ValueError, FileNotFoundError), match=error):
         rows_of.load(rows_of.task_of(f"{tmp_path}/{line}"))
+
+
+SCORES = [[f"text {i}", i / 8] for i in range(60)]
+
+
+def scored(label, at=7):
+    """SCORES with another label in a row."""
+    return table([*SCORES[:at], ["other", label], *SCORES[at + 1 :]])
+
+
+@pytest.mark.parametrize(
+    "name, content, error",
+    [
+        (
+            "two.csv",
+            "text,label,label\n" + "a,b,c\n" * 50,
+            "two columns 'label'.*; fix: rename one",
+        ),
+        ("nan.tsv", scored("nan"), "nan.tsv:9: label 'nan'; expected a finite number"),
+        ("inf.tsv", scored("-inf"), "inf.tsv:9: label '-inf'; expected a finite number"),
+        ("huge.tsv", scored("1e400"), "huge.tsv:9: label '1e400'; expected a finite number"),
+        ("large.tsv", scored("-1e308"), "large.tsv:9: label '-1e308'; expected a finite number"),
+        ("none.tsv", scored("n/a"), "none.tsv:9: label 'n/a'; expected a finite number, as others"),
+        ("same.tsv", table([[f"text {i}", 0.5] for i in range(60)]), "1 different labels"),
+        ("equal.tsv", table([[f"text {i}", "0.5" + "0" * (i % 2)] for i in range(60)]), "1 differ"),
+        (
+            "class.tsv",
+            table([*reviews(), ("a", "NaN")]),
+            "class.tsv:102: label 'NaN'; expected the",
+        ),
+        ("alike.tsv", table([("a", "x"), ("a", "y")] * 30), "1 different texts; expected some to"),
+        ("bare.tsv", table(reviews(), ("a film", "good")), "a first line that ends in 'good'; exp"),
+        ("number.tsv", table(SCORES, ("a film", "2.5")), "a first line that ends in '2.5'"),
+        (
+            "latin.csv",
+            table([*reviews(), ("\xe9", "bad")]).encode("latin1"),
+            ":102: byte 0xe9 is not",
+        ),
+        ("lists.json", [{"text": ["a", "b"], "label": 1}] * 50, r"row 1: a cell \['a', 'b'\]"),
+        (
+            "columns.json",
+            {"text": {"0": "a"}, "label": {"0": 1}},
+            "a cell {'0': 'a'}; expected text",
+        ),
+        ("numbers.json", [1, 2], "row 1: 1; expected an object with the columns"),
+        (
+            "cut.jsonl",
+            '{"text": "a", "label": 1}\n{"te',
+            "cut.jsonl:2: .* at column 2; expected JSON",
+        ),
+        ("no.parquet", "text", "no.parquet: .*; expected a Parquet file; fix: write it again"),
+        ("both/dev.tsv", "text\tlabel\n", "dev.tsv:1: no rows"),
+    ],
+)
+def test_doubtful_data_are_refused_in_one_line_before_anything_runs(tmp_path, name, content, error):
+    path = put(tmp_path, name, content)
+    if name == "both/dev.tsv":
+        put(tmp_path, "both/train.tsv", table(reviews()))
+        path = path.parent
+    with pytest.raises(ValueError, match=error) as caught:
+        rows_of.load(rows_of.task_of(str(path)))
+    assert "\n" not in str(caught.value) and "; fix: " in str(caught.value)
+
+
+def test_doubtful_parquet_is_refused_in_one_line(tmp_path):
+    rows = {"text": [["a", "b"]] * 50, "label": [0, 1] * 25}
+    pd.DataFrame(rows).to_parquet(tmp_path / "lists.parquet")
+    with pytest.raises(
+        ValueError, match=r"lists.parquet, row 1: a cell \['a', 'b'\]; expected text"
+    ):
+        rows_of.load(rows_of.task_of(str(tmp_path / "lists.parquet")))
+    columns = [pyarrow.array(["a", "b"]), pyarrow.array([0, 1]), pyarrow.array([1, 0])]
+    twice = pyarrow.Table.from_arrays(columns, names=["text", "label", "label"])
+    pyarrow.parquet.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(ValueError, match=r"twice.parquet: .*label.*; fix: "):
+        rows_of.task_of(str(tmp_path / "twice.parquet"))
+
+
+def test_cells_such_as_na_are_text(tmp_path):
+    rows = [("NA", "None"), ("null", "NA"), ("nan", "None"), *reviews()]
+    name = rows_of.task_of(str(put(tmp_path, "a.csv", table(rows, between=","))))
+    splits = rows_of.load(name)
+    assert data.task("own", name).labels == ("NA", "None", "bad", "good")
+    assert {"NA", "null", "nan"} <= {*splits["train"].a, *splits["dev"].a}
+
+
+def test_a_column_may_have_a_comma_in_its_name(tmp_path):
+    path = put(tmp_path, "a.tsv", table(reviews(), ("text, raw", "kind")))
+    name = rows_of.task_of(f'{path}: "text, raw", kind')
+    assert name == rows_of.task_of(str(path)) == f'{path}: "text, raw", kind'
+    assert len(rows_of.load(name)["train"]) == 80
 
 
 def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path, tsv, encoder):

@@ -12,6 +12,7 @@ from conftest import FAMILIES, Draft, classes, every_spec, made
 
 from lib import data, paths, published
 from lib.measure import cost
+from lib.measure.cost import configuration
 from lib.model import backbone, parts
 from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
@@ -41,7 +42,7 @@ def classifier(sizes, labels=2, layers=None, surgery=()):
     """A classifier of a Shape with random weights, operated on."""
     pad = {"pad_token_id": 1} if sizes.family == "roberta" else {}
     sizes = replace(sizes, layers=layers or sizes.layers)
-    config = backbone.configuration(sizes, num_labels=labels, **pad)
+    config = configuration(sizes, num_labels=labels, **pad)
     return backbone.build(classes(sizes.family)[1], config, surgery)
 
 

@@ -35,9 +35,8 @@ from test_squad import hub as squad_hub
 
 from lib import __main__ as command
 from lib import data, executors, paths
-from lib.data import digits, glue, grammar, senteval, squad, toy
-from lib.measure.cost import Shape
-from lib.model import backbone
+from lib.data import digits, grammar, read, submission, toy
+from lib.measure.cost import Shape, configuration
 from lib.options import Span
 from lib.page import claims, notebook, report
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
@@ -51,7 +50,7 @@ THREE = ("MNLI", "STS-B", "CoLA")
 EPOCHS = {"bermo": None, "nas": 2, "ghostbert": 1, "efficientbert": 1}
 ROWS = {"train": 24, "dev": 12, "test": 12}
 SPECIAL = {"AX": {"test": 48}, "MNLI": ROWS | {"dev_mm": 12}}
-SPECIAL |= dict.fromkeys(squad.TASKS, ROWS | {"train": 6})  # each has several windows
+SPECIAL |= dict.fromkeys(read.SQUAD, ROWS | {"train": 6})  # each has several windows
 HUB = {"train": "train", "dev": "validation", "test": "test"}
 # Heads, layers and neurons of the stand-ins; BERT-base is a multiple of the others deep.
 SIZES = {
@@ -90,14 +89,14 @@ def checkpoint(folder, sentences, kind, heads, layers, neurons):
     if kind == "roberta":
         more |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
     torch.manual_seed(0)
-    model = NETWORKS[kind](backbone.configuration(sizes, **more))
+    model = NETWORKS[kind](configuration(sizes, **more))
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def tasks(root):
     """Rows of every task in the official layouts; the test rows of GLUE without labels."""
-    for name in glue.TASKS:
+    for name in read.GLUE:
         made = toy.load.__wrapped__(name)
         named = {HUB.get(split, split): rows for split, rows in made.items()}
         if name == "MNLI":
@@ -115,20 +114,20 @@ def tasks(root):
             ]
             for split, rows in named.items()
         }
-        glue.fetch(name, root / "glue", lambda *_, name=name, table=table: hub(name, table))
-    for name in squad.TASKS:
+        read.fetch(name, root / "glue", lambda *_, name=name, table=table: hub(name, table))
+    for name in read.SQUAD:
         made = toy.load.__wrapped__(name)
         files = [squad_file(made[split], split) for split in ("train", "dev")]
-        squad.fetch(name, root / "squad", lambda *_, files=files: squad_hub(*files))
+        read.fetch(name, root / "squad", lambda *_, files=files: squad_hub(*files))
     (root / "probing").mkdir()
-    for name, task in senteval.TASKS.items():
+    for name, task in read.SENTEVAL.items():
         # A task without a twin gets the rows of another one, of two classes.
         made, lines = toy.load.__wrapped__(name if name in toy.TASKS else "Tense"), []
         classes = 1 + made["train"].y.max()
         for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test")):
             for text, y in zip(made[split].a, made[split].y % classes, strict=True):
                 lines.append(f"{mark}\t{task.labels[y]}\t{text}\n")
-        (root / "probing" / senteval.FILES[name]).write_text("".join(lines))
+        (root / "probing" / read.ROWS[name]["files"]["all"]).write_text("".join(lines))
 
 
 def squad_file(rows, split):
@@ -250,9 +249,9 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
     monkeypatch.setitem(grids.UNSEEN, "mini", {})  # the small profile's runs are only looked for
     CUTS[paper](lambda table, value: monkeypatch.setitem(table, "paper", value), monkeypatch)
-    for name in glue.TEST_ROWS:
-        task, split = glue.TASK_OF[name], "test_mm" if name == "MNLI-mm" else "test"
-        monkeypatch.setitem(glue.TEST_ROWS, name, len(data.splits("glue", task)[split]))
+    for name in submission.TEST_ROWS:
+        task, split = submission.TASK_OF[name], "test_mm" if name == "MNLI-mm" else "test"
+        monkeypatch.setitem(submission.TEST_ROWS, name, len(data.splits("glue", task)[split]))
     yield
     InteractiveShell.clear_instance()
     forget()

@@ -12,7 +12,7 @@ import torch
 from conftest import finetuned, holding, put, small_backbone
 
 from lib import data, files, paths, published
-from lib.data import glue, unlabelled
+from lib.data import read, submission, unlabelled
 from lib.measure import cost, metrics, signal
 from lib.model import backbone
 from lib.model.ghost import Convolution
@@ -126,19 +126,19 @@ def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
         "AX": make(submissions.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"],
     }
     lengths = {file: len(found) for file, found in logits.items()}
-    path = glue.write_submission(logits, tmp_path, partial=True, rows=lengths)
+    path = submission.write(logits, tmp_path, partial=True, rows=lengths)
     with zipfile.ZipFile(path) as archive:
         assert archive.namelist() == ["CoLA.tsv", "AX.tsv"]
         lines = {file: archive.read(f"{file}.tsv").decode().splitlines() for file in logits}
     said = {file: found.argmax(1) for file, found in logits.items()}
-    names = glue.TASKS["AX"].labels
+    names = read.TASKS["AX"].labels
     assert lines["CoLA"] == [
         "index\tprediction",
         *(f"{i}\t{c}" for i, c in enumerate(said["CoLA"])),
     ]
     assert lines["AX"][1:] == [f"{i}\t{names[c]}" for i, c in enumerate(said["AX"])]
     with pytest.raises(ValueError, match="CoLA: predictions of shape .500, 2.; expected 1063 rows"):
-        glue.write_submission(logits, tmp_path, partial=True)
+        submission.write(logits, tmp_path, partial=True)
 
 
 def predicted(kind="prediction", **values):
@@ -223,17 +223,18 @@ def test_test_rows_that_are_not_at_hand_are_left_out(real):
 
 
 def test_official_test_files_have_the_server_s_rows():
-    there = [file for file in glue.TEST_ROWS if submissions.file_rows("mini", file)]
+    there = [file for file in submission.TEST_ROWS if submissions.file_rows("mini", file)]
     if not there:
         pytest.skip("no test.tsv of GLUE under DATA_ROOT")
     for file in there:
-        assert len(unlabelled.load(submissions.file_rows("mini", file))) == glue.TEST_ROWS[file]
+        split = unlabelled.load(submissions.file_rows("mini", file))
+        assert len(split) == submission.TEST_ROWS[file]
 
 
 def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     page = artefact.Page("some_page", {"profile": "toy"}, tmp_path)
-    path = glue.write_submission(
+    path = submission.write(
         {"AX": np.zeros(2)}, page.folder / "some_page.m3", partial=True, rows={"AX": 2}
     )
     page.file(path, "two rows")

@@ -131,10 +131,10 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
     "changes, message",
     [
         ({"method": "greedy"}, "Search.method is 'greedy'; allowed: 'random', 'cascade', 'evolu"),
-        ({"method": "cascade"}, "Search.initial is 0; it must be at least 1"),
-        ({"method": "cascade", "initial": 10, "refit": 10}, "Search.encoding is ''; allowed"),
-        ({"refit": 2}, "Search.refit is 2, which 'random' does not take"),
-        (vars(METHODS["evolution"]) | {"initial": 3}, "initial is 3, which 'evolution' does not"),
+        ({"method": "cascade"}, "Search.initial is 0; 'cascade' takes initial, refit, encoding"),
+        ({"method": "cascade", "initial": 10, "refit": 10}, "encoding is ''; 'cascade' takes"),
+        ({"refit": 2}, "Search.refit is 2; 'random' takes none of the samplers"),
+        (vars(METHODS["evolution"]) | {"initial": 3}, "initial is 3; 'evolution' takes popul"),
         ({"budget": 0}, "Search.budget is 0; it must be at least 1"),
     ],
 )

@@ -143,7 +143,7 @@ def taken(store, *specs):
     """Peak memory of a worker that makes Specs one after the other."""
     with closing(executors.Local(1)) as executor:
         for each in specs:
-            place = (store.runs, store.records, store.fresh)
+            place = (store.runs, store.records)
             job = (sweep.work, each.to_json(), *place, True, 30.0)
             future = executor.submit(*job)
             assert future.result()[1] == ""

@@ -112,13 +112,13 @@ def test_a_learning_rate_that_never_stops_rising_is_refused():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"final_threshold": 1.1}, "Prune.final_threshold is 1.1; it must be between 0 and 1"),
+        ({"final_threshold": 1.1}, "final_threshold is 1.1; it must be at least 0 and at most 1"),
         ({"final_lambda": -1.0}, "Prune.final_lambda is -1.0; it must be at least 0"),
         ({"final_lambda": 1.0}, "'movement' has no penalty: leave it at 0"),
         ({"method": "soft"}, "'soft' prunes by its penalty: give it a weight above 0"),
         (
             {"method": "soft", "final_lambda": 1.0, "final_threshold": 0.0},
-            "final_threshold is 0; the penalty's weight is",
+            "final_threshold is 0.0; the penalty's weight is",
         ),
         ({"method": "magnitude"}, "Prune.lr is 0.01; 'magnitude' has no scores: leave it at 0"),
         ({"lr": 0.0}, "'movement' has scores to learn: give them a rate above 0"),

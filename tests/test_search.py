@@ -9,10 +9,10 @@ from conftest import landscape, small_backbone, stop_at, store_with
 from lib import data
 from lib.execute import execute
 from lib.model import backbone, supernet
+from lib.model.formula import FormulaError
 from lib.model.parts import size
 from lib.options import Numerics, Search, Shared, Targets, Train, Warmup
 from lib.search import engine, samplers
-from lib.search.formula import FormulaError
 from lib.search.net import BERT, Layer, Net
 from lib.search.space import Space, grammar, number
 from lib.spec import Output, Spec

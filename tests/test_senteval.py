@@ -4,22 +4,22 @@ import numpy as np
 import pytest
 from conftest import REAL, put
 
-from lib.data import senteval
+from lib.data import read
 
 ROWS = 'tr\tPAST\tShe shone .\ntr\tPRES\tHe knows .\nva\tPRES\tIt is .\nte\tPAST\tI " went .\n'
 
 
 def test_tasks_have_the_official_classes():
-    sizes = [len(task.labels) for task in senteval.TASKS.values()]
+    sizes = [len(task.labels) for task in read.SENTEVAL.values()]
     assert sizes == [6, 1000, 8, 20, 2, 2, 2, 2, 2, 2]
-    assert all(task.metrics == ("accuracy",) and not task.pair for task in senteval.TASKS.values())
-    top = senteval.TASKS["TopConstituents"].labels
-    assert list(top) == sorted(top) and senteval.FILES["OddManOut"] == "odd_man_out.txt"
+    assert all(task.metrics == ("accuracy",) and not task.pair for task in read.SENTEVAL.values())
+    top = read.SENTEVAL["TopConstituents"].labels
+    assert list(top) == sorted(top) and read.ROWS["OddManOut"]["files"]["all"] == "odd_man_out.txt"
 
 
 def test_rows_keep_their_quotes_their_order_and_their_numbers(tmp_path):
     put(tmp_path, "past_present.txt", ROWS)
-    splits = senteval.load("Tense", tmp_path)
+    splits = read.load("Tense", tmp_path)
     assert list(splits) == ["train", "dev", "test"]
     assert splits["train"].a == ["She shone .", "He knows ."] and splits["test"].a == ['I " went .']
     assert splits["train"].y.tolist() == [0, 1] and splits["train"].y.dtype == np.int64
@@ -28,21 +28,21 @@ def test_rows_keep_their_quotes_their_order_and_their_numbers(tmp_path):
 
 def test_form_feeds_and_unicode_separators_are_text(tmp_path):
     put(tmp_path, "past_present.txt", ROWS.replace("It is", "It\x0c\u2028 is"))
-    assert senteval.load("Tense", tmp_path)["dev"].a == ["It\x0c\u2028 is ."]
+    assert read.load("Tense", tmp_path)["dev"].a == ["It\x0c\u2028 is ."]
 
 
 def test_word_content_numbers_the_sorted_words_of_its_training_rows(tmp_path):
     text = "tr\tzebra\tA zebra .\ntr\tapple\tAn apple .\nva\tzebra\tZebra !\nte\tapple\tApple .\n"
     put(tmp_path, "word_content.txt", text)
-    splits = senteval.load("WordContent", tmp_path)
+    splits = read.load("WordContent", tmp_path)
     assert splits["train"].y.tolist() == [1, 0] and splits["dev"].y.tolist() == [1]
-    assert senteval.labels("WordContent", tmp_path) == ("apple", "zebra")
-    assert senteval.labels("Tense", tmp_path) == ("PAST", "PRES")
+    assert read.labels("WordContent", tmp_path) == ("apple", "zebra")
+    assert read.labels("Tense", tmp_path) == ("PAST", "PRES")
 
 
-@pytest.mark.parametrize("task", senteval.TASKS)
+@pytest.mark.parametrize("task", read.SENTEVAL)
 def test_official_files(task):
-    if not (REAL / "probing" / senteval.FILES[task]).is_file():
-        pytest.skip(f"SentEval's {senteval.FILES[task]} is not under DATA_ROOT")
-    train, *others = map(len, senteval.load(task, REAL / "probing").values())
+    if not (REAL / "probing" / (name := read.ROWS[task]["files"]["all"])).is_file():
+        pytest.skip(f"SentEval's {name} is not under DATA_ROOT")
+    train, *others = map(len, read.load(task, REAL / "probing").values())
     assert train >= 100_000 and min(others) >= 10_000

@@ -10,9 +10,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from lib.model import formula as language
 from lib.papers.efficientbert import NETS
-from lib.search import formula as language
 from lib.search import space as spaces
+from lib.search.formula import check
 from lib.search.grow import accepted, change, end, grow, prefix, tree
 from lib.search.net import BERT, Layer, Net, parameters
 from lib.search.sizes import Sizes
@@ -149,7 +150,7 @@ def test_valid_share_of_changes_is_that_of_the_public_code(linears, share):
     assert len(found) / tries == pytest.approx(share, rel=4 / np.sqrt(share * tries))
     assert {len(tokens) for tokens in found} <= set(range(6, 14))
     for tokens in found:
-        language.check(tree(tokens))
+        check(tree(tokens))
 
 
 def test_changes_are_whole_trees_and_keep_the_root_at_replacement():
@@ -199,7 +200,7 @@ def test_candidates_are_of_their_space(stage):
         assert "ids" not in space.searched or low <= space.size(net) <= high
         assert replace(net, layers=TOY.layers) == TOY
         for layer, start in zip(net.layers, TOY.layers, strict=True):
-            language.check(layer.formula, 96, net.inner(layer))
+            check(layer.formula, 96, net.inner(layer))
             assert "formula" in space.searched or layer.formula == start.formula
         assert "ids" in space.searched or ids_of(net) == ids_of(TOY)
         assert space.unpack(space.pack(net)) == net

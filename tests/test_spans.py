@@ -11,7 +11,7 @@ from test_squad import CAFE, NORMANS
 from tokenizers import ByteLevelBPETokenizer, processors
 from transformers import BertTokenizerFast, RobertaTokenizerFast
 
-from lib.data import Split, spans, squad
+from lib.data import Split, read, spans
 from lib.measure import squad as measure
 
 WORDS = (
@@ -236,7 +236,7 @@ def test_wrong_logits(bert):
 def test_real_answers_come_back_from_their_labels(task, length, stride):
     words = REAL / "vocab" / "bert-base-uncased-vocab.txt"
     try:
-        split = squad.load(task, REAL / "squad")["dev"]
+        split = read.load(task, REAL / "squad")["dev"]
     except (FileNotFoundError, KeyError):
         pytest.skip(f"no development set of {task} in {REAL / 'squad'}: set DATA_ROOT")
     if not words.is_file():

@@ -4,12 +4,13 @@ import time
 
 import numpy as np
 import pytest
+from scipy import optimize
 from scipy import stats as sp
 from sklearn import metrics as sk
 
 from lib.measure.stats import (
     Pair,
-    detectable,
+    contrast,
     draw_weights,
     holm,
     paired_difference,
@@ -17,7 +18,6 @@ from lib.measure.stats import (
     replicates,
     slope_weights,
     straighter_weights,
-    trend,
     weighted_score,
 )
 
@@ -153,15 +153,16 @@ def test_malformed_pairs_are_refused():
         paired_difference([Pair("x", 0, labels, x, x, "acuracy")])
 
 
-def test_trend_of_known_gains():
-    by_x = {x: seed_effects([30 - 2 * x + s for s in (-1, 0, 1)], n=5000) for x in (1, 3, 6, 9)}
-    e = trend(by_x, draws=300)
+def test_slope_of_known_gains():
+    x = [1, 3, 6, 9]
+    groups = [seed_effects([30 - 2 * v + s for s in (-1, 0, 1)], n=5000) for v in x]
+    e = contrast(groups, slope_weights(x), draws=300)
     assert e.mean == pytest.approx(-2) and e.low < -2 < e.high < 0
     # the level of a seed, which all x share, is no noise of the slope
     assert e.spread == pytest.approx(0, abs=1e-9)
     assert (e.n_seeds, e.n_tasks, e.n_pairs) == (3, 1, 12)
     with pytest.raises(ValueError, match="two different"):
-        trend({1: by_x[1]})
+        slope_weights(x[:1])
 
 
 def test_the_straighter_line_is_told_by_one_contrast():
@@ -203,7 +204,7 @@ def test_holm_by_hand():
 
 def test_power_and_the_effect_that_has_it():
     rng, n, sd = np.random.default_rng(4), 6, 2.0
-    effect = detectable(sd, 0.0, n)
+    effect = optimize.brentq(lambda x: power(sd, 0.0, n, x) - 0.8, 0, 20)
     drawn = rng.normal(effect, sd, (4000, n))
     assert np.mean(sp.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.03)
     assert power(sd, 0.0, n, effect) == pytest.approx(0.8)
@@ -212,10 +213,10 @@ def test_power_and_the_effect_that_has_it():
     inside = (drawn.mean(1) - half > effect - 4) & (drawn.mean(1) + half < effect + 3)
     found = power(sd, 0.0, n, effect, effect - 4, effect + 3)
     assert found == pytest.approx(inside.mean(), abs=0.05)
-    assert detectable(sd, 0, 1) == np.inf and detectable(0, 0, 5) == 0 and power(0, 0, 5, 1.0) == 1
     normal = 1.96 + 0.8416  # the limit of many seeds, and of examples alone
-    assert detectable(sd, 0, 400) == pytest.approx(normal * sd / 20, rel=0.01)
-    assert detectable(0.0, 1.0, 3) == pytest.approx(normal, rel=0.01)
+    assert power(sd, 0, 400, normal * sd / 20) == pytest.approx(0.8, abs=0.01)
+    assert power(0.0, 1.0, 3, normal) == pytest.approx(0.8, abs=0.01)
+    assert power(0, 0, 5, 1.0) == 1
 
 
 def test_two_thousand_draws_are_fast():

@@ -103,8 +103,8 @@ def test_surgery_is_kept_with_what_it_did(runs):
     assert ghost["report"] == {"modules": 4, "parameters": 4 * 48 * 3}
     assert json.loads((runs["control"].folder / "surgery.json").read_text()) == []
     for name in ("distilled", "student", "both"):
-        assert json.loads((runs[name].model / "surgery.json").read_text())["surgery"] == SURGERY
-    assert not (runs["control"].model / "surgery.json").exists()
+        assert json.loads((runs[name].model / "config.json").read_text())["surgery"] == SURGERY
+    assert "surgery" not in json.loads((runs["control"].model / "config.json").read_text())
 
 
 def test_no_file_of_a_run_names_a_folder_of_this_machine(runs):

@@ -1,10 +1,12 @@
 """The store: whole or not at all, made once, found again."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,9 +32,9 @@ def store(tmp_path):
     return Store(tmp_path / "runs", tmp_path / "records")
 
 
-def elsewhere(store, **more):
+def elsewhere(store):
     """A store with the same records and no runs."""
-    return Store(store.runs / "empty", store.records, **more)
+    return Store(store.runs / "empty", store.records)
 
 
 def test_a_run_is_there_only_when_it_is_whole(store):
@@ -51,14 +53,13 @@ def test_weights_that_were_removed_count_as_missing_for_those_who_need_them(stor
     assert store.find(SPEC) and store.find(SPEC, weights=True) is None
 
 
-def test_records_are_found_unless_ignored_and_recording_twice_replaces(store):
+def test_records_are_found_and_recording_twice_replaces(store):
     run = finished(store)
     (run.folder / "model").mkdir()
     for _ in range(2):
         folder = store.record(run)
     assert not (folder / "model").exists() and len(list(store.records.glob("*/*"))) == 1
     assert elsewhere(store).find(SPEC).origin == "record"
-    assert elsewhere(store, fresh=True).find(SPEC) is None
 
 
 def with_arrays(store, spec=SPEC, rows=872):
@@ -123,16 +124,63 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
         assert elsewhere(store).find(SPEC) is None
 
 
-def test_three_thousand_records_are_looked_up_at_once(store):
-    folder = store.record(with_arrays(store))
-    for seed in range(1, 300):
-        target = store.records / SPEC.at(seed).name
-        target.parent.mkdir(exist_ok=True, parents=True)
-        target.symlink_to(folder)
-    specs, there = [SPEC.at(seed) for seed in range(300)], elsewhere(store)
+def test_records_are_looked_up_at_once(store):
+    specs = [SPEC.at(seed) for seed in range(300)]
+    body = record.read(store.record(with_arrays(store)))
+    for spec in specs[1:]:
+        target = store.records / spec.name
+        shutil.copytree(store.records / SPEC.name, target)
+        told = body | {"spec": spec.to_json()}
+        write_json(target / record.NAME, {"digest": record.digest(told)} | told)
+    there = elsewhere(store)
     began = time.perf_counter()
     assert all(there.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
     assert (time.perf_counter() - began) / len(specs) < 0.01
+
+
+def test_a_folder_is_held_to_its_spec(store, capsys):
+    """A record of another Spec is not used; such a run is set aside."""
+    other = SPEC.at(1)
+    for spec in (SPEC, other):
+        store.record(finished(store, spec, {"accuracy": float(spec.seed)}))
+    for root in (store.records, store.runs):
+        first, second = root / SPEC.name, root / other.name
+        first.rename(root / "aside")
+        second.rename(first)
+        (root / "aside").rename(second)
+    assert store.find(SPEC) is None is store.find(other)
+    told = capsys.readouterr().err
+    assert told.count("holds the run of another Spec") == 4 and SPEC.name in told
+    assert len(store.recorded()) == 2 and not store.folders()
+    assert len(list(store.runs.glob(".damaged/*/*"))) == 2
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "Input")])
+def test_what_cannot_be_read_is_left_where_it_is(store, monkeypatch, error):
+    run = finished(store)
+    read = Path.read_bytes
+    for name in ("manifest.json", "spec.json"):
+        with monkeypatch.context() as patch:
+
+            def bytes_of(path, name=name):
+                if path.name == name:
+                    raise error
+                return read(path)
+
+            patch.setattr(Path, "read_bytes", bytes_of)
+            with pytest.raises(OSError, match=f"{name} cannot be read .* is left as it is"):
+                store.find(SPEC)
+    assert run.folder.exists() and store.find(SPEC).metrics == {"accuracy": 1.0}
+    assert not (store.runs / ".damaged").exists()
+
+
+def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):
+    before = os.umask(0o027)
+    try:
+        folder = with_arrays(store).folder
+    finally:
+        os.umask(before)
+    assert (folder / "predictions.safetensors").stat().st_mode & 0o777 == 0o640
 
 
 def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from lib.model.formula import NUMPY
 from lib.papers.efficientbert import NETS
-from lib.search.formula import NUMPY
 from lib.search.net import Layer, Net
 from lib.search.surface import LIMIT, Recipe, roughness, surface, symlog
 

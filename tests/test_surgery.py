@@ -192,7 +192,7 @@ def test_saved_and_loaded_gives_the_same_logits(
     model, batch = operated(tiny(family, labels=3), *ops), sentences(family)
     backbone.save(model, tokenizer, tmp_path / "model")
     again, words = backbone.load(tmp_path / "model")
-    assert type(again) is type(model) and not again.training
+    assert isinstance(again, type(model)) and not again.training
     assert surgery(again) == surgery(model) == ops
     assert torch.equal(logits(again, batch), logits(model, batch))
     assert words("word3 word11")["input_ids"] == tokenizer("word3 word11")["input_ids"]
@@ -243,24 +243,95 @@ def test_a_new_head_is_drawn_from_its_seed(family, head, ops, tiny, tokenizer, t
 def test_weights_that_disagree_with_their_surgery_are_named(tiny, tokenizer, tmp_path):
     folder = tmp_path / "model"
     backbone.save(operated(tiny("bert"), CUT, ADD), tokenizer, folder)
-    body = json.loads((folder / "surgery.json").read_text())
-    weights = load_file(folder / "weights.safetensors")
+    body = json.loads((folder / "config.json").read_text())
+    weights = load_file(folder / "model.safetensors")
 
     def refusal(ops, tensors):
-        (folder / "surgery.json").write_text(json.dumps(body | {"surgery": ops}))
-        save_file(tensors, folder / "weights.safetensors")
+        (folder / "config.json").write_text(json.dumps(body | {"surgery": ops}))
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
         with pytest.raises(ValueError) as caught:
             backbone.load(folder)
         return str(caught.value)
 
     first = "bert.encoder.layer.0.attention.output.dense"
     four = refusal([{"op": "cut", "heads": 4}, ADD], weights)
-    assert f"{first}.dense.weight (48, 12), expected (48, 16)" in four and "\n" not in four
-    kernel = f"{first}.convolution.weight (48, 3), expected"
-    assert f"{kernel} none" in refusal([CUT], weights)
-    assert f"{kernel} (48, 5)" in refusal([CUT, ADD | {"kernel": 5}], weights)
+    assert f"{first}.dense.weight has [48, 12], expected [48, 16]" in four and "\n" not in four
+    assert f"{folder}: the weights do not fit" in four
+    kernel = f"{first}.convolution.weight"
+    assert f"{kernel} is not expected" in refusal([CUT], weights)
+    assert f"{kernel} has [48, 3], expected [48, 5]" in refusal([CUT, ADD | {"kernel": 5}], weights)
     missing = {k: v for k, v in weights.items() if k != "classifier.bias"}
-    assert "classifier.bias missing, expected (2,)" in refusal([CUT, ADD], missing)
+    assert "classifier.bias is missing, expected [2]" in refusal([CUT, ADD], missing)
+
+
+HARM = {  # what is done to the tensors, or to the configuration, and what is said of it
+    "a missing tensor": (
+        lambda w: {k: v for k, v in w.items() if "0.output.dense.weight" not in k},
+        {},
+        "bert.encoder.layer.0.output.dense.weight is missing, expected",
+    ),
+    "another prefix": (
+        lambda w: {f"model.{k}": v for k, v in w.items()},
+        {},
+        "is missing, expected .*; 7[0-9] more",
+    ),
+    "more layers configured": (lambda w: w, {"num_hidden_layers": 4}, r"layer\.2.* is missing"),
+    "fewer layers configured": (
+        lambda w: w,
+        {"num_hidden_layers": 1},
+        r"layer\.1\.attention.* is not expected",
+    ),
+    "other sizes": (lambda w: w, {"intermediate_size": 90}, r"has \[96\], expected \[90\]"),
+    "int8": (
+        lambda w: {k: v.to(torch.int8) if v.dim() > 1 else v for k, v in w.items()},
+        {},
+        "weight is I8, expected a floating-point type",
+    ),
+    "no tensors at all": (None, {}, "the weights cannot be read"),
+}
+
+
+@pytest.mark.parametrize("head", ["load", CLASSES, SPANS])
+@pytest.mark.parametrize("name", HARM)
+def test_a_model_whose_weights_do_not_fit_is_refused(name, head, tiny, tokenizer, tmp_path):
+    """Whether its head is the wanted one, or is to be drawn."""
+    folder, (change, config, said) = tmp_path / "model", HARM[name]
+    backbone.save(tiny("bert"), tokenizer, folder)
+    body = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(body | config))
+    weights = folder / "model.safetensors"
+    if change:
+        save_file(change(load_file(weights)), weights, {"format": "pt"})
+    else:
+        weights.write_bytes(b"weights")
+    with pytest.raises(ValueError, match=said) as caught:
+        if head == "load":
+            backbone.load(folder)
+        else:
+            backbone.headed(folder, head, 2, 0.0, 0)
+    assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
+
+
+@pytest.mark.parametrize("ops", [[], [CUT, ADD], [KEEP]], ids=["whole", "cut+ghost", "keep"])
+def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
+    backbone.save(operated(tiny(family), *ops), tokenizer, tmp_path / "model")
+    before = torch.get_rng_state()
+    backbone.load(tmp_path / "model")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_an_operated_model_of_an_earlier_run_opens(tiny, sentences, logits, tokenizer, tmp_path):
+    """Runs had `surgery.json` and `weights.safetensors`; they are not made again for that."""
+    model = operated(tiny("bert"), CUT, ADD)
+    body = {"class": type(model).__name__, "surgery": surgery(model)}
+    body["config"] = model.config.to_dict()
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "surgery.json").write_text(json.dumps(body))
+    save_file(model.state_dict(), tmp_path / "weights.safetensors")
+    again, _ = backbone.load(tmp_path)
+    assert torch.equal(logits(again, sentences()), logits(model, sentences()))
+    with pytest.raises(ValueError, match="the task needs a head for Question"):
+        backbone.headed(tmp_path, SPANS, 2, 0.0, 0)
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):

@@ -261,14 +261,35 @@ def test_a_killed_parent_leaves_no_worker_behind(store):
 
 def test_expected_seconds_come_from_like_runs_and_records(store):
     clock = sweep.Clock(store)
-    assert clock(teacher().at(0)) is None and clock.total([teacher().at(0)]) == (0, 1)
+    assert clock(teacher().at(0)) is None and clock.about([teacher().at(0)]) == "time unknown"
     clock.note(teacher().at(0), 3.0)
     assert clock(teacher().at(5)) == 3.0 and clock(importance(teacher()).at(0)) is None
-    assert clock.total([teacher().at(0), importance(teacher()).at(0)]) == (3.0, 1)
+    assert clock.about([teacher().at(0), importance(teacher()).at(0)]) == "about 6 s"
+    assert clock.about([]) == "about 0 s"
     # scaled by what it does
     assert clock(teacher(rows=128).at(0)) == 6.0 and clock(teacher(epochs=3).at(0)) == 9.0
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
     assert clock(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None  # another profile's
+
+
+@pytest.mark.parametrize("stored", [None, 0.1, 30.0])
+def test_the_time_left_is_told_within_a_factor_of_two_after_a_tenth_of_the_runs(store, stored):
+    """Whatever the store says of other machines: 40 runs of two steps, on two busy workers."""
+    clock, dice = sweep.Clock(store), np.random.default_rng(0)
+    specs = [spec.at(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))]
+    took = {spec: dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs}
+    clock.stored = {"finetune": {}, "importance": {}}
+    for spec in specs[:2] if stored else ():
+        key = sweep.likeness(spec.step, spec.args)[1]
+        clock.stored[spec.step] = {key: [stored * took[spec] / sweep.rows_seen(spec.args)]}
+    for count, spec in enumerate(specs, 1):
+        clock.note(spec, took[spec])
+        left = {other: 0.0 for other in specs[count:]}
+        true, elapsed = sum(took[other] for other in left), sum(map(took.get, specs[:count]))
+        if 4 <= count < len(specs):  # each core second takes 1.5 of the clock, on two workers
+            told = clock.left(left, 0.75 * elapsed, 2)
+            assert 0.5 < told / (0.75 * true) < 2
+    assert sweep.Clock(store).left(left or {specs[0]: 0.0}, 1.0, 2) is None
 
 
 def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monkeypatch):
@@ -290,10 +311,3 @@ def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monke
     assert left == {} and seen == [] and store.state(other)["state"] == "missing"
     until(lambda: store.state(first)["state"] != "running")
     assert store.state(first)["state"] == "stopped" and checkpointed(store, first)
-
-
-def test_what_adds_least_is_made_first(tmp_path):
-    small, large = (small_backbone(TRAIN, n, layers=1, hidden=24, ffn=48) for n in (40, 4000))
-    groups = {"both": [small, large], "large": [large], "small": [small], "none": []}
-    store = Store(tmp_path / "runs", tmp_path / "records")
-    assert sweep.cheapest_first(groups, store) == ["none", "small", "both", "large"]

@@ -6,6 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from lib import files
 from lib.data import tokens
 
 
@@ -22,18 +23,22 @@ def rows(count, seed=0):
         yield {"a": ids, "b": [0] * len(ids)}
 
 
-def test_rows_come_back_as_they_were():
-    found, wanted = tokens.kept("one", lambda: rows(2500), ("a", "b"), 300), list(rows(2500))
+@pytest.mark.parametrize("package", ["datasets", "none"])
+def test_rows_come_back_as_they_were(package, runs, monkeypatch):
+    """With the package `datasets` from disk, without it from memory."""
+    if package == "none":
+        monkeypatch.setitem(sys.modules, "datasets", None)
+    found, wanted = tokens.kept("one", lambda: rows(2500), ("a", "b")), list(rows(2500))
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
     assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
-    assert found["a"].ids.dtype == np.uint16
     assert found["a"].used().tolist() == sorted({i for row in wanted for i in row["a"]})
-    both = tokens.Joined([found["a"], found["b"]])
+    both = found["a"] + found["b"]
     assert [row.tolist() for row in both] == [row[name] for name in "ab" for row in wanted]
     assert both.lengths().tolist() == 2 * found["a"].lengths().tolist()
     assert both.used().tolist() == sorted({0, *found["a"].used()})
     with pytest.raises(IndexError, match="row 2500 of 2500"):
         found["a"][2500]
+    assert (runs / ".tokens").exists() == (package == "datasets")
 
 
 def test_what_is_there_is_not_made_again_and_a_failure_leaves_nothing(runs):
@@ -42,27 +47,48 @@ def test_what_is_there_is_not_made_again_and_a_failure_leaves_nothing(runs):
         raise RuntimeError("stopped")
 
     with pytest.raises(RuntimeError, match="stopped"):
-        tokens.kept("one", broken, ("a",), 9)
+        tokens.kept("one", broken, ("a",))
     assert list((runs / ".tokens").iterdir()) == []
-    tokens.kept("one", lambda: iter([{"a": [1, 2]}]), ("a",), 9)
-    assert tokens.kept("one", broken, ("a",), 9)["a"][0].tolist() == [1, 2]
+    tokens.kept("one", lambda: iter([{"a": [1, 2]}]), ("a",))
+    assert tokens.kept("one", broken, ("a",))["a"][0].tolist() == [1, 2]
 
 
-def test_datasets_gives_the_same_rows_as_none(monkeypatch):
-    def read():
-        found = tokens.through_arrow("key", lambda: rows(50), ("a", "b"))
-        return [{name: list(ids) for name, ids in row.items()} for row in found]
+def flipped(path, other):
+    body = bytearray(path.read_bytes())
+    body[len(body) // 2] ^= 4
+    path.write_bytes(body)
 
-    with_it = read()
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    assert read() == with_it == list(rows(50))
+
+DAMAGE = {
+    "a flipped bit": flipped,
+    "cut": lambda path, other: path.write_bytes(path.read_bytes()[:-100]),
+    "empty": lambda path, other: path.write_bytes(b""),
+    "deleted": lambda path, other: path.unlink(),
+    "swapped": lambda path, other: path.write_bytes(other.read_bytes()),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+@pytest.mark.parametrize("name", ["data-00000-of-00001.arrow", "state.json", "dataset_info.json"])
+def test_a_damaged_folder_is_made_again(runs, kind, name):
+    """A file whose size and time stay is seen by the digest of the next process alone."""
+    wanted = [row["a"] for row in rows(300)]
+    for key, seed in (("one", 0), ("two", 1)):
+        tokens.kept(key, lambda seed=seed: rows(300, seed), ("a", "b"))
+    there, other = (runs / ".tokens" / key / name for key in ("one", "two"))
+    DAMAGE[kind](there, other)
+    files._digest.cache_clear()
+    calls = []
+    found = tokens.kept("one", lambda: calls.append(0) or rows(300), ("a", "b"))
+    assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
+    assert not files.wrong(there.parent)
 
 
 def test_memory_does_not_grow_with_the_rows():
     def peak(count):
         tracemalloc.start()
         made = ({"a": [7] * 100} for _ in range(count))
-        found = tokens.kept(f"rows-{count}", lambda: made, ("a",), 60_000)["a"]
+        found = tokens.kept(f"rows-{count}", lambda: made, ("a",))["a"]
         assert sum(len(found[i]) for i in range(0, count, 97)) == 100 * len(range(0, count, 97))
         size = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -85,6 +111,7 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
     assert tokens.remembered("what", [path], compute) == "other" and len(calls) == 2
-    for note in (tmp_path / ".tokens" / "digests").iterdir():
-        note.write_text("{")
-    assert tokens.remembered("what", [path], compute) == "other" and len(calls) == 3
+    (note,) = (tmp_path / ".tokens" / "digests").iterdir()
+    for number, damaged in enumerate(("{", note.read_text().replace("other", "otter")), 3):
+        note.write_text(damaged)
+        assert tokens.remembered("what", [path], compute) == "other" and len(calls) == number

@@ -12,12 +12,13 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import matthews_corrcoef
 
-from lib.data import grammar, senteval, squad, toy, toy_tasks
+from lib.data import grammar, toy, toy_tasks
 from lib.data.grammar import Entity, Event, clause, text
+from lib.data.read import SENTEVAL, SQUAD
 
 VOCABULARY = grammar.vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
-SPANS = tuple(squad.TASKS)
+SPANS = tuple(SQUAD)
 LABELLED = tuple(task for task in toy.TASKS if task != "AX" and task not in SPANS)
 DOG, CATS = Entity("dog"), Entity("pig", plural=True)
 
@@ -66,7 +67,7 @@ def test_corpus_follows_its_seed():
 def test_vocabulary_and_classes_are_the_official_ones():
     assert VOCABULARY[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert VOCABULARY[5:] == sorted(set(VOCABULARY[5:]))
-    assert toy.PROBING and all(senteval.TASKS[name] == task for name, task in toy.PROBING.items())
+    assert toy.PROBING and all(SENTEVAL[name] == task for name, task in toy.PROBING.items())
 
 
 @pytest.mark.parametrize("task", toy.TASKS)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from conftest import REAL, put
 
-from lib.data import senteval, treebank
+from lib.data import treebank
+from lib.data.read import SENTEVAL
 
 PAST, PRES = "Mood=Ind|Tense=Past|VerbForm=Fin", "Mood=Ind|Tense=Pres|VerbForm=Fin"
 ONE, MANY = "Number=Sing", "Number=Plur"
@@ -251,11 +252,11 @@ def test_too_small_a_treebank_and_absent_files(root, tmp_path):
 
 
 def test_tasks_are_those_of_senteval():
-    assert list(treebank.TASKS) == list(senteval.TASKS)
+    assert list(treebank.TASKS) == list(SENTEVAL)
     for name, task in treebank.TASKS.items():
         assert task.outputs == len(task.labels) > 1
-        if len(senteval.TASKS[name].labels) == 2:
-            assert task == senteval.TASKS[name]
+        if len(SENTEVAL[name].labels) == 2:
+            assert task == SENTEVAL[name]
 
 
 SIZES = {

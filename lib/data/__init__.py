@@ -1,7 +1,8 @@
 """One interface to every task: `describe` names its rows, `load` reads them. Free of torch.
 
 A **source** is where rows come from. `toy` generates them here, `own` reads what a reader names
-(`lib.data.own`); the others read files in their official layout below DATA_ROOT (FOLDERS). A
+(`lib.data.own`), `lib.data.read` the tasks of `tasks.toml`; official files lie below DATA_ROOT
+(FOLDERS). A
 **descriptor** is a small dict that goes into a Spec:
 
     {"source", "task", "digest", "rows", "held_out", "unseen": {"rows", "beside", "digest"}}
@@ -21,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from lib import files, paths
+from lib import paths
 from lib.data import tokens
 from lib.data import unseen as left
 from lib.spec import known
@@ -68,7 +69,7 @@ class Split:
         return Split(pick(self.a), pick(self.b), self.y[rows], self.index[rows], pick(self.answers))
 
 
-# Sources are modules of this package; the folder below DATA_ROOT that each reads.
+# Sources, and the folder below DATA_ROOT that each reads.
 FOLDERS = {
     "toy": None,
     "own": None,
@@ -77,6 +78,7 @@ FOLDERS = {
     "senteval": "probing",
     "treebank": "ud_english_ewt",
 }
+TABLED = ("glue", "squad", "senteval")  # the sources in the table of tasks, which `read` reads
 
 
 @cache
@@ -89,12 +91,12 @@ def source(name):
     they lie in.
     """
     known("data source", name, FOLDERS)
-    return importlib.import_module(f"lib.data.{name}")
+    return importlib.import_module(f"lib.data.{'read' if name in TABLED else name}")
 
 
-def table(name):
-    """What a source's layout is made of: the TOML file beside its module."""
-    return files.toml(Path(__file__).with_name(f"{name}.toml"))
+def tasks(name):
+    """{name: Task} of a source; none of `own`."""
+    return source(name).SOURCES[name] if name in TABLED else source(name).TASKS
 
 
 def folder(name):
@@ -105,11 +107,10 @@ def folder(name):
 def task(name, task_name):
     """The Task of a source by its name, without a look at its data. Raises ValueError naming the
     nearest one."""
-    tasks = source(name).TASKS
     if name == "own":
         return source(name).task(task_name)
-    known(f"task of source {name!r}", task_name, tasks)
-    return tasks[task_name]
+    known(f"task of source {name!r}", task_name, tasks(name))
+    return tasks(name)[task_name]
 
 
 def described(descriptor):
@@ -122,6 +123,7 @@ def described(descriptor):
 
 # ---- what is not at hand ----
 _absent, _look = None, True
+_missed = set()  # what was not at hand, where its official digest stands in: looked at once
 
 
 @contextmanager
@@ -140,25 +142,20 @@ def planning(look=True):
 def official_digests():
     """{name: digest of official rows, texts or weights}, so that committed records are found
     without the data."""
-    there = paths.DIGESTS.exists()
-    return _noted(paths.DIGESTS, paths.DIGESTS.stat().st_mtime_ns) if there else {}
-
-
-@cache
-def _noted(path, written):
-    """What a file of JSON said when it was written, a time in nanoseconds."""
-    return json.loads(path.read_text())
+    return json.loads(paths.DIGESTS.read_text()) if paths.DIGESTS.exists() else {}
 
 
 def at_hand_or_official(key, compute):
     """`compute()`, a digest. Where its data are not at hand it is the official one of the key, or
     "absent" while planning; else raises FileNotFoundError."""
+    told, place = official_digests().get(key), (key, paths.data_root(), paths.models_root())
     try:
-        if not _look:
+        if not _look or place in _missed:
             raise FileNotFoundError(f"{key} is not looked at")
         return compute()
     except FileNotFoundError:
-        told = official_digests().get(key)
+        if told:
+            _missed.add(place)
         if _absent is not None:
             _absent.add(key)
         elif told is None:
@@ -178,10 +175,9 @@ def one_split(name, task_name, wanted):
     """A split of a task. Raises FileNotFoundError where it is not at hand."""
     there = splits(name, task_name)
     if wanted not in there:
-        raise FileNotFoundError(
-            f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}: add its file "
-            f"under {paths.shown(paths.data_root())}, or leave it out"
-        )
+        lacking = f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}"
+        root = paths.shown(paths.data_root())
+        raise FileNotFoundError(f"{lacking}: add its file under {root}, or leave it out")
     return there[wanted]
 
 

@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from lib import files, paths
-from lib.data import at_hand_or_official, check, official_digests, table
+from lib.data import at_hand_or_official, check, official_digests
 from lib.spec import known
 
-HUB, PACKAGES = (table("models")[name] for name in ("HUB", "PACKAGES"))
+_TOLD = files.toml(Path(__file__).with_name("models.toml"))
+HUB, PACKAGES = _TOLD["HUB"], _TOLD["PACKAGES"]
 PATTERNS = ("*.json", "*.txt", "model.safetensors")
 PICKLE = "pytorch_model.bin"
 

@@ -1,9 +1,9 @@
-"""A reader's own rows: a file, a folder with training and development files, or a data set of the
-hub.
+"""A reader's own rows, a further row of the table of tasks: a file, a folder with training and
+development files, or a data set of the hub.
 
     reviews.tsv                              a header line; one or two columns of text, one label
     reviews.csv: title, body, stars          the columns by name: texts first, then the label
-    reviews/                                 train.<tsv|csv|parquet> and dev.<the same>
+    reviews/                                 train.<ending> and dev.<ending>
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
 
 The label is a class or, where it has fractions or many numbers, a score, which is brought to 0 to 5
@@ -12,24 +12,23 @@ The name of a task is the line above with its full path and its columns.
 """
 
 import csv
-import io
-import warnings
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from lib import paths
-from lib.data import Split, Task
-from lib.data.lines import decoded, hub, malformed, short
+from lib.data import Task, read
+from lib.data.lines import SUFFIXES, cell_text, hub, malformed, short, table
 from lib.spec import known
 
 HUB = "hub:"
-SUFFIXES = (".tsv", ".csv", ".parquet")
 SPLITS = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val")}
 LABELS = ("label", "labels", "class", "target", "score", "stars", "rating", "gold")
-IGNORED = ("id", "idx", "index", "guid", "")
+# An index as pandas writes it has no name, or one of the last two.
+IGNORED = ("id", "idx", "index", "guid", "", "unnamed: 0", "__index_level_0__")
 MOST_CLASSES, MOST_GRADES = 100, 20  # more names are no classes; more numbers are scores
+LARGEST = 1e30  # of a score
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000  # rows at all; share and number of drawn development rows
 SEED = 0  # of the drawn development rows
 TASKS = ()  # none by name: each is read from its file
@@ -44,8 +43,9 @@ def task_of(line):
     place, _, columns = line.partition(": ")
     if not place.startswith(HUB):
         place = str(paths.meant(place))
-    wanted = [name.strip() for name in columns.split(",")] if columns else []
-    return f"{place}: {', '.join(_columns(place, list(_frames(place)['train']), wanted))}"
+    chosen = _chosen(place, _tables(place)["train"], _columns(columns))
+    quoted = (f'"{name}"' if "," in name else name for name in chosen)
+    return f"{place}: {', '.join(quoted)}"
 
 
 def title(name):
@@ -75,12 +75,10 @@ def load(name):
 # ---- files ----
 def _files(place):
     """{split: Path}: one file, or those of a folder."""
-    path = Path(place)
+    path, kinds = Path(place), ", ".join(SUFFIXES)
     if path.is_file():
         if path.suffix not in SUFFIXES:
-            raise malformed(
-                path, f"a {path.suffix or 'nameless'} file", ", ".join(SUFFIXES), "save it as one"
-            )
+            raise malformed(path, f"a {path.suffix or 'nameless'} file", kinds, "save it as one")
         return {"train": path}
     found = {
         split: file
@@ -90,74 +88,55 @@ def _files(place):
     }
     if "train" not in found:
         raise FileNotFoundError(
-            f"no data {place!r}: name a {', '.join(SUFFIXES)} file, a folder with train and dev "
-            f"files of these kinds, or a data set of the hub as {HUB}NAME"
+            f"no data {place!r}: name a {kinds} file, a folder with train and dev files of these "
+            f"kinds, or a data set of the hub as {HUB}NAME"
         )
     return found
 
 
-def _frames(place):
-    """{split: DataFrame} of a file, a folder or a data set of the hub."""
-    if place.startswith(HUB):
-        return _from_hub(place.removeprefix(HUB))
-    return {split: _frame(path) for split, path in _files(place).items()}
-
-
-def _frame(path):
-    import pandas as pd
-
-    if path.suffix == ".parquet":
-        return pd.read_parquet(path)
-    tabs = path.suffix == ".tsv"
-    how = {"sep": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
-    errors = pd.errors.ParserError, pd.errors.EmptyDataError, pd.errors.ParserWarning
-    try:
-        text = io.StringIO(decoded(path))
-        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):
-            return pd.read_csv(text, dtype=str, keep_default_na=False, index_col=False, **how)
-    except errors as error:
-        long = isinstance(error, pd.errors.ParserWarning)
-        found = "a first row with more fields than the header" if long else str(error).strip()
-        rows = f"a header line, then rows with {'tabs' if tabs else 'commas'} between fields"
-        raise malformed(path, found, rows, "mend that line") from None
-
-
 @cache
 def _from_hub(name):
-    """{split: DataFrame} of a data set, `owner/name` or `owner/name/configuration`."""
-    parts, fix = name.split("/"), "save its rows as Parquet and name the file"
-    there = hub(name, fix, "/".join(parts[:2]), *parts[2:3])
-    found = {
-        split: next((there[name] for name in names if name in there), None)
-        for split, names in SPLITS.items()
-    }
-    if found["train"] is None:
-        raise ValueError(f"the hub's {name} has no split train, but {', '.join(there)}")
-    return {split: _named(rows) for split, rows in found.items() if rows is not None}
+    return hub(name)
 
 
-def _named(rows):
-    """A split of the hub as a DataFrame, with the names of its classes for their codes."""
-    frame = rows.to_pandas()
-    for column, feature in rows.features.items():
-        if names := getattr(feature, "names", None):
-            frame = frame[frame[column] >= 0]
-            frame[column] = [names[code] for code in frame[column]]
-    return frame
+def _tables(place):
+    """{split: table (lib.data.lines)} of a file, a folder or a data set of the hub."""
+    if not place.startswith(HUB):
+        return {split: table(path) for split, path in _files(place).items()}
+    there = _from_hub(place.removeprefix(HUB))
+    found = {split: [n for n in names if n in there] for split, names in SPLITS.items()}
+    if not found["train"]:
+        raise ValueError(f"{place} has no split train, but {', '.join(there)}: name another set")
+    return {split: there[names[0]] for split, names in found.items() if names}
 
 
 # ---- columns and labels ----
-def _columns(place, there, wanted):
+def _columns(line):
+    """The names in a line of names with commas between; quotes may stand around one."""
+    return next(csv.reader([line], skipinitialspace=True), [])
+
+
+def _chosen(place, rows, wanted):
     """The columns of the texts, then of the label: those that are wanted, or found by their names.
 
-    Raises ValueError where they are not one or two texts and a label.
+    Raises ValueError where they are not one or two texts and a label, where two have one name, and
+    where the first line seems to be no header.
     """
+    there = [cell_text(name, place) for name in rows[0][1]]
     for name in wanted:
         known(f"column of {place}", name, there)
+    if twice := {name for name in there if name and there.count(name) > 1}:
+        raise malformed(place, f"two columns {short(min(twice))}", "names once", "rename one")
     if not wanted:
-        label = next((name for name in there if name.lower() in LABELS), there[-1])
-        others = [name for name in there if name != label and name.lower() not in IGNORED]
-        wanted = [*others, label]
+        label = next((name for name in there if name.lower() in LABELS), None)
+        others = [name for name in there if name.lower() not in IGNORED]
+        if label is None and others:
+            label, at = others[-1], there.index(others[-1])
+            cells = {cell_text(cells[at], place) for place, cells in rows[1:] if len(cells) > at}
+            if label in cells or _number(label) is not None:
+                found, fix = f"a first line that ends in {short(label)}", "put one above"
+                raise malformed(place, found, "a header line with names of columns", fix)
+        wanted = [*(name for name in others if name != label), label]
     if len(wanted) not in (2, 3):
         raise malformed(
             place,
@@ -172,64 +151,69 @@ def _columns(place, there, wanted):
 def _read(name):
     """(Task, {split: Split}) of a name that `task_of` gave."""
     place, _, columns = name.partition(": ")
-    *texts, label = columns.split(", ")
-    rows = {}
-    for split, frame in _frames(place).items():
-        for column in (*texts, label):
-            known(f"column of {split} in {place}", column, list(frame))
-        cells = [list(map(_cell, frame[column])) for column in (*texts, label)]
-        for number, row in enumerate(zip(*cells, strict=True), 1):
-            if not all(row):
-                empty = (*texts, label)[row.index("")]
-                where = f"{place}, {split} row {number}"
-                raise malformed(where, f"nothing in column {empty}", "text", "fill or drop it")
-        rows[split] = cells
-    labels, coded = _labels(place, label, {split: cells[-1] for split, cells in rows.items()})
-    if len(rows["train"][0]) < LEAST:
-        found = f"{len(rows['train'][0])} rows"
-        raise malformed(place, found, f"at least {LEAST} of them", "add some")
-    metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-    found = {}
-    for split, cells in rows.items():
-        y, b = coded(cells[-1]), cells[1] if len(texts) == 2 else None
-        found[split] = Split(cells[0], b, y, np.arange(len(y)))
-    if "dev" not in found:
-        found = _drawn(found["train"])
-    return Task(name, len(texts) == 2, labels, metrics), found
+    *texts, label = _columns(columns)
+    row, found = {"texts": [[name] for name in texts], "label": [label]}, {}
+    for split, rows in _tables(place).items():
+        head = list(rows[0][1])
+        if place.startswith(HUB) and label in head:  # some of its rows have no label
+            rows = [each for each in rows if each[1][head.index(label)] is not None]
+        found[split] = read.rows(rows, row, split)
+    if len(found["train"]) < LEAST:
+        raise malformed(place, f"{len(found['train'])} rows", f"at least {LEAST}", "add some")
+    row["labels"], code = _coded(place, label, [row for rows in found.values() for row in rows])
+    found = {split: read.split_of(rows, row, split, code=code) for split, rows in found.items()}
+    found = found if "dev" in found else _drawn(place, found["train"])
+    metrics = ("accuracy", "matthews") if row["labels"] else ("spearman", "pearson")
+    return Task(name, len(texts) == 2, row["labels"], metrics), found
 
 
-def _cell(value):
-    """A cell as text; nothing for what is not there."""
-    return "" if value is None or value != value else " ".join(str(value).split())
-
-
-def _labels(place, column, cells):
-    """(class names, or () for scores; f(cells) -> codes or scores [N])."""
-    there = {text for each in cells.values() for text in each}
+def _number(text):
     try:
-        numbers = {text: float(text) for text in there}
+        return float(text)
     except ValueError:
-        numbers = {}
-    if numbers and (len(there) > MOST_GRADES or any(n % 1 for n in numbers.values())):
-        low, high = min(numbers.values()), max(numbers.values())
-        return (), lambda found: np.float32([5 * (numbers[x] - low) / (high - low) for x in found])
-    if not 2 <= len(there) <= MOST_CLASSES:
+        return None
+
+
+def _coded(place, column, rows):
+    """(class names, or () for scores; f(row) -> code or score) of the Rows of all splits.
+
+    Raises ValueError with the row of a label that is no finite number among scores, or "nan" among
+    classes.
+    """
+    there = {row.label for row in rows}
+    numbers = {label: n for label in there if (n := _number(label)) is not None}
+    scores = len(numbers) > MOST_GRADES or any(n % 1 for n in numbers.values())
+    scores = scores and 2 * len(numbers) > len(there)
+    for row in rows:
+        number = numbers.get(row.label, None if scores else 0.0)
+        if number is None or not abs(number) < LARGEST:
+            kind = "a finite number, as others are" if scores else "the name of a class"
+            raise malformed(row.place, f"label {short(row.label)}", kind, "mend or drop the row")
+    different = set(numbers.values()) if scores else there
+    if len(different) < 2 or len(different) > MOST_CLASSES and not scores:
         raise malformed(
             f"{place}, column {column}",
-            f"{len(there)} different labels, such as {', '.join(map(short, sorted(there)[:2]))}",
+            f"{len(different)} different labels, such as "
+            f"{', '.join(map(short, sorted(there)[:2]))}",
             f"2 to {MOST_CLASSES} classes, or numbers",
             f"name the columns, the label last: {Path(place).name}: TEXT, LABEL",
         )
+    if scores:
+        low, high = min(different), max(different)
+        return (), lambda row: 5 * (numbers[row.label] - low) / (high - low)
     names = tuple(sorted(there, key=lambda text: (numbers.get(text, 0), text)))
-    codes = {text: code for code, text in enumerate(names)}
-    return names, lambda found: np.array([codes[text] for text in found], np.int64)
+    return names, lambda row: names.index(row.label)
 
 
-def _drawn(rows):
-    """{"train", "dev"} of one Split. All rows of the same texts go to the same side."""
+def _drawn(place, rows):
+    """{"train", "dev"} of one Split. All rows of the same texts go to the same side. Raises
+    ValueError where there are too few different texts for both."""
     texts = list(zip(rows.a, rows.b or rows.a, strict=True))
     different = list(dict.fromkeys(texts))
     count = min(MOST_DEV, round(DEV * len(different)))
+    if not count:
+        found = f"{len(different)} different texts"
+        raise malformed(place, found, "some to train on, others to judge on", "add some")
     order = np.random.default_rng(SEED).permutation(len(different))
     held = {different[i] for i in order[:count]}
     dev = np.array([text in held for text in texts])

@@ -1,6 +1,6 @@
 """Plain text for pre-training below DATA_ROOT: corpora, their digests, their documents.
 
-    DATA_ROOT/<name>/train*    UTF-8, one paragraph a line, a blank line between documents
+    DATA_ROOT/<name>/train*.txt    UTF-8, one paragraph a line, a blank line between documents
 
 Where a corpus has no training file, the others in its folder are taken. A descriptor for a Spec is
 {"text", "digest", "documents"}; "wikipedia+books" takes documents of the two in turn. No text of
@@ -17,17 +17,16 @@ from lib.data import at_hand_or_official, tokens
 from lib.data.lines import each_line
 from lib.spec import known
 
-SUFFIXES = (".txt", ".raw", ".tokens")
 # {corpus: (most paragraphs of a document, how many of its first ones are a title, and dropped)}. A
 # book is cut after 20 paragraphs, as in EfficientBERT's code.
-TEXTS = {"wikipedia": (None, 1), "books": (20, 0), "wikitext-2": (None, 0)}
+TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
 def files(name):
     """The files of a corpus, by name. Raises FileNotFoundError where there is none."""
     known("text corpus", name, TEXTS)
     folder = paths.data_root() / name
-    there = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES)
+    there = sorted(folder.glob("*.txt"))
     chosen = [path for path in there if "train" in path.name] or there
     if not chosen:
         raise FileNotFoundError(
@@ -59,10 +58,9 @@ def documents(name):
         turns = zip_longest(*map(documents, name.split("+")))
         yield from (document for turn in turns for document in turn if document)
         return
-    there, (most, title) = files(name), TEXTS[name]
-    for document in read(there, most):
-        # headings of WikiText begin with "= "
-        if body := [text for text in document[title:] if not text.startswith("= ")]:
+    most, title = TEXTS[name]
+    for document in read(files(name), most):
+        if body := document[title:]:
             yield body
 
 

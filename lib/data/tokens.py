@@ -1,16 +1,18 @@
 """Token ids on disk: made once, then read as memory-mapped arrays, so that memory does not grow
 with the rows.
 
-    <runs>/.tokens/<key>/<column>.ids     the ids of all rows, one after another
-                         <column>.ends    where each row ends
+    <runs>/.tokens/<key>/    a folder of the package `datasets` (save_to_disk) with a manifest
 
-The key is a digest of everything that decides the ids. Free of torch; reading needs numpy alone.
+The key is a digest of everything that decides the ids. A folder that does not match its manifest is
+made again. Where `datasets` is not installed, as on a bare machine with a GPU, rows are made in
+memory. Free of torch.
 """
 
 import hashlib
 import json
-from contextlib import ExitStack
+from bisect import bisect_right
 from itertools import islice
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -34,89 +36,76 @@ def vocabulary(tokenizer):
 
 
 class Rows:
-    """N rows of whole numbers, in one memory-mapped array: `ends` [N + 1] says where each begins,
-    and where the last one ends."""
+    """N rows of whole numbers, in parts (ids, ends): `ends` [n + 1] says where each of the n rows
+    of a part begins in its ids, and where the last one ends."""
 
-    def __init__(self, ids, ends):
-        self.ids, self.ends = ids, ends
+    def __init__(self, parts):
+        self.parts = parts
+        self.first = np.cumsum([0, *(len(ends) - 1 for _, ends in parts)]).tolist()
 
     def __len__(self):
-        return len(self.ends) - 1
+        return self.first[-1]
 
     def __getitem__(self, row):
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        return self.ids[self.ends[row] : self.ends[row + 1]]
+        part = bisect_right(self.first, row) - 1
+        (ids, ends), at = self.parts[part], row - self.first[part]
+        return ids[ends[at] : ends[at + 1]]
+
+    def __add__(self, other):
+        return Rows([*self.parts, *other.parts])
 
     def lengths(self):
-        return np.diff(self.ends)
+        return np.concatenate([np.diff(ends) for _, ends in self.parts])
 
     def used(self):
-        """The different numbers in them, found piece by piece."""
-        end, step = self.ends[-1], 1 << 22
-        pieces = range(self.ends[0], end, step)
-        seen = [np.unique(self.ids[at : min(end, at + step)]) for at in pieces]
-        return np.unique(np.concatenate(seen)) if seen else np.array([], self.ids.dtype)
+        """The different numbers in them."""
+        seen = (np.unique(ids[ends[0] : ends[-1]]) for ids, ends in self.parts)
+        return np.unique(np.concatenate(list(seen)))
 
 
-class Joined:
-    """Parts of equally many rows, one after another."""
-
-    def __init__(self, parts):
-        self.parts, self.each = parts, len(parts[0])
-
-    def __len__(self):
-        return self.each * len(self.parts)
-
-    def __getitem__(self, row):
-        return self.parts[row // self.each][row % self.each]
-
-    def lengths(self):
-        return np.concatenate([part.lengths() for part in self.parts])
-
-    def used(self):
-        return np.unique(np.concatenate([part.used() for part in self.parts]))
-
-
-def kept(key, make, columns, largest):
-    """{column: Rows} of `key`.
-
-    Where they are not there yet, `make()` gives them: rows, each {column: list of ids}. They are
-    written as they come, and appear whole. largest: of any id, which decides on the bytes of each.
-    """
-    folder, kind = root() / key, np.min_scalar_type(largest)
-    if not folder.exists():
+def kept(key, rows, columns):
+    """{column: Rows} of `key`: what `rows()` gives, each {column: list of ids}. Rows are written as
+    they come, and appear whole."""
+    try:
+        import datasets
+    except ImportError:
+        made = list(rows())
+        return {name: Rows([_joined([row[name] for row in made])]) for name in columns}
+    folder = root() / key
+    if files.wrong(folder):
+        files.remove(folder)
         try:
-            with files.whole(folder) as place:
-                place.mkdir()
-                _write(place, make(), columns, kind)
+            _write(datasets, folder, rows, columns)
         except OSError:
-            if not folder.exists():  # else another process was faster, with the same rows
+            if files.wrong(folder):  # else another process was faster, with the same rows
                 raise
-    found = {}
-    for name in columns:
-        ends = _mapped(folder / f"{name}.ends", np.int64)
-        found[name] = Rows(_mapped(folder / f"{name}.ids", kind), ends)
-    return found
+    found = datasets.load_from_disk(str(folder)).data
+    return {name: Rows([_mapped(part) for part in found.column(name).chunks]) for name in columns}
 
 
-def _write(folder, rows, columns, kind):
-    with ExitStack() as stack:
-
-        def opened(name):
-            return stack.enter_context(open(folder / name, "wb"))
-
-        both = {name: (opened(f"{name}.ids"), opened(f"{name}.ends")) for name in columns}
-        for _, ends in both.values():
-            ends.write(np.int64(0).tobytes())
-        for row in rows:
-            for name, (ids, ends) in both.items():
-                ids.write(np.asarray(row[name], kind).tobytes())
-                ends.write(np.int64(ids.tell() // kind.itemsize).tobytes())
+def _joined(rows):
+    ids = np.concatenate([np.asarray(row, np.int32) for row in rows])
+    return ids, np.cumsum([0, *map(len, rows)])
 
 
-def _mapped(path, kind):
-    return np.memmap(path, kind, "r") if path.stat().st_size else np.array([], kind)
+def _mapped(part):
+    return part.values.to_numpy(), part.offsets.to_numpy()
+
+
+def _write(datasets, folder, rows, columns):
+    datasets.disable_progress_bars()
+    kinds = datasets.Features(dict.fromkeys(columns, datasets.Sequence(datasets.Value("int32"))))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as cache, files.whole(folder) as place:
+        told = {"cache_dir": cache, "fingerprint": folder.name, "writer_batch_size": CHUNK}
+        try:
+            made = datasets.Dataset.from_generator(rows, features=kinds, **told)
+        except datasets.exceptions.DatasetGenerationError as error:
+            raise error.__cause__ from None
+        made.save_to_disk(str(place))
+        files.seal(place)
 
 
 def chunks(rows, size=CHUNK):
@@ -126,38 +115,21 @@ def chunks(rows, size=CHUNK):
         yield part
 
 
-def through_arrow(key, rows, columns):
-    """The same rows, out of a cache of the package `datasets` (Arrow, by fingerprint) that it
-    builds at the first pass; where that package is not installed, the rows as they come."""
-    try:
-        import datasets
-    except ImportError:
-        yield from rows()
-        return
-    datasets.disable_progress_bars()
-    kinds = datasets.Features(dict.fromkeys(columns, datasets.Sequence(datasets.Value("int32"))))
-    cache = {"cache_dir": str(root() / "arrow"), "fingerprint": key, "writer_batch_size": CHUNK}
-    found = datasets.Dataset.from_generator(rows, features=kinds, **cache)
-    for batch in found.with_format("numpy").iter(CHUNK):
-        for values in zip(*(batch[name] for name in columns), strict=True):
-            yield dict(zip(columns, values, strict=True))
-
-
 def remembered(what, sources, compute):
     """`compute()`, a JSON value that follows from the content of the files `sources`: remembered
-    until one of them has another size or time. Planning then reads no text."""
+    until one of them has another size or time. Planning then reads no text. A damaged note is made
+    again."""
     told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
     path = root() / "digests" / f"{key_of(what)}.json"
-    if path.exists():
-        try:
-            before = json.loads(path.read_text())
-            if before["files"] == told:
-                return before["value"]
-        except (ValueError, KeyError):
-            pass  # a damaged note is made again
+    try:
+        value, check = json.loads(path.read_text())
+        if check == key_of(told, value):
+            return value
+    except (OSError, ValueError):
+        pass
     value = compute()
     try:
-        files.write(path, json.dumps({"files": told, "value": value}))
+        files.write(path, json.dumps([value, key_of(told, value)]))
     except OSError:
         pass  # a disk that is full or cannot be written: the files are read the next time
     return value

@@ -11,12 +11,13 @@ from functools import cache
 
 import numpy as np
 
-from lib.data import Split, glue, senteval, squad, toy_tasks
+from lib.data import Split, toy_tasks
+from lib.data.read import GLUE, SENTEVAL, SQUAD
 
 GENERATOR_VERSION = 3
 SEED = 20
-PROBING = {name: senteval.TASKS[name] for name in senteval.TASKS if name in toy_tasks.MAKERS}
-TASKS = glue.TASKS | squad.TASKS | PROBING
+PROBING = {name: SENTEVAL[name] for name in SENTEVAL if name in toy_tasks.MAKERS}
+TASKS = GLUE | SQUAD | PROBING
 _ROWS = {
     "MNLI": {"train": 4000, "dev": 500, "dev_mm": 500},
     "WNLI": {"train": 400, "dev": 200},

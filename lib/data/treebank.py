@@ -31,8 +31,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.data import Split, Task, senteval
+from lib.data import Split, Task
 from lib.data.lines import malformed, read_lines, short
+from lib.data.read import SENTEVAL
 from lib.spec import known
 
 LENGTHS = range(5, 41)  # words; SentEval's end at 28, which would cost a small treebank a tenth
@@ -54,7 +55,7 @@ _CLASSES = {
 }
 TASKS = {
     name: Task(name, False, _CLASSES.get(name, task.labels), ("accuracy",))
-    for name, task in senteval.TASKS.items()
+    for name, task in SENTEVAL.items()
 }
 
 

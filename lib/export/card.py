@@ -2,7 +2,10 @@
 
 import json
 
-from lib import data, opened
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from lib import data
+from lib.data.models import HUB
 from lib.measure.compare import spread
 from lib.spec import ancestry, from_json
 from lib.store import Store
@@ -12,94 +15,152 @@ SAW = {
     "all-MiniLM-L6-v2": "was tuned on a billion sentence pairs, by its makers' word also those of "
     "SNLI, MultiNLI and Quora's questions: MNLI and QQP are not new to it"
 }
+APACHE, MIT = "apache-2.0", "mit"
+LICENCES = {"roberta-base": MIT} | dict.fromkeys(
+    ("all-MiniLM-L6-v2", "bert-base-uncased", "electra-small", "bert-mini"), APACHE
+)
+SETS = {"glue": "nyu-mll/glue", "squad": "rajpurkar/squad"}  # names of sources on the hub
+BODY = """
+# {{ title }}
 
-
-def card(run, told):
-    """The text of a README.md. told: what lib.export.export returned."""
-    spec, described = from_json(run.spec), run.spec["args"].get("data", {})
-    remote, tokens = ", trust_remote_code=True" * told["remote"], told["tokens"]
-    commit = run.env.get("commit", "unknown") + ", changed" * bool(run.env.get("changed"))
-    commands = [*opened.commands(spec), f"python -m lib export {run.name} --keep"]
-    return f"""---
-library_name: transformers
----
-
-# {described.get("task", "Encoder")}, step {spec.step}, seed {run.folder.name}
-
-    transformers.AutoTokenizer.from_pretrained(FOLDER{remote})
-    transformers.{told["auto"]}.from_pretrained(FOLDER{remote})
-
+    transformers.AutoTokenizer.from_pretrained(FOLDER{{ remote }})
+    transformers.{{ auto }}.from_pretrained(FOLDER{{ remote }})
+{% if labels %}
+Classes: {{ labels }}.
+{% endif %}
 ## Method
 
-{chr(10).join(steps(spec))}
+{{ method }}
 
 ## Cost
 
-{told["parameters"]:,} parameters, {told["nonzero"]:,} of them not zero;
-{told["flops"] / 1e6:,.1f} MFLOPs for a row of {tokens} tokens.
+{{ cost }}
 
-{table("form, CPU ms of that row on one thread, largest difference", forms(told))}
+{{ forms }}
+
 ## Scores
 
-{table("development rows or as said, this seed, mean ± deviation (seeds)", scores(run))}
+{{ scores }}
+
 ## Data
 
-`{json.dumps(described)}`
+`{{ described }}`
 
 ## Contamination
 
-{" ".join(contamination(spec, described))}
+{{ contamination }}
 
 ## Made by
 
-{chr(10).join(f"    {line}" for line in commands)}
+{{ commands }}
 
-Commit {commit}; torch {run.env.get("torch", "unknown")}.
+Commit {{ commit }}; torch {{ torch }}.
 """
 
 
+def card(run, told):
+    """The ModelCard of a run's model. told: what lib.export.export returned."""
+    spec, described = from_json(run.spec), run.spec["args"].get("data", {})
+    task = task_of(run)
+    commands = [f"python -m lib export {run.name} --keep"]
+    whole, some = told["parameters"], told["nonzero"]
+    timed = [
+        (name, f"{each['ms']:.2f}", f"{each['difference']:.1e}")
+        for name, each in told["forms"].items()
+    ]
+    return ModelCard.from_template(
+        facts(run, spec, task),
+        template_str=f"---\n{{{{ card_data }}}}\n---\n{BODY}",
+        title=f"{task.name if task else 'Encoder'}, step {spec.step}, seed {run.folder.name}",
+        auto=told["auto"],
+        remote=", trust_remote_code=True" * told["remote"],
+        labels=", ".join(task.labels) if task else "",
+        method="\n".join(steps(spec)),
+        cost=f"{whole:,} parameters, {some:,} of them not zero; {told['flops'] / 1e6:,.1f} MFLOPs "
+        f"for a row of {told['tokens']} tokens.",
+        forms=table("form, CPU ms of that row on one thread, largest difference", timed),
+        scores=table("rows and metric, this seed, mean ± deviation (seeds)", scores(run, task)),
+        described=json.dumps(described),
+        contamination=" ".join(contamination(spec, described)),
+        commands="\n".join(f"    {line}" for line in commands),
+        commit=run.env.get("commit", "unknown") + ", changed" * bool(run.env.get("changed")),
+        torch=run.env.get("torch", "unknown"),
+    )
+
+
+def task_of(run):
+    """The lib.data.Task that a run learned, or None."""
+    described = run.spec["args"].get("data", {})
+    return data.described(described) if "task" in described else None
+
+
+def facts(run, spec, task):
+    """The ModelCardData: base model, licence, data set, metrics and results."""
+    bases = checkpoints(spec)
+    licences = {LICENCES.get(name) for name in bases} or {APACHE}  # that of this project
+    more = {}
+    if task:
+        source = run.spec["args"]["data"].get("source", "")
+        kind = "question-answering" if task.span else "text-classification"
+        here = {"dataset_type": SETS.get(source, source), "dataset_name": task.name}
+        results = [
+            EvalResult(task_type=kind, metric_type=name, metric_value=value, **here)
+            for name, value in measured(run, task).items()
+        ]
+        more = {"pipeline_tag": kind, "metrics": list(task.metrics), "eval_results": results}
+        more |= {"datasets": [SETS[source]]} if source in SETS else {}
+    return ModelCardData(
+        base_model=[HUB.get(name, name) for name in bases] or None,
+        library_name="transformers",
+        license=licences.pop() if len(licences) == 1 else None,
+        model_name=run.name,
+        **more,
+    )
+
+
 def table(head, rows):
+    """Lines of a Markdown table of three columns."""
     lines = [head.split(", "), ["---"] * 3, *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def forms(told):
-    for name, each in told["forms"].items():
-        yield name, f"{each['ms']:.2f}", f"{each['difference']:.1e}"
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def steps(spec):
-    """Each run behind a model, inputs first: its step and what it was told."""
+    """Each run behind a model, inputs first: its step and its arguments."""
     behind = sorted(ancestry([spec]), key=lambda each: len(ancestry([each])))
     for number, each in enumerate([*behind, spec], 1):
-        told = {
-            name: value for name, value in each.args.items() if name not in ("data", "numerics")
-        }
-        yield f"{number}. `{each.step}`, seed {each.seed}: `{json.dumps(told)[:400]}`"
+        args = {name: v for name, v in each.args.items() if name not in ("data", "numerics")}
+        yield f"{number}. `{each.step}`, seed {each.seed}: `{json.dumps(args)[:400]}`"
 
 
-def scores(run):
-    """The metrics of this run, and over all its seeds that are there."""
-    store, described = Store(), run.spec["args"].get("data", {})
-    there = [
-        r
-        for r in store.recorded() + store.folders()
-        if r.folder.parent.name == run.folder.parent.name
-    ]
-    seeds = {each.folder.name: each.metrics for each in there}
-    for metric in data.described(described).metrics if "task" in described else ():
-        for name in (metric, f"unseen.{metric}", f"test.{metric}"):
-            if name in run.metrics:
-                points = [100 * each.get(name, float("nan")) for each in seeds.values()]
-                yield name, f"{100 * run.metrics[name]:.1f}", spread(points)
+def measured(run, task):
+    """{name: value} of the task's metrics that a run has, of development and other rows."""
+    names = [f"{rows}{metric}" for metric in task.metrics for rows in ("", "unseen.", "test.")]
+    return {name: run.metrics[name] for name in names if name in run.metrics}
+
+
+def scores(run, task):
+    """The metrics of this run, and over all seeds that are at hand."""
+    store = Store()
+    seeds = {
+        each.folder.name: each.metrics
+        for each in store.recorded() + store.folders()
+        if each.folder.parent.name == run.folder.parent.name
+    }
+    for name, value in measured(run, task).items() if task else ():
+        points = [100 * each.get(name, float("nan")) for each in seeds.values()]
+        yield name, f"{100 * value:.1f}", spread(points)
+
+
+def checkpoints(spec):
+    """The names of the checkpoints that a model started from."""
+    return sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
 
 
 def contamination(spec, described):
     """What the model may have seen of the rows that it is judged on."""
-    names = {each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"}
-    for name in sorted(names):
+    for name in checkpoints(spec):
         yield f"{name} {SAW.get(name, 'may have seen the task: its pre-training is not searched')}."
-    if not names:
+    if not checkpoints(spec):
         yield "Its pre-training read generated text alone."
     try:
         splits = data.load(described) if "task" in described else {}

@@ -32,6 +32,17 @@ CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
+CLAIMED = {">": "above", "<": "below", ">=": "at least", "<=": "at most", "~": "within", "=": "as"}
+SAID = {  # parts of a cell, as a reader is told them
+    r"(, | @ )?\w+=(each|\*)(?=\W|$)": "",
+    r" \[\]": "",
+    r" (?:@ |\[)(\w+=[^\]]+?)(\]|$)": r" at \1",
+    r"\bm=(\d+)": r"\1/12",
+    r"\b(?:at )?task=": "on ",
+    r"(\w)=": r"\1 ",
+    r" \| ": ", ",
+    r"\*": "any",
+}
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}  # how each sign takes its margin
 WEIGHTS = {  # f(x) -> weights of the points of a line
     "per doubling": lambda x: stats.slope_weights(np.log2(x)),
@@ -49,7 +60,9 @@ class Form:
 
     def parts(self, frame):
         """The rows of a frame that have each of its models."""
-        lines = frame.to_dict("records")
+        keys = {key for _, where in self.models for key, _ in where}
+        keys |= {"model", "network", "recipe"}
+        lines = frame[[key for key in frame if key in keys]].to_dict("records")
         return [frame[np.array([fits(row, *m) for row in lines], bool)] for m in self.models]
 
 
@@ -67,6 +80,23 @@ class Cell:
     def each(self):
         """Whether it is judged on each task by itself."""
         return "task=each" in self.text
+
+    @property
+    def words(self):
+        """The contrast for the eye, "k = 3 less k = 1 at 3/12", and the region that is claimed
+        where that is not above 0."""
+        hit = CELL.fullmatch(self.text)
+        told, right, end = hit["left"], hit["right"], hit["margin"] or "0"
+        if right.startswith("value "):
+            end = f"{end} of {right[6:]}" if hit["margin"] else right[6:]
+        else:
+            told, end = f"{told} less {right}", end if hit["turn"] != "-" else f"-{end}"
+        told = ": ".join(filter(None, (hit["what"], "slope over " * bool(self.slope) + told)))
+        told += f" @ {hit['where']}" * bool(hit["where"])
+        for found, said in SAID.items():
+            told = re.sub(found, said, told)
+        plain = (hit["sign"], end) == (">", "0")
+        return told if plain else f"{told}, claimed {CLAIMED[hit['sign']]} {end}"
 
     @property
     def models(self):

@@ -100,13 +100,14 @@ class Result:
             return f"{text} ({self.done} of {self.planned} seeds)"
         text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
         printed = "" if self.printed is None else f", {self.printed:+.{digits}f} printed"
-        return f"{text} ({self.estimate.n_seeds} seeds{printed})"
+        whole = self.cell.measure and MEASURES[self.cell.measure.partition(" (")[0]].whole
+        return f"{text} ({self.estimate.n_seeds} {'values' if whole else 'seeds'}{printed})"
 
     def __str__(self):
         place = f" on {self.task.replace('/', ' and ')}" if self.cell.each or self.beside else ""
         if self.why or self.estimate is None:
-            return f"{self.cell.text}{place}: {self.why or 'not measured'}"
-        return f"{self.cell.text}{place}: {self.size}"
+            return f"{self.cell.words}{place}: {self.why or 'not measured'}"
+        return f"{self.cell.words}{place}: {self.size}"
 
 
 @dataclass(frozen=True)
@@ -245,9 +246,9 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
             continue
         runs = (one.measure, one.bounds, *(frozenset(part["spec"]) for part in parts_of(one, rows)))
         if runs in seen:
-            absent[f"{one.text} has the runs of {seen[runs]} here"] = ""
+            absent[f"{one.words} has the runs of {seen[runs]} here"] = ""
             continue
-        seen[runs], used = one.text, used | {*rows.index}
+        seen[runs], used = one.words, used | {*rows.index}
         results += measured(one, rows, metric_of, teachers, line)
     if not results:
         raise LookupError("; ".join(absent.values()))
@@ -255,9 +256,18 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
     word, p = verdict(results, line["least"])
     lost = compare.lost(frame.loc[sorted(used)])
     notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
-    shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
+    shown = once(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
+
+
+def once(texts):
+    """Texts with "; " between; "(1 of 3 seeds)" at the end of all of them is said once."""
+    texts = list(texts)
+    (first, *others) = {text[text.rfind(" (") :] for text in texts}
+    if others or len(texts) < 2 or not first.endswith("seeds)"):
+        return "; ".join(texts)
+    return "; ".join([*(text.removesuffix(first) for text in texts), f"each{first}"])
 
 
 # ---- ONE CELL

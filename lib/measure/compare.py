@@ -45,8 +45,9 @@ def pairs(frame, method, baseline, columns):
     rows by index. A Pair has the title of its column as task. columns: {task: its Columns}. Runs
     that are missing or failed, or that lack the split of a column, make no pair.
     """
+    rows = frame[["model", "task", "seed", "run"]].to_numpy().tolist()
     ours, theirs = (
-        {(r.task, r.seed): r.run for r in frame[frame["model"] == model].itertuples() if r.run}
+        {(task, seed): run for name, task, seed, run in rows if name == model and run}
         for model in (method, baseline)
     )
     found = []

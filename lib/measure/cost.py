@@ -6,10 +6,10 @@ columns of queries, keys and values and M * F / A neurons in every layer. Embedd
 output biases and the head stay whole (GhostBERT section 2.1). One multiply-accumulate is two FLOPs.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
-from lib.options import one_of
+from lib.model.options import one_of
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,16 @@ CONFIG = "model_type num_hidden_layers hidden_size num_attention_heads intermedi
 CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 
 
+def configuration(shape, **more):
+    """The transformers configuration of a Shape, with more fields."""
+    from transformers import AutoConfig
+
+    if shape.family == "electra":
+        more["embedding_size"] = shape.embedding
+    family, *sizes, _ = astuple(shape)
+    return AutoConfig.for_model(family, **more | dict(zip(CONFIG[1:], sizes, strict=True)))
+
+
 def configured(config):
     """The Shape of an encoder with this transformers configuration, a dict."""
     fields = (config[name] for name in CONFIG)
@@ -73,18 +83,7 @@ def kept_heads(shape, heads=None):
 
 def compatible(shape, ghost, heads=None):
     """Raises ValueError where kind, positions, features and heads of a ghost do not go together."""
-    inside = {"qk", "v"} & set(ghost.positions)
-    wrong = ""
-    if "qk" in inside and ghost.kind != "conv2d":
-        wrong = f"{ghost.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"
-    elif len(inside) == 2:
-        wrong = "positions 'qk' and 'v' both stand in for the pruned heads: take one of them"
-    elif inside and kept_heads(shape, heads) == shape.heads:
-        wrong = f"position {inside.pop()!r} generates the pruned heads, and none is pruned"
-    elif ghost.features > 1 and not set(ghost.positions) <= {"o", "ffn2"}:
-        wrong = f"features is {ghost.features}; more than one is defined at 'o' and 'ffn2' only"
-    if wrong:
-        raise ValueError(wrong)
+    ghost.fits(kept_heads(shape, heads) < shape.heads)
 
 
 def widths(shape, heads=None, ghost=None):

@@ -6,8 +6,6 @@ Free of torch.
 from dataclasses import replace
 from itertools import combinations
 
-import pandas as pd
-
 from lib.measure import compare, stats
 from lib.measure.cells import scored
 from lib.measure.measures import MEASURES, diverged, valued
@@ -61,6 +59,8 @@ def estimate(one, frame, metric_of):
 
 def groups_of(one, frame, metric_of):
     """(lists of Pairs, their weights) of a Cell; runs that diverged are no replicates."""
+    import pandas as pd
+
     frame = frame[~diverged(frame)]
     alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
     told = [(weight, *form.parts(frame)) for weight, form in one.terms if len(form.models) == 2]

@@ -14,9 +14,9 @@ whole. Widths may be numbers, arrays or tensors.
 import math
 
 from lib.measure.cost import SHAPES, Shape
+from lib.model.options import START
 
 TOKENS = 128
-START = 5.0  # of every alpha
 OPEN = 1 / (1 + math.exp(-START))  # the mask of a gate that is on: 0.9933
 KEPT = 0.99  # a gate counts as on above this
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from math import nan
 
 import numpy as np
-import pandas as pd
 import scipy
 
 from lib.measure import compare, stats
@@ -42,6 +41,8 @@ def diverged(frame):
 
 def smoothed(loss, share=0.05):
     """Trailing mean of a loss [N] over that share of its points, over fewer at the start."""
+    import pandas as pd
+
     wide = max(1, round(share * len(loss)))
     return pd.Series(loss, dtype=float).rolling(wide, min_periods=1).mean().to_numpy()
 
@@ -80,6 +81,13 @@ def last_loss(frame, _):
     return [smoothed(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
 
 
+def lower_gradient(frame, _):
+    """log10 of the norm of the gradient that reaches the lower half of the layers, mean over a
+    run."""
+    norms = [run.arrays("course")["gradient_norm"].clip(1e-12) for run in frame["run"]]
+    return [np.log10(each[:, : each.shape[1] // 2]).mean() for each in norms]  # of [parts, L]
+
+
 # ---- EPOCHS
 
 
@@ -89,6 +97,8 @@ def matched(frame, metric_of, margin=MATCH):
     One line for each task and seed whose budgets are all there: task, seed, and a column for each
     model. A model that never comes so far counts one step more than the longest run.
     """
+    import pandas as pd
+
     frame = frame.dropna(subset=["epochs"]) if "epochs" in frame else frame[:0]
     lines = []
     for (task, seed), rows in compare.points(frame, metric_of).groupby(
@@ -159,6 +169,8 @@ def ranked(parts, metric_of):
     parts: frames of their final trainings and of the runs by which the search scores them. A
     candidate without one of its two scores is left out.
     """
+    import pandas as pd
+
     students, searches = parts
     final = compare.points(students, metric_of).drop_duplicates("model").set_index("model")["score"]
     held = next((name for name in searches if name.startswith("held_out.")), None)
@@ -198,6 +210,7 @@ MEASURES = {
     "epochs to match": Measure("epochs", epochs_to_match, resolution=1.0),
     "epochs to the target": Measure("epochs", epochs_to_target),
     "gates that return": Measure("of the gates", "switched_on / switched_off"),
+    "gradient of the lower layers": Measure("decades", lower_gradient),
     "kept weights": Measure("points of weights", "100 * remaining"),
     "last loss": Measure("of the loss", last_loss),
     "misses": Measure(

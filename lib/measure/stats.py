@@ -200,6 +200,28 @@ def _running(x):
     return sums.reshape(-1, x.shape[1])[: len(x) + 1]
 
 
+def gaps(pairs, counts):
+    """Differences of P Pairs of the same examples under each draw, in points: [D, P].
+
+    counts: how often each draw has each cluster, [D, U]. Accuracies and marks differ where
+    examples do, so the other examples are not summed.
+    """
+    first, *_ = pairs = list(pairs)
+    labels, metric = first.labels, first.metric
+    cluster = np.arange(len(labels)) if first.cluster is None else first.cluster
+    if metric == "accuracy" or metric in MARKS:
+        right = (lambda said: predicted(said) == labels) if metric == "accuracy" else np.asarray
+        by_cluster = np.zeros((counts.shape[1], len(pairs)))
+        marks = np.stack([right(p.a).astype(float) - right(p.b) for p in pairs], 1)
+        np.add.at(by_cluster, cluster, marks)
+        differ = by_cluster.any(1)
+        sizes = counts @ np.bincount(cluster).astype(float)
+        return 100 * (counts[:, differ].astype(float) @ by_cluster[differ]) / sizes[:, None]
+    models = [said for pair in pairs for said in (pair.a, pair.b)]
+    scores = weighted_score(metric, models, labels, counts[:, cluster].astype(float))
+    return 100 * (scores[:, ::2] - scores[:, 1::2])
+
+
 def common(groups):
     """The groups of Pairs with the tasks alone that all of them have; so a task counts once its
     last run is there."""
@@ -235,20 +257,16 @@ def contrast(groups, coefficients, draws=2000, seed=0):
             if pair.metric != metric or not same:
                 what = "examples, their order, their clusters and the metric"
                 raise ValueError(f"{task}: all pairs must share {what}")
-        models = [x for pair in of_task.values() for x in (pair.a, pair.b)]
-        exact = weighted_score(metric, models, labels, np.ones((1, len(labels))))[0]
+        units = len(labels) if cluster is None else int(cluster.max()) + 1
         where = tuple(np.array([(g, t, seeds.index(s)) for g, _, s in of_task]).T)
-        seen[where], values[where] = True, 100 * (exact[::2] - exact[1::2])
+        seen[where], values[where] = True, gaps(of_task.values(), np.ones((1, units)))[0]
         share = np.array([weight[g, t] / seen[g, t].sum() for g, _, _ in of_task])
         rows = max(1, CELLS // len(labels))
-        units = len(labels) if cluster is None else int(cluster.max()) + 1
         # two metrics of the same rows share the draws
         counts = drawn_rows(draws, units, rows, seed, crc32(labels.tobytes()))
         for start in range(0, draws, rows):
-            weights = counts[start : start + rows]
-            weights = weights if cluster is None else weights[:, cluster]
-            scores = weighted_score(metric, models, labels, weights.astype(float))
-            drawn[start : start + rows] += 100 * (scores[:, ::2] - scores[:, 1::2]) @ share
+            of_draws = gaps(of_task.values(), counts[start : start + rows])
+            drawn[start : start + rows] += of_draws @ share
     counts = seen.sum(2)
     centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
     mean = float((weight * centre).sum())
@@ -279,16 +297,6 @@ def _students_p(mean, variance, freedom):
 def paired_difference(pairs, draws=2000, seed=0):
     """Estimate of method minus baseline in points, averaged over seeds, then tasks."""
     return contrast([pairs], np.ones(1), draws, seed)
-
-
-def trend(pairs_by_x, draws=2000, seed=0, weights=None):
-    """Estimate of the slope of the mean gain over x, in points per unit of x.
-
-    pairs_by_x: {x: Pairs}. weights: f(x) -> what other contrast of the gains to take
-    (`slope_weights`). Seeds and examples are drawn once for all x.
-    """
-    x = sorted(pairs_by_x)
-    return contrast([pairs_by_x[v] for v in x], (weights or slope_weights)(x), draws, seed)
 
 
 def replicates(values, resolution=0.0):
@@ -430,12 +438,3 @@ def power(spread, noise, n, effect, low=0.0, high=np.inf):
         for room in (effect - low, high - effect)
     ]
     return float(np.clip(np.nan_to_num(sum(found) - 1), 0, 1))
-
-
-def detectable(spread, noise, n, wanted=0.8):
-    """Smallest true effect that n paired differences prove to be above 0 with this power."""
-    scale = np.sqrt(spread**2 / n + noise**2) if n > 1 else np.inf
-    if not 0 < scale < np.inf:
-        return float(scale)
-    least = scipy.optimize.brentq(lambda x: power(spread, noise, n, x * scale) - wanted, 0, 60)
-    return float(scale * least)

@@ -1,26 +1,27 @@
 """Backbones: BERT, RoBERTa and ELECTRA through transformers, opened and saved in one place.
 
-A model that was operated on (`lib.model.surgery`) is saved as `surgery.json` and
-`weights.safetensors`, without a `config.json`: a plain `from_pretrained` refuses such a folder
-instead of filling cut matrices with random numbers.
+A model that was operated on (`lib.model.surgery`) is saved as a class of `lib.model.modeling`. Runs
+and exports keep it in one format; an export carries the sources as well.
 """
 
 import copy
 import json
+import re
 import warnings
-from dataclasses import astuple
 from pathlib import Path
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
 
-from lib.measure.cost import CONFIG
-from lib.model.parts import base, set_dropout, surgery
-from lib.model.surgery import operate
+from . import modeling
+from .parts import base, set_dropout, surgery
+from .surgery import operate
 
-OPERATED, WEIGHTS = "surgery.json", "weights.safetensors"
 PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
+EARLIER = "surgery.json"  # of an operated model in an operated model, as runs had it before
+INTEGERS = {"I8", "U8"}  # types in which a file may hold quantised or packed weights
 
 
 def headed(folder, head, outputs, dropout, seed):
@@ -38,11 +39,10 @@ def headed(folder, head, outputs, dropout, seed):
                 f"the model in {Path(folder).name} has {model.config.num_labels} outputs; the task "
                 f"needs {outputs}"
             )
-    elif not (folder / OPERATED).exists():
+    elif not operated(folder):
         torch.manual_seed(seed)
-        with quiet():
-            auto = getattr(transformers, f"AutoModelFor{head}")
-            model = auto.from_pretrained(folder, num_labels=outputs, **PLAIN)
+        auto = getattr(transformers, f"AutoModelFor{head}")
+        model = fitting(auto, folder, new_head=True, num_labels=outputs)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     elif cls.endswith("Model"):
         encoder, tokenizer = load(folder)
@@ -60,79 +60,101 @@ def headed(folder, head, outputs, dropout, seed):
     return model, tokenizer
 
 
-def architecture(folder):
-    """The class name, or names, of the model in a folder; "" where it does not say.
-
-    Raises FileNotFoundError where there is no model.
-    """
+def described(folder):
+    """The configuration of a saved model, a dict. Raises FileNotFoundError where there is none."""
     folder = Path(folder)
-    if (folder / OPERATED).exists():
-        return json.loads((folder / OPERATED).read_text())["class"]
+    if (folder / EARLIER).exists():
+        body = json.loads((folder / EARLIER).read_text())
+        return body["config"] | {"architectures": [body["class"]], "surgery": body["surgery"]}
     if not (folder / "config.json").exists():
         raise FileNotFoundError(
             f"{folder} has no config.json: it must be a checkpoint folder in Hugging Face layout"
         )
-    return " ".join(json.loads((folder / "config.json").read_text()).get("architectures") or [])
+    return json.loads((folder / "config.json").read_text())
+
+
+def architecture(folder):
+    """The class name, or names, of the model in a folder; "" where it does not say."""
+    return " ".join(described(folder).get("architectures") or [])
+
+
+def operated(folder):
+    """Whether the model in a folder was operated on."""
+    return "surgery" in described(folder)
 
 
 def save(model, tokenizer, folder):
     """Write a model so that `load` gives the same function back. `folder` None: nobody needs it."""
     if folder is None:
         return
-    folder = Path(folder)
-    if surgery(model):
-        folder.mkdir(parents=True, exist_ok=True)
-        body = {
-            "class": type(model).__name__,
-            "config": {k: v for k, v in model.config.to_dict().items() if k != "_name_or_path"},
-            "surgery": surgery(model),
-        }
-        (folder / OPERATED).write_text(json.dumps(body, indent=1, default=str))
-        tensors = {k: v.detach().contiguous() for k, v in model.state_dict().items()}
-        save_file(tensors, folder / WEIGHTS)
-    else:
-        with quiet():
-            model.save_pretrained(folder)
+    with quiet():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    if surgery(model) or hasattr(model.config, "surgery"):  # its configuration is not written yet
+        cls = getattr(modeling if surgery(model) else transformers, type(model).__name__)
+        config = model.config.to_dict() | {"architectures": [cls.__name__]}
+        for name in ("model_type", "auto_map", "surgery"):
+            config.pop(name, None)
+        done = {"surgery": surgery(model)} if surgery(model) else {}
+        cls.config_class.from_dict(config | done).save_pretrained(folder)
 
 
 def load(folder):
     """A saved model of the class it was saved as, in float32 and eval mode, and its tokenizer.
 
-    Raises ValueError where weights and surgery disagree, naming the first tensors.
+    No random number is drawn. Raises ValueError where weights and configuration disagree, naming
+    the first tensors and the folder.
     """
     folder = Path(folder)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    cls = getattr(transformers, (architecture(folder).split() or ["AutoModel"])[0])
-    if not (folder / OPERATED).exists():
+    with quiet():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    name = (architecture(folder).split() or ["AutoModel"])[0]
+    return fitting(getattr(modeling if operated(folder) else transformers, name), folder), tokenizer
+
+
+def fitting(cls, folder, new_head=False, **more):
+    """A model of a class with the weights of a folder, in float32 and eval mode.
+
+    new_head: head and pooler may be absent; torch's random state then decides them. Raises
+    ValueError naming the first tensors that are missing, unknown, or of another size or type.
+    """
+    if (folder / EARLIER).exists():
+        more["config"] = cls.config_class.from_dict(described(folder))
+        more["state_dict"] = load_file(folder / "weights.safetensors")
+    where = None if "state_dict" in more else folder
+    more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
+    try:
         with quiet():
-            return cls.from_pretrained(folder, **PLAIN).eval(), tokenizer
-    body = json.loads((folder / OPERATED).read_text())
-    model = build(cls, cls.config_class.from_dict(body["config"]), body["surgery"])
-    weights = load_file(folder / WEIGHTS)
-    found, expected = (
-        {name: tuple(value.shape) for name, value in tensors.items()}
-        for tensors in (weights, model.state_dict())
-    )
-    wrong = [
-        f"{name} {found.get(name, 'missing')}, expected {expected.get(name, 'none')}"
-        for name in sorted({name for name, _ in found.items() ^ expected.items()})
-    ]
+            model, found = cls.from_pretrained(where, **PLAIN | more)
+        types = stored_types(folder)
+    except SafetensorError as error:
+        raise ValueError(f"{folder}: the weights cannot be read ({error})") from None
+    there, wrong = model.state_dict(), []
+    for name in found["missing_keys"]:
+        inside = name.startswith(model.base_model_prefix) and "pooler." not in name
+        if inside or not new_head:
+            wrong.append(f"{name} is missing, expected {list(there[name].shape)}")
+    for name in found["unexpected_keys"]:  # heads that nobody asked for are left out
+        if surgery(model) or re.search(r"(encoder|embeddings)\.", name):
+            wrong.append(f"{name} is not expected")
+    for name, size, wanted in found["mismatched_keys"]:
+        wrong.append(f"{name} has {list(size)}, expected {list(wanted)}")
+    for name, kind in types.items():
+        if kind in INTEGERS and (name not in there or there[name].is_floating_point()):
+            wrong.append(f"{name} is {kind}, expected a floating-point type")
     if wrong:
-        raise ValueError(
-            f"{folder.name}: weights do not fit surgery {body['surgery']}: {'; '.join(wrong[:3])}"
-        )
-    model.load_state_dict(weights)
-    return model.eval(), tokenizer
+        listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
+        raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
+    return model.eval()
 
 
-def configuration(shape, **more):
-    """The transformers configuration of a Shape (`lib.measure.cost`), with more fields."""
-    if shape.family == "electra":
-        more["embedding_size"] = shape.embedding
-    family, *sizes, _ = astuple(shape)
-    more |= zip(CONFIG[1:], sizes, strict=True)
-    return transformers.AutoConfig.for_model(family, **more)
+def stored_types(folder):
+    """{name: type} of the tensors in the files of a folder's weights."""
+    found = {}
+    for path in folder.glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}
+    return found
 
 
 def build(cls, config, surgery=()):

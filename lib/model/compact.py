@@ -5,10 +5,10 @@ Shapes: O x I a weight, L layers, N units of `size` columns each.
 
 import torch
 
-from lib.model import ghost, masks
-from lib.model.cut import wide
-from lib.model.parts import layers
-from lib.model.surgery import operate
+from . import ghost, masks
+from .cut import wide
+from .parts import layers
+from .surgery import operate
 
 
 @torch.no_grad()

@@ -9,8 +9,8 @@ from collections import Counter
 import torch
 from torch import nn
 
-from lib.model.parts import FFN1, FFN2, OUT, QKV, layers, sliced
-from lib.spec import known
+from .options import known
+from .parts import FFN1, FFN2, OUT, QKV, layers, sliced
 
 WHOLE = ([], ["o"], ["v", "o"])  # left whole for nothing, for a ghost at "v", for one at "qk"
 
@@ -154,14 +154,16 @@ class Thin(nn.Linear):
         small = sliced(linear, rows, columns)
         super().__init__(*small.weight.shape[::-1], small.bias is not None, device="meta")
         self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
-        self.register_buffer("rows", rows, persistent=False)
-        self.register_buffer("columns", columns, persistent=False)
+        self.rows, self.columns = rows, columns  # no buffers: a loader would leave them empty
 
     def forward(self, x):
-        made = super().forward(x if self.columns is None else x.index_select(-1, self.columns))
+        if self.columns is not None:
+            x = x.index_select(-1, self.columns.to(x.device))
+        made = super().forward(x)
         if self.rows is None:
             return made
-        return made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, self.rows, made)
+        rows = self.rows.to(x.device)
+        return made.new_zeros(*made.shape[:-1], self.total).index_copy(-1, rows, made)
 
 
 def thin(layer, embedding, qk, v):

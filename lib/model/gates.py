@@ -19,12 +19,8 @@ Shapes: A heads, D head size, H hidden, F neurons, L layers, O x I a weight.
 from torch import nn
 from torch.nn import functional
 
-from lib.measure import gated
-from lib.model.parts import FFN2, OUT, QKV, layers, linear, undo
-from lib.options import GATE_REGIONS, one_of
-from lib.search.control import encoder
-
-NAMES = {"ffn": "neurons"}  # what the operation "keep" calls them
+from .options import GATE_REGIONS, START, one_of
+from .parts import FFN2, OUT, QKV, layers, linear, undo
 
 
 class Gated(nn.Linear):
@@ -84,7 +80,7 @@ def attach(model, regions):
         places, weight = {}, layer.output.dense.weight
         layer.gates = nn.ParameterDict()
         for kind, (gates, columns, sides) in plan(layer, regions).items():
-            layer.gates[kind] = nn.Parameter(weight.new_full((gates,), gated.START))
+            layer.gates[kind] = nn.Parameter(weight.new_full((gates,), START))
             count[kind] = count.get(kind, 0) + gates
             for path, side in sides.items():
                 places.setdefault(path, {})[side] = (kind, columns)
@@ -121,44 +117,3 @@ def alphas(model):
         for number, layer in enumerate(layers(model))
         for kind, alpha in layer.gates.items()
     }
-
-
-def costs(model, regions):
-    """What a search over these regions needs (lib.search.control), of a model gated or not.
-
-    Returns {(layer, kind): gates} and f({(layer, kind): sum of masks}) -> FLOPs.
-    """
-    sizes, whole = {}, []
-    for number, layer in enumerate(layers(model)):
-        sizes |= {(number, kind): gates for kind, (gates, _, _) in plan(layer, regions).items()}
-        whole.append(widths(layer))
-    return sizes, encoder(model.config.hidden_size, layer.attention.self.attention_head_size, whole)
-
-
-def widths(layer):
-    """{"heads", "ffn"}: how many a layer has."""
-    heads = layer.attention.self.num_attention_heads
-    return {"heads": heads, "ffn": layer.output.dense.in_features}
-
-
-def flops(model):
-    """FLOPs of a model as it is, cut or whole, in the report's convention."""
-    found = []
-    for layer in layers(model):
-        query, _, value = (layer.get_submodule(path).weight for path in QKV)
-        more = {"embedding": query.shape[1], "qk": query.shape[0], "v": value.shape[0]}
-        found.append(widths(layer) | more)
-    return gated.flops(model.config.hidden_size, layer.attention.self.attention_head_size, found)
-
-
-def architecture(sizes, on):
-    """{"heads": L lists of indices, "neurons": L lists, ...}: what the operation "keep" takes.
-
-    sizes: {(layer, kind): gates}. on: for all gates, one after another, whether each is on.
-    """
-    kept, start = {}, 0
-    for (_, kind), number in sizes.items():
-        chosen = [i for i in range(number) if on[start + i]]
-        kept.setdefault(NAMES.get(kind, kind), []).append(chosen)
-        start += number
-    return kept

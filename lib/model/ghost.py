@@ -33,11 +33,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lib.measure.cost import compatible
-from lib.model import scores
-from lib.model.parts import layers, padding, real, shape
-from lib.options import Ghost
-from lib.spec import stream
+from .options import Ghost, stream
+from .parts import layers, padding, real
+from .scores import raw, register
 
 
 def depthwise(x, kernels):
@@ -196,13 +194,13 @@ def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0,
     Returns context [B, T, A, D] and maps [B, A, T, T] after dropout, which acts on the maps of kept
     heads and of ghosts alike. transformers' attention interface sets this signature.
     """
-    maps = module.ghost(scores.raw(module, query, key, attention_mask, scaling).softmax(-1))
+    maps = module.ghost(raw(module, query, key, attention_mask, scaling).softmax(-1))
     maps = functional.dropout(maps, dropout, module.training)
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
-ATTENTION = "ghost_maps"
-scores.register(ATTENTION, attend)
+ATTENTION = f"{__name__}.attend"  # an export registers its own
+register(ATTENTION, attend)
 
 
 def complete(attention, _, output):
@@ -239,7 +237,7 @@ def check(model, options):
     """Raises ValueError where the options do not fit together, the model, or its other ghosts."""
     first = layers(model)[0]
     heads, there = first.attention.self.num_attention_heads, present(first)
-    compatible(shape(model), options, heads)
+    options.fits(heads < model.config.num_attention_heads)
     for position in options.positions:
         if position in there or options.positions.count(position) > 1:
             raise ValueError(f"position {position!r} has a ghost already: name each position once")
@@ -280,7 +278,7 @@ def module(layer, position, options, generator, padding, total):
 
 
 def add(model, seed=0, **options):
-    """Operation: put a ghost module at each position of `options` (lib.options.Ghost) in each
+    """Operation: put a ghost module at each position of `options` (Ghost of options.py) in each
     layer.
 
     Kernels are drawn from `seed`. Returns {"modules": how many, "parameters": extra}. Raises

@@ -8,7 +8,7 @@ B batch, T tokens, I inputs, O outputs.
 import torch
 from torch import nn
 
-from lib.model.parts import layers
+from .parts import layers
 
 LARGEST = 127
 

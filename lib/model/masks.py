@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.model.parts import layers, undo
+from .parts import layers, undo
 
 FLOOR = 0.005  # share of a matrix that "soft" keeps at least
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3  # l, r and b; the paper calls them gamma, epsilon and beta
@@ -159,9 +159,9 @@ class Packed(nn.Module):
     The stored values are what trains: a pruned weight stays pruned.
     """
 
-    def __init__(self, mask):
+    def __init__(self, mask, kept):
         super().__init__()
-        self.shape = tuple(mask.shape)
+        self.shape, self.kept = tuple(mask.shape), kept
         padded = torch.cat([mask.flatten(), mask.new_zeros(-mask.numel() % 8)]).view(-1, 8)
         self.register_buffer("bits", (padded * self.powers(mask.device)).sum(1, dtype=torch.uint8))
 
@@ -179,6 +179,8 @@ class Packed(nn.Module):
         return whole.masked_scatter(self.mask(), values).view(self.shape)
 
     def right_inverse(self, weight):
+        if weight.is_meta:  # a model that is rebuilt: only the number counts
+            return weight.new_empty(self.kept)
         return weight.flatten()[self.mask()]
 
 
@@ -207,7 +209,8 @@ def pack(model, kept, masks=None):
         weight = there[name].weight
         first = torch.arange(weight.numel(), device=weight.device) < number
         mask = first.view(weight.shape) if masks is None else masks[name]
-        parametrize.register_parametrization(there[name], "weight", Packed(mask), unsafe=True)
+        packed = Packed(mask, number)
+        parametrize.register_parametrization(there[name], "weight", packed, unsafe=True)
     return {"matrices": len(kept), "values": sum(kept.values())}
 
 

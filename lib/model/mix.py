@@ -20,15 +20,14 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lib.model.parts import base, embedding_output, layers, padding, size
-from lib.options import MIX_INITS, MIX_NORMS, one_of
-from lib.spec import stream
+from .options import MIX_INITS, MIX_NORMS, one_of, stream
+from .parts import base, embedding_output, layers, padding, size
 
 EPS = 1e-12  # of ELMo's code and of BERT's own LayerNorm; the paper names none
 
 
 class LayerMix(nn.Module):
-    """L + 1 weights and one scale. padding: the Padding of the model (lib.model.parts)."""
+    """L + 1 weights and one scale. padding: the Padding of the model (parts.py)."""
 
     def __init__(self, states, norm, init, dropout, padding, generator):
         super().__init__()

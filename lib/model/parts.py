@@ -1,11 +1,9 @@
 """The parts of a BERT, RoBERTa or ELECTRA by their role, and the list of what was done to a model.
 
-Every other module of `lib.model` builds on this one. Shapes: B batch, T tokens, H hidden, L layers.
+Every other module of this folder builds on this one. Shapes: B batch, T tokens, H hidden, L layers.
 """
 
 from torch import nn
-
-from lib.measure.cost import configured
 
 QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))  # paths in a layer
 OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
@@ -26,11 +24,6 @@ def embedding_output(model):
     return getattr(base(model), "embeddings_project", None) or base(model).embeddings
 
 
-def shape(model):
-    """The widths that the model had before any surgery, as `lib.measure.cost` takes them."""
-    return configured(model.config.to_dict())
-
-
 def size(model):
     """The number of parameters of the model as it is: {"parameters"}."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
@@ -46,7 +39,7 @@ def set_dropout(model, rate):
 def surgery(model):
     """The operations that were done to a model, the oldest first: JSON, saved with the model.
 
-    `lib.model.surgery.operate` adds to this list; whoever undoes an operation takes it out.
+    `operate` of surgery.py adds to this list; whoever undoes an operation takes it out.
     """
     return model.__dict__.setdefault("surgery", [])
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from lib.model.parts import embedding_output, layers
+from .parts import embedding_output, layers
 
-ATTENTION = "raw_scores"
+ATTENTION = f"{__name__}.attend"  # an export registers its own
 SHORT = 64  # keys below which the softmax is taken with the keys as the outermost axis
 OURS = set()  # names of attentions that call `raw`
 _watched = {}  # {self-attention: the list that its scores go to}

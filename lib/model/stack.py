@@ -11,13 +11,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lib.model.parts import base, layers, size
-from lib.search import formula
-from lib.search.net import from_json
+from .formula import GATE, LINEAR, OPERATIONS, evaluate, parse, walk
+from .parts import base, layers, size
 
-FUNCTIONS = {name: partial(op.torch, torch) for name, op in formula.OPERATIONS.items()} | {
+FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: functional.pad(a, (0, count), value=value)
 }
+
+
+def gates_of(tree):
+    """How many gates a formula has."""
+    return [node.op for node in walk(tree)].count(GATE)
 
 
 class Network(nn.Module):
@@ -32,7 +36,7 @@ class Network(nn.Module):
 
     def sliced(self, inner):
         """{name: linear map as a function of arrays}, with their first `inner` channels."""
-        there = {name: part for name, part in self._modules.items() if name in formula.LINEAR}
+        there = {name: part for name, part in self._modules.items() if name in LINEAR}
         if inner == self.W1.out_features:
             return there
         return {
@@ -67,24 +71,25 @@ class Stack(nn.Module):
         self.networks = nn.ModuleList(Network(*own) for _ in range(count))
         self.LayerNorm = Norm(self)
 
-    def use(self, layer, inner, mismatch):
-        """Run the formula and the first networks of a Layer (lib.search.net).
-
-        inner: how many of the first channels run. Raises ValueError where the stack is smaller.
+    def use(self, formula, count, inner, mismatch):
+        """Run a formula, given as text, in the first `count` networks and their first `inner`
+        channels. Raises ValueError where the stack is smaller.
         """
-        there, gated = self.networks[0].W1.out_features, hasattr(self.networks[0], formula.GATE)
-        if layer.stack > len(self.networks) or inner > there or layer.gates > gated:
+        there, gated = self.networks[0].W1.out_features, hasattr(self.networks[0], GATE)
+        tree = parse(formula)
+        gates = gates_of(tree)
+        if count > len(self.networks) or inner > there or gates > gated:
             raise ValueError(
-                f"{layer.stack} networks of {inner} channels and {layer.gates} gates asked of a "
+                f"{count} networks of {inner} channels and {gates} gates asked of a "
                 f"stack of {len(self.networks)} networks of {there} and {gated:d}: choose a "
                 "smaller net, or build a larger one"
             )
-        self.tree, self.active, self.inner, self.mismatch = layer.tree, layer.stack, inner, mismatch
+        self.tree, self.active, self.inner, self.mismatch = tree, count, inner, mismatch
 
     def forward(self, _, x):
         for number, network in enumerate(self.networks[: self.active], 1):
             linears = network.sliced(self.inner)
-            found = formula.evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
+            found = evaluate(self.tree, x, linears, FUNCTIONS, self.mismatch)
             x = x + network.dropout(found)
             x = self.LayerNorm(x) if number == self.active else network.LayerNorm(x)
         return x
@@ -129,14 +134,15 @@ def trigram(model, width):
 
 
 def stack(model, net):
-    """Operation: put the stacks of a net (JSON, lib.search.net) in place of the feed-forward
-    networks.
+    """Operation: put the stacks of a net in place of the feed-forward networks.
 
-    Weights come from torch's random state. Returns {"networks", "parameters": change}. Raises
-    ValueError where the net's widths are not the model's.
+    net: {"hidden", "width", "heads", "mismatch", "layers"}, where a layer is a formula, the number
+    of its networks and the divisor of the width (JSON of a Net of lib.search.net). Weights come
+    from torch's random state. Returns {"networks", "parameters": change}. Raises ValueError where
+    the net's widths are not the model's.
     """
-    wanted, config, before = from_json(net), model.config, size(model)["parameters"]
-    told = (wanted.hidden, len(wanted.layers), wanted.heads)
+    config, before = model.config, size(model)["parameters"]
+    told = (net["hidden"], len(net["layers"]), net["heads"])
     there = (config.hidden_size, len(layers(model)), config.num_attention_heads)
     if told != there:
         raise ValueError(
@@ -144,13 +150,13 @@ def stack(model, net):
             "model for the net"
         )
     rates = config.layer_norm_eps, config.hidden_dropout_prob
-    for layer, new in zip(layers(model), wanted.layers, strict=True):
-        inner = wanted.inner(new)
+    for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
+        inner, gates = net["width"] // q, gates_of(parse(formula))
         layer.intermediate = nn.Identity()
-        layer.output = draw(Stack(wanted.hidden, inner, new.stack, new.gates, *rates), model)
-        layer.output.use(new, inner, wanted.mismatch)
+        layer.output = draw(Stack(net["hidden"], inner, count, gates, *rates), model)
+        layer.output.use(formula, count, inner, net["mismatch"])
     return {
-        "networks": sum(layer.stack for layer in wanted.layers),
+        "networks": sum(count for _, count, _ in net["layers"]),
         "parameters": size(model)["parameters"] - before,
     }
 

@@ -1,5 +1,5 @@
-"""Models for a Net (lib.search.net): building one, running a part of a larger one, and inheriting
-the weights of a larger one (EfficientBERT section 3.2).
+"""Models for a net, JSON of a Net of lib.search.net: building one, running a part of a larger one,
+and inheriting the weights of a larger one (EfficientBERT section 3.2).
 
 Letters: H hidden, L layers, k networks of a stack, q the divisor of its width.
 """
@@ -8,16 +8,21 @@ import re
 
 import transformers
 
-from lib.model import backbone
-from lib.model.parts import layers, surgery
-from lib.search.net import FACTOR, from_json
+from . import backbone
+from .options import FACTOR
+from .parts import layers, surgery
+
+
+def as_json(net):
+    """A Net, or its JSON, as JSON."""
+    return net if isinstance(net, dict) else net.to_json()
 
 
 def of(model):
-    """The Net that a model was built for. Raises ValueError where it has no stacks."""
+    """The net that a model was built for, as JSON. Raises ValueError where it has no stacks."""
     for op in surgery(model):
         if op["op"] == "stack":
-            return from_json(op["net"])
+            return op["net"]
     raise ValueError(
         f"this {type(model).__name__} has no stacks of feed-forward networks: give a net to build "
         "one"
@@ -31,20 +36,20 @@ def build(net, cls=transformers.BertModel, like=None, **config):
     of BERT's own. config: further values, such as num_labels. LayerNorm's eps is the framework's
     1e-5, as in the code, not BERT's 1e-12.
     """
-    net = from_json(net)
+    net = as_json(net)
     tables = ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id")
     sizes = {
         "layer_norm_eps": 1e-5,
         "initializer_range": 0.02,
-        "hidden_size": net.hidden,
-        "num_hidden_layers": len(net.layers),
-        "num_attention_heads": net.heads,
-        "intermediate_size": net.width,
+        "hidden_size": net["hidden"],
+        "num_hidden_layers": len(net["layers"]),
+        "num_attention_heads": net["heads"],
+        "intermediate_size": net["width"],
         "hidden_act": "gelu_pytorch_tanh",
     }
     shared = {name: getattr(like, name) for name in tables} if like else {}
-    ops = [{"op": "trigram", "width": FACTOR}] if net.embedding == "trigram" else []
-    ops.append({"op": "stack", "net": net.to_json()})
+    ops = [{"op": "trigram", "width": FACTOR}] if net["embedding"] == "trigram" else []
+    ops.append({"op": "stack", "net": net})
     return backbone.build(cls, transformers.BertConfig(**shared | sizes | config), ops)
 
 
@@ -57,15 +62,15 @@ def choose(model, wanted=None):
     net is not inside the supernet.
     """
     whole = of(model)
-    wanted = whole if wanted is None else from_json(wanted)
-    widths = [(n.hidden, len(n.layers), n.heads, n.embedding) for n in (wanted, whole)]
+    wanted = whole if wanted is None else as_json(wanted)
+    widths = [(n["hidden"], len(n["layers"]), n["heads"], n["embedding"]) for n in (wanted, whole)]
     if widths[0] != widths[1]:
         raise ValueError(
             f"a net of hidden, layers, heads, embedding {widths[0]} in a supernet of {widths[1]}: "
             "only formulas, stacks and ratios can be chosen; build a model of its own otherwise"
         )
-    for layer, new in zip(layers(model), wanted.layers, strict=True):
-        layer.output.use(new, wanted.inner(new), wanted.mismatch)
+    for layer, (formula, count, q) in zip(layers(model), wanted["layers"], strict=True):
+        layer.output.use(formula, count, wanted["width"] // q, wanted["mismatch"])
 
 
 def inherit(student, source):

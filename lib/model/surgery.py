@@ -4,30 +4,38 @@
     operate(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9], ...]})
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}, seed=1)
 
-An operation is JSON. The list of them stays with the model (`lib.model.parts.surgery`): it is saved
+An operation is JSON. The list of them stays with the model (`surgery` of parts.py): it is saved
 with the weights, and done again before they are loaded. Operate before the first forward pass,
 because transformers records its output hooks by class at first use.
 """
 
-from lib.methods import METHODS, module
-from lib.model import cut, gates, ghost, int8, masks, mix, stack
-from lib.model.parts import surgery
-from lib.spec import known
+from contextlib import suppress
+from importlib import import_module
+
+from .cut import cut, keep
+from .gates import attach
+from .ghost import add as ghost
+from .int8 import quantise
+from .masks import pack
+from .mix import add as mix
+from .options import known
+from .parts import surgery
+from .stack import stack, trigram
 
 OPERATIONS = {
-    "cut": cut.cut,
-    "keep": cut.keep,
-    "gates": gates.attach,
-    "ghost": ghost.add,
-    "int8": int8.quantise,
-    "mix": mix.add,
-    "sparse": masks.pack,
-    "stack": stack.stack,
-    "trigram": stack.trigram,
+    "cut": cut,
+    "keep": keep,
+    "gates": attach,
+    "ghost": ghost,
+    "int8": quantise,
+    "mix": mix,
+    "sparse": pack,
+    "stack": stack,
+    "trigram": trigram,
 }
 CUT_BEFORE = {  # what a cut, a keep or gates cannot come after, and why
     "stack": "the width of stacked networks belongs to their net",
-    "gates": "detach them first (lib.model.gates.detach)",
+    "gates": "detach them first (gates.detach)",
     "ghost": "ghosts are made for the widths that they find",
     "keep of inputs or dimensions": "such a layer has no smaller matrices left to cut",
     "cut with whole parts": "those parts wait for a ghost",
@@ -50,15 +58,27 @@ def operate(model, op, **more):
     before anything changes, for an unknown operation and one that cannot come after an earlier one.
     """
     name = op.get("op")
-    known("surgery", name, [*OPERATIONS, *METHODS.values()])
+    change = function(name)
     for earlier in map(kind, surgery(model)):
         why = LAST if earlier == "int8" else REFUSED.get(name, {}).get(earlier)
         if why:
             raise ValueError(f"{name} after {earlier}: {why}; leave one out")
-    change = module(name).change if name in METHODS.values() else OPERATIONS[name]
     report = change(model, **{k: v for k, v in op.items() if k != "op"}, **more)
     surgery(model).append(op)
     return report
+
+
+def function(name):
+    """The function of an operation: one of OPERATIONS, or `change` of the method of that name, a
+    module of `lib.methods`, or of an exported folder. Raises ValueError for an unknown name.
+    """
+    if name not in OPERATIONS:
+        for package in (__package__, "lib.methods"):
+            with suppress(ModuleNotFoundError):
+                if change := getattr(import_module(f"{package}.{name}"), "change", None):
+                    return change
+        known("surgery", name, OPERATIONS)
+    return OPERATIONS[name]
 
 
 def kind(op):
@@ -68,18 +88,3 @@ def kind(op):
     if op["op"] == "keep" and op.keys() & {"embedding", "qk", "v"}:
         return "keep of inputs or dimensions"
     return op["op"]
-
-
-def gated(model, regions):
-    """Gates on these regions: those of a searched model go on, others are attached.
-
-    Raises ValueError where the model has gates on other regions.
-    """
-    if not gates.present(model):
-        operate(model, {"op": "gates", "regions": list(regions)})
-    elif set(gates.regions(model)) != set(regions):
-        raise ValueError(
-            f"the checkpoint has gates on {', '.join(gates.regions(model))}, the search is over "
-            f"{', '.join(regions)}: start from a model without gates, or search the same regions"
-        )
-    return gates.alphas(model)

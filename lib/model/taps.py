@@ -6,7 +6,7 @@ count what they see. Shapes: B batch, T tokens, H hidden, L layers.
 
 from contextlib import contextmanager
 
-from lib.model.parts import embedding_output, layers
+from .parts import embedding_output, layers
 
 
 @contextmanager

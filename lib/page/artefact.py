@@ -10,6 +10,7 @@ no run to show yet is a sentence instead. Experiments have folders of their own 
 `figures/scratch/` (lib.page.notebook.place).
 """
 
+import html
 import io
 import json
 import os
@@ -37,16 +38,29 @@ from lib.page import claims as source
 from lib.page import notebook, plot, report, settings
 from lib.page.runs import Runs
 from lib.page.verdicts import ENVIRONMENT, legend
+from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import own, submissions
 from lib.papers.profiles import PROFILES
 from lib.store import Store
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
+LIGHT = ENVIRONMENT.get_template("end.md.j2")
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
 TOLD = ("claim", "verdict", "kind", "measured", "note", "scale", "p", "holm")  # of a Verdict
 CENTRE = {"color": "grey", "ha": "center", "va": "center"}
+
+
+class Shown(HTML):
+    """HTML, and the same in Markdown: of these a light page is made (lib.page.report)."""
+
+    def __init__(self, data, markdown=""):
+        super().__init__(data)
+        self.markdown = paths.scrubbed(markdown)
+
+    def _repr_markdown_(self):
+        return self.markdown or None
 
 
 @dataclass
@@ -159,17 +173,22 @@ class Page:
             lambda v: round(v, 6) if type(v) in (float, np.float64) else getattr(v, "text", v)
         )
         self._write(f"{stem}.csv", exact.set_axis(heads, axis=1).to_csv())
-        self._write(f"{stem}.md", f"{caption}\n\n{markdown(flat.reset_index())}")
+        self._write(f"{stem}.md", f"{caption}\n\n{markdown(flat)}")
         self._write(f"{stem}.tex", flat.to_latex(escape=True))
         css = marks(text) if marks else None
         seen = styled(text, css, first, turned, f"{stem}-seen")
         more = styled(text, css, rest, False, f"{stem}-more") if rest else ""
         folded = ", ".join(dict.fromkeys(str(title) for _, title in rest))
-        display(HTML(PARTS.table(caption, seen, more, folded, "; ".join(filter(None, empty)))))
+        shown = PARTS.table(caption, seen, more, folded, "; ".join(filter(None, empty)))
+        light = markdown(flat[joined(first, ", ")])
+        display(Shown(shown, f"*{escaped(caption)}*\n\n{light}"))
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
-        display(HTML(PARTS.note(lines, mark, fold)))
+        lines = list(lines)
+        head = f"{escaped(fold)}:\n\n" * bool(fold and lines)
+        told = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
+        display(Shown(PARTS.note(lines, mark, fold), head + told))
 
     def text(self, markdown, name):
         """Write and show sentences that are computed."""
@@ -197,11 +216,11 @@ class Page:
                 figure.savefig(place, format=kind, **how)
         self.files += [f"{stem}.svg", f"{stem}.png"]
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
-        show(figure, (self.folder / f"{stem}.svg").read_text())
+        show(figure, (self.folder / f"{stem}.svg").read_text(), f"{stem}.png")
 
     def unmade(self, what):
         """Say what a table or figure would show, had it runs."""
-        display(HTML(PARTS.unmade(what)))
+        display(Shown(PARTS.unmade(what), f"Not measured yet: {escaped(what)}."))
 
     def file(self, path, about):
         """List a file that was written below the page's folder, and show a link to it."""
@@ -258,7 +277,9 @@ class Page:
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         files = paths.scrubbed(f"{paths.shown(self.folder)}/{self.id}.*")
         end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)
-        display(HTML(f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"))
+        light = LIGHT.render(verdicts=verdicts, texts=texts(), told=told, scales=SCALES, bad=bad)
+        shown = f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"
+        display(Shown(shown, light))
         if not os.environ.get(notebook.BATCH):
             report.Book("scratch", [], Store()).close()
         lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
@@ -382,15 +403,19 @@ def start(name, namespace):
     return page
 
 
-def show(figure, svg=""):
-    """Show a figure, which may belong to no artefact, such as one that a reader's knobs drive."""
+def show(figure, svg="", file=""):
+    """Show a figure, which may belong to no artefact, such as one that a reader's knobs drive.
+
+    file: the name of its picture, which stands on the light page.
+    """
     if not svg:
         with io.StringIO() as buffer:
             figure.savefig(buffer, format="svg", metadata=described(figure))
             svg = buffer.getvalue()
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
-    display(HTML(f"<figure{wide}>{image}</figure>"))
+    light = f"![{escaped(described(figure)['Title'])}]({file})" * bool(file)
+    display(Shown(f"<figure{wide}>{image}</figure>", light))
     plt.close(figure)
 
 
@@ -438,11 +463,20 @@ def watermark(figure):
             axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)
 
 
+def escaped(text):
+    """Text of one line in which Markdown and HTML find no mark of theirs."""
+    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
+    return " ".join(text.split())
+
+
 def markdown(frame):
-    """A DataFrame as a Markdown table."""
-    rows = [frame.columns, ["---"] * frame.shape[1], *frame.fillna("").to_numpy()]
-    cells = ([str(each).replace("|", "\\|") for each in row] for row in rows)
-    return "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    """A table of texts as Markdown, the levels of its rows first; those without a name have no
+    title."""
+    levels = [*zip(*frame.index, strict=True)] if frame.index.nlevels > 1 else [frame.index]
+    rows = zip(*levels, *(frame[name].fillna("") for name in frame), strict=True)
+    heads = [*(name or "" for name in frame.index.names), *frame]
+    rows = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
 
 
 def explore(function, **knobs):

@@ -12,7 +12,6 @@ from dataclasses import replace
 from functools import cache, partial
 from math import isfinite
 
-import pandas as pd
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from lib import checks, paths, sweep
@@ -125,20 +124,22 @@ def undecided(line, why):
 def computed(line):
     """The Verdict on a claim by its formula.
 
-    A formula that reads no cell counts something: where it differs from the print, that is
-    CONTRADICTED. Where it reads cells, printed values exclude each other.
+    Where the formula reads no cell, or asks what this code has or counts, a difference is
+    CONTRADICTED. Else printed values exclude each other.
     """
     found, read = checks.value(line["paper"], line["check"])
-    word = "PAPER_INCONSISTENT" if read else "CONTRADICTED"
+    ours = any(f"{name}(" in line["check"] for name in checks.OURS)
+    word = "CONTRADICTED" if ours or not read else "PAPER_INCONSISTENT"
     if checks.agrees(found, line["value"]):
         word = "CONFIRMED"
-    told = f"{found} by {len(read)} printed cells"
+    told = "holds" if found else "does not hold"
+    told += f", by {len(read)} printed cells" * bool(read)
     if isinstance(found, set):
         told = f"{', '.join(sorted(f'{float(v):g}' for v in found))} run, {line['value']} printed"
     elif not isinstance(found, bool | str | list):
         told = f"{float(found):.6g} computed, {line['value']} printed"
     lines = checks.lines("inconsistencies")
-    notes = [i["note"] for i in lines if line["id"] in i["claims"].split("; ")]
+    notes = dict.fromkeys(i["note"] for i in lines if line["id"] in i["claims"].split("; "))
     return Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
 
 
@@ -278,12 +279,14 @@ def forest(found, paper):
 
     A cell without its planned seeds has no interval.
     """
+    import pandas as pd
+
     told = []
     for id in central(paper):
         for r in found[id].results:
             if r.unit == "points" and r.estimate and not r.beside:
                 least, most = (end if isfinite(end) else None for end in r.cell.bounds)
-                text = f"{id} {r.cell.text.replace('task=each', f'task={r.task}')}"
+                text = f"{id} {r.cell.words}{f' on {r.task}' * r.cell.each}"
                 line = {"claim": text, "mean": r.estimate.mean, "printed": r.printed}
                 if r.word != "OPEN" and r.estimate.n_seeds >= claims.SEEDS:
                     line |= {"low": r.estimate.low, "high": r.estimate.high}

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator
 
+from lib.model.formula import BINARY, LINEAR, height, walk
 from lib.page import plot
-from lib.search.formula import BINARY, LINEAR, height, walk
 
 LOOKS = {  # of each kind of operation: its fill, the colour of its text, its box
     "input x": ("white", plot.INK, "circle"),

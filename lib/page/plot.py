@@ -5,8 +5,11 @@ and a dash of its own as well, so that colour alone tells nothing.
 """
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import seaborn as sns
 from matplotlib.ticker import LogLocator
+
+from lib.measure.claims import SEEDS
 
 BLUE, VERMILION, GREEN, SKY, BLACK = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#000000"
 INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
@@ -15,7 +18,7 @@ NEW = {"color": BLUE, "marker": "o", "linestyle": "-"}  # what a paper proposes
 OLD = {"color": VERMILION, "marker": "s", "linestyle": "--"}  # what it is compared with
 THIRD = {"color": GREEN, "marker": "D", "linestyle": "-."}
 REST = {"color": GREY, "marker": "^", "linestyle": ":"}
-PRINT = {"color": "#444444", "marker": "o", "linestyle": "-"}  # what the paper prints
+PRINT = {"color": "#444444", "marker": "D", "linestyle": "-"}  # what the paper prints
 LOOKS = {"Plain": {"color": BLACK, "marker": "X", "linestyle": "none"}, "random": REST}
 LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2"), NEW)
 LOOKS |= dict.fromkeys(("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD)
@@ -65,22 +68,33 @@ def means(axis, frame, x, y, label, **look):
         axis.errorbar(by.index, by["mean"], by["std"].fillna(0), capsize=3, label=label, **look)
 
 
-def gains(axis, frame, order):
-    """Differences with their 95 % intervals: one series for each source, on one axis.
+def dots(found, printed=(), label="difference (points)"):
+    """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
-    frame: the columns source, at, gain, low and high; a printed difference has no interval. order:
-    the values of `at` from left to right. Toy runs are grey triangles.
+    found: {(source, what is compared): Estimate or None}, one row for each thing compared.
+    printed: {what is compared: points}, a diamond without interval. Toy runs are triangles; fewer
+    seeds than prove anything are grey.
     """
-    parts = list(frame.groupby("source", sort=False))
-    for number, (source, part) in enumerate(parts):
-        x = [order.index(at) + 0.2 * (number - (len(parts) - 1) / 2) for at in part["at"]]
-        ends = abs(part[["low", "high"]].astype(float).sub(part["gain"], axis=0)).fillna(0).T
-        look = PRINT if source.startswith("published") else REST if "toy" in source else NEW
-        look = look | {"linestyle": "none"}
-        axis.errorbar(x, part["gain"], ends.to_numpy(), capsize=3, label=source, **look)
-    axis.axhline(0, color=INK, lw=0.8)
-    axis.set_xticks(range(len(order)), order)
-    axis.set_xlim(-0.5, len(order) - 0.5)
+    told = [{"source": "published", "at": at, "gain": gain} for at, gain in dict(printed).items()]
+    for (source, at), e in ((key, e) for key, e in found.items() if e):
+        ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
+        told.append({"source": source, "at": at, "gain": e.mean} | ends)
+    data = pd.DataFrame(told, columns=["source", "at", "gain", "low", "high", "seeds"])
+    order, sources = list(dict.fromkeys(data["at"])), list(dict.fromkeys(data["source"]))
+    figure, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
+    for row in data.dropna(subset="gain").itertuples():
+        look = PRINT if row.source == "published" else REST if "toy" in row.source else NEW
+        few = row.seeds < SEEDS
+        look = look | {"color": GREY} if few else look
+        ends = [[row.gain - row.low], [row.high - row.gain]] if row.low == row.low else None
+        y = order.index(row.at) + 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
+        look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
+        axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
+    axis.axvline(0, color=INK, lw=0.8)
+    axis.set(xlabel=label, yticks=range(len(order)), yticklabels=order)
+    axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
+    legend(figure)
+    return figure, data
 
 
 def line(axis, x, y, kind, **more):

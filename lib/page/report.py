@@ -132,21 +132,11 @@ class Book:
 
     def lighten(self):
         """Write each standard page in Markdown beside its pictures: what git holds of mini."""
-        template = verdicts.ENVIRONMENT.get_template("page.md.j2")
         for heading, sheet in [(h, sheet) for h, sheets in self.groups.items() for sheet in sheets]:
-            if not (body := sheet.body):
-                continue
-            tables = [(sheet.folder / f).read_text() for f in body["files"] if f.endswith(".md")]
-            drawn = {
-                f: (sheet.folder / f).with_suffix(".svg").read_text()
-                for f in body["files"]
-                if f.endswith(".png")
-            }
-            alt = {f: svg.partition("<title>")[2].partition("<")[0] for f, svg in drawn.items()}
-            told = {"title": f"{heading}: {sheet.title}", "tables": tables, "pictures": alt}
-            told |= {"lacks": evidence(body), "texts": verdicts.claims()}
-            text = template.render(told, body=body, runs=notebook.counted(body["runs"]))
-            write(sheet.folder / f"{sheet.name}.page.md", html.unescape(text))
+            if body := sheet.body:
+                book = read_json(sheet.folder / f"{sheet.name}.ipynb")
+                text = light(book, f"{heading}: {sheet.title}", body)
+                write(sheet.folder / f"{sheet.name}.page.md", text)
 
     def close(self):
         """Publish the index for the last time, however the work ended."""
@@ -279,6 +269,32 @@ class Book:
         }
         mark = f"{digest} {files.sha(json.dumps(around).encode())[:16]}"
         return sheet.folder / f"{name}.ipynb", sheet.page, around, mark
+
+
+def light(book, title, body):
+    """A page in Markdown: the text of an executed notebook, and each output that has Markdown.
+
+    book: as JSON. body: what its last cell wrote. The words on its central claims stand first, and
+    what follows the verdicts is left out.
+    """
+    texts = verdicts.claims()
+    answer = [
+        f"- **{v['claim']}** {texts[v['claim']]} **{verdicts.label(v['verdict'])}**"
+        for v in body["verdicts"]
+        if v["kind"] == "finding" and verdicts.leading(v["claim"])
+    ]
+    runs = f"Runs: {notebook.counted(body['runs'])}. {evidence(body)}".strip(". ")
+    made = f"Profile {body['profile']}. {runs}. Made of `notebooks/{body['id']}.ipynb`."
+    parts = [f"# {title}", made, "\n".join(answer)]
+    for cell in book["cells"]:
+        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            parts.append(source.partition("\n")[2].strip() if "title" in tags else source)
+        for output in cell.get("outputs", ()):
+            parts.append("".join(output.get("data", {}).get("text/markdown", "")).strip())
+        if "verdicts" in tags:
+            break
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def banner(profile):

@@ -6,6 +6,7 @@ import pandas as pd
 
 from lib.data.unseen import LONG
 from lib.measure import compare, stats
+from lib.measure.measures import diverged
 from lib.papers import grids
 from lib.papers.own import Own
 
@@ -87,6 +88,19 @@ class Runs:
     def averages(self, columns=()):
         """One DataFrame of the average over tasks, in points, of each model and seed."""
         return self.points(columns, compare.average)
+
+    def gaps(self, method, baseline, by="task", columns=()):
+        """{(source, value of the column `by`): Estimate} of how much a model scores above another.
+
+        Runs that diverged are left out, and values where no two runs make a pair. columns: as in
+        `difference`.
+        """
+        found = {
+            (source, at): difference(rows, scale, method, baseline, columns)
+            for source, frame, scale in self.frames
+            for at, rows in frame[~diverged(frame)].groupby(by, sort=False)
+        }
+        return {key: estimate for key, estimate in found.items() if estimate}
 
 
 def difference(frame, profile_name, method, baseline, columns=()):

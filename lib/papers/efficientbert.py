@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from lib import files, published
-from lib.data import squad, texts
+from lib.data import read, texts
 from lib.measure import compare
 from lib.measure.compare import Column
 from lib.measure.similarity import divergence
@@ -274,7 +274,7 @@ def finetuning(settings, profile_name, task):
     Rows of SQuAD have a length of their own. Some tasks choose the best model by two metrics. At
     `paper` CoLA and SQuAD have the printed epochs and learning rate.
     """
-    train, spanned = settings[profile_name], task in squad.TASKS
+    train, spanned = settings[profile_name], task in read.SQUAD
     if spanned:
         train = replace(train, **SPANNED.get(profile_name, {}))
     if train.select == "best":

@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 from lib import data, files
-from lib.data import glue, senteval, squad
+from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
 from lib.options import Augment, Span, Targets, Train
 from lib.papers import own as readers
@@ -51,7 +51,7 @@ def tasks(profile_name, wanted=(), *, own):
             known("task of your own data", name, (mine,))
         return (mine,)
     listed = {name for names in own.values() for name in names}
-    kinds = [kind for kind in (glue.TASKS, squad.TASKS, senteval.TASKS) if listed & kind.keys()]
+    kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
     trained = [name for kind in kinds for name in kind if name != "AX"]
     for name in wanted:
         known("task of this page", name, trained)
@@ -71,9 +71,9 @@ def source(profile_name, task):
     """Where a task's rows come from: generated sentences at toy, else GLUE, SQuAD or, for probing,
     SentEval. At mini a treebank stands in for SentEval."""
     own = profile(profile_name).source
-    if own == "toy" or task in glue.TASKS:
+    if own == "toy" or task in GLUE:
         return own
-    return "squad" if task in squad.TASKS else "treebank" if profile_name == "mini" else "senteval"
+    return "squad" if task in SQUAD else "treebank" if profile_name == "mini" else "senteval"
 
 
 def dataset(profile_name, task):
@@ -103,7 +103,7 @@ def common(profile_name, task, rows=None, /, **args):
 
 def span(profile_name, task, spans=SPAN):
     """How the passages of a task of spans are cut; None of other tasks."""
-    return spans[profile_name] if task in squad.TASKS else None
+    return spans[profile_name] if task in SQUAD else None
 
 
 def teacher(profile_name, task, family="bert", train=None, span=None):
@@ -151,7 +151,7 @@ def metrics(profile_name, printed=()):
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     own = profile(profile_name).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]
-    tasks = {name: task for each in sources for name, task in data.source(each).TASKS.items()}
+    tasks = {name: task for each in sources for name, task in data.tasks(each).items()}
     found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
     for name in {column.task for column in printed}:
         found[name] = tuple(column for column in printed if column.task == name)

@@ -16,7 +16,7 @@ def file_rows(profile_name, file):
 
     Generated tasks have test rows for AX alone. The development rows stand in for the others.
     """
-    own, task = profile(profile_name).source, glue.TASK_OF[file]
+    own, task = profile(profile_name).source, submission.TASK_OF[file]
     split = "test_mm" if file == "MNLI-mm" else "test"
     if own == "toy" and task != "AX":
         split = split.replace("test", "dev")
@@ -37,10 +37,12 @@ def submitted(profile_name, task_names, seeds, make, model):
 
     The model of MNLI predicts AX. make: f(task, model) -> Spec of a model of `model`, by its name.
     """
-    learned = {file: unlabelled.LEARNED.get(task, task) for file, task in glue.TASK_OF.items()}
+    learned = {
+        file: unlabelled.LEARNED.get(task, task) for file, task in submission.TASK_OF.items()
+    }
     there = {file: file_rows(profile_name, file) for file in learned if learned[file] in task_names}
     return [
-        {"file": file, "task": glue.TASK_OF[file], "model": name, "seed": seed}
+        {"file": file, "task": submission.TASK_OF[file], "model": name, "seed": seed}
         | {"spec": prediction(make(learned[file], name), rows).at(seed)}
         for (file, rows), name, seed in product(there.items(), model, seeds)
         if rows
@@ -54,7 +56,7 @@ def most_frequent(own, task):
         split = data.splits(own, task)
     except FileNotFoundError:
         return None
-    rows = glue.TEST_ROWS[task] if own != "toy" else len(split["dev"])
+    rows = submission.TEST_ROWS[task] if own != "toy" else len(split["dev"])
     return np.full(rows, np.bincount(split["train"].y).argmax()) if "train" in split else None
 
 
@@ -69,10 +71,10 @@ def archive(rows, folder, own):
     if constant is not None:
         logits["WNLI"] = constant
     lengths = {file: len(found) for file, found in logits.items()}
-    path = glue.write_submission(
-        logits, folder, partial=True, rows=lengths if own == "toy" else glue.TEST_ROWS
+    path = submission.write(
+        logits, folder, partial=True, rows=lengths if own == "toy" else submission.TEST_ROWS
     )
-    lacking = ", ".join(file for file in glue.TEST_ROWS if file not in logits)
+    lacking = ", ".join(file for file in submission.TEST_ROWS if file not in logits)
     about = [", ".join(logits), f"the server wants {lacking} as well" if lacking else "complete"]
     if constant is not None:
         about.append(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from lib import data, paths
-from lib.data import glue, unseen
+from lib.data import read, unseen
 
 
 def census(source, wanted=()):
@@ -15,7 +15,7 @@ def census(source, wanted=()):
     import pandas as pd
 
     lines = []
-    for name, task in data.source(source).TASKS.items():
+    for name, task in data.tasks(source).items():
         if wanted and name not in wanted:
             continue
         line = {
@@ -43,8 +43,8 @@ def stand_ins(source, name):
     if source != "glue":
         return {"toy": "generated here"}.get(source, "local files")
     found = {
-        split: glue.stand_in(path)
-        for split, path in glue.files(name, paths.data_root() / "glue").items()
+        split: ", ".join(filter(None, map(read.stand_in, each)))
+        for split, each in read.files(name, paths.data_root() / "glue").items()
     }
     partial = [f"{split}: {kind}" for split, kind in found.items() if kind]
     return "official files" + (f" but {', '.join(partial)}" if partial else "")

@@ -14,9 +14,9 @@ import numpy as np
 
 from lib import files, paths
 from lib.files import Damaged
+from lib.model.formula import FormulaError
 from lib.options import settled
 from lib.search import samplers
-from lib.search.formula import FormulaError
 from lib.search.samplers import Evaluation
 from lib.spec import canonical, stream
 

@@ -6,7 +6,8 @@ linear gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2).
 
 from functools import lru_cache
 
-from lib.search import formula as language
+from lib.model import formula as language
+from lib.search.formula import valid
 
 ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(("x", *language.LINEAR), 0)
 
@@ -102,7 +103,7 @@ def accepted(tokens, grammar, *widths):
     if len(tokens) > grammar.nodes or any(tokens.count(name) != n for name, n in once.items()):
         return None
     node, (low, high) = tree(tokens), grammar.heights
-    allowed = node and low <= language.height(node) <= high and language.valid(node, *widths)
+    allowed = node and low <= language.height(node) <= high and valid(node, *widths)
     return node if allowed else None
 
 

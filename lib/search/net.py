@@ -8,17 +8,18 @@ table.
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
+from lib.model.formula import GATE, MISMATCH, walk
+from lib.model.options import FACTOR
 from lib.options import at_least, one_of
-from lib.search import formula as language
+from lib.search.formula import check
 
 BERT, GEGLU = "W2 gelu(W1 x)", "W2 (gelu(W1 x) * W3 x)"
 STACKS = QS = (1, 2, 3, 4)  # of the paper's space: 16 ids (k, q) for each layer
 TEACHER = 768  # channels of the teacher that the training-only projection maps to
-FACTOR = 128  # channels of the factorised token table (MobileBERT)
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
-_checked = lru_cache(maxsize=4096)(language.check)
-_gates = lru_cache(maxsize=4096)(lambda f: [n.op for n in language.walk(_checked(f))].count("W3"))
+_checked = lru_cache(maxsize=4096)(check)
+_gates = lru_cache(maxsize=4096)(lambda f: [n.op for n in walk(_checked(f))].count(GATE))
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Net:
 
     def __post_init__(self):
         one_of("Net", "embedding", self.embedding, ("trigram", "plain"))
-        one_of("Net", "mismatch", self.mismatch, language.MISMATCH)
+        one_of("Net", "mismatch", self.mismatch, MISMATCH)
         object.__setattr__(self, "layers", tuple(self.layers))
         at_least("Net", "number of layers", len(self.layers), 1)
         if self.hidden % self.heads:

@@ -19,7 +19,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from lib.search import formula as language
+from lib.model import formula as language
+from lib.search.formula import canonical, valid
 from lib.search.grow import grow, prefix
 from lib.search.net import BERT, GEGLU, QS, STACKS, Layer, Net, ffn_parameters, parameters
 from lib.search.net import from_json as read_net
@@ -301,12 +302,12 @@ def _dice(rng):
 
 @lru_cache(maxsize=4096)
 def _fits(formula, *widths):
-    return language.valid(language.parse(formula), *widths)
+    return valid(language.parse(formula), *widths)
 
 
 @lru_cache(maxsize=4096)
 def _sorted(formula):
-    return str(language.canonical(language.parse(formula)))
+    return str(canonical(language.parse(formula)))
 
 
 @lru_cache(maxsize=65536)

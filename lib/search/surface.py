@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib.model.formula import LINEAR, NUMPY, evaluate
 from lib.options import at_least, one_of
-from lib.search.formula import LINEAR, NUMPY, evaluate
 
 CHANNELS = 2
 LIMIT = 1e90  # magnitudes end here: two can still be multiplied, and a GELU takes the third power

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import transformers
 
-from lib.measure.cost import SHAPES
+from lib.measure.cost import SHAPES, configuration
 from lib.model import backbone, parts, supernet
 from lib.model.parts import size
 from lib.model.surgery import operate
@@ -94,7 +94,7 @@ def encoder(told):
         model = supernet.build(told["net"])
     else:
         known("published shape", told["shape"], SHAPES)
-        model = transformers.AutoModel.from_config(backbone.configuration(SHAPES[told["shape"]]))
+        model = transformers.AutoModel.from_config(configuration(SHAPES[told["shape"]]))
     for op in told.get("surgery", ()):
         operate(model, op)
     return model

@@ -5,7 +5,8 @@ of its search).
 Text is shown whole: nothing is masked, and no word is predicted.
 """
 
-from functools import partial
+from functools import partial, reduce
+from operator import add
 
 import numpy as np
 import transformers
@@ -64,12 +65,11 @@ def rows(corpus, tokenizer, train, seed):
             tokens.key_of(key, train.max_length, seed, epoch),
             partial(pairs, documents, special, train.max_length, seed, epoch),
             names,
-            len(tokenizer),
         )
         for epoch in range(min(train.epochs, EPOCHS))
     ]
     taken = [name for name in names if name in tokenizer.model_input_names]
-    joined = {name: tokens.Joined([epoch[name] for epoch in epochs]) for name in taken}
+    joined = {name: reduce(add, [epoch[name] for epoch in epochs]) for name in taken}
     encoded, each = Encoded(joined, None, tokenizer.pad_token_id), len(documents)
     lengths = encoded.lengths()
 
@@ -88,12 +88,11 @@ def tokenised(corpus, tokenizer):
     They are tokenised once for all runs, epochs and seeds.
     """
     what = corpus["text"], corpus["digest"], corpus.get("documents")
-    key, columns = tokens.key_of("documents", *what, tokens.vocabulary(tokenizer)), ("ids",)
+    key = tokens.key_of("documents", *what, tokens.vocabulary(tokenizer))
 
     def rows():
         for part in tokens.chunks(map(" ".join, texts.load(corpus))):
             found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
             yield from ({"ids": ids} for ids in found if ids)
 
-    made = partial(tokens.through_arrow, key, rows, columns)
-    return tokens.kept(key, made, columns, 2**31)["ids"], key
+    return tokens.kept(key, rows, ("ids",))["ids"], key

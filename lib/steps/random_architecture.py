@@ -3,9 +3,9 @@ Table 5).
 """
 
 from lib.model import backbone
-from lib.model.gates import architecture, costs
 from lib.options import Gates
 from lib.search import control
+from lib.train.gating import architecture, costs
 
 
 def random_architecture(run, gates):

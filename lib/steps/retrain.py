@@ -7,6 +7,7 @@ from lib.model.parts import size
 from lib.model.surgery import operate
 from lib.options import Objective
 from lib.train import objectives
+from lib.train.gating import flops
 from lib.train.learn import Lesson, learn
 
 
@@ -30,4 +31,4 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     objective = objectives.objective(lesson, model, rows, Objective(**objective))
     result = learn(lesson, model, tokenizer, rows, objective)
     backbone.save(model, tokenizer, run.model)
-    return result | size(model) | {"flops": gates.flops(model)}
+    return result | size(model) | {"flops": flops(model)}

@@ -248,9 +248,6 @@ def encoded(run, tokenizer, max_length):
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
     key = tokens.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
-    columns = tokens.kept(
-        key, lambda: tokens.through_arrow(key, rows, names), names, len(tokenizer)
-    )
     there = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
-    return Encoded(columns, labels, tokenizer.pad_token_id)
+    return Encoded(tokens.kept(key, rows, names), labels, tokenizer.pad_token_id)

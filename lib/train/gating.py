@@ -3,12 +3,15 @@
 import numpy as np
 import torch
 
+from lib.measure import gated as measured
 from lib.model import gates
-from lib.model.surgery import gated
-from lib.search.control import Control
+from lib.model.parts import QKV, layers
+from lib.model.surgery import operate
+from lib.search.control import Control, encoder
 from lib.train import loop
 
 COLUMNS = ("target", "ratio", "switched_off", "switched_on")  # of what is logged at each step
+NAMES = {"ffn": "neurons"}  # what the operation "keep" calls them
 
 
 class Gating(loop.Method):
@@ -62,7 +65,7 @@ class GateSearch(Gating):
 
     def __init__(self, run, model, options):
         alphas = gated(model, options.regions).values()
-        super().__init__(run, model, alphas, *gates.costs(model, options.regions), options)
+        super().__init__(run, model, alphas, *costs(model, options.regions), options)
 
     def finish(self):
         metrics, alphas, curve = self.land()
@@ -73,7 +76,7 @@ class GateSearch(Gating):
         self.run.save_arrays("search", curve=curve, **every)
         control = self.control
         return metrics | {
-            "architecture": gates.architecture(control.sizes, control.on(alphas)),
+            "architecture": architecture(control.sizes, control.on(alphas)),
             "flops": control.full * metrics["ratio"],
             "whole_flops": control.full,
         }
@@ -90,3 +93,61 @@ def write(tensors, values):
     with torch.no_grad():
         for tensor, part in zip(tensors, np.split(values, ends), strict=True):
             tensor.copy_(torch.from_numpy(part))
+
+
+# ---- Gates of an encoder ----
+def gated(model, regions):
+    """Gates on these regions: those of a searched model go on, others are attached.
+
+    Raises ValueError where the model has gates on other regions.
+    """
+    if not gates.present(model):
+        operate(model, {"op": "gates", "regions": list(regions)})
+    elif set(gates.regions(model)) != set(regions):
+        raise ValueError(
+            f"the checkpoint has gates on {', '.join(gates.regions(model))}, the search is over "
+            f"{', '.join(regions)}: start from a model without gates, or search the same regions"
+        )
+    return gates.alphas(model)
+
+
+def costs(model, regions):
+    """What a search over these regions needs (lib.search.control), of a model gated or not.
+
+    Returns {(layer, kind): gates} and f({(layer, kind): sum of masks}) -> FLOPs.
+    """
+    sizes, whole = {}, []
+    for number, layer in enumerate(layers(model)):
+        planned = gates.plan(layer, regions)
+        sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
+        whole.append(widths(layer))
+    return sizes, encoder(model.config.hidden_size, layer.attention.self.attention_head_size, whole)
+
+
+def widths(layer):
+    """{"heads", "ffn"}: how many a layer has."""
+    heads = layer.attention.self.num_attention_heads
+    return {"heads": heads, "ffn": layer.output.dense.in_features}
+
+
+def flops(model):
+    """FLOPs of a model as it is, cut or whole, in the report's convention."""
+    found = []
+    for layer in layers(model):
+        query, _, value = (layer.get_submodule(path).weight for path in QKV)
+        more = {"embedding": query.shape[1], "qk": query.shape[0], "v": value.shape[0]}
+        found.append(widths(layer) | more)
+    return measured.flops(model.config.hidden_size, layer.attention.self.attention_head_size, found)
+
+
+def architecture(sizes, on):
+    """{"heads": L lists of indices, "neurons": L lists, ...}: what the operation "keep" takes.
+
+    sizes: {(layer, kind): gates}. on: for all gates, one after another, whether each is on.
+    """
+    kept, start = {}, 0
+    for (_, kind), number in sizes.items():
+        chosen = [i for i in range(number) if on[start + i]]
+        kept.setdefault(NAMES.get(kind, kind), []).append(chosen)
+        start += number
+    return kept

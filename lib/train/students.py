@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from lib.model import backbone, supernet
 from lib.model.parts import base, layers, set_dropout, surgery
 from lib.options import Targets
-from lib.search.net import parameters
+from lib.search.net import from_json, parameters
 from lib.spec import known, stream
 from lib.train import heads, loop, losses
 from lib.train.matching import Match, layer_map, matching, projected, teaching
@@ -108,6 +108,11 @@ def for_task(run, net, task, teacher, dropout):
     start = run.inputs.get("start")
     if net is None and start and (start.folder / SURGERY).exists():
         model = heads.network(start.model, task, dropout, stream(run.seed, "head"))[0]
+        if "For" in backbone.architecture(start.model) and surgery(model):
+            # The recorded projections come after the draws of a model that is built anew.
+            backbone.build(
+                getattr(transformers, type(model).__name__), model.config, surgery(model)
+            )
         model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
         return model
     head = "QuestionAnswering" if task.span else "SequenceClassification"
@@ -221,7 +226,7 @@ class Parts(loop.Method):
 
     def __init__(self, student, shared, seed):
         self.student, self.shared, self.seed = student, shared, seed
-        self.whole = supernet.of(student)
+        self.whole = from_json(supernet.of(student))
         self.tables = tables(student.config, student.projection.out_features)
 
     def before(self, step, steps):

@@ -1,0 +1,234 @@
+"""One reader of rows, by the table of tasks `tasks.toml`: GLUE, SQuAD, SentEval.
+
+    <glue>/<TASK>/train.tsv, dev.tsv, test.tsv    MNLI: {dev,test}_{matched,mismatched}.tsv
+    <glue>/diagnostic/diagnostic.tsv              AX
+    <squad>/train-v1.1.json, dev-v1.1.json        SQuAD1; -v2.0 SQuAD2
+    <senteval>/past_present.txt, ...              tr, va or te, a label, a sentence between tabs
+
+Any split may be missing. Where an official file is not there, one of JSON lines is read, which
+`fetch` writes, or else stand-ins such as dev_matched.reconstructed.tsv. Columns go by name, quotes
+are text, blanks around a text are dropped, labels of GLUE are names or digits.
+"""
+
+import json
+import os
+import re
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from lib.data import Split, Task, squad
+from lib.data.lines import cell_text, hub, malformed, short, table
+from lib.files import toml, write
+from lib.spec import known
+
+TABLE = toml(Path(__file__).with_name("tasks.toml"))
+WORDS = 1000  # classes of WordContent
+SPLITS = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
+PARTS = {"tr": "train", "va": "dev", "te": "test"}  # of SentEval's files, which hold all splits
+_ALL = {"splits": ("all",), "at": (-1, 1), "width": 3, "more": True}
+_STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$")
+
+
+def _row(source, name, row):
+    """A row of the table with what it leaves out, and its names of columns as lists."""
+    usual = {"source": source, "files": SPLITS, "metrics": ("accuracy",), "labels": ()}
+    usual |= {"folder": name if source == "glue" else "", "texts": (), "label": "label"}
+    probing = {"texts": ("sentence",), "labels": tuple(map(str, range(WORDS))), "bare": _ALL}
+    row = usual | (probing if source == "senteval" else {}) | row
+    columns = {"texts": [names.split("/") for names in row["texts"]]}
+    return row | columns | {"label": row["label"].split("/")}
+
+
+ROWS = {name: _row(s, name, row) for s, rows in TABLE.items() for name, row in rows.items()}
+TASKS = {
+    name: Task(name, len(row["texts"]) != 1, row["labels"], row["metrics"], not row["texts"])
+    for name, row in ROWS.items()
+}
+SOURCES = {source: {name: TASKS[name] for name in rows} for source, rows in TABLE.items()}
+GLUE, SQUAD, SENTEVAL = SOURCES.values()
+UNSEEN = {name: row["unseen"] for name, row in ROWS.items() if "unseen" in row}
+
+
+# ---- files ----
+def stand_in(path):
+    """What replaces the official file, such as "sample1000"; "" for an official file."""
+    found = _STAND_IN.search(Path(path).stem)
+    return found.group(1) if found else ""
+
+
+def _choices(official):
+    """The files that hold the rows of an official one: itself, that of the hub, or stand-ins."""
+    beside = sorted(official.parent.glob(f"{official.stem}.*{official.suffix}"))
+    choices = [official], [official.with_suffix(".jsonl")], filter(stand_in, beside)
+    return next(filter(None, ([p for p in each if p.is_file()] for each in choices)), [])
+
+
+def files(task, root):
+    """{split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
+    FileNotFoundError where there is none."""
+    known("task", task, ROWS)
+    row, found = ROWS[task], {}
+    folder = Path(root) / row["folder"]
+    for split, name in row["files"].items():
+        if chosen := _choices(folder / name):
+            found[split] = chosen
+    if not found:
+        names = ", ".join(row["files"].values())
+        fix = f"python -m lib fetch {row['source']}/{task}, or " if "hub" in row else ""
+        raise FileNotFoundError(
+            f"{folder} has no rows of {task}; expected {names}; fix: {fix}put them there by hand "
+            "(data/README.md)"
+        )
+    return found
+
+
+def fetch(task, root, loader=None):
+    """Fill the folder of a task from the hub, a file of JSON lines for each split. Returns the
+    folder. loader: as in lib.data.lines.hub. Raises FileExistsError where rows of the task are at
+    hand already, and ValueError where the hub lacks a split."""
+    known("task of the hub", task, [name for name, row in ROWS.items() if "hub" in row])
+    row, texts = ROWS[task], {}
+    folder = Path(root) / row["folder"]
+    if there := [name for name in row["files"].values() if _choices(folder / name)]:
+        raise FileExistsError(f"{folder} has {', '.join(there)}; move it away to fetch {task} anew")
+    found = hub(row["hub"], loader)
+    for split, name in row["files"].items():
+        of = split.replace("dev", "validation").replace("_mm", "_mismatched")
+        theirs = next((each for each in (of, f"{of}_matched") if each in found), None)
+        if theirs is None:
+            raise ValueError(f"the hub's {task} has no split {of}, but {', '.join(found)}")
+        (_, names), *rows = found[theirs]
+        lines = (json.dumps(dict(zip(names, cells, strict=True))) for _, cells in rows)
+        texts[folder / name] = "".join(f"{line}\n" for line in lines)
+    for path, text in texts.items():
+        write(path.with_suffix(".jsonl"), text)
+    return folder
+
+
+# ---- rows ----
+class Row(NamedTuple):
+    place: str  # the file with the line, for errors
+    number: int  # in its file, from 0
+    texts: list
+    label: str  # "" where a test row has none
+    first: str  # its first cell
+
+
+def load(task, root):
+    """{split: Split} of all files that are there. Test rows without a label have y -1 (NaN for
+    STS-B). Raises ValueError with file and line where a row is malformed."""
+    if task in SQUAD:
+        return {name: squad.split(task, paths) for name, paths in files(task, root).items()}
+    parted = _parted(task, root)
+    row = ROWS[task] | {"labels": labels(task, root)}
+    return {split: split_of(found, row, split) for split, found in parted.items()}
+
+
+def labels(task, root):
+    """What the codes of a task stand for: the sorted words of its training rows for WordContent,
+    else its classes."""
+    if task != "WordContent":
+        return TASKS[task].labels
+    train = _parted(task, root)["train"]
+    words = tuple(sorted({row.label for row in train}))
+    if len(words) > WORDS:
+        found = f"{len(words)} words down from here"
+        raise malformed(train[0].place, found, f"at most {WORDS} in training rows")
+    return words
+
+
+def _parted(task, root):
+    """{split: [Row, ...]} of a task's files, which hold a split each, or, in SentEval, all."""
+    parted = {}
+    for split, paths in files(task, root).items():
+        found = [row for path in paths for row in rows(table(path), ROWS[task], split)]
+        if split != "all":
+            parted[split] = found
+            continue
+        if other := [row for row in found if row.first not in PARTS]:
+            raise malformed(other[0].place, short(other[0].first), "tr, va or te at first")
+        parted = {name: [r for r in found if r.first == part] for part, name in PARTS.items()}
+        if empty := [name for name in parted if not parted[name]]:
+            raise malformed(paths[0], f"no {empty[0]} rows", "rows of tr, va and te")
+    return parted
+
+
+def unseen(task, root):
+    """The test rows of a task of UNSEEN, whose labels are public. Raises FileNotFoundError."""
+    path = unseen_file(task, root)
+    if not path.is_file():
+        what = f"the test rows of {task} with their labels"
+        raise FileNotFoundError(f"{path} is missing, {what}: put it there, or leave `unseen` out")
+    return split_of(rows(table(path, ".tsv"), ROWS[task], "unseen"), ROWS[task], "unseen")
+
+
+def unseen_file(task, root):
+    """Where the official unseen rows of a task of UNSEEN lie."""
+    return Path(os.path.normpath(Path(root) / UNSEEN[task]))
+
+
+def rows(table, row, split):
+    """The Rows of a table (lib.data.lines), by a row of the table of tasks. Raises ValueError with
+    the place of what is malformed."""
+    bare, (place, head), body = row.get("bare", {}), table[0], table[1:]
+    head = [cell_text(cell, place) for cell in head]
+    names, hidden = [*row["texts"], row["label"]], split.startswith("test")
+    at = [next((head.index(name) for name in each if name in head), None) for each in names]
+    lacking = [each[0] for each, i in zip(names, at, strict=True) if i is None]
+    width, more, torn = len(head), False, row.get("torn", 0)
+    if lacking and split in bare.get("splits", ()):
+        at, width, more, body = bare["at"], bare["width"], bare.get("more", False), table
+    elif lacking and not (hidden and lacking == [names[-1][0]]):
+        found = f"a first line {short(', '.join(head))} without {', '.join(lacking)}"
+        raise malformed(place, found, "the names of the columns", "add a header line")
+    found = []
+    for place, cells in body:
+        if len(cells) < width or (len(cells) > width and not more):
+            torn -= 1
+            if torn >= 0 and len(cells) < width:
+                continue  # as the hub does
+            given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
+            fix = "restore missing ones, remove separators inside texts"
+            raise malformed(place, given, f"{width} as in the first line", fix)
+        *texts, label = ("" if i is None else cell_text(cells[i], place) for i in at)
+        whole = any(texts) if row.get("empty") else all(texts)
+        if not whole or not (label or hidden):
+            empty = names[[*texts, label].index("")][0]
+            raise malformed(place, f"nothing in column {empty}", "text", "fill it in or drop it")
+        found.append(Row(place, len(found), texts, label, cell_text(cells[0], place)))
+    if not found:
+        raise malformed(place, "no rows", "one row a line")
+    return found
+
+
+def split_of(found, row, split, code=None):
+    """The Split of Rows. code: f(Row) -> class code or score; by default by the classes of the row
+    of the table."""
+    code = code or partial(_code, row, _codes(row, split))
+    a, *b = map(list, zip(*(each.texts for each in found), strict=True))
+    y = np.array(list(map(code, found)), np.int64 if row["labels"] else np.float32)
+    return Split(a, b[0] if b else None, y, np.array([each.number for each in found]))
+
+
+def _codes(row, split):
+    """{cell: class code} of a task. GLUE's may be digits, and a test row may have none."""
+    classes = row["labels"]
+    codes = {str(c): c for c in range(len(classes))} if row["source"] == "glue" else {}
+    codes |= {name: code for code, name in enumerate(classes)}
+    if split.startswith("test"):
+        codes |= dict.fromkeys(("", "-1", "-1.0"), -1 if classes else float("nan"))
+    return codes
+
+
+def _code(row, codes, found):
+    if found.label in codes:
+        return codes[found.label]
+    score = not row["labels"] and re.fullmatch(r"\d+\.?\d*(e-?\d+)?", found.label, re.A)
+    if score and float(found.label) <= 5:
+        return float(found.label)
+    allowed = ", ".join(row["labels"][:20]) or "a score from 0 to 5"
+    fix = "correct the label or drop the row"
+    raise malformed(found.place, f"label {short(found.label)}", allowed, fix)

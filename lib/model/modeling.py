@@ -1,0 +1,40 @@
+"""Models that were operated on, as classes of transformers.
+
+The configuration of such a model has its operations under "surgery". A new model does them again,
+then its weights are loaded. An exported folder carries this file and those that it imports, so
+`AutoModel...from_pretrained(folder, trust_remote_code=True)` opens it anywhere.
+"""
+
+from functools import cache
+
+import transformers
+
+from .surgery import operate
+
+FAMILIES = ("Bert", "Roberta", "Electra")
+
+
+@cache
+def __getattr__(name):
+    """The class of models that were operated on for a class of transformers, both of one name.
+
+    A configuration's `model_type` is one that transformers does not know: without this file nothing
+    opens such a folder, so no cut matrix is filled with random numbers. Raises AttributeError for
+    a name of no supported family.
+    """
+    base = getattr(transformers, name) if name.startswith(FAMILIES) else None
+    if base is None:
+        raise AttributeError(f"{name} is no model or configuration of {', '.join(FAMILIES)}")
+    if name.endswith("Config"):
+        return type(name, (base,), {"model_type": f"operated-{base.model_type}"} | PLACE)
+
+    def __init__(self, config):
+        base.__init__(self, config)
+        for op in config.surgery:
+            operate(self, op)
+
+    config_class = __getattr__(base.config_class.__name__)
+    return type(name, (base,), {"__init__": __init__, "config_class": config_class} | PLACE)
+
+
+PLACE = {"__module__": __name__}  # where transformers looks for the sources of a class

@@ -1,0 +1,153 @@
+"""What the models ask of their options, free of torch: names, checks, the options of a ghost."""
+
+import difflib
+import hashlib
+import operator
+from dataclasses import dataclass, fields
+from typing import Annotated, Literal, get_args, get_origin
+
+GHOST_KINDS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
+GHOST_POSITIONS = ("qk", "v", "o", "ffn1", "ffn2")
+MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
+MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
+GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
+START = 5.0  # alpha of every gate before a search
+FACTOR = 128  # channels of the factorised token table (MobileBERT)
+
+
+# Numbers with the words that bound them. Without words a number is at least 0.
+Count = Annotated[int, "at least 1"]
+Positive = Annotated[float, "above 0"]
+Share = Annotated[float, "at least 0 and at most 1"]
+ShareAbove0 = Annotated[float, "above 0 and at most 1"]
+ShareBelow1 = Annotated[float, "at least 0 and below 1"]
+BOUNDS = {
+    "at least": operator.ge,
+    "above": operator.gt,
+    "at most": operator.le,
+    "below": operator.lt,
+}
+LARGEST = 10**9  # of any number
+
+
+def one_of(owner, name, value, allowed):
+    """Raises ValueError naming the option, its value and what is allowed."""
+    if value not in allowed:
+        raise ValueError(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
+
+
+def at_least(owner, name, value, low):
+    """Raises ValueError naming the option, its value and the least one."""
+    if not value >= low:
+        raise ValueError(f"{owner}.{name} is {value!r}; it must be at least {low}")
+
+
+def known(what, name, allowed):
+    """Raises ValueError naming the nearest allowed name."""
+    if name in allowed:
+        return
+    folded = {str(each).lower(): each for each in allowed}
+    near = difflib.get_close_matches(str(name).lower(), list(folded), 1, 0.5)
+    hint = f"; did you mean {folded[near[0]]!r}?" if near else ""
+    raise ValueError(
+        f"unknown {what}: {name!r}{hint} (allowed: {', '.join(map(str, allowed)) or 'none'})"
+    )
+
+
+def stream(seed, name):
+    """A named stream of random numbers out of one integer seed: a 63-bit seed for a generator."""
+    return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1
+
+
+class Option:
+    """An option whose fields are held to their annotations as it is made.
+
+    An annotation is a type, a number with the words that bound it (`Count`), a Literal of the
+    allowed values, or a tuple of these. An int may stand for a float, and stays an int. A list,
+    which JSON has for a tuple, becomes one. Raises ValueError naming the field, its value and what
+    is allowed.
+    """
+
+    def __post_init__(self):
+        for field in fields(self):
+            value, kind = getattr(self, field.name), field.type
+            if tuple in (kind, get_origin(kind)):
+                self.typed(field.name, list | tuple, "a list")
+                object.__setattr__(self, field.name, tuple(value))
+                for choices in get_args(kind)[:1]:
+                    for each in value:
+                        one_of(type(self).__name__, field.name, each, get_args(choices))
+            elif get_origin(kind) is Literal:
+                one_of(type(self).__name__, field.name, value, get_args(kind))
+            else:
+                kind, words = get_args(kind) or (kind, "at least 0")
+                self.typed(field.name, int | float if kind is float else kind, kind.__name__)
+                if kind in (int, float):
+                    self.bounded(field.name, words)
+
+    def typed(self, name, kind, words):
+        """Raises ValueError where a field is of another type; a bool is no number."""
+        value = getattr(self, name)
+        if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
+            raise self.refused(name, f"it must be {words}")
+
+    def bounded(self, name, words):
+        """Raises ValueError where a number is out of its bounds."""
+        for bound in (*words.split(" and "), f"at most {LARGEST}"):
+            relation, _, end = bound.rpartition(" ")
+            if not BOUNDS[relation](getattr(self, name), float(end)):
+                raise self.refused(name, f"it must be {words if bound in words else bound}")
+
+    def refused(self, name, why):
+        """The ValueError that names a field, its value and what is allowed."""
+        return ValueError(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
+
+
+@dataclass(frozen=True)
+class Ghost(Option):
+    """A ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
+
+    kind: Literal[GHOST_KINDS]  # of the convolution
+    positions: tuple[Literal[GHOST_POSITIONS], ...]  # where in each layer
+    kernel: Count  # taps, odd
+    features: Count = 1  # F ghost features; above 1 every head has kernels of its own
+    softmax: bool = False  # normalise the taps; the paper says so for dwconv alone
+    relu: bool = False  # on each ghost feature, before it is added
+    mask: bool = False  # zero the padded positions first; the paper does not say
+    # of the raw kernel; the paper does not say ("uniform": equal taps)
+    init: Literal["xavier", "uniform"] = "xavier"
+    # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves both open
+    softmax_over: Literal["taps", "inputs"] = "taps"
+    # the one length that "conv1d_f" takes, its tokens being channels; 0 for other kinds
+    tokens: int = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.kernel % 2 == 0:
+            raise self.refused("kernel", "an even kernel has no centre tap: take an odd one")
+        mixes = self.kind in ("conv1d_s", "conv1d_f")
+        if self.softmax_over == "inputs" and not (self.softmax and mixes):
+            why = "that takes softmax, and a kind that mixes channels: 'conv1d_s' or 'conv1d_f'"
+            raise self.refused("softmax_over", why)
+        if self.tokens and self.kind != "conv1d_f":
+            raise self.refused("tokens", f"{self.kind!r} takes any length: leave it at 0")
+
+    @property
+    def whole(self):
+        """What the cut before this ghost leaves whole: values "v", output projection "o" (4.2)."""
+        return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
+
+    def fits(self, pruned):
+        """Raises ValueError where kind, positions, features and cut do not go together. pruned:
+        whether the model has lost heads."""
+        inside, wrong = {"qk", "v"} & set(self.positions), ""
+        if "qk" in inside and self.kind != "conv2d":
+            wrong = f"{self.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"
+        elif len(inside) == 2:
+            wrong = "positions 'qk' and 'v' both stand in for the pruned heads: take one of them"
+        elif inside and not pruned:
+            wrong = f"position {inside.pop()!r} generates the pruned heads, and none is pruned"
+        elif self.features > 1 and not set(self.positions) <= {"o", "ffn2"}:
+            wrong = f"features is {self.features}; more than one is defined at 'o' and 'ffn2' only"
+        if wrong:
+            raise ValueError(wrong)

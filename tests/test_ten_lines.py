@@ -1,0 +1,39 @@
+"""README's ten lines run as they stand there: an encoder becomes a ghost model on your own rows."""
+
+import re
+
+import numpy as np
+import torch
+from test_own import encoder, tsv  # noqa: F401  fixtures
+
+from lib import paths
+from lib.model import backbone
+from lib.model.parts import layers
+
+
+def lines():
+    """The program of README's section."""
+    text = (paths.ROOT / "README.md").read_text().split("\n## Your own loop\n")[1]
+    return re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+
+
+def test_the_ten_lines_make_a_cut_model_with_ghosts(tsv, encoder, tmp_path, monkeypatch):  # noqa: F811
+    folder = encoder(heads=4)
+    (tmp_path / "my-encoder").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    program = lines()
+    assert len([line for line in program.splitlines() if line.strip()]) == 10
+    for name in ("Spec", "Store", "store"):
+        assert name not in program
+    names = {}
+    exec(program, names)
+    before, after = names["whole"], names["small"]
+    assert {"steps", "accuracy"} <= before.keys() & after.keys() and after["accuracy"] > 0.8
+    model, _ = backbone.load(tmp_path / "my-ghost")
+    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [2, 2]
+    ids = torch.arange(12).reshape(2, 6)
+    with torch.no_grad():
+        ours, saved = (each.eval()(input_ids=ids).logits for each in (names["model"], model))
+    assert np.allclose(ours, saved, atol=1e-6) and any(
+        "convolution" in n for n in model.state_dict()
+    )
