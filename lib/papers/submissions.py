@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 
 from lib import data
-from lib.data import glue, unlabelled
+from lib.data import submission, unlabelled
 from lib.papers.profiles import profile
 from lib.spec import Spec
 
