@@ -29,6 +29,7 @@ SEARCH_METHODS = {  # and the options that each of them takes beside budget, dra
     "evolution": ("population", "tournament"),
 }
 
+
 def settled(option):
     """The fields of an option that are not "off", as a plain dict: what a Spec hashes."""
     values = {f.name: (getattr(option, f.name), f.default) for f in fields(option)}
