@@ -422,6 +422,8 @@ class Gates:
     schedule: str = "none"
     # of an average of the alphas' gradients over steps; which optimiser they have is not said
     memory: float = 0.0
+    # a gradient below this share of its region's mean counts as zero, and its gate leaves first
+    idle: float = 0.0
 
     def __post_init__(self):
         _check(self, regions=(*GATE_REGIONS, "inputs"), quota=("layer", "all"), update=("jump",))
@@ -435,6 +437,7 @@ class Gates:
             raise _wrong(self, "regions", why)
         _check(self, ratio="above 0 and at most 1", share="above 0 and at most 1", weight=0)
         _check(self, tolerance="above 0 and below 1", memory="at least 0 and below 1")
+        _check(self, idle="at least 0 and below 1")
 
 
 @dataclass(frozen=True)
