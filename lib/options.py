@@ -295,6 +295,8 @@ class Gates(Option):
     schedule: Literal["none", "additive", "multiplicative"] = "none"
     # of an average of the alphas' gradients over steps; which optimiser they have is not said
     memory: ShareBelow1 = 0.0
+    # a gradient below this share of its region's mean counts as zero, and its gate leaves first
+    idle: ShareBelow1 = 0.0
 
     def __post_init__(self):
         super().__post_init__()

@@ -13,8 +13,7 @@ from conftest import holding
 from lib.data.read import GLUE
 from lib.measure import compare, metrics, stats
 from lib.options import Train
-from lib.page import nas_tables
-from lib.page.runs import difference
+from lib.page.runs import Runs, difference
 from lib.papers import bermo, efficientbert, grids, nas
 from lib.train.learn import Lesson
 
@@ -170,9 +169,9 @@ def test_what_the_papers_print():
 
 
 def test_sizes_of_the_report_are_drawn_by_column(frame):
-    own = frame[frame["task"] == "STS-B"].replace({"model": {"Base Model": "Whole"}})
-    sized = nas_tables.sized(own, own[:0], "paper")
-    assert set(sized["task"]) == {"STS-B Pearson", "STS-B Spearman"}
+    whole = frame[frame["task"] == "STS-B"].replace({"model": {"Base Model": "Whole"}})
+    points = Runs(whole, whole[:0], "paper").points(nas.COLUMNS)
+    assert set(points["column"]) == {"STS-B Pearson", "STS-B Spearman"}
 
 
 # ---- SELECTION

@@ -37,6 +37,17 @@ def test_noise_goes_first(ratio, store):
     assert found["accuracy"] > {0.125: 0.6, 0.25: 0.75, 0.5: 0.85}[ratio]
 
 
+def test_gates_without_a_gradient_leave_first_where_asked(store):
+    """Four of the 64 pixels are blank in every image, and their gates have no gradient."""
+    blank = digits.load(paths.data_root() / "mnist", "bundled")["train"][0].max(0) == 0
+    kept = []
+    for idle in (0.0, 0.01):
+        run = execute(spec(NETWORK, ratio=0.5, idle=idle), store)
+        kept.append((run.arrays("inputs")["kept"][0].astype(bool) & blank).sum())
+        assert abs(run.metrics["miss"]) <= 0.01
+    assert blank.sum() == 4 and kept == [4, 0]
+
+
 def test_what_is_kept(store):
     run = execute(spec(), store)
     arrays, found = run.arrays("inputs"), run.metrics

@@ -1,6 +1,9 @@
 """NAS pruning: the report's settings, grids at every profile, tables and claims on made-up runs."""
 
+import ast
+import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +20,37 @@ from lib.papers import grids, nas, submissions
 from lib.search import control as search
 
 NOTEBOOKS = notebook.find(["nas_*"])
+
+
+def grid(name, **values):
+    """The rows of the grid of a page."""
+    (path,) = notebook.find([f"nas_{name}"])
+    return notebook.grids(path, values)["grid"]
+
+
+def cells(name):
+    """The code of the cells of a page, each by itself."""
+    (path,) = notebook.find([f"nas_{name}"])
+    found = json.loads(path.read_text())["cells"]
+    return ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
+
+
+def defined(name, **more):
+    """What the cells of a page import and define: functions, and constants in capitals."""
+    names = dict(more)
+    for node in ast.parse("\n".join(cells(name))).body:
+        constant = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).isupper()
+        if constant or isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef):
+            exec(compile(ast.Module([node], []), name, "exec"), names)
+    return names
+
+
+def ran(name, mark, **more):
+    """The names after the cell of a page that has `mark` in it."""
+    names = defined(name, **more)
+    (cell,) = [cell for cell in cells(name) if mark in cell]
+    exec(cell, names)
+    return names
 
 
 # ---- settings
@@ -131,15 +165,25 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
 
 
 def test_searches_that_show_an_early_stop_jump_until_a_trim():
-    reported = nas.DATA["Search as reported"]
-    assert reported["landing"] == "end"
-    assert reported == nas.WEIGHTS["1"] == nas.CONTROL["Top 10 %, as reported"]
-    early = [*nas.WEIGHTS.values(), *list(nas.DATA.values())[2:]]
-    assert len(early) == 8 and all(options["landing"] == "end" for options in early)
+    pages = ("s76_augmentation", "t12_flops_weight", "s75_control")
+    data, weights, control = (
+        {row["model"]: row["spec"] for row in grid(page, tasks=["CoLA"], seeds=[0])}
+        for page in pages
+    )
+    reported = data["Search as reported"]
+    assert reported == weights["1"] == control["Top 10 %, as reported"]
+    early = [*weights.values(), *list(data.values())[2:]]
+    landings = [spec.inputs["start"].inputs["search"].args["gates"]["landing"] for spec in early]
+    assert landings == ["end"] * 8
 
 
 def test_procedures_differ_in_start_teacher_and_objective(anywhere):
-    a, b = nas.procedure_a("paper", "CoLA"), nas.pruned("paper", "CoLA")
+    specs = {
+        row["model"]: row["spec"]
+        for row in grid("s73_objectives", profile="paper", tasks=["CoLA"], seeds=[0])
+    }
+    a, b = (replace(specs[n], seed=None) for n in ("Procedure A", "Prediction distillation"))
+    assert b == nas.pruned("paper", "CoLA")
     assert a.inputs["teacher"] == nas.whole("paper", "CoLA", "BERT-base")
     assert b.inputs["teacher"] == nas.whole("paper", "CoLA")
     a, b = a.inputs["start"], b.inputs["start"]
@@ -177,8 +221,8 @@ def test_a_search_of_augmented_rows_differs_by_them_alone(anywhere):
     more = dict(two.inputs)
     assert more.pop("augmented").args["data"] == two.args["data"]
     assert one.args == two.args and more == one.inputs
-    cells = nas.cells("mini", ["SST-2"], [0], nas.changed(nas.DATA))
-    (cell,) = [row for row in cells if row["model"] == "Search as reported, augmented rows"]
+    rows = grid("s76_augmentation", profile="mini", seeds=[0])
+    (cell,) = [row for row in rows if row["model"] == "Search as reported, augmented rows"]
     first = cell["spec"].inputs["start"]
     assert first.inputs["search"].inputs == two.inputs
     assert "augmented" not in {*first.inputs, *cell["spec"].inputs}
@@ -202,11 +246,13 @@ def test_mistakes_are_told(wrong, message):
 def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_path):
     rows = {"source": "glue", "task": "CoLA", "split": "test", "digest": "0"}
     monkeypatch.setattr(submissions, "file_rows", lambda at, file: rows)
-    for rival, first in (("", "TinyBERT-4L"), ("BERT-Mini", "BERT-Mini")):
-        scored = nas.compared("paper", "TinyBERT-4L", ("CoLA",), [1, 2], rival)
-        own = {row["model"]: row["spec"] for row in scored if row["seed"] == 1}
-        found = {row["model"]: row["spec"] for row in nas.submitted("paper", scored)}
-        assert {name: spec.inputs["model"] for name, spec in found.items()} == own
+    for page, first in (("t06_tinybert4", "TinyBERT-4L"), ("t09_bert_mini", "BERT-Mini")):
+        kinds = {"score": {}, "prediction": {}}
+        told = {"profile": "paper", "tasks": ["CoLA"], "seeds": [1, 2], "submit": True}
+        for row in grid(page, **told):
+            kinds[row["kind"]].setdefault(row["model"], row["spec"])
+        own, found = kinds.values()
+        assert {name: spec.parents["model"] for name, spec in found.items()} == own
         assert list(found) == [first, "30 % TinyBERT-4L"]
         assert all(spec.seed == 1 for spec in found.values())
     told = {"file": "CoLA", "task": "CoLA", "seed": 1, "run": holding({"logits": np.eye(2)})}
@@ -219,7 +265,7 @@ def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_pat
 
 # ---- networks that are timed
 def test_networks_that_are_timed_have_their_share_of_the_flops():
-    told = nas.latency().args["models"]
+    told = grid("t04_size_sweep")[-1]["spec"].args["models"]
     assert set(told) == {nas.label(ratio, "Random") for ratio in (*nas.RATIOS, 1.0)}
     shape = gated.REPORTED["TinyBERT-4L"][0]
     for ratio in nas.RATIOS:
@@ -232,10 +278,10 @@ def test_networks_that_are_timed_have_their_share_of_the_flops():
 @pytest.mark.parametrize("at", ["toy", "mini", "paper"])
 def test_the_sweep_is_timed_on_weights_that_are_there(at, anywhere):
     """Inputs keep their weights; those of the first stage are inputs of the second anyway."""
-    (row,) = nas.clocked(at, nas.TASKS[at], nas.SEEDS[at])
+    (row,) = [row for row in grid("t04_size_sweep", profile=at) if row["kind"] == "cut"]
     task, inputs = nas.TASKS[at][0], dict(row["spec"].inputs)
     assert inputs.pop("model:Whole") == nas.whole(at, task)
-    assert row["seed"] == row["spec"].seed == nas.SEEDS[at][0]
+    assert row["seed"] == row["spec"].seed == nas.HEADLINES[at][0]
     assert inputs == {
         f"model:{nas.label(ratio)}": nas.pruned(at, task, ratio=ratio).inputs["start"]
         for ratio in nas.RATIOS
@@ -244,27 +290,37 @@ def test_the_sweep_is_timed_on_weights_that_are_there(at, anywhere):
 
 def test_tables_of_times():
     ms = {"cpu_ms": 80, "cpu_ms_p5": 70, "cpu_ms_p95": 90}
-    times = {"task": "SST-2", "seed": 0}
+    times = {}
     for name, speed in (("Whole", 1.0), ("10 % NAS", 8.0)):
         told = {what: value / speed for what, value in ms.items()}
         told |= {"cpu_speedup": speed, "parameters": 2e6}
         times |= {f"{name}.{what}": value for what, value in told.items()}
-    cell = {"task": "SST-2", "model": "10 % NAS"}
+    cell = {"task": "SST-2", "model": "10 % NAS", "run": None}
     found = pd.DataFrame([cell | {"seed": seed, "ratio": 0.1 + seed} for seed in (0, 1)])
-    table = nas_tables.swept(pd.Series(times), found, "here")
+    clock = pd.DataFrame([times | {"kind": "cut", "task": "SST-2", "seed": 0, "run": holding({})}])
+    every, told = Runs(clock, clock[:0], "mini"), {}
+    for frame in (found, found.drop(columns="ratio")):
+        searches = Runs(frame, frame[:0], "mini")
+        lines = ran("t04_size_sweep", "def timed", every=every, searches=searches)["parts"]
+        told |= {name: line for (_, name), line in lines.items() if name not in told}
+        if frame is not found:
+            assert [name for _, name in lines] == ["Whole"]
     line = ["10.0", "10.0 (8.8 to 11.2)", "8.00", "10.00", "80 %", "2.00"]
-    assert table.loc[("here", "10 % NAS")].tolist() == line
-    assert table.loc[("here", "Whole"), "share of that"] == "100 %"
-    missing = nas_tables.swept(pd.Series(times), found.drop(columns="ratio"), "here")
-    assert list(missing.index) == [("here", "Whole")]
+    assert [*told["10 % NAS"].values()] == line and told["Whole"]["share of that"] == "100 %"
 
 
 # ---- printed numbers
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
-    sizes = nas_tables.check_sizes()
-    assert sizes.verdict == "CONFIRMED" and sizes.measured.startswith("4 of 4")
-    assert nas_tables.check_weights().measured == "10 of 10 equal to the printed digits"
+    found = []
+    page = SimpleNamespace(finish=lambda checks, *_: found.extend(checks))
+    table = published.printed("nas", "table12_flops_weight")
+    ran("s72_flops_share", "page.finish", page=page)
+    weights = table.pivot(index="Task", columns="Statistic")
+    ran("t12_flops_weight", "page.finish", page=page, table=weights)
+    assert [each.verdict for each in found] == ["CONFIRMED"] * 3
+    assert found[0].measured.startswith("4 of 4")
+    assert found[2].measured == "10 of 10 equal to the printed digits"
 
 
 def test_remarks_are_sentences():
@@ -282,13 +338,16 @@ SPACE = {"QKV and FFN": 0.8, "QKV, FFN and embedding": 0.6, "Heads and FFN": 0.5
 
 
 def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():
-    ratios = np.array(nas.RATIOS)
-    log = nas_tables.fit(ratios, 70 + 8 * np.log10(ratios))
-    assert (log["slope, log"], log["R², log"]) == (pytest.approx(8), pytest.approx(1))
-    assert log["R², linear"] < 0.95
-    plain = nas_tables.fit(ratios, 60 + 8 * ratios)
-    assert plain["slope, linear"] == pytest.approx(8)
-    assert plain["residual, linear"] < 1e-9 < plain["residual, log"]
+    ratios, lines = np.array(nas.RATIOS), []
+    for scores in (70 + 8 * np.log10(ratios), 60 + 8 * ratios):
+        data = pd.DataFrame({"source": "x", "task": "y", "ratio": ratios, "score": scores})
+        page = SimpleNamespace(table=lambda table, *_, **__: lines.append(table["x", "y"]))
+        ran("t04_size_sweep", "def fit", data=data, page=page)
+    log, plain = lines
+    assert (log["slope, log"], log["R², log"]) == ("8.00", "1.00")
+    assert float(log["R², linear"]) < 0.95
+    assert plain["slope, linear"] == "8.00"
+    assert float(plain["residual, linear"]) == 0 < float(plain["residual, log"])
 
 
 def test_tables_of_searches():
@@ -317,7 +376,8 @@ def test_changes_and_costs_are_told_as_tables_6_to_9_print_them():
     told |= {"before_trim": 0.3, "trimmed": 0, "target": 0.3}
     found = pd.DataFrame([told | {"seed": s, "flops": x} for s, x in ((0, 3e8), (1, 4e8))])
     own, searches = Runs(frame, frame[:0], "mini"), Runs(found, found[:0], "mini")
-    table = nas_tables.tested("table06_test_tinybert4l", *2 * ["TinyBERT-4L"], own, searches)
+    names = "TinyBERT-4L", "30 % TinyBERT-4L"
+    table = nas_tables.tested("table06_test_tinybert4l", *names, own, searches)
     ours = table[[column for column in table if column[0] != "published"]].droplevel(0, axis=1)
     small, change = ours.loc["30 % TinyBERT-4L"], ours.loc["change in %"]
     assert change["SST-2"] == f"{100 * (121 / 161 - 1):+.2f}"
@@ -325,7 +385,7 @@ def test_changes_and_costs_are_told_as_tables_6_to_9_print_them():
     assert (small["FLOPS (B) low"], small["FLOPS (B) high"]) == ("0.300", "0.400")
     assert (small["Speedup low"], small["Speedup high"]) == ("3.0", "4.0")
     assert table.loc["change in %", ("published", "SST-2")] == -0.86
-    nothing = nas_tables.tested("table09_vs_bertmini", "TinyBERT-4L", "BERT-Mini", own, searches)
+    nothing = nas_tables.tested("table09_vs_bertmini", "BERT-Mini", names[1], own, searches)
     assert nothing.loc["change in %"].dropna().index.get_level_values(0).unique() == ["published"]
 
 
@@ -333,19 +393,22 @@ def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_differenc
     shares = {"30 % NAS": 0.7, "40 % IMP": 0.6, "30 % IMP": 0.5}
     frame = made_up(shares, seeds=1, rows=200)
     runs = Runs(frame, frame[:0], "mini")
-    (source, *_), (scores, gap) = runs.frames[0], nas_tables.stated(runs)
-    assert scores == {nas_tables.STATED: {(source, "SST-2"): "60.0 (1)"}}
+    page = defined("t10_magnitude_pruning")
+    (source, *_), (scores, gap) = runs.frames[0], page["stated"](*runs.frames[0])
+    assert scores == {page["STATED"]: {(source, "SST-2"): "60.0 (1)"}}
     assert gap == {"difference": {(source, "SST-2"): "+10.0"}}
 
 
 def test_scores_stand_beside_the_share_of_the_flops_that_a_search_ended_on():
     frame = made_up({"Whole": 0.9, "10 % NAS": 0.6, "30 % NAS": 0.7}, seeds=1)
     found = pd.DataFrame([{"task": "SST-2", "model": "10 % NAS", "seed": 0, "ratio": 0.101}])
-    lines = nas_tables.sized(frame, found, "mini").round(3).to_dict("records")
-    told = {"task": "SST-2", "seed": 0}
-    assert lines == [told | {"score": 90.0, "ratio": 1.0}, told | {"score": 60.0, "ratio": 0.101}]
-    bare = nas_tables.sized(frame, found.drop(columns="ratio"), "mini")
-    assert bare["ratio"].tolist() == [1.0]
+    runs = Runs(frame, frame[:0], "mini")
+    for searches, sizes in ((found, [1.0, 0.101]), (found.drop(columns="ratio"), [1.0])):
+        own = Runs(searches, searches[:0], "mini")
+        data = ran("t04_size_sweep", "ended = ", runs=runs, searches=own)["data"]
+        lines = data[data["source"] != "published"]
+        assert lines["ratio"].tolist() == sizes and set(lines["task"]) == {"SST-2"}
+        assert lines["score"].round(3).tolist() == [90.0, 60.0][: len(sizes)]
 
 
 def test_the_course_of_a_search_counts_its_switches():

@@ -124,15 +124,16 @@ class Page:
         self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
         return frame
 
-    def runs(self, grid, recorded=()):
+    def runs(self, grid, recorded=(), of=list):
         """The runs of a grid (lib.page.runs.Runs).
 
         grid: rows, or a function that makes them for a profile and the page's parameters. The
         page's own are made where they are missing. Those at mini, which the function makes too or
-        which are `recorded`, are looked up.
+        which are `recorded`, are looked up. of: f(rows that the function makes) -> other rows, such
+        as those of the searches behind networks.
         """
         if callable(grid):
-            grid, recorded = notebook.rows(grid, self.scope, self.values), grid("mini")
+            grid, recorded = of(notebook.rows(grid, self.scope, self.values)), of(grid("mini"))
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         self.show_grid(made)
         return Runs(made, there, self.scope)

@@ -30,6 +30,7 @@ EXAMPLES = {"seeds": [0, 1], "widths": [9, 3], "tasks": ["CoLA"], "models": ["BE
 EXAMPLES |= {"kernels": [1, 7], "features": [2], "positions": ["After O"]}
 EXAMPLES |= {"families": ["bert"], "budgets": [6, 3], "methods": ["Whole", "Width"]}
 EXAMPLES |= {"networks": ["EfficientBERT"], "epochs": [1, 4], "batches": [1, 8]}
+EXAMPLES |= dict.fromkeys(("ratios", "shares", "weights"), [0.2])
 OPTIONS = re.compile(r"((?:\w+, )+)(\w+) or (\w+)$")  # of a text, at the end of what is said
 RANGE = re.compile(r"(\d+) to (\d+)$")  # of a number, at the end of what is said about it
 MOST = (100_000, 2**31 - 1)  # of a number without a range, of a seed

@@ -16,7 +16,7 @@ from lib.options import Distil, Ghost, Importance
 from lib.papers import grids, mini
 from lib.papers.grids import LABELS, common, teacher
 from lib.papers.profiles import families, shape
-from lib.spec import Spec, known, plain
+from lib.spec import Spec, plain
 
 # ---- SETTINGS
 
@@ -50,6 +50,7 @@ CACHED = {"toy": True, "mini": True, "paper": False}  # the teacher's states are
 DEVIATIONS = published.deviations("ghostbert")
 
 tasks = partial(grids.tasks, own=TASKS)
+picked = grids.picked
 seeds = partial(grids.seeds, own=SEEDS)
 sampled = partial(grids.tasks, own=TASKS | {"toy": SWEPT["toy"]})  # of Tables 1 and 2
 swept = partial(grids.tasks, own=SWEPT)
@@ -238,14 +239,6 @@ def inspection(profile_name, task, heads, ghosts, rows, model=None, family="bert
 
 KERNELS, FEATURES = (1, 3, 5, 9, 17), (1, 2, 4, 8, 12)  # of Figure 3 and of B.4
 ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is tied to
-
-
-def picked(what, options, wanted=()):
-    """{label: value} of the wanted labels, or of all. Raises ValueError naming the nearest label;
-    what: that it names."""
-    for name in wanted:
-        known(what, name, options)
-    return {name: options[name] for name in options if name in (wanted or options)}
 
 
 def convolutions(profile_name):

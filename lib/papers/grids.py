@@ -67,6 +67,14 @@ def seeds(profile_name, wanted=(), *, own):
     return tuple(wanted) or tuple(own[profile_name])
 
 
+def picked(what, options, wanted=()):
+    """{label: value} of the wanted labels, or of all. Raises ValueError naming the nearest label;
+    what: that it names."""
+    for name in wanted:
+        known(what, name, options)
+    return {name: options[name] for name in options if name in (wanted or options)}
+
+
 def source(profile_name, task):
     """Where a task's rows come from: generated sentences at toy, else GLUE, SQuAD or, for probing,
     SentEval. At mini a treebank stands in for SentEval."""

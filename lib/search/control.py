@@ -137,7 +137,7 @@ class Control:
         """
         options, on = self.options, self.on(alphas)
         average = options.memory * average + (1 - options.memory) * gradient
-        wish = average / (1 - options.memory ** (step + 1))
+        wish = self.eager(average / (1 - options.memory ** (step + 1)))
         goal = self.full * target(step, steps, options.ratio, options.schedule)
         if sign := pull(self.cost(self.sums(on)), goal, options.tolerance):
             wish = wish + options.weight * sign * self.slope(alphas)
@@ -154,6 +154,13 @@ class Control:
         switched = self.on(new)
         note = [goal / self.full, self.ratio(new), (on & ~switched).sum(), (~on & switched).sum()]
         return new, average, np.array(note, dtype=np.float64)
+
+    def eager(self, wish):
+        """The gradients [N] by which gates leave: without bound where a gate has next to none
+        (`idle`). Such a gate would stay as long as others want off, since a zero tells no sign."""
+        size = np.abs(wish)
+        mean = np.bincount(self.region, size) / np.bincount(self.region)
+        return np.where(size < self.options.idle * mean[self.region], np.inf, wish)
 
     def jump(self, alphas, wish):
         """The step as reported: all movers at once.
@@ -234,7 +241,8 @@ class Control:
         """
         on = new = self.on(alphas)
         if pull(self.cost(self.sums(on)), self.full * self.options.ratio, self.options.tolerance):
-            leaving = self.leaving(on, alphas, average, np.full(len(self.sizes), 0.5), 1.0)
+            wish = self.eager(average)
+            leaving = self.leaving(on, alphas, wish, np.full(len(self.sizes), 0.5), 1.0)
             new = self.fit(on, leaving, average)
         was, now = (abs(self.actual(each) - self.options.ratio) for each in (on, new))
         taken = np.flatnonzero(new != on) if now < was else np.array([], dtype=np.int64)

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from lib.model.formula import GATE, MISMATCH, walk
-from lib.model.options import FACTOR
-from lib.options import at_least, one_of
+from lib.model.options import FACTOR, at_least, one_of
 from lib.search.formula import check
 
 BERT, GEGLU = "W2 gelu(W1 x)", "W2 (gelu(W1 x) * W3 x)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lib.model.formula import LINEAR, NUMPY, evaluate
-from lib.options import at_least, one_of
+from lib.model.options import at_least, one_of
 
 CHANNELS = 2
 LIMIT = 1e90  # magnitudes end here: two can still be multiplied, and a GELU takes the third power

@@ -8,8 +8,9 @@ import numpy as np
 
 from lib.model import backbone, compact
 from lib.model import mix as mixes
+from lib.model.options import one_of
 from lib.model.parts import size
-from lib.options import Mix, Prune, Targets, one_of
+from lib.options import Mix, Prune, Targets
 from lib.train import heads, pruning
 from lib.train.learn import Lesson, learn
 from lib.train.objectives import predicting

@@ -13,9 +13,9 @@ import transformers
 
 from lib.measure.cost import SHAPES, configuration
 from lib.model import backbone, parts, supernet
+from lib.model.options import at_least
 from lib.model.parts import size
 from lib.model.surgery import operate
-from lib.options import at_least
 from lib.spec import known
 from lib.train import loop
 

@@ -12,9 +12,9 @@ from torch.nn.utils import parametrize
 from lib.model import compact, masks
 from lib.model import mix as mixes
 from lib.model.masks import Mask, final_cut, kth_largest, projections
+from lib.model.options import one_of
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
-from lib.options import one_of
 from lib.spec import stream
 from lib.train import loop, schedules
 
