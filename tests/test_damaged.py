@@ -48,7 +48,7 @@ def found_by(root, name):
     """What the reader of a file makes of its folder."""
     if "/" in name:
         return read.load(name.split("/")[0], root)
-    for task, row in read.ROWS.items():
+    for task, row in read.LAYOUTS.items():
         if name in row["files"].values() and row["source"] != "glue":
             return read.load(task, root)
     return READERS[name if name in READERS else TEST_IMAGES][1](root)

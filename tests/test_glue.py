@@ -133,6 +133,8 @@ def test_stand_ins_are_told_and_give_way_to_official_files(tmp_path):
     put(tmp_path, "MNLI/train.backup.tsv", text)
     found = reader.files("MNLI", tmp_path)
     assert {split: reader.stand_in(path) for split, [path] in found.items()} == kinds
+    put(tmp_path, "MNLI/dev_matched.sample2.tsv", text)  # several are one after another
+    assert reader.load("MNLI", tmp_path)["dev"].index.tolist() == [0, 1]
     official = put(tmp_path, "MNLI/dev_matched.tsv", text)
     assert reader.files("MNLI", tmp_path)["dev"] == [official] and reader.stand_in(official) == ""
 

@@ -127,7 +127,7 @@ def tasks(root):
         for mark, split in (("tr", "train"), ("va", "dev"), ("te", "test")):
             for text, y in zip(made[split].a, made[split].y % classes, strict=True):
                 lines.append(f"{mark}\t{task.labels[y]}\t{text}\n")
-        (root / "probing" / read.ROWS[name]["files"]["all"]).write_text("".join(lines))
+        (root / "probing" / read.LAYOUTS[name]["files"]["all"]).write_text("".join(lines))
 
 
 def squad_file(rows, split):

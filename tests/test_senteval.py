@@ -14,7 +14,9 @@ def test_tasks_have_the_official_classes():
     assert sizes == [6, 1000, 8, 20, 2, 2, 2, 2, 2, 2]
     assert all(task.metrics == ("accuracy",) and not task.pair for task in read.SENTEVAL.values())
     top = read.SENTEVAL["TopConstituents"].labels
-    assert list(top) == sorted(top) and read.ROWS["OddManOut"]["files"]["all"] == "odd_man_out.txt"
+    assert (
+        list(top) == sorted(top) and read.LAYOUTS["OddManOut"]["files"]["all"] == "odd_man_out.txt"
+    )
 
 
 def test_rows_keep_their_quotes_their_order_and_their_numbers(tmp_path):
@@ -42,7 +44,7 @@ def test_word_content_numbers_the_sorted_words_of_its_training_rows(tmp_path):
 
 @pytest.mark.parametrize("task", read.SENTEVAL)
 def test_official_files(task):
-    if not (REAL / "probing" / (name := read.ROWS[task]["files"]["all"])).is_file():
+    if not (REAL / "probing" / (name := read.LAYOUTS[task]["files"]["all"])).is_file():
         pytest.skip(f"SentEval's {name} is not under DATA_ROOT")
     train, *others = map(len, read.load(task, REAL / "probing").values())
     assert train >= 100_000 and min(others) >= 10_000

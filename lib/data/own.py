@@ -152,19 +152,19 @@ def _read(name):
     """(Task, {split: Split}) of a name that `task_of` gave."""
     place, _, columns = name.partition(": ")
     *texts, label = _columns(columns)
-    row, found = {"texts": [[name] for name in texts], "label": [label]}, {}
+    layout, found = {"texts": [[name] for name in texts], "label": [label]}, {}
     for split, rows in _tables(place).items():
         head = list(rows[0][1])
         if place.startswith(HUB) and label in head:  # some of its rows have no label
             rows = [each for each in rows if each[1][head.index(label)] is not None]
-        found[split] = read.rows(rows, row, split)
+        found[split] = read.rows(rows, layout, split)
     if len(found["train"]) < LEAST:
         raise malformed(place, f"{len(found['train'])} rows", f"at least {LEAST}", "add some")
-    row["labels"], code = _coded(place, label, [row for rows in found.values() for row in rows])
-    found = {split: read.split_of(rows, row, split, code=code) for split, rows in found.items()}
+    layout["labels"], code = _coded(place, label, [row for rows in found.values() for row in rows])
+    found = {split: read.split_of(rows, layout, split, code) for split, rows in found.items()}
     found = found if "dev" in found else _drawn(place, found["train"])
-    metrics = ("accuracy", "matthews") if row["labels"] else ("spearman", "pearson")
-    return Task(name, len(texts) == 2, row["labels"], metrics), found
+    metrics = ("accuracy", "matthews") if layout["labels"] else ("spearman", "pearson")
+    return Task(name, len(texts) == 2, layout["labels"], metrics), found
 
 
 def _number(text):

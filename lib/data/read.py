@@ -32,7 +32,7 @@ _ALL = {"splits": ("all",), "at": (-1, 1), "width": 3, "more": True}
 _STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$")
 
 
-def _row(source, name, row):
+def _layout(source, name, row):
     """A row of the table with what it leaves out, and its names of columns as lists."""
     usual = {"source": source, "files": SPLITS, "metrics": ("accuracy",), "labels": ()}
     usual |= {"folder": name if source == "glue" else "", "texts": (), "label": "label"}
@@ -42,14 +42,14 @@ def _row(source, name, row):
     return row | columns | {"label": row["label"].split("/")}
 
 
-ROWS = {name: _row(s, name, row) for s, rows in TABLE.items() for name, row in rows.items()}
+LAYOUTS = {name: _layout(s, name, row) for s, rows in TABLE.items() for name, row in rows.items()}
 TASKS = {
     name: Task(name, len(row["texts"]) != 1, row["labels"], row["metrics"], not row["texts"])
-    for name, row in ROWS.items()
+    for name, row in LAYOUTS.items()
 }
 SOURCES = {source: {name: TASKS[name] for name in rows} for source, rows in TABLE.items()}
 GLUE, SQUAD, SENTEVAL = SOURCES.values()
-UNSEEN = {name: row["unseen"] for name, row in ROWS.items() if "unseen" in row}
+UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
 
 # ---- files ----
@@ -69,15 +69,15 @@ def _choices(official):
 def files(task, root):
     """{split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
     FileNotFoundError where there is none."""
-    known("task", task, ROWS)
-    row, found = ROWS[task], {}
-    folder = Path(root) / row["folder"]
-    for split, name in row["files"].items():
+    known("task", task, LAYOUTS)
+    layout, found = LAYOUTS[task], {}
+    folder = Path(root) / layout["folder"]
+    for split, name in layout["files"].items():
         if chosen := _choices(folder / name):
             found[split] = chosen
     if not found:
-        names = ", ".join(row["files"].values())
-        fix = f"python -m lib fetch {row['source']}/{task}, or " if "hub" in row else ""
+        names = ", ".join(layout["files"].values())
+        fix = f"python -m lib fetch {layout['source']}/{task}, or " if "hub" in layout else ""
         raise FileNotFoundError(
             f"{folder} has no rows of {task}; expected {names}; fix: {fix}put them there by hand "
             "(data/README.md)"
@@ -89,13 +89,13 @@ def fetch(task, root, loader=None):
     """Fill the folder of a task from the hub, a file of JSON lines for each split. Returns the
     folder. loader: as in lib.data.lines.hub. Raises FileExistsError where rows of the task are at
     hand already, and ValueError where the hub lacks a split."""
-    known("task of the hub", task, [name for name, row in ROWS.items() if "hub" in row])
-    row, texts = ROWS[task], {}
-    folder = Path(root) / row["folder"]
-    if there := [name for name in row["files"].values() if _choices(folder / name)]:
+    known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
+    layout, texts = LAYOUTS[task], {}
+    folder = Path(root) / layout["folder"]
+    if there := [name for name in layout["files"].values() if _choices(folder / name)]:
         raise FileExistsError(f"{folder} has {', '.join(there)}; move it away to fetch {task} anew")
-    found = hub(row["hub"], loader)
-    for split, name in row["files"].items():
+    found = hub(layout["hub"], loader)
+    for split, name in layout["files"].items():
         of = split.replace("dev", "validation").replace("_mm", "_mismatched")
         theirs = next((each for each in (of, f"{of}_matched") if each in found), None)
         if theirs is None:
@@ -123,8 +123,8 @@ def load(task, root):
     if task in SQUAD:
         return {name: squad.split(task, paths) for name, paths in files(task, root).items()}
     parted = _parted(task, root)
-    row = ROWS[task] | {"labels": labels(task, root)}
-    return {split: split_of(found, row, split) for split, found in parted.items()}
+    layout = LAYOUTS[task] | {"labels": labels(task, root)}
+    return {split: split_of(rows, layout, split) for split, rows in parted.items()}
 
 
 def labels(task, root):
@@ -144,7 +144,9 @@ def _parted(task, root):
     """{split: [Row, ...]} of a task's files, which hold a split each, or, in SentEval, all."""
     parted = {}
     for split, paths in files(task, root).items():
-        found = [row for path in paths for row in rows(table(path), ROWS[task], split)]
+        found = []
+        for path in paths:
+            found += rows(table(path), LAYOUTS[task], split, len(found))
         if split != "all":
             parted[split] = found
             continue
@@ -162,7 +164,7 @@ def unseen(task, root):
     if not path.is_file():
         what = f"the test rows of {task} with their labels"
         raise FileNotFoundError(f"{path} is missing, {what}: put it there, or leave `unseen` out")
-    return split_of(rows(table(path, ".tsv"), ROWS[task], "unseen"), ROWS[task], "unseen")
+    return split_of(rows(table(path, ".tsv"), LAYOUTS[task], "unseen"), LAYOUTS[task], "unseen")
 
 
 def unseen_file(task, root):
@@ -170,15 +172,15 @@ def unseen_file(task, root):
     return Path(os.path.normpath(Path(root) / UNSEEN[task]))
 
 
-def rows(table, row, split):
-    """The Rows of a table (lib.data.lines), by a row of the table of tasks. Raises ValueError with
-    the place of what is malformed."""
-    bare, (place, head), body = row.get("bare", {}), table[0], table[1:]
+def rows(table, layout, split, first=0):
+    """The Rows of a table (lib.data.lines), numbered from `first`. layout: of LAYOUTS. Raises
+    ValueError with the place of what is malformed."""
+    bare, (place, head), body = layout.get("bare", {}), table[0], table[1:]
     head = [cell_text(cell, place) for cell in head]
-    names, hidden = [*row["texts"], row["label"]], split.startswith("test")
+    names, hidden = [*layout["texts"], layout["label"]], split.startswith("test")
     at = [next((head.index(name) for name in each if name in head), None) for each in names]
     lacking = [each[0] for each, i in zip(names, at, strict=True) if i is None]
-    width, more, torn = len(head), False, row.get("torn", 0)
+    width, more, torn = len(head), False, layout.get("torn", 0)
     if lacking and split in bare.get("splits", ()):
         at, width, more, body = bare["at"], bare["width"], bare.get("more", False), table
     elif lacking and not (hidden and lacking == [names[-1][0]]):
@@ -194,41 +196,41 @@ def rows(table, row, split):
             fix = "restore missing ones, remove separators inside texts"
             raise malformed(place, given, f"{width} as in the first line", fix)
         *texts, label = ("" if i is None else cell_text(cells[i], place) for i in at)
-        whole = any(texts) if row.get("empty") else all(texts)
+        whole = any(texts) if layout.get("empty") else all(texts)
         if not whole or not (label or hidden):
             empty = names[[*texts, label].index("")][0]
             raise malformed(place, f"nothing in column {empty}", "text", "fill it in or drop it")
-        found.append(Row(place, len(found), texts, label, cell_text(cells[0], place)))
+        found.append(Row(place, first + len(found), texts, label, cell_text(cells[0], place)))
     if not found:
         raise malformed(place, "no rows", "one row a line")
     return found
 
 
-def split_of(found, row, split, code=None):
-    """The Split of Rows. code: f(Row) -> class code or score; by default by the classes of the row
-    of the table."""
-    code = code or partial(_code, row, _codes(row, split))
-    a, *b = map(list, zip(*(each.texts for each in found), strict=True))
-    y = np.array(list(map(code, found)), np.int64 if row["labels"] else np.float32)
-    return Split(a, b[0] if b else None, y, np.array([each.number for each in found]))
+def split_of(rows, layout, split, code=None):
+    """The Split of Rows. code: f(Row) -> class code or score; by default by the classes of the
+    layout."""
+    code = code or partial(_code, layout["labels"], _codes(layout, split))
+    a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
+    y = np.array(list(map(code, rows)), np.int64 if layout["labels"] else np.float32)
+    return Split(a, b[0] if b else None, y, np.array([row.number for row in rows]))
 
 
-def _codes(row, split):
+def _codes(layout, split):
     """{cell: class code} of a task. GLUE's may be digits, and a test row may have none."""
-    classes = row["labels"]
-    codes = {str(c): c for c in range(len(classes))} if row["source"] == "glue" else {}
+    classes = layout["labels"]
+    codes = {str(c): c for c in range(len(classes))} if layout["source"] == "glue" else {}
     codes |= {name: code for code, name in enumerate(classes)}
     if split.startswith("test"):
         codes |= dict.fromkeys(("", "-1", "-1.0"), -1 if classes else float("nan"))
     return codes
 
 
-def _code(row, codes, found):
-    if found.label in codes:
-        return codes[found.label]
-    score = not row["labels"] and re.fullmatch(r"\d+\.?\d*(e-?\d+)?", found.label, re.A)
-    if score and float(found.label) <= 5:
-        return float(found.label)
-    allowed = ", ".join(row["labels"][:20]) or "a score from 0 to 5"
+def _code(classes, codes, row):
+    if row.label in codes:
+        return codes[row.label]
+    score = not classes and re.fullmatch(r"\d+\.?\d*(e-?\d+)?", row.label, re.A)
+    if score and float(row.label) <= 5:
+        return float(row.label)
+    allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
     fix = "correct the label or drop the row"
-    raise malformed(found.place, f"label {short(found.label)}", allowed, fix)
+    raise malformed(row.place, f"label {short(row.label)}", allowed, fix)

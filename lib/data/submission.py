@@ -12,8 +12,8 @@ from lib.spec import known
 
 TEST_ROWS, TASK_OF = {}, {}  # official rows of each file; the task whose codes a file holds
 for _task in read.GLUE:
-    TEST_ROWS |= read.ROWS[_task]["server"]
-    TASK_OF |= dict.fromkeys(read.ROWS[_task]["server"], _task)
+    TEST_ROWS |= read.LAYOUTS[_task]["server"]
+    TASK_OF |= dict.fromkeys(read.LAYOUTS[_task]["server"], _task)
 NAMED = ("MNLI", "QNLI", "RTE", "AX")  # the server takes names of classes here, digits elsewhere
 
 

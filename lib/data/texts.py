@@ -96,7 +96,7 @@ def load(descriptor):
     that were described, or too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
-    if digest != descriptor["digest"] or number < (count or 0):
+    if digest != descriptor["digest"] or number < (count or 1):
         raise ValueError(
             f"{number} documents of {name} with digest {digest}; this run is of {count or 'all'} "
             f"with {descriptor['digest']}: put the same files back, or ask for a new run"
