@@ -18,6 +18,7 @@ from safetensors.numpy import load, save
 
 from lib import paths
 from lib.files import Damaged, held, sha
+from lib.spec import canonical
 
 NAME, ARRAYS = "record.json", "arrays.safetensors.gz"
 PARTS = ("spec", "status", "metrics", "env")
@@ -46,7 +47,7 @@ def write(run, folder):
         (folder / ARRAYS).write_bytes(packed)
         body |= {"arrays": sha(packed), "types": types}
     told = {"digest": digest(body)} | body
-    lines = [f"{json.dumps(name)}: {canonical(value)}" for name, value in told.items()]
+    lines = [f"{json.dumps(name)}: {canonical(value, nan=True)}" for name, value in told.items()]
     (folder / NAME).write_text("{" + ",\n".join(lines) + "}\n")
 
 
@@ -108,12 +109,8 @@ def small(key, value):
     return value
 
 
-def canonical(value):
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
 def digest(body):
-    return sha(canonical(body).encode())
+    return sha(canonical(body, nan=True).encode())
 
 
 def damaged(path, why):

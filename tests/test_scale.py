@@ -6,14 +6,16 @@ import sys
 import time
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from subprocess import run
 
 import pytest
 from conftest import same_run
 from test_sweep import BACKBONE, importance, teacher
 
-from lib import data, executors, paths, sweep
+from lib import data, executors, files, paths, sweep
 from lib.executors import need
+from lib.files import write_json
 from lib.papers import grids
 from lib.spec import Spec
 from lib.store import Draft, Store
@@ -40,12 +42,16 @@ def many(tmp_path_factory):
     draft = Draft(store, spec(0), {}, keep=False)
     draft.worked += 60
     first = draft.finish({"accuracy": 0.5, "mean_tokens": 9.0}, {})
-    for number in range(1, RUNS // SEEDS):
-        shutil.copytree(first.folder, store.runs / spec(number).name)
-    for number in range(RUNS // SEEDS):
-        own = store.runs / spec(number).name
-        for seed in range(1, SEEDS):
-            shutil.copytree(own, own.with_name(str(seed)), copy_function=os.link)
+    digests = files.manifest(first.folder)
+    for number, seed in product(range(RUNS // SEEDS), range(SEEDS)):
+        folder = store.runs / spec(number, seed).name
+        if not seed and number:
+            shutil.copytree(first.folder, folder)
+        elif seed:
+            shutil.copytree(folder.with_name("0"), folder, copy_function=os.link)
+        write_json(folder / "spec.json", spec(number, seed).to_json())
+        written = {"spec.json": files.digest(folder / "spec.json")}
+        write_json(folder / files.NAME, {"version": files.VERSION, "files": digests | written})
     return store
 
 
