@@ -2,10 +2,13 @@
 
     python tests/lines.py [folder ...]      prints each folder's sum and its largest file
 
+Beside them stand the lines of the notebooks' code and of TOML that are neither blank nor comment.
+
 `ruff format` at 100 columns decides where a line ends.
 """
 
 import ast
+import json
 import sys
 import tokenize
 from collections import Counter
@@ -40,5 +43,19 @@ def told(folder):
     return f"{total}; largest {largest} {counts[largest]}"
 
 
+def beside():
+    """Lines of the notebooks' code and of TOML, as one line."""
+    books = [json.loads(path.read_text()) for path in Path("notebooks").glob("*.ipynb")]
+    cells = [cell for book in books for cell in book["cells"] if cell["cell_type"] == "code"]
+    tables = [*Path("lib").rglob("*.toml"), *Path("data").rglob("*.toml")]
+    texts = ["".join(cell["source"]) for cell in cells], [path.read_text() for path in tables]
+    counts = [
+        sum(bool(line.strip()) and line.strip()[0] != "#" for t in part for line in t.splitlines())
+        for part in texts
+    ]
+    return f"beside them: notebooks {counts[0]:,} lines of code, TOML {counts[1]:,} lines"
+
+
 if __name__ == "__main__":
     print(*map(told, sys.argv[1:] or ("lib", "tests")), sep="\n")
+    print(beside())
