@@ -4,6 +4,8 @@ Colours are those of Okabe and Ito, which colour-blind readers can tell apart. A
 and a dash of its own as well, so that colour alone tells nothing.
 """
 
+from itertools import cycle
+
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
@@ -72,8 +74,8 @@ def dots(found, printed=(), label="difference (points)"):
     """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
     found: {(source, what is compared): Estimate or None}, one row for each thing compared.
-    printed: {what is compared: points}, a diamond without interval. Toy runs are triangles; fewer
-    seeds than prove anything are grey.
+    printed: {what is compared: points}, a diamond without interval. Differences of fewer seeds
+    than prove anything are grey.
     """
     told = [{"source": "published", "at": at, "gain": gain} for at, gain in dict(printed).items()]
     for (source, at), e in ((key, e) for key, e in found.items() if e):
@@ -81,10 +83,11 @@ def dots(found, printed=(), label="difference (points)"):
         told.append({"source": source, "at": at, "gain": e.mean} | ends)
     data = pd.DataFrame(told, columns=["source", "at", "gain", "low", "high", "seeds"])
     order, sources = list(dict.fromkeys(data["at"])), list(dict.fromkeys(data["source"]))
+    measured = [source for source in sources if source != "published"]
+    looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
     figure, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
     for row in data.dropna(subset="gain").itertuples():
-        look = PRINT if row.source == "published" else REST if "toy" in row.source else NEW
-        few = row.seeds < SEEDS
+        few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
         look = look | {"color": GREY} if few else look
         ends = [[row.gain - row.low], [row.high - row.gain]] if row.low == row.low else None
         y = order.index(row.at) + 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
