@@ -1,7 +1,6 @@
-"""What the grids of all papers share: rows and settings of a profile, fine-tuned teachers, how rows
-of a grid are crossed. Free of torch."""
+"""What the grids of all papers share: rows and settings of a profile, tasks and seeds, fine-tuned
+teachers. Free of torch."""
 
-from itertools import product
 from pathlib import Path
 
 from lib import data, files
@@ -132,20 +131,6 @@ def augmentation(profile_name, task, rows=None):
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = common(profile_name, task, rows, augment=options)
     return Spec("augment", args, {"language_model": backbone(profile_name)}, seed=0)
-
-
-def crossed(seeds, make, **axes):
-    """One row for each combination of the axes' values and each seed.
-
-    A row is {axis: value, ..., "seed": seed, "spec": replicate}. make: f(**cell) -> Spec.
-    """
-    cells = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    return [
-        cell | {"seed": seed, "spec": spec.at(seed)}
-        for cell in cells
-        for spec in [make(**cell)]
-        for seed in seeds
-    ]
 
 
 def metrics(profile_name, printed=()):
