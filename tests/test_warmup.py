@@ -4,12 +4,13 @@ the smallest size.
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import finetuned, same_run, small_backbone, stop_at, store_with
+from conftest import finetuned, put, same_run, small_backbone, stop_at, store_with
 from safetensors.numpy import load_file
 
 from lib import data, paths
@@ -19,6 +20,7 @@ from lib.measure import metrics
 from lib.measure.similarity import cka, divergence
 from lib.model import backbone, supernet
 from lib.model.parts import layers
+from lib.model.surgery import operate
 from lib.options import Numerics, Shared, Span, Train, Warmup
 from lib.search.net import BERT, Layer, Net, bert, parameters
 from lib.spec import Spec, plain
@@ -492,3 +494,19 @@ def test_a_draft_without_weights_saves_none(runs, store):
     assert Draft(store, STUDENT.at(7), {}, False).model is None
     run = execute(replace(STUDENT.at(3), inputs=STUDENT.inputs), store)
     assert not run.model.exists() and run.metrics["rows"] == runs["student"].metrics["rows"]
+
+
+def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(tiny, tokenizer, tmp_path):
+    model, task = tiny("bert"), SimpleNamespace(span=False, outputs=2, labels=())
+    operate(model, {"op": "cut", "heads": 3})
+    backbone.save(model, tokenizer, tmp_path / "model")
+    put(tmp_path, "surgery.json", "[]")
+
+    def projection(seed):
+        torch.seed()  # as a new process begins
+        start = SimpleNamespace(folder=tmp_path, model=tmp_path / "model")
+        run = SimpleNamespace(inputs={"start": start}, seed=seed)
+        return students.for_task(run, None, task, tiny("bert"), 0.1).projection.weight
+
+    assert torch.equal(projection(1), projection(1))
+    assert not torch.equal(projection(1), projection(2))

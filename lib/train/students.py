@@ -107,12 +107,9 @@ def for_task(run, net, task, teacher, dropout):
     """
     start = run.inputs.get("start")
     if net is None and start and (start.folder / SURGERY).exists():
-        model = heads.network(start.model, task, dropout, stream(run.seed, "head"))[0]
-        if "For" in backbone.architecture(start.model) and surgery(model):
-            # The recorded projections come after the draws of a model that is built anew.
-            backbone.build(
-                getattr(transformers, type(model).__name__), model.config, surgery(model)
-            )
+        seed = stream(run.seed, "head")
+        torch.manual_seed(seed)  # where the head is there, this decides the projection
+        model = heads.network(start.model, task, dropout, seed)[0]
         model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
         return model
     head = "QuestionAnswering" if task.span else "SequenceClassification"
