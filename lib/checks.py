@@ -181,7 +181,7 @@ def net(name, convention="with projection"):
 
 def operation(name, *operands):
     """What our operation of a printed name gives."""
-    from lib.search.formula import NUMPY
+    from lib.model.formula import NUMPY
 
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 

@@ -13,10 +13,10 @@ from lib.checks import PAPERS
 from lib.checks import lines as read
 from lib.measure import cost
 from lib.measure.cells import parsed
+from lib.model.formula import NUMPY
 from lib.page import claims as source
 from lib.page import notebook
 from lib.paths import PUBLISHED
-from lib.search.formula import NUMPY
 from lib.spec import ancestry
 
 NO_TABLE = ("claims", "corrections", "checks", "misses")
