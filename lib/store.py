@@ -125,7 +125,8 @@ class Run:
             elif self.origin == "run":
                 if why := files.wrong(self.folder, spared=() if weights else ("model/",)):
                     return why
-            if placeless(self.spec) != placeless(spec.to_json()):
+            told, asked = self.spec, spec.to_json()
+            if told != asked and placeless(told) != placeless(asked):
                 return f"{paths.shown(self.folder)} holds the run of another Spec"
         except Damaged as error:
             return str(error)

@@ -103,7 +103,8 @@ class Clock:
         known = [seconds for seconds in found.values() if seconds is not None]
         if found and not known:
             return None
-        return {spec: statistics.mean(known) if t is None else t for spec, t in found.items()}
+        mean = sum(known) / max(1, len(known))
+        return {spec: mean if seconds is None else seconds for spec, seconds in found.items()}
 
     def about(self, specs, workers=1):
         """Expected time of runs as text."""
