@@ -4,9 +4,10 @@ configurations alone; Specs where no data are; stores of a module's own; made-up
 
 import json
 import os
+import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,21 +15,24 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+import tokenizers
 import torch
 import transformers
 from safetensors.numpy import load_file
 
 from lib import data, paths
-from lib.data import models, texts
+from lib.data import models, texts, toy
 from lib.execute import execute
+from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
 from lib.options import Numerics, Targets
 from lib.page import notebook
-from lib.papers.profiles import TOY_MODELS, TOY_OBJECTIVES, toy_backbone
+from lib.papers import profiles
 from lib.search.space import IDS, number
 from lib.spec import Spec
 from lib.steps import STEPS
+from lib.steps.pretrain import words
 from lib.store import Scratch, Store
 
 FAMILIES = ("bert", "roberta", "electra")
@@ -39,26 +43,65 @@ WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 
 def small_backbone(train, sentences=80, **sizes):
     """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with `train`."""
-    toy = toy_backbone()
+    whole = profiles.toy_backbone()
     more = {
         "corpus": {"sentences": sentences, "seed": 0},
         "train": replace(train, weight_decay=0.01),
-        "model": toy.args["model"] | {"hidden": 48, "ffn": 96} | sizes,
+        "model": whole.args["model"] | {"hidden": 48, "ffn": 96} | sizes,
     }
-    return Spec("pretrain", toy.args | more, seed=0)
+    return Spec("pretrain", whole.args | more, seed=0)
 
 
 def untrained(family="bert", **sizes):
-    """The Spec of a small encoder of a family with random weights."""
-    narrow = {"embedding": 24} if family == "electra" else {}
-    sizes = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 96} | narrow | sizes
-    told = {
-        "corpus": {"sentences": 1, "seed": 0},
-        "numerics": Numerics("float32", 1),
-        "objective": TOY_OBJECTIVES[family],
-        "model": TOY_MODELS[family] | sizes,
-    }
-    return Spec("pretrain", told, seed=0)
+    """The Spec of a small encoder of a family with random weights; of the other families than
+    BERT's it is a checkpoint."""
+    sizes = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 96} | sizes
+    if family != "bert":
+        folder = _stand_in(family, *sizes.items())
+        return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
+    whole = profiles.untrained()
+    told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
+    return Spec("pretrain", whole.args | told, seed=0)
+
+
+_kept = []  # temporary folders, which last as long as the tests
+
+
+@cache
+def _stand_in(family, *sizes):
+    _kept.append(tempfile.TemporaryDirectory())
+    stand_in(Path(_kept[-1].name), toy.corpus(120, 0), family, **dict(sizes))
+    return _kept[-1].name
+
+
+def byte_level(folder, sentences):
+    """A byte-level tokenizer as RoBERTa's, of few words."""
+    made, special = tokenizers.ByteLevelBPETokenizer(), ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    made.train_from_iterator(sentences, 400, special_tokens=special, show_progress=False)
+    made.save_model(str(folder))
+    return transformers.RobertaTokenizer.from_pretrained(str(folder))
+
+
+NETWORKS = {
+    "bert": transformers.BertForPreTraining,
+    "roberta": transformers.RobertaForMaskedLM,
+    "electra": transformers.ElectraForPreTraining,
+}
+
+
+def stand_in(folder, sentences, family, heads, layers, ffn, hidden, positions=130):
+    """Fill a folder with a tiny random encoder in Hugging Face layout. ELECTRA's tables are half as
+    wide."""
+    tokenizer = byte_level(folder, sentences) if family == "roberta" else words(folder)
+    tables = len(tokenizer), positions, 1 if family == "roberta" else 2
+    embedding = hidden // 2 if family == "electra" else hidden
+    more = {"initializer_range": 0.2}
+    if family == "roberta":
+        more |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    torch.manual_seed(0)
+    sizes = Shape(family, layers, hidden, heads, ffn, *tables, embedding)
+    NETWORKS[family](cost.configuration(sizes, **more)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def finetuned(described, train, inputs, kind="hard", **more):

@@ -25,9 +25,6 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-import tokenizers
-import torch
-import transformers
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from test_glue import hub
@@ -36,12 +33,11 @@ from test_squad import hub as squad_hub
 from lib import __main__ as command
 from lib import data, executors, paths
 from lib.data import digits, grammar, read, submission, toy
-from lib.measure.cost import Shape, configuration
+from lib.measure.cost import Shape
 from lib.options import Span
 from lib.page import claims, notebook, report
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
 from lib.steps import latency, maps
-from lib.steps.pretrain import words
 from lib.train import loop
 
 # Tasks of GLUE's tables here: three classes and two development sets; scores; two classes.
@@ -62,38 +58,9 @@ SIZES = {
     "bert-mini": ("bert", 4, 2, 48),
 }
 HIDDEN, POSITIONS, TOKENS, SPAN = 24, 514, 48, Span(stride=16, max_query=16, max_answer=12)
-NETWORKS = {
-    "bert": transformers.BertForPreTraining,
-    "roberta": transformers.RobertaForMaskedLM,
-    "electra": transformers.ElectraForPreTraining,
-}
 
 
 # ---- stand-ins
-def byte_level(folder, sentences):
-    """A byte-level tokenizer as RoBERTa's, of few words."""
-    made, special = tokenizers.ByteLevelBPETokenizer(), ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    made.train_from_iterator(sentences, 400, special_tokens=special, show_progress=False)
-    made.save_model(str(folder))
-    return transformers.RobertaTokenizer.from_pretrained(str(folder))
-
-
-def checkpoint(folder, sentences, kind, heads, layers, neurons):
-    """A tiny random encoder in Hugging Face layout."""
-    folder.mkdir(parents=True)
-    tokenizer = byte_level(folder, sentences) if kind == "roberta" else words(folder, kind)
-    tables = len(tokenizer), POSITIONS, 1 if kind == "roberta" else 2
-    embedding = 12 if kind == "electra" else HIDDEN
-    sizes = Shape(kind, layers, HIDDEN, heads, neurons, *tables, embedding)
-    more = {"initializer_range": 0.2}
-    if kind == "roberta":
-        more |= {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
-    torch.manual_seed(0)
-    model = NETWORKS[kind](configuration(sizes, **more))
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
 def tasks(root):
     """Rows of every task in the official layouts; the test rows of GLUE without labels."""
     for name in read.GLUE:
@@ -159,7 +126,8 @@ def stand_ins(tmp_path_factory):
     root = tmp_path_factory.mktemp("data")
     sentences = toy.corpus(120, 0)
     for name, sizes in SIZES.items():
-        checkpoint(root / "models" / name, sentences, *sizes)
+        (root / "models" / name).mkdir(parents=True)
+        conftest.stand_in(root / "models" / name, sentences, *sizes, HIDDEN, POSITIONS)
     for name in ("wikipedia", "books"):
         (root / name).mkdir()
         (root / name / "train-00.txt").write_text(

@@ -1,10 +1,10 @@
 """The English of the toy world: a lexicon, meanings, and the words that say them. Free of torch.
 
-A **meaning** (`Entity`, `Event`) holds who did what to whom. Whether one sentence follows from
-another is decided on meanings. A **sentence** is a list of `Word`: `clause` and `question` say an
-event in the active or the passive voice. The lexicon (`grammar.toml`) is the only source of words;
-`vocabulary` lists all their forms. Random numbers come from `random.Random.random` alone, whose
-stream is the same on every version of Python.
+A **meaning** (`Entity`, `Event`) holds who did what to whom. Labels are decided on meanings. A
+**sentence** is a list of `Word`: `clause` and `question` say an event in the active or the passive
+voice. The lexicon (`grammar.toml`) is the only source of words; `vocabulary` lists all their forms.
+Random numbers come from `random.Random.random` alone, whose stream is the same on every version of
+Python.
 """
 
 from dataclasses import dataclass, replace
@@ -15,21 +15,19 @@ from typing import NamedTuple
 from lib import files
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))
-SPECIAL, SINGULAR, PLURAL, PLAIN = map(TOLD.get, ("special", "singular", "plural", "plain"))
-ADVERBS, PREPOSITIONS, FUNCTION = TOLD["adverbs"], TOLD["prepositions"], TOLD["function"].split()
-ANIMATE = ("person", "animal")
+SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))
+PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
+ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
 
 
 @dataclass(frozen=True)
 class Verb:
-    """The forms of a verb, and the classes of nouns that it takes. Without patients it is
-    intransitive."""
+    """The forms of a verb. One without an object is intransitive."""
 
     lemma: str
     past: str
     participle: str
-    agents: tuple
-    patients: tuple
+    transitive: bool
 
     def form(self, tag):
         """The form for a Penn tag: VB, VBP, VBZ, VBD or VBN."""
@@ -56,44 +54,39 @@ def _past(lemma):
 def _lexicon():
     """{verb: Verb}, {noun: class} and {word: its synonyms}."""
     verbs, classes, groups = {}, {}, []
-    for kind, text in TOLD["nouns"].items():
-        groups += [group.split("=") for group in text.split()]
-        classes |= {noun: kind for noun in text.replace("=", " ").split()}
-    for line in TOLD["verbs"]["lines"]:
-        agents, patients, lemmas = (part.split() for part in line.split(";"))
-        for group in lemmas:
+    for kind, listed in TOLD["nouns"].items():
+        groups += [group.split("=") for group in listed.split()]
+        classes |= {noun: kind for noun in listed.replace("=", " ").split()}
+    for kind, listed in TOLD["verbs"].items():
+        for group in listed.split():
             forms = [entry.split(":") for entry in group.split("=")]
             groups.append([lemma for lemma, *_ in forms])
             for lemma, *irregular in forms:
                 past = irregular or [_past(lemma)]  # and the participle, where it is another
-                verbs[lemma] = Verb(lemma, past[0], past[-1], tuple(agents), tuple(patients))
+                verbs[lemma] = Verb(lemma, past[0], past[-1], kind == "transitive")
     return verbs, classes, {w: tuple(v for v in group if v != w) for group in groups for w in group}
 
 
 VERB, CLASS, SYNONYM = _lexicon()
 NOUNS = {kind: tuple(noun for noun in CLASS if CLASS[noun] == kind) for kind in TOLD["nouns"]}
-_FITTING = [(word, kinds) for words, kinds in TOLD["adjectives"].items() for word in words.split()]
-ADJECTIVE = {kind: tuple(word for word, kinds in _FITTING if kind in kinds) for kind in NOUNS}
-INTRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if not verb.patients)
-TRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if verb.patients)
-# What people and animals do to each other; all have synonyms.
-MUTUAL = tuple(lemma for lemma in TRANSITIVE if VERB[lemma].patients == ANIMATE)
+GOOD, BAD, PLAIN = (TOLD["adjectives"][kind].split() for kind in ("good", "bad", "plain"))
+INTRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if not verb.transitive)
+TRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if verb.transitive)
 
 
-def is_a(noun, other):
-    """Whether every `noun` is an `other`."""
-    return noun == other or other in SYNONYM.get(noun, ()) or CLASS.get(noun) == other
+def is_a(word, other):
+    """Whether two nouns, or two verbs, mean the same."""
+    return word == other or other in SYNONYM.get(word, ())
 
 
 @cache
 def vocabulary():
     """The special tokens in BERT's order, then every form of the lexicon, sorted."""
-    words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *ADVERBS}
-    for noun in (*NOUNS, *CLASS):
-        words |= {noun, plural(noun)}
+    words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *GOOD, *BAD, *PLAIN}
+    words = words.union(CLASS, map(plural, CLASS))
     for verb in VERB.values():
-        words |= {verb.form(tag) for tag in ("VB", "VBZ", "VBD", "VBN")}
-    return [*SPECIAL, *sorted(words.union(*ADJECTIVE.values()))]
+        words.update(map(verb.form, ("VB", "VBZ", "VBD", "VBN")))
+    return [*SPECIAL, *sorted(words)]
 
 
 # ---- meanings ----
@@ -119,16 +112,11 @@ class Event:
     quality: str = ""
     past: bool = True
     positive: bool = True
-    place: tuple = ()
-    adverb: str = ""
+    passive: bool = False  # the voice in which it is said
 
 
 def denial(event):
     return replace(event, positive=not event.positive)
-
-
-def swapped(event):
-    return replace(event, agent=event.patient, patient=event.agent)
 
 
 # ---- sentences ----
@@ -155,21 +143,17 @@ def phrase(e):
         words.append(Word(e.adjective, "JJ"))
     words.append(Word(plural(e.noun), "NNS", e.noun) if e.plural else Word(e.noun, "NN", e.noun))
     if e.place:
-        words += _prepositional(*e.place)
+        words += [Word(e.place[0], "IN"), *phrase(e.place[1])]
     if e.clause:
-        pronoun = "who" if is_a(e.noun, "person") else "that"
+        pronoun = "who" if CLASS[e.noun] == "person" else "that"
         words += [Word(pronoun, "WP"), *clause(e.clause, gap=e)]
     return words
 
 
-def _prepositional(preposition, e):
-    return [Word(preposition, "IN"), *phrase(e)]
-
-
-def _finite(p, many, passive=False):
+def _finite(p, many):
     """The finite verb and what goes with it: "chases", "did not chase", "was not chased"."""
     negation = [] if p.positive else [Word("not", "NEG")]
-    if passive or p.quality:
+    if p.passive or p.quality:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
         main = Word(p.quality, "JJ") if p.quality else Word(VERB[p.verb].participle, "VBN", p.verb)
         return [Word(be, "AUX", "be"), *negation, main]
@@ -180,37 +164,36 @@ def _finite(p, many, passive=False):
     return [Word(VERB[p.verb].form(tag), tag, p.verb)]
 
 
-def clause(p, passive=False, gap=None):
-    """The words of an event. `gap`: the entity that a relative clause is about. A passive one
-    begins with the patient."""
-    subject, other = (p.patient, None) if passive else (p.agent, p.patient)
+def clause(p, gap=None):
+    """The words of an event. A passive one begins with the patient.
+
+    gap: the entity that a relative clause is about. It is no agent of a passive one.
+    """
+    subject, other = (p.patient, p.agent) if p.passive else (p.agent, p.patient)
     words = phrase(subject) if subject else []
-    words += _finite(p, (subject or gap).plural, passive)
-    words += phrase(other) if other else []
-    words += _prepositional("by", p.agent) if passive and p.agent else []
-    words += _prepositional(*p.place) if p.place else []
-    return words + ([Word(p.adverb, "RB")] if p.adverb else [])
+    words += _finite(p, (subject or gap).plural)
+    words += [Word("by", "IN")] if p.passive and other else []
+    return words + (phrase(other) if other else [])
 
 
-def question(p, role, passive=False):
+def question(p, role):
     """The words that ask for the agent or the patient of an event.
 
     "who chased the dog", "who was the dog chased by"; "who did the pig chase", "who was chased by
     the pig".
     """
     who = Word("who", "WP")
-    if (role == "agent") != passive:  # "who" is the subject
-        return [who, *clause(replace(p, **{role: None}), passive, gap=Entity("person"))]
-    subject = p.patient if passive else p.agent
-    auxiliary, negation, main = _finite(replace(p, positive=False), subject.plural, passive)
+    if (role == "agent") != p.passive:  # "who" is the subject
+        return [who, *clause(replace(p, **{role: None}), gap=Entity("boy"))]
+    subject = p.patient if p.passive else p.agent
+    auxiliary, negation, main = _finite(replace(p, positive=False), subject.plural)
     denied = [] if p.positive else [negation]
-    by = [Word("by", "IN")] if passive else []
-    return [who, auxiliary, *phrase(subject), *denied, main, *by]
+    return [who, auxiliary, *phrase(subject), *denied, main] + [Word("by", "IN")] * p.passive
 
 
 def elliptic(p):
     """The words of "the pig did not", whose verb stands in another clause."""
-    finite = _finite(replace(p, positive=False), p.agent.plural)
+    finite = _finite(replace(p, positive=False, passive=False), p.agent.plural)
     return phrase(p.agent) + finite[: 1 if p.positive else 2]
 
 
@@ -227,42 +210,35 @@ def pick(rng, options):
     return options[int(rng.random() * len(options))]
 
 
-def sample_entity(rng, kinds=ANIMATE, quantifiers=("the",), adjective=0.1, place=0.0, clause=0.0):
-    """An entity of one of the classes. The numbers are the probabilities of each modifier."""
-    kind, many = pick(rng, kinds), rng.random() < 0.4
-    fitting = [word for word in quantifiers if word in (PLURAL if many else SINGULAR)]
-    e = Entity(pick(rng, NOUNS[kind]), many, pick(rng, fitting))
-    if rng.random() < adjective and ADJECTIVE[kind]:
-        e = replace(e, adjective=pick(rng, ADJECTIVE[kind]))
+def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
+    """A person or an animal. varied: with any quantifier, not with "the" alone. The numbers are the
+    probabilities of each modifier."""
+    e = Entity(pick(rng, NOUNS[pick(rng, ANIMATE)]), rng.random() < 0.5)
+    if varied:
+        e = replace(e, quantifier=pick(rng, PLURAL if e.plural else SINGULAR))
+    if rng.random() < adjective:
+        e = replace(e, adjective=pick(rng, PLAIN))
     roll = rng.random()
     if roll < place:
-        return replace(e, place=sample_place(rng))
-    if roll < place + clause and kind in ANIMATE:
-        return replace(e, clause=about(rng, sample_event(rng, MUTUAL, positive=True)))
-    return e
+        where = Entity(pick(rng, NOUNS["place"]), quantifier=pick(rng, ("the", "a")))
+        return replace(e, place=(pick(rng, PREPOSITIONS), where))
+    return replace(e, clause=about(rng, sample_event(rng))) if roll < place + clause else e
 
 
-def sample_place(rng):
-    return pick(rng, PREPOSITIONS), sample_entity(rng, ("place",), ("the", "a"), adjective=0.0)
+def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), **fields):
+    """An event of one of the verbs, whose agent and patient have no word in common.
 
-
-def sample_event(rng, verbs, agent=None, past=None, positive=None, varied=(), **modifiers):
-    """An event of one of the verbs, whose agent and patient share no word.
-
-    varied: quantifiers of the agent; those of the patient are then PLAIN. By default both have
-      "the".
-    modifiers: of the agent (`sample_entity`).
+    modifiers: those of the agent (`sample_entity`). fields: of the Event; tense and polarity are
+    drawn, and events are said in the active voice, where nothing else is asked for.
     """
     verb, patient = VERB[pick(rng, verbs)], None
-    agent = agent or sample_entity(rng, verb.agents, varied or ("the",), **modifiers)
-    while verb.patients and (patient is None or is_a(agent.noun, patient.noun)):
-        patient = sample_entity(rng, verb.patients, PLAIN if varied else ("the",), adjective=0.0)
-    past = rng.random() < 0.5 if past is None else past
-    if positive is None:
-        positive = agent.quantifier == "no" or rng.random() < 0.5
-    return Event(verb.lemma, agent, patient, past=past, positive=positive)
+    agent = agent or sample_entity(rng, varied, **dict(modifiers))
+    while verb.transitive and (patient is None or is_a(agent.noun, patient.noun)):
+        patient = sample_entity(rng, varied, adjective=0.0)
+    drawn = {"past": rng.random() < 0.5, "positive": rng.random() < 0.5}
+    return Event(verb.lemma, agent, patient, **drawn | fields)
 
 
 def about(rng, event):
     """The event as a relative clause: its agent or its patient is the one that it is about."""
-    return replace(event, **{pick(rng, ("agent", "patient")): None})
+    return replace(event, **{"patient" if event.passive else pick(rng, ROLES): None})

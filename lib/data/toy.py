@@ -1,41 +1,266 @@
 """The toy world: twins of the benchmarks' tasks and a corpus, generated from a seed. Free of torch.
 
-`lib.data.grammar` has the language, `lib.data.toy_tasks` makes the rows, this module the splits.
-The same
-GENERATOR_VERSION gives the same rows everywhere: any change in output needs a new one. Twins exist
-of GLUE's and SQuAD's tasks, and of the three probing tasks that toy pages show.
+`lib.data.grammar` has the language. There is one maker for each kind of task: a single sentence, a
+pair, a similarity, a question about a passage, and probing. TASKS and `MAKERS` name the twins: all
+of GLUE and of SQuAD, and the three probing tasks that toy pages show. The same GENERATOR_VERSION
+gives the same rows everywhere: any change in output needs a new one.
+
+A maker gives one row with the label asked for: `f(rng, label) -> texts`, for spans `(question,
+passage, (first, end))`. Whatever decides a label is drawn so that each word, and the number of
+words that two texts share, is about as frequent under one label as under another.
 """
 
 import random
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 
-from lib.data import Split, toy_tasks
-from lib.data.read import GLUE, SENTEVAL, SQUAD
+from lib.data import Split
+from lib.data import grammar as g
+from lib.data.grammar import Event, Word, clause, denial, joined, phrase, pick, sample_event, text
+from lib.data.read import TASKS as OFFICIAL
 
-GENERATOR_VERSION = 3
+GENERATOR_VERSION = 4
 SEED = 20
-PROBING = {name: SENTEVAL[name] for name in SENTEVAL if name in toy_tasks.MAKERS}
-TASKS = GLUE | SQUAD | PROBING
-_ROWS = {
-    "MNLI": {"train": 4000, "dev": 500, "dev_mm": 500},
-    "WNLI": {"train": 400, "dev": 200},
-    "AX": {"test": 420},
+ROWS = {"train": 4000, "dev": 4000, "dev_mm": 500, "test": 500}  # of each split
+GRADE = 1.25  # points of STS-B for each of four parts that agree
+
+
+# ---- a single sentence: is it well formed, or what is said of somebody? ----
+def _order(rng, words):
+    """ "the dog big slept", "the dog not did sleep": two neighbours change places."""
+    i = pick(rng, range(len(words) - 1))
+    if words[i].tag[:2] != "VB" or words[i + 1].tag[:2] != "VB":
+        return [*words[:i], words[i + 1], words[i], *words[i + 2 :]]
+
+
+AUXILIARIES = {"does": "do", "do": "does", "is": "are", "are": "is", "was": "were", "were": "was"}
+TAGS = {"VBZ": "VBP", "VBP": "VBZ", "VB": "VBD", "VBN": "VB"}
+
+
+def _misfit(rng, word):
+    """Another form of a word, which does not fit where it stands; None where every one may."""
+    for one, other in ((g.SINGULAR, g.PLURAL), (g.PLURAL, g.SINGULAR)):
+        if word.text in one[1:]:  # the first is "the", which every noun may have
+            return pick(rng, other[1:])
+    return (
+        g.VERB[word.lemma].form(TAGS[word.tag]) if word.tag in TAGS else AUXILIARIES.get(word.text)
+    )
+
+
+def _form(rng, words):
+    """ "the dogs near the park sleeps", "every dogs slept", "the dog did not slept"."""
+    wrong = [(i, other) for i, word in enumerate(words) if (other := _misfit(rng, word))]
+    if wrong:
+        i, other = pick(rng, wrong)
+        return [*words[:i], Word(other, ""), *words[i + 1 :]]
+
+
+def _valency(rng, words):
+    """ "the dog slept the pig", "the dog chased": a verb with an object too many or too few."""
+    i = max(i for i, word in enumerate(words) if word.lemma in g.VERB)
+    others = g.INTRANSITIVE if g.VERB[words[i].lemma].transitive else g.TRANSITIVE
+    other = g.VERB[pick(rng, others)].form(words[i].tag)
+    return [*words[:i], Word(other, ""), *words[i + 1 :]]
+
+
+FAULTS = (_order,) * 5 + (_form,) * 3 + (_valency,) * 2
+
+
+def _well_formed(rng, label, faults=FAULTS):
+    """A good sentence (1), or one with a fault (0)."""
+    while True:
+        verbs = pick(rng, (g.INTRANSITIVE, g.TRANSITIVE))
+        modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
+        p = sample_event(rng, verbs, varied=True, modifiers=modifiers)
+        words = clause(replace(p, passive=p.patient is not None and rng.random() < 0.3))
+        if broken := pick(rng, faults)(rng, words):
+            return (text(words if label else broken),)
+
+
+def _felt(rng, mood):
+    """A clause of bad or good mood, 0 or 1: by its word, or by a denied word of the other."""
+    positive, past = rng.random() < 0.5, rng.random() < 0.5
+    quality = pick(rng, g.GOOD if bool(mood) == positive else g.BAD)
+    agent = g.sample_entity(rng, varied=True, adjective=0.0, place=0.3)
+    return clause(Event("", agent, None, quality, past, positive))
+
+
+def _mood(rng, label):
+    """A clause, or two; after "but" the second one counts."""
+    first = [_felt(rng, 1 - label)] if rng.random() < 0.5 else []
+    return (text(joined([*first, _felt(rng, label)])),)
+
+
+# ---- a pair: does the second text say "same", of somebody "other", or is something "denied"? ----
+def _events(rng, count=1, **modifiers):
+    """Events of two each, all of whom are different."""
+    while True:
+        found = [sample_event(rng, modifiers=modifiers, passive=True) for _ in range(count)]
+        nouns = [e.noun for p in found for e in (p.agent, p.patient)]
+        if not any(g.is_a(a, b) for i, a in enumerate(nouns) for b in nouns[:i]):
+            return found
+
+
+def _renamed(rng, p, slot, same=True):
+    """The event with a synonym for its agent, patient or verb; or with a word of another
+    meaning."""
+    if slot == "verb":
+        others = [verb for verb in g.TRANSITIVE if not g.is_a(verb, p.verb)]
+        return replace(p, verb=pick(rng, g.SYNONYM[p.verb] if same else others))
+    e, there = getattr(p, slot), (p.agent.noun, p.patient.noun)
+    nouns = g.NOUNS["person"] + g.NOUNS["animal"]
+    others = [noun for noun in nouns if not any(g.is_a(noun, t) for t in there)]
+    return replace(p, **{slot: replace(e, noun=pick(rng, g.SYNONYM[e.noun] if same else others))})
+
+
+def _restated(rng, p, count):
+    """The same meaning with synonyms for `count` of the agent and the verb."""
+    slots = ["agent", "verb"]
+    for _ in range(count):
+        p = _renamed(rng, p, slots.pop(int(rng.random() * len(slots))))
+    return p
+
+
+def _affirmed(rng, p, same):
+    """The same meaning in other words, or its denial. A denial adds one word, "not". A quarter of a
+    synonym more on the other side makes up for it, so that the number of shared words does not
+    tell."""
+    q = _restated(rng, p, 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75))
+    return q if same else denial(q)
+
+
+def _plain(rng, meaning):
+    """One event, affirmed or denied; or two, one of them denied, the same or the other."""
+    same = meaning == "same"
+    if rng.random() < 0.5:
+        [p] = _events(rng)
+        return [p], [_affirmed(rng, p, same)]
+    one, other = _events(rng, 2)
+    said = [one, replace(other, positive=not one.positive)]
+    again = [_restated(rng, p, 1) for p in said]
+    return said, again if same else [denial(p) for p in again]
+
+
+def _attached(rng, meaning, place=0.0):
+    """ "the dog that slept was seen by the pig": the same in other words; or another one slept; or
+    a denial. "different" is one of the two."""
+    meaning = pick(rng, ("other", "denied")) if meaning == "different" else meaning
+    [p] = _events(rng, place=place)
+    while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" must not tell
+        [p] = _events(rng, place=place)
+    said = replace(sample_event(rng, g.INTRANSITIVE, p.agent, positive=True), agent=None)
+    slots = g.ROLES[:: pick(rng, (1, -1))]
+    again = _affirmed(rng, p, meaning != "denied")
+    return [_on(p, slots[0], said)], [_on(again, slots[meaning == "other"], said)]
+
+
+def _on(p, slot, inner):
+    """The event with a relative clause about its agent or patient."""
+    return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
+
+
+def _pair(rng, label, meanings, shapes=(_plain,), asked=(False, False)):
+    """meanings: of each label. asked: which of the two texts are questions."""
+    return tuple(
+        text(joined(g.question(p, "patient") if ask else clause(p) for p in events))
+        for events, ask in zip(pick(rng, shapes)(rng, meanings[label]), asked, strict=True)
+    )
+
+
+_inference = partial(_pair, meanings=("same", "other", "denied"), shapes=(_attached,))
+_mismatched = partial(_inference, shapes=(partial(_attached, place=1.0),))  # longer ones
+
+
+# ---- similarity: how many of agent, verb, patient and polarity agree ----
+def _similar(rng, level):
+    """So many of the four agree, 0 to 4. Where both nouns do or neither does, they keep their words
+    in half of the rows, in the same roles or in the other's."""
+    parts, [p] = ["agent", "patient", "verb", "polarity"], _events(rng)
+    agree = {parts.pop(int(rng.random() * len(parts))) for _ in range(level)}
+    q = _renamed(rng, p if "polarity" in agree else denial(p), "verb", "verb" in agree)
+    if len(agree.intersection(g.ROLES)) != 1 and rng.random() < 0.5:
+        q = q if "agent" in agree else replace(q, agent=q.patient, patient=q.agent)
+    else:
+        for slot in g.ROLES:
+            q = _renamed(rng, q, slot, slot in agree)
+    return tuple(text(clause(replace(each, passive=rng.random() < 0.3))) for each in (p, q))
+
+
+# ---- a question about a passage: who did it to the second, or to whom did they? ----
+def _answered(rng, label):
+    """Question, passage and where the answer stands there. Labels: the agent is asked for, the
+    patient is, neither is there. In the passage a first one does to a second what this one does to
+    a third; what is not there is the denial."""
+    first, beside = _events(rng, 2)
+    second = replace(first, agent=first.patient, patient=beside.patient)
+    events = [replace(p, passive=rng.random() < 0.4) for p in (first, second)]
+    role = g.ROLES[label] if label < 2 else pick(rng, g.ROLES)
+    asked, said = pick(rng, events), [text(clause(p)) for p in events]
+    passage = " ".join(said if rng.random() < 0.5 else said[::-1])
+    within = said[events.index(asked)]
+    answer = text(phrase(getattr(asked, role)))[:-2]  # without the full stop
+    asked = replace(asked if label < 2 else denial(asked), passive=rng.random() < 0.3)
+    if rng.random() < 0.3:
+        asked = _renamed(rng, asked, "verb")
+    place = passage.index(within) + within.index(f"{answer} ")
+    found = (place, place + len(answer)) if label < 2 else (-1, -1)
+    return text(g.question(asked, role)), passage, found
+
+
+# ---- probing ----
+def _tense(rng, label):
+    """The main clause is in the past (0) or the present (1), one inside in the other tense."""
+    p, inner = (
+        sample_event(rng, varied=True, past=past, positive=True)
+        for past in (label == 0, label == 1)
+    )
+    return (text(clause(_on(p, pick(rng, g.ROLES), g.about(rng, inner)))),)
+
+
+def _inversion(rng, label):
+    """ "the dog slept but the pigs did not": what leaves words out comes second; inverted, it comes
+    first."""
+    one, other = (replace(p, passive=False) for p in _events(rng, 2))
+    if rng.random() < 0.5:
+        one = sample_event(rng, g.INTRANSITIVE, one.agent)
+    clauses = [clause(one), g.elliptic(replace(one, agent=other.agent, positive=other.positive))]
+    return (text(joined(clauses if label else clauses[::-1], pick(rng, ("and", "but")))),)
+
+
+MAKERS = {
+    "CoLA": _well_formed,
+    "SST-2": _mood,
+    "MRPC": partial(_pair, meanings=("denied", "same")),
+    "QQP": partial(_pair, meanings=("denied", "same"), asked=(True, True)),
+    "STS-B": _similar,
+    "MNLI": _inference,
+    "QNLI": partial(_pair, meanings=("same", "denied"), asked=(True, False)),
+    "RTE": partial(_pair, meanings=("same", "different"), shapes=(_plain, _plain, _attached)),
+    "WNLI": partial(_pair, meanings=("other", "same"), shapes=(_attached,)),
+    "AX": _inference,
+    "SQuAD1": _answered,
+    "SQuAD2": _answered,
+    "BigramShift": partial(_well_formed, faults=(_order,)),
+    "Tense": _tense,
+    "CoordinationInversion": _inversion,
 }
+TASKS = {name: OFFICIAL[name] for name in MAKERS}
+SPLITS = {"MNLI": ("train", "dev", "dev_mm"), "AX": ("test",)}
 
 
+# ---- splits ----
 def rows(task):
     """{split: number of rows} of a twin."""
-    usual = {"train": 4000, "dev": 500}
-    return _ROWS.get(task) or (usual | {"test": 500} if task in PROBING else usual)
+    return {split: ROWS[split] for split in SPLITS.get(task, ("train", "dev"))}
 
 
 def targets(task):
     """What each label of a maker becomes: a code, or a score of STS-B. SQuAD2 has a third kind of
     question."""
     if task == "STS-B":
-        return [toy_tasks.GRADE * level for level in range(5)]
+        return [GRADE * level for level in range(5)]
     return list(range(len(TASKS[task].labels) or {"SQuAD1": 2, "SQuAD2": 3}[task]))
 
 
@@ -46,8 +271,6 @@ def load(task):
     Labels take turns before the rows are shuffled, so that each is as frequent as the others. No
     text of an evaluation split occurs in train.
     """
-    if task == "AX":
-        return {"test": _split(task, *toy_tasks.diagnostics(rows(task)["test"]))}
     seen, found = set(), {}
     for name in sorted(rows(task), key=("dev", "dev_mm", "test", "train").index):
         found[name] = _drawn(task, name, seen)
@@ -57,32 +280,29 @@ def load(task):
 def _drawn(task, name, seen):
     """A Split whose texts are not in `seen`, to which they are added."""
     rng, labels = random.Random(f"{SEED} {task} {name}"), targets(task)
-    make = toy_tasks.mismatched if name == "dev_mm" else toy_tasks.MAKERS[task]
-    found = {}
+    make, found, span = MAKERS[task] if name != "dev_mm" else _mismatched, {}, TASKS[task].span
     while len(found) < rows(task)[name]:
         label = len(found) % len(labels)
-        *texts, target = make(rng, label) + (() if TASKS[task].span else (labels[label],))
+        *texts, target = make(rng, label) + (() if span else (labels[label],))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in found for text in texts)
     order = sorted(found, key=found.get)
-    return _split(task, order, [found[texts][1] for texts in order])
-
-
-def _split(task, texts, targets):
-    columns = [list(column) for column in zip(*texts, strict=True)]
-    b, answers = columns[1] if TASKS[task].pair else None, None
-    if TASKS[task].span:
-        places = zip(b, targets, strict=True)
-        answers = [[text[start:end]] if end > 0 else [] for text, (start, end) in places]
-    y = np.array(targets, np.int64 if TASKS[task].span or TASKS[task].labels else np.float32)
-    return Split(columns[0], b, y, np.arange(len(y)), answers)
+    a, *b = (list(column) for column in zip(*order, strict=True))
+    y = np.array([found[texts][1] for texts in order], np.int64 if task != "STS-B" else np.float32)
+    b, answers = b[0] if b else None, None
+    if span:
+        places = zip(b, y.tolist(), strict=True)
+        answers = [[passage[start:end]] if end > 0 else [] for passage, (start, end) in places]
+    return Split(a, b, y, np.arange(len(y)), answers)
 
 
 def corpus(sentences, seed):
-    """About `sentences` sentences in passages of one to three, for pre-training."""
-    rng, passages, count = random.Random(f"{seed} corpus"), [], 0
-    while count < sentences:
-        passages.append(toy_tasks.passage(rng))
-        count += passages[-1].count(" .")
+    """About `sentences` sentences in passages of two, for pre-training: two good ones, or a meaning
+    that is said twice."""
+    rng, passages = random.Random(f"{seed} corpus"), []
+    while 2 * len(passages) < sentences:
+        said_twice = MAKERS["RTE"](rng, 0)
+        good = *_well_formed(rng, 1), *_well_formed(rng, 1)
+        passages.append(" ".join(said_twice if rng.random() < 0.6 else good))
     return passages

@@ -14,7 +14,7 @@ from lib.measure import gated
 from lib.measure.compare import Column
 from lib.options import Gates, Objective, Perceptron
 from lib.papers import grids, mini
-from lib.papers.profiles import TOY_MODELS, backbone, profile, shape, started
+from lib.papers.profiles import TOY, backbone, profile, shape, started
 from lib.spec import Output, Spec, known
 
 # ---- SETTINGS
@@ -59,7 +59,7 @@ REPORTED = TOLD["REPORTED"]  # options of a search as the report has it
 
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
 # Toy's BERT-Mini: like BERT-Mini itself it has 70 % of the FLOPs of the model that is searched.
-TOY_MINI = TOY_MODELS["bert"] | {"hidden": 160, "heads": 4, "ffn": 640}
+TOY_MINI = TOY["model"] | {"hidden": 160, "heads": 4, "ffn": 640}
 
 IMAGES, TARGETS = TOLD["IMAGES"], TOLD["TARGETS"]  # of the digits check (7.1), as its networks
 NETWORKS = {name: Perceptron(**told) for name, told in TOLD["NETWORKS"].items()}

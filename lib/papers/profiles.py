@@ -34,8 +34,7 @@ CHECKPOINTS = {
     "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"},
 }
 
-TOY_MODELS, TOY_SENTENCES = TOLD["MODELS"], TOLD["SENTENCES"]
-TOY_OBJECTIVES = {name: MaskedLM(**told) for name, told in TOLD["OBJECTIVES"].items()}
+TOY = TOLD["TOY"] | {"objective": MaskedLM(**TOLD["TOY"]["objective"])}  # arguments of `pretrain`
 
 
 def profile(name):
@@ -54,7 +53,7 @@ def families(name):
     """The kinds of encoder that a profile has; a reader's own model is of one."""
     if folder := own.of(name, "model"):
         return (own.shape(folder).family,)
-    return tuple(TOY_MODELS if profile(name).name == "toy" else CHECKPOINTS[name])
+    return tuple(CHECKPOINTS.get(profile(name).name, ("bert",)))
 
 
 def backbone(name, family="bert"):
@@ -66,7 +65,7 @@ def backbone(name, family="bert"):
     if folder := own.of(name, "model"):
         return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
     known(f"kind of encoder in profile {name!r}", family, families(name))
-    return toy_backbone(family) if name == "toy" else checkpoint(CHECKPOINTS[name][family])
+    return toy_backbone() if name == "toy" else checkpoint(CHECKPOINTS[name][family])
 
 
 def started(profile_name, name):
@@ -74,28 +73,16 @@ def started(profile_name, name):
     return backbone(profile_name) if own.of(profile_name, "model") else checkpoint(name)
 
 
-def toy_backbone(family="bert"):
-    """Spec of the small encoder of a kind, pre-trained on generated text."""
-    known("kind of small encoder", family, TOY_MODELS)
+def toy_backbone():
+    """Spec of the small encoder, pre-trained on generated text."""
     common = dict(epochs=2, batch=32, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
-    train = Train(**common, lr=1e-3 if family == "electra" else 2e-3)
-    return Spec(
-        "pretrain",
-        {
-            "corpus": {"sentences": TOY_SENTENCES[family], "seed": 0},
-            "model": TOY_MODELS[family],
-            "objective": TOY_OBJECTIVES[family],
-            "train": train,
-            "numerics": PROFILES["toy"].numerics,
-        },
-        seed=0,
-    )
+    own = {"train": Train(**common, lr=2e-3), "numerics": PROFILES["toy"].numerics}
+    return Spec("pretrain", TOY | own, seed=0)
 
 
-def untrained(family="bert"):
+def untrained():
     """The same encoder with random weights."""
-    args = {name: value for name, value in toy_backbone(family).args.items() if name != "train"}
-    return Spec("pretrain", args, seed=0)
+    return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
 def shape(name, family="bert"):
@@ -105,7 +92,5 @@ def shape(name, family="bert"):
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name != "toy":
         return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
-    toy, roberta = TOY_MODELS[family], family == "roberta"
-    sizes = (toy[name] for name in ("family", "layers", "hidden", "heads", "ffn"))
-    tables = len(grammar.vocabulary()), 128 + 2 * roberta, 2 - roberta
-    return Shape(*sizes, *tables, toy.get("embedding", toy["hidden"]))
+    sizes = (TOY["model"][size] for size in ("layers", "hidden", "heads", "ffn"))
+    return Shape("bert", *sizes, len(grammar.vocabulary()), 128, 2, TOY["model"]["hidden"])
