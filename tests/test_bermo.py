@@ -13,7 +13,8 @@ import torch
 import transformers
 from conftest import collected, holding
 
-from lib import data, published
+from lib import published
+from lib.data.read import SENTEVAL
 from lib.measure import measures, stats
 from lib.model import backbone, masks
 from lib.model.parts import layers, size
@@ -159,7 +160,7 @@ def test_the_paper_s_tasks_and_seeds(anywhere):
     found = grids_of("paper")
     trials = published.table("bermo", "table12_probing_trials")["Seed"].dropna().astype(int)
     assert {row["seed"] for row in found["t01"]} == set(trials)
-    assert {row["task"] for row in found["t01"]} == set(data.source("senteval").TASKS)
+    assert {row["task"] for row in found["t01"]} == set(SENTEVAL)
     columns = published.table("bermo", "table03_sst2_stability").columns[1:]
     own = [f"Seed {row['seed']}" for row in found["t03"] if row["model"] == "BERT"]
     assert own == list(columns)

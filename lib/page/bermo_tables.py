@@ -36,5 +36,4 @@ def gains(part, label="{}"):
     task. label: of its rows."""
     first = {column.task: ("published", column.title) for column in reversed(COLUMNS)}
     ours, theirs = (part[label.format(name)] for name in ("BERMo", "BERT"))
-    keys = reversed(first.items())
-    return {task: float(ours[key] - theirs[key]) for task, key in keys if key in ours}
+    return {t: float(ours[key] - theirs[key]) for t, key in reversed(first.items()) if key in ours}

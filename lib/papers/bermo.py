@@ -19,15 +19,14 @@ from lib.spec import Spec, known
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 
-# ---- TABLES
-
 MODELS = ("BERT", "BERMo")
-METHODS = {"Magnitude": "magnitude", "L0": "l0", "Movement": "movement", "Soft Movement": "soft"}
-PROBES, TABLES, UNPRUNED = map(TOLD.get, ("PROBES", "TABLES", "UNPRUNED"))
+METHODS, PROBES, TABLES = map(TOLD.get, ("METHODS", "PROBES", "TABLES"))
 COLUMNS = tuple(Column(*told) for told in TOLD["COLUMNS"])
 
 # ---- SETTINGS: by profile and, where they differ, by task; "" is every other task
 
+BUDGETS, EXAMPLES, LONG = map(TOLD.get, ("BUDGETS", "EXAMPLES", "LONG"))
+UNPRUNED, WARMUPS, PENALTIES = map(TOLD.get, ("UNPRUNED", "WARMUPS", "PENALTIES"))
 ALL = tuple(PROBES.values())
 PROBING = {"toy": ("BigramShift", "Tense", "CoordinationInversion"), "mini": ALL, "paper": ALL}
 # Tasks on which a baseline sees cased text. Generated text has no capitals.
@@ -43,8 +42,6 @@ PRUNED = {"toy": ("Tense",), "mini": ("SST-2",), "paper": ("MNLI", "QQP", "SQuAD
 SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (63, 77, 9, 96, 39)}
 PROBED = SEEDS | {"mini": mini.FIVE}  # of Table 1
 TEN = {"toy": (0, 1, 2, 3), "mini": mini.TEN, "paper": (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)}
-BUDGETS, EXAMPLES, LONG = map(TOLD.get, ("BUDGETS", "EXAMPLES", "LONG"))
-WARMUPS, PENALTIES = TOLD["WARMUPS"], TOLD["PENALTIES"]
 # Training rows; all where a task is not named.
 ROWS = {
     "toy": {"": 512, "SQuAD1": 256},
@@ -60,10 +57,6 @@ MASKED = grids.training(epochs=(5, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e
 EPOCHS = {"SST-2": 25, "MNLI": 6, "QQP": 10, "SQuAD1": 10}
 MIX = {name: Mix(**told) for name, told in TOLD["MIX"].items()}
 HEAD = 1e-3  # learning rate of a probe's head: not in the paper
-SCORES = 1e-2  # mask_scores_learning_rate of movement
-# First and last threshold, and where scores begin.
-THRESHOLDS = {"magnitude": (1.0, 0.1, 0.0), "movement": (1.0, 0.1, 0.0)}
-THRESHOLDS |= {"soft": (0.0, 0.1, 0.0), "l0": (1.0, 1.0, 2.197)}
 # Distillation during pruning: its share of the loss. The temperature is the public code's.
 ALPHA, TAUGHT = 0.9, Targets("both", sum_classes=True, temperature=2.0)
 # A run diverged that ends within this of the majority class. The paper does not define the word.
@@ -141,7 +134,8 @@ def settings(
     the threshold falls by one jump, as in the public code.
     """
     known("pruning method", method, METHODS)
-    kind = METHODS[method]
+    told = dict(METHODS[method], final_lambda=weight)
+    kind = told["method"]
     if profile_name == "paper":
         known("task with printed settings", task, EPOCHS)
         epochs = epochs or EPOCHS[task]
@@ -154,16 +148,14 @@ def settings(
     first, last = (1, 1) if kind == "l0" else parts
     if not EXAMPLES[profile_name] and w * (first + last) >= steps:  # few rows have short ones
         w = steps // (first + last + 1)
-    start, end, init = THRESHOLDS[kind]
-    more = {"lr": SCORES * (kind == "movement"), "final_lambda": weight}
+    told |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in PENALTIES:
         rate, *weights = of(PENALTIES[kind], profile_name, task, f"settings of {method}")
         weight = weight or weights[MODELS.index(model)]
-        more = {"lr": rate, "final_lambda": weight, "target": share}
+        told |= {"lr": rate, "final_lambda": weight, "target": share}
     elif share:
-        end = share
-    overlong = "jump" if w * (first + last) >= steps else "refuse"
-    prune = Prune(kind, start, end, w, first, last, init=init, overlong=overlong, **more)
+        told["final_threshold"] = share
+    prune = Prune(**told, overlong="jump" if w * (first + last) >= steps else "refuse")
     return replace(train, warmup=warmup(w, steps)), prune
 
 
