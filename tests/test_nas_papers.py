@@ -340,7 +340,8 @@ SPACE = {"QKV and FFN": 0.8, "QKV, FFN and embedding": 0.6, "Heads and FFN": 0.5
 def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():
     ratios, lines = np.array(nas.RATIOS), []
     for scores in (70 + 8 * np.log10(ratios), 60 + 8 * ratios):
-        data = pd.DataFrame({"source": "x", "task": "y", "ratio": ratios, "score": scores})
+        sizes = {"ratio": ratios, "target": ratios, "score": scores}
+        data = pd.DataFrame({"source": "x", "task": "y"} | sizes)
         page = SimpleNamespace(table=lambda table, *_, **__: lines.append(table["x", "y"]))
         ran("t04_size_sweep", "def fit", data=data, page=page)
     log, plain = lines
@@ -401,7 +402,8 @@ def test_table_10_has_the_pruned_model_of_the_printed_sparsity_and_the_differenc
 
 def test_scores_stand_beside_the_share_of_the_flops_that_a_search_ended_on():
     frame = made_up({"Whole": 0.9, "10 % NAS": 0.6, "30 % NAS": 0.7}, seeds=1)
-    found = pd.DataFrame([{"task": "SST-2", "model": "10 % NAS", "seed": 0, "ratio": 0.101}])
+    ended = {"ratio": 0.101, "target": 0.1}
+    found = pd.DataFrame([{"task": "SST-2", "model": "10 % NAS", "seed": 0} | ended])
     runs = Runs(frame, frame[:0], "mini")
     for searches, sizes in ((found, [1.0, 0.101]), (found.drop(columns="ratio"), [1.0])):
         own = Runs(searches, searches[:0], "mini")
