@@ -1,7 +1,7 @@
 """Models, trainers and measurements of the workbook; `python -m lib --help` lists the commands.
 
-What a loop of your own calls is here, without Spec or store: `rows`, `network`, `fit`, `rank`,
-`operate`, `save`. Each imports what it needs when it is called.
+What a loop of your own calls is here, without Spec or store: `rows`, `dataset`, `network`, `fit`,
+`rank`, `operate`, `save`. Each imports what it needs when it is called.
 """
 
 
@@ -19,6 +19,17 @@ def rows(place):
 
     name = own.task_of(place)
     return own.task(name), own.load(name)
+
+
+def dataset(splits):
+    """The Splits of `rows` as a `datasets.DatasetDict` with the columns a, b (of pairs), label."""
+    import datasets
+
+    columns = {
+        name: {"a": split.a} | ({"b": split.b} if split.b else {}) | {"label": split.y}
+        for name, split in splits.items()
+    }
+    return datasets.DatasetDict({k: datasets.Dataset.from_dict(v) for k, v in columns.items()})
 
 
 def network(folder, task, dropout=0.1, seed=0):

@@ -5,7 +5,9 @@ import re
 import numpy as np
 import torch
 from test_own import encoder, tsv  # noqa: F401  fixtures
+from transformers import Trainer, TrainingArguments
 
+import lib
 from lib import paths
 from lib.model import backbone
 from lib.model.parts import layers
@@ -37,3 +39,25 @@ def test_the_ten_lines_make_a_cut_model_with_ghosts(tsv, encoder, tmp_path, monk
     assert np.allclose(ours, saved, atol=1e-6) and any(
         "convolution" in n for n in model.state_dict()
     )
+
+
+def test_a_trainer_of_transformers_takes_an_operated_model_and_the_rows(tsv, encoder, tmp_path):  # noqa: F811
+    task, rows = lib.rows(tsv)
+    model, tokenizer = lib.network(encoder(heads=4), task)
+    lib.operate(model, {"op": "cut", "heads": 2})
+    lib.operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3})
+    tokens = lib.dataset(rows).map(lambda row: tokenizer(row["a"], truncation=True))
+    options = TrainingArguments(
+        str(tmp_path / "out"),
+        num_train_epochs=10,
+        learning_rate=5e-3,
+        report_to="none",
+        use_cpu=True,
+    )
+    trainer = Trainer(model, options, train_dataset=tokens["train"], processing_class=tokenizer)
+    before = {name: weight.clone() for name, weight in model.named_parameters()}
+    trainer.train()
+    moved = {name for name, weight in model.named_parameters() if not weight.equal(before[name])}
+    assert any("convolution" in name for name in moved)
+    said = trainer.predict(tokens["dev"]).predictions.argmax(1)
+    assert np.mean(said == rows["dev"].y) > 0.8
