@@ -36,8 +36,6 @@ Classes: {{ labels }}.
 
 {{ cost }}
 
-{{ forms }}
-
 ## Scores
 
 {{ scores }}
@@ -64,10 +62,7 @@ def card(run, told):
     task = task_of(run)
     commands = [f"python -m lib export {run.name} --keep"]
     whole, some = told["parameters"], told["nonzero"]
-    timed = [
-        (name, f"{each['ms']:.2f}", f"{each['difference']:.1e}")
-        for name, each in told["forms"].items()
-    ]
+    apart = ", ".join(f"{form} by {most:.1e}" for form, most in told["forms"].items())
     return ModelCard.from_template(
         facts(run, spec, task),
         template_str=f"---\n{{{{ card_data }}}}\n---\n{BODY}",
@@ -77,9 +72,8 @@ def card(run, told):
         labels=", ".join(task.labels) if task else "",
         method="\n".join(steps(spec)),
         cost=f"{whole:,} parameters, {some:,} of them not zero; {told['flops'] / 1e6:,.1f} MFLOPs "
-        f"for a row of {told['tokens']} tokens.",
-        forms=table("form, CPU ms of that row on one thread, largest difference", timed),
-        scores=table("rows and metric, this seed, mean ± deviation (seeds)", scores(run, task)),
+        f"for a row of {told['tokens']} tokens. Outputs differ from the run's: {apart}.",
+        scores="\n".join(f"| {' | '.join(line)} |" for line in scores(run, task)),
         described=json.dumps(described),
         contamination=" ".join(contamination(spec, described)),
         commands="\n".join(f"    {line}" for line in commands),
@@ -118,12 +112,6 @@ def facts(run, spec, task):
     )
 
 
-def table(head, rows):
-    """Lines of a Markdown table of three columns."""
-    lines = [head.split(", "), ["---"] * 3, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def steps(spec):
     """Each run behind a model, inputs first: its step and its arguments."""
     behind = sorted(ancestry([spec]), key=lambda each: len(ancestry([each])))
@@ -139,7 +127,9 @@ def measured(run, task):
 
 
 def scores(run, task):
-    """The metrics of this run, and over all seeds that are at hand."""
+    """Lines of a table: the metrics of this run, and over all seeds that are at hand."""
+    yield "rows and metric", "this seed", "mean ± deviation (seeds)"
+    yield "---", "---", "---"
     store = Store()
     seeds = {
         each.folder.name: each.metrics
