@@ -1,6 +1,7 @@
 """A finished run is opened by its notebook's line or its name; what it lacks is said with the
 command that makes it."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,10 +9,12 @@ import pandas as pd
 import pytest
 import torch
 from conftest import finetuned, untrained
+from huggingface_hub import ModelCard
 
 import lib
 from lib import data, opened
-from lib.export import card, export
+from lib.__main__ import main
+from lib.export import card
 from lib.options import Train
 from lib.papers import ghostbert
 from lib.store import Store
@@ -101,9 +104,11 @@ def test_sentences_are_those_that_one_model_alone_gets_right(runs, here):
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path, monkeypatch):
     run = runs["model"]
     monkeypatch.setattr(card, "Store", lambda: here)
-    told = export(run.model, tmp_path / "out", card.task_of(run).labels)
-    made = card.card(run, told)
-    text, facts = str(made), made.data
+    labels = card.task_of(run).labels
+    assert not main(["export", run.name, "--to", str(tmp_path / "out")])
+    assert json.loads((tmp_path / "out/config.json").read_text())["id2label"]["0"] == labels[0]
+    made = ModelCard.load(tmp_path / "out" / "README.md")
+    text, facts = made.text, made.data
     assert facts.license == "apache-2.0" and facts.base_model is None
     assert facts.metrics == ["matthews"] and facts.pipeline_tag == "text-classification"
     (result,) = facts.eval_results
@@ -116,7 +121,7 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path, 
         f"| matthews | {score} |",
         f"{run.metrics['parameters']:,} parameters",
         DATA["digest"],
-        f"Classes: {', '.join(card.task_of(run).labels)}.",
+        f"Classes: {', '.join(labels)}.",
         "read generated text alone",
         "python -m lib export " + run.name,
     ):

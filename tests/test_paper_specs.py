@@ -252,7 +252,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     last = ghostbert.student("toy", "CoLA", heads, ghostbert.ghost("toy"), family).at(1)
     run = made(Store(tmp_path, tmp_path / "none"), last)
     model, tokenizer = backbone.load(run.model)
-    assert type(model) is classes(family)[1]
+    assert isinstance(model, classes(family)[1])
     assert [op["op"] for op in surgery(model)] == ["cut", "ghost"]
     assert {layer.attention.self.num_attention_heads for layer in parts.layers(model)} == {heads}
     assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))

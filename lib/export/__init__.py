@@ -7,9 +7,7 @@ The folder is the one that a run keeps. Where the model was operated on it carri
 import importlib.util
 import json
 import shutil
-import statistics
 import sys
-import time
 import warnings
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from lib.model.parts import size, surgery
 from lib.model.surgery import OPERATIONS, function
 
 CLOSE = 1e-4  # what outputs in float32 may differ by
-TURNS = 15  # timed passes of each form
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
 
@@ -32,16 +29,15 @@ def export(source, folder, labels=None, onnx=False, int8=False):
     written against it.
 
     labels: names of its classes, () for a score, None where it is no classifier. onnx: also as
-    `model.onnx`; int8: also as `model.int8.onnx`. Returns {"forms": {form: {"difference": the
-    largest one to the outputs of the saved model, "ms": of CPU, for a row on one thread}}, "auto":
-    the class that opens the folder, "remote": whether it needs the folder's code, "tokens": of the
-    row, "parameters", "nonzero", "flops"}. Raises ValueError, before anything is written, for a
-    model that cannot have a form, and RuntimeError where a form in float32 differs by more than
-    CLOSE.
+    `model.onnx`; int8: also as `model.int8.onnx`. Returns {"forms": {form: its largest difference
+    to the outputs of the saved model}, "auto": the class that opens the folder, "remote": whether
+    it needs the folder's code, "tokens": of a row, "flops" of it, "parameters", "nonzero"}. Raises
+    ValueError, before anything is written, for a model that cannot have a form, and RuntimeError
+    where a form in float32 differs by more than CLOSE.
     """
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx or int8)
-    samples, forms = list(batches(model)), {"the run's model": in_torch(model)}
+    samples, wanted, forms = list(batches(model)), in_torch(model), {}
     backbone.save(named(masks.unpack(backbone.load(source)[0]), labels), tokenizer, folder)
     remote = carry(folder)
     name, again = opened(folder)
@@ -53,17 +49,17 @@ def export(source, folder, labels=None, onnx=False, int8=False):
 
         quantize_dynamic(folder / "model.onnx", folder / "model.int8.onnx")
         forms["ONNX, int8"] = in_onnx(folder / "model.int8.onnx")
-    measured = compared(forms, samples)
-    for form, each in measured.items():
-        if not each["difference"] <= CLOSE and "int8" not in form:
+    apart = {form: difference(run, wanted, samples) for form, run in forms.items()}
+    for form, most in apart.items():
+        if not most <= CLOSE and "int8" not in form:
             raise RuntimeError(
-                f"{form} in {folder} differs from the run's model by {each['difference']:.1e}, "
-                f"which is more than rounding ({CLOSE}): do not use it"
+                f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
+                f"than rounding ({CLOSE}): do not use it"
             )
-    with FlopCounterMode(display=False) as counter:
-        forms["this folder"](row(samples))
+    with FlopCounterMode(display=False) as counter:  # of the whole row of the longest batch
+        again(**{name: ids[:1] for name, ids in samples[-1].items()})
     return {
-        "forms": measured,
+        "forms": apart,
         "auto": name,
         "remote": remote,
         "tokens": samples[-1]["input_ids"].shape[1],
@@ -143,7 +139,7 @@ def opened(folder):
 def in_torch(model):
     """f(batch) -> all outputs of a model in one row."""
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def run(batch):
         return torch.cat([each.flatten() for each in model(**batch).to_tuple()]).numpy()
 
@@ -190,23 +186,6 @@ def batches(model, rows=4):
         yield dict(zip(INPUTS, (ids, mask, types), strict=True))
 
 
-def row(samples):
-    """The whole row of the longest batch."""
-    return {name: ids[:1] for name, ids in samples[-1].items()}
-
-
-def compared(forms, samples):
-    """{form: {"difference", "ms"}} against the first form; the forms take turns on one thread."""
-    wanted = [next(iter(forms.values()))(batch) for batch in samples]
-    measured, times = {}, {name: [] for name in forms}
-    for name, form in forms.items():
-        pairs = zip(samples, wanted, strict=True)
-        measured[name] = {"difference": max(float(abs(form(b) - w).max()) for b, w in pairs)}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    for name, form in list(forms.items()) * TURNS:
-        began = time.process_time()
-        form(row(samples))
-        times[name].append(1e3 * (time.process_time() - began))
-    torch.set_num_threads(threads)
-    return {name: each | {"ms": statistics.median(times[name])} for name, each in measured.items()}
+def difference(form, wanted, samples):
+    """The largest difference of a form's outputs to the wanted ones."""
+    return max(float(abs(form(batch) - wanted(batch)).max()) for batch in samples)

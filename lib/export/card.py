@@ -1,13 +1,14 @@
 """The model card of an exported model: how it was made, what it costs, how it scores."""
 
 import json
+from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from lib import data
 from lib.data.models import HUB
 from lib.measure.compare import spread
-from lib.spec import ancestry, from_json
+from lib.spec import ancestry, from_json, placeless
 from lib.store import Store
 
 # What the makers of a checkpoint say that it learned from, where that touches tasks.
@@ -36,8 +37,6 @@ Classes: {{ labels }}.
 
 {{ cost }}
 
-{{ forms }}
-
 ## Scores
 
 {{ scores }}
@@ -52,7 +51,7 @@ Classes: {{ labels }}.
 
 ## Made by
 
-{{ commands }}
+    {{ command }}
 
 Commit {{ commit }}; torch {{ torch }}.
 """
@@ -62,27 +61,23 @@ def card(run, told):
     """The ModelCard of a run's model. told: what lib.export.export returned."""
     spec, described = from_json(run.spec), run.spec["args"].get("data", {})
     task = task_of(run)
-    commands = [f"python -m lib export {run.name} --keep"]
     whole, some = told["parameters"], told["nonzero"]
-    timed = [
-        (name, f"{each['ms']:.2f}", f"{each['difference']:.1e}")
-        for name, each in told["forms"].items()
-    ]
+    name = Path(task.name).name if task else "Encoder"
+    apart = ", ".join(f"{form} by {most:.1e}" for form, most in told["forms"].items())
     return ModelCard.from_template(
         facts(run, spec, task),
         template_str=f"---\n{{{{ card_data }}}}\n---\n{BODY}",
-        title=f"{task.name if task else 'Encoder'}, step {spec.step}, seed {run.folder.name}",
+        title=f"{name}, step {spec.step}, seed {run.folder.name}",
         auto=told["auto"],
         remote=", trust_remote_code=True" * told["remote"],
         labels=", ".join(task.labels) if task else "",
         method="\n".join(steps(spec)),
         cost=f"{whole:,} parameters, {some:,} of them not zero; {told['flops'] / 1e6:,.1f} MFLOPs "
-        f"for a row of {told['tokens']} tokens.",
-        forms=table("form, CPU ms of that row on one thread, largest difference", timed),
-        scores=table("rows and metric, this seed, mean ± deviation (seeds)", scores(run, task)),
-        described=json.dumps(described),
+        f"for a row of {told['tokens']} tokens. Outputs differ from the run's: {apart}.",
+        scores="\n".join(f"| {' | '.join(line)} |" for line in scores(run, task)),
+        described=json.dumps(placeless(described)),
         contamination=" ".join(contamination(spec, described)),
-        commands="\n".join(f"    {line}" for line in commands),
+        command=f"python -m lib export {run.name} --keep",
         commit=run.env.get("commit", "unknown") + ", changed" * bool(run.env.get("changed")),
         torch=run.env.get("torch", "unknown"),
     )
@@ -102,7 +97,7 @@ def facts(run, spec, task):
     if task:
         source = run.spec["args"]["data"].get("source", "")
         kind = "question-answering" if task.span else "text-classification"
-        here = {"dataset_type": SETS.get(source, source), "dataset_name": task.name}
+        here = {"dataset_type": SETS.get(source, source), "dataset_name": Path(task.name).name}
         results = [
             EvalResult(task_type=kind, metric_type=name, metric_value=value, **here)
             for name, value in measured(run, task).items()
@@ -110,7 +105,7 @@ def facts(run, spec, task):
         more = {"pipeline_tag": kind, "metrics": list(task.metrics), "eval_results": results}
         more |= {"datasets": [SETS[source]]} if source in SETS else {}
     return ModelCardData(
-        base_model=[HUB.get(name, name) for name in bases] or None,
+        base_model=[HUB[name] for name in bases if name in HUB] or None,
         library_name="transformers",
         license=licences.pop() if len(licences) == 1 else None,
         model_name=run.name,
@@ -118,18 +113,12 @@ def facts(run, spec, task):
     )
 
 
-def table(head, rows):
-    """Lines of a Markdown table of three columns."""
-    lines = [head.split(", "), ["---"] * 3, *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def steps(spec):
     """Each run behind a model, inputs first: its step and its arguments."""
     behind = sorted(ancestry([spec]), key=lambda each: len(ancestry([each])))
     for number, each in enumerate([*behind, spec], 1):
         args = {name: v for name, v in each.args.items() if name not in ("data", "numerics")}
-        yield f"{number}. `{each.step}`, seed {each.seed}: `{json.dumps(args)[:400]}`"
+        yield f"{number}. `{each.step}`, seed {each.seed}: `{json.dumps(placeless(args))[:400]}`"
 
 
 def measured(run, task):
@@ -139,7 +128,9 @@ def measured(run, task):
 
 
 def scores(run, task):
-    """The metrics of this run, and over all seeds that are at hand."""
+    """Lines of a table: the metrics of this run, and over all seeds that are at hand."""
+    yield "rows and metric", "this seed", "mean ± deviation (seeds)"
+    yield "---", "---", "---"
     store = Store()
     seeds = {
         each.folder.name: each.metrics
