@@ -456,6 +456,13 @@ def test_a_command_takes_no_negative_number(words, capsys):
     assert "must be above 0" in capsys.readouterr().err
 
 
+def test_the_version_is_the_commit(capsys):
+    with pytest.raises(SystemExit) as ended:
+        __main__.main(["--version"])
+    assert not ended.value.code
+    assert capsys.readouterr().out == f"commit {execute.commit()['commit']}\n"
+
+
 def test_sockets_of_killed_workers_are_removed(monkeypatch, tmp_path):
     monkeypatch.setattr(sheet.tempfile, "gettempdir", lambda: str(tmp_path))
     mine, theirs, other = (

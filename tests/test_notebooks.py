@@ -123,6 +123,16 @@ def test_pages_and_grids_do_not_import_a_framework():
     assert out.stdout.strip() == "[]", out.stderr
 
 
+def test_a_command_that_looks_nothing_up_wants_the_same_runs():
+    with data.planning(look=False):
+        for path in NOTEBOOKS:
+            both = [
+                notebook.wanted(notebook.grids(path, {"profile": "mini"}, looked_up))
+                for looked_up in (True, False)
+            ]
+            assert both[0] == both[1], path.stem
+
+
 def test_the_grid_of_table_3():
     rows = notebook.grids(T03, {"profile": "toy", "seeds": [0]})["grid"]
     assert len(rows) == 2 * 2 * 2 and len({row["spec"] for row in rows}) == 8
