@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import byte_level, finetuned, same_run, small_backbone, stop_at, store_with
+import transformers
+from conftest import finetuned, same_run, small_backbone, stop_at, store_with
 
 from lib import data
 from lib.execute import execute
@@ -316,11 +317,10 @@ def test_a_case_that_cannot_be_kept_is_told(tmp_path, store, runs):
     told = "a BertTokenizer, does not lower-case: leave lower_case out"
     with pytest.raises(ValueError, match=told):
         cased(tmp_path / "kept", kept)
-    (tmp_path / "roberta").mkdir()
-    other = byte_level(tmp_path / "roberta", ["the dog slept"])
-    other.save_pretrained(tmp_path / "roberta")
+    other = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer)
+    other.save_pretrained(tmp_path / "other")
     with pytest.raises(ValueError, match="has no switch do_lower_case"):
-        cased(tmp_path / "roberta", other)
+        cased(tmp_path / "other", other)
     with pytest.raises(ValueError, match="fineprune.lower_case is True; allowed: None, False"):
         execute(spec(lower_case=True), store)
 

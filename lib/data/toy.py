@@ -247,7 +247,9 @@ MAKERS = {
     "CoordinationInversion": _inversion,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
+PROBING = ("BigramShift", "Tense", "CoordinationInversion")
 SPLITS = {"MNLI": ("train", "dev", "dev_mm"), "AX": ("test",)}
+SPLITS |= dict.fromkeys(PROBING, ("train", "dev", "test"))
 
 
 # ---- splits ----
