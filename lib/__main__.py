@@ -383,7 +383,7 @@ def fetch(args):
 
 @command()
 def tidy(args):
-    """for maintainers: strip the notebooks; standard pages are made of them from then on"""
+    """strip the notebooks and list them; standard pages are made of them from then on"""
     from lib.page import notebook
 
     for path in notebook.tidy():
@@ -400,15 +400,39 @@ class Version(argparse.Action):
         parser.exit()
 
 
+MAINTAINERS = ("record", "pack", "unpack", "evidence", "verify", "tidy")
+EXAMPLES = """examples:
+  python -m lib run ghostbert_t03                       one table, at toy
+  python -m lib plan --profile mini                     what all pages on real data take
+  python -m lib run 92_your_task --data reviews.tsv --model my-encoder"""
+
+
+def listed():
+    """The commands in two groups, each with its first line, and examples."""
+    told = {
+        heading: [f"  {name:10} {COMMANDS[name][0].__doc__}" for name in names]
+        for heading, names in {
+            "for readers:": [name for name in COMMANDS if name not in MAINTAINERS],
+            "for maintainers of the evidence:": MAINTAINERS,
+        }.items()
+    }
+    return "\n\n".join([*("\n".join([head, *lines]) for head, lines in told.items()), EXAMPLES])
+
+
 def main(words=None):
-    about = "Four BERT-compression papers, reproduced."
-    parser = argparse.ArgumentParser(prog="python -m lib", description=about)
+    about = "Four papers on compressing BERT, reproduced."
+    parser = argparse.ArgumentParser(
+        prog="python -m lib",
+        description=about,
+        epilog=listed(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     there = "real data and checkpoints lie here (default: data/, or DATA_ROOT)"
     parser.add_argument("--data-root", help=there)
     parser.add_argument("--version", action=Version, nargs=0, help="the commit of this code")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (function, arguments) in COMMANDS.items():
-        sub = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
+        sub = commands.add_parser(name, description=function.__doc__)
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
