@@ -84,6 +84,16 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
     assert not files.wrong(there.parent)
 
 
+def test_a_folder_of_another_key_is_made_again(runs):
+    for key, seed in (("one", 0), ("two", 1)):
+        tokens.kept(key, lambda seed=seed: rows(50, seed), ("a",))
+    root = runs / ".tokens"
+    for old, new in (("one", "x"), ("two", "one"), ("x", "two")):
+        (root / old).rename(root / new)
+    found = tokens.kept("one", lambda: rows(50), ("a",))["a"]
+    assert [row.tolist() for row in found] == [row["a"] for row in rows(50)]
+
+
 def test_memory_does_not_grow_with_the_rows():
     def peak(count):
         tracemalloc.start()

@@ -74,15 +74,21 @@ def kept(key, rows, columns):
         made = list(rows())
         return {name: Rows([_joined([row[name] for row in made])]) for name in columns}
     folder = root() / key
-    if files.wrong(folder):
+    if _damaged(folder):
         files.remove(folder)
         try:
             _write(datasets, folder, rows, columns)
         except OSError:
-            if files.wrong(folder):  # else another process was faster, with the same rows
+            if _damaged(folder):  # else another process was faster, with the same rows
                 raise
     found = datasets.load_from_disk(str(folder)).data
     return {name: Rows([_mapped(part) for part in found.column(name).chunks]) for name in columns}
+
+
+def _damaged(folder):
+    """Whether a folder is missing, or not what was written under its key."""
+    state = folder / "state.json"
+    return files.wrong(folder) or json.loads(state.read_text())["_fingerprint"] != folder.name
 
 
 def _joined(rows):
