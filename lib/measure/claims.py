@@ -52,6 +52,7 @@ class Result:
     printed: float | None = None  # what the paper prints of the same cell and tasks
     why: str = ""  # it cannot be tested
     beside: bool = False  # one task of a mean over several: shown, and not part of the verdict
+    partly: bool = False  # a mean over those tasks alone that can be tested
 
     @property
     def word(self):
@@ -104,7 +105,8 @@ class Result:
         return f"{text} ({self.estimate.n_seeds} {'values' if whole else 'seeds'}{printed})"
 
     def __str__(self):
-        place = f" on {self.task.replace('/', ' and ')}" if self.cell.each or self.beside else ""
+        told = self.cell.each or self.beside or self.partly
+        place = f" on {self.task.replace('/', ' and ')}" if told else ""
         if self.why or self.estimate is None:
             return f"{self.cell.words}{place}: {self.why or 'not measured'}"
         return f"{self.cell.words}{place}: {self.size}"
@@ -298,8 +300,11 @@ def measured(one, rows, metric_of, teachers, line):
     sound = [r.task for r in alone if not r.why]
     if not sound:
         return [Result(one, "/".join(sorted(tasks)), None, 0, 1, why=alone[0].why), *alone]
-    whole = result(one, rows[rows["task"].isin(sound)], "/".join(sorted(sound)))
-    return [whole, *(alone if line["role"] in ("central", "own") else [r for r in alone if r.why])]
+    partly = len(sound) < len(tasks)
+    whole = result(one, rows[rows["task"].isin(sound)], "/".join(sorted(sound)), partly=partly)
+    if line["role"] not in ("central", "own") or len(sound) == 1:
+        alone = [r for r in alone if r.why]
+    return [whole, *alone]
 
 
 def seeds(text):

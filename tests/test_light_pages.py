@@ -1,0 +1,114 @@
+"""Light pages (`figures/mini/*.page.md`): no two numbers of a page are of one thing and differ."""
+
+import re
+from collections import defaultdict
+
+import pytest
+
+from lib import paths
+
+NEAR = 0.151  # three numbers that are rounded to one decimal
+SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
+CONTRAST = re.compile(
+    r"(?P<a>.+?)(?: at (?P<at_a>\d+/12))? less (?P<b>.+?)(?: at (?P<at>\d+/12))?"
+    r"(?:, claimed .*?)?(?: on (?P<task>[\w-]+))?: (?P<size>[+-][\d.]+) points"
+    r"(?:.*?\((?P<seeds>\d+)(?: of \d+)? seeds.*\))?"
+)
+MEASURED = ("this run", "recorded")  # how the titles of measured columns begin
+PAGES = sorted((paths.ROOT / "figures" / "mini").glob("*.page.md"))
+
+
+def tables(text):
+    """[(titles, rows)] of the Markdown tables of a page, as text."""
+    found = []
+    for part in re.findall(r"(?:^\|.*\n)+", text, re.M):
+        lines = [re.split(r" ?(?<!\\)\| ?", line.strip())[1:-1] for line in part.splitlines()]
+        found.append((lines[0], lines[2:]))
+    return found
+
+
+def scores(text):
+    """{(labels of a row, column): {(mean, seeds)}} of all measured scores of a page."""
+    found = defaultdict(set)
+    for titles, rows in tables(text):
+        for row in rows:
+            labels = tuple(
+                cell for title, cell in zip(titles, row, strict=True) if ", " not in title
+            )
+            for title, cell in zip(titles, row, strict=True):
+                alone = "development rows alone" in title or not title.startswith(MEASURED)
+                if (hit := SCORE.fullmatch(cell)) and not alone:
+                    found[labels, title].add((float(hit[1]), int(hit[2])))
+    return found
+
+
+def contrasts(text):
+    """[(what, {part: text})] of the differences in points that the verdicts of a page tell."""
+    found = []
+    for titles, rows in tables(text):
+        for row in rows if "verdict" in titles else ():
+            lines = row[titles.index("measured")].split("<br>")
+            shared = re.fullmatch(r"each( \(.*\))", lines[-1])
+            for line in lines:
+                if hit := CONTRAST.fullmatch(line + (shared[1] if shared else "")):
+                    found.append((line.partition(":")[0], hit.groupdict()))
+    return found
+
+
+def clashes(text):
+    """What differs on a page though it is said to be one thing: a list of sentences."""
+    told, found, seen = [], scores(text), {}
+    for (row, title), values in found.items():
+        if len({mean for mean, n in values}) > len({n for _, n in values}):
+            told.append(f"{row}, {title}: {sorted(values)}")
+    for what, part in contrasts(text):
+        key, size = (what, part["seeds"]), float(part["size"])
+        if abs(seen.setdefault(key, size) - size) > 1e-9:
+            told.append(f"{what}: {seen[key]} and {size}")
+        at = part["at_a"] or part["at"], part["at"]
+        sides = [
+            {title: v for (row, title), v in found.items() if {label, *filter(None, [m])} <= {*row}}
+            for label, m in zip((part["a"], part["b"]), at, strict=True)
+        ]
+        titles = [t for t in sides[0] if t in sides[1] and "loss" not in t and "published" not in t]
+        ends = f", {part['task'] or 'average'}"
+        chosen = [t for t in titles if t.endswith(ends)] or titles * (not part["task"])
+        if len(chosen) == 1 and part["seeds"]:
+            (a, n), *_ = sides[0][chosen[0]]
+            (b, k), *_ = sides[1][chosen[0]]
+            if n == k == int(part["seeds"]) and abs(a - b - size) > NEAR:
+                told.append(f"{what}: {size} in the verdict, {a} less {b} in the table")
+    return told
+
+
+PAGE = """
+| m | model | published, SST-2 | recorded, mini, SST-2 |
+| --- | --- | --- | --- |
+| 3/12 | Ghost | 94.6 | 82.2 ± 0.1 (2) |
+| 3/12 | Prune | 92.5 | 82.8 (2) |
+
+| claim | verdict | measured | note |
+|---|---|---|---|
+| **G1** A. | open | Ghost less Prune at 3/12 on SST-2: -0.5 points<br>each (2 of 5 seeds) | |
+| **G2** B. | open | Ghost less Prune at 3/12 on SST-2: -0.5 points (2 of 5 seeds) | |
+"""
+
+
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        ("| 82.8 (2)", "| 81.8 (2)", "-0.5 in the verdict, 82.2 less 81.8 in the table"),
+        ("-0.5 points (2", "-0.9 points (2", "-0.5 and -0.9"),
+        ("| 3/12 | Prune |", "| 3/12 | Ghost | 94.6 | 82.4 (2) |\n| 3/12 | Prune |", "82.4"),
+        ("| 82.8 (2)", "| 81.8 (3)", ""),
+    ],
+)
+def test_a_pair_that_differs_is_found(old, new, told):
+    assert clashes(PAGE) == [] and len(contrasts(PAGE)) == 2 and len(scores(PAGE)) == 2
+    found = clashes(PAGE.replace(old, new))
+    assert bool(found) == bool(told) and all(told in each for each in found[:1])
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name.partition(".")[0])
+def test_no_two_numbers_of_a_page_are_of_one_thing_and_differ(path):
+    assert clashes(path.read_text()) == []
