@@ -14,7 +14,7 @@ import time
 import traceback
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from lib import files, paths
 from lib.files import Damaged, read_json
@@ -121,12 +121,20 @@ def environment(spec):
         "machine": platform.machine(),
         "processor": processor(),
         "torch": torch.__version__,
-        "transformers": version("transformers"),
-        "numpy": version("numpy"),
+        **packages(),
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if on_card else "cpu",
         **commit(),
     }
+
+
+def packages():
+    """Versions of the packages, as far as they are installed, that decide results beside torch."""
+    found = {}
+    for name in ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def processor():
