@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.data import Split, Task
-from lib.data.lines import malformed, read_lines, short
+from lib.data.lines import MEND, malformed, read_lines, short
 from lib.data.read import SENTEVAL
 from lib.spec import known
 
@@ -85,49 +85,40 @@ def read(path):
     Ranges (multiword tokens) and empty nodes are passed over: the words of a range have lines of
     their own. Raises ValueError with file and line where a line or a tree is malformed.
     """
-    path, found, rows, document = Path(path), [], {}, None  # rows: {number of the line: cells}
+    path, found, rows, document = Path(path), [], [], None  # rows: (place, cells) of a sentence
     for number, line in enumerate([*read_lines(path), ""], 1):
-        cells = line.split("\t")
+        place, cells = f"{path}:{number}", line.split("\t")
         if not line.strip():
             if rows:
-                found.append(_sentence(path, rows, f"{path.name}: {document or len(found)}"))
-                rows = {}
+                found.append(_sentence(rows, f"{path.name}: {document or len(found)}"))
+                rows = []
         elif line[0] == "#":
             document = f"{line} {number}" if line.startswith("# newdoc") else document
         elif len(cells) != 10 or "" in cells:
-            raise malformed(
-                f"{path}:{number}",
-                f"{len(cells)} field(s), {cells.count('')} empty, in {short(line)}",
-                "10 between tabs, _ for none",
-                "restore the line from the treebank's release",
-            )
+            told = f"{len(cells)} field(s), {cells.count('')} empty, in {short(line)}"
+            raise malformed(place, told, "10 between tabs, _ for none", MEND)
         elif cells[0] == str(len(rows) + 1):
-            rows[number] = cells
+            rows.append((place, cells))
         elif not re.fullmatch(r"\d+-\d+|\d+\.\d+", cells[0], re.A):
-            raise malformed(
-                f"{path}:{number}",
-                f"number {short(cells[0])}",
-                f"{len(rows) + 1}, a range or an empty node",
-                "number the words from 1, with a blank line between sentences",
-            )
+            wanted = f"{len(rows) + 1}, a range or an empty node"
+            raise malformed(place, f"number {short(cells[0])}", wanted, MEND)
     return found
 
 
-def _sentence(path, rows, document):
-    _, words, lemmas, kinds, _, features, heads, relations, *_ = zip(*rows.values(), strict=True)
-    places = {str(i): i - 1 for i in range(len(rows) + 1)}
-    for line, head in zip(rows, heads, strict=True):
-        if head not in places:
-            expected = f"0 to {len(rows)}"
-            raise malformed(f"{path}:{line}", f"head {short(head)}", expected, "correct the head")
+def _sentence(rows, document):
+    places, cells = zip(*rows, strict=True)
+    _, words, lemmas, kinds, _, features, heads, relations, *_ = zip(*cells, strict=True)
+    numbers = {str(i): i - 1 for i in range(len(rows) + 1)}
+    for place, head in zip(places, heads, strict=True):
+        if head not in numbers:
+            raise malformed(place, f"head {short(head)}", f"0 to {len(rows)}", MEND)
     lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
-    heads = tuple(places[head] for head in heads)
+    heads = tuple(numbers[head] for head in heads)
     relations = tuple(name.split(":")[0] for name in relations)
     sentence = Sentence(words, lemmas, kinds, features, heads, relations, document)
     if heads.count(-1) != 1 or max(depths(sentence)) >= len(rows):
-        found = f"{heads.count(-1)} root(s), or words in a circle"
-        fix = "correct the heads of this sentence"
-        raise malformed(f"{path}:{min(rows)}", found, "a tree with one root", fix)
+        circle = f"{heads.count(-1)} root(s), or words in a circle"
+        raise malformed(places[0], circle, "a tree with one root", MEND)
     return sentence
 
 
@@ -317,7 +308,6 @@ def unseen(task, root):
 def labels(task, root):
     """What the codes stand for: the treebank's words or sequences of relations where the classes
     are numbers."""
-    known("treebank task", task, TASKS)
     if task not in ("WordContent", "TopConstituents"):
         return TASKS[task].labels
     return (*_World(Path(root)).names[task], *["other"][task == "WordContent" :])
