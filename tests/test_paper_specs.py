@@ -238,7 +238,8 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     short = {"epochs": 1, "batch": 16, "max_length": 32}
     total, heads = (4, 2) if family == "electra" else (12, 3)
     first = untrained(family, heads=total, **SIZES)
-    sizes = parts.shape(backbone.load(made(Store(tmp_path, tmp_path / "none"), first).model)[0])
+    encoder, _ = backbone.load(made(Store(tmp_path, tmp_path / "none"), first).model)
+    sizes = cost.configured(encoder.config.to_dict())
     monkeypatch.setattr(
         ghostbert,
         "shape",
