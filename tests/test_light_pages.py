@@ -51,7 +51,7 @@ def contrasts(text):
             shared = re.fullmatch(r"each( \(.*\))", lines[-1])
             for line in lines:
                 if hit := CONTRAST.fullmatch(line + (shared[1] if shared else "")):
-                    found.append((line.partition(":")[0], hit.groupdict()))
+                    found.append((line[: hit.start("size")].rstrip(": "), hit.groupdict()))
     return found
 
 
