@@ -10,24 +10,20 @@ no run to show yet is a sentence instead. Experiments have folders of their own 
 `figures/scratch/` (lib.page.notebook.place).
 """
 
-import html
 import io
 import json
 import os
-import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
-from math import floor, isfinite, log10
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from IPython.display import HTML, Markdown, display
-from pandas.io.formats.style import Styler
 
 from lib import paths, sweep
 from lib.execute import commit
@@ -37,6 +33,7 @@ from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report, settings
 from lib.page.runs import Runs
+from lib.page.tables import beside, digits, escaped, joined, markdown, styled
 from lib.page.verdicts import ENVIRONMENT, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
@@ -46,10 +43,7 @@ from lib.store import Store
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 LIGHT = ENVIRONMENT.get_template("end.md.j2")
-PRINTED = ("published", "printed")  # sources whose numbers a paper prints
-UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
 TOLD = ("claim", "verdict", "kind", "measured", "note", "scale", "p", "holm")  # of a Verdict
-CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
 
 class Shown(HTML):
@@ -207,12 +201,12 @@ class Page:
             return self.unmade(f"a figure of {columns}" if columns else "a figure")
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
-                axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **CENTRE)
+                axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
-            watermark(figure)
+            plot.watermark(figure)
         png = {"dpi": 144, "metadata": {"Software": None}}
-        for kind, how in (("svg", {"metadata": described(figure)}), ("png", png)):
+        for kind, how in (("svg", {"metadata": plot.described(figure)}), ("png", png)):
             with whole(self.folder / f"{stem}.{kind}") as place:
                 figure.savefig(place, format=kind, **how)
         self.files += [f"{stem}.svg", f"{stem}.png"]
@@ -291,91 +285,6 @@ class Page:
             )
 
 
-def joined(names, between):
-    """The names of rows or columns as text, `between` standing between their levels."""
-    return [
-        between.join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
-        for name in names
-    ]
-
-
-def beside(frame):
-    """Columns of a table: (those to be seen, those to be folded, whether titles stand on top).
-
-    Columns are (source, title). Each measured one stands beside the printed ones whose title has
-    the same first word, which is a task, first beside that of the very title. Folded are printed
-    columns of other tasks, and scores on development rows alone. Where no task is common, the
-    printed columns of the first task stand behind the first measured source.
-    """
-
-    def task(column):
-        return re.split(r"[\s,(]", str(column[1]))[0]
-
-    whole, two = list(frame.columns), frame.columns.nlevels == 2
-    printed = [c for c in whole if two and re.split(r"\W", str(c[0]))[0] in PRINTED]
-    alone = [c for c in whole if two and str(c[1]).endswith(compare.ALONE)]
-    measured = [c for c in whole if c not in printed + alone]
-    if not printed or not measured:
-        return printed + measured, alone, False
-    first = []
-    for name in dict.fromkeys(map(task, printed)):
-        ours = [c for c in measured if task(c) == name]
-        theirs = [c for c in printed if task(c) == name] if ours else []
-        first += [c for p in theirs for c in [p, *(m for m in ours if m[1] == p[1])]]
-        first += [c for c in ours if c not in first]
-    pairs = bool(first)
-    if not pairs:
-        first = [c for c in measured if c[0] == measured[0][0]]
-        first += [c for c in printed if task(c) == task(printed[0])]
-    first += [c for c in measured if c not in first]
-    return first, [c for c in printed + alone if c not in first], pairs
-
-
-def styled(text, css, columns, turn, name):
-    """Some columns of a table of texts as HTML; turn: titles stand above sources.
-
-    name: tells it from the other tables of its page. Columns of words or sentences are flush left.
-    A cell wraps where the table is wider than its frame, but never within a number.
-    """
-    text = text.map(lambda v: UNBROKEN.sub("\u00a0", v), na_action="ignore")
-    parts = [part if part is None else part[list(columns)] for part in (text, css)]
-    text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
-    shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
-    for axis in (0, 1):
-        shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
-    words = [
-        f".col{n}"
-        for n in range(text.shape[1])
-        if text.iloc[:, n].dropna().astype(str).str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
-    ]
-    if words:
-        shown.set_table_styles([{"selector": each, "props": "text-align: left"} for each in words])
-    return headed((shown if css is None else shown.apply(lambda _: css, axis=None)).to_html())
-
-
-def headed(table):
-    """The HTML of a table with the names of its rows in the last line of its head."""
-    head = table.partition("</thead>")[0]
-    lines = re.findall(r"<tr>.*?</tr>", head, re.S)
-    names = re.findall(r'<th class="index_name.*?</th>', lines[-1])
-    if len(lines) > 1 and names and "index_name" not in lines[-2]:
-        each = iter(names)
-        last = re.sub(
-            r'<th class="blank.*?</th>', lambda _: next(each), lines[-2], count=len(names)
-        )
-        table = table.replace(lines[-1], "", 1).replace(lines[-2], last, 1)
-    return table
-
-
-def described(figure):
-    """Metadata of a figure; its title, for readers who do not see it, tells of panels and axes."""
-    axes = [axis for axis in figure.axes if axis.axison]
-    words = [figure.get_suptitle(), *(axis.get_title() for axis in axes)]
-    words += [f"{axis.get_ylabel()} against {axis.get_xlabel()}" for axis in axes]
-    words = dict.fromkeys(w for w in words if w and not w.startswith(" ") and not w.endswith(" "))
-    return {"Date": None, "Title": " ".join("; ".join(words).split()) or "figure"}
-
-
 def start(name, namespace):
     """Open the page of notebook `name` from its bootstrap cell, with the kernel's globals.
 
@@ -411,73 +320,13 @@ def show(figure, svg="", file=""):
     """
     if not svg:
         with io.StringIO() as buffer:
-            figure.savefig(buffer, format="svg", metadata=described(figure))
+            figure.savefig(buffer, format="svg", metadata=plot.described(figure))
             svg = buffer.getvalue()
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
-    light = f"![{escaped(described(figure)['Title'])}]({file})" * bool(file)
+    light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)
     display(Shown(f"<figure{wide}>{image}</figure>", light))
     plt.close(figure)
-
-
-def digits(column):
-    """f(value) -> text for a column of a table.
-
-    Printed numbers stay as printed. Floats have as many decimals as all of them need, where two
-    are enough. Else they have one to four: the smallest keeps two digits. The rest stays as it is.
-    """
-
-    def plain(v):
-        return isinstance(v, float | np.floating) and not hasattr(v, "text")
-
-    floats = [abs(v) for v in column if plain(v) and isfinite(v) and v]
-    most = min(4, max(1, 1 - floor(log10(min(floats, default=1)))))
-    least = next((n for n in range(3) if all(abs(round(v, n) - v) < 1e-9 for v in floats)), most)
-    return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
-
-
-def watermark(figure):
-    """Write "toy scale" over a figure.
-
-    Where a title or a label tells of recorded or published numbers, it stands on the panels whose
-    own words say toy alone; where the title of the whole figure tells so, it stands nowhere.
-    """
-
-    def spared(title):
-        return any(word in title for word in ("recorded", "published", "printed"))
-
-    titles = {
-        axis: " ".join(
-            [axis.get_title(), *axis.get_legend_handles_labels()[1]]
-            + [label.get_text() for label in axis.get_yticklabels()]
-        )
-        for axis in figure.axes
-    }
-    look = CENTRE | {"alpha": 0.13, "rotation": 24}
-    if spared(figure.get_suptitle()):
-        return
-    if not any(map(spared, titles.values())):
-        figure.text(0.5, 0.5, "toy scale", fontsize=44, **look)
-        return
-    for axis, title in titles.items():
-        if "toy" in title and not spared(title):
-            axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)
-
-
-def escaped(text):
-    """Text of one line in which Markdown and HTML find no mark of theirs."""
-    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
-    return " ".join(text.split())
-
-
-def markdown(frame):
-    """A table of texts as Markdown, the levels of its rows first; those without a name have no
-    title."""
-    levels = [*zip(*frame.index, strict=True)] if frame.index.nlevels > 1 else [frame.index]
-    rows = zip(*levels, *(frame[name].fillna("") for name in frame), strict=True)
-    heads = [*(name or "" for name in frame.index.names), *frame]
-    rows = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
 
 
 def explore(function, **knobs):

@@ -1,0 +1,121 @@
+"""Tables of a page: which columns stand where, digits, and the same as HTML and as Markdown."""
+
+import html
+import re
+from math import floor, isfinite, log10
+
+import numpy as np
+from pandas.io.formats.style import Styler
+
+from lib.measure import compare
+
+UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
+PRINTED = ("published", "printed")  # sources whose numbers a paper prints
+
+
+def joined(names, between):
+    """The names of rows or columns as text, `between` standing between their levels."""
+    return [
+        between.join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
+        for name in names
+    ]
+
+
+def beside(frame):
+    """Columns of a table: (those to be seen, those to be folded, whether titles stand on top).
+
+    Columns are (source, title). Each measured one stands beside the printed ones whose title has
+    the same first word, which is a task, first beside that of the very title. Folded are printed
+    columns of other tasks, and scores on development rows alone. Where no task is common, the
+    printed columns of the first task stand behind the first measured source.
+    """
+
+    def task(column):
+        return re.split(r"[\s,(]", str(column[1]))[0]
+
+    whole, two = list(frame.columns), frame.columns.nlevels == 2
+    printed = [c for c in whole if two and re.split(r"\W", str(c[0]))[0] in PRINTED]
+    alone = [c for c in whole if two and str(c[1]).endswith(compare.ALONE)]
+    measured = [c for c in whole if c not in printed + alone]
+    if not printed or not measured:
+        return printed + measured, alone, False
+    first = []
+    for name in dict.fromkeys(map(task, printed)):
+        ours = [c for c in measured if task(c) == name]
+        theirs = [c for c in printed if task(c) == name] if ours else []
+        first += [c for p in theirs for c in [p, *(m for m in ours if m[1] == p[1])]]
+        first += [c for c in ours if c not in first]
+    pairs = bool(first)
+    if not pairs:
+        first = [c for c in measured if c[0] == measured[0][0]]
+        first += [c for c in printed if task(c) == task(printed[0])]
+    first += [c for c in measured if c not in first]
+    return first, [c for c in printed + alone if c not in first], pairs
+
+
+def styled(text, css, columns, turn, name):
+    """Some columns of a table of texts as HTML; turn: titles stand above sources.
+
+    name: tells it from the other tables of its page. Columns of words or sentences are flush left.
+    A cell wraps where the table is wider than its frame, but never within a number.
+    """
+    text = text.map(lambda v: UNBROKEN.sub("\u00a0", v), na_action="ignore")
+    parts = [part if part is None else part[list(columns)] for part in (text, css)]
+    text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
+    shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
+    for axis in (0, 1):
+        shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
+    words = [
+        f".col{n}"
+        for n in range(text.shape[1])
+        if text.iloc[:, n].dropna().astype(str).str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
+    ]
+    if words:
+        shown.set_table_styles([{"selector": each, "props": "text-align: left"} for each in words])
+    return headed((shown if css is None else shown.apply(lambda _: css, axis=None)).to_html())
+
+
+def headed(table):
+    """The HTML of a table with the names of its rows in the last line of its head."""
+    head = table.partition("</thead>")[0]
+    lines = re.findall(r"<tr>.*?</tr>", head, re.S)
+    names = re.findall(r'<th class="index_name.*?</th>', lines[-1])
+    if len(lines) > 1 and names and "index_name" not in lines[-2]:
+        each = iter(names)
+        last = re.sub(
+            r'<th class="blank.*?</th>', lambda _: next(each), lines[-2], count=len(names)
+        )
+        table = table.replace(lines[-1], "", 1).replace(lines[-2], last, 1)
+    return table
+
+
+def digits(column):
+    """f(value) -> text for a column of a table.
+
+    Printed numbers stay as printed. Floats have as many decimals as all of them need, where two
+    are enough. Else they have one to four: the smallest keeps two digits. The rest stays as it is.
+    """
+
+    def plain(v):
+        return isinstance(v, float | np.floating) and not hasattr(v, "text")
+
+    floats = [abs(v) for v in column if plain(v) and isfinite(v) and v]
+    most = min(4, max(1, 1 - floor(log10(min(floats, default=1)))))
+    least = next((n for n in range(3) if all(abs(round(v, n) - v) < 1e-9 for v in floats)), most)
+    return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
+
+
+def escaped(text):
+    """Text of one line in which Markdown and HTML find no mark of theirs."""
+    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
+    return " ".join(text.split())
+
+
+def markdown(frame):
+    """A table of texts as Markdown, the levels of its rows first; those without a name have no
+    title."""
+    levels = [*zip(*frame.index, strict=True)] if frame.index.nlevels > 1 else [frame.index]
+    rows = zip(*levels, *(frame[name].fillna("") for name in frame), strict=True)
+    heads = [*(name or "" for name in frame.index.names), *frame]
+    rows = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
