@@ -15,7 +15,7 @@ from lib import paths, published, sweep
 from lib.measure import compare
 from lib.measure.claims import Verdict
 from lib.measure.stats import Estimate
-from lib.page import artefact, notebook, plot, report, table
+from lib.page import artefact, notebook, plot, report, tables
 from lib.page.runs import Runs
 from lib.published import Printed
 from lib.spec import Spec
@@ -125,7 +125,7 @@ def test_the_loader_for_the_eye_gives_the_file(paper, name):
 )
 def test_floats_have_the_decimals_that_their_column_wants(values, texts):
     column = pd.Series(values, dtype=object)
-    assert [table.digits(column)(v) for v in column.dropna()] == texts
+    assert [tables.digits(column)(v) for v in column.dropna()] == texts
 
 
 def test_a_figure_overwrites_no_table(page):
@@ -199,7 +199,7 @@ def test_the_watermark_spares_recorded_panels(titles, marked):
     figure, axes = plt.subplots(1, len(titles))
     for axis, title in zip(axes, titles, strict=True):
         axis.set_title(title)
-    artefact.watermark(figure)
+    plot.watermark(figure)
     assert len(figure.texts) == (marked is None)
     assert [i for i, axis in enumerate(axes) if axis.texts] == (marked or [])
     plt.close(figure)

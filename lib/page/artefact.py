@@ -33,7 +33,7 @@ from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report, settings
 from lib.page.runs import Runs
-from lib.page.table import beside, digits, escaped, joined, markdown, styled
+from lib.page.tables import beside, digits, escaped, joined, markdown, styled
 from lib.page.verdicts import ENVIRONMENT, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
@@ -44,7 +44,6 @@ from lib.store import Store
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 LIGHT = ENVIRONMENT.get_template("end.md.j2")
 TOLD = ("claim", "verdict", "kind", "measured", "note", "scale", "p", "holm")  # of a Verdict
-CENTRE = {"color": "grey", "ha": "center", "va": "center"}
 
 
 class Shown(HTML):
@@ -202,12 +201,12 @@ class Page:
             return self.unmade(f"a figure of {columns}" if columns else "a figure")
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
-                axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **CENTRE)
+                axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
-            watermark(figure)
+            plot.watermark(figure)
         png = {"dpi": 144, "metadata": {"Software": None}}
-        for kind, how in (("svg", {"metadata": described(figure)}), ("png", png)):
+        for kind, how in (("svg", {"metadata": plot.described(figure)}), ("png", png)):
             with whole(self.folder / f"{stem}.{kind}") as place:
                 figure.savefig(place, format=kind, **how)
         self.files += [f"{stem}.svg", f"{stem}.png"]
@@ -286,15 +285,6 @@ class Page:
             )
 
 
-def described(figure):
-    """Metadata of a figure; its title, for readers who do not see it, tells of panels and axes."""
-    axes = [axis for axis in figure.axes if axis.axison]
-    words = [figure.get_suptitle(), *(axis.get_title() for axis in axes)]
-    words += [f"{axis.get_ylabel()} against {axis.get_xlabel()}" for axis in axes]
-    words = dict.fromkeys(w for w in words if w and not w.startswith(" ") and not w.endswith(" "))
-    return {"Date": None, "Title": " ".join("; ".join(words).split()) or "figure"}
-
-
 def start(name, namespace):
     """Open the page of notebook `name` from its bootstrap cell, with the kernel's globals.
 
@@ -330,41 +320,13 @@ def show(figure, svg="", file=""):
     """
     if not svg:
         with io.StringIO() as buffer:
-            figure.savefig(buffer, format="svg", metadata=described(figure))
+            figure.savefig(buffer, format="svg", metadata=plot.described(figure))
             svg = buffer.getvalue()
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
-    light = f"![{escaped(described(figure)['Title'])}]({file})" * bool(file)
+    light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)
     display(Shown(f"<figure{wide}>{image}</figure>", light))
     plt.close(figure)
-
-
-def watermark(figure):
-    """Write "toy scale" over a figure.
-
-    Where a title or a label tells of recorded or published numbers, it stands on the panels whose
-    own words say toy alone; where the title of the whole figure tells so, it stands nowhere.
-    """
-
-    def spared(title):
-        return any(word in title for word in ("recorded", "published", "printed"))
-
-    titles = {
-        axis: " ".join(
-            [axis.get_title(), *axis.get_legend_handles_labels()[1]]
-            + [label.get_text() for label in axis.get_yticklabels()]
-        )
-        for axis in figure.axes
-    }
-    look = CENTRE | {"alpha": 0.13, "rotation": 24}
-    if spared(figure.get_suptitle()):
-        return
-    if not any(map(spared, titles.values())):
-        figure.text(0.5, 0.5, "toy scale", fontsize=44, **look)
-        return
-    for axis, title in titles.items():
-        if "toy" in title and not spared(title):
-            axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)
 
 
 def explore(function, **knobs):

@@ -16,6 +16,8 @@ from lib.measure.claims import SEEDS
 BLUE, VERMILION, GREEN, SKY, BLACK = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#000000"
 INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
 
+CENTRE = {"color": "grey", "ha": "center", "va": "center"}
+
 NEW = {"color": BLUE, "marker": "o", "linestyle": "-"}  # what a paper proposes
 OLD = {"color": VERMILION, "marker": "s", "linestyle": "--"}  # what it is compared with
 THIRD = {"color": GREEN, "marker": "D", "linestyle": "-."}
@@ -159,3 +161,40 @@ def plain_log(axis, subs=(1, 2, 5)):
     axis.set_major_locator(LogLocator(subs=subs))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")
+
+
+def described(figure):
+    """Metadata of a figure; its title, for readers who do not see it, tells of panels and axes."""
+    axes = [axis for axis in figure.axes if axis.axison]
+    words = [figure.get_suptitle(), *(axis.get_title() for axis in axes)]
+    words += [f"{axis.get_ylabel()} against {axis.get_xlabel()}" for axis in axes]
+    words = dict.fromkeys(w for w in words if w and not w.startswith(" ") and not w.endswith(" "))
+    return {"Date": None, "Title": " ".join("; ".join(words).split()) or "figure"}
+
+
+def watermark(figure):
+    """Write "toy scale" over a figure.
+
+    Where a title or a label tells of recorded or published numbers, it stands on the panels whose
+    own words say toy alone; where the title of the whole figure tells so, it stands nowhere.
+    """
+
+    def spared(title):
+        return any(word in title for word in ("recorded", "published", "printed"))
+
+    titles = {
+        axis: " ".join(
+            [axis.get_title(), *axis.get_legend_handles_labels()[1]]
+            + [label.get_text() for label in axis.get_yticklabels()]
+        )
+        for axis in figure.axes
+    }
+    look = CENTRE | {"alpha": 0.13, "rotation": 24}
+    if spared(figure.get_suptitle()):
+        return
+    if not any(map(spared, titles.values())):
+        figure.text(0.5, 0.5, "toy scale", fontsize=44, **look)
+        return
+    for axis, title in titles.items():
+        if "toy" in title and not spared(title):
+            axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)

@@ -1,4 +1,4 @@
-"""Tables of pages: which columns stand where, numbers as text, HTML and Markdown. Free of torch."""
+"""Tables of a page: which columns stand where, digits, and the same as HTML and as Markdown."""
 
 import html
 import re
@@ -9,8 +9,8 @@ from pandas.io.formats.style import Styler
 
 from lib.measure import compare
 
-PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
+PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 
 
 def joined(names, between):
@@ -105,6 +105,12 @@ def digits(column):
     return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
 
 
+def escaped(text):
+    """Text of one line in which Markdown and HTML find no mark of theirs."""
+    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
+    return " ".join(text.split())
+
+
 def markdown(frame):
     """A table of texts as Markdown, the levels of its rows first; those without a name have no
     title."""
@@ -113,9 +119,3 @@ def markdown(frame):
     heads = [*(name or "" for name in frame.index.names), *frame]
     rows = [heads, ["---"] * len(heads), *rows]
     return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
-
-
-def escaped(text):
-    """Text of one line in which Markdown and HTML find no mark of theirs."""
-    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
-    return " ".join(text.split())
