@@ -14,7 +14,7 @@ from safetensors.numpy import load, save
 
 from lib import data, paths, record, verify
 from lib.__main__ import main
-from lib.files import write_json
+from lib.files import seal, write_json
 from lib.measure import metrics
 from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
@@ -41,6 +41,7 @@ def records(tmp_path, monkeypatch):
     told = {"spec": spec, "status": {"state": "finished", "seconds": 1.0}, "env": {}}
     for name, value in (told | {"metrics": scores | {"tokens": 7}}).items():
         write_json(run / f"{name}.json", value)
+    seal(run)
     for name in (NAME, "latency-000000000000/10"):
         record.write(Run(run, "run"), tmp_path / "records" / name)
     (tmp_path / "README.md").write_text("none")
