@@ -221,6 +221,14 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
         data.describe("glue", "SST-2", 20, 5, unseen=9)
 
 
+def test_data_that_a_plan_did_not_look_at_are_looked_at_again(glue, monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
+    paths.DIGESTS.write_text(json.dumps({"glue/SST-2": "0" * 16}))
+    with data.planning(look=False):
+        assert data.describe("glue", "SST-2", 20)["digest"] == "0" * 16
+    assert data.describe("glue", "SST-2", 20)["digest"] == data.digest_of("glue", "SST-2")
+
+
 # ---- the official rows ----
 COUNTED = {"SST-2": (872, 2747), "STS-B": (1500, 1116)}
 

@@ -154,7 +154,7 @@ def at_hand_or_official(key, compute):
             raise FileNotFoundError(f"{key} is not looked at")
         return compute()
     except FileNotFoundError:
-        if told:
+        if told and _look:
             _missed.add(place)
         if _absent is not None:
             _absent.add(key)
