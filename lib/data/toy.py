@@ -191,20 +191,22 @@ def _similar(rng, level):
 # ---- a question about a passage: who did it to the second, or to whom did they? ----
 def _answered(rng, label):
     """Question, passage and where the answer stands there. Labels: the agent is asked for, the
-    patient is, neither is there. In the passage a first one does to a second what this one does to
-    a third; what is not there is the denial."""
+    patient is, neither is there. The passage tells of the event and of another: a second does the
+    same to a third, or a fourth does something else. What is not there is the denial."""
     first, beside = _events(rng, 2)
     second = replace(first, agent=first.patient, patient=beside.patient)
-    events = [replace(p, passive=rng.random() < 0.4) for p in (first, second)]
+    asked, other = (first, second)[:: pick(rng, (1, -1))]
+    if rng.random() < 0.6:
+        other = sample_event(rng, g.INTRANSITIVE, beside.agent, positive=first.positive)
     role = g.ROLES[label] if label < 2 else pick(rng, g.ROLES)
-    asked, said = pick(rng, events), [text(clause(p)) for p in events]
+    voiced = [replace(p, passive=bool(p.patient) and rng.random() < 0.4) for p in (asked, other)]
+    said = [text(clause(p)) for p in voiced]
     passage = " ".join(said if rng.random() < 0.5 else said[::-1])
-    within = said[events.index(asked)]
     answer = text(phrase(getattr(asked, role)))[:-2]  # without the full stop
     asked = replace(asked if label < 2 else denial(asked), passive=rng.random() < 0.3)
     if rng.random() < 0.3:
         asked = _renamed(rng, asked, "verb")
-    place = passage.index(within) + within.index(f"{answer} ")
+    place = passage.index(said[0]) + said[0].index(f"{answer} ")
     found = (place, place + len(answer)) if label < 2 else (-1, -1)
     return text(g.question(asked, role)), passage, found
 
