@@ -7,8 +7,8 @@ What a loop of your own calls is here, without Spec or store: `rows`, `dataset`,
 
 def load(name, profile="toy", keep=False, **wanted):
     """Open a finished run: `load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)`, or
-    by its name; see lib.opened.load."""
-    from lib import opened
+    by its name; see lib.export.opened.load."""
+    from lib.export import opened
 
     return opened.load(name, profile, keep, **wanted)
 
@@ -41,16 +41,16 @@ def network(folder, task, dropout=0.1, seed=0):
 
 
 def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
-    """Train a model in place on the labels of `rows` (a lib.options.Train says how).
+    """Train a model in place on the labels of `rows` (a lib.train.options.Train says how).
 
     Returns the metrics of its development rows and {"steps", ...}. Raises FloatingPointError where
     the loss is not finite.
     """
     from tempfile import TemporaryDirectory
 
-    from lib.options import Numerics, Targets
-    from lib.store import Scratch
+    from lib.runs.store import Scratch
     from lib.train import heads, loop, objectives
+    from lib.train.options import Numerics, Targets
 
     numerics = Numerics("float32", threads)
     encoded, _ = heads.rows(tokenizer, rows["train"], task, train.max_length)
@@ -64,9 +64,9 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
 def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
     """How much the loss on the rows of a Split needs each head [L, A] and each neuron [L, F]:
     first-order Taylor scores (GhostBERT, section 2.3)."""
-    from lib.options import Importance, Numerics
     from lib.steps import importance
     from lib.train import heads
+    from lib.train.options import Importance, Numerics
 
     options = Importance("held_out", batch, max_length)
     encoded, _ = heads.rows(tokenizer, split, task, max_length)

@@ -14,7 +14,7 @@ import sys
 import time
 from math import inf
 
-from lib import paths
+from lib.runs import paths
 
 COMMANDS = {}
 
@@ -83,7 +83,7 @@ def read(args, looked_up=False):
     """
     from lib.page import notebook
     from lib.papers import own
-    from lib.store import Store
+    from lib.runs.store import Store
 
     args.profile = named(args)
     grids, absent, mine = {}, {}, isinstance(args.profile, own.Own)
@@ -113,7 +113,7 @@ def report_lost(lost):
 
 
 def claims_of(args):
-    from lib.evidence import chosen
+    from lib.page.evidence import chosen
 
     return chosen([name for name in args.claims.split(",") if name])
 
@@ -132,9 +132,9 @@ def report(args):
 
 def pages(args, make):
     """Make pages, and before them the missing runs where `make` says so."""
-    from lib import sweep
     from lib.page import notebook, report
-    from lib.store import Store
+    from lib.runs import sweep
+    from lib.runs.store import Store
 
     began, lost = time.monotonic(), {}
     store = Store()
@@ -165,8 +165,9 @@ def plan(args):
     """what a run of these notebooks would take"""
     from contextlib import nullcontext
 
-    from lib import data, executors, sweep
+    from lib import data
     from lib.papers import training
+    from lib.runs import executors, sweep
 
     on_gpus = args.profile == "paper" and not (args.data or args.model)
     with data.planning() if on_gpus else nullcontext() as absent:
@@ -191,7 +192,7 @@ def status(args):
     """runs of these notebooks by state, with those at work and those that did not finish"""
     from collections import Counter
 
-    from lib import sweep
+    from lib.runs import sweep
 
     grids, _, store = read(args)
     looked = sweep.plan(wanted(grids), store)
@@ -208,7 +209,7 @@ def status(args):
 @command(RUN)
 def show(args):
     """one run: its Spec, status and metrics"""
-    from lib.opened import named
+    from lib.export.opened import named
 
     found = named(args.run)
     for name in ("spec", "status", "metrics"):
@@ -220,7 +221,7 @@ def show(args):
 @command(RUN, option("other", help="the other run"))
 def diff(args):
     """how two runs differ, in Spec and metrics"""
-    from lib.opened import named
+    from lib.export.opened import named
 
     first, second = named(args.run), named(args.other)
     for name in ("spec", "metrics"):
@@ -249,8 +250,7 @@ def export(args):
     """write a run's model as a folder that transformers opens, checked, with a model card"""
     from pathlib import Path
 
-    from lib import opened
-    from lib.export import card, export
+    from lib.export import card, export, opened
 
     run = opened.weights(opened.named(args.run), args.keep)
     folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
@@ -276,11 +276,11 @@ def record(args):
 
 @command(FILE, CLAIMS)
 def pack(args):
-    """an archive of all that the runs of some claims read, for another machine (lib.pack)"""
-    from lib import pack as archive
-    from lib.evidence import cells
+    """an archive of all that the runs of some claims read, for another machine (lib.runs.pack)"""
     from lib.measure.claims import seeds
+    from lib.page.evidence import cells
     from lib.papers.profiles import CHECKPOINTS
+    from lib.runs import pack as archive
 
     claims = claims_of(args)
     specs = [spec for claim in claims for spec in cells(claim, seeds(claim["seeds"])[:1])]
@@ -292,7 +292,7 @@ def pack(args):
 @command(FILE)
 def unpack(args):
     """add the records of an archive to those that are here, each checked"""
-    from lib import pack as archive
+    from lib.runs import pack as archive
 
     print(f"{archive.unpack(args.file)} records added to {paths.shown(paths.records_root())}")
 
@@ -307,8 +307,8 @@ def unpack(args):
 )
 def evidence(args):
     """make and record the missing runs of the central claims at mini, round by planned seed"""
-    from lib import evidence as queue
-    from lib.store import Store
+    from lib.page import evidence as queue
+    from lib.runs.store import Store
 
     claims, store = claims_of(args), Store()
     if args.list:
@@ -322,8 +322,8 @@ def evidence(args):
 @command(option("--write", action="store_true", help="write the files of what is there"))
 def verify(args):
     """compute records, runs of all grids and verdicts again, and hold them to committed files"""
-    from lib import verify as evidence
-    from lib.store import Store
+    from lib.page import verify as evidence
+    from lib.runs.store import Store
 
     store = Store()
     lines = evidence.wrong(store, renew=args.write)
@@ -335,7 +335,7 @@ def verify(args):
 @command(option("--delete", action="store_true", help="delete what is listed"))
 def gc(args):
     """weights that no page needs, unfinished and damaged runs, oldest first; --delete does it"""
-    from lib.store import Store
+    from lib.runs.store import Store
 
     folders, total, now = sorted(deletable(Store()), key=os.path.getmtime), 0, time.time()
     for folder in folders:
@@ -354,8 +354,8 @@ def deletable(store):
     from lib import data
     from lib.page import notebook
     from lib.papers.profiles import PROFILES
-    from lib.spec import ancestry
-    from lib.store import alive
+    from lib.runs.spec import ancestry
+    from lib.runs.store import alive
 
     with data.planning():  # data that are not at hand are known by their digests
         grids = [notebook.grids(p, {"profile": s}) for p in notebook.find() for s in PROFILES]
@@ -394,7 +394,7 @@ class Version(argparse.Action):
     """Print the commit of this code, and end."""
 
     def __call__(self, parser, *_):
-        from lib.execute import commit
+        from lib.runs.execute import commit
 
         print("commit", commit().get("commit", "unknown"))
         parser.exit()

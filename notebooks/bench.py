@@ -22,19 +22,20 @@ import torch
 import transformers
 from torch import profiler
 
-from lib import data, paths
+from lib import data
 from lib.data import models, texts
-from lib.execute import execute, processor
 from lib.measure import gated, measures, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
-from lib.options import Distil, Importance, Numerics, Objective, Targets, Train
 from lib.papers import bermo, efficientbert, efficientbert_search, nas
-from lib.spec import Spec
+from lib.runs import paths
+from lib.runs.execute import execute, processor
+from lib.runs.spec import Spec
+from lib.runs.store import Scratch, Store
 from lib.steps.latency import clocks, timed
-from lib.store import Scratch, Store
 from lib.train import augment, loop, losses
 from lib.train.batches import encode
+from lib.train.options import Distil, Importance, Numerics, Objective, Targets, Train
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)

@@ -20,20 +20,21 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from lib import data, paths
+from lib import data
 from lib.data import models, texts, toy
-from lib.execute import execute
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
-from lib.options import Numerics, Targets
 from lib.page import notebook
 from lib.papers import profiles
+from lib.runs import paths
+from lib.runs.execute import execute
+from lib.runs.spec import Spec
+from lib.runs.store import Scratch, Store
 from lib.search.space import IDS, number
-from lib.spec import Spec
 from lib.steps import STEPS
 from lib.steps.pretrain import words
-from lib.store import Scratch, Store
+from lib.train.options import Numerics, Targets
 
 FAMILIES = ("bert", "roberta", "electra")
 VOCAB, POSITIONS, HIDDEN, LAYERS, FFN = 60, 40, 48, 2, 96
@@ -328,7 +329,7 @@ def every_spec(pages, profile):
 
 # ---- runs ----
 class Draft(Scratch):
-    """What a step or the loop asks of a lib.store.Draft, without a store; `lines` were logged,
+    """What a step or the loop asks of a lib.runs.store.Draft, without a store; `lines` were logged,
     `told` is the progress.
     """
 

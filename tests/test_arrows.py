@@ -4,20 +4,25 @@ import re
 
 import pytest
 
-from lib import paths
+from lib.runs import paths
 
 BELOW = {
     "data": set(),
     "methods": set(),
     "model": set(),
-    "measure": {"data", "model"},
-    "search": {"measure", "model"},
-    "train": {"data", "measure", "model", "search"},
-    "steps": {"data", "measure", "model", "search", "train"},
-    "papers": {"data", "measure", "methods", "search"},
-    "page": {"data", "measure", "model", "search", "papers"},
+    "measure": {"data"},
+    "search": {"measure"},
+    "runs": {"data"},
+    "train": {"data", "measure", "model", "runs", "search"},
+    "steps": {"data", "measure", "model", "runs", "search", "train"},
+    "papers": {"data", "measure", "methods", "runs", "search"},
+    "page": {"data", "measure", "papers", "runs", "search"},
+    "export": {"data", "measure", "model", "page", "runs"},
 }
-LIGHT = {"lib.model.formula", "lib.model.options"}  # what is free of torch in lib.model
+# What decides a Spec, free of torch, and where files lie: every room may import it.
+FLOOR = ("lib.runs.files", "lib.runs.paths", "lib.runs.spec", "lib.steps.STEPS")
+FLOOR += ("lib.model.formula", "lib.model.options", "lib.train.options")
+ROOFS = tuple(f"{name}." for name in FLOOR)
 PAPERS = ("ghostbert", "efficientbert", "bermo", "nas")
 SHARED = ("trials", "frontier")  # trials and points of all papers
 
@@ -31,23 +36,25 @@ def imported(path):
 
 
 @pytest.mark.parametrize("folder", BELOW)
-def test_a_folder_imports_those_below_it_alone(folder):
+def test_a_room_imports_those_below_it_alone(folder):
     for path in sorted((paths.ROOT / "lib" / folder).rglob("*.py")):
-        others = {name.split(".")[1] for name in imported(path) if "." in name} & BELOW.keys()
+        names = {name for name in imported(path) if not (name + ".").startswith(ROOFS)}
+        others = {name.split(".")[1] for name in names if name.count(".") > 1} & BELOW.keys()
         assert others - {folder} <= BELOW[folder], path
+
+
+def test_the_rooms_are_all_there_is():
+    """At the top stand the package and its command line alone."""
+    top = (paths.ROOT / "lib").glob("*.py")
+    assert {path.name for path in top} == {"__init__.py", "__main__.py"}
+    rooms = {path.parent.name for path in (paths.ROOT / "lib").glob("*/__init__.py")}
+    assert rooms <= BELOW.keys()
 
 
 def test_the_models_import_nothing_of_lib_but_themselves():
     """So an export carries their files, which transformers opens without the rest."""
     for path in sorted((paths.ROOT / "lib" / "model").glob("*.py")):
         assert not re.findall(r"^\s*(?:from|import) lib\b", path.read_text(), re.M), path
-
-
-@pytest.mark.parametrize("folder", ["measure", "search", "papers", "page"])
-def test_what_is_free_of_torch_imports_the_light_models_alone(folder):
-    for path in sorted((paths.ROOT / "lib" / folder).rglob("*.py")):
-        models = {name for name in imported(path) if name.startswith("lib.model.")}
-        assert all(".".join(re.split(r"[. ]", name)[:3]) in LIGHT for name in models), path
 
 
 def test_a_paper_imports_no_other():

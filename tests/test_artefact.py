@@ -11,14 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import paths, published, sweep
 from lib.measure import compare
 from lib.measure.claims import Verdict
 from lib.measure.stats import Estimate
 from lib.page import artefact, notebook, plot, report, tables
 from lib.page.runs import Runs
-from lib.published import Printed
-from lib.spec import Spec
+from lib.papers import published
+from lib.papers.published import Printed
+from lib.runs import paths, sweep
+from lib.runs.spec import Spec
 
 NAME = "ghostbert_t03_pruned_vs_ghost"
 SPEC = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64})

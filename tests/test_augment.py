@@ -15,11 +15,11 @@ from safetensors.torch import load_file, save_file
 from lib import data as sources
 from lib.data import Split
 from lib.model import backbone
-from lib.options import Augment, Numerics
 from lib.steps import augment as step
 from lib.train import augment as words
 from lib.train.augment import STOP, cut, expanded
 from lib.train.batches import encode
+from lib.train.options import Augment, Numerics
 
 WORDS = (
     "the cat dog bird sees chases likes red blue green small big house tree and not is on it don"
@@ -223,7 +223,7 @@ def test_each_side_varies_beside_the_original_of_the_other():
 
 
 class Draft(SimpleNamespace):
-    """What a step uses of lib.store.Draft."""
+    """What a step uses of lib.runs.store.Draft."""
 
     def progress(self, fraction):
         self.fractions.append(fraction)

@@ -5,11 +5,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import data, paths
+from lib import data
 from lib.data import models
-from lib.options import Numerics, Train
-from lib.spec import Spec
-from lib.store import Store
+from lib.runs import paths
+from lib.runs.spec import Spec
+from lib.runs.store import Store
+from lib.train.options import Numerics, Train
 
 
 class Clock:

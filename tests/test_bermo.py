@@ -13,18 +13,17 @@ import torch
 import transformers
 from conftest import collected, holding
 
-from lib import published
 from lib.data.read import SENTEVAL
 from lib.measure import measures, stats
 from lib.model import backbone, masks
 from lib.model.parts import layers, size
 from lib.model.surgery import operate
-from lib.options import MIX_NORMS, Mix, Prune
 from lib.page import bermo_tables, notebook
 from lib.page.runs import Runs
-from lib.papers import bermo, grids
-from lib.spec import plain
+from lib.papers import bermo, grids, published
+from lib.runs.spec import plain
 from lib.train import pruning, schedules
+from lib.train.options import MIX_NORMS, Mix, Prune
 
 NOTEBOOKS = notebook.find(["bermo_[tf]*"])
 RUN = [path for path in NOTEBOOKS if "t06" not in path.stem]

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lib import published
 from lib.measure.cost import SHAPES
 from lib.page import bermo_tables
+from lib.papers import published
 from lib.papers.bermo import PROBES
 
 SEMANTIC = ("Tense", "SubjNumber", "ObjNumber", "OddManOut", "CoordinationInversion")

@@ -8,14 +8,15 @@ import pandas as pd
 import pytest
 from conftest import collected, holding, made_up
 
-from lib import checks, data, paths
+from lib import data
 from lib.measure import claims, stats
 from lib.measure.cells import named, parsed
 from lib.measure.compare import Column
+from lib.page import checks, notebook
 from lib.page import claims as source
-from lib.page import notebook
-from lib.spec import Spec
-from lib.store import Store
+from lib.runs import paths
+from lib.runs.spec import Spec
+from lib.runs.store import Store
 
 METRICS = {task: (Column(task, task, "accuracy"),) for task in ("SST-2", "QQP")}
 METRICS["CoLA"] = (Column("CoLA", "CoLA", "matthews"),)

@@ -1,6 +1,6 @@
 """The claims, the inconsistencies and the coverage under `data/published`, held to the tables.
 
-`lib.checks` evaluates the formulas of these files.
+`lib.page.checks` evaluates the formulas of these files.
 """
 
 import random
@@ -8,16 +8,15 @@ from functools import cache
 
 import pytest
 
-from lib import checks
-from lib.checks import PAPERS
-from lib.checks import lines as read
 from lib.measure import cost
 from lib.measure.cells import parsed
 from lib.model.formula import NUMPY
+from lib.page import checks, notebook
 from lib.page import claims as source
-from lib.page import notebook
-from lib.paths import PUBLISHED
-from lib.spec import ancestry
+from lib.page.checks import PAPERS
+from lib.page.checks import lines as read
+from lib.runs.paths import PUBLISHED
+from lib.runs.spec import ancestry
 
 NO_TABLE = ("claims", "corrections", "checks", "misses")
 RULES = "delta ordering trend within reached equal together none".split()

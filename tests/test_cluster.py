@@ -13,9 +13,9 @@ import pytest
 from conftest import holder, put, same_run
 from test_sweep import BACKBONE, checkpointed, importance, long, teacher, until
 
-from lib import cluster, executors, sweep
-from lib.executors import Need
-from lib.store import Store
+from lib.runs import cluster, executors, sweep
+from lib.runs.executors import Need
+from lib.runs.store import Store
 
 ABSENT = "absent: pip install -r requirements-cluster.txt"
 make = partial(sweep.make, progress=False)

@@ -12,10 +12,10 @@ from conftest import holding
 
 from lib.data.read import GLUE
 from lib.measure import compare, metrics, stats
-from lib.options import Train
 from lib.page.runs import Runs, difference
 from lib.papers import bermo, efficientbert, grids, nas
 from lib.train.learn import Lesson
+from lib.train.options import Train
 
 RNG = np.random.default_rng(0)
 

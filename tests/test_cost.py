@@ -8,7 +8,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForSequenceClassification
 
-from lib import published
 from lib.measure.cost import (
     SHAPES,
     Shape,
@@ -20,8 +19,9 @@ from lib.measure.cost import (
     parameters,
     shown,
 )
-from lib.options import Ghost
-from lib.published import table
+from lib.papers import published
+from lib.papers.published import table
+from lib.train.options import Ghost
 
 BERT = SHAPES["bert-base"]
 DEFAULT = Ghost("dwconv", ("o", "ffn2"), 3)

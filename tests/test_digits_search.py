@@ -7,15 +7,15 @@ import pytest
 import torch
 from conftest import same_run, stop_at
 
-from lib import paths
 from lib.data import digits
-from lib.execute import execute
-from lib.options import Numerics, Perceptron
 from lib.papers import nas
+from lib.runs import paths
+from lib.runs.execute import execute
+from lib.runs.spec import Spec
+from lib.runs.store import Store
 from lib.search.control import Control
-from lib.spec import Spec
 from lib.steps import digits as step
-from lib.store import Store
+from lib.train.options import Numerics, Perceptron
 
 IMAGES = digits.describe(paths.data_root() / "mnist", "bundled")
 DEEP = (119, 95, 76, 61, 48, 39, 31, 25, 20, 16, 10)

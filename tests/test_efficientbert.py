@@ -10,11 +10,17 @@ import torch
 import transformers
 from conftest import every_spec, holding
 
-from lib import published
 from lib.measure import measures, stats
 from lib.model import parts, supernet
 from lib.page import notebook
-from lib.papers import efficientbert, efficientbert_settings, grids, profiles, submissions
+from lib.papers import (
+    efficientbert,
+    efficientbert_settings,
+    grids,
+    profiles,
+    published,
+    submissions,
+)
 from lib.papers import settings as paper_settings
 from lib.search.net import from_json, macs, parameters
 from lib.train.matching import layer_map

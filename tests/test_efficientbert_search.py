@@ -13,23 +13,23 @@ from conftest import holding, stop_at, store_with, with_inputs
 from scipy import stats as scipy_stats
 from threadpoolctl import threadpool_info
 
-from lib import paths, sweep
-from lib.execute import execute
 from lib.measure import measures, stats
 from lib.model import backbone, supernet
 from lib.model.formula import parse
 from lib.model.parts import base
-from lib.options import Shared
 from lib.page import notebook
 from lib.papers import efficientbert, grids, profiles
 from lib.papers import efficientbert_search as search
+from lib.runs import paths, sweep
+from lib.runs.execute import execute
+from lib.runs.spec import Spec
 from lib.search import samplers
 from lib.search.formula import valid
 from lib.search.net import Layer, from_json, parameters
 from lib.search.space import Space
-from lib.spec import Spec
 from lib.steps.search import handed
 from lib.train import loop
+from lib.train.options import Shared
 from lib.train.students import part
 
 PAGES = (

@@ -5,9 +5,10 @@ deleted.
 import pytest
 from test_sweep import BACKBONE, importance, teacher
 
-from lib import checks, evidence, record, sweep
 from lib.measure.claims import Verdict, seeds
-from lib.store import Store
+from lib.page import checks, evidence
+from lib.runs import record, sweep
+from lib.runs.store import Store
 
 
 @pytest.fixture

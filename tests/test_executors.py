@@ -9,11 +9,11 @@ import pytest
 from conftest import put, untrained
 from test_sweep import teacher
 
-from lib import executors
-from lib.executors import Need, need
-from lib.options import Numerics
 from lib.papers import grids
-from lib.spec import Spec
+from lib.runs import executors
+from lib.runs.executors import Need, need
+from lib.runs.spec import Spec
+from lib.train.options import Numerics
 
 GB = 1 << 30
 

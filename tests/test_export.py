@@ -14,12 +14,13 @@ import torch
 import transformers
 from conftest import put
 
-from lib import export, paths
+from lib import export
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
-from lib.options import MIX_NORMS
+from lib.runs import paths
 from lib.search.net import Layer, Net
+from lib.train.options import MIX_NORMS
 
 CUT = {"op": "cut", "heads": 3}
 GHOST = {"op": "ghost", "kind": "dwconv", "positions": ["o", "ffn2"], "kernel": 3}

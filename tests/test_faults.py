@@ -21,12 +21,13 @@ from conftest import finetuned, made, same_run, stop_at, untrained
 from safetensors.numpy import load_file, save_file
 from test_efficientbert_search import shrunk
 
-from lib import __main__, data, execute, files, paths, store, sweep, verify
-from lib.options import Train
-from lib.page import notebook, sheet
-from lib.spec import Spec
-from lib.store import Draft, Store
+from lib import __main__, data
+from lib.page import notebook, sheet, verify
+from lib.runs import execute, files, paths, store, sweep
+from lib.runs.spec import Spec
+from lib.runs.store import Draft, Store
 from lib.train import loop
+from lib.train.options import Train
 
 KINDS = ("flip", "cut", "delete", "empty")
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, dropout=0.1, select="best")
@@ -328,9 +329,9 @@ def test_a_clock_that_goes_back_or_stands_still_costs_no_run(step, copied, whole
 
 FULL = """
 import sys
-from lib import execute
-from lib.spec import from_json
-from lib.store import Store
+from lib.runs import execute
+from lib.runs.spec import from_json
+from lib.runs.store import Store
 import json
 execute.MIN_FREE = 0
 store = Store(sys.argv[1], sys.argv[1] + "/none")
@@ -376,9 +377,10 @@ def test_a_full_disk_leaves_failed_with_its_advice_and_is_gone_on_from(small_dis
 
 RUN = """
 import signal, sys
-from lib import __main__, sweep
-from lib.spec import from_json
-from lib.store import Store
+from lib import __main__
+from lib.runs import sweep
+from lib.runs.spec import from_json
+from lib.runs.store import Store
 import json
 
 @__main__.command()

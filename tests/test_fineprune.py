@@ -11,16 +11,16 @@ import transformers
 from conftest import finetuned, same_run, small_backbone, stop_at, store_with
 
 from lib import data
-from lib.execute import execute
 from lib.measure import metrics
 from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
-from lib.options import Mix, Numerics, Prune, Span, Targets, Train
-from lib.spec import Spec, plain, stream
+from lib.runs.execute import execute
+from lib.runs.spec import Spec, plain, stream
 from lib.steps.fineprune import cased
 from lib.steps.pretrain import words
 from lib.train import heads, loop, losses
 from lib.train.batches import collate, encode, order
+from lib.train.options import Mix, Numerics, Prune, Span, Targets, Train
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib import data, paths
+from lib import data
 from lib.page import claims
-from lib.store import Store
+from lib.runs import paths
+from lib.runs.store import Store
 
 TEXT = (paths.DATA / "found.md").read_text()
 IDS = dict.fromkeys([*re.findall(r"{([A-Z]\d+)", TEXT), "G1", "N1", "N9", "F1", "F2"])

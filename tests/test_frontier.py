@@ -13,7 +13,6 @@ import torch
 from conftest import made_up
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib import paths
 from lib.measure import cost
 from lib.measure.cost import configuration
 from lib.methods import layer_dropping
@@ -23,7 +22,8 @@ from lib.model.surgery import operate
 from lib.page import notebook
 from lib.papers import frontier, ghostbert
 from lib.papers.profiles import shape
-from lib.spec import ancestry
+from lib.runs import paths
+from lib.runs.spec import ancestry
 
 PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
 

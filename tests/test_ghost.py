@@ -16,9 +16,9 @@ from lib.model.cut import rank
 from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
 from lib.model.parts import base, layers, size, surgery
 from lib.model.surgery import operate
-from lib.options import Ghost
-from lib.published import table
-from lib.spec import plain, stream
+from lib.papers.published import table
+from lib.runs.spec import plain, stream
+from lib.train.options import Ghost
 
 KINDS, TOKENS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d"), 9
 every_kind = pytest.mark.parametrize("kind", KINDS)

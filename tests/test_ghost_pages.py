@@ -8,14 +8,15 @@ import pandas as pd
 import pytest
 from conftest import holding
 
-from lib import data, paths, published
+from lib import data
 from lib.measure import cost
-from lib.options import Targets, Train
 from lib.page import notebook
-from lib.papers import ghostbert, grids
+from lib.papers import ghostbert, grids, published
 from lib.papers.profiles import shape, untrained
-from lib.spec import Spec, plain
+from lib.runs import paths
+from lib.runs.spec import Spec, plain
 from lib.train.augment import STOP
+from lib.train.options import Targets, Train
 
 
 def rows(name, **values):

@@ -9,11 +9,11 @@ import torch
 from conftest import same_run, stop_at
 from test_sweep import NUMERICS, importance, teacher
 
-from lib import executors, sweep
-from lib.execute import execute
-from lib.executors import need
-from lib.spec import Spec
-from lib.store import Store
+from lib.runs import executors, sweep
+from lib.runs.execute import execute
+from lib.runs.executors import need
+from lib.runs.spec import Spec
+from lib.runs.store import Store
 from lib.train import loop
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is at hand")

@@ -12,10 +12,10 @@ from lib.data import Split, Task, spans
 from lib.data.read import GLUE
 from lib.model import backbone
 from lib.model.surgery import operate
-from lib.options import Numerics, Span, Targets
-from lib.spec import plain
+from lib.runs.spec import plain
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
+from lib.train.options import Numerics, Span, Targets
 
 NUMERICS = Numerics("float32", 1)
 NLI = GLUE["MNLI"]

@@ -7,9 +7,9 @@ from torch.nn import functional
 
 from lib.model.cut import rank
 from lib.model.parts import layers
-from lib.options import Importance, Numerics
 from lib.steps.importance import scores
 from lib.train.batches import Encoded, collate
+from lib.train.options import Importance, Numerics
 
 NUMERICS = Numerics("float32", 1)
 

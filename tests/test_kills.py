@@ -26,11 +26,11 @@ from test_digits_search import NETWORK
 from test_digits_search import spec as digits
 from test_faults import TEACHER, TRAIN, alike, searching
 
-from lib import execute, paths, store
 from lib.page import sheet
-from lib.spec import from_json
+from lib.runs import execute, paths, store
+from lib.runs.spec import from_json
+from lib.runs.store import Store
 from lib.steps import STEPS
-from lib.store import Store
 
 
 def at_work(body, runs):
@@ -180,9 +180,9 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path, count=10):
 MAKE = """
 import json, sys
 from pathlib import Path
-from lib import execute
-from lib.spec import from_json
-from lib.store import Store
+from lib.runs import execute
+from lib.runs.spec import from_json
+from lib.runs.store import Store
 runs = Path(sys.argv[1])
 spec = from_json(json.loads(Path(sys.argv[2]).read_text()))
 execute.execute(spec, Store(runs, runs / "none"), True, checkpoint_seconds=0.0)
@@ -207,7 +207,7 @@ def test_two_versions_of_the_code_take_turns_at_one_run(tmp_path, turns=6):
     shutil.copytree(paths.ROOT / "lib", newer / "lib", ignore=shutil.ignore_patterns("__pycache__"))
     (newer / "data").symlink_to(paths.DATA)
     for place, old, new in (
-        ("files.py", "KNOWN = (1,)", "KNOWN = (1, 2)"),
+        ("runs/files.py", "KNOWN = (1,)", "KNOWN = (1, 2)"),
         ("train/loop.py", "    step: int = 0\n", "    step: int = 0\n    phase: int = 0\n"),
         ("train/loop.py", '"step": place.step,', '"step": place.step, "phase": 1,'),
     ):

@@ -5,9 +5,9 @@ import torch
 
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.options import Numerics
 from lib.train import loop
 from lib.train.lean import frozen, lean
+from lib.train.options import Numerics
 
 
 def batch():

@@ -5,7 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from lib import paths
+from lib.runs import paths
 
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")

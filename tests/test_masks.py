@@ -19,8 +19,8 @@ from lib.model import backbone, compact, masks, mix
 from lib.model.masks import Mask, Packed, kth_largest, projections, top, top_of_all
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
-from lib.options import Prune
 from lib.train import pruning
+from lib.train.options import Prune
 
 METHODS = {
     "magnitude": {},

@@ -11,7 +11,7 @@ from torch import nn
 from lib.model import backbone, mix
 from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
-from lib.options import MIX_NORMS, Mix
+from lib.train.options import MIX_NORMS, Mix
 
 CLASSIFIER = transformers.BertForSequenceClassification
 every_norm = pytest.mark.parametrize("norm", MIX_NORMS)

@@ -10,10 +10,10 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
-from lib import files, paths
 from lib.__main__ import main
 from lib.data import models
 from lib.model import backbone
+from lib.runs import files, paths
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 from conftest import every_spec, holding, made_up
 
-from lib import paths, published
 from lib.data import digits as images
 from lib.data import models
 from lib.measure import gated, measures
 from lib.page import nas_tables, notebook
 from lib.page.runs import Runs
-from lib.papers import grids, nas, submissions
+from lib.papers import grids, nas, published, submissions
+from lib.runs import paths
 from lib.search import control as search
 
 NOTEBOOKS = notebook.find(["nas_*"])

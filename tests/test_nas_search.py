@@ -17,13 +17,13 @@ from lib.model import backbone, gates, scores
 from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.options import Augment, Numerics, Objective, Train
 from lib.papers import nas
+from lib.runs.spec import Output, Spec, plain
+from lib.runs.store import Store
 from lib.search.control import Control
-from lib.spec import Output, Spec, plain
-from lib.store import Store
 from lib.train import gating, loop, losses, objectives
 from lib.train.batches import collate, encode, order
+from lib.train.options import Augment, Numerics, Objective, Train
 
 
 def shape(model):

@@ -7,10 +7,10 @@ from decimal import ROUND_HALF_UP, Decimal
 import pandas as pd
 import pytest
 
-from lib import published
 from lib.measure import cost
 from lib.model.formula import FormulaError, parse
 from lib.page import draw
+from lib.papers import published
 from lib.papers.efficientbert import NETS, PLUS_PLUS, THIN
 from lib.search import net
 from lib.search.net import CONVENTIONS, Layer, Net, bert, from_json, macs, parameters

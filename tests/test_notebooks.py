@@ -11,12 +11,13 @@ import sys
 
 import pytest
 
-from lib import data, paths
+from lib import data
 from lib.__main__ import main
 from lib.measure import claims as verdict
 from lib.measure.printed import check
 from lib.page import artefact, equation, notebook, report, verdicts
-from lib.store import Store
+from lib.runs import paths
+from lib.runs.store import Store
 
 NOTEBOOKS = notebook.find()
 IDS = [p.stem for p in NOTEBOOKS]

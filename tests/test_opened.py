@@ -12,12 +12,12 @@ from conftest import finetuned, untrained
 from huggingface_hub import ModelCard
 
 import lib
-from lib import data, opened
+from lib import data
 from lib.__main__ import main
-from lib.export import card
-from lib.options import Train
+from lib.export import card, opened
 from lib.papers import ghostbert
-from lib.store import Store
+from lib.runs.store import Store
+from lib.train.options import Train
 
 DATA = data.describe("toy", "CoLA", 64)
 SPEC = finetuned(DATA, Train(epochs=1, batch=32, lr=1e-3, max_length=32), {"start": untrained()})
@@ -54,7 +54,7 @@ def test_a_record_has_no_weights_and_says_what_makes_it_again(runs, here, tmp_pa
 
 
 def test_a_run_of_a_generated_task_keeps_its_weights(here):
-    from lib.execute import execute
+    from lib.runs.execute import execute
 
     run = execute(SPEC.at(2), here)
     assert run.model.exists()

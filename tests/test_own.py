@@ -11,13 +11,14 @@ import pytest
 import transformers
 from conftest import made, made_up, put
 
-from lib import data, paths, sweep
+from lib import data
 from lib.data import models
 from lib.data import own as rows_of
 from lib.measure import claims
 from lib.page import artefact, notebook, report
 from lib.papers import bermo, frontier, ghostbert, grids, nas, own, profiles
-from lib.store import Store
+from lib.runs import paths, sweep
+from lib.runs.store import Store
 
 TITLES = ("ghostbert_t03_pruned_vs_ghost", "nas_t05_random_architectures")
 WORDS = {"good": "fine great warm clever".split(), "bad": "dull poor cold slow".split()}

@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib import paths
 from lib.model import supernet
 from lib.page import draw, notebook
 from lib.papers import efficientbert
 from lib.papers import efficientbert_search as search
+from lib.runs import paths
 from lib.search import space as spaces
 from lib.search.net import BERT, Layer, Net, macs, parameters
 

@@ -11,10 +11,12 @@ from test_models import pickled
 from test_store import SPEC, with_arrays
 from test_sweep import BACKBONE, teacher
 
-from lib import checks, data, pack, paths, record
+from lib import data
 from lib.data import models
-from lib.spec import Spec
-from lib.store import Store
+from lib.page import checks
+from lib.runs import pack, paths, record
+from lib.runs.spec import Spec
+from lib.runs.store import Store
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def test_an_archive_has_code_rows_and_weights(root, checkpoint):
     with tarfile.open(root / "out.tgz") as archive:
         names = set(archive.getnames())
         assert {
-            "evidence/lib/evidence.py",
+            "evidence/lib/page/evidence.py",
             "evidence/data/published/central.csv",
             "evidence/data/glue/SST-2/train.tsv",
             "evidence/data/glue/SST-2/dev.tsv",
@@ -59,7 +61,7 @@ def test_an_archive_has_code_rows_and_weights(root, checkpoint):
         assert "evidence --device cuda --claims G1" in run
         archive.extractall(root, filter="data")
     asked = (
-        "import json; from lib.execute import commit; "
+        "import json; from lib.runs.execute import commit; "
         "from lib.papers.profiles import PROFILES; "
         "print(json.dumps([commit(), PROFILES['mini'].numerics.device]))"
     )

@@ -10,22 +10,23 @@ import pytest
 import torch
 from conftest import FAMILIES, Draft, classes, every_spec, made, untrained
 
-from lib import data, paths, published
+from lib import data
 from lib.measure import cost
 from lib.measure.cost import configuration
 from lib.model import backbone, parts
 from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
-from lib.options import Distil, Ghost, Importance
 from lib.page import notebook
-from lib.papers import ghostbert, grids, profiles
+from lib.papers import ghostbert, grids, profiles, published
 from lib.papers.profiles import shape
-from lib.spec import plain
+from lib.runs import paths
+from lib.runs.spec import plain
+from lib.runs.store import Store
 from lib.steps import distil
-from lib.store import Store
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
 from lib.train.matching import matching, teaching
+from lib.train.options import Distil, Ghost, Importance
 
 PAGES = notebook.find(["ghostbert_*"])
 T01 = paths.NOTEBOOKS / "ghostbert_t01_glue_dev.ipynb"

@@ -31,14 +31,15 @@ from test_glue import hub
 from test_squad import hub as squad_hub
 
 from lib import __main__ as command
-from lib import data, executors, paths
+from lib import data
 from lib.data import digits, grammar, read, submission, toy
 from lib.measure.cost import Shape
-from lib.options import Span
 from lib.page import claims, notebook, report
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
+from lib.runs import executors, paths
 from lib.steps import latency, maps
 from lib.train import loop
+from lib.train.options import Span
 
 # Tasks of GLUE's tables here: three classes and two development sets; scores; two classes.
 THREE = ("MNLI", "STS-B", "CoLA")
@@ -145,7 +146,7 @@ def stand_ins(tmp_path_factory):
 
 # ---- in this process, so that what is cut is cut everywhere
 class Here:
-    """An executor (as lib.executors.Local) that does each job at once."""
+    """An executor (as lib.runs.executors.Local) that does each job at once."""
 
     def __init__(self, *_):
         self.slots, self.free = 1, [0]

@@ -6,7 +6,7 @@ from math import inf, prod, sqrt
 import pytest
 
 from lib.measure import stats
-from lib.paths import PUBLISHED
+from lib.runs.paths import PUBLISHED
 
 ROWS = list(csv.DictReader((PUBLISHED / "plan.csv").open(encoding="utf-8")))
 COMMON = 0.3  # share of the examples' variance at one seed that more seeds do not take away

@@ -11,18 +11,19 @@ import pytest
 import torch
 from conftest import finetuned, holding, put, small_backbone
 
-from lib import data, files, paths, published
+from lib import data
 from lib.data import read, submission, unlabelled
 from lib.measure import cost, metrics, signal
 from lib.model import backbone
 from lib.model.ghost import Convolution
 from lib.model.parts import layers
 from lib.model.surgery import operate
-from lib.options import Ghost, Numerics, Train
 from lib.page import artefact, notebook
-from lib.papers import ghostbert, submissions
-from lib.spec import Spec, plain
+from lib.papers import ghostbert, published, submissions
+from lib.runs import files, paths
+from lib.runs.spec import Spec, plain
 from lib.steps import count, inspect_ghosts
+from lib.train.options import Ghost, Numerics, Train
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, dropout=0.1)

@@ -5,16 +5,16 @@ import torch
 from conftest import same_run, small_backbone, stop_at
 
 from lib.data import grammar, toy
-from lib.execute import execute
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone, parts
 from lib.model.parts import surgery
-from lib.options import MaskedLM, Train
 from lib.papers.profiles import families, shape, toy_backbone, untrained
+from lib.runs.execute import execute
+from lib.runs.store import Store
 from lib.steps import pretrain as step
-from lib.store import Store
 from lib.train import loop
 from lib.train.batches import collate, encode
+from lib.train.options import MaskedLM, Train
 
 TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, dropout=0.1)
 CHAIN = {"bert": small_backbone(TRAIN, sentences=160, layers=1)}

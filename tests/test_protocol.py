@@ -1,10 +1,9 @@
 """The mini protocol: its Specs are fixed, and pages ask for the very runs that claims rest on."""
 
-from lib import checks, published
 from lib.measure import claims
+from lib.page import checks, runs
 from lib.page import claims as source
-from lib.page import runs
-from lib.papers import mini, nas
+from lib.papers import mini, nas, published
 
 TRIALS = checks.lines("trials")
 

@@ -4,9 +4,8 @@ import re
 import pandas as pd
 import pytest
 
-from lib import checks, published
-from lib.page import notebook
-from lib.papers import grids
+from lib.page import checks, notebook
+from lib.papers import grids, published
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from lib import paths
 from lib.page import notebook, sheet
-from lib.store import locked
+from lib.runs import paths
+from lib.runs.store import locked
 
 BOOTSTRAP = """import sys
 sys.path.insert(0, ROOT)
 from lib.page import artefact
 page = artefact.start("NAME", globals())"""
 GRID = """from lib import data
-from lib.options import MaskedLM, Numerics, Targets, Train
-from lib.spec import Spec
+from lib.train.options import MaskedLM, Numerics, Targets, Train
+from lib.runs.spec import Spec
 
 train, numerics = Train(epochs=1, batch=16, lr=1e-3, max_length=32), Numerics("float32", 1)
 shape = {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.02}
@@ -34,7 +34,7 @@ grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
 RAN = "a planted script ran"  # no page may have it as its title
 EVIL = f"""<img src=x onerror='document.title="{RAN}"'><script>document.title="{RAN}"</script>"""
 ARTEFACT = """import matplotlib.pyplot as plt
-from lib.store import Store
+from lib.runs.store import Store
 assert Store().runs.name == "runs" and Store().records == Store().runs.parent / "records"
 evil = EVIL
 figure, axis = plt.subplots()

@@ -13,12 +13,13 @@ import pytest
 from conftest import same_run
 from test_sweep import BACKBONE, importance, teacher
 
-from lib import data, executors, files, paths, sweep
-from lib.executors import need
-from lib.files import write_json
+from lib import data
 from lib.papers import grids
-from lib.spec import Spec
-from lib.store import Draft, Store
+from lib.runs import executors, files, paths, sweep
+from lib.runs.executors import need
+from lib.runs.files import write_json
+from lib.runs.spec import Spec
+from lib.runs.store import Draft, Store
 
 pytestmark = pytest.mark.slow
 RUNS, SEEDS, PLAIN = 100_000, 5, teacher().args

@@ -7,16 +7,16 @@ import pytest
 from conftest import landscape, small_backbone, stop_at, store_with
 
 from lib import data
-from lib.execute import execute
 from lib.model import backbone, supernet
 from lib.model.formula import FormulaError
 from lib.model.parts import size
-from lib.options import Numerics, Search, Shared, Targets, Train, Warmup
+from lib.runs.execute import execute
+from lib.runs.spec import Output, Spec
 from lib.search import engine, samplers
 from lib.search.net import BERT, Layer, Net
 from lib.search.space import Space, grammar, number
-from lib.spec import Output, Spec
 from lib.train import heads, loop, students
+from lib.train.options import Numerics, Search, Shared, Targets, Train, Warmup
 
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2)))
 SPACE = Space("stage3", TOY)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from conftest import forget, put
 
-from lib import data, paths
+from lib import data
 from lib.data import digits, read
+from lib.runs import paths
 
 LINES = [
     f"{i}\t{word}\t{word}\tNOUN\t_\t_\t{i - 1}\t{'root' if i == 1 else 'dep'}\t_\t_\n"

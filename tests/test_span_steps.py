@@ -12,13 +12,13 @@ from conftest import finetuned, small_backbone
 
 from lib import data
 from lib.data import spans
-from lib.execute import execute
 from lib.measure import squad
 from lib.model import backbone
 from lib.model.parts import surgery
-from lib.options import Augment, Distil, Importance, Numerics, Span, Train
-from lib.spec import Spec, plain
+from lib.runs.execute import execute
+from lib.runs.spec import Spec, plain
 from lib.train import augment, heads, loop
+from lib.train.options import Augment, Distil, Importance, Numerics, Span, Train
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
@@ -149,7 +149,7 @@ def test_distillation_on_augmented_rows(runs):
 def test_a_span_task_without_its_options(runs, store):
     for task, change in (("SQuAD1", {"span": None}), ("RTE", {"span": plain(SPAN)})):
         spec = tuned({"start": BACKBONE}, task)
-        with pytest.raises(ValueError, match="give lib.options.Span to tasks such as SQuAD"):
+        with pytest.raises(ValueError, match="give lib.train.options.Span to tasks such as SQuAD"):
             execute(replace(spec, args=spec.args | change), store)
     with pytest.raises(ValueError, match="SQuAD1 cannot be augmented"):
         execute(replace(MORE, args=MORE.args | {"data": DATA["SQuAD1"]}), store)

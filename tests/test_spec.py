@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.options import Ghost, Numerics, Train
-from lib.spec import Output, Spec, canonical, from_json, known, plain, stream
+from lib.runs.spec import Output, Spec, canonical, from_json, known, plain, stream
 from lib.steps import STEPS
+from lib.train.options import Ghost, Numerics, Train
 
 PRETRAIN = Spec(
     "pretrain", {"corpus": {"sentences": 10, "seed": 0}, "numerics": Numerics("float32", 1)}, seed=0

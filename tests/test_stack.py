@@ -16,11 +16,11 @@ from lib.model import backbone, formula, scores, stack, supernet
 from lib.model.parts import base, layers, set_dropout, size
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.options import Numerics, Targets, Train
 from lib.papers.efficientbert import NETS
 from lib.search.net import BERT, Layer, Net, parameters
 from lib.train import heads, loop, losses
 from lib.train.batches import Encoded
+from lib.train.options import Numerics, Targets, Train
 
 FORMULAS = (
     "W2 gelu(W1 x)",

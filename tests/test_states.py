@@ -6,9 +6,9 @@ import torch
 
 from lib.model.parts import base, layers
 from lib.model.taps import taps
-from lib.options import Numerics
 from lib.train import states
 from lib.train.batches import Encoded, collate
+from lib.train.options import Numerics
 
 
 @pytest.fixture

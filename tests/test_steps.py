@@ -10,20 +10,21 @@ import pytest
 import torch
 from conftest import finetuned, made, same_run, small_backbone
 
-from lib import data, paths
+from lib import data
 from lib.data import grammar
-from lib.execute import execute
 from lib.measure import metrics
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone
 from lib.model.surgery import operate
 from lib.model.taps import taps
-from lib.options import Distil, Ghost, Importance, Numerics, Train
-from lib.spec import Spec, plain, stream
+from lib.runs import paths
+from lib.runs.execute import execute
+from lib.runs.spec import Spec, plain, stream
+from lib.runs.store import Store
 from lib.steps import STEPS
-from lib.store import Store
 from lib.train import loop, losses, states
 from lib.train.batches import collate, encode, order
+from lib.train.options import Distil, Ghost, Importance, Numerics, Train
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from conftest import stop_at
 
-from lib import execute, paths, record
-from lib.files import read_json, write_json
 from lib.measure import metrics
-from lib.spec import Spec
+from lib.runs import execute, paths, record
+from lib.runs.files import read_json, write_json
+from lib.runs.spec import Spec
+from lib.runs.store import Draft, Held, Store, alive, locked
 from lib.steps import checkpoint
-from lib.store import Draft, Held, Store, alive, locked
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
 
@@ -210,7 +210,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from lib.store import locked
+from lib.runs.store import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

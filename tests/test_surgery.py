@@ -12,8 +12,8 @@ from lib.model import backbone
 from lib.model.cut import rank
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
-from lib.options import Ghost
-from lib.spec import plain
+from lib.runs.spec import plain
+from lib.train.options import Ghost
 
 GHOST = Ghost("dwconv", ("o", "ffn2"), 3, softmax=True, relu=True, mask=True)
 CUT, ADD = {"op": "cut", "heads": 3}, {"op": "ghost"} | plain(GHOST)

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from conftest import holder, same_run, small_backbone
 
-from lib import data, sweep
+from lib import data
 from lib.data import models
-from lib.options import Distil, Importance, Numerics, Targets, Train
-from lib.spec import Spec
-from lib.store import Draft, Store, locked
+from lib.runs import sweep
+from lib.runs.spec import Spec
+from lib.runs.store import Draft, Store, locked
+from lib.train.options import Distil, Importance, Numerics, Targets, Train
 
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32, clip=1.0, dropout=0.1)

@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from lib import files
 from lib.data import tokens
+from lib.runs import files
 
 
 @pytest.fixture(autouse=True)

@@ -11,15 +11,17 @@ from conftest import REAL, forget, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib import checks, data, paths, sweep
+from lib import data
 from lib.data import Split, unseen
 from lib.measure import compare, metrics, stats
-from lib.options import Numerics, Targets, Train
+from lib.page import checks
 from lib.page import claims as source
 from lib.page.runs import Runs
 from lib.papers import bermo, efficientbert, grids, mini, nas
 from lib.papers import efficientbert_search as search
-from lib.spec import Spec
+from lib.runs import paths, sweep
+from lib.runs.spec import Spec
+from lib.train.options import Numerics, Targets, Train
 
 APART = tuple(f"w{i} x{i} y{i} z{i}" for i in range(40))  # texts that share nothing
 WORDS = st.lists(st.sampled_from(["A", "a", "b", "c", "d"]), min_size=1, max_size=7).map(" ".join)

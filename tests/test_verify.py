@@ -12,17 +12,18 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from lib import data, paths, record, verify
+from lib import data
 from lib.__main__ import main
-from lib.files import seal, write_json
 from lib.measure import metrics
 from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
 from lib.measure.stats import Estimate
-from lib.page import notebook
+from lib.page import notebook, verify
 from lib.papers.profiles import backbone
-from lib.spec import Spec
-from lib.store import Run, Store
+from lib.runs import paths, record
+from lib.runs.files import seal, write_json
+from lib.runs.spec import Spec
+from lib.runs.store import Run, Store
 
 NAME = "finetune-000000000000/10"
 

@@ -13,23 +13,24 @@ import transformers
 from conftest import finetuned, put, same_run, small_backbone, stop_at, store_with
 from safetensors.numpy import load_file
 
-from lib import data, paths
+from lib import data
 from lib.data import texts
-from lib.execute import execute
 from lib.measure import metrics
 from lib.measure.similarity import cka, divergence
 from lib.model import backbone, supernet
 from lib.model.parts import layers
 from lib.model.surgery import operate
-from lib.options import Numerics, Shared, Span, Train, Warmup
+from lib.runs import paths
+from lib.runs.execute import execute
+from lib.runs.spec import Spec, plain
+from lib.runs.store import Draft, Store
 from lib.search.net import BERT, Layer, Net, bert, parameters
-from lib.spec import Spec, plain
 from lib.steps import latency as timing
 from lib.steps import predistil as text
-from lib.store import Draft, Store
 from lib.train import heads, loop, students
 from lib.train.batches import collate, encode
 from lib.train.matching import projected
+from lib.train.options import Numerics, Shared, Span, Train, Warmup
 
 PAPER = Warmup(attention="scores", projection="shared", zero=True)
 TOY = Warmup(attention="scores", projection="shared", mask=True)

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from lib import paths
 from lib.data import tokens
 from lib.data import unseen as left
-from lib.spec import known
+from lib.runs import paths
+from lib.runs.spec import known
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ line, so a document is one segment and one pair, whose second part is from anoth
 
 import numpy as np
 
-from lib.spec import stream
+from lib.runs.spec import stream
 
 EPOCHS = 5  # data epochs that are made, then used again in turn
 SHORT = 0.1  # share of documents for which a lower length is drawn

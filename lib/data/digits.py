@@ -18,7 +18,7 @@ import numpy as np
 
 from lib.data import check
 from lib.data.lines import malformed
-from lib.spec import known, stream
+from lib.runs.spec import known, stream
 
 KINDS = ("files", "bundled")
 _STEMS = {"train": "train", "test": "t10k"}

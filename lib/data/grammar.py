@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from lib import files
+from lib.runs import files
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))
 SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))

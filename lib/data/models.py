@@ -13,9 +13,9 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-from lib import files, paths
 from lib.data import at_hand_or_official, check, official_digests
-from lib.spec import known
+from lib.runs import files, paths
+from lib.runs.spec import known
 
 _TOLD = files.toml(Path(__file__).with_name("models.toml"))
 HUB, PACKAGES = _TOLD["HUB"], _TOLD["PACKAGES"]

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import paths
 from lib.data import Task, read
 from lib.data.lines import SUFFIXES, cell_text, hub, malformed, short, table
-from lib.spec import known
+from lib.runs import paths
+from lib.runs.spec import known
 
 HUB = "hub:"
 SPLITS = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val")}

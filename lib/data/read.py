@@ -21,8 +21,8 @@ import numpy as np
 
 from lib.data import Split, Task, squad
 from lib.data.lines import cell_text, hub, malformed, short, table
-from lib.files import toml, write
-from lib.spec import known
+from lib.runs.files import toml, write
+from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
 WORDS = 1000  # classes of WordContent

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import files
 from lib.data import read
-from lib.spec import known
+from lib.runs import files
+from lib.runs.spec import known
 
 TEST_ROWS, TASK_OF = {}, {}  # official rows of each file; the task whose codes a file holds
 for _task in read.GLUE:

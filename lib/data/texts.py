@@ -12,10 +12,10 @@ import json
 from functools import cache
 from itertools import chain, islice, zip_longest
 
-from lib import paths
 from lib.data import at_hand_or_official, tokens
 from lib.data.lines import each_line
-from lib.spec import known
+from lib.runs import paths
+from lib.runs.spec import known
 
 # {corpus: (most paragraphs of a document, how many of its first ones are a title, and dropped)}. A
 # book is cut after 20 paragraphs, as in EfficientBERT's code.

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from lib import files, paths
+from lib.runs import files, paths
 
 CHUNK = 1000  # rows that are tokenised and written together
 

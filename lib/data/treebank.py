@@ -34,7 +34,7 @@ import numpy as np
 from lib.data import Split, Task
 from lib.data.lines import MEND, malformed, read_lines, short
 from lib.data.read import SENTEVAL
-from lib.spec import known
+from lib.runs.spec import known
 
 LENGTHS = range(5, 41)  # words; SentEval's end at 28, which would cost a small treebank a tenth
 BINS = (8, 12, 16, 20, 25)  # last length of each bin: SentEval's, but the sixth goes on to the end

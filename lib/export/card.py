@@ -8,8 +8,8 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from lib import data
 from lib.data.models import HUB
 from lib.measure.compare import spread
-from lib.spec import ancestry, from_json, placeless
-from lib.store import Store
+from lib.runs.spec import ancestry, from_json, placeless
+from lib.runs.store import Store
 
 # What the makers of a checkpoint say that it learned from, where that touches tasks.
 SAW = {

@@ -26,7 +26,7 @@ import numpy as np
 
 from lib.measure import compare, stats
 from lib.measure.measures import MEASURES
-from lib.spec import known
+from lib.runs.spec import known
 
 CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"

@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import scipy
 
-from lib import files
 from lib.measure import compare, stats
 from lib.measure.cells import Cell, cell, parsed, scored
 from lib.measure.estimates import estimate, groups_of, parts_of, rows_of, thinnest
 from lib.measure.measures import MEASURES, ranked
+from lib.runs import files
 
 # Texts: of each word (its mark, how it is counted, one line), of each word for a check of printed
 # numbers, and how verdicts are to be read.
@@ -234,7 +234,7 @@ def after_holm(told):
 def judge(line, frame, metric_of, teachers, scale, printed=None):
     """The Verdict on a claim from the collected rows of its cells.
 
-    line: its row of claims.csv. frame: see `lib.sweep.collect`. metric_of: {task: columns}
+    line: its row of claims.csv. frame: see `lib.runs.sweep.collect`. metric_of: {task: columns}
     (`lib.measure.compare.pairs`). teachers: f(Spec) -> runs that it is to come near.
     printed: {(cell, task): points}, see `Result`. Raises LookupError, naming it, where no cell has
     rows.

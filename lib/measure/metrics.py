@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 from sklearn import metrics as sk
 
-from lib.spec import known
+from lib.runs.spec import known
 
 
 def accuracy(predictions, labels):

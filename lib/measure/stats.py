@@ -27,7 +27,7 @@ from zlib import crc32
 import numpy as np
 import scipy
 
-from lib.spec import known
+from lib.runs.spec import known
 
 MARKS = ("exact", "span_f1")  # metrics of which each question has its own mark; their mean counts
 CELLS = 4_000_000  # draws times examples held at once: 32 MB of weights

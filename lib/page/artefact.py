@@ -25,9 +25,6 @@ import numpy as np
 import pandas as pd
 from IPython.display import HTML, Markdown, display
 
-from lib import paths, sweep
-from lib.execute import commit
-from lib.files import whole, write
 from lib.measure import compare
 from lib.measure.claims import SCALES
 from lib.page import claims as source
@@ -39,7 +36,10 @@ from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import own, submissions
 from lib.papers.profiles import PROFILES
-from lib.store import Store
+from lib.runs import paths, sweep
+from lib.runs.execute import commit
+from lib.runs.files import whole, write
+from lib.runs.store import Store
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 LIGHT = ENVIRONMENT.get_template("end.md.j2")
@@ -85,7 +85,7 @@ class Page:
         return self.scope.about() if isinstance(self.scope, own.Own) else []
 
     def collect(self, rows, on_missing="run"):
-        """The rows with their results (lib.sweep.collect).
+        """The rows with their results (lib.runs.sweep.collect).
 
         Missing runs are made here, unless a batch made them before. Why some are still missing
         stands below the cell.

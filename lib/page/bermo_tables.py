@@ -1,7 +1,7 @@
 """Parts of the tables of the pages on BERMo. Free of torch."""
 
-from lib import published
 from lib.measure import compare
+from lib.papers import published
 from lib.papers.bermo import COLUMNS, PROBES
 
 
@@ -20,7 +20,7 @@ def repaired(table, rows):
 
 
 def printed(table, by=("Model",), rename=()):
-    """Table 2, 4 or 5 as a part of a page's table, see `lib.published.rows`."""
+    """Table 2, 4 or 5 as a part of a page's table, see `lib.papers.published.rows`."""
     rows = published.rows("bermo", table, list(by), columns=rename)
     return {name.replace("_BASE", ""): row for name, row in rows.items()}
 

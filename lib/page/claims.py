@@ -3,7 +3,7 @@
     judged(["G1"])["G1"]
 
 A row of `claims.csv` is judged by its cells, from the runs of the grids of its pages
-(`lib.measure.claims`); arithmetic and settings by their formula (`lib.checks`).
+(`lib.measure.claims`); arithmetic and settings by their formula (`lib.page.checks`).
 """
 
 import csv
@@ -14,13 +14,13 @@ from math import isfinite
 
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from lib import checks, paths, sweep
 from lib.measure import cells, claims
 from lib.measure.claims import Verdict
-from lib.page import notebook
+from lib.page import checks, notebook
 from lib.papers import efficientbert, grids, nas
-from lib.spec import ancestry, known
-from lib.store import Store
+from lib.runs import paths, sweep
+from lib.runs.spec import ancestry, known
+from lib.runs.store import Store
 
 SCALE = "mini"
 # words of `plan.csv` that no seed changes

@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from lib import published
 from lib.measure import compare
-from lib.papers import grids
+from lib.papers import grids, published
 from lib.papers.nas import COLUMNS
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 
-from lib import paths
-from lib.execute import one_line
-from lib.files import read_json, sha, write_json
 from lib.papers import own
 from lib.papers.profiles import PROFILES
-from lib.spec import Spec, known
+from lib.runs import paths
+from lib.runs.execute import one_line
+from lib.runs.files import read_json, sha, write_json
+from lib.runs.spec import Spec, known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
 # Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.

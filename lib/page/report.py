@@ -18,15 +18,15 @@ from dataclasses import replace
 import pandas as pd
 from tqdm.auto import tqdm
 
-from lib import executors, files, paths
-from lib.checks import PAPERS
-from lib.execute import commit, one_line
-from lib.files import read_json, write
 from lib.page import notebook, verdicts
+from lib.page.checks import PAPERS
 from lib.page.sheet import Sheet, convert, execute, fingerprint, made_of, sweep_sockets
 from lib.papers import own
 from lib.papers.profiles import PROFILES
-from lib.store import alive
+from lib.runs import executors, files, paths
+from lib.runs.execute import commit, one_line
+from lib.runs.files import read_json, write
+from lib.runs.store import alive
 
 BADGES = 6  # on a card; more are counts alone
 

@@ -13,7 +13,7 @@ from lib.papers.own import Own
 
 @dataclass(frozen=True)
 class Runs:
-    """The collected frames of one grid (lib.sweep.collect); `Page.runs` makes it.
+    """The collected frames of one grid (lib.runs.sweep.collect); `Page.runs` makes it.
 
     own: runs of the page's profile. recorded: runs at mini that are in the records.
     """

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from lib.spec import ancestry, plain
+from lib.runs.spec import ancestry, plain
 
 HIDDEN = ("spec", "seed", "run", "state", "error")  # columns of a collected frame that are no label
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lib import paths
-from lib.execute import one_line
-from lib.files import write
 from lib.page import equation, notebook, verdicts
+from lib.runs import paths
+from lib.runs.execute import one_line
+from lib.runs.files import write
 
 SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
 FOLDERS = ("page", "papers", "measure", "search", "model", "data", "train", "steps", "methods")
-FILES = tuple(f"{name}.py" for name in "options sweep published checks store spec".split())
+FILES = ("runs/sweep.py", "runs/store.py", "runs/spec.py")
 TEXTS = ("data/published", "data/found.md")
 CODE = (*TEXTS, *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import jinja2
 
-from lib import checks
 from lib.measure.claims import CHECKS, READING, WORDS
+from lib.page import checks
 
 TEMPLATE = Path(__file__).parent / "template"
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from lib import files, published
 from lib.measure.compare import Column
-from lib.options import Mix, Prune, Targets
-from lib.papers import grids, mini
+from lib.papers import grids, mini, published
 from lib.papers.profiles import backbone
-from lib.spec import Spec, known
+from lib.runs import files
+from lib.runs.spec import Spec, known
+from lib.train.options import Mix, Prune, Targets
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 

@@ -13,16 +13,16 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from lib import files, published
 from lib.data import read, texts
 from lib.measure import compare
 from lib.measure.compare import Column
 from lib.measure.similarity import divergence
-from lib.options import Shared, Warmup
-from lib.papers import grids, mini
+from lib.papers import grids, mini, published
 from lib.papers.profiles import backbone, profile, shape, started
+from lib.runs import files
+from lib.runs.spec import Spec, known
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
-from lib.spec import Spec, known
+from lib.train.options import Shared, Warmup
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 
@@ -392,7 +392,7 @@ seeds = partial(grids.seeds, own=SEEDS)  # and HEADLINES
 
 
 def printed(table):
-    """A published table as `lib.published.rows` gives it, without citations in the names."""
+    """A published table as `lib.papers.published.rows` gives it, without citations in the names."""
     return published.rows(
         "efficientbert", table, "Model", rename=lambda name: re.sub(r" \([^)]*\d{4}\w?\)", "", name)
     )

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import files, published
 from lib.data import tokens
 from lib.measure import compare
-from lib.options import Search
-from lib.papers import efficientbert, grids
+from lib.papers import efficientbert, grids, published
 from lib.papers.profiles import backbone, profile
+from lib.runs import files
+from lib.runs.spec import Output, Spec, known, stream
 from lib.search import space as spaces
 from lib.search.net import from_json
-from lib.spec import Output, Spec, known, stream
+from lib.train.options import Search
 
 SINGLE, LAST = "single", "stage3"
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
@@ -238,7 +238,8 @@ def candidates(profile_name, count=0):
 
 
 def printed_stages():
-    """Table 5 as `lib.published.rows` gives it; those that read Wikipedia alone are marked."""
+    """Table 5 as `lib.papers.published.rows` gives it; those that read Wikipedia alone are
+    marked."""
     return {
         row["Model"] + efficientbert.WIKI * (row["Pre-train Dataset"] == "Wiki"): {
             ("published", "average" if column == "Avg" else column): cell

@@ -7,15 +7,15 @@ Free of torch.
 
 import pandas as pd
 
-from lib import published
-from lib.options import Targets
 from lib.papers import efficientbert as paper
 from lib.papers import efficientbert_search as search
+from lib.papers import published
 from lib.papers.grids import LOOP
 from lib.papers.profiles import CHECKPOINTS
 from lib.papers.settings import beside, text
 from lib.search import surface
 from lib.search.space import SPACES
+from lib.train.options import Targets
 
 
 def settings():

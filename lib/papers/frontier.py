@@ -13,14 +13,14 @@ from functools import partial
 
 import numpy as np
 
-from lib import sweep
 from lib.measure import claims, compare, cost, gated, stats
 from lib.methods import METHODS, module
-from lib.options import Targets
 from lib.papers import bermo, efficientbert, ghostbert, grids, mini, nas
 from lib.papers.profiles import shape
+from lib.runs import sweep
+from lib.runs.spec import Spec, known, plain
 from lib.search.net import macs
-from lib.spec import Spec, known, plain
+from lib.train.options import Targets
 
 # ---- SETTINGS
 

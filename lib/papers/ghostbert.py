@@ -10,13 +10,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from lib import files, published
 from lib.measure import cost
-from lib.options import Distil, Ghost, Importance
-from lib.papers import grids, mini
+from lib.papers import grids, mini, published
 from lib.papers.grids import LABELS, common, teacher
 from lib.papers.profiles import families, shape
-from lib.spec import Spec, plain
+from lib.runs import files
+from lib.runs.spec import Spec, plain
+from lib.train.options import Distil, Ghost, Importance
 
 # ---- SETTINGS
 

@@ -3,13 +3,14 @@ teachers. Free of torch."""
 
 from pathlib import Path
 
-from lib import data, files
+from lib import data
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
-from lib.options import Augment, Span, Targets, Train
 from lib.papers import own as readers
 from lib.papers.profiles import backbone, profile
-from lib.spec import Spec, known
+from lib.runs import files
+from lib.runs.spec import Spec, known
+from lib.train.options import Augment, Span, Targets, Train
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 ROWS, HELD_OUT, UNSEEN, TRIES = map(TOLD.get, ("ROWS", "HELD_OUT", "UNSEEN", "TRIES"))

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from lib import files, published
 from lib.measure import gated
 from lib.measure.compare import Column
-from lib.options import Gates, Objective, Perceptron
-from lib.papers import grids, mini
+from lib.papers import grids, mini, published
 from lib.papers.profiles import TOY, backbone, profile, shape, started
-from lib.spec import Output, Spec, known
+from lib.runs import files
+from lib.runs.spec import Output, Spec, known
+from lib.train.options import Gates, Objective, Perceptron
 
 # ---- SETTINGS
 

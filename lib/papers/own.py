@@ -9,9 +9,10 @@ import json
 import shlex
 from pathlib import Path
 
-from lib import data, paths
+from lib import data
 from lib.data import models, own
 from lib.measure.cost import configured
+from lib.runs import paths
 
 MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
 FAMILIES = ("bert", "roberta", "electra")

@@ -4,12 +4,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib import files
 from lib.data import grammar, models
 from lib.measure.cost import SHAPES, Shape
-from lib.options import MaskedLM, Numerics, Train
 from lib.papers import own
-from lib.spec import Spec, known
+from lib.runs import files
+from lib.runs.spec import Spec, known
+from lib.train.options import MaskedLM, Numerics, Train
 
 
 @dataclass(frozen=True)

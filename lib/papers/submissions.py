@@ -8,7 +8,7 @@ import numpy as np
 from lib import data
 from lib.data import submission, unlabelled
 from lib.papers.profiles import profile
-from lib.spec import Spec
+from lib.runs.spec import Spec
 
 
 def file_rows(profile_name, file):

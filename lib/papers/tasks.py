@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from lib import data, paths
+from lib import data
 from lib.data import read, unseen
+from lib.runs import paths
 
 
 def census(source, wanted=()):

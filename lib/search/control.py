@@ -33,8 +33,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lib.measure import gated
-from lib.options import Gates
-from lib.spec import stream
+from lib.runs.spec import stream
+from lib.train.options import Gates
 
 LIMIT, JUMP = gated.START, 2 * gated.START
 EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # a gate is on above this alpha: 4.595

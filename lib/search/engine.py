@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from lib import files, paths
-from lib.files import Damaged
 from lib.model.formula import FormulaError
-from lib.options import settled
+from lib.runs import files, paths
+from lib.runs.files import Damaged
+from lib.runs.spec import canonical, stream
 from lib.search import samplers
 from lib.search.samplers import Evaluation
-from lib.spec import canonical, stream
+from lib.train.options import settled
 
 
 def search(space, evaluate, options, seed, path, after=None):
@@ -27,8 +27,8 @@ def search(space, evaluate, options, seed, path, after=None):
     space: lib.search.space.Space, or anything that offers identity, first, pack, unpack and what
     samplers ask for. evaluate: f(candidate) -> score, higher is better, above 0. A candidate scores
     0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
-    lib.options.Search. after: f(history), called after each evaluation. The search ends early where
-    no candidate is new. Raises Damaged for the history of another search.
+    lib.train.options.Search. after: f(history), called after each evaluation. The search ends early
+    where no candidate is new. Raises Damaged for the history of another search.
     """
     path, first = Path(path), space.first()
     history = resume(space, options, seed, path)

@@ -20,12 +20,12 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from lib.model import formula as language
+from lib.runs.spec import known
 from lib.search.formula import canonical, valid
 from lib.search.grow import grow, prefix
 from lib.search.net import BERT, GEGLU, QS, STACKS, Layer, Net, ffn_parameters, parameters
 from lib.search.net import from_json as read_net
 from lib.search.sizes import Sizes
-from lib.spec import known
 
 BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}

@@ -12,11 +12,11 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from lib import data as sources
-from lib import files
-from lib.options import Augment
-from lib.spec import stream
+from lib.runs import files
+from lib.runs.spec import stream
 from lib.train import augment as words
 from lib.train import loop
+from lib.train.options import Augment
 
 CHUNK = 2000  # sentences whose candidates are written together, to resume from
 

@@ -7,7 +7,7 @@ import transformers
 
 from lib.data import models
 from lib.model import backbone
-from lib.spec import stream
+from lib.runs.spec import stream
 
 
 def checkpoint(run, name, digest, random=False):

@@ -4,7 +4,7 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib.spec import known
+from lib.runs.spec import known
 
 
 def count(run, config, tokens, labels):

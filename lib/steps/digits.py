@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lib import paths
 from lib.data import digits as images_of
-from lib.options import Gates, Perceptron
+from lib.runs import paths
+from lib.runs.spec import stream
 from lib.search.control import LIMIT
-from lib.spec import stream
 from lib.train import loop
 from lib.train.gating import Gating
+from lib.train.options import Gates, Perceptron
 
 
 def digits(run, images, perceptron, gates, numerics):

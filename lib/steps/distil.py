@@ -10,15 +10,15 @@ from contextlib import contextmanager
 
 import torch
 
-from lib.files import write_json
 from lib.model import backbone
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate
-from lib.options import Distil
-from lib.spec import stream
+from lib.runs.files import write_json
+from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.learn import Lesson
 from lib.train.matching import Match, layer_map, matching, teaching
+from lib.train.options import Distil
 from lib.train.states import Cache
 
 

@@ -10,10 +10,10 @@ from lib.model import backbone, compact
 from lib.model import mix as mixes
 from lib.model.options import one_of
 from lib.model.parts import size
-from lib.options import Mix, Prune, Targets
 from lib.train import heads, pruning
 from lib.train.learn import Lesson, learn
 from lib.train.objectives import predicting
+from lib.train.options import Mix, Prune, Targets
 
 
 def fineprune(
@@ -32,8 +32,8 @@ def fineprune(
 ):
     """Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
-    prune, mix: lib.options.Prune and Mix. Without them nothing is pruned, and the mix is that of
-    `start`.
+    prune, mix: lib.train.options.Prune and Mix. Without them nothing is pruned, and the mix is that
+    of `start`.
     alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
     (0.9 in the paper).
     frozen: what stays as it is (lib.train.pruning.Frozen); with "encoder" the run is a probe.

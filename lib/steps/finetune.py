@@ -2,9 +2,9 @@
 
 from lib.model import backbone
 from lib.model.parts import size
-from lib.options import Targets
 from lib.train.learn import Lesson, learn
 from lib.train.objectives import predicting
+from lib.train.options import Targets
 
 
 def finetune(run, data, train, numerics, targets, span=None):

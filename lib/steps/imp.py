@@ -7,10 +7,10 @@ import torch
 
 from lib.model import backbone, masks
 from lib.model.parts import base, size
-from lib.options import Targets
 from lib.train import loop
 from lib.train.learn import Lesson, learn
 from lib.train.objectives import predicting
+from lib.train.options import Targets
 
 
 def imp(run, data, train, numerics, kept):

@@ -12,9 +12,9 @@ import torch
 
 from lib import data as sources
 from lib.model import backbone, parts
-from lib.options import Importance, Targets
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
+from lib.train.options import Importance, Targets
 
 
 def importance(run, data, importance, numerics, span=None):

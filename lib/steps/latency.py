@@ -16,7 +16,7 @@ from lib.model import backbone, parts, supernet
 from lib.model.options import at_least
 from lib.model.parts import size
 from lib.model.surgery import operate
-from lib.spec import known
+from lib.runs.spec import known
 from lib.train import loop
 
 WARM = 5  # turns before any is counted

@@ -11,12 +11,12 @@ from torch import nn
 
 from lib.model import stack
 from lib.model.parts import size
-from lib.options import Shared, Warmup
-from lib.spec import stream
+from lib.runs.spec import stream
 from lib.train import loop, students
 from lib.train.batches import Encoded, order
 from lib.train.learn import Lesson, predictions
 from lib.train.matching import matching, teaching
+from lib.train.options import Shared, Warmup
 
 
 def multitask(run, data, warmup, train, numerics, net=None, shared=None):

@@ -3,10 +3,10 @@ beside its weights (report on NAS pruning, sections 5 and 7).
 """
 
 from lib.model import backbone
-from lib.options import Gates, Objective
 from lib.train import objectives
 from lib.train.gating import GateSearch
 from lib.train.learn import Lesson, learn
+from lib.train.options import Gates, Objective
 
 
 def nas_search(run, data, train, numerics, gates, objective):

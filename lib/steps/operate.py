@@ -2,9 +2,9 @@
 from it.
 """
 
-from lib.files import write_json
 from lib.model import backbone
 from lib.model.parts import size
+from lib.runs.files import write_json
 from lib.steps.distil import perform
 
 

@@ -15,10 +15,10 @@ from lib.data import Split, texts, tokens, toy
 from lib.data.corpus import EPOCHS, pairs
 from lib.model import backbone
 from lib.model.parts import size
-from lib.options import Shared, Warmup
 from lib.steps.pretrain import passages
 from lib.train import loop, students
 from lib.train.batches import Encoded, encode, order
+from lib.train.options import Shared, Warmup
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):

@@ -10,10 +10,10 @@ from torch.nn import functional
 from lib.data import Split, grammar, toy
 from lib.model import backbone
 from lib.model.parts import base, size
-from lib.options import MaskedLM
-from lib.spec import stream
+from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.batches import encode
+from lib.train.options import MaskedLM
 
 POSITIONS = 128  # tokens of the longest row
 

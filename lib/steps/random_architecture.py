@@ -3,14 +3,14 @@ Table 5).
 """
 
 from lib.model import backbone
-from lib.options import Gates
 from lib.search import control
 from lib.train.gating import architecture, costs
+from lib.train.options import Gates
 
 
 def random_architecture(run, gates):
-    """Input: `start`; only its sizes count. gates: lib.options.Gates, of which regions, ratio and
-    tolerance matter. Metrics are those of `nas_search`.
+    """Input: `start`; only its sizes count. gates: lib.train.options.Gates, of which regions, ratio
+    and tolerance matter. Metrics are those of `nas_search`.
     """
     options = Gates(**gates)
     sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)

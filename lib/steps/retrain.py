@@ -5,10 +5,10 @@ labels (report on NAS pruning, sections 5.4 and 5.5). Each of the two stages is 
 from lib.model import backbone, gates
 from lib.model.parts import size
 from lib.model.surgery import operate
-from lib.options import Objective
 from lib.train import objectives
 from lib.train.gating import flops
 from lib.train.learn import Lesson, learn
+from lib.train.options import Objective
 
 
 def retrain(run, data, train, numerics, objective, architecture=None):

@@ -12,14 +12,14 @@ from dataclasses import replace
 from safetensors import safe_open
 
 from lib.model import backbone, supernet
-from lib.options import Search, Train, Warmup
+from lib.runs.spec import canonical
+from lib.runs.store import Scratch
 from lib.search import engine
 from lib.search.space import ENDLESS, from_json
-from lib.spec import canonical
 from lib.steps import predistil
-from lib.store import Scratch
 from lib.train import loop, students
 from lib.train.learn import Lesson
+from lib.train.options import Search, Train, Warmup
 
 
 def search(
@@ -82,8 +82,8 @@ def handed(where, net):
     """What later steps take from a search as Outputs, all as JSON.
 
     net: the network found. supernet: its formulas with the deepest stacks and the widest networks.
-    shared: what lib.options.Shared takes to train that in parts. Its choices are, for each layer,
-    all ids that fit the formula, and the one found once more.
+    shared: what lib.train.options.Shared takes to train that in parts. Its choices are, for each
+    layer, all ids that fit the formula, and the one found once more.
     """
     own = where.grammar
     largest = {"stack": max(own.stacks), "q": min(own.ratios)}

@@ -3,9 +3,9 @@ again.
 """
 
 from lib.model import backbone
-from lib.options import Distil
 from lib.train import states as cache
 from lib.train.learn import Lesson
+from lib.train.options import Distil
 
 
 def states(run, data, train, numerics, distil):

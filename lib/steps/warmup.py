@@ -4,9 +4,9 @@ where the options ask for them.
 """
 
 from lib.model.parts import size
-from lib.options import Warmup
 from lib.train import students
 from lib.train.learn import Lesson, learn
+from lib.train.options import Warmup
 
 
 def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):

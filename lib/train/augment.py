@@ -24,10 +24,10 @@ import torch
 from safetensors import safe_open
 from torch.nn import functional
 
-from lib import files
 from lib.data import tokens
 from lib.model import backbone
 from lib.model.parts import base
+from lib.runs import files
 from lib.train import loop
 from lib.train.batches import Encoded
 

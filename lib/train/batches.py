@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lib.spec import stream
+from lib.runs.spec import stream
 
 POOL = 50  # batches that are sorted by length together
 

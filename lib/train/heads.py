@@ -13,8 +13,8 @@ import torch
 from lib.data import spans, unseen
 from lib.measure import metrics, squad
 from lib.model import backbone
-from lib.options import Span
 from lib.train.batches import Encoded, encode
+from lib.train.options import Span
 
 
 def network(folder, task, dropout, seed):
@@ -64,13 +64,13 @@ def by_name(model, labels):
 def rows(tokenizer, split, task, max_length, span=None):
     """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
 
-    span: a lib.options.Span as a dict, for tasks with spans. Their rows are windows of passages.
-    What is kept holds no text.
+    span: a lib.train.options.Span as a dict, for tasks with spans. Their rows are windows of
+    passages. What is kept holds no text.
     """
     if task.span != bool(span):
         raise ValueError(
             f"{task.name} {'needs the argument span' if task.span else 'has no spans'}: give "
-            "lib.options.Span to tasks such as SQuAD, and to these alone"
+            "lib.train.options.Span to tasks such as SQuAD, and to these alone"
         )
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)

@@ -14,10 +14,10 @@ import torch
 from lib import data as sources
 from lib.data import unlabelled
 from lib.model import backbone
-from lib.options import Numerics, Train
-from lib.spec import stream
-from lib.store import Scratch
+from lib.runs.spec import stream
+from lib.runs.store import Scratch
 from lib.train import augment, heads, loop
+from lib.train.options import Numerics, Train
 
 
 @dataclass

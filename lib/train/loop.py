@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from lib import files, paths
-from lib.files import Damaged, read_json, write_json
-from lib.options import Numerics, Train
-from lib.spec import stream
-from lib.store import say
+from lib.runs import files, paths
+from lib.runs.files import Damaged, read_json, write_json
+from lib.runs.spec import stream
+from lib.runs.store import say
 from lib.train.batches import collate, order
 from lib.train.dropout import byte_dropout
 from lib.train.lean import keep_memory, lean
+from lib.train.options import Numerics, Train
 from lib.train.used_rows import used_rows
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities

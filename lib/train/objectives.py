@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from lib.model.parts import layers, surgery
-from lib.options import Targets
-from lib.spec import stream
+from lib.runs.spec import stream
 from lib.train import loop, losses
 from lib.train.matching import Match, layer_map, matching, teaching
+from lib.train.options import Targets
 
 
 def predicting(lesson, model, rows, targets, alpha=None):
@@ -33,8 +33,8 @@ def predicting(lesson, model, rows, targets, alpha=None):
 
 
 def objective(lesson, model, rows, options):
-    """The objective of a lib.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5 and
-    7.3).
+    """The objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5
+    and 7.3).
     """
     if options.kind == "prediction":
         return squared(lesson, model, rows)

@@ -15,7 +15,7 @@ from lib.model.masks import Mask, final_cut, kth_largest, projections
 from lib.model.options import one_of
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
-from lib.spec import stream
+from lib.runs.spec import stream
 from lib.train import loop, schedules
 
 BINS = 50  # of the run, for what is kept of each step
@@ -155,8 +155,8 @@ def counted(masked, kept, everything):
 
 
 class LayerMix(loop.Method):
-    """The mix of the layers (lib.model.mix): a new one of a lib.options.Mix, or the one that the
-    model has. Saved: `mix`, its weights [L + 1] before and after, and its scale gamma [1].
+    """The mix of the layers (lib.model.mix): a new one of a lib.train.options.Mix, or the one that
+    the model has. Saved: `mix`, its weights [L + 1] before and after, and its scale gamma [1].
     """
 
     def __init__(self, run, model, options=None):

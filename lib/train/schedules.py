@@ -34,7 +34,7 @@ class Ramp:
 
 
 def plan(options, steps):
-    """The Ramp of the threshold of a run of `steps` steps, from a lib.options.Prune.
+    """The Ramp of the threshold of a run of `steps` steps, from a lib.train.options.Prune.
 
     Where the two warm-ups leave no room for a ramp, `overlong` "refuse" raises ValueError. "jump"
     lets the threshold jump after the initial warm-up, as the public code does.

@@ -16,11 +16,11 @@ from safetensors.torch import load_file, save_file
 
 from lib.model import backbone, supernet
 from lib.model.parts import base, layers, set_dropout, surgery
-from lib.options import Targets
+from lib.runs.spec import known, stream
 from lib.search.net import from_json, parameters
-from lib.spec import known, stream
 from lib.train import heads, loop, losses
 from lib.train.matching import Match, layer_map, matching, projected, teaching
+from lib.train.options import Targets
 
 SURGERY = "surgery.json"  # beside a run's model: what steps operate and distil did, with reports
 PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
@@ -31,8 +31,8 @@ DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
 
 # ---- What is compared ----
 def matches(student, teacher, options, heads=()):
-    """Equations 1 and 2, of a lib.options.Warmup. heads: those of the teacher that each layer of a
-    cut student still has.
+    """Equations 1 and 2, of a lib.train.options.Warmup. heads: those of the teacher that each layer
+    of a cut student still has.
     """
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     distance = losses.zeroed if options.zero else losses.over_tokens
@@ -217,8 +217,8 @@ def put(linear, weight, bias):
 
 # ---- Parts of a supernet ----
 class Parts(loop.Method):
-    """Each step trains one part of a supernet (lib.options.Shared); the finished model is the whole
-    one again.
+    """Each step trains one part of a supernet (lib.train.options.Shared); the finished model is the
+    whole one again.
     """
 
     def __init__(self, student, shared, seed):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 
-from lib import paths
+from lib.runs import paths
 
 NAME = "manifest.json"
 VERSION = 1  # of manifests

@@ -15,9 +15,9 @@ from pandas.io.formats.style import Styler
 from lib import data
 from lib.measure import compare
 from lib.page import notebook
-from lib.spec import from_json, known
+from lib.runs.spec import from_json, known
+from lib.runs.store import Run, Store
 from lib.steps import STEPS
-from lib.store import Run, Store
 
 # Columns of grids whose values a notebook takes as a list under another name.
 PARAMETERS = {"task": "tasks", "seed": "seeds", "m": "widths"}
@@ -152,7 +152,7 @@ def weights(run, keep=False):
 
 def made(spec):
     """Make a run with its weights. Raises RuntimeError with the reason where that failed."""
-    from lib import sweep
+    from lib.runs import sweep
 
     if lost := sweep.make([spec], keep=True):
         raise RuntimeError(f"{spec.name} could not be made: {lost[spec]}")
@@ -160,8 +160,8 @@ def made(spec):
 
 
 def sentences(frame, better, worse, count=10, **where):
-    """HTML of development rows that one model of a collected frame (lib.sweep.collect) gets right
-    and another one wrong, the surest first, with the confidence of both.
+    """HTML of development rows that one model of a collected frame (lib.runs.sweep.collect) gets
+    right and another one wrong, the surest first, with the confidence of both.
 
     where: values of further columns. No file of a page has them: texts of data sets are not ours to
     commit. A sentence where no two runs are there, or no texts.

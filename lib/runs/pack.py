@@ -15,10 +15,11 @@ import tempfile
 from itertools import chain
 from pathlib import Path
 
-from lib import data, files, paths, record
+from lib import data
 from lib.data import models, read, texts
-from lib.execute import commit
-from lib.spec import ancestry
+from lib.runs import files, paths, record
+from lib.runs.execute import commit
+from lib.runs.spec import ancestry
 
 CODE = ("lib", "notebooks", "data/published", "data/digests.json", "data/unseen")
 RUN = """#!/bin/sh

@@ -11,12 +11,13 @@ import io
 from collections import Counter
 from itertools import chain, product, zip_longest
 
-from lib import data, evidence, paths, record
+from lib import data
 from lib.data.unseen import unpacked
-from lib.execute import one_line
-from lib.files import write
 from lib.measure import metrics
-from lib.page import claims, notebook
+from lib.page import claims, evidence, notebook
+from lib.runs import paths, record
+from lib.runs.execute import one_line
+from lib.runs.files import write
 
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 # the columns of the committed files; the first KEY of them say what a line is about

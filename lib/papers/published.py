@@ -9,8 +9,8 @@ import tomllib
 from decimal import Decimal
 from math import nan
 
-from lib.paths import PUBLISHED
-from lib.spec import known
+from lib.runs.paths import PUBLISHED
+from lib.runs.spec import known
 
 
 class Printed(float):

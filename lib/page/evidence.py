@@ -11,11 +11,12 @@ import time
 from collections import Counter
 from math import inf
 
-from lib import checks, record, sweep
 from lib.measure.claims import seeds
+from lib.page import checks
 from lib.page import claims as source
 from lib.papers import mini
-from lib.spec import ancestry, known
+from lib.runs import record, sweep
+from lib.runs.spec import ancestry, known
 from lib.steps import STEPS
 
 NICE = 10  # of the workers

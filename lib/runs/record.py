@@ -16,9 +16,9 @@ import json
 import numpy as np
 from safetensors.numpy import load, save
 
-from lib import paths
-from lib.files import Damaged, held, sha
-from lib.spec import canonical
+from lib.runs import paths
+from lib.runs.files import Damaged, held, sha
+from lib.runs.spec import canonical
 
 NAME, ARRAYS = "record.json", "arrays.safetensors.gz"
 PARTS = ("spec", "status", "metrics", "env")

@@ -14,9 +14,9 @@ from collections import defaultdict
 from contextlib import suppress
 from math import ceil
 
-from lib import paths
-from lib.execute import one_line
-from lib.executors import LAST, cores
+from lib.runs import paths
+from lib.runs.execute import one_line
+from lib.runs.executors import LAST, cores
 
 RETRIES = 5  # of a run whose worker is lost
 QUEUED = 100  # runs that Slurm is given at once, by default

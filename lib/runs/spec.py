@@ -18,8 +18,8 @@ from functools import cached_property
 
 from lib.model.options import known
 from lib.model.options import stream as stream
-from lib.options import settled
 from lib.steps import STEPS
+from lib.train.options import settled
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def plain(value):
         return plain(settled(value))
     raise TypeError(
         f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
-        "lists, dicts or an option of lib.options"
+        "lists, dicts or an option of lib.train.options"
     )
 
 

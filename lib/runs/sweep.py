@@ -3,7 +3,7 @@
     rows = [{"width": m, "spec": student(m).at(seed)} for m in (9, 6, 3, 1) for seed in (0, 1)]
     frame = collect(rows)        # one line a row, its metrics beside it; makes what is missing
 
-The inputs of a run are made before it. Who makes it is an executor (lib.executors).
+The inputs of a run are made before it. Who makes it is an executor (lib.runs.executors).
 """
 
 import concurrent.futures as futures
@@ -18,11 +18,12 @@ from graphlib import TopologicalSorter
 from itertools import islice
 from math import inf
 
-from lib import data, executors
+from lib import data
 from lib.data import models, texts
-from lib.execute import need_disk, one_line, work
+from lib.runs import executors
+from lib.runs.execute import need_disk, one_line, work
+from lib.runs.store import Store, alive, ledger
 from lib.steps import STEPS
-from lib.store import Store, alive, ledger
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,8 @@ def make(
     """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what is lost.
 
     A Spec is lost where its run failed, its worker died, or an input of it is lost.
-    workers, nice, backend: `lib.executors.opened`. keep: save the weights of the Specs themselves.
+    workers, nice, backend: `lib.runs.executors.opened`. keep: save the weights of the Specs
+    themselves.
     until: the time (of `time.monotonic`) after which nothing is started; what is still at work
     after GRACE is stopped, to be resumed from its checkpoint. done: f(spec), called when a run is
     there.

@@ -14,10 +14,11 @@ from csv import DictReader
 from fractions import Fraction
 from functools import cache
 
-from lib import data, options
+from lib import data
 from lib.measure import cost
-from lib.paths import PUBLISHED
-from lib.spec import ancestry
+from lib.runs.paths import PUBLISHED
+from lib.runs.spec import ancestry
+from lib.train import options
 
 PAPERS = {
     "ghostbert": "GhostBERT",

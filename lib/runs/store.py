@@ -6,13 +6,14 @@
                                <seed>.lock   held by the process that is making it
               .damaged/<step>-<identity>/<seed>-<time>/   a run that was found damaged
     data/records/<step>-<identity>/<seed>/   a record: a run without weights, small enough to
-                                             commit (lib.record)
+                                             commit (lib.runs.record)
 
 A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
 weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
-manifest (lib.files) has a digest of each file. What is found damaged, or holds the run of another
-Spec, is set aside and made again. What cannot be read is left where it is, and an error tells it.
+manifest (lib.runs.files) has a digest of each file. What is found damaged, or holds the run of
+another Spec, is set aside and made again. What cannot be read is left where it is, and an error
+tells it.
 """
 
 import json
@@ -28,9 +29,9 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors.numpy import load, save_file
 
-from lib import files, paths, record
-from lib.files import Damaged, read_json, write_json
-from lib.spec import placeless
+from lib.runs import files, paths, record
+from lib.runs.files import Damaged, read_json, write_json
+from lib.runs.spec import placeless
 
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
 

@@ -1,8 +1,8 @@
 """Executors: who makes the runs of a sweep. Each has `submit`, `release` and `close`.
 
 `Local` has worker processes on this machine. A worker is a process of its own, so that one that is
-killed costs only its own run. `lib.cluster` has two for many machines. An executor tells further
-how many runs it makes at once (`slots`), and whether one more may be submitted (`free`).
+killed costs only its own run. `lib.runs.cluster` has two for many machines. An executor tells
+further how many runs it makes at once (`slots`), and whether one more may be submitted (`free`).
 """
 
 import concurrent.futures as futures
@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from lib.spec import known
+from lib.runs.spec import known
 
 LAST = 20.0  # seconds that stopped workers are given to say so
 BACKENDS = ("local", "ray", "slurm")
@@ -58,7 +58,7 @@ def opened(backend, needs, workers=None, nice=0, folder=None):
     name, _, told = backend.partition(":")
     known("backend", name, BACKENDS)
     if name != "local":
-        from lib import cluster
+        from lib.runs import cluster
 
         try:
             return getattr(cluster, name.capitalize())(told, needs, workers, nice, folder)

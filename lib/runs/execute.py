@@ -1,6 +1,6 @@
 """Execute one Spec in this process: lock it, resume what was left, call its step, keep the run.
 
-This is the only place that turns a Spec into a run. `lib.sweep` calls it in worker processes.
+This is the only place that turns a Spec into a run. `lib.runs.sweep` calls it in worker processes.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
-from lib import files, paths
-from lib.files import Damaged, read_json
-from lib.spec import from_json
+from lib.runs import files, paths
+from lib.runs.files import Damaged, read_json
+from lib.runs.spec import from_json
+from lib.runs.store import MIN_FREE, Draft, Held, Store, locked, say
 from lib.steps import STEPS
-from lib.store import MIN_FREE, Draft, Held, Store, locked, say
 
 FREE = "free some space (`python -m lib gc` lists what may go)"
 

@@ -1,0 +1,1 @@
+"""Runs: what decides one, where it is kept, who makes it."""
