@@ -31,7 +31,7 @@ def imported(path):
     """Modules of lib that a file imports, as dotted names."""
     text = path.read_text()
     names = re.findall(r"^\s*from (lib[\w.]*) import ([\w, ]+|\()", text, re.M)
-    found = {f"{module}.{name.strip()}" for module, told in names for name in told.split(",")}
+    found = {f"{module}.{each.split()[0]}" for module, told in names for each in told.split(",")}
     return found | {module for module, _ in names}
 
 
