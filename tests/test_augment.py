@@ -269,15 +269,14 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("cls", [transformers.BertForMaskedLM, transformers.BertForPreTraining])
-def test_a_head_whose_weights_are_not_there_is_not_drawn(cls, tmp_path):
+def test_a_head_whose_weights_are_not_there_is_refused(cls, tmp_path):
     there = saved(tmp_path / "model", cls)
     assert words.source(there).head is not None
     weights = load_file(there / "model.safetensors")
     kept = {name: value for name, value in weights.items() if not name.startswith("cls.")}
     save_file(kept, there / "model.safetensors", {"format": "pt"})
-    assert words.source(there).head is None
-    found, report = step.candidates(TEXTS, words.source(there), 6, NUMERICS)
-    assert report["masked_lm"] is False and any((ids >= 0).any() for ids in found.values())
+    with pytest.raises(ValueError, match="cls.predictions.bias is missing"):
+        words.source(there)
 
 
 @pytest.mark.parametrize(

@@ -363,7 +363,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     [pair] = compare.pairs(frame, "a", "b", of)
     assert len(pair.labels) == count + len(rows)
     assert compare.rows(frame) == {task: (count, len(rows))}
-    words = f"unseen rows of 9 words and more (this run, toy; {count} and {len(rows)} of {task})"
+    words = f"unseen rows of 9 words and more (this run, toy; {count:,} and {len(rows)} of {task})"
     assert Runs(frame, frame[:0], "toy").rows == f"on development rows and {words}"
     alone = frame.assign(run=plain)
     assert Runs(alone, frame[:0], "toy").rows == "on development rows (this run, toy)"

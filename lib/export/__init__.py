@@ -40,7 +40,7 @@ def export(source, folder, labels=None, onnx=False, int8=False):
     samples, wanted, forms = list(batches(model)), in_torch(model), {}
     backbone.save(named(masks.unpack(backbone.load(source)[0]), labels), tokenizer, folder)
     remote = carry(folder)
-    name, again = opened(folder)
+    name, again = reopened(folder)
     forms["this folder"] = in_torch(again)
     if onnx or int8:
         forms["ONNX"] = in_onnx(to_onnx(again, samples[0], folder / "model.onnx"))
@@ -127,7 +127,7 @@ def auto(cls):
     return "AutoModel" + "".join(head[1:])
 
 
-def opened(folder):
+def reopened(folder):
     """(name of the Auto class, the model) of an exported folder, opened as anyone would."""
     name, more = auto(backbone.architecture(folder)), {"local_files_only": True}
     with backbone.quiet():

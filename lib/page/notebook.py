@@ -268,7 +268,7 @@ def tidy():
         write_json(paths.COMMITTED, told)
         changed.append(paths.COMMITTED)
     index = paths.NOTEBOOKS / "README.md"
-    if index.read_text() != listed(there):
+    if not index.exists() or index.read_text() != listed(there):
         index.write_text(listed(there))
         changed.append(index)
     return changed

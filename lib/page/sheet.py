@@ -20,9 +20,9 @@ from lib.runs.files import write
 
 SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
 FOLDERS = ("page", "papers", "measure", "search", "model", "data", "train", "steps", "methods")
-FILES = ("runs/sweep.py", "runs/store.py", "runs/spec.py")
+FOLDERS += ("runs", "export")
 TEXTS = ("data/published", "data/found.md")
-CODE = (*TEXTS, *(f"lib/{name}" for name in FOLDERS + FILES))  # what pages come from
+CODE = (*TEXTS, *(f"lib/{name}" for name in FOLDERS))  # what pages come from
 
 
 @cache

@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import safe_open
 from torch.nn import functional
 
 from lib.data import tokens
@@ -77,7 +76,7 @@ def source(folder):
     return Source(
         model,
         tokenizer,
-        masked_lm(model, folder),
+        masked_lm(model),
         pieces,
         names,
         usable,
@@ -87,19 +86,9 @@ def source(folder):
     )
 
 
-def masked_lm(model, folder):
-    """The masked-LM head of a model, or None.
-
-    It is also None where the class has a head but the folder has no weights for it: transformers
-    then fills it with random numbers.
-    """
-    head = getattr(getattr(model, "cls", None), "predictions", None)
-    stored = Path(folder) / "model.safetensors"
-    if head is None or not stored.exists():
-        return head
-    with safe_open(stored, "pt") as file:
-        needed = {"cls.predictions.transform.dense.weight", "cls.predictions.bias"}
-        return head if needed <= set(file.keys()) else None
+def masked_lm(model):
+    """The masked-LM head of a model, or None."""
+    return getattr(getattr(model, "cls", None), "predictions", None)
 
 
 def cut(source, text):
