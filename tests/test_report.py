@@ -333,7 +333,8 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
     )
     (page,) = (root / "figures/scratch").glob("*/*/ghostbert_t96_absent.html")
     told = page.read_text()
-    assert re.search(r"This page could not be made: FileNotFoundError: .*put them there by hand", told)
+    why = "This page could not be made: FileNotFoundError: .*put them there by hand"
+    assert re.search(why, told)
     assert "The notebook is none of the committed ones." in told
     assert "ghostbert_t98_fine.html" in (root / "figures/toy/index.html").read_text()
     if shutil.which("chromium"):
