@@ -222,6 +222,7 @@ def show(args):
 def diff(args):
     """how two runs differ, in Spec and metrics"""
     from lib.export.opened import named
+    from lib.page.settings import flat
 
     first, second = named(args.run), named(args.other)
     for name in ("spec", "metrics"):
@@ -229,14 +230,6 @@ def diff(args):
         for key in sorted(a.keys() | b.keys()):
             if a.get(key) != b.get(key):
                 print(f"{name}.{key}: {a.get(key, '-')} -> {b.get(key, '-')}")
-
-
-def flat(value, prefix=""):
-    """Nested dicts and lists as {dotted path: leaf}."""
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        return {k: v for key, item in items for k, v in flat(item, f"{prefix}{key}.").items()}
-    return {prefix.rstrip("."): value}
 
 
 @command(
@@ -335,6 +328,7 @@ def verify(args):
 @command(option("--delete", action="store_true", help="delete what is listed"))
 def gc(args):
     """weights that no page needs, unfinished and damaged runs, oldest first; --delete does it"""
+    from lib.page.notebook import deletable
     from lib.runs.store import Store
 
     folders, total, now = sorted(deletable(Store()), key=os.path.getmtime), 0, time.time()
@@ -346,24 +340,6 @@ def gc(args):
             shutil.rmtree(folder)
     done = "deleted" if args.delete else "; --delete removes them"
     print(f"{len(folders)} folders of {total / 1e6:.1f} MB{' ' * args.delete}{done}")
-
-
-def deletable(store):
-    """Folders that may go: unfinished runs that nobody is at, damaged runs, and weights that are no
-    input on any page of any profile."""
-    from lib import data
-    from lib.page import notebook
-    from lib.papers.profiles import PROFILES
-    from lib.runs.spec import ancestry
-    from lib.runs.store import alive
-
-    with data.planning():  # data that are not at hand are known by their digests
-        grids = [notebook.grids(p, {"profile": s}) for p in notebook.find() for s in PROFILES]
-    specs = {row["spec"] for found in grids for rows in found.values() for row in rows}
-    needed = {spec.name for spec in ancestry(specs)}
-    yield from (part for part in store.parts() if not alive(part.with_suffix(".lock")))
-    yield from store.runs.glob(".damaged/*/*")
-    yield from (r.model for r in store.folders() if r.name not in needed and r.model.exists())
 
 
 @command(

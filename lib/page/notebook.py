@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 
+from lib import data
 from lib.papers import own
 from lib.papers.profiles import PROFILES
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import read_json, sha, write_json
-from lib.runs.spec import Spec, known
+from lib.runs.spec import Spec, ancestry, known
+from lib.runs.store import alive
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
 # Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.
@@ -344,3 +346,15 @@ def counted(runs):
     words = {"run": "made here", "record": "recorded", "": "missing"}
     parts = [f"{by[origin]} {word}" for origin, word in words.items() if by[origin]]
     return ", ".join(parts) or "none wanted"
+
+
+def deletable(store):
+    """Folders that may go: unfinished runs that nobody is at, damaged runs, and weights that are no
+    input on any page of any profile."""
+    with data.planning():  # data that are not at hand are known by their digests
+        made = [grids(p, {"profile": s}) for p in find() for s in PROFILES]
+    specs = {row["spec"] for found in made for rows in found.values() for row in rows}
+    needed = {spec.name for spec in ancestry(specs)}
+    yield from (part for part in store.parts() if not alive(part.with_suffix(".lock")))
+    yield from store.runs.glob(".damaged/*/*")
+    yield from (r.model for r in store.folders() if r.name not in needed and r.model.exists())

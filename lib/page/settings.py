@@ -8,10 +8,11 @@ HIDDEN = ("spec", "seed", "run", "state", "error")  # columns of a collected fra
 
 
 def flat(value, name=""):
-    """{dotted name: value} of nested dicts."""
-    if not isinstance(value, dict):
+    """{dotted name: value} of nested dicts and lists."""
+    if not isinstance(value, dict | list):
         return {name: value}
-    parts = (flat(v, f"{name}.{k}" if name else k) for k, v in value.items())
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    parts = (flat(v, f"{name}.{k}" if name else str(k)) for k, v in items)
     return {key: each for part in parts for key, each in part.items()}
 
 
