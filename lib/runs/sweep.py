@@ -117,11 +117,11 @@ class Clock:
         """Seconds of the clock until some runs are made, {Spec: the share that is made}.
 
         The pace is that of the runs noted so far, in `elapsed` seconds. None where nothing is known
-        of any run.
+        of most of the runs: their mean would be that of the few slow ones that come first.
         """
-        found = self.forecast(shares)
-        if found is None:
+        if 2 * sum(self(spec) is None for spec in shares) > len(shares):
             return None
+        found = self.forecast(shares)
         begun = sum(seconds * shares[spec] for spec, seconds in found.items())
         pace = elapsed / (self.spent + begun) if self.spent else 1 / slots
         return (sum(found.values()) - begun) * pace
