@@ -11,7 +11,7 @@ import numpy as np
 
 from lib import data
 from lib.data.unseen import unpacked
-from lib.measure.stats import MARKS, Pair, predicted, weighted_score
+from lib.measure.stats import MARKS, SEEDS, Pair, predicted, weighted_score
 
 # Steps that score the model which they make. A search scores soft masks, so it is left out: the
 # network that is cut out of it is judged.
@@ -217,10 +217,12 @@ def spread(values):
 
 
 def interval(estimate):
-    """An Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds."""
+    """An Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds. Fewer than
+    prove anything have no interval."""
     if estimate is None or not isfinite(estimate.mean):
         return "–"
-    return f"{estimate.mean:+.1f} [{estimate.low:.1f}, {estimate.high:.1f}] ({estimate.n_seeds})"
+    ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
+    return f"{estimate.mean:+.1f}{ends} ({estimate.n_seeds})"
 
 
 def by_task(frame, columns, source, by=()):

@@ -77,7 +77,7 @@ def dots(found, printed=(), label="difference (points)"):
 
     found: {(source, what is compared): Estimate or None}, one row for each thing compared.
     printed: {what is compared: points}, a diamond without interval. Differences of fewer seeds
-    than prove anything are grey.
+    than prove anything are grey, without an interval.
     """
     told = [{"source": "published", "at": at, "gain": gain} for at, gain in dict(printed).items()]
     for (source, at), e in ((key, e) for key, e in found.items() if e):
@@ -91,7 +91,7 @@ def dots(found, printed=(), label="difference (points)"):
     for row in data.dropna(subset="gain").itertuples():
         few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
         look = look | {"color": GREY} if few else look
-        ends = [[row.gain - row.low], [row.high - row.gain]] if row.low == row.low else None
+        ends = None if few or row.low != row.low else [[row.gain - row.low], [row.high - row.gain]]
         y = order.index(row.at) + 0.2 * (sources.index(row.source) - (len(sources) - 1) / 2)
         look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
         axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
