@@ -96,7 +96,7 @@ def judge(line, store, scale, frames):
     try:
         taught = partial(teachers, scale, store)
         found = claims.judge(line, frames[key], of, taught, scale, printed)
-    except LookupError as error:
+    except checks.Absent as error:
         return undecided(line, f"{line['artefact']} at {scale} has no {error.args[0]}")
     plan = line["planned"] or {"word": ""}
     if scale == SCALE and plan["word"] in FINAL:
@@ -125,9 +125,12 @@ def computed(line):
     """The Verdict on a claim by its formula.
 
     Where the formula reads no cell, or asks what this code has or counts, a difference is
-    CONTRADICTED. Else printed values exclude each other.
+    CONTRADICTED. Else printed values exclude each other. A setting that no Spec has is NOT_RUN.
     """
-    found, read = checks.value(line["paper"], line["check"])
+    try:
+        found, read = checks.value(line["paper"], line["check"])
+    except LookupError as error:
+        return Verdict(line["id"], "NOT_RUN", "not measured", str(error))
     ours = any(f"{name}(" in line["check"] for name in checks.OURS)
     word = "CONTRADICTED" if ours or not read else "PAPER_INCONSISTENT"
     if checks.agrees(found, line["value"]):
