@@ -96,7 +96,7 @@ def judge(line, store, scale, frames):
     try:
         taught = partial(teachers, scale, store)
         found = claims.judge(line, frames[key], of, taught, scale, printed)
-    except checks.Absent as error:
+    except LookupError as error:
         return undecided(line, f"{line['artefact']} at {scale} has no {error.args[0]}")
     plan = line["planned"] or {"word": ""}
     if scale == SCALE and plan["word"] in FINAL:
@@ -129,7 +129,7 @@ def computed(line):
     """
     try:
         found, read = checks.value(line["paper"], line["check"])
-    except LookupError as error:
+    except checks.Absent as error:
         return Verdict(line["id"], "NOT_RUN", "not measured", str(error))
     ours = any(f"{name}(" in line["check"] for name in checks.OURS)
     word = "CONTRADICTED" if ours or not read else "PAPER_INCONSISTENT"
