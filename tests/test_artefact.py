@@ -273,12 +273,12 @@ def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
 
     found = {("recorded, mini", "SST-2"): estimate(3.0, 3), ("recorded, mini", "CoLA"): None}
     found["this run, toy", "SST-2"] = estimate(5.0, 1)
-    figure, data = plot.dots(found, {"QQP": 1.5}, "above (points)")
+    figure, data = plot.dots(found, {"SST-2": 1.5, "QQP": 9.0}, "above (points)")
     rows = list(data[["source", "at", "gain", "low", "high"]].itertuples(index=False, name=None))
     assert rows[1:] == [("recorded, mini", "SST-2", 3, 2, 5), ("this run, toy", "SST-2", 5, 4, 7)]
-    assert rows[0][:3] == ("published", "QQP", 1.5)
+    assert rows[0][:3] == ("published", "SST-2", 1.5)  # QQP is not measured
     (axis,) = figure.axes
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["QQP", "SST-2"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["SST-2"]
     few = "this run, toy, fewer than 3 seeds"
     points = {bars.get_label(): bars[0] for bars in axis.containers}
     assert {name: point.get_xdata()[0] for name, point in points.items()} == {
@@ -289,3 +289,14 @@ def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
     assert points["published"].get_marker() == "D"
     assert points[few].get_color() == plot.GREY != points["recorded, mini"].get_color()
     assert plot.dots({})[1].empty
+
+
+def test_a_mean_has_students_interval_from_three_seeds_on():
+    rows = pd.DataFrame({"x": [1, 1, 1, 2, 2], "y": [1.0, 2.0, 3.0, 5.0, 7.0]})
+    _, (axis,) = plot.panels([""])
+    plot.means(axis, rows, "x", "y", "Ghost")
+    (bars,) = axis.containers  # of x = 1 alone
+    low, high = bars[2][0].get_segments()[0][:, 1]
+    assert (low, high) == pytest.approx((2 - 4.302653 / 3**0.5, 2 + 4.302653 / 3**0.5), abs=1e-5)
+    line, *points = axis.lines
+    assert list(line.get_ydata()) == [2, 6] and [5, 7] in [list(p.get_ydata()) for p in points]

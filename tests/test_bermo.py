@@ -322,6 +322,8 @@ def test_gaps_are_of_pairs_that_did_not_diverge():
     rows.loc[(rows["task"] == "CoLA") & (rows["model"] == "BERT"), "diverged"] = True
     gaps = Runs(rows, rows[:0], "mini").gaps("BERMo", "BERT")
     assert {at: (round(e.mean, 9), e.n_seeds) for (_, at), e in gaps.items()} == {"SST-2": (5.0, 6)}
+    above = Runs(rows, rows[:0], "mini").above("BERMo")
+    assert [at for _, at in above] == ["BERT, SST-2"] and list(above.values()) == [*gaps.values()]
 
 
 def test_lower_gradients_are_geometric_means_of_the_lower_half_of_the_layers():

@@ -11,7 +11,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.ticker import LogLocator
 
-from lib.measure.claims import SEEDS
+from lib.measure.stats import SEEDS, replicates
 
 BLUE, VERMILION, GREEN, SKY, BLACK = "#0072B2", "#D55E00", "#009E73", "#56B4E9", "#000000"
 INK, GREY, PALE = "#1c1e21", "#8a929c", "#dfe3e8"
@@ -65,26 +65,38 @@ def panels(titles, width=4.6, height=3.6, columns=4, **shared):
 
 
 def means(axis, frame, x, y, label, **look):
-    """The mean of y at each x over the rows of a frame; bars are one standard deviation."""
-    by = frame.groupby(x)[y].agg(["mean", "std"])
-    look = LOOKS.get(label, {}) | look
-    if len(by):
-        axis.errorbar(by.index, by["mean"], by["std"].fillna(0), capsize=3, label=label, **look)
+    """The mean of y at each x over the rows of a frame, with its 95 % interval over seeds.
+
+    Where fewer seeds are there than prove anything, each is a point and no interval is drawn.
+    """
+    of = frame.dropna(subset=y).groupby(x)[y]
+    if not len(of):
+        return
+    mean = of.mean()
+    (line,) = axis.plot(mean.index, mean, label=label, **LOOKS.get(label, {}) | look)
+    for at, values in of:
+        if len(values) < SEEDS:
+            axis.plot([at] * len(values), values, ".", color=line.get_color(), ms=4)
+        else:
+            e = replicates(values)
+            axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
 def dots(found, printed=(), label="difference (points)"):
     """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
     found: {(source, what is compared): Estimate or None}, one row for each thing compared.
-    printed: {what is compared: points}, a diamond without interval. Differences of fewer seeds
-    than prove anything are grey, without an interval.
+    printed: {what is compared: points}, a diamond without interval, where it is measured too.
+    Differences of fewer seeds than prove anything are grey, without an interval.
     """
-    told = [{"source": "published", "at": at, "gain": gain} for at, gain in dict(printed).items()]
+    order = list(dict.fromkeys(at for (_, at), estimate in found.items() if estimate))
+    printed = {at: gain for at, gain in dict(printed).items() if at in order}
+    told = [{"source": "published", "at": at, "gain": gain} for at, gain in printed.items()]
     for (source, at), e in ((key, e) for key, e in found.items() if e):
         ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
         told.append({"source": source, "at": at, "gain": e.mean} | ends)
     data = pd.DataFrame(told, columns=["source", "at", "gain", "low", "high", "seeds"])
-    order, sources = list(dict.fromkeys(data["at"])), list(dict.fromkeys(data["source"]))
+    sources = list(dict.fromkeys(data["source"]))
     measured = [source for source in sources if source != "published"]
     looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
     figure, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")

@@ -102,6 +102,19 @@ class Runs:
         }
         return {key: estimate for key, estimate in found.items() if estimate}
 
+    def above(self, method, columns=()):
+        """{(source, "rival, 3/12, task"): Estimate} of how much a model scores above each other.
+
+        The width is named where the runs have one (column `m`). Pairs and columns as in `gaps`.
+        """
+        found, frames = {}, [frame for _, frame, _ in self.frames]
+        for rival in dict.fromkeys(name for frame in frames for name in frame["model"]):
+            by = ["m", "task"] if "m" in frames[0] else ["task"]
+            gaps = self.gaps(method, rival, by, columns) if rival != method else {}
+            for (source, (*width, task)), gap in gaps.items():
+                found[source, ", ".join([rival, *map("{}/12".format, width), task])] = gap
+        return found
+
 
 def difference(frame, profile_name, method, baseline, columns=()):
     """The Estimate of the paired difference of two models in points; None where no two runs make a

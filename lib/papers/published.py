@@ -96,22 +96,21 @@ def rows(paper, name, label, widths=None, rename=str, columns=()):
     return found
 
 
-def gaps(paper, name, label, method, widths=None, rename=str, column="average"):
+def gaps(paper, name, label, method, widths=None, rename=str):
     """By how much the row `method` of a published table is printed above each other row.
 
-    Returns {row: points}, or {(row, m): points} where `widths` are given; arguments as in `rows`.
+    Returns {"row, 3/12, column": points}, without the width where no `widths` are given; arguments
+    as in `rows`.
     """
-    values = {
-        key: row["published", column]
-        for key, row in rows(paper, name, label, widths, rename).items()
-    }
-    if widths is None:
-        return {key: round(values[method] - v, 1) for key, v in values.items() if key != method}
-    return {
-        (row, int(m.split("/")[0])): round(values[m, method] - v, 1)
-        for (m, row), v in values.items()
-        if row != method
-    }
+    every, found = rows(paper, name, label, widths, rename), {}
+    for key in every:
+        (row, *width) = (key,) if widths is None else (key[1], key[0])
+        base = every.get(method if widths is None else (width[0], method), {})
+        for (_, column), value in every[key].items() if row != method else ():
+            if isinstance(value, Printed) and isinstance(base.get(("published", column)), Printed):
+                gap = round(base["published", column] - value, 2)
+                found[", ".join([row, *width, column])] = gap
+    return found
 
 
 def _of(paper, name, places):
