@@ -95,10 +95,10 @@ class Result:
     @property
     def size(self):
         """The estimate, and its interval where the planned seeds are there."""
-        digits = 1 if self.unit == "points" else 3
+        digits = 1 if self.unit.startswith("points") else 3
         text = f"{self.estimate.mean:+.{digits}f} {self.unit}"
         if self.word in ("OPEN", "NOT_RUN") or self.estimate.n_seeds < SEEDS:
-            return f"{text} ({self.done} of {self.planned} seeds)"
+            return f"{text} ({self.done} of {self.planned} seed{'s' * (self.planned != 1)})"
         text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
         printed = "" if self.printed is None else f", {self.printed:+.{digits}f} printed"
         whole = self.cell.measure and MEASURES[self.cell.measure.partition(" (")[0]].whole

@@ -82,12 +82,13 @@ def means(axis, frame, x, y, label, **look):
             axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
-def dots(found, printed=(), label="difference (points)"):
+def dots(found, printed=(), label="difference (points)", axis=None):
     """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
     found: {(source, what is compared): Estimate or None}, one row for each thing compared.
     printed: {what is compared: points}, a diamond without interval, where it is measured too.
-    Differences of fewer seeds than prove anything are grey, without an interval.
+    Differences of fewer seeds than prove anything are grey, without an interval. axis: of a figure
+    that has a legend of its own; a figure is made without one.
     """
     order = list(dict.fromkeys(at for (_, at), estimate in found.items() if estimate))
     printed = {at: gain for at, gain in dict(printed).items() if at in order}
@@ -99,7 +100,8 @@ def dots(found, printed=(), label="difference (points)"):
     sources = list(dict.fromkeys(data["source"]))
     measured = [source for source in sources if source != "published"]
     looks = dict(zip(measured, cycle((NEW, THIRD, OLD, REST)), strict=False))
-    figure, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
+    if alone := axis is None:
+        _, axis = plt.subplots(figsize=(7.2, 1.2 + 0.42 * len(order)), layout="constrained")
     for row in data.dropna(subset="gain").itertuples():
         few, look = row.seeds < SEEDS, looks.get(row.source, PRINT)
         look = look | {"color": GREY} if few else look
@@ -110,8 +112,9 @@ def dots(found, printed=(), label="difference (points)"):
     axis.axvline(0, color=INK, lw=0.8)
     axis.set(xlabel=label, yticks=range(len(order)), yticklabels=order)
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
-    legend(figure)
-    return figure, data
+    if alone:
+        legend(axis.figure)
+    return axis.figure, data
 
 
 def line(axis, x, y, kind, **more):
