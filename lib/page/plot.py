@@ -132,7 +132,7 @@ def named(axis, points, x, y, looks=None, **look):
     looks = looks or [look] * len(points)
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
         axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
-    axis.margins(0.3, 0.12)
+    axis.margins(0.4, 0.12)
     axis.autoscale_view()
     placed, (left, right) = [], axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
     for name, row in points.sort_values(y).iterrows():
@@ -153,6 +153,9 @@ def named(axis, points, x, y, looks=None, **look):
             if not any(box.overlaps(other) for other in placed):
                 break
         placed.append(box)
+        if up:  # a line from the name to its point
+            line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
+            axis.annotate("", at, (7 * side, up), textcoords="offset points", arrowprops=line)
 
 
 def legend(figure, columns=4, **more):
