@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
-from lib.page import notebook, sheet, verify
+from lib.page import notebook, verify
 from lib.runs import execute, files, paths, store, sweep
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store
@@ -463,17 +463,6 @@ def test_the_version_is_the_commit(capsys):
         __main__.main(["--version"])
     assert not ended.value.code
     assert capsys.readouterr().out == f"commit {execute.commit()['commit']}\n"
-
-
-def test_sockets_of_killed_workers_are_removed(monkeypatch, tmp_path):
-    monkeypatch.setattr(sheet.tempfile, "gettempdir", lambda: str(tmp_path))
-    mine, theirs, other = (
-        tmp_path / f"kernel-{name}" for name in (f"{os.getpid()}-a", "999999999-b", "x")
-    )
-    for folder in (mine, theirs, other):
-        folder.mkdir()
-    sheet.sweep_sockets()
-    assert mine.exists() and other.exists() and not theirs.exists()
 
 
 POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]

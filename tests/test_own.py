@@ -15,7 +15,7 @@ from lib import data
 from lib.data import models
 from lib.data import own as rows_of
 from lib.measure import claims
-from lib.page import artefact, notebook, report
+from lib.page import artefact, notebook, report, sheet
 from lib.papers import bermo, frontier, ghostbert, grids, nas, own, profiles
 from lib.runs import paths, sweep
 from lib.runs.store import Store
@@ -342,17 +342,16 @@ def test_pages_of_a_reader_s_own_say_so_and_await_no_evidence(tsv, encoder, tmp_
     other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
-        report.Book(own.Own("toy", data_set, model), asked, store).close()
-        (page,) = set((tmp_path / "scratch" / TITLES[0]).glob("*/*.html")) - folders
-        folders.add(page)
-        assert page.parent.name.startswith("reviews.tsv-encoder")
-        for shown in (page, tmp_path / "scratch" / "index.html"):
-            told = shown.read_text()
-            assert "Your own data: reviews.tsv, model:" in told
-            assert "generated sentences" not in told
+        book = report.Book(own.Own("toy", data_set, model), asked, store)
+        (page,) = book.sheets.values()
+        folders.add(page.folder)
+        assert page.folder.name.startswith("reviews.tsv-encoder")
+        told = (tmp_path / "scratch" / "index.html").read_text()
+        assert "Your own data: reviews.tsv, model:" in told
+        assert "generated sentences" not in told
     assert not (tmp_path / "toy").exists() and len(folders) == 2
     body = {"profile": "toy", "parameters": {"data": tsv}, "runs": [{"origin": "run"}]}
-    assert not report.evidence(body) and report.evidence(body | {"parameters": {"data": ""}})
+    assert not sheet.evidence(body) and sheet.evidence(body | {"parameters": {"data": ""}})
 
 
 def training():

@@ -39,7 +39,6 @@ from lib.papers.profiles import PROFILES
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.files import whole, write
-from lib.runs.store import Store
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 LIGHT = ENVIRONMENT.get_template("end.md.j2")
@@ -276,7 +275,7 @@ class Page:
         shown = f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"
         display(Shown(shown, light))
         if not os.environ.get(notebook.BATCH):
-            report.Book("scratch", [], Store()).close()
+            report.publish(paths.FIGURES / "scratch")
         lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
         if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
             raise RuntimeError(
