@@ -294,10 +294,8 @@ def start(name, namespace):
     plot.style()
     path = paths.NOTEBOOKS / f"{name}.ipynb"
     declared, history = notebook.parameters(path), namespace.get("In", [])
-    given = {key: namespace[key] for key in declared if key in namespace}
-    before = notebook.declared(history) | notebook.injected(history)
-    given |= {key: before[key] for key in own.PARAMETERS[1:] if key in before}
-    values = notebook.check(path, notebook.injected(history) | given)
+    names = [*declared, *notebook.injected(history)]
+    values = notebook.check(path, {name: namespace[name] for name in names if name in namespace})
     if any(v != declared[k].default for k, v in values.items() if k != "profile"):
         notebook.grids(path, values)  # what cannot be is told in one line, before anything runs
     if told := os.environ.get(notebook.BATCH):
