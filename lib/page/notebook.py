@@ -141,24 +141,21 @@ def wanted(grids):
     return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
 
 
-def grids(path, values, looked_up=True):
+def grids(path, values):
     """{variable: rows} that the `grid` cell makes.
 
     `grid` is what the page runs. A function `grid` makes it, and at mini what is `recorded`; any
     other list of rows with Specs is only looked up. The cell is run in this process: it is free of
-    torch. Without looked_up it ends where it assigns to `grid`, which is quicker.
+    torch.
     """
     names = check(path, values)
     if "data" in names:
         names["profile"] = own.named(*(names.get(name, "") for name in own.PARAMETERS))
     try:
-        cell = ast.parse(cells(path).get("grid", ""))
-        ends = [end for end, part in enumerate(cell.body, 1) if assigns(part, "grid")]
-        cell.body = cell.body if looked_up or not ends else cell.body[: ends[-1]]
-        exec(compile(cell, f"{Path(path).stem}:grid", "exec"), names)
+        exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
             names["grid"] = rows(grid, names["profile"], names)
-            names["recorded"] = grid("mini") if looked_up else []
+            names["recorded"] = grid("mini")
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -171,11 +168,6 @@ def grids(path, values, looked_up=True):
         and rows
         and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
     }
-
-
-def assigns(part, name):
-    """Whether a statement, read by `ast`, assigns to a name."""
-    return isinstance(part, ast.Assign) and name in [ast.unparse(each) for each in part.targets]
 
 
 def rows(grid, profile, values):
@@ -245,33 +237,7 @@ def tidy():
     if committed() != told:
         write_json(paths.COMMITTED, told)
         changed.append(paths.COMMITTED)
-    index = paths.NOTEBOOKS / "README.md"
-    if not index.exists() or index.read_text() != listed(there):
-        index.write_text(listed(there))
-        changed.append(index)
     return changed
-
-
-HEAD = """# Notebooks
-
-One for each table or figure. The last column leads to the page of the recorded runs.
-`python -m lib run NAME` makes a page at toy. This list is written by `python -m lib tidy`.
-
-| notebook | what it asks | recorded |
-|---|---|---|
-"""
-
-
-def listed(there):
-    """The text of the index of notebooks: the title and the question of each."""
-    lines = []
-    for path in there:
-        heading, question, page = title(path), "", f"figures/mini/{path.stem}.page.md"
-        if hit := re.search(r"\*\*Question\.\*\* (.+)", cells(path)["title"]):
-            question = re.match(r".+?\?(?=\s|$)|.+", hit[1])[0].replace("|", "\\|")
-        recorded = f"[page](../{page})" if (paths.ROOT / page).exists() else ""
-        lines.append(f"| [{heading}]({path.name}) `{path.stem}` | {question} | {recorded} |\n")
-    return HEAD + "".join(lines)
 
 
 def place(path, values, hand=False):
@@ -285,7 +251,8 @@ def place(path, values, hand=False):
     those of the file.
     """
     now, before, values = kept(path), committed().get(path.stem), dict(values)
-    scope = own.named(*(values.pop(name, "") for name in own.PARAMETERS))
+    takes = own.PARAMETERS if "data" in values else own.PARAMETERS[:1]
+    scope = own.named(*(values.pop(name, "") for name in takes))
     lines = scope.about() if isinstance(scope, own.Own) else []
     words = [*own.titles(scope), scope[:]]
     if before is None:

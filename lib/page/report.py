@@ -1,22 +1,24 @@
-"""Report: the chosen notebooks as pages (lib.page.sheet), and the index of a folder of pages.
+"""Report: the chosen notebooks as pages (lib.page.sheet), and the index of a profile.
 
 The index is there first. Each page follows as soon as its runs are there.
 
 A page is made anew when its notebook, the code, or one of its runs has changed. What happened to a
 notebook is told by our own ledger (`<id>.json`, written by its last cell), not by papermill, which
 marks every cell as completed after a dead kernel. Pages that differ from the committed ones are
-experiments, each in a folder of its own below `figures/scratch/`.
+experiments, each in a folder of its own below `figures/scratch/`; the index of their profile lists
+them last.
 """
 
+import os
 import threading
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from dataclasses import replace
 
 from tqdm.auto import tqdm
 
 from lib.page import notebook, verdicts
-from lib.page.checks import PAPERS
-from lib.page.sheet import FIRST, Sheet, evidence, fingerprint, frame, headed, made_of, make
+from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, headed, made_of, make
 from lib.papers import own
 from lib.runs import executors, paths
 from lib.runs.execute import commit, one_line
@@ -31,17 +33,17 @@ class Book:
     """
 
     def __init__(self, profile, asked, store):
-        self.store, self.working, self.sheets, self.order = store, True, {}, []
+        self.profile, self.store, self.working = profile, store, True
+        self.sheets, self.order, self.there = {}, [], set()
         values = own.values(profile)
         for path in asked:
             if values.keys() <= notebook.parameters(path).keys():
                 filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
                 self.sheets[path] = Sheet(path, *notebook.place(path, filled), filled, text)
-        self.folders = list(dict.fromkeys(sheet.top for sheet in self.sheets.values()))
         self.publish()
 
     def __str__(self):
-        return " and ".join(paths.shown(folder / "index.html") for folder in self.folders)
+        return paths.shown(paths.FIGURES / self.profile / "index.html")
 
     def open(self, grids, absent):
         """Take the grids {path: {variable: rows}} of the notebooks.
@@ -57,11 +59,10 @@ class Book:
 
     def ready(self):
         """Sheets whose runs are all there and that were not tried, those with runs first."""
-        found = set()
         for sheet in self.sheets.values():
-            specs = notebook.wanted(sheet.grids)
-            found |= {spec for spec in specs if spec not in found and self.store.find(spec)}
-            sheet.runs = len(found & set(specs)), len(specs)
+            specs = set(notebook.wanted(sheet.grids))
+            self.there |= {spec for spec in specs - self.there if self.store.find(spec)}
+            sheet.runs = len(self.there & specs), len(specs)
         sheets = [self.sheets[path] for path in self.order]
         whole = [sheet for sheet in sheets if len(set(sheet.runs)) == 1 and not sheet.tried]
         return sorted(whole, key=lambda sheet: not sheet.runs[1])
@@ -128,76 +129,62 @@ class Book:
             self.publish()
 
     def publish(self):
-        """Write the index of each folder that the command makes pages in."""
-        for folder in self.folders:
-            mine = [sheet for sheet in self.sheets.values() if sheet.top == folder]
-            publish(folder, mine, self.working)
+        """Write the index of the profile, with what this command has done so far."""
+        publish(self.profile[:], list(self.sheets.values()), self.working)
 
 
-def publish(folder, sheets=(), working=False):
-    """Write the index of a folder of pages: of a profile, or of all experiments.
+def publish(profile, sheets=(), working=False):
+    """Write the index of a profile: its standard pages, then its experiments.
 
     sheets: those of a command, which is `working` on them. The others are shown as they lie on the
     disk.
     """
-    scratch = folder.name == "scratch"
-    if scratch:
-        others = [
-            Sheet(paths.NOTEBOOKS / f"{each.parent.name}.ipynb", each, ["An experiment."])
-            for each in sorted(folder.glob("*/*/"))
-        ]
-        others = [sheet for sheet in others if sheet.body]
-    else:
-        others = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in notebook.committed()]
-    every = {sheet.page: sheet for sheet in [*others, *sheets]}
-    sections = {heading: [] for heading in (FIRST, *PAPERS.values())}
-    for sheet in every.values():
-        sections[headed(sheet.path)[0]].append(card(sheet, working and sheet in sheets))
-    cards = sum(sections.values(), [])
-    made, code = sum(c["state"] == "made" for c in cards), commit().get("commit")
-    told = f"code {code}, " if code else ""
-    around = frame(folder.name, scratch=scratch, working=working)
+    folder, books = paths.FIGURES / profile, paths.NOTEBOOKS
+    there = [Sheet(books / f"{name}.ipynb", folder) for name in notebook.committed()]
+    for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
+        sheet = Sheet(books / f"{place.parent.name}.ipynb", place)
+        if (body := sheet.body) and body["profile"] == profile:
+            there.append(replace(sheet, differs=body["differs"]))
+    sections = {heading: [] for heading in HEADINGS}
+    for sheet in {sheet.page: sheet for sheet in [*there, *sheets]}.values():
+        heading, title = headed(sheet.path)
+        shown = card(sheet, profile, working and sheet in sheets) | {"title": title}
+        sections[HEADINGS[-1] if sheet.differs else heading].append(shown)
+    cards, code = sum(sections.values(), []), commit().get("commit")
+    made = f"{sum(c['state'] == 'made' for c in cards)} of {len(cards)} artefacts made"
     values = {
-        "sections": {heading: there for heading, there in sections.items() if there},
-        "title": f"BERT compression workbook: {'experiments' if scratch else folder.name}",
-        "footer": f"{told}{made} of {len(cards)} artefacts made",
+        "frame": frame(profile, working=working),
+        "sections": {heading: part for heading, part in sections.items() if part},
+        "title": f"BERT compression workbook: {profile}",
+        "footer": f"code {code}, {made}" if code else made,
     }
-    template = verdicts.ENVIRONMENT.get_template("index.html.j2")
-    write(folder / "index.html", template.render(frame=around, **values))
+    text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(values)
+    write(folder / "index.html", text)
 
 
-def card(sheet, working):
+def card(sheet, profile, working):
     """What the index shows of a page: a picture, badges and counts, or how far it is."""
-    told = {"id": sheet.name, "title": headed(sheet.path)[1], "differs": sheet.differs}
-    body = sheet.body
+    told, body = {"id": sheet.name, "differs": sheet.differs}, sheet.body
     if not body:
         there, total = sheet.runs
-        state, line = "not made", " ".join(["python -m lib run", sheet.name, *words(sheet)])
+        mine = own.named(profile, *map(sheet.values.get, own.PARAMETERS[1:]))
+        state, line = "not made", " ".join(["python -m lib run", sheet.name, *own.words(mine)])
         if working:
-            state, line = (
-                "in work" if there else "waiting",
-                f"{there} of {total} runs" * bool(total),
-            )
+            state = "in work" if there else "waiting"
+            line = f"{there} of {total} runs" * bool(total)
         if sheet.failed:
             state, line = "failed", sheet.failed
         return told | {"state": state, "line": line}
-    by_hand, texts = not sheet.page.exists(), verdicts.claims()
+    top, texts = paths.FIGURES / profile, verdicts.claims()
     found = [v for v in body["verdicts"] if v["kind"] == "finding"]
     return told | {
         "state": "made",
-        "differs": body["differs"],
-        "href": (sheet.folder if by_hand else sheet.page).relative_to(sheet.top),
-        "folder": sheet.folder.relative_to(sheet.top),
+        # one by hand has no HTML
+        "href": os.path.relpath(sheet.page if sheet.page.exists() else sheet.folder, top),
+        "folder": os.path.relpath(sheet.folder, top),
         "picture": next((file for file in body["files"] if file.endswith(".png")), ""),
         "findings": [v for v in found if verdicts.leading(v["claim"])],
         "counts": verdicts.tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
         "runs": notebook.counted(body["runs"]),
-        "evidence": evidence(body),
         "claims": " ".join(f"{v['claim']} {texts.get(v['claim'], '')}" for v in body["verdicts"]),
     }
-
-
-def words(sheet):
-    """The words of a command that name the profile, data and model of a page."""
-    profile = sheet.values.get("profile", sheet.top.name)
-    return own.words(own.named(profile, *map(sheet.values.get, own.PARAMETERS[1:])))

@@ -15,14 +15,14 @@ from filelock import FileLock
 
 from lib.page import equation, notebook, verdicts
 from lib.page.checks import PAPERS
-from lib.papers import own
 from lib.papers.profiles import PROFILES
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import write
 
 CODE = ("data/published", "data/found.md", "lib")  # what pages come from
-FIRST = "The workbook"  # the heading of the pages that are of no paper
+# Of the index: pages that are of no paper, those of each paper, and what is not standard.
+HEADINGS = ("The workbook", *PAPERS.values(), "Experiments")
 
 
 @cache
@@ -67,11 +67,6 @@ class Sheet:
     @property
     def page(self):
         return self.folder / f"{self.name}.html"
-
-    @property
-    def top(self):
-        """The folder whose index lists it."""
-        return self.folder.parents[1] if self.differs else self.folder
 
     @property
     def body(self):
@@ -127,7 +122,6 @@ def execute(path, folder, values, store, text, differs):
         notebook.BATCH: json.dumps([str(folder), differs]),
         "RUNS_ROOT": str(store.runs),
         "RECORDS_ROOT": str(store.records),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
     lock = FileLock(folder / f".{path.stem}.lock")  # another command may make the same page
     with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as sockets:
@@ -178,32 +172,28 @@ def converted(path, book, body):
             cell.source = equation.readable(cell.source)
     parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
     around = frame(body["profile"], body["differs"])
-    top = parts.top(around, headed(path)[1], evidence(body))
+    top = parts.top(around, headed(path)[1])
     bottom = parts.bottom(path.stem, body["files"], footer(body))
     return exporter.from_notebook_node(book, {"top": str(top), "bottom": str(bottom)})[0]
 
 
-def frame(profile, differs=(), scratch=False, working=False):
-    """What stands around a page, or around an index, of which `scratch` says which one."""
-    told = "Experiments: pages whose data, model, parameters or cells are not the committed ones."
-    if differs:
-        told = " ".join(["An experiment.", *differs])
-    elif not scratch:
-        marked = ". Numbers from real data on these pages are marked as recorded."
-        told = f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
+def frame(profile, differs=(), working=False):
+    """What stands around a page, or around the index of a profile."""
+    marked = ". Numbers from real data on these pages are marked as recorded."
+    told = f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
     return {
         "css": (verdicts.TEMPLATE / "page.css").read_text(),
-        "banner": told,
-        "headings": () if differs or scratch else (FIRST, *PAPERS.values()),
+        "banner": " ".join(["An experiment.", *differs]) if differs else told,
+        "headings": HEADINGS,
         "working": working,
         "profile": profile,
-        "top": "../../" if differs else "",
+        "home": f"../../../{profile}/" if differs else "",
     }
 
 
 def headed(path):
     """(heading, title) of a notebook; what its title repeats of its heading is cut."""
-    heading = PAPERS.get(path.stem.partition("_")[0], FIRST)
+    heading = PAPERS.get(path.stem.partition("_")[0], HEADINGS[0])
     title = notebook.title(path) if path.exists() else path.stem
     short = title.removeprefix(heading).lstrip(" :,")
     return heading, short[:1].upper() + short[1:]
@@ -221,8 +211,8 @@ def light(book, title, body):
         for v in body["verdicts"]
         if v["kind"] == "finding" and verdicts.leading(v["claim"])
     ]
-    runs = f"Runs: {notebook.counted(body['runs'])}. {evidence(body)}".strip(". ")
-    made = f"Profile {body['profile']}. {runs}. Made of `notebooks/{body['id']}.ipynb`."
+    runs = notebook.counted(body["runs"])
+    made = f"Profile {body['profile']}. Runs: {runs}. Made of `notebooks/{body['id']}.ipynb`."
     parts = [f"# {title}", made, "\n".join(answer)]
     for cell in book["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
@@ -240,13 +230,3 @@ def footer(body):
     code = f"code {body['commit']}{changed}, " if body.get("commit") else ""
     at = body["at"].replace("T", " ").rstrip("Z")
     return f"{code}made {at} UTC, parameters {html.escape(json.dumps(body['parameters']))}"
-
-
-def evidence(body):
-    """Why a page has no evidence; nothing where it has some, or needs none."""
-    origins = {run["origin"] for run in body["runs"]}
-    if any(body["parameters"].get(name) for name in own.PARAMETERS[1:]):
-        return ""
-    if not origins or "record" in origins or ("run" in origins and body["profile"] != "toy"):
-        return ""
-    return "No evidence yet: " + ("toy runs alone" if "run" in origins else "no run is recorded")

@@ -13,11 +13,11 @@ from lib.page import checks
 TEMPLATE = Path(__file__).parent / "template"
 
 
-def label(word, kind="finding", before="", after=""):
+def label(word, kind="finding", before=""):
     """The text of a badge: each word has a mark of its own, so that colour alone tells nothing."""
     shown = f"{WORDS[word][0]} {word.replace('_', ' ').lower()}"
     shown = CHECKS[word] if kind == "arithmetic" else shown
-    return " ".join(filter(None, (before, shown, after and f"({after})")))
+    return f"{before} {shown}".strip()
 
 
 ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
