@@ -357,7 +357,7 @@ def fetch(args):
 
 @command()
 def tidy(args):
-    """strip the notebooks and list them; standard pages are made of them from then on"""
+    """strip the notebooks and note their digests; standard pages are made of them from then on"""
     from lib.page import notebook
 
     for path in notebook.tidy():

@@ -46,6 +46,14 @@ def test_standard_pages_are_made_of_the_notebooks_as_they_are():
         assert notebook.place(path, values | {"profile": "mini"}) == (paths.FIGURES / "mini", [])
 
 
+def test_outputs_and_empty_cells_are_no_edit():
+    """JupyterLab saves both."""
+    body = json.loads(T03.read_text())
+    body["cells"][1] |= {"outputs": [{"output_type": "stream"}], "execution_count": 7}
+    body["cells"].append({"cell_type": "code", "metadata": {}, "source": "\n", "outputs": []})
+    assert notebook.normalised(json.dumps(body)) == T03.read_text()
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
 def test_skeleton(path):
     tags = [

@@ -74,8 +74,7 @@ class Page:
     @cached_property
     def scope(self):
         """The profile as grids know it: with the reader's own data and model (lib.papers.own)."""
-        told = {"profile": "toy"} | self.values
-        return own.named(*map(told.get, own.PARAMETERS)) if "data" in told else told["profile"]
+        return own.meant({"profile": "toy"} | self.values)
 
     @property
     def mine(self):

@@ -8,7 +8,6 @@ A row of `claims.csv` is judged by its cells, from the runs of the grids of its 
 
 import csv
 import re
-from collections import Counter
 from dataclasses import replace
 from functools import cache, partial
 from math import isfinite
@@ -17,7 +16,7 @@ from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from lib.measure import cells, claims
 from lib.measure.claims import Verdict
-from lib.page import checks, notebook
+from lib.page import checks, notebook, verdicts
 from lib.papers import efficientbert, grids, nas
 from lib.runs import paths, sweep
 from lib.runs.spec import ancestry, known
@@ -215,7 +214,6 @@ def lines(found):
 # ---- ALL TOGETHER
 
 ROLES = {"central claims": "central", "further findings": "finding"}
-GROUPS = list(dict.fromkeys(group for _, group, _ in claims.WORDS.values()))[:-1]
 BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
 FOUND = BLOCK.replace("scoreboard", "found")
 FIRST = 3  # findings that README shows
@@ -232,8 +230,7 @@ def scorecard(words):
         own = [(line["role"], words[id]) for id, line in every if line["paper"] in of]
         line = found[title] = {}
         for what, wanted in ROLES.items():
-            counts = Counter(claims.WORDS[word][1] for role, word in own if role == wanted)
-            line[what] = ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
+            line[what] = verdicts.counted(word for role, word in own if role == wanted)
         printed = [word for role, word in own if role in ("arithmetic", "setting")]
         judged = len(printed) - printed.count("NOT_RUN")
         line["printed numbers"] = f"{printed.count('CONFIRMED')} of {judged} agree"

@@ -149,8 +149,7 @@ def grids(path, values):
     torch.
     """
     names = check(path, values)
-    if "data" in names:
-        names["profile"] = own.named(*(names.get(name, "") for name in own.PARAMETERS))
+    names["profile"] = own.meant(names)
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
@@ -250,16 +249,15 @@ def place(path, values, hand=False):
     values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
     those of the file.
     """
-    now, before, values = kept(path), committed().get(path.stem), dict(values)
-    takes = own.PARAMETERS if "data" in values else own.PARAMETERS[:1]
-    scope = own.named(*(values.pop(name, "") for name in takes))
+    now, before, scope = kept(path), committed().get(path.stem), own.meant(values)
+    mine = own.values(scope)
     lines = scope.about() if isinstance(scope, own.Own) else []
     words = [*own.titles(scope), scope[:]]
     if before is None:
         lines.append("The notebook is none of the committed ones.")
     else:
         for name, was in before["parameters"].items():
-            if values.get(name, was) != was:
+            if name not in mine and values.get(name, was) != was:
                 lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
                 words.append(f"{name}={str(values[name]).strip('[]')}")
         if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
@@ -270,7 +268,8 @@ def place(path, values, hand=False):
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
-    key = sha(json.dumps([words, own.content(scope), values, now["cells"]]).encode())[:6]
+    rest = {name: value for name, value in values.items() if name not in mine}
+    key = sha(json.dumps([words, own.content(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 

@@ -167,8 +167,8 @@ def card(sheet, profile, working):
     told, body = {"id": sheet.name, "differs": sheet.differs}, sheet.body
     if not body:
         there, total = sheet.runs
-        mine = own.named(profile, *map(sheet.values.get, own.PARAMETERS[1:]))
-        state, line = "not made", " ".join(["python -m lib run", sheet.name, *own.words(mine)])
+        words = own.words(own.meant({"profile": profile} | sheet.values))
+        state, line = "not made", " ".join(["python -m lib run", sheet.name, *words])
         if working:
             state = "in work" if there else "waiting"
             line = f"{there} of {total} runs" * bool(total)
@@ -176,11 +176,11 @@ def card(sheet, profile, working):
             state, line = "failed", sheet.failed
         return told | {"state": state, "line": line}
     top, texts = paths.FIGURES / profile, verdicts.claims()
+    by_hand = sheet.differs and not sheet.page.exists()
     found = [v for v in body["verdicts"] if v["kind"] == "finding"]
     return told | {
         "state": "made",
-        # one by hand has no HTML
-        "href": os.path.relpath(sheet.page if sheet.page.exists() else sheet.folder, top),
+        "href": os.path.relpath(sheet.folder if by_hand else sheet.page, top),
         "folder": os.path.relpath(sheet.folder, top),
         "picture": next((file for file in body["files"] if file.endswith(".png")), ""),
         "findings": [v for v in found if verdicts.leading(v["claim"])],
