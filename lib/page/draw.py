@@ -121,8 +121,15 @@ def surface(axis, grid, z, title="", view=(28, -125)):
     """Draw a surface of Figure 5 on a 3-d axis; z as `lib.search.surface.symlog` gives it, ticks as
     plain numbers.
     """
+    x, y = np.meshgrid(grid, grid)
+    at = np.arange(z.size).reshape(z.shape)
+    a, b, c, d = at[:-1, :-1], at[:-1, 1:], at[1:, :-1], at[1:, 1:]
+    halves = (a, b, c), (b, c, d)  # cut along x + y = constant, as cliffs often are
+    triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
-    axis.plot_surface(*np.meshgrid(grid, grid), z, rcount=len(grid), ccount=len(grid), **look)
+    drawn = axis.plot_trisurf(x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look)
+    heights = z.ravel()[triangles]  # the mean of three corners would stripe a cliff
+    drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*view)
     axis.set_title(title, fontsize=10, y=0.99)
     ends, ticks = (min(0.0, z.min()), max(z.max(), 0.5)), [-15, -5, 5]
