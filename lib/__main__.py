@@ -73,10 +73,8 @@ def named(args):
     return own.named(profile(args.profile).name, *told)
 
 
-def read(args, looked_up=False):
+def read(args):
     """The notebooks of a command's pattern: ({path: {variable: rows}}, {path: error}, store).
-
-    looked_up: rows that pages look up beside their own are read as well.
 
     The second has the notebooks whose Specs cannot be made, because data are not at hand, or do not
     suit the reader's own data or model. Notebooks that take none are left out then.
@@ -93,7 +91,7 @@ def read(args, looked_up=False):
             print(f"  left out {path.stem}: it takes no data and model of your own")
             continue
         try:
-            grids[path] = notebook.grids(path, own.values(args.profile), looked_up)
+            grids[path] = notebook.grids(path, own.values(args.profile))
         except cannot as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {error}")
@@ -141,7 +139,7 @@ def pages(args, make):
     book = report.Book(named(args), notebook.find(args.pattern), store)
     print(f"{book} shows how far it is", flush=True)
     try:
-        grids, absent, _ = read(args, looked_up=True)
+        grids, absent, _ = read(args)
         specs_of = {path: wanted({path: found}) for path, found in grids.items()}
         missing = {path: len(sweep.plan(specs, store).missing) for path, specs in specs_of.items()}
         grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
@@ -259,7 +257,7 @@ def export(args):
 @command(PATTERN, PROFILE)
 def record(args):
     """copy finished results of these notebooks to the records, to be committed"""
-    grids, _, store = read(args, looked_up=True)
+    grids, _, store = read(args)
     rows = [row for found in grids.values() for rows in found.values() for row in rows]
     for spec in dict.fromkeys(row["spec"] for row in rows):
         found = store.find(spec)
@@ -359,7 +357,7 @@ def fetch(args):
 
 @command()
 def tidy(args):
-    """strip the notebooks and list them; standard pages are made of them from then on"""
+    """strip the notebooks and note their digests; standard pages are made of them from then on"""
     from lib.page import notebook
 
     for path in notebook.tidy():

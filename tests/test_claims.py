@@ -477,8 +477,10 @@ def test_what_we_found_says_figures_of_claims(tmp_path):
 def test_the_scorecard_counts_each_claim_once():
     words = {id: "NOT_RUN" for id in checks.claims()} | {"G1": "CONFIRMED", "E4": "NOT_TESTABLE"}
     card = source.scorecard(words)
-    assert card["GhostBERT"]["central claims", "held"] == 1
-    assert card["EfficientBERT"]["central claims", "not testable"] == 1
-    assert sum(n for (what, _), n in card["together"].items() if what == "central claims") == 30
+    assert card["GhostBERT"]["central claims"].startswith("1 held, ")
+    assert "1 not testable" in card["EfficientBERT"]["central claims"]
+    assert (
+        sum(int(part.split()[0]) for part in card["together"]["central claims"].split(", ")) == 30
+    )
     assert "1 held, 9 open" in source.scoreboard(words).splitlines()[2]
     assert (paths.ROOT / "README.md").read_text().count(source.BLOCK) == 2

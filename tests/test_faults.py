@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
-from lib.page import notebook, sheet, verify
+from lib.page import notebook, verify
 from lib.runs import execute, files, paths, store, sweep
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store
@@ -422,10 +422,10 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
 WRONG = [
     ("ghostbert_t03_pruned_vs_ghost", {"seeds": [0, 0, 0]}, "0 stands in it twice"),
     ("ghostbert_t03_pruned_vs_ghost", {"seeds": [-1]}, "-1 must be from 0 to"),
-    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [{}]}, "its items must be int"),
-    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [True]}, "its items must be int"),
+    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [{}]}, "it must be int"),
+    ("ghostbert_t03_pruned_vs_ghost", {"seeds": [True]}, "it must be int"),
     ("ghostbert_t03_pruned_vs_ghost", {"tasks": ["CoLA", "CoLA"]}, "'CoLA' stands in it twice"),
-    ("ghostbert_t03_pruned_vs_ghost", {"widths": ["3"]}, "its items must be int"),
+    ("ghostbert_t03_pruned_vs_ghost", {"widths": ["3"]}, "it must be int"),
     ("ghostbert_t03_pruned_vs_ghost", {"widths": "[1,3]"}, "papermill takes it as -y '{widths"),
     ("ghostbert_t01_glue_dev", {"tasks": ["x"]}, "unknown task of this page: 'x'"),
     ("ghostbert_t01_glue_dev", {"profile": "mini", "tasks": ["cola"]}, "did you mean 'CoLA'?"),
@@ -433,8 +433,8 @@ WRONG = [
     ("bermo_t01_probing", {"tasks": ["CoLA"]}, "(allowed: Length, WordContent"),
     ("efficientbert_t04_squad", {"tasks": ["CoLA"]}, "(allowed: SQuAD1, SQuAD2)"),
     ("data_t01_tasks", {"profile": "mini", "tasks": ["x"]}, "unknown task: 'x'"),
-    ("91_frontier", {"budgets": [{}]}, "its items must be int"),
-    ("91_frontier", {"methods": [{}]}, "its items must be str"),
+    ("91_frontier", {"budgets": [{}]}, "it must be int"),
+    ("91_frontier", {"methods": [{}]}, "it must be str"),
     ("92_your_task", {"cost": "byte"}, "did you mean 'bytes'?"),
     ("efficientbert_f06_architectures", {"tokens": -1}, "must be from 1 to"),
     ("efficientbert_f07_attention_maps", {"sentence": 10**12}, "must be from 0 to 3"),
@@ -463,17 +463,6 @@ def test_the_version_is_the_commit(capsys):
         __main__.main(["--version"])
     assert not ended.value.code
     assert capsys.readouterr().out == f"commit {execute.commit()['commit']}\n"
-
-
-def test_sockets_of_killed_workers_are_removed(monkeypatch, tmp_path):
-    monkeypatch.setattr(sheet.tempfile, "gettempdir", lambda: str(tmp_path))
-    mine, theirs, other = (
-        tmp_path / f"kernel-{name}" for name in (f"{os.getpid()}-a", "999999999-b", "x")
-    )
-    for folder in (mine, theirs, other):
-        folder.mkdir()
-    sheet.sweep_sockets()
-    assert mine.exists() and other.exists() and not theirs.exists()
 
 
 POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]

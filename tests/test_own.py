@@ -336,23 +336,20 @@ def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, en
         own.Own("toy", tsv)
 
 
-def test_pages_of_a_reader_s_own_say_so_and_await_no_evidence(tsv, encoder, tmp_path, monkeypatch):
+def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     store, asked = Store(tmp_path, tmp_path), notebook.find([TITLES[0]])
     other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
-        report.Book(own.Own("toy", data_set, model), asked, store).close()
-        (page,) = set((tmp_path / "scratch" / TITLES[0]).glob("*/*.html")) - folders
-        folders.add(page)
-        assert page.parent.name.startswith("reviews.tsv-encoder")
-        for shown in (page, tmp_path / "scratch" / "index.html"):
-            told = shown.read_text()
-            assert "Your own data: reviews.tsv, model:" in told
-            assert "generated sentences" not in told
-    assert not (tmp_path / "toy").exists() and len(folders) == 2
-    body = {"profile": "toy", "parameters": {"data": tsv}, "runs": [{"origin": "run"}]}
-    assert not report.evidence(body) and report.evidence(body | {"parameters": {"data": ""}})
+        book = report.Book(own.Own("toy", data_set, model), asked, store)
+        (page,) = book.sheets.values()
+        folders.add(page.folder)
+        assert page.folder.name.startswith("reviews.tsv-encoder")
+        told = (tmp_path / "toy" / "index.html").read_text().partition("<main>")[2]
+        assert "Your own data: reviews.tsv, model:" in told
+        assert "generated sentences" not in told
+    assert len(folders) == 2
 
 
 def training():
@@ -392,8 +389,7 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     said = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     monkeypatch.setattr(artefact, "display", lambda shown: said.append(shown.data))
-    history = [f'profile: str = "toy"\ndata: str = {tsv!r}\nmodel: str = {encoder()!r}']
-    namespace = {"In": history, "profile": "toy", "data": pd.DataFrame(), "model": "a loop's"}
+    namespace = {"profile": "toy", "data": tsv, "model": encoder()}
     page = artefact.start(name, namespace)
     assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"
     page.table({"a": {"b": 1.5}}, "Scores.")

@@ -34,7 +34,7 @@ from lib import __main__ as command
 from lib import data
 from lib.data import digits, grammar, read, submission, toy
 from lib.measure.cost import Shape
-from lib.page import claims, notebook, report
+from lib.page import claims, notebook, report, sheet
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
 from lib.runs import executors, paths
 from lib.steps import latency, maps
@@ -209,7 +209,7 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
     forget()
     monkeypatch.setattr(executors, "Local", Here)
-    monkeypatch.setattr(report, "execute", perform)
+    monkeypatch.setattr(sheet, "execute", perform)
     monkeypatch.setattr(notebook, "wanted", fewer)
     monkeypatch.setattr(report.Book, "publish", partialmethod(last, report.Book.publish))
     monkeypatch.setattr(loop, "options", partial(short, loop.options, EPOCHS[paper]))

@@ -5,7 +5,7 @@
     page.table(frame, "Table 3"); page.figure(figure, data); page.finish()
 
 A figure is written to `figures/<profile>/<id>.{svg,png}`, the data it draws to `<id>.figure.csv`. A
-table is written to `<id>.{csv,md,tex}`. `<id>.json` says which runs, which code and when. What has
+table is written to `<id>.{csv,md}`. `<id>.json` says which runs, which code and when. What has
 no run to show yet is a sentence instead. Experiments have folders of their own below
 `figures/scratch/` (lib.page.notebook.place).
 """
@@ -21,9 +21,8 @@ from inspect import signature
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
-from IPython.display import HTML, Markdown, display
+from IPython.display import HTML, display
 
 from lib.measure import compare
 from lib.measure.claims import SCALES
@@ -39,7 +38,6 @@ from lib.papers.profiles import PROFILES
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.files import whole, write
-from lib.runs.store import Store
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 LIGHT = ENVIRONMENT.get_template("end.md.j2")
@@ -76,8 +74,7 @@ class Page:
     @cached_property
     def scope(self):
         """The profile as grids know it: with the reader's own data and model (lib.papers.own)."""
-        told = {"profile": "toy"} | self.values
-        return own.named(*map(told.get, own.PARAMETERS)) if "data" in told else told["profile"]
+        return own.meant({"profile": "toy"} | self.values)
 
     @property
     def mine(self):
@@ -98,23 +95,15 @@ class Page:
         frame = sweep.collect(rows, on_missing="run" if make else "skip")
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
-        there = {
-            row["spec"].name: {
-                "run": row["spec"].name,
-                "origin": row["run"].origin if row["run"] else "",
-                "state": row["state"],
-                "error": row["error"],
-            }
-            for row in frame.to_dict("records")
-        }
+        before, there = set(self.used), {}
+        for row in frame.to_dict("records"):
+            told = {"run": row["spec"].name, "origin": row["run"].origin if row["run"] else ""}
+            there[told["run"]] = told | {"state": row["state"], "error": row["error"]}
+        self.used |= there
         command = " ".join(["python -m lib run", self.id, *own.words(self.scope)])
         how = f"not made yet: `{command}` makes what is missing"
-        why = Counter(
-            run["error"] or how
-            for name, run in there.items()
-            if name in self.wanted and name not in self.used and run["state"] != "finished"
-        )
-        self.used |= there
+        new = [run for name, run in there.items() if name in self.wanted - before]
+        why = Counter(run["error"] or how for run in new if run["state"] != "finished")
         self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
         return frame
 
@@ -164,12 +153,8 @@ class Page:
         stem, heads = self._stem(name), joined(frame.columns, ", ")
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
         flat = text.set_axis(heads, axis=1)
-        exact = frame.map(
-            lambda v: round(v, 6) if type(v) in (float, np.float64) else getattr(v, "text", v)
-        )
-        self._write(f"{stem}.csv", exact.set_axis(heads, axis=1).to_csv())
+        self._write(f"{stem}.csv", flat.to_csv())
         self._write(f"{stem}.md", f"{caption}\n\n{markdown(flat)}")
-        self._write(f"{stem}.tex", flat.to_latex(escape=True))
         css = marks(text) if marks else None
         seen = styled(text, css, first, turned, f"{stem}-seen")
         more = styled(text, css, rest, False, f"{stem}-more") if rest else ""
@@ -184,11 +169,6 @@ class Page:
         head = f"{escaped(fold)}:\n\n" * bool(fold and lines)
         told = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
         display(Shown(PARTS.note(lines, mark, fold), head + told))
-
-    def text(self, markdown, name):
-        """Write and show sentences that are computed."""
-        self._write(f"{self._stem(name)}.md", f"{markdown}\n")
-        display(Markdown(markdown))
 
     def figure(self, figure, data, name="", exact=False):
         """Write and show a figure with the data it draws, or a sentence where there is none.
@@ -217,18 +197,13 @@ class Page:
         """Say what a table or figure would show, had it runs."""
         display(Shown(PARTS.unmade(what), f"Not measured yet: {escaped(what)}."))
 
-    def file(self, path, about):
-        """List a file that was written below the page's folder, and show a link to it."""
-        name = Path(path).relative_to(self.folder).as_posix()
-        self.files.append(name)
-        display(HTML(PARTS.link(name, about)))
-
     def archives(self, frame):
-        """Write and list an archive for the GLUE server of each model and seed of a collected frame
-        (lib.papers.submissions.submitted)."""
+        """Write, list and link an archive for the GLUE server of each model and seed of a collected
+        frame (lib.papers.submissions.submitted)."""
         rows = frame.to_dict("records")
         for path, about in submissions.archives(rows, self.folder, self.id, self.profile.source):
-            self.file(path, about)
+            self.files.append(path.relative_to(self.folder).as_posix())
+            display(HTML(PARTS.link(self.files[-1], about)))
 
     def _stem(self, name):
         return f"{self.id}.{name}" if name else self.id
@@ -276,13 +251,7 @@ class Page:
         shown = f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"
         display(Shown(shown, light))
         if not os.environ.get(notebook.BATCH):
-            report.Book("scratch", [], Store()).close()
-        lost = [self.used[name] for name in sorted(self.wanted) if not self.used[name]["origin"]]
-        if lost and len(lost) == len(self.wanted) and not os.environ.get(notebook.BATCH):
-            raise RuntimeError(
-                f"none of the {len(lost)} runs of this page could be made: "
-                f"{lost[0]['error'] or lost[0]['state']}"
-            )
+            report.publish(self.profile.name)
 
 
 def start(name, namespace):
@@ -294,13 +263,8 @@ def start(name, namespace):
     """
     plot.style()
     path = paths.NOTEBOOKS / f"{name}.ipynb"
-    declared, history = notebook.parameters(path), namespace.get("In", [])
-    given = {key: namespace[key] for key in declared if key in namespace}
-    before = notebook.declared(history) | notebook.injected(history)
-    given |= {key: before[key] for key in own.PARAMETERS[1:] if key in before}
-    values = notebook.check(path, notebook.injected(history) | given)
-    if any(v != declared[k].default for k, v in values.items() if k != "profile"):
-        notebook.grids(path, values)  # what cannot be is told in one line, before anything runs
+    names = [*notebook.parameters(path), *notebook.injected(namespace.get("In", []))]
+    values = notebook.check(path, {name: namespace[name] for name in names if name in namespace})
     if told := os.environ.get(notebook.BATCH):
         folder, differs = json.loads(told)
     else:

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from lib.measure import cells, claims
 from lib.measure.claims import Verdict
-from lib.page import checks, notebook
+from lib.page import checks, notebook, verdicts
 from lib.papers import efficientbert, grids, nas
 from lib.runs import paths, sweep
 from lib.runs.spec import ancestry, known
@@ -214,44 +214,34 @@ def lines(found):
 # ---- ALL TOGETHER
 
 ROLES = {"central claims": "central", "further findings": "finding"}
-GROUPS = list(dict.fromkeys(group for _, group, _ in claims.WORDS.values()))[:-1]
 BLOCK = "<!-- scoreboard: `python -m lib verify --write` -->\n"  # before and behind README's lines
 FOUND = BLOCK.replace("scoreboard", "found")
 FIRST = 3  # findings that README shows
 
 
 def scorecard(words):
-    """{paper: {(what, how): how many}} of the words {id: word} on all claims.
+    """{paper: {what: how many of these have which word}} of the words {id: word} on all claims.
 
     Settings without a formula and background are not judged.
     """
-    found = {}
-    for paper, title in checks.PAPERS.items():
-        own = [(c["role"], words[id]) for id, c in checks.claims().items() if c["paper"] == paper]
+    found, every = {}, checks.claims().items()
+    for paper, title in (checks.PAPERS | {None: "together"}).items():
+        of = [paper] if paper else checks.PAPERS
+        own = [(line["role"], words[id]) for id, line in every if line["paper"] in of]
         line = found[title] = {}
         for what, wanted in ROLES.items():
-            counts = [claims.WORDS[word][1] for role, word in own if role == wanted]
-            line |= {(what, group): counts.count(group) for group in GROUPS}
+            line[what] = verdicts.counted(word for role, word in own if role == wanted)
         printed = [word for role, word in own if role in ("arithmetic", "setting")]
-        agree, silent = printed.count("CONFIRMED"), printed.count("NOT_RUN")
-        line["printed numbers", "agree"] = agree
-        line["printed numbers", "contradict each other"] = len(printed) - agree - silent
-        line["", "not judged"] = silent + sum(role == "background" for role, _ in own)
-    found["together"] = {key: sum(line[key] for line in found.values()) for key in line}
+        judged = len(printed) - printed.count("NOT_RUN")
+        line["printed numbers"] = f"{printed.count('CONFIRMED')} of {judged} agree"
     return found
 
 
 def scoreboard(words):
-    """The scorecard as README shows it: a line for each paper."""
-    told = ["| paper | central claims | further findings | printed numbers |", "|---|---|---|---|"]
-    for title, counts in scorecard(words).items():
-        parts = [
-            ", ".join(f"{counts[what, group]} {group}" for group in GROUPS if counts[what, group])
-            for what in ROLES
-        ]
-        agree, differ = (counts["printed numbers", k] for k in ("agree", "contradict each other"))
-        told.append(f"| {title} | {' | '.join(parts)} | {agree} of {agree + differ} agree |")
-    return "\n".join(told) + "\n"
+    """The scorecard as README shows it."""
+    rows = [["paper", *ROLES, "printed numbers"], ["---"] * 4]
+    rows += [[title, *line.values()] for title, line in scorecard(words).items()]
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace(" --- ", "---")
 
 
 def told(found=None, store=None):

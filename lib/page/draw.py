@@ -82,8 +82,8 @@ def formula(axis, node, x=0.0, y=0.0, size=8.0):
 def network(axis, net, title="", before=None, size=8.0):
     """Draw a network from layer 1 at the bottom.
 
-    What differs from the network `before` is in vermilion. Bars show which part of the supernet's
-    four full networks a layer uses: k bars, 1/q wide.
+    What differs from the network `before` is in vermilion. Beside a layer stands how many networks
+    it stacks, and their size as a ratio.
     """
     right, y = max(5, *(height(layer.tree) for layer in net.layers)), 0.0
     for number, layer in enumerate(net.layers):
@@ -93,7 +93,7 @@ def network(axis, net, title="", before=None, size=8.0):
         new_formula = layer.formula != old.formula
         frame = {"lw": 1.4, "ec": plot.VERMILION} if new_formula else {"lw": 0.6, "ec": plot.PALE}
         round_ = "round,pad=0.02,rounding_size=0.1"
-        place = (-0.45, y - half), right + 3.1, 2 * half
+        place = (-0.45, y - half), right + 2.1, 2 * half
         axis.add_patch(FancyBboxPatch(*place, round_, fc="#f6f7f9", zorder=0, **frame))
         formula(axis, layer.tree, 0.0, y, size)
         new_size = (layer.stack, layer.q) != (old.stack, old.q)
@@ -101,23 +101,18 @@ def network(axis, net, title="", before=None, size=8.0):
         text = {"ha": "center", "va": "center", "fontsize": size}
         axis.text(-0.75, y, str(number + 1), color=plot.GREY, **text)
         axis.text(right + 0.95, y, f"{layer.stack} × {layer.ratio}", **text | look)
-        bars = y + 0.19 * (1.5 - np.arange(max(4, layer.stack)))
-        axis.barh(bars, 0.6, 0.14, right + 1.75, fc="none", ec=plot.GREY, lw=0.6)
-        axis.barh(bars[: layer.stack], 0.6 / layer.q, 0.14, right + 1.75, fc=plot.BLUE, lw=0)
         y += half + 0.16
-    axis.set(xlim=(-1.1, right + 2.8), ylim=(-0.1, y - 0.06), aspect="equal")
+    axis.set(xlim=(-1.1, right + 1.8), ylim=(-0.1, y - 0.06), aspect="equal")
     axis.set_title(title, fontsize=size + 2, loc="left")
     axis.axis("off")
 
 
 def legend(figure):
-    """The kinds of operations, the bars, and what vermilion means, below a figure of networks."""
+    """The kinds of operations, and what vermilion means, below a figure of networks."""
     axis = figure.axes[0]
     for name, (fill, *_) in LOOKS.items():
         look = {"ls": "none", "ms": 10, "mfc": fill, "mec": plot.INK}
         axis.plot([], [], MARKERS[name], label=name, **look)
-    bars = "stack k × ratio 1/q, and that part of four full networks"
-    axis.plot([], [], color=plot.BLUE, lw=7, solid_capstyle="butt", label=bars)
     axis.plot([], [], color=plot.VERMILION, lw=2, label="changed against the panel before")
     plot.legend(figure, columns=3, frameon=False)
 

@@ -13,7 +13,7 @@ from math import inf
 
 from lib.measure.claims import seeds
 from lib.page import checks
-from lib.page import claims as source
+from lib.page.claims import judged, rows
 from lib.papers import mini
 from lib.runs import record, sweep
 from lib.runs.spec import ancestry, known
@@ -37,19 +37,14 @@ def chosen(names=()):
 
 def cells(claim, numbers):
     """The Specs of a claim at some seeds, each once."""
-    rows = source.rows(claim, seeds=tuple(numbers)) if numbers else []
-    return list(dict.fromkeys(row["spec"] for row in rows))
-
-
-def planned():
-    """{claim: its place in the committed plan}."""
-    return {row["claim"]: place for place, row in reversed([*enumerate(checks.lines("plan"))])}
+    there = rows(claim, seeds=tuple(numbers)) if numbers else []
+    return list(dict.fromkeys(row["spec"] for row in there))
 
 
 def rounds(claims):
     """Specs of the claims in the order in which they are made, each once."""
-    found, plan = {}, planned()
-    order = sorted(claims, key=lambda claim: plan.get(claim["id"], inf))
+    plan, found = [row["claim"] for row in checks.lines("plan")], {}
+    order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
     for number in range(max(len(seeds(claim["seeds"])) for claim in claims)):
         specs = [
             spec
@@ -101,29 +96,15 @@ def keep(specs, store):
                 store.record(run)
 
 
-def board(claims, store):
-    """One dict a claim: cells at a seed, seeds done of those planned, runs left and their seconds,
-    and the Verdict so far."""
-    clock, lines = sweep.Clock(store), []
-    found = source.judged([claim["id"] for claim in claims], store)
-    for claim in claims:
-        by_seed = {seed: cells(claim, (seed,)) for seed in seeds(claim["seeds"])}
-        done = sum(all(map(store.find, specs)) for specs in by_seed.values())
-        missing = sweep.plan([spec for specs in by_seed.values() for spec in specs], store).missing
-        line = {"claim": claim["id"], "cells": max(map(len, by_seed.values()))}
-        line |= {"seeds": f"{done} of {len(by_seed)}", "runs": len(missing)}
-        lines.append(line | {"time": clock.about(missing), "verdict": found[claim["id"]]})
-    return lines
-
-
 def listed(claims, store):
-    """The board as lines of text."""
-    for row in board(claims, store):
-        verdict = row["verdict"]
-        p = "" if verdict.holm is None else f", p = {verdict.holm:.2g} after Holm"
-        yield (
-            f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  "
-            f"{row['runs']:4} runs left, {row['time']:>12}  {verdict.verdict}{p}"
-        )
+    """A line for each claim: its planned seeds that are done, runs left, the word on it so far."""
+    clock, found = sweep.Clock(store), judged([claim["id"] for claim in claims], store)
+    for claim in claims:
+        by_seed = [cells(claim, (seed,)) for seed in seeds(claim["seeds"])]
+        done = sum(all(map(store.find, specs)) for specs in by_seed)
+        missing = sweep.plan([spec for specs in by_seed for spec in specs], store).missing
+        left = f"{len(missing)} runs left, {clock.about(missing)}"
+        word = found[claim["id"]].verdict
+        yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"
     missing = sweep.plan(rounds(claims), store).missing
-    yield f"together left on one core: {sweep.Clock(store).about(missing)}"
+    yield f"together left on one core: {clock.about(missing)}"

@@ -27,23 +27,23 @@ ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdic
 BATCH = "WORKBOOK_BATCH"
 
 
-# what items of lists are, where the default is []
-EXAMPLES = {"seeds": [0, 1], "widths": [9, 3], "tasks": ["CoLA"], "models": ["BERT-base"]}
-EXAMPLES |= {"kernels": [1, 7], "features": [2], "positions": ["After O"]}
-EXAMPLES |= {"families": ["bert"], "budgets": [6, 3], "methods": ["Whole", "Width"]}
-EXAMPLES |= {"networks": ["EfficientBERT"], "epochs": [1, 4], "batches": [1, 8]}
-EXAMPLES |= dict.fromkeys(("ratios", "shares", "weights", "alphas"), [0.2])
 OPTIONS = re.compile(r"((?:\w+, )+)(\w+) or (\w+)$")  # of a text, at the end of what is said
 RANGE = re.compile(r"(\d+) to (\d+)$")  # of a number, at the end of what is said about it
 MOST = (100_000, 2**31 - 1)  # of a number without a range, of a seed
-TYPES = {kind.__name__: kind for kind in (str, int, float, bool, list)}  # of parameters
+TYPES = {kind.__name__: kind for kind in (str, int, float, bool)}  # of values and items
 
 
 @dataclass(frozen=True)
 class Parameter:
+    """A parameter of a notebook; type: of the value, or of each item of a list."""
+
     type: type
     default: object
     about: str
+
+    @property
+    def listed(self):
+        return isinstance(self.default, list)
 
 
 def find(patterns=()):
@@ -94,54 +94,46 @@ def parameters(path):
                 f"not line {node.lineno}"
             )
         about = lines[node.end_lineno - 1].partition("#")[2].strip()
-        kind, default = TYPES[ast.unparse(node.annotation)], ast.literal_eval(node.value)
-        found[node.target.id] = Parameter(kind, default, about)
+        kind = ast.unparse(node.annotation).removeprefix("list[").rstrip("]")
+        known(f"type of {node.target.id} in {paths.shown(path)}", kind, TYPES)
+        found[node.target.id] = Parameter(TYPES[kind], ast.literal_eval(node.value), about)
     return found
 
 
 def check(path, values):
     """The given values with defaults for the rest.
 
-    Raises ValueError for an unknown name or profile, with the nearest one, and for a number that
-    cannot be; TypeError for a value of another type.
+    Raises ValueError for an unknown name, with the nearest one, and for a value that cannot be.
     """
-    declared = parameters(path)
+    declared, of = parameters(path), f"of {Path(path).stem}"
     for name, value in values.items():
-        known(f"parameter of {Path(path).stem}", name, declared)
-        wanted = declared[name].type
-        if type(value) is not wanted and not (wanted is float and type(value) is int):
-            told = f"parameter {name} of {Path(path).stem} is {value!r} ({type(value).__name__}); "
-            how = f"; papermill takes it as -y '{{{name}: ...}}'" if type(value) is str else ""
-            example = declared[name].default or EXAMPLES.get(name, declared[name].default)
-            raise TypeError(f"{told}it must be {wanted.__name__}, for example {example!r}{how}")
+        known(f"parameter {of}", name, declared)
         if why := absurd(name, value, declared[name]):
-            raise ValueError(f"parameter {name} of {Path(path).stem} is {value!r}: {why}")
+            raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
         options = PROFILES if name == "profile" else ()
         if told := OPTIONS.search(declared[name].about):
             options = *told[1].split(", ")[:-1], told[2], told[3]
-        if wanted is str and options:
-            known(f"{name} of {Path(path).stem}", value, options)
+        if options and declared[name].type is str and not declared[name].listed:
+            known(f"{name} {of}", value, options)
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 
 def absurd(name, value, declared):
-    """Why a value of the right type cannot be; "" where it can."""
-    if isinstance(value, list):
-        for number, each in enumerate(value):
-            kind = type((declared.default or EXAMPLES.get(name, value))[0])
-            if type(each) is not kind and not (kind is float and type(each) is int):
-                return f"{each!r} is {type(each).__name__}; its items must be {kind.__name__}"
-            if each in value[:number]:
-                return f"{each!r} stands in it twice; name each once"
-            if why := absurd(name, each, declared):
-                return why
-    if type(value) in (int, float):
-        told = RANGE.search(declared.about)
-        least = declared.type is int and declared.default > 0
-        plain = least, MOST[name.startswith("seed")]
-        least, most = map(int, told.groups() if told else plain)
-        if not least <= value <= most:
-            return f"{value!r} must be from {least} to {most}"
+    """Why a value cannot be; "" where it can."""
+    kind = declared.type
+    if declared.listed and not isinstance(value, list):
+        return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
+    positive = kind is int and not declared.listed and declared.default > 0
+    plain = int(positive), MOST[name.startswith("seed")]
+    told = RANGE.search(declared.about)
+    least, most = map(int, told.groups()) if told else plain
+    for place, each in enumerate(items := value if declared.listed else [value]):
+        if type(each) is not kind and not (kind is float and type(each) is int):
+            return f"{each!r} is {type(each).__name__}; it must be {kind.__name__}"
+        if each in items[:place]:
+            return f"{each!r} stands in it twice; name each once"
+        if kind in (int, float) and not least <= each <= most:
+            return f"{each!r} must be from {least} to {most}"
     return ""
 
 
@@ -150,24 +142,20 @@ def wanted(grids):
     return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
 
 
-def grids(path, values, looked_up=True):
+def grids(path, values):
     """{variable: rows} that the `grid` cell makes.
 
     `grid` is what the page runs. A function `grid` makes it, and at mini what is `recorded`; any
     other list of rows with Specs is only looked up. The cell is run in this process: it is free of
-    torch. Without looked_up it ends where it assigns to `grid`, which is quicker.
+    torch.
     """
     names = check(path, values)
-    if "data" in names:
-        names["profile"] = own.named(*(names.get(name, "") for name in own.PARAMETERS))
+    names["profile"] = own.meant(names)
     try:
-        cell = ast.parse(cells(path).get("grid", ""))
-        ends = [end for end, part in enumerate(cell.body, 1) if assigns(part, "grid")]
-        cell.body = cell.body if looked_up or not ends else cell.body[: ends[-1]]
-        exec(compile(cell, f"{Path(path).stem}:grid", "exec"), names)
+        exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
             names["grid"] = rows(grid, names["profile"], names)
-            names["recorded"] = grid("mini") if looked_up else []
+            names["recorded"] = grid("mini")
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -182,11 +170,6 @@ def grids(path, values, looked_up=True):
     }
 
 
-def assigns(part, name):
-    """Whether a statement, read by `ast`, assigns to a name."""
-    return isinstance(part, ast.Assign) and name in [ast.unparse(each) for each in part.targets]
-
-
 def rows(grid, profile, values):
     """The rows of a notebook's function `grid` at a profile.
 
@@ -197,24 +180,9 @@ def rows(grid, profile, values):
 
 
 def injected(history):
-    """Values that papermill injected, out of a kernel's history of cells; {} when run by hand."""
-    for source in history:
-        if source.startswith("# Parameters\n"):
-            return {
-                node.targets[0].id: ast.literal_eval(node.value)
-                for node in ast.parse(source).body
-                if isinstance(node, ast.Assign)
-            }
-    return {}
-
-
-def declared(history):
-    """Values of the parameters cell that a kernel ran last; {} where it ran none. Later cells may
-    have given the names to something else."""
-    for source in reversed(history):
-        if source.startswith("profile: "):
-            return {node.target.id: ast.literal_eval(node.value) for node in ast.parse(source).body}
-    return {}
+    """Names that papermill gave values, out of a kernel's history of cells; none by hand."""
+    cells = [source for source in history if source.startswith("# Parameters\n")]
+    return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
 def normalised(text):
@@ -269,33 +237,7 @@ def tidy():
     if committed() != told:
         write_json(paths.COMMITTED, told)
         changed.append(paths.COMMITTED)
-    index = paths.NOTEBOOKS / "README.md"
-    if not index.exists() or index.read_text() != listed(there):
-        index.write_text(listed(there))
-        changed.append(index)
     return changed
-
-
-HEAD = """# Notebooks
-
-One for each table or figure. The last column leads to the page of the recorded runs.
-`python -m lib run NAME` makes a page at toy. This list is written by `python -m lib tidy`.
-
-| notebook | what it asks | recorded |
-|---|---|---|
-"""
-
-
-def listed(there):
-    """The text of the index of notebooks: the title and the question of each."""
-    lines = []
-    for path in there:
-        heading, question, page = title(path), "", f"figures/mini/{path.stem}.page.md"
-        if hit := re.search(r"\*\*Question\.\*\* (.+)", cells(path)["title"]):
-            question = re.match(r".+?\?(?=\s|$)|.+", hit[1])[0].replace("|", "\\|")
-        recorded = f"[page](../{page})" if (paths.ROOT / page).exists() else ""
-        lines.append(f"| [{heading}]({path.name}) `{path.stem}` | {question} | {recorded} |\n")
-    return HEAD + "".join(lines)
 
 
 def place(path, values, hand=False):
@@ -308,19 +250,17 @@ def place(path, values, hand=False):
     values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
     those of the file.
     """
-    now, values = kept(path), dict(values)
-    before = committed().get(path.stem)
-    takes = own.PARAMETERS if "data" in values else own.PARAMETERS[:1]
-    scope = own.named(*(values.pop(name, "") for name in takes))
+    now, before, scope = kept(path), committed().get(path.stem), own.meant(values)
+    mine = own.values(scope)
     lines = scope.about() if isinstance(scope, own.Own) else []
     words = [*own.titles(scope), scope[:]]
     if before is None:
         lines.append("The notebook is none of the committed ones.")
     else:
-        for name, value in values.items():
-            if name in before["parameters"] and value != (was := before["parameters"][name]):
-                lines.append(f"{name} is {value!r}, in the committed notebook {was!r}.")
-                words.append(f"{name}={str(value).strip('[]')}")
+        for name, was in before["parameters"].items():
+            if name not in mine and values.get(name, was) != was:
+                lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
+                words.append(f"{name}={str(values[name]).strip('[]')}")
         if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
             lines.append("Cells were changed.")
             words.append("cells")
@@ -329,14 +269,15 @@ def place(path, values, hand=False):
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
-    key = sha(json.dumps([words, own.content(scope), values, now["cells"]]).encode())[:6]
+    rest = {name: value for name, value in values.items() if name not in mine}
+    key = sha(json.dumps([words, own.content(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 
 
 def provenance(folder, name):
     """What the last cell of a page wrote, or None."""
-    path = Path(folder) / f"{name}.json"
+    path = folder / f"{name}.json"
     return read_json(path) if path.exists() else None
 
 

@@ -4,6 +4,7 @@ Colours are those of Okabe and Ito, which colour-blind readers can tell apart. A
 and a dash of its own as well, so that colour alone tells nothing.
 """
 
+import re
 from itertools import cycle
 
 import matplotlib.pyplot as plt
@@ -191,28 +192,11 @@ def described(figure):
 
 
 def watermark(figure):
-    """Write "toy scale" over a figure.
-
-    Where a title or a label tells of recorded or published numbers, it stands on the panels whose
-    own words say toy alone; where the title of the whole figure tells so, it stands nowhere.
-    """
-
-    def spared(title):
-        return any(word in title for word in ("recorded", "published", "printed"))
-
-    titles = {
-        axis: " ".join(
-            [axis.get_title(), *axis.get_legend_handles_labels()[1]]
-            + [label.get_text() for label in axis.get_yticklabels()]
-        )
-        for axis in figure.axes
-    }
-    look = CENTRE | {"alpha": 0.13, "rotation": 24}
-    if spared(figure.get_suptitle()):
-        return
-    if not any(map(spared, titles.values())):
-        figure.text(0.5, 0.5, "toy scale", fontsize=44, **look)
-        return
-    for axis, title in titles.items():
-        if "toy" in title and not spared(title):
-            axis.text(0.5, 0.5, "toy scale", fontsize=26, transform=axis.transAxes, **look)
+    """Write "toy scale" on the panels of a figure whose words tell of no recorded or published
+    numbers; on none where the title of the whole figure does."""
+    for axis in figure.axes:
+        words = [figure.get_suptitle(), axis.get_title(), *axis.get_legend_handles_labels()[1]]
+        words += [label.get_text() for label in axis.get_yticklabels()]
+        if axis.axison and not re.search("recorded|published|printed", " ".join(words)):
+            look = CENTRE | {"alpha": 0.13, "rotation": 24, "fontsize": 26}
+            axis.annotate("toy scale", (0.5, 0.5), xycoords="axes fraction", **look)

@@ -20,13 +20,7 @@ class Runs:
 
     own: pd.DataFrame
     recorded: pd.DataFrame
-    profile: str  # or a reader's `Own`, of which no verdict is computed
-
-    @property
-    def scale(self):
-        """The profile that verdicts are about: mini on a page of toy runs, or of a reader's own."""
-        own = self.profile == "toy" or isinstance(self.profile, Own)
-        return "mini" if own else self.profile
+    profile: str  # or a reader's `Own`
 
     def where(self, **labels):
         """The runs of the rows that have these labels."""
@@ -37,11 +31,6 @@ class Runs:
             return frame
 
         return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
-
-    @property
-    def judged(self):
-        """The frame that verdicts are computed from."""
-        return self.at(self.scale)
 
     def at(self, profile):
         """The frame of the page's own profile, or of mini."""

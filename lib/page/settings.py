@@ -35,22 +35,19 @@ def compared(frame):
     if not len(frame):
         return [], pd.DataFrame()
     by_row = pd.DataFrame([trained(spec) for spec in frame["spec"]], index=frame.index)
-    same = [key for key in by_row if by_row[key].nunique(dropna=False) == 1]
+    same = by_row.nunique(dropna=False) == 1
     shared = {}
-    for step, name in same:
+    for step, name in by_row.columns[same]:
         shared.setdefault(step, []).append(f"{name} {by_row[step, name].iloc[0]}")
-    metrics = {name for run in frame["run"] if run is not None for name in run.metrics}
+    metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]
     table = frame[labels].astype(object).where(frame[labels].notna(), "")
-    for step, name in [key for key in by_row if key not in same]:
+    table.insert(0, "run", [spec.step for spec in frame["spec"]])
+    for step, name in by_row.columns[~same]:
         table[f"{step} {name}"] = by_row[step, name].fillna("")
     seeds = frame["spec"].map(lambda spec: "once" if spec.seed is None else str(spec.seed))
     there = frame["run"].notna()
-    table["seeds there"], table["missing"] = seeds.where(there, ""), seeds.where(~there, "")
-    groups = table.groupby(list(table)[:-2], sort=False) if len(list(table)) > 2 else [((), table)]
-    lines = [
-        dict(zip(list(table)[:-2], key, strict=True))
-        | {name: ", ".join(filter(None, part[name])) for name in ("seeds there", "missing")}
-        for key, part in groups
-    ]
-    return [f"{step}: {', '.join(told)}" for step, told in shared.items()], pd.DataFrame(lines)
+    seen = {"seeds there": seeds.where(there, ""), "missing": seeds.where(~there, "")}
+    groups = table.assign(**seen).groupby(list(table), sort=False)[list(seen)]
+    lines = groups.agg(lambda part: ", ".join(filter(None, part))).reset_index()
+    return [f"{step}: {', '.join(told)}" for step, told in shared.items()], lines

@@ -1,10 +1,10 @@
-"""One page: a notebook, where its page goes, executed by papermill and turned into HTML."""
+"""One page: a notebook, executed by papermill, as HTML and, of mini, in Markdown."""
 
 import hashlib
+import html
 import json
 import os
 import re
-import shutil
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -14,23 +14,22 @@ from pathlib import Path
 from filelock import FileLock
 
 from lib.page import equation, notebook, verdicts
+from lib.page.checks import PAPERS
+from lib.papers.profiles import PROFILES
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import write
 
-SOCKETS = "kernel-"  # then the process of a worker: the folder of its kernel's sockets
-FOLDERS = ("page", "papers", "measure", "search", "model", "data", "train", "steps", "methods")
-FOLDERS += ("runs", "export")
-TEXTS = ("data/published", "data/found.md")
-CODE = (*TEXTS, *(f"lib/{name}" for name in FOLDERS))  # what pages come from
+CODE = ("data/published", "data/found.md", "lib")  # what pages come from
+# Of the index: pages that are of no paper, those of each paper, and what is not standard.
+HEADINGS = ("The workbook", *PAPERS.values(), "Experiments")
 
 
 @cache
 def code():
-    """Digest of the code of pages, of the published numbers, and of what was found."""
+    """Digest of the code, of the published numbers, and of what was found."""
     body = hashlib.sha256()
-    for place in CODE:
-        place = paths.ROOT / place
+    for place in map(paths.ROOT.joinpath, CODE):
         for file in sorted(place.rglob("*") if place.is_dir() else [place]):
             if file.suffix in (".py", ".csv", ".toml", ".css", ".j2", ".json", ".md"):
                 body.update(file.read_bytes())
@@ -52,12 +51,12 @@ class Sheet:
     """A page: its notebook, where it goes, how far it is."""
 
     path: Path
-    title: str
     folder: Path
     differs: list = ()  # sentences on what makes it an experiment
-    text: str = ""  # of the notebook as the command began
     values: dict = field(default_factory=dict)  # all parameters
+    text: str = ""  # of the notebook as the command began
     grids: dict = field(default_factory=dict)  # {variable: rows}, once they are read
+    runs: tuple = (0, 0)  # how many of the runs that it makes are there, how many it makes
     failed: str = ""
     tried: str = ""  # fingerprint that it was made of last, or was to be
 
@@ -78,27 +77,34 @@ class Sheet:
         except ValueError:
             return None
 
-
-def sweep_sockets():
-    """Remove the socket folders that killed workers left."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{SOCKETS}[0-9]*-*"):
-        try:
-            os.kill(int(folder.name.removeprefix(SOCKETS).partition("-")[0]), 0)
-        except (ProcessLookupError, OverflowError):
-            shutil.rmtree(folder, ignore_errors=True)
-        except (PermissionError, ValueError):
-            pass
+    def fail(self, why):
+        """Note why it could not be made; a page that was made before is no longer right."""
+        self.failed = paths.scrubbed(why)
+        self.page.unlink(missing_ok=True)
 
 
 def made_of(page):
-    """What an HTML was made of, as its end tells: fingerprint and digest of what stands around it;
-    "" where it is not whole."""
+    """The fingerprint that an HTML was made of, as its end tells; "" where it is not whole."""
     if not page.exists():
         return ""
-    with open(page, "rb") as file:
-        file.seek(max(0, page.stat().st_size - 100))
-        found = re.search(r"<!-- (\w+ \w+) -->$", file.read().decode(errors="replace"))
+    found = re.search(r"<!-- (\w+) -->$", page.read_text(errors="replace")[-100:])
     return found[1] if found else ""
+
+
+def make(path, folder, values, store, text, differs, digest):
+    """Execute a notebook's text and write its page. Returns seconds.
+
+    The arguments are those of `execute`, and the fingerprint that the page is made of.
+    """
+    import nbformat
+
+    seconds = execute(path, folder, values, store, text, differs)
+    book, body = nbformat.read(folder / path.name, 4), notebook.provenance(folder, path.stem)
+    if body["profile"] == "mini" and not differs:
+        heading, title = headed(path)
+        write(folder / f"{path.stem}.page.md", light(book, f"{heading}: {title}", body))
+    write(folder / f"{path.stem}.html", f"{converted(path, book, body)}<!-- {digest} -->")
+    return seconds
 
 
 def execute(path, folder, values, store, text, differs):
@@ -107,32 +113,23 @@ def execute(path, folder, values, store, text, differs):
     Raises RuntimeError where its last cell did not say that it finished.
     """
     import papermill
-    from jupyter_client.manager import AsyncKernelManager
-
-    class LocalKernel(AsyncKernelManager):
-        """Talks over sockets in a folder of its own: no ports to race for, nothing sent over
-        TCP.
-        """
-
-        def __init__(self, **options):
-            mine = {"connection_file": f"{sockets}/kernel.json", "ip": f"{sockets}/s"}
-            super().__init__(**{"transport": "ipc"} | mine | options)
+    from traitlets.config import Config
 
     began, ledger, output = time.monotonic(), folder / f"{path.stem}.json", folder / path.name
-    draft = folder / f".{path.name}"
+    draft, see = folder / f".{path.name}", f"see {paths.shown(output)}"
     folder.mkdir(parents=True, exist_ok=True)
     os.environ |= {
         notebook.BATCH: json.dumps([str(folder), differs]),
         "RUNS_ROOT": str(store.runs),
         "RECORDS_ROOT": str(store.records),
-        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     }
-    see = f"see {paths.shown(output)}"
-    mine = f"{SOCKETS}{os.getpid()}-"
     lock = FileLock(folder / f".{path.stem}.lock")  # another command may make the same page
-    with lock, tempfile.TemporaryDirectory(prefix=mine, ignore_cleanup_errors=True) as sockets:
-        before = ledger.stat().st_mtime_ns if ledger.exists() else 0
+    with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as sockets:
+        ledger.unlink(missing_ok=True)
         draft.write_text(text)
+        # sockets in a folder of its own: kernels that start together race for ports
+        kernel = {"transport": "ipc", "ip": f"{sockets}/s"}
+        kernel["connection_file"] = f"{sockets}/kernel.json"
         try:
             papermill.execute_notebook(
                 str(draft),
@@ -144,10 +141,9 @@ def execute(path, folder, values, store, text, differs):
                 log_output=False,
                 start_timeout=180,
                 extra_arguments=["--log-level=CRITICAL"],  # an idle kernel tells of its own stop
-                kernel_manager_class=LocalKernel,
+                config=Config(KernelManager=kernel),
             )
-            told = ledger.exists() and ledger.stat().st_mtime_ns > before
-            died = "" if told else "before its last cell"
+            died = "" if ledger.exists() else "before its last cell"
         except papermill.PapermillExecutionError as error:
             told = f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; {see})"
             raise RuntimeError(told) from None
@@ -161,9 +157,8 @@ def execute(path, folder, values, store, text, differs):
     return time.monotonic() - began
 
 
-def convert(source, target, resources, mark):
-    """Write the HTML of an executed notebook, and under it what it was made of."""
-    import nbformat
+def converted(path, book, body):
+    """The HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
     exporter = HTMLExporter(
@@ -172,9 +167,66 @@ def convert(source, target, resources, mark):
         exclude_input_prompt=True,
         exclude_output_prompt=True,
     )
-    book = nbformat.read(source, 4)
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
-    body, _ = exporter.from_notebook_node(book, resources=resources)
-    write(target, f"{body}<!-- {mark} -->")
+    parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
+    around = frame(body["profile"], body["differs"])
+    top = parts.top(around, headed(path)[1])
+    bottom = parts.bottom(path.stem, body["files"], footer(body))
+    return exporter.from_notebook_node(book, {"top": str(top), "bottom": str(bottom)})[0]
+
+
+def frame(profile, differs=(), working=False):
+    """What stands around a page, or around the index of a profile."""
+    marked = ". Numbers from real data on these pages are marked as recorded."
+    told = f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
+    return {
+        "css": (verdicts.TEMPLATE / "page.css").read_text(),
+        "banner": " ".join(["An experiment.", *differs]) if differs else told,
+        "headings": HEADINGS,
+        "working": working,
+        "profile": profile,
+        "home": f"../../../{profile}/" if differs else "",
+    }
+
+
+def headed(path):
+    """(heading, title) of a notebook; what its title repeats of its heading is cut."""
+    heading = PAPERS.get(path.stem.partition("_")[0], HEADINGS[0])
+    title = notebook.title(path) if path.exists() else path.stem
+    short = title.removeprefix(heading).lstrip(" :,")
+    return heading, short[:1].upper() + short[1:]
+
+
+def light(book, title, body):
+    """A page in Markdown: the text of an executed notebook, and each output that has Markdown.
+
+    book: as JSON. body: what its last cell wrote. The words on its central claims stand first, and
+    what follows the verdicts is left out.
+    """
+    texts = verdicts.claims()
+    answer = [
+        f"- **{v['claim']}** {texts[v['claim']]} **{verdicts.label(v['verdict'])}**"
+        for v in body["verdicts"]
+        if v["kind"] == "finding" and verdicts.leading(v["claim"])
+    ]
+    runs = notebook.counted(body["runs"])
+    made = f"Profile {body['profile']}. Runs: {runs}. Made of `notebooks/{body['id']}.ipynb`."
+    parts = [f"# {title}", made, "\n".join(answer)]
+    for cell in book["cells"]:
+        source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
+        if cell["cell_type"] == "markdown":
+            parts.append(source.partition("\n")[2].strip() if "title" in tags else source)
+        for output in cell.get("outputs", ()):
+            parts.append("".join(output.get("data", {}).get("text/markdown", "")).strip())
+        if "verdicts" in tags:
+            break
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def footer(body):
+    changed = " with local changes" if body.get("changed") else ""
+    code = f"code {body['commit']}{changed}, " if body.get("commit") else ""
+    at = body["at"].replace("T", " ").rstrip("Z")
+    return f"{code}made {at} UTC, parameters {html.escape(json.dumps(body['parameters']))}"

@@ -27,7 +27,7 @@ def beside(frame):
     Columns are (source, title). Each measured one stands beside the printed ones whose title has
     the same first word, which is a task, first beside that of the very title. Folded are printed
     columns of other tasks, and scores on development rows alone. Where no task is common, the
-    printed columns of the first task stand behind the first measured source.
+    columns stay in their order.
     """
 
     def task(column):
@@ -37,20 +37,13 @@ def beside(frame):
     printed = [c for c in whole if two and re.split(r"\W", str(c[0]))[0] in PRINTED]
     alone = [c for c in whole if two and str(c[1]).endswith(compare.ALONE)]
     measured = [c for c in whole if c not in printed + alone]
-    if not printed or not measured:
+    common = [c for c in printed if task(c) in set(map(task, measured))] if two else []
+    if not common:
         return printed + measured, alone, False
-    first = []
-    for name in dict.fromkeys(map(task, printed)):
-        ours = [c for c in measured if task(c) == name]
-        theirs = [c for c in printed if task(c) == name] if ours else []
-        first += [c for p in theirs for c in [p, *(m for m in ours if m[1] == p[1])]]
-        first += [c for c in ours if c not in first]
-    pairs = bool(first)
-    if not pairs:
-        first = [c for c in measured if c[0] == measured[0][0]]
-        first += [c for c in printed if task(c) == task(printed[0])]
-    first += [c for c in measured if c not in first]
-    return first, [c for c in printed + alone if c not in first], pairs
+    seen = common + measured
+    tasks, titles = list(map(task, seen)), [c[1] for c in seen]
+    seen.sort(key=lambda c: (tasks.index(task(c)), titles.index(c[1])))
+    return seen, [c for c in printed + alone if c not in seen], True
 
 
 def styled(text, css, columns, turn, name):
@@ -65,28 +58,13 @@ def styled(text, css, columns, turn, name):
     shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
     for axis in (0, 1):
         shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
-    words = [
-        f".col{n}"
-        for n in range(text.shape[1])
-        if text.iloc[:, n].dropna().astype(str).str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
-    ]
-    if words:
-        shown.set_table_styles([{"selector": each, "props": "text-align: left"} for each in words])
-    return headed((shown if css is None else shown.apply(lambda _: css, axis=None)).to_html())
-
-
-def headed(table):
-    """The HTML of a table with the names of its rows in the last line of its head."""
-    head = table.partition("</thead>")[0]
-    lines = re.findall(r"<tr>.*?</tr>", head, re.S)
-    names = re.findall(r'<th class="index_name.*?</th>', lines[-1])
-    if len(lines) > 1 and names and "index_name" not in lines[-2]:
-        each = iter(names)
-        last = re.sub(
-            r'<th class="blank.*?</th>', lambda _: next(each), lines[-2], count=len(names)
-        )
-        table = table.replace(lines[-1], "", 1).replace(lines[-2], last, 1)
-    return table
+    words = text.apply(
+        lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
+    )
+    left = [f".col{n}" for n, flush in enumerate(words) if flush]
+    if left:
+        shown.set_table_styles([{"selector": each, "props": "text-align: left"} for each in left])
+    return (shown if css is None else shown.apply(lambda _: css, axis=None)).to_html()
 
 
 def digits(column):

@@ -2,6 +2,7 @@
 torch.
 """
 
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from lib.page import checks
 TEMPLATE = Path(__file__).parent / "template"
 
 
-def label(word, kind="finding", before="", after=""):
+def label(word, kind="finding", before=""):
     """The text of a badge: each word has a mark of its own, so that colour alone tells nothing."""
     shown = f"{WORDS[word][0]} {word.replace('_', ' ').lower()}"
     shown = CHECKS[word] if kind == "arithmetic" else shown
-    return " ".join(filter(None, (before, shown, after and f"({after})")))
+    return f"{before} {shown}".strip()
 
 
 ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
@@ -25,18 +26,26 @@ ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "readi
 _SHOW = ENVIRONMENT.get_template("verdicts.html.j2").module
 
 
+GROUPS = list(dict.fromkeys(group for _, group, _ in WORDS.values()))
+
+
+def counted(words):
+    """How many words are of each group, as text: "1 held, 2 open"."""
+    counts = Counter(WORDS[word][1] for word in words)
+    return ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
+
+
 def tally(found):
     """Counts of verdicts as text, findings and arithmetic checks apart.
 
     found: (kind, word) of each verdict.
     """
-    found = list(found)
-    findings = [WORDS[word][1] for kind, word in found if kind == "finding"]
-    checks = [word == "CONFIRMED" for kind, word in found if kind == "arithmetic"]
-    groups = dict.fromkeys(group for _, group, _ in WORDS.values())
-    counts = ", ".join(f"{findings.count(group)} {group}" for group in groups if group in findings)
-    parts = [f"findings: {counts}"] * bool(findings)
-    parts += [f"arithmetic checks: {sum(checks)} of {len(checks)}"] * bool(checks)
+    kinds = {"finding": [], "arithmetic": []}
+    for kind, word in found:
+        kinds[kind].append(word)
+    findings, checks = kinds.values()
+    parts = [f"findings: {counted(findings)}"] * bool(findings)
+    parts += [f"arithmetic checks: {checks.count('CONFIRMED')} of {len(checks)}"] * bool(checks)
     return "; ".join(parts)
 
 

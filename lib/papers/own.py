@@ -73,6 +73,13 @@ def named(profile, data="", model=""):
     return Own(profile, data, model) if data or model else profile
 
 
+def meant(values):
+    """The profile's name that the parameters of a notebook mean; only those that take data of a
+    reader's own have a `model` that is a folder."""
+    told = PARAMETERS if "data" in values else PARAMETERS[:1]
+    return named(*(values.get(name, "") for name in told))
+
+
 def values(profile_name):
     """The parameters of a notebook that mean a profile's name."""
     own = {name: of(profile_name, name) for name in PARAMETERS[1:]}
