@@ -1,5 +1,5 @@
 """Pruning masks, their gradients and penalties against closed forms; what is left of a masked
-model, cut out, packed, saved and loaded.
+model, cut out, counted, saved and loaded.
 """
 
 import copy
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.model import backbone, compact, masks, mix
-from lib.model.masks import Mask, Packed, kth_largest, projections, top, top_of_all
+from lib.model import backbone, compact, mix
+from lib.model.masks import Mask, kth_largest, projections, top, top_of_all
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
 from lib.train import pruning
@@ -325,80 +325,27 @@ def test_a_model_without_anything_empty_or_with_ghosts_is_left_alone(ghost, tiny
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(1, 7), st.integers(1, 11), st.floats(0, 1), st.integers(0, 99))
-def test_packing_is_exact_for_every_shape(rows, columns, share, seed):
-    draw = torch.Generator().manual_seed(seed)
-    mask = torch.rand(rows, columns, generator=draw) < share
-    weight = torch.randn(rows, columns, generator=draw) * mask
-    module = Packed(mask, int(mask.sum()))
-    values = module.right_inverse(weight)
-    assert len(module.bits) == -(-rows * columns // 8) and len(values) == int(mask.sum())
-    assert torch.equal(module(values), weight)
-    assert torch.equal(module.mask().view(rows, columns), mask)
-
-
 @every_method
-def test_saved_sparse_and_loaded_is_the_same_model(
+def test_bytes_count_a_sparse_matrix_where_that_is_less(
     family, method, tiny, sentences, logits, tokenizer, tmp_path
 ):
     model, batch = tiny(family, labels=3), sentences(family)
     operate(model, {"op": "mix", "norm": "layers", "init": "xavier_uniform"}, seed=1)
     found = attached(model, method, **({"init": -3.0} if method == "l0" else {}))
     counts = found.finish()
-    expected, dense = logits(model, batch), copy.deepcopy(model.state_dict())
-    before = [op["op"] for op in surgery(model)]
-    total = sum(linear.weight.numel() for *_, linear in projections(model))
-    kept = sum(int((linear.weight != 0).sum()) for *_, linear in projections(model))
-    stored = compact.packed(model)
-    assert torch.equal(logits(model, batch), expected)
-    backbone.save(model, tokenizer, tmp_path / "model")
-    again, _ = backbone.load(tmp_path / "model")
-    assert torch.equal(logits(again, batch), expected)
-    assert [op["op"] for op in surgery(again)] == [*before, "sparse"]
-    bits = sum(-(-linear.weight.numel() // 8) for *_, linear in projections(again))
-    assert stored["bytes_dense"] - stored["bytes_sparse"] == 4 * (total - kept) - bits
+    matrices = [linear.weight for *_, linear in projections(model)]
+    total, kept = (sum(map(count, matrices)) for count in (torch.numel, torch.count_nonzero))
+    told, bits = compact.sizes(model), sum(-(-weight.numel() // 8) for weight in matrices)
+    assert told["bytes_dense"] - told["bytes_sparse"] == 4 * (total - kept) - bits
     assert kept <= counts["kept_weights"]
+    backbone.save(model, tokenizer, tmp_path / "model")
     on_disk = (tmp_path / "model" / "model.safetensors").stat().st_size
-    assert stored["bytes_sparse"] < on_disk < stored["bytes_sparse"] + 20000  # and a header
-    masks.unpack(again)
-    assert [op["op"] for op in surgery(again)] == before
-    assert again.state_dict().keys() == dense.keys()
-    assert all(torch.equal(dense[k], v) for k, v in again.state_dict().items())
+    assert told["bytes_dense"] < on_disk < told["bytes_dense"] + 20000  # and a header
+    again, _ = backbone.load(tmp_path / "model")
+    assert torch.equal(logits(again, batch), logits(model, batch))
     assert torch.equal(mix.present(again).alpha, mix.present(model).alpha)
 
 
-def test_a_pruned_weight_stays_pruned_in_what_follows(tiny, sentences):
-    model = tiny()
-    attached(model, "magnitude").finish()
-    compact.packed(model)
-    before = [linear.weight.detach().clone() for *_, linear in projections(model)]
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(3):
-        model(**sentences()).logits.square().sum().backward()
-        optimiser.step()
-        optimiser.zero_grad()
-    for old, (*_, linear) in zip(before, projections(model), strict=True):
-        assert torch.equal(old == 0, linear.weight == 0) and not torch.equal(old, linear.weight)
-
-
-QUERY = "0.attention.self.query"
-
-
-@pytest.mark.parametrize(
-    "kept, mask, message",
-    [
-        ({"0.attention.self.kuery": 3}, None, "3 values of .*kuery', which has 0 and a mask of 3"),
-        ({QUERY: 9999}, None, f"keeps 9999 values of '{QUERY}', which has 2304"),
-        ({QUERY: 40}, {QUERY: torch.eye(48).bool()}, "keeps 40 .* which has 2304 and a mask of 48"),
-    ],
-)
-def test_packing_what_does_not_fit_is_refused(kept, mask, message, tiny):
-    model = tiny()
-    with pytest.raises(ValueError, match=message):
-        operate(model, {"op": "sparse", "kept": kept}, masks=mask)
-    assert surgery(model) == []
-    assert all(type(linear) is nn.Linear for *_, linear in projections(model))
-    operate(model, {"op": "sparse", "kept": {QUERY: 40}})
-    with pytest.raises(ValueError, match="is masked or packed already: bake a model first"):
-        operate(model, {"op": "sparse", "kept": {QUERY: 40}})
+def test_dense_matrices_are_never_counted_as_sparse(tiny):
+    told = compact.sizes(tiny())
+    assert told["bytes_dense"] == told["bytes_sparse"]

@@ -162,7 +162,7 @@ def test_a_space_of_few_candidates_is_exhausted(path):
     "failure, said",
     [
         (FloatingPointError("loss nan at step 3"), "loss nan at step 3"),
-        (FormulaError("W2 takes 48 channels", "W2 x", 0), "W2 takes 48"),
+        (FormulaError("W2 takes 48 channels"), "W2 takes 48"),
         (float("nan"), "the score is nan"),
         (float("inf"), "the score is inf"),
     ],

@@ -282,11 +282,6 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
         r"layer\.1\.attention.* is not expected",
     ),
     "other sizes": (lambda w: w, {"intermediate_size": 90}, r"has \[96\], expected \[90\]"),
-    "int8": (
-        lambda w: {k: v.to(torch.int8) if v.dim() > 1 else v for k, v in w.items()},
-        {},
-        "weight is I8, expected a floating-point type",
-    ),
     "no tensors at all": (None, {}, "the weights cannot be read"),
 }
 
@@ -318,20 +313,6 @@ def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
     before = torch.get_rng_state()
     backbone.load(tmp_path / "model")
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_an_operated_model_of_an_earlier_run_opens(tiny, sentences, logits, tokenizer, tmp_path):
-    """Runs had `surgery.json` and `weights.safetensors`; they are not made again for that."""
-    model = operated(tiny("bert"), CUT, ADD)
-    body = {"class": type(model).__name__, "surgery": surgery(model)}
-    body["config"] = model.config.to_dict()
-    tokenizer.save_pretrained(tmp_path)
-    (tmp_path / "surgery.json").write_text(json.dumps(body))
-    save_file(model.state_dict(), tmp_path / "weights.safetensors")
-    again, _ = backbone.load(tmp_path)
-    assert torch.equal(logits(again, sentences()), logits(model, sentences()))
-    with pytest.raises(ValueError, match="the task needs a head for Question"):
-        backbone.headed(tmp_path, SPANS, 2, 0.0, 0)
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):

@@ -16,7 +16,6 @@ from .cut import cut, keep
 from .gates import attach
 from .ghost import add as ghost
 from .int8 import quantise
-from .masks import pack
 from .mix import add as mix
 from .options import known
 from .parts import surgery
@@ -29,7 +28,6 @@ OPERATIONS = {
     "ghost": ghost,
     "int8": quantise,
     "mix": mix,
-    "sparse": pack,
     "stack": stack,
     "trigram": trigram,
 }

@@ -81,7 +81,7 @@ def fineprune(
         result["unknown_share"] = float(np.mean(ids == tokenizer.unk_token_id))
     result |= size(model)
     if pruned:
-        result |= compact.packed(model)
+        result |= compact.sizes(model)
     backbone.save(model, tokenizer, run.model)
     return result
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.model import compact, masks
+from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import Mask, final_cut, kth_largest, projections
 from lib.model.options import one_of
@@ -39,7 +39,6 @@ class Masks(loop.Method):
                 f"final cut, which is {self.cut:.3f} for {options.method!r} at "
                 f"{options.final_threshold}"
             )
-        masks.unpack(model)
         self.places = [
             (number, linear, Mask(linear.weight, options))
             for number, _, linear in projections(model)
