@@ -118,16 +118,11 @@ def fitting(cls, folder, new_head=False, **more):
             model, found = cls.from_pretrained(folder, **PLAIN | more)
     except SafetensorError as error:
         raise ValueError(f"{folder}: the weights cannot be read ({error})") from None
-    there, wrong = model.state_dict(), []
-    for name in found["missing_keys"]:
-        inside = name.startswith(model.base_model_prefix) and "pooler." not in name
-        if inside or not new_head:
-            wrong.append(f"{name} is missing, expected {list(there[name].shape)}")
-    for name in found["unexpected_keys"]:  # heads that nobody asked for are left out
-        if surgery(model) or re.search(r"(encoder|embeddings)\.", name):
-            wrong.append(f"{name} is not expected")
-    for name, size, wanted in found["mismatched_keys"]:
-        wrong.append(f"{name} has {list(size)}, expected {list(wanted)}")
+    inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
+    asked = "" if surgery(model) else r"(encoder|embeddings)\."  # other heads are left out
+    wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
+    wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
+    wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")

@@ -17,24 +17,19 @@ def shrink(model):
 
     A unit is empty without outgoing weights, or without incoming ones: what it gives is then a
     constant, which goes into the next bias. Each layer keeps at least its first head and neuron.
-    The function stays the same up to rounding. A layer with ghosts stays as it is. Returns
+    The function stays the same up to rounding. A model with ghosts stays as it is. Returns
     {"heads": [L], "neurons": [L]}, counts of what stays.
     """
     kept = {"heads": [], "neurons": []}
     total = {what: [wide(layer)[what] for layer in layers(model)] for what in kept}
+    if any(map(ghost.present, layers(model))):
+        return total
     for layer in layers(model):
         attention, first, second = layer.attention.self, layer.intermediate, layer.output.dense
-        if ghost.present(layer):
-            stay = [list(range(wide(layer)[what])) for what in kept]
-        else:
-            value, out = attention.value, layer.attention.output.dense
-            activated = first.intermediate_act_fn(first.dense.bias)
-            stay = [
-                emptied(value.weight, out, value.bias, attention.attention_head_size),
-                emptied(first.dense.weight, second, activated, 1),
-            ]
-        for lists, each in zip(kept.values(), stay, strict=True):
-            lists.append(each)
+        value, out = attention.value, layer.attention.output.dense
+        size, activated = attention.attention_head_size, first.intermediate_act_fn(first.dense.bias)
+        kept["heads"].append(emptied(value.weight, out, value.bias, size))
+        kept["neurons"].append(emptied(first.dense.weight, second, activated, 1))
     found = {what: [len(each) for each in lists] for what, lists in kept.items()}
     if found != total:
         operate(model, {"op": "keep", **kept})

@@ -19,6 +19,7 @@ from lib.runs.spec import stream
 from lib.train import loop, schedules
 
 BINS = 50  # of the run, for what is kept of each step
+FROZEN = ("embeddings", "encoder")  # where names of parameters begin that a probe keeps
 
 
 class Masks(loop.Method):
@@ -33,12 +34,6 @@ class Masks(loop.Method):
     def __init__(self, run, model, options, steps):
         self.run, self.model, self.options, self.steps = run, model, options, steps
         self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
-        if options.target and not options.init > self.cut:
-            raise ValueError(
-                f"Prune.init is {options.init}; with a target the scores must start above the "
-                f"final cut, which is {self.cut:.3f} for {options.method!r} at "
-                f"{options.final_threshold}"
-            )
         self.places = [
             (number, linear, Mask(linear.weight, options))
             for number, _, linear in projections(model)
@@ -109,11 +104,14 @@ class Masks(loop.Method):
             yield
 
     @torch.no_grad()
-    def bake(self):
-        """Replace each weight by weight times final mask, and take the masks away. Returns (counts,
-        kept shares of the layers [L]); the counts leave out embeddings, pooler, head and layer mix.
+    def finish(self):
+        """Replace each weight by weight times final mask, take the masks away, and cut out empty
+        heads and neurons. Saved: `shares`, the kept share of each layer [L].
+
+        The counts leave out embeddings, pooler, head and layer mix; "remaining" is the papers'
+        "remaining weights", of all parameters of the layers, biases and LayerNorms too.
         """
-        of_layer = [number for number, *_ in self.places]
+        options, of_layer = self.options, [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         with self.final():
@@ -122,35 +120,20 @@ class Masks(loop.Method):
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
-        return counted(int(total.sum()), int(kept.sum()), everything), kept / total
-
-    @torch.no_grad()
-    def finish(self):
-        """Bake the masks, then cut out empty heads and neurons. Saved: `shares`, the kept share of
-        each layer [L].
-        """
-        result, shares = self.bake()
-        self.run.save_arrays("shares", layers=shares)
-        options = self.options
-        told = {"warmup_steps": options.warmup_steps, "threshold": options.final_threshold}
-        result |= told | {"penalty_weight": self.weight}
-        if options.target:
-            result["target"] = options.target
-        left = compact.shrink(self.model)
-        return result | {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
-
-
-def counted(masked, kept, everything):
-    """Counts and shares of N masked and K kept weights, E being all parameters of the layers,
-    biases and LayerNorms too. "remaining" is the papers' "remaining weights".
-    """
-    return {
-        "masked_weights": masked,
-        "kept_weights": kept,
-        "encoder_parameters": everything,
-        "kept_share": kept / masked,
-        "remaining": (kept + everything - masked) / everything,
-    }
+        self.run.save_arrays("shares", layers=kept / total)
+        left, stays, masked = compact.shrink(self.model), int(kept.sum()), int(total.sum())
+        return {
+            "masked_weights": masked,
+            "kept_weights": stays,
+            "encoder_parameters": everything,
+            "kept_share": stays / masked,
+            "remaining": (stays + everything - masked) / everything,
+            "warmup_steps": options.warmup_steps,
+            "threshold": options.final_threshold,
+            "penalty_weight": self.weight,
+            **({"target": options.target} if options.target else {}),
+            **{f"kept_{what}": sum(numbers) for what, numbers in left.items()},
+        }
 
 
 class LayerMix(loop.Method):
@@ -186,22 +169,16 @@ class Frozen(loop.Method):
 
     def __init__(self, model, part):
         one_of("fineprune", "frozen", part, ("embeddings", "encoder"))
-        # The output of the embeddings is cut off, because the loop may train another table in their
-        # place.
-        self.handle = base(model).embeddings.register_forward_hook(
-            lambda _, __, output: output.detach(), prepend=True
-        )
         self.fixed = [
             p
             for name, p in base(model).named_parameters()
-            if part == "encoder"
-            and not (name.startswith(("pooler", "mix")) or name.endswith("scores"))
+            if name.startswith("embeddings." if part == "embeddings" else FROZEN)
+            and not name.endswith("scores")
         ]
         for parameter in self.fixed:
             parameter.requires_grad_(False)
 
     def finish(self):
-        self.handle.remove()
         for parameter in self.fixed:
             parameter.requires_grad_(True)
         return {}
