@@ -108,8 +108,7 @@ class Masks(loop.Method):
         """Replace each weight by weight times final mask, take the masks away, and cut out empty
         heads and neurons. Saved: `shares`, the kept share of each layer [L].
 
-        The counts leave out embeddings, pooler, head and layer mix; "remaining" is the papers'
-        "remaining weights", of all parameters of the layers, biases and LayerNorms too.
+        The counts leave out embeddings, pooler, head and layer mix.
         """
         options, of_layer = self.options, [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
@@ -121,19 +120,27 @@ class Masks(loop.Method):
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
         self.run.save_arrays("shares", layers=kept / total)
-        left, stays, masked = compact.shrink(self.model), int(kept.sum()), int(total.sum())
-        return {
-            "masked_weights": masked,
-            "kept_weights": stays,
-            "encoder_parameters": everything,
-            "kept_share": stays / masked,
-            "remaining": (stays + everything - masked) / everything,
+        left = compact.shrink(self.model)
+        return counted(int(total.sum()), int(kept.sum()), everything) | {
             "warmup_steps": options.warmup_steps,
             "threshold": options.final_threshold,
             "penalty_weight": self.weight,
             **({"target": options.target} if options.target else {}),
             **{f"kept_{what}": sum(numbers) for what, numbers in left.items()},
         }
+
+
+def counted(masked, kept, everything):
+    """Counts and shares of N masked and K kept weights, E being all parameters of the layers,
+    biases and LayerNorms too. "remaining" is the papers' "remaining weights".
+    """
+    return {
+        "masked_weights": masked,
+        "kept_weights": kept,
+        "encoder_parameters": everything,
+        "kept_share": kept / masked,
+        "remaining": (kept + everything - masked) / everything,
+    }
 
 
 class LayerMix(loop.Method):
