@@ -225,7 +225,7 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
         transformers.AutoTokenizer.from_pretrained(models.locate(MODEL)).save_pretrained(masked)
         places = {f"neighbours, {MODEL}": models.locate(MODEL)}
         places |= {"masked LM, 2 layers of 192": Path(masked)}
-        sources = {name: augment.source(place) for name, place in places.items()}
+        sources = {name: augment.Source(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
             line = {"model": name, "repeat": repeat, "sentences": len(texts)}
             for way, batches in (("batched", [texts]), ("single", [[text] for text in texts])):

@@ -4,6 +4,7 @@ row.
 
 import json
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from lib import data as sources
 from lib.data import Split
 from lib.model import backbone
+from lib.runs.store import Scratch
 from lib.steps import augment as step
 from lib.train import augment as words
 from lib.train.augment import STOP, cut, expanded
@@ -62,16 +64,19 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def source(folder):
-    return words.source(folder)
+    return words.Source(folder)
 
 
 @pytest.fixture(scope="module")
 def headless(tmp_path_factory):
-    return words.source(saved(tmp_path_factory.mktemp("plain") / "model", transformers.BertModel))
+    return words.Source(saved(tmp_path_factory.mktemp("plain") / "model", transformers.BertModel))
 
 
 def rows_of(split, source, options=OPTIONS, seed=0):
-    found, _ = step.candidates([*split.a, *(split.b or [])], source, options.candidates, NUMERICS)
+    texts = [*split.a, *(split.b or [])]
+    with TemporaryDirectory() as folder:
+        run = Scratch(folder, seed)
+        found, _ = step.candidates(run, texts, source, options.candidates, NUMERICS)
     return list(step.variants(split, source, found, options, seed))
 
 
@@ -155,30 +160,26 @@ def test_draws_are_of_seed_and_row_number(source):
 
 def test_resumed_chunks_give_the_same(source, tmp_path, monkeypatch):
     monkeypatch.setattr(step, "CHUNK", 3)
-    whole, report = step.candidates(TEXTS, source, 6, NUMERICS)
-    seen = []
+    whole, report = step.candidates(Scratch(tmp_path / "whole", 0), TEXTS, source, 6, NUMERICS)
+    run, seen = Scratch(tmp_path / "cut", 0), []
 
     def stop(fraction):
         seen.append(fraction)
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        step.candidates(TEXTS, source, 6, NUMERICS, tmp_path / "resume", stop)
-    assert seen == [3 / 8] and len(list((tmp_path / "resume").glob("*.safetensors"))) == 1
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(run, "progress", stop)
+        step.candidates(run, TEXTS, source, 6, NUMERICS)
+    assert seen == [0.9 * 3 / 8] and len(list(run.resume.glob("*.safetensors"))) == 1
     asked = []
     compute = words.candidates
     monkeypatch.setattr(
         words, "candidates", lambda texts, *more: asked.extend(texts) or compute(texts, *more)
     )
-    again, resumed = step.candidates(TEXTS, source, 6, NUMERICS, tmp_path / "resume")
+    again, resumed = step.candidates(run, TEXTS, source, 6, NUMERICS)
     assert asked == TEXTS[3:]
     assert whole.keys() == again.keys() and all(np.array_equal(whole[t], again[t]) for t in whole)
-    assert all(resumed[k] == value for k, value in report.items() if "seconds" not in k)
-
-
-def test_equal_sentences_are_looked_at_once(source):
-    found, report = step.candidates([*TEXTS, *TEXTS], source, 6, NUMERICS)
-    assert report["sentences"] == len(found) == len(TEXTS)
+    assert resumed == report
 
 
 def test_neighbours_of_pieces_leave_the_word_out(headless):
@@ -250,14 +251,14 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
         spec={"args": {"augment": options}},
     )
     result = step.augment(run, {"source": "toy", "task": "RTE"}, options, vars(NUMERICS))
-    tokenizer = words.source(folder).tokenizer
+    tokenizer = words.Source(folder).tokenizer
     run.name = "augment-made/0"
     there = words.encoded(run, tokenizer, 12)
     assert result["rows_in"] == len(PAIRS)
     assert result["rows_out"] == len(there) == run.saved["rows"]["counts"].sum()
     assert result["masked_lm"] and 0 < result["one_piece"] < 1
     assert run.fractions == sorted(run.fractions) and run.fractions[-1] == 1.0
-    sides = rows_of(PAIRS, words.source(folder), Augment(**options))
+    sides = rows_of(PAIRS, words.Source(folder), Augment(**options))
     made = [(*pair, y) for each, y in zip(sides, PAIRS.y, strict=True) for pair in expanded(each)]
     a, b, labels = zip(*made, strict=True)
     wanted = encode(tokenizer, Split(list(a), list(b), np.array(labels), None), 12)
@@ -271,17 +272,9 @@ def test_the_step_and_reading_it(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize("cls", [transformers.BertForMaskedLM, transformers.BertForPreTraining])
 def test_a_head_whose_weights_are_not_there_is_refused(cls, tmp_path):
     there = saved(tmp_path / "model", cls)
-    assert words.source(there).head is not None
+    assert words.Source(there).head is not None
     weights = load_file(there / "model.safetensors")
     kept = {name: value for name, value in weights.items() if not name.startswith("cls.")}
     save_file(kept, there / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match="cls.predictions.bias is missing"):
-        words.source(there)
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"p": 0.0}, {"p": 1.5}, {"tries": 0}, {"candidates": 0}, {"neighbours": "glove"}]
-)
-def test_options_name_what_is_wrong(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        replace(OPTIONS, **wrong)
+        words.Source(there)

@@ -66,15 +66,6 @@ def test_the_deep_network_has_eleven_layers_and_learns_something(store):
     assert found["accuracy"] > 0.3 and abs(found["miss"]) <= 0.01
 
 
-def test_the_same_seed_gives_the_same_run_and_another_does_not(store, tmp_path):
-    short = replace(NETWORK, epochs=2)
-    other = Store(runs=tmp_path, records=tmp_path / "none")
-    places = (0, store), (0, other), (1, store)
-    one, same, third = (execute(spec(short, seed), place) for seed, place in places)
-    same_run(one, same)
-    assert not np.array_equal(one.arrays("inputs")["kept"], third.arrays("inputs")["kept"])
-
-
 # in the first step, about the end of an epoch of 23, within the second
 @pytest.mark.parametrize("stop", [1, 23, 24, 30])
 def test_a_killed_run_resumes_to_the_same_bits(stop, tmp_path, monkeypatch):
@@ -104,19 +95,6 @@ def test_other_digits_are_refused(store):
     told = f"has digest {IMAGES['digest']}; this run is of 0: put the same data back"
     with pytest.raises(ValueError, match=told):
         execute(wrong, store)
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"widths": (128, 64)}, r"widths is \(128, 64\); the last must be the 10 digits"),
-        ({"epochs": 0}, "Perceptron.epochs is 0; it must be at least 1"),
-        ({"noise": 0.0}, "Perceptron.noise is 0.0; it must be above 0"),
-    ],
-)
-def test_options_name_value_and_fix(change, message):
-    with pytest.raises(ValueError, match=message):
-        replace(NETWORK, **change)
 
 
 def test_a_target_below_one_input_is_refused(store):

@@ -5,7 +5,6 @@ import torch
 
 from lib.model.parts import set_dropout
 from lib.model.scores import SHORT, attend
-from lib.model.surgery import operate
 from lib.train.dropout import byte_dropout, dropped
 
 
@@ -81,19 +80,3 @@ def test_bfloat16_rounds_no_scale():
     (dropped(x, 0.1) * 230 / 256).float().mean().backward()
     wanted = torch.tensor(256 / 230, dtype=torch.bfloat16)
     assert set(dropped(x.detach(), 0.1).unique().tolist()) == {0.0, wanted.item()}
-
-
-def test_attention_with_ghost_maps_stays(tiny):
-    model = tiny("bert")
-    operate(model, {"op": "cut", "heads": 3, "whole": ["v", "o"]})
-    operate(
-        model,
-        {"op": "ghost", "kind": "conv2d", "positions": ["qk"], "kernel": 3, "mask": True},
-        seed=0,
-    )
-    before = model.config._attn_implementation
-    ids, mask = torch.randint(5, 50, (2, 6)), torch.ones(2, 6, dtype=torch.long)
-    wanted = model(input_ids=ids, attention_mask=mask).logits
-    with byte_dropout(model):
-        assert model.config._attn_implementation == before
-        assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, wanted)

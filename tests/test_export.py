@@ -33,13 +33,7 @@ def ghost(**more):
     return GHOST | more
 
 
-PLAIN = {  # models without an operation, once their matrices are unpacked
-    "whole": ("bert", []),
-    "packed": (
-        "bert",
-        [{"op": "sparse", "kept": {"0.output.dense": 9, "1.intermediate.dense": 7}}],
-    ),
-}
+PLAIN = {"whole": ("bert", [])}  # a model without an operation
 OWN = {
     "int8": ("bert", [{"op": "int8"}]),
     "fewer neurons": ("electra", [{"op": "keep", "neurons": [list(range(30))] * 2}]),
@@ -62,13 +56,7 @@ OWN = {
     "full convolutions": ("bert", [CUT, ghost(kind="conv1d_s", softmax=True)]),
     "convolutions of features": ("bert", [CUT, ghost(kind="conv1d_f", tokens=12)]),
     "square convolutions": ("bert", [CUT, ghost(kind="conv2d", **SURE)]),
-    "mix of a packed model": (
-        "electra",
-        [
-            {"op": "mix", "norm": "layers", "init": "zeros"},
-            {"op": "sparse", "kept": {"0.output.dense": 9}},
-        ],
-    ),
+    "mix of ELECTRA": ("electra", [{"op": "mix", "norm": "layers", "init": "zeros"}]),
 } | {
     f"mix, {norm}": ("bert", [CUT, {"op": "mix", "norm": norm, "init": "zeros"}])
     for norm in MIX_NORMS
@@ -141,7 +129,7 @@ def test_onnx_gives_the_same(saved, tmp_path, name):
 
 FIVE = {  # an export of each kind, and whether onnxruntime opens it too
     "ghost": (lambda make: make(*OWN["ghosts"]), True),
-    "pruned": (lambda make: make("bert", [CUT, *PLAIN["packed"][1]]), True),
+    "pruned": (lambda make: make("bert", [CUT]), True),
     "EfficientBERT": (lambda make: make.keep(stacked("truncate")), True),
     "BERMo": (lambda make: make(*OWN["mix, layers"]), False),
     "NAS": (lambda make: make(*OWN["searched, inputs too"]), True),
@@ -244,11 +232,11 @@ def test_a_folder_with_something_in_it_is_left_alone(saved, tmp_path):
 
 
 def test_a_form_that_differs_is_an_error(saved, tmp_path, monkeypatch):
-    def wrong(model):
+    def wrong(model, labels):
         with torch.no_grad():
             layers(model)[0].output.dense.weight.mul_(1.1)
         return model
 
-    monkeypatch.setattr(export.masks, "unpack", wrong)
+    monkeypatch.setattr(export, "named", wrong)
     with pytest.raises(RuntimeError, match="this folder in .* differs from the run's model by"):
         export.export(saved("bert", []), tmp_path / "out")

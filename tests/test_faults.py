@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import fields, replace
 
 import pytest
+import torch
 from conftest import finetuned, made, same_run, stop_at, untrained
-from safetensors.numpy import load_file, save_file
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
@@ -248,12 +248,11 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
 
 
 # ---- two versions of the code on one store ----
-OTHERS = {  # what other code may have left in a checkpoint: f(folder)
-    "a field": lambda at: other_json(at / "state.json", lambda told: told | {"phase": 2}),
-    "a name": lambda at: other_json(at / "state.json", lambda told: told | {"step": None}, "step"),
-    "weights": lambda at: other_arrays(at / "model.safetensors", lambda name: f"encoder.{name}"),
-    "moments": lambda at: other_arrays(at / "optimiser.safetensors", lambda name: f"99{name}"),
-    "state": lambda at: (at / "state.json").rename(at / "place.json"),
+OTHERS = {  # what other code may have left in a checkpoint: f(what it holds)
+    "a field": lambda body: body["place"].update(phase=2),
+    "weights": lambda body: body["model"].popitem(),
+    "moments": lambda body: body["optimiser"]["param_groups"].append({"params": []}),
+    "a name": lambda body: body.pop("place"),
 }
 
 
@@ -262,16 +261,17 @@ def other_json(path, change, *gone):
     path.write_text(json.dumps({key: value for key, value in told.items() if key not in gone}))
 
 
-def other_arrays(path, name):
-    save_file({name(key): value for key, value in load_file(path).items()}, path)
-
-
-@pytest.mark.parametrize("what", [*OTHERS, "version"])
+@pytest.mark.parametrize("what", [*OTHERS, "file", "version"])
 def test_a_checkpoint_of_other_code_is_begun_anew_with_one_line(what, copied, whole, capsys):
     there = copied(killed=True)
     (folder,) = there.part(TEACHER).glob("resume/step-*")
+    path = folder / loop.STATE
+    if what == "file":
+        path.rename(folder / "state.json")
+    elif what in OTHERS:
+        OTHERS[what](body := torch.load(path))
+        torch.save(body, path)
     if what != "version":
-        OTHERS[what](folder)
         (folder / files.NAME).unlink()
         files.seal(folder)
     else:

@@ -1,8 +1,9 @@
-"""Formulas: text and tree round-trip, mistakes are pointed at, widths, and values against closed
+"""Formulas: text and tree round-trip, mistakes are named, widths, and values against closed
 forms.
 """
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -64,69 +65,50 @@ def test_spellings(text, printed):
     assert str(parse(text)) == printed
 
 
-def test_application_binds_tighter_than_products_and_these_tighter_than_sums():
-    assert parse("x + W1 x * x") == Node("add", (X, Node("mul", (Node("W1", (X,)), X))))
-
-
-OPEN = "the formula ends: the parenthesis opened at character {} is not closed"
-END = "the formula ends, where an operand should stand"
-
-
-def pointed(act, text, said, at):
-    """Asserts that the mistake is named, and marked below the text."""
-    with pytest.raises(FormulaError) as error:
-        act(text)
-    first, line, mark = str(error.value).split("\n")
-    assert first.startswith(said) and line == "  " + text and mark == "  " + " " * at + "^"
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("W2 gleu(W1 x)", "unknown operation: 'gleu'; did you mean 'gelu'?"),
+        ("W2 foo(W1 x)", "unknown operation: 'foo' (allowed: x, W1, W2, W3, "),
+        ("W2 gelu(W1 x", "'(' was never closed"),
+        ("W2 gelu(W1 x))", "unmatched ')'"),
+        ("W2 gelu(W1 x) x", "invalid syntax"),
+        ("W2 gelu(W1 x[:3])", "'x[:3]' is neither x nor an operation on its operands"),
+        ("max(x)", "'max' with 1 operands"),
+        ("x - x", "'x - x' is neither x nor an operation"),
+        ("x ** x", "'x ** x' is neither x nor an operation"),
+        ("gelu", "'gelu' is neither x nor an operation"),
+        ("", "invalid syntax"),
+        ("(" * 5000, "too many nested parentheses"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text, said):
+    with pytest.raises(FormulaError, match=re.escape(f"{text!r} is no formula: ")) as error:
+        parse(text)
+    assert said in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "text, said, at",
+    "text, said",
     [
-        ("W2 gleu(W1 x)", "unknown operation 'gleu'; did you mean 'gelu'?", 3),
-        ("W2 foo(W1 x)", "unknown operation 'foo'; allowed: x, W1, W2, W3, ", 3),
-        ("W2 gelu(W1 x", OPEN.format(8), 12),
-        ("max(x, tanh(x)", OPEN.format(4), 14),
-        ("W2 gelu(W1 x))", "a parenthesis is closed that was not opened", 13),
-        ("W2 gelu(W1 x) x", "'x' after the end of the formula; operands are joined by '+'", 14),
-        ("W2 gelu(W1 x[:3])", "'[' has no meaning in a formula", 12),
-        ("max(x)", "')', where ',' should stand: 'max' takes two operands", 5),
-        ("max x", "'x', where '(' should stand", 4),
-        ("x +", END, 3),
-        ("x * + x", "'+', where an operand should stand", 4),
-        ("", END, 0),
-        ("(" * 5000, "nested more than 100 deep", 0),
-        ("+ ".join(["x"] * 500), "nested more than 100 deep", 0),
+        ("W2 gelu(W1 (x + W1 x))", "W1 occurs 2 times; W1 and W2 have to occur once each"),
+        ("W2 gelu(tanh(x))", "W1 occurs 0 times"),
+        ("W1 gelu(W2 x)", "W1 has to be applied before W2"),
+        ("W2 x + W1 gelu(x)", "W1 has to be applied before W2"),
+        ("W2 W1 gelu(x)", "W2 directly on W1: two linear maps in a row"),
+        ("W2 tanh(gelu(W1 x))", "tanh directly on gelu: two activations in a row"),
+        ("W2 gelu(W1 (x * x))", "mul of two equal operands, x"),
+        ("W2 gelu(W1 x) * x + gelu(W2 x)", "W2 occurs 2 times"),
+        ("W2 (W1 x * W3 x + W3 tanh(x))", "W3 occurs 2 times; W1 and W2 have to occur once each"),
+        ("W2 (W1 x * W3 (W2 x))", "W2 occurs 2 times"),
+        ("W2 (gelu(W1 x) * W3 x)", ""),
     ],
 )
-def test_what_cannot_be_read_is_pointed_at(text, said, at):
-    pointed(parse, text, said, at)
-
-
-@pytest.mark.parametrize(
-    "text, said, at",
-    [
-        ("W2 gelu(W1 (x + W1 x))", "W1 occurs 2 times; W1 and W2 have to occur once each", 16),
-        ("W2 gelu(tanh(x))", "W1 occurs 0 times", 0),
-        ("W1 gelu(W2 x)", "W1 has to be applied before W2", 8),
-        ("W2 x + W1 gelu(x)", "W1 has to be applied before W2", 0),
-        ("W2 W1 gelu(x)", "W2 directly on W1: two linear maps in a row", 3),
-        ("W2 tanh(gelu(W1 x))", "tanh directly on gelu: two activations in a row", 8),
-        ("W2 gelu(W1 (x * x))", "mul of two equal operands, x", 14),
-        ("W2 gelu(W1 x) * x + gelu(W2 x)", "W2 occurs 2 times", 25),
-        (
-            "W2 (W1 x * W3 x + W3 tanh(x))",
-            "W3 occurs 2 times; W1 and W2 have to occur once each",
-            18,
-        ),
-        ("W2 (W1 x * W3 (W2 x))", "W2 occurs 2 times", 15),
-        ("W2 (gelu(W1 x) * W3 x)", "", None),
-    ],
-)
-def test_what_is_not_in_the_space_is_pointed_at(text, said, at):
-    assert valid(parse(text)) == (at is None)
-    if at is not None:
-        pointed(check, text, said, at)
+def test_what_is_not_in_the_space_is_named(text, said):
+    assert valid(parse(text)) == (not said)
+    if said:
+        with pytest.raises(FormulaError, match=re.escape(f"{text!r}: {said}")):
+            check(text)
 
 
 @pytest.mark.parametrize("text", PUBLISHED)
@@ -137,30 +119,22 @@ def test_the_published_formulas_are_in_the_space(text):
 
 
 @pytest.mark.parametrize(
-    "text, said, at",
+    "text, said",
     [
-        ("gelu(W1 x) + W2 tanh(x)", "W2 takes 270 channels, its input has 540", 13),
-        ("W2 gelu(W1 x) * gelu(x) + x", None, 0),
-        ("x * W2 (W1 tanh(x) + x)", None, 0),
-        ("W2 gelu(W1 x) + W3 x", "the formula gives 270 channels, where 540 go in", 0),
-        ("gelu(W1 x) * tanh(W2 (x + swish(x)))", "W2 takes 270 channels, its input has 540", 18),
+        ("gelu(W1 x) + W2 tanh(x)", "W2 takes 270 channels, its input has 540"),
+        ("W2 gelu(W1 x) * gelu(x) + x", None),
+        ("x * W2 (W1 tanh(x) + x)", None),
+        ("W2 gelu(W1 x) + W3 x", "the formula gives 270 channels, where 540 go in"),
+        ("gelu(W1 x) * tanh(W2 (x + swish(x)))", "W2 takes 270 channels, its input has 540"),
     ],
 )
-def test_widths(text, said, at):
+def test_widths(text, said):
     if said is None:
         assert valid(check(text, 540, 270), 540, 270)
         return
     assert valid(parse(text)) and not valid(parse(text), 540, 270) and valid(parse(text), 540, 540)
-    pointed(lambda text: check(text, 540, 270), text, said, at)
-
-
-def test_both_rules_for_operands_of_different_width():
-    text = "W2 (tanh(W1 x) * x)"
-    with pytest.raises(FormulaError, match="W2 takes 12 channels, its input has 8"):
-        check(text, 8, 12)
-    with pytest.raises(FormulaError, match="W2 takes 4 channels, its input has 8"):
-        check(text, 8, 4, "pad")
-    assert valid(check(text, 8, 12, "pad"), 8, 12, "pad") and valid(parse(text), 8, 4)
+    with pytest.raises(FormulaError, match=said):
+        check(text, 540, 270)
 
 
 @settings(deadline=None, derandomize=True)
@@ -246,19 +220,6 @@ def test_operands_of_different_width_by_hand():
     ):
         found = evaluate(parse(text), x, maps, NUMPY, "pad")
         np.testing.assert_allclose(found, np.hstack([first, more]) @ w2)
-
-
-@pytest.mark.parametrize("rule, inner", [("truncate", 4), ("pad", 9)])
-@pytest.mark.parametrize("text", PUBLISHED)
-def test_one_evaluator_serves_two_frameworks(text, rule, inner):
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(2, 5, 6))
-    w1, w2, maps = linear(rng, 6, inner)
-    t1, t2 = torch.tensor(w1), torch.tensor(w2)
-    ours = evaluate(parse(text), x, maps, NUMPY, rule)
-    theirs = {"W1": lambda a: a @ t1, "W2": lambda a: a @ t2}
-    theirs = evaluate(parse(text), torch.tensor(x), theirs, TORCH, rule)
-    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-12, atol=1e-13)
 
 
 def test_a_node_wants_its_operands():

@@ -27,7 +27,7 @@ def gated_model(model, regions, seed=1, scale=3.0):
 
 def read(model):
     """The architecture of a gated model, by the rule of lib.search.control."""
-    sizes, _ = gating.costs(model, gates.regions(model))
+    sizes, _ = gating.costs(model, surgery(model)[-1]["regions"])
     alphas = torch.cat([alpha.detach() for alpha in gates.alphas(model).values()])
     return gating.architecture(sizes, (alphas.sigmoid() > gated.KEPT).tolist())
 
@@ -113,7 +113,7 @@ def test_detached_gates_leave_the_model_as_it_was(family, regions, tiny, sentenc
     model, batch = tiny(family), sentences(family)
     names = [name for name, _ in model.named_parameters()]
     gated_model(model, regions)
-    assert gates.present(model) and set(gates.regions(model)) == set(regions)
+    assert gates.present(model)
     assert not torch.equal(logits(model, batch), logits(tiny(family), batch))
     gates.detach(model)
     assert not gates.present(model) and surgery(model) == []
@@ -133,20 +133,12 @@ def test_a_gated_model_is_saved_loaded_and_copied(
     assert not torch.equal(logits(other, batch), expected)
 
 
-def test_gates_go_on_where_they_fit_the_search(tiny):
-    model = gated_model(tiny("bert"), ["ffn"])
-    assert list(gating.gated(model, ("ffn",))) == [(0, "ffn"), (1, "ffn")]
-    assert list(gating.gated(tiny("bert"), ("heads",))) == [(0, "heads"), (1, "heads")]
-    with pytest.raises(ValueError, match="has gates on ffn, the search is over heads, ffn: start"):
-        gating.gated(model, ("heads", "ffn"))
-
-
 def test_gates_are_refused_where_they_do_not_fit(tiny):
     model = tiny("bert")
     with pytest.raises(ValueError, match="gates.regions is 'neurons'; allowed: 'heads', 'ffn'"):
         operate(model, {"op": "gates", "regions": ["neurons"]})
-    operate(model, {"op": "sparse", "kept": {"0.output.dense": 7}})
-    with pytest.raises(ValueError, match="gates on layer 0: its output.dense is a Parametrized"):
+    operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["ffn2"], "kernel": 3})
+    with pytest.raises(ValueError, match="gates after ghost"):
         operate(model, {"op": "gates", "regions": ["ffn"]})
 
 

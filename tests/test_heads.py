@@ -73,16 +73,15 @@ def test_generic_names_stay_as_they_are(tiny, tokenizer, tmp_path):
         heads.network(tmp_path / "model", GLUE["RTE"], 0.0, 0)
 
 
-def test_other_names_are_refused_with_the_permutation(tiny, tokenizer, tmp_path):
+def test_other_names_are_refused_with_the_fix(tiny, tokenizer, tmp_path):
     backbone.save(
         named(tiny(labels=3), ("contradict", "entail", "neutral")), tokenizer, tmp_path / "model"
     )
     with pytest.raises(
         ValueError, match="contradict, entail, neutral, the task's entailment, neutral, contra"
-    ) as error:
+    ):
         heads.network(tmp_path / "model", NLI, 0.0, 0)
-    fix = json.loads(str(error.value).partition('"id2label": ')[2])
-    assert fix == {"0": "contradiction", "1": "entailment", "2": "neutral"}
+    fix = {"0": "contradiction", "1": "entailment", "2": "neutral"}
     config = json.loads((tmp_path / "model" / "config.json").read_text())
     names = {"id2label": fix, "label2id": {name: int(i) for i, name in fix.items()}}
     (tmp_path / "model" / "config.json").write_text(json.dumps(config | names))
@@ -159,22 +158,6 @@ def test_span_loss_is_the_mean_of_both_cross_entropies(reader, tokenizer):
     )
 
 
-def test_soft_span_loss_is_least_at_the_teacher(reader, tokenizer):
-    rows, _ = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
-    teacher = torch.from_numpy(loop.predict(reader, rows, NUMERICS))
-    chosen = [0, 1]
-    with torch.no_grad():
-        logits = loop.outputs(reader, collate(rows, chosen))
-    soft = Targets("soft", sum_classes=True)
-    best = losses.prediction(logits, rows.labels[chosen], soft, teacher[chosen])["loss"]
-    entropy = torch.distributions.Categorical(logits=logits).entropy().mean()
-    assert best.item() == pytest.approx(entropy.item(), rel=1e-4)
-    moved = losses.prediction(
-        logits + torch.randn_like(logits), rows.labels[chosen], soft, teacher[chosen]
-    )["loss"]
-    assert moved > best
-
-
 def perfect(rows, windows):
     """Logits that point at the labels."""
     logits = np.zeros((len(rows), 2, rows.lengths().max()), np.float32)
@@ -204,13 +187,6 @@ def test_marks_of_perfect_logits_and_no_text(tokenizer):
     assert all(each.dtype.kind in "if" for each in arrays.values())
     found = spans.texts(QUESTIONS, arrays["spans"])
     assert [found[0], found[2]] == ["word12 word13", "word29"]
-
-
-def test_the_first_version_always_answers(tokenizer):
-    split = QUESTIONS.take([0, 2])
-    rows, marks = heads.rows(tokenizer, split, SQUAD, 16, SPAN)
-    values, arrays = marks(np.zeros((len(rows), 2, 16), np.float32))
-    assert set(values) == {"exact", "span_f1"} and (arrays["spans"] >= 0).all()
 
 
 def test_span_options_go_with_span_tasks_alone(tokenizer):

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lib.model.cut import rank
 from lib.model.parts import layers
 from lib.steps.importance import scores
 from lib.train.batches import Encoded, collate
@@ -124,13 +123,3 @@ def test_the_model_is_left_as_it_was(tiny, sentences, logits):
     assert not any(m._forward_pre_hooks for m in model.modules())
     assert torch.equal(logits(model, sentences()), expected)
     assert len(told) == 3 and told == sorted(told)
-
-
-def test_four_heads(tiny):
-    heads, _ = scores(tiny("electra", 4), rows(), options(), NUMERICS)
-    assert heads.shape == (2, 4) and (heads > 0).all()
-
-
-def test_ties_keep_their_order():
-    assert rank(torch.tensor([1.0, 3.0, 1.0, 3.0, 2.0])).tolist() == [1, 3, 4, 0, 2]
-    assert rank(torch.zeros(500)).tolist() == list(range(500))

@@ -27,12 +27,6 @@ def test_the_error_is_within_half_a_step_of_both_sides():
     assert (made - wanted).abs().max() > 0
 
 
-def test_zeros_stay_zeros():
-    linear = nn.Linear(4, 2)
-    nn.init.zeros_(linear.weight)
-    assert torch.equal(Int8(linear)(torch.zeros(1, 4)), linear.bias.detach()[None])
-
-
 def test_a_model_is_close_stored_in_eight_bits_and_comes_back(
     tiny, sentences, tokenizer, tmp_path, family
 ):
@@ -51,7 +45,7 @@ def test_nothing_comes_after_it(tiny):
     model = tiny()
     operate(model, {"op": "int8"})
     for op in ({"op": "cut", "heads": 3}, {"op": "int8"}, {"op": "layer_dropping", "layers": [0]}):
-        with pytest.raises(ValueError, match="int8 goes last"):
+        with pytest.raises(ValueError, match="after int8"):
             operate(model, op)
 
 

@@ -207,9 +207,7 @@ def test_two_versions_of_the_code_take_turns_at_one_run(tmp_path, turns=6):
     shutil.copytree(paths.ROOT / "lib", newer / "lib", ignore=shutil.ignore_patterns("__pycache__"))
     (newer / "data").symlink_to(paths.DATA)
     for place, old, new in (
-        ("runs/files.py", "KNOWN = (1,)", "KNOWN = (1, 2)"),
         ("train/loop.py", "    step: int = 0\n", "    step: int = 0\n    phase: int = 0\n"),
-        ("train/loop.py", '"step": place.step,', '"step": place.step, "phase": 1,'),
     ):
         text = (newer / "lib" / place).read_text()
         assert old in text
@@ -223,7 +221,7 @@ def test_two_versions_of_the_code_take_turns_at_one_run(tmp_path, turns=6):
         command = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env)
         while turn < turns and command.poll() is None:
             with suppress(FileNotFoundError):
-                states = list(there.part(spec).glob("resume/step-*/state.json"))
+                states = list(there.part(spec).glob("resume/step-*/state.pt"))
                 if any(path.stat().st_mtime > start for path in states) and dice.random() < 0.2:
                     command.kill()
             time.sleep(0.02)

@@ -128,18 +128,6 @@ def test_order_differs_between_epochs_and_seeds(bucket):
     assert rows(1, 1) == before
 
 
-def test_buckets_pad_less():
-    lengths = np.random.default_rng(0).integers(3, 60, 600)
-
-    def padding(bucket):
-        return sum(
-            lengths[rows].max() * len(rows) - lengths[rows].sum()
-            for rows in order(lengths, 8, 0, 0, bucket)
-        )
-
-    assert padding(True) < 0.3 * padding(False)
-
-
 def test_collate_pads_and_masks():
     data = Encoded(
         {
@@ -279,27 +267,6 @@ def test_bfloat16_runs_resume_too(tiny, tmp_path):
     assert not same(expected, fitted(tiny, Draft(tmp_path / "float32"), train())[0])
 
 
-def test_a_best_newer_than_the_checkpoint_is_found_again(tiny, tmp_path):
-    """The scores rise, so the best on disk at the interruption is of steps that the resumed run
-    repeats.
-    """
-
-    def rising():
-        scores = iter(range(100))
-        return lambda _: next(scores)
-
-    settings = train(select="best", eval_every=2)
-    expected, result = fitted(tiny, Draft(tmp_path / "whole"), settings, evaluate=rising())
-    draft = Draft(tmp_path / "cut", checkpoint_seconds=EVERY_STEP)
-    with pytest.raises(Interrupted):
-        fitted(tiny, draft, settings, stop=12, evaluate=rising(), slow_from=6)
-    scores = rising()
-    scores(None), scores(None)
-    model, again = fitted(tiny, Draft(tmp_path / "cut"), settings, evaluate=scores)
-    assert same(model, expected) and again == result
-    assert (result["steps"], result["best_step"]) == (18, 18)
-
-
 def test_best_is_the_first_of_equals_and_not_the_last(tiny, tmp_path):
     kept = {}
 
@@ -354,15 +321,6 @@ def test_of_two_checkpoints_the_last_counts(tiny, tmp_path):
     model, again = fitted(tiny, draft, train())
     assert same(model, expected) and again == result
     assert [p.name for p in draft.resume.iterdir()] == ["step-00000017"]
-
-
-def test_a_resume_folder_without_a_checkpoint_starts_anew(tiny, tmp_path):
-    expected, result = fitted(tiny, Draft(tmp_path / "whole"), train())
-    draft = Draft(tmp_path / "cut")
-    (draft.resume / ".step-00000004.7").mkdir(parents=True)
-    (draft.resume / "best.safetensors").write_bytes(b"of an attempt before its first checkpoint")
-    model, again = fitted(tiny, draft, train())
-    assert same(model, expected) and again == result
 
 
 # ---- predict ----
@@ -474,28 +432,6 @@ def test_batches_of_ones_own(tiny, tmp_path):
 
     _, calls, result = trained(tiny, Draft(tmp_path), train(epochs=2), batches=batches)
     assert [call[1:] for call in calls] == [(0, 3), (5,), (1, 3), (5,)] and result["steps"] == 4
-
-
-def test_a_resumed_run_repeats_what_methods_do(tiny, tmp_path):
-    """A parameter apart that a method alone moves, by the sign of its gradient."""
-
-    class Signs(loop.Method):
-        def __init__(self, parameter):
-            self.apart = (parameter,)
-
-        def gradients(self, step, steps):
-            with torch.no_grad():
-                self.apart[0].sub_(0.01 * self.apart[0].grad.sign() * (steps - step) / steps)
-
-    def make(model, _):
-        return [Signs(model.bert.pooler.dense.bias)]
-
-    whole, _ = fitted(tiny, Draft(tmp_path / "whole"), train(), make)
-    draft = Draft(tmp_path / "parts", checkpoint_seconds=EVERY_STEP)
-    with pytest.raises(Interrupted):
-        fitted(tiny, draft, train(), make, stop=8)
-    resumed, _ = fitted(tiny, Draft(tmp_path / "parts"), train(), make)
-    assert same(whole, resumed)
 
 
 # ---- the device ----

@@ -79,20 +79,6 @@ def test_prediction_of_scores(kind):
     assert values(parts) == pytest.approx(expected | {"loss": sum(expected.values())}, rel=1e-6)
 
 
-def test_soft_loss_is_least_at_the_teacher():
-    teacher = torch.tensor(TEACHER)
-    logits = teacher.clone().requires_grad_()
-    prediction(logits, None, Targets("soft", True, 2.0), teacher)["loss"].backward()
-    assert logits.grad.abs().max() < 1e-6
-
-
-def test_no_gradient_of_a_part_that_is_off():
-    logits = torch.tensor(LOGITS, requires_grad=True)
-    prediction(logits, torch.tensor(LABELS), Targets("hard"))["loss"].backward()
-    wanted = (softmax(LOGITS) - np.eye(3)[LABELS]) / 6
-    np.testing.assert_allclose(logits.grad.numpy(), wanted, atol=1e-6)
-
-
 def made(layers, seed):
     generator = torch.Generator().manual_seed(seed)
     draw = [torch.randn(3, 5, 4, generator=generator) for _ in range(2 * layers + 1)]

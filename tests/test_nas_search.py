@@ -1,6 +1,5 @@
 """Search, random architectures and retraining end to end, on tiny models of three families."""
 
-import copy
 import json
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,7 +17,7 @@ from lib.model.parts import base, size, surgery
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.papers import nas
-from lib.runs.spec import Output, Spec, plain
+from lib.runs.spec import Output, Spec
 from lib.runs.store import Store
 from lib.search.control import Control
 from lib.train import gating, loop, losses, objectives
@@ -211,18 +210,6 @@ def test_from_a_larger_teacher(store):
     assert run.metrics["whole_flops"] == gated.masked(shape(model))
 
 
-def test_an_earlier_search_goes_on(store):
-    """Procedure A in two runs: gates and weights of the first are taken up by the second."""
-    first = search(ratio=0.6)
-    run = made(store, search(start=first, ratio=0.3, schedule="none").at(0))
-    before = made(store, first.at(0))
-    assert abs(run.metrics["miss"]) <= 0.01
-    assert run.arrays("search")["curve"][0, 1] < before.metrics["ratio"]
-    told = "the checkpoint has gates on heads, ffn, the search is over ffn"
-    with pytest.raises(ValueError, match=told):
-        made(store, search(start=first, regions=("ffn",), ratio=0.6).at(0))
-
-
 def test_a_search_reads_augmented_rows(store):
     options = Augment(tries=2, p=0.5, candidates=5, neighbours="embeddings")
     told = {"data": DATA, "augment": options, "numerics": NUMERICS}
@@ -231,9 +218,6 @@ def test_a_search_reads_augmented_rows(store):
     spec = replace(spec, inputs=spec.inputs | {"augmented": more}).at(0)
     found, rows = made(store, spec).metrics, made(store, more).metrics["rows_out"]
     assert rows > 48 and found["steps"] == 4 * -(-rows // 16) and abs(found["miss"]) <= 0.01
-    other = spec.args | {"data": data.describe("toy", "SST-2", 47)}
-    with pytest.raises(ValueError, match="augment the same rows"):
-        made(store, replace(spec, args=other))
 
 
 def test_cut_networks_are_timed_beside_the_whole_one(store):
@@ -248,16 +232,9 @@ def test_cut_networks_are_timed_beside_the_whole_one(store):
     assert found["30 %.cpu_ms"] == pytest.approx(1e3 * np.median(times[0]))  # sorted by name
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"reference": "Cut"}, "unknown reference among the models: 'Cut'"),
-        ({"models": {"Whole": {"shape": "tinybert-4"}}}, "called Whole, Whole: give"),
-    ],
-)
-def test_timed_models_have_names_of_their_own(changes, message, store):
-    with pytest.raises(ValueError, match=message):
-        made(store, Spec("latency", TIMED | changes, {"model:Whole": teacher()}).at(0))
+def test_the_reference_is_one_of_the_timed_models(store):
+    with pytest.raises(ValueError, match="unknown reference among the models: 'Cut'"):
+        made(store, Spec("latency", TIMED | {"reference": "Cut"}, {"model:Whole": teacher()}).at(0))
 
 
 # ---- losses ----
@@ -346,8 +323,8 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
 @pytest.mark.parametrize(
     "ops, other, message",
     [
-        ([{"op": "cut", "heads": 3}], {}, "a cut by importance does not keep it: switch it off"),
-        ([], {"heads": 4}, "the student's whole model has 12, the teacher 4; switch it off"),
+        ([{"op": "cut", "heads": 3}], {}, "12 heads with .'cut'., and a teacher of 12"),
+        ([], {"heads": 4}, "of 12 heads with .., and a teacher of 4 with .*: switch it off"),
     ],
 )
 def test_attention_needs_heads_that_pair(ops, other, message, tiny):
@@ -359,28 +336,10 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
 
 
 # ---- mistakes ----
-SELECTING = search()
-SELECTING = replace(
-    SELECTING, args=SELECTING.args | {"train": plain(replace(TRAIN, select="best"))}
-)
-
-
 @pytest.mark.parametrize(
     "spec, message",
-    [
-        (search(regions=("ffn",), ratio=0.2), "Gates.ratio is 0.2, .* leaves 0.3.* search more re"),
-        (SELECTING, "Train.select is 'best'; a search ends at its target in the last step: take"),
-    ],
+    [(search(regions=("ffn",), ratio=0.2), "Gates.ratio is 0.2, .* leaves 0.3.* search more re")],
 )
 def test_what_cannot_be_searched_fails_at_once(spec, message, store):
     with pytest.raises(ValueError, match=message):
         made(store, spec.at(0))
-
-
-def test_a_copy_of_a_gated_model_steers_apart(tiny):
-    model = tiny("bert")
-    operate(model, {"op": "gates", "regions": ["ffn"]})
-    other = copy.deepcopy(model)
-    sizes, cost = gating.costs(model, ("ffn",))
-    assert gating.costs(other, ("ffn",))[0] == sizes == {(0, "ffn"): 96, (1, "ffn"): 96}
-    assert cost(sizes) == gated.masked(shape(model)) == gating.flops(model)

@@ -76,7 +76,7 @@ def test_a_typed_formula_is_a_row_beside_the_published_ones():
 
 
 def test_a_mistyped_formula_is_pointed_at_before_anything_runs():
-    with pytest.raises(ValueError, match="unknown operation 'gleu'; did you mean 'gelu'?"):
+    with pytest.raises(ValueError, match="unknown operation: .gleu.; did you mean 'gelu'?"):
         grid(networks=["W2 gleu(W1 x)"])
 
 

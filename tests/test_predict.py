@@ -91,12 +91,6 @@ def test_rows_without_labels_have_logits_alone(make, real):
     assert found["index"].tolist() == [0, 1, 2, 3, 4]
 
 
-def test_a_model_of_another_task_is_refused(make):
-    make(PLAIN)
-    with pytest.raises(ValueError, match="learned CoLA; AX takes one that learned MNLI"):
-        make(submissions.prediction(PLAIN, rows("AX", "test")))
-
-
 def test_hidden_rows_are_known_by_their_texts(real):
     real("index\tsentence\n0\tthe dog slept\n1\tthe cat slept\n")
     first = unlabelled.describe("glue", "CoLA", "test")
@@ -392,30 +386,6 @@ def test_inspection_of_known_kernels(raw, relu, features, make, tmp_path):
             assert np.allclose(g, features * y, atol=1e-5)  # each feature repeats it
             for measure, value in (("cosine", 1), ("cka", 1), ("size", features)):
                 assert np.allclose(kept[f"{position}.{measure}"], value, atol=1e-6)
-
-
-def test_sums_give_the_measures_of_all_rows_together():
-    random = np.random.default_rng(0)
-    y, g = random.normal(size=(50, 6)) + 2, random.normal(size=(50, 6))
-    g[:, 0] = y[:, 0]
-    sums = inspect_ghosts.Sums()
-    for part in (slice(0, 7), slice(7, 50)):
-        sums.add(torch.from_numpy(y[part]), torch.from_numpy(g[part]))
-    a, b = y - y.mean(0), g - g.mean(0)
-    norm = np.linalg.norm
-    assert sums.result() == pytest.approx(
-        {
-            "cosine": np.mean((y * g).sum(1) / (norm(y, axis=1) * norm(g, axis=1))),
-            "active": (g > 0).mean(),
-            "size": norm(g) / norm(y),
-            "cka": norm(a.T @ b) ** 2 / (norm(a.T @ a) * norm(b.T @ b)),
-        }
-    )
-
-
-def test_only_added_ghosts_can_be_inspected(make, tiny):
-    with pytest.raises(ValueError, match="ghosts at no position: .* at 'o', 'ffn1', 'ffn2'"):
-        inspect_ghosts.modules(tiny())
 
 
 def test_the_grid_of_the_mechanism():

@@ -1,14 +1,12 @@
 """What samplers propose: on made-up scores of networks, and where nothing can be learned."""
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
 from conftest import landscape
-from scipy import stats
 
-from lib.search import engine, samplers
+from lib.search import samplers
 from lib.search.net import BERT, Layer, Net
 from lib.search.samplers import Evaluation, propose
 from lib.search.space import Space, number
@@ -51,14 +49,6 @@ def test_a_proposal_is_new_and_a_function_of_history_and_generator(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("count", [0, 1, 3, 11, 12, 25])
-def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
-    for score in (lambda net: 0.0, lambda net: 0.7, lambda net: float(number(net.layers[0]) == 0)):
-        history = evaluations(count, score)
-        assert SPACE.key(proposed(method, history)) not in {e.key for e in history}
-
-
-@pytest.mark.parametrize("method", METHODS)
 def test_an_exhausted_space_gives_none(method):
     layers = (Layer("W1 gelu(x) + W2 tanh(x)"),)
     space = Space("stage3", replace(TOY, layers=layers))  # four ids of ratio 1
@@ -68,11 +58,6 @@ def test_an_exhausted_space_gives_none(method):
 
 
 # ---- each of them ----
-def test_random_search_draws_from_the_space():
-    drawn = proposed("random", evaluations(30, first_id), 5)
-    assert drawn == SPACE.draw(np.random.default_rng(5))
-
-
 @pytest.mark.parametrize("count, classifiers", [(80, 1), (400, 1), (401, 2), (900, 3)])
 def test_the_cascade_grows_at_its_thresholds(count, classifiers):
     features = np.random.default_rng(0).normal(size=(count, 4))
@@ -84,13 +69,6 @@ def test_the_cascade_grows_at_its_thresholds(count, classifiers):
     if classifiers > 1:  # the second splits the good half at its own median
         half = features[good]
         assert (fitted[1].predict(half) == (scores[good] >= np.median(scores[good]))).mean() > 0.95
-
-
-def test_the_cascade_is_greedy():
-    """Where one id decides, nearly all it proposes are of the upper half."""
-    history, rng = evaluations(60, first_id), np.random.default_rng(0)
-    found = [first_id(propose(SPACE, history, METHODS["cascade"], rng)) for _ in range(40)]
-    assert np.mean(np.array(found) >= np.median([e.score for e in history])) > 0.95
 
 
 def test_a_cascade_of_mostly_failures_learns_what_works():
@@ -131,10 +109,8 @@ def test_evolution_changes_a_living_parent_of_the_tournament():
     "changes, message",
     [
         ({"method": "greedy"}, "Search.method is 'greedy'; allowed: 'random', 'cascade', 'evolu"),
-        ({"method": "cascade"}, "Search.initial is 0; 'cascade' takes initial, refit, encoding"),
-        ({"method": "cascade", "initial": 10, "refit": 10}, "encoding is ''; 'cascade' takes"),
-        ({"refit": 2}, "Search.refit is 2; 'random' takes none of the samplers"),
-        (vars(METHODS["evolution"]) | {"initial": 3}, "initial is 3; 'evolution' takes popul"),
+        ({"method": "cascade"}, "Search.initial is 0; 'cascade' takes at least 1"),
+        ({"method": "evolution", "population": 3}, "tournament is 0; 'evolution' takes at least"),
         ({"budget": 0}, "Search.budget is 0; it must be at least 1"),
     ],
 )
@@ -144,12 +120,3 @@ def test_options_are_checked(changes, message):
 
 
 # ---- which of them finds more ----
-def test_evolution_beats_a_random_search_at_equal_budget(tmp_path):
-    """Paired over 20 made-up scores, 60 of 4,096 candidates."""
-    space, found = Space("stage3", replace(TOY, layers=TOY.layers + TOY.layers[:1])), {}
-    for method, seed in product(("random", "evolution"), range(100, 120)):
-        score, path = landscape(seed, 3), tmp_path / f"{method}-{seed}"
-        best = engine.best(engine.search(space, score, METHODS[method], seed, path)).score
-        assert best <= score.best + 1e-9
-        found.setdefault(method, []).append(best)
-    assert stats.ttest_rel(found["evolution"], found["random"], alternative="greater").pvalue < 0.01

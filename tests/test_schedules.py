@@ -64,12 +64,6 @@ def test_lambda_rises_with_the_threshold_of_soft_movement():
         assert penalty(ramp(step), options) == pytest.approx(200 * (1 - (1 - x) ** 3), abs=1e-10)
 
 
-def test_lambda_of_l0_is_whole_from_the_first_step():
-    options = prune(method="l0", final_threshold=1.0, lr=0.1, init=2.197, final_lambda=50.0)
-    ramp = plan(options, 100)
-    assert {penalty(ramp(step), options) for step in range(101)} == {50.0}
-
-
 # ---- warm-ups that do not fit ----
 def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     """MNLI for one epoch, as Figure 5 has it: 12,272 steps, 24,000 of warm-up."""
@@ -114,15 +108,14 @@ def test_a_learning_rate_that_never_stops_rising_is_refused():
     [
         ({"final_threshold": 1.1}, "final_threshold is 1.1; it must be at least 0 and at most 1"),
         ({"final_lambda": -1.0}, "Prune.final_lambda is -1.0; it must be at least 0"),
-        ({"final_lambda": 1.0}, "'movement' has no penalty: leave it at 0"),
-        ({"method": "soft"}, "'soft' prunes by its penalty: give it a weight above 0"),
+        ({"method": "soft"}, "final_lambda is 0.0; 'soft' takes one above 0"),
         (
             {"method": "soft", "final_lambda": 1.0, "final_threshold": 0.0},
             "final_threshold is 0.0; the penalty's weight is",
         ),
-        ({"method": "magnitude"}, "Prune.lr is 0.01; 'magnitude' has no scores: leave it at 0"),
-        ({"lr": 0.0}, "'movement' has scores to learn: give them a rate above 0"),
-        ({"target": 0.1}, "'movement' keeps exactly final_threshold: set that one"),
+        ({"method": "magnitude"}, "Prune.lr is 0.01; 'magnitude' takes 0"),
+        ({"lr": 0.0}, "Prune.lr is 0.0; 'movement' takes one above 0"),
+        ({"target": 0.1}, "'movement' keeps exactly final_threshold"),
         ({"method": "topK"}, "'topK'; allowed: 'magnitude', 'movement', 'soft', 'l0'"),
         ({"overlong": "cut"}, "Prune.overlong is 'cut'; allowed: 'refuse', 'jump'"),
     ],

@@ -12,7 +12,7 @@ from lib.model.formula import FormulaError
 from lib.model.parts import size
 from lib.runs.execute import execute
 from lib.runs.spec import Output, Spec
-from lib.search import engine, samplers
+from lib.search import engine
 from lib.search.net import BERT, Layer, Net
 from lib.search.space import Space, grammar, number
 from lib.train import heads, loop, students
@@ -111,7 +111,7 @@ def test_a_torn_head_begins_anew_and_another_damage_goes_on_from_before_it(path)
 def test_the_history_of_another_search_is_refused(changes, name, path):
     searched(path, options=METHODS["cascade"])
     before = path.read_bytes()
-    said = f"history of another search: its {name} is .*; give this search a folder of its own"
+    said = f'history of another search, .*"{name}".*: give it a folder of its own'
     with pytest.raises(ValueError, match=said):
         searched(path, **{"options": METHODS["cascade"]} | changes)
     assert path.read_bytes() == before
@@ -152,17 +152,12 @@ def test_a_larger_budget_continues(path, tmp_path):
     assert plain(more) == plain(searched(tmp_path / "other", options=METHODS["cascade"]))
 
 
-def test_a_space_of_few_candidates_is_exhausted(path):
-    few = replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),))  # four ids of ratio 1
-    assert len(searched(path, Space("stage3", few), landscape(0, 1))) == 4
-
-
 # ---- failures ----
 @pytest.mark.parametrize(
     "failure, said",
     [
         (FloatingPointError("loss nan at step 3"), "loss nan at step 3"),
-        (FormulaError("W2 takes 48 channels", "W2 x", 0), "W2 takes 48"),
+        (FormulaError("W2 takes 48 channels"), "W2 takes 48"),
         (float("nan"), "the score is nan"),
         (float("inf"), "the score is inf"),
     ],
@@ -194,12 +189,6 @@ def test_without_a_working_candidate_there_is_no_best(path):
     said = "none of 30 candidates could be evaluated; the first: the score is nan"
     with pytest.raises(ValueError, match=said):
         engine.best(history)
-
-
-def test_the_best_is_the_first_of_equals():
-    scores = enumerate((0.1, 0.7, 0.7, 0.2))
-    history = [samplers.Evaluation(TOY, str(i), score) for i, score in scores]
-    assert engine.best(history).key == "1"
 
 
 # ---- the step ----
@@ -317,12 +306,7 @@ def changed(spec, **args):
 @pytest.mark.parametrize(
     "spec, message",
     [
-        (changed(ONE, data=data.describe("toy", "STS-B", 48)), "describe the data with held_out"),
-        (changed(ONE, corpus=CORPUS), "give all three, corpus, pretrain and the input general"),
-        (
-            changed(ONE, space=SPACES["stage1"] | {"low": 1, "high": 2}),
-            "no candidate of 2 layers .* has 1 to 2",
-        ),
+        (changed(ONE, space=SPACES["stage1"] | {"low": 1, "high": 2}), "no candidate has 1 to 2"),
         (changed(THREE, classifier="CoLA"), "unknown task with a head in this model: 'CoLA'"),
         (
             replace(changed(THREE, classifier=None), inputs=THREE.inputs | {"start": SUPER}),

@@ -55,7 +55,7 @@ def test_there_are_sixteen_ids_in_order():
 
 @pytest.mark.parametrize("k, q", [(5, 1), (1, 5), (6, 3)])
 def test_another_id_is_refused(k, q):
-    said = f"id {k}_{q} .*not in the search space: stack is one of 1, 2, 3, 4, q one of 1, 2, 3, 4"
+    said = f"id {k}_{q} is not in the search space: the stack is one of .1, 2, 3, 4., q one of"
     with pytest.raises(ValueError, match=said):
         Space("stage3", replace(BASE, layers=(Layer(BERT, k, q), *BASE.layers[1:])))
 
@@ -97,7 +97,7 @@ def test_the_toy_space_is_counted_and_drawn_within_its_window():
 
 
 def test_a_window_without_candidates_is_said_at_once():
-    said = r"no candidate of 6 layers of hidden size 540 has 30,000,000 to 31,000,000 parameters \("
+    said = r"no candidate has 30,000,000 to 31,000,000 parameters \("
     with pytest.raises(ValueError, match=said + "with .*; reachable are 12,712,014 to 25,875,324"):
         Space("stage3", BASE, 30_000_000, 31_000_000)
     with pytest.raises(ValueError, match="no candidate"):
@@ -110,35 +110,12 @@ def test_stage_2_keeps_ids_and_looks_at_no_window():
     assert ids_of(net) == ids_of(start)
 
 
-def test_an_unknown_stage_is_refused():
-    with pytest.raises(ValueError, match="unknown search stage: 'stage4'; did you mean 'stage3'"):
-        toy("stage4")
-
-
 # ---- formulas ----
 @pytest.mark.parametrize("name", ["Search Stage 2", "EfficientBERT"])
 def test_prefix_lists_read_back(name):
     for layer in NETS[name].layers:
         assert tree(prefix(layer.tree)) == layer.tree
     assert prefix(language.parse(BERT)) == ["linear", "gelu", "linear", "x", "W1", "W2"]
-
-
-@pytest.mark.parametrize(
-    "tokens",
-    [
-        ["linear", "gelu", "foreign", "x", "W1", "W2"],
-        ["linear", "gelu", "linear", "x", "x", "W2"],
-        ["gelu", "W1"],
-        ["linear", "gelu", "linear", "W1", "x", "W2"],
-    ],
-)
-def test_other_lists_are_no_formula(tokens):
-    assert tree(tokens) is None and accepted(tokens, Grammar()) is None
-
-
-def test_ends_of_parts():
-    tokens = ["linear", "gelu", "linear", "x", "W1", "W2"]
-    assert [end(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
 
 
 @pytest.mark.parametrize("linears, share", [(16, 0.0028), (1, 0.0082)])
@@ -173,12 +150,6 @@ def test_trees_are_three_to_seven_high():
     for text, there in ((highest, True), (f"x + {highest}", False), ("W1 x + W2 x", False)):
         assert bool(accepted(prefix(language.parse(text)), Grammar())) == there
         assert accepted(prefix(language.parse(text)), Grammar(heights=(1, 9)))
-
-
-def test_width_errors_are_no_formula():
-    tokens = prefix(language.parse("W1 x + W2 gelu(x)"))
-    assert accepted(tokens, Grammar()) and accepted(tokens, Grammar(), 96, 96, "truncate")
-    assert not accepted(tokens, Grammar(), 96, 48, "truncate")
 
 
 def test_a_fixed_formula_that_does_not_fit_a_ratio_leaves_it_out():

@@ -18,14 +18,12 @@ def rows():
     return Encoded({"input_ids": ids}, None, 0)
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["memory", "disk"])
-def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path, monkeypatch, whole):
+def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
     model = tiny("bert")
     told = states.compute(
         model, rows, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
     )
     assert told["tokens"] == 25
-    monkeypatch.setattr(states, "IN_MEMORY", 1 << 30 if whole else 0)
     cache = states.Cache(tmp_path / "states.safetensors", len(layers(model)))
     chosen = [4, 0, 1]
     batch = collate(rows, chosen)

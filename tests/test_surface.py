@@ -104,16 +104,3 @@ def test_the_scale_of_z():
     z = np.array([-1e30, -1000, -1e-3, 0, 1e-3, 10, 1000, 1e90])
     small = 1e-3 / 2 / np.log(10)
     assert symlog(z) == pytest.approx([-30, -3, -small, 0, small, 1, 3, 90], rel=5e-3)
-
-
-@pytest.mark.parametrize(
-    "choice, message",
-    [
-        ({"average": "layer"}, "Recipe.average is 'layer'; allowed: 'pair', 'channels'"),
-        ({"width": "half"}, "Recipe.width is 'half'; allowed: 'whole', 'real'"),
-        ({"points": 2}, "Recipe.points is 2"),
-    ],
-)
-def test_a_recipe_that_is_none(choice, message):
-    with pytest.raises(ValueError, match=message):
-        Recipe(**choice)

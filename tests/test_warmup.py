@@ -23,7 +23,7 @@ from lib.model.surgery import operate
 from lib.runs import paths
 from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain
-from lib.runs.store import Draft, Store
+from lib.runs.store import Store
 from lib.search.net import BERT, Layer, Net, bert, parameters
 from lib.steps import latency as timing
 from lib.steps import predistil as text
@@ -122,27 +122,8 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     assert all(low <= parameters(part, "with projection", **tables) <= high for part in drawn)
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
-    with pytest.raises(ValueError, match="none of 10000 draws has 1 to 2 parameters; found"):
+    with pytest.raises(ValueError, match="none of 10000 draws has so many"):
         students.part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
-    with pytest.raises(ValueError, match="has 2 layers, the supernet 3"):
-        students.part(net(*[(BERT, 4, 1)] * 3), shared, 0, 0, **tables)
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: Warmup("score", "shared"), "'score'; allowed"),
-        (lambda: Warmup("scores", "share"), "'share'; allowed"),
-        (lambda: Warmup("scores", "shared", prediction=-1), "must be at least 0"),
-        (lambda: Shared((2, 1), CHOICES), "least and the most"),
-        (lambda: Shared((1, 2), ((),)), "at least one"),
-        (lambda: Spec("multitask", {}, {"teachers:CoLA": TEACHER}), "did you mean 'teacher:'"),
-        (lambda: Spec("warmup", {}, {"teacher:CoLA": TEACHER}), "unknown input of step warmup"),
-    ],
-)
-def test_mistakes_name_value_and_fix(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 # ---- text ----
@@ -471,30 +452,18 @@ def test_latency_measures_every_model_in_turns(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "spec, message",
     [
-        (predistilled(), "neither a net nor the input start"),
-        (predistilled(net=net().to_json(), warmup=FINE), "Warmup.prediction is 1.0"),
         (warmed(TEACHER, TEACHER), "has no stacks of feed-forward networks"),
-        (warmed(TEACHER, net=net().to_json(), classifier="CoLA"), "without the input start"),
         (
             warmed(BACKBONE, STUDENT),
             "a BertForPreTraining of 2 outputs; CoLA needs one for SequenceClassification of 2",
         ),
         (warmed(SCORER, STUDENT), "BertForSequenceClassification of 1 outputs"),
-        (replace(MANY, inputs={"teacher:CoLA": TEACHER, "start": WHOLE}), r"teachers \['CoLA'\]"),
-        (replace(CHAIN["maps"], args=CHAIN["maps"].args | {"rows": [4000]}), "none beyond"),
         (timed({"shape": "bert-bass"}), "did you mean 'bert-base'"),
-        (timed({}), 'give "net" or "shape"'),
     ],
 )
 def test_runs_that_cannot_be_say_why(spec, message, runs, store):
     with pytest.raises(ValueError, match=message):
         execute(spec, store)
-
-
-def test_a_draft_without_weights_saves_none(runs, store):
-    assert Draft(store, STUDENT.at(7), {}, False).model is None
-    run = execute(replace(STUDENT.at(3), inputs=STUDENT.inputs), store)
-    assert not run.model.exists() and run.metrics["rows"] == runs["student"].metrics["rows"]
 
 
 def test_the_projection_of_a_cut_student_comes_from_the_run_s_seed(tiny, tokenizer, tmp_path):

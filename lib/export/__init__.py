@@ -16,7 +16,7 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 from transformers.dynamic_module_utils import get_relative_import_files
 
-from lib.model import backbone, ghost, masks, modeling
+from lib.model import backbone, ghost, modeling
 from lib.model.parts import size, surgery
 from lib.model.surgery import OPERATIONS, function
 
@@ -38,7 +38,7 @@ def export(source, folder, labels=None, onnx=False, int8=False):
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx or int8)
     samples, wanted, forms = list(batches(model)), in_torch(model), {}
-    backbone.save(named(masks.unpack(backbone.load(source)[0]), labels), tokenizer, folder)
+    backbone.save(named(backbone.load(source)[0], labels), tokenizer, folder)
     remote = carry(folder)
     name, again = reopened(folder)
     forms["this folder"] = in_torch(again)

@@ -1,4 +1,4 @@
-"""A pruned model saved small: empty heads and neurons are cut out, sparse matrices are packed.
+"""A pruned model made small: empty heads and neurons are cut out, and its bytes are counted.
 
 Shapes: O x I a weight, L layers, N units of `size` columns each.
 """
@@ -17,24 +17,19 @@ def shrink(model):
 
     A unit is empty without outgoing weights, or without incoming ones: what it gives is then a
     constant, which goes into the next bias. Each layer keeps at least its first head and neuron.
-    The function stays the same up to rounding. A layer with ghosts stays as it is. Returns
+    The function stays the same up to rounding. A model with ghosts stays as it is. Returns
     {"heads": [L], "neurons": [L]}, counts of what stays.
     """
     kept = {"heads": [], "neurons": []}
     total = {what: [wide(layer)[what] for layer in layers(model)] for what in kept}
+    if any(map(ghost.present, layers(model))):
+        return total
     for layer in layers(model):
         attention, first, second = layer.attention.self, layer.intermediate, layer.output.dense
-        if ghost.present(layer):
-            stay = [list(range(wide(layer)[what])) for what in kept]
-        else:
-            value, out = attention.value, layer.attention.output.dense
-            activated = first.intermediate_act_fn(first.dense.bias)
-            stay = [
-                emptied(value.weight, out, value.bias, attention.attention_head_size),
-                emptied(first.dense.weight, second, activated, 1),
-            ]
-        for lists, each in zip(kept.values(), stay, strict=True):
-            lists.append(each)
+        value, out = attention.value, layer.attention.output.dense
+        size, activated = attention.attention_head_size, first.intermediate_act_fn(first.dense.bias)
+        kept["heads"].append(emptied(value.weight, out, value.bias, size))
+        kept["neurons"].append(emptied(first.dense.weight, second, activated, 1))
     found = {what: [len(each) for each in lists] for what, lists in kept.items()}
     if found != total:
         operate(model, {"op": "keep", **kept})
@@ -57,21 +52,16 @@ def emptied(incoming, outgoing, constant, size):
     return stay.nonzero().flatten().tolist()
 
 
-def packed(model):
-    """Pack the projections of a baked model by their zeros, where that saves bytes.
-
-    Returns {"bytes_dense", "bytes_sparse"} of all its tensors.
+def sizes(model):
+    """{"bytes_dense", "bytes_sparse"} of the tensors of a baked model in float32. A sparse
+    projection would have its weights that are not 0, and one bit for each weight; it counts as
+    such where that is less.
     """
-    found = {name: linear.weight.detach() != 0 for _, name, linear in masks.projections(model)}
-    kept = {
-        name: number
-        for name, mask in found.items()
-        if 32 * (number := int(torch.count_nonzero(mask))) + mask.numel() < 32 * mask.numel()
-    }
-    before = stored(model)
-    if kept:
-        operate(model, {"op": "sparse", "kept": kept}, masks=found)
-    return {"bytes_dense": before, "bytes_sparse": stored(model)}
+    dense, spared = stored(model), 0
+    for _, _, linear in masks.projections(model):
+        total, kept = linear.weight.numel(), int(torch.count_nonzero(linear.weight))
+        spared += max(0, 4 * (total - kept) - -(-total // 8))
+    return {"bytes_dense": dense, "bytes_sparse": dense - spared}
 
 
 def stored(model):

@@ -4,8 +4,6 @@ transformers 5 can no longer prune heads itself. Shapes: A heads, D head size, H
 L layers, M kept heads.
 """
 
-from collections import Counter
-
 import torch
 from torch import nn
 
@@ -101,26 +99,15 @@ def keep(model, **wanted):
     ValueError that names the layer where a list is empty, or has an index twice or one that is not
     there.
     """
-    if "heads" in wanted and wanted.keys() & {"qk", "v"}:
-        raise ValueError(
-            "keep heads and dimensions of queries, keys or values: they are the same columns, "
-            "give one of them"
-        )
     there = layers(model)
     for what, lists in wanted.items():
         known("part to keep", what, wide(there[0]))
-        if not isinstance(lists, (list, tuple)) or len(lists) != len(there):
-            raise ValueError(
-                f"keep {what}: {len(there)} lists of indices needed, one for each layer; "
-                f"found {str(lists)[:60]}"
-            )
         for number, (layer, chosen) in enumerate(zip(there, lists, strict=True)):
-            total, times = wide(layer)[what], Counter(chosen)
-            wrong = [i for i in chosen if type(i) is not int or not 0 <= i < total or times[i] > 1]
-            if wrong or not chosen:
+            total = wide(layer)[what]
+            if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
                 raise ValueError(
-                    f"keep {what} of layer {number}: found {wrong[0] if wrong else 'none'}; "
-                    f"give at least one of 0 to {total - 1}, each once"
+                    f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
+                    f"of 0 to {total - 1}, each once"
                 )
     for number, layer in enumerate(there):
         every = {what: torch.arange(count, device="cpu") for what, count in wide(layer).items()}

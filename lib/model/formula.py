@@ -19,13 +19,15 @@ then have it; a search draws it where its space names it (SPACES in lib.search.s
 operation by its name: one that changes its values needs another name.
 """
 
-import difflib
+import ast
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+
+from .options import known
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,11 @@ NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
 }
 ARITY = {"x": 0} | dict.fromkeys(LINEAR, 1) | {name: op.operands for name, op in OPERATIONS.items()}
 MISMATCH = ("truncate", "pad")  # what happens where two operands differ in width
-DEEPEST = 100  # what can be read
-_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|[(),+*]|\S|$)")
+_APPLIED = re.compile(rf"\b({'|'.join(name for name in ARITY if ARITY[name] == 1)})\b(?=\s*[\w(])")
 
 
 class FormulaError(ValueError):
-    """A formula that cannot be read or is not allowed. The message has a mark below the place."""
-
-    def __init__(self, said, text, at):
-        line = re.sub(r"\s", " ", text)
-        super().__init__(f"{said}\n  {line}\n  {' ' * at}^")
+    """A formula that cannot be read or is not allowed."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +93,6 @@ class Node:
 
     op: str  # a key of ARITY
     args: tuple["Node", ...] = ()
-    at: int = field(default=0, compare=False, repr=False)  # where in the text it was read
 
     def __post_init__(self):
         if len(self.args) != ARITY.get(self.op):
@@ -134,82 +130,38 @@ def height(node):
     return 1 + max(map(height, node.args)) if node.args else 0
 
 
-class _Reader:
-    """Recursive descent over (token, position) pairs; the last token is ""."""
-
-    def __init__(self, text):
-        self.text = text
-        self.tokens = [(found[1], found.start(1)) for found in _TOKEN.finditer(text.rstrip())]
-
-    def fail(self, said, at):
-        raise FormulaError(said, self.text, at)
-
-    def take(self, wanted=None, said="{found}, where {wanted!r} should stand"):
-        token, at = self.tokens[0]
-        if token and token not in "(),+*" and not token.isidentifier():
-            self.fail(f"{token!r} has no meaning in a formula", at)
-        if wanted and token != wanted:
-            found = repr(token) if token else "the formula ends"
-            self.fail(said.format(found=found, wanted=wanted), at)
-        if token:
-            del self.tokens[0]
-        return token, at
-
-    def chain(self, symbol, op, part):
-        left = part()
-        while self.tokens[0][0] == symbol:
-            at = self.take()[1]
-            left = Node(op, (left, part()), at)
-        return left
-
-    def sum(self):
-        return self.chain("+", "add", lambda: self.chain("*", "mul", self.factor))
-
-    def closed(self, at):
-        self.take(")", f"{{found}}: the parenthesis opened at character {at + 1} is not closed")
-
-    def factor(self):
-        op, at = self.take()
-        if op == "(":
-            inner = self.sum()
-            self.closed(at)
-            return inner
-        if op not in ARITY:
-            if not op[:1].isidentifier():
-                found = repr(op) if op else "the formula ends"
-                self.fail(f"{found}, where an operand should stand", at)
-            near = difflib.get_close_matches(op, ARITY, 1, 0.5)
-            known = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(ARITY)}"
-            self.fail(f"unknown operation {op!r}; {known}", at)
-        if ARITY[op] < 2:
-            return Node(op, (self.factor(),) if ARITY[op] else (), at)
-        opened = self.take("(")[1]
-        left = self.sum()
-        self.take(",", f"{{found}}, where ',' should stand: {op!r} takes two operands")
-        right = self.sum()
-        self.closed(opened)
-        return Node(op, (left, right), at)
-
-
 @lru_cache(maxsize=4096)
 def parse(text):
-    """The tree of a formula. Raises FormulaError that points at the character."""
-    reader = _Reader(text)
+    """The tree of a formula. Raises FormulaError.
+
+    Python reads it, once each application is written as a power: that binds tighter than products,
+    and to the right.
+    """
     try:
-        node = reader.sum()
-        deep = height(node) > DEEPEST
-    except RecursionError:
-        deep = True
-    if deep:
-        reader.fail(f"nested more than {DEEPEST} deep", 0)
-    token, at = reader.take()
-    if token == ")":
-        reader.fail("a parenthesis is closed that was not opened", at)
-    if token:
-        reader.fail(
-            f"{token!r} after the end of the formula; operands are joined by '+' or '*'", at
-        )
-    return node
+        body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
+        for part in ast.walk(body):
+            if isinstance(part, ast.Name):
+                known("operation", part.id, ARITY)
+        return _read(body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        said = error.msg if isinstance(error, SyntaxError) else error
+        raise FormulaError(f"{text!r} is no formula: {said}") from None
+
+
+def _read(part):
+    """The Node of a part of Python's tree."""
+    match part:
+        case ast.Name("x"):
+            return X
+        case ast.BinOp(ast.Name(name), ast.Pow(), inner) if ARITY[name] == 1:
+            return Node(name, (_read(inner),))
+        case ast.BinOp(left, ast.Add(), right):
+            return Node("add", (_read(left), _read(right)))
+        case ast.BinOp(left, ast.Mult(), right):
+            return Node("mul", (_read(left), _read(right)))
+        case ast.Call(ast.Name(name), operands, []):
+            return Node(name, tuple(map(_read, operands)))
+    raise ValueError(f"{ast.unparse(part)!r} is neither x nor an operation on its operands")
 
 
 def evaluate(node, x, linears, functions, mismatch="truncate"):

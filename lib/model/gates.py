@@ -20,7 +20,7 @@ from torch import nn
 from torch.nn import functional
 
 from .options import GATE_REGIONS, START, one_of
-from .parts import FFN2, OUT, QKV, layers, linear, undo
+from .parts import FFN2, OUT, QKV, layers, linear, surgery
 
 
 class Gated(nn.Linear):
@@ -64,17 +64,10 @@ def plan(layer, regions):
 def attach(model, regions):
     """Operation: put gates on the regions of every layer. Returns {kind: number of gates}.
 
-    Raises ValueError for a region that is not there, and for layers that are not plain linear ones.
+    Raises ValueError for a region that is not there.
     """
     for region in regions:
         one_of("gates", "regions", region, GATE_REGIONS)
-    for number, layer in enumerate(layers(model)):
-        for path in (*QKV, OUT, FFN2):
-            if type(part := layer.get_submodule(path)) is not nn.Linear:
-                raise ValueError(
-                    f"gates on layer {number}: its {path} is a {type(part).__name__}; put them on "
-                    "a model of plain linear layers"
-                )
     count = {}
     for layer in layers(model):
         places, weight = {}, layer.output.dense.weight
@@ -96,18 +89,12 @@ def detach(model):
             if isinstance(part := layer.get_submodule(path), Gated):
                 layer.set_submodule(path, linear(part.weight, part.bias).train(part.training))
         del layer.gates
-    undo(model, "gates")
+    surgery(model)[:] = [op for op in surgery(model) if op["op"] != "gates"]
 
 
 def present(model):
     """Whether the model has gates."""
     return hasattr(layers(model)[0], "gates")
-
-
-def regions(model):
-    """The regions that are gated, in the order of GATE_REGIONS."""
-    kinds = {"qkv" if kind == "qk" else kind for kind in layers(model)[0].gates}
-    return tuple(region for region in GATE_REGIONS if region in kinds)
 
 
 def alphas(model):

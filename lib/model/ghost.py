@@ -70,16 +70,9 @@ def over_tokens(x, kernels):
 
 
 def over_features(x, kernels):
-    """Convolve over the features, the n tokens being the channels: kernels [R, M, n, n, K].
-
-    Raises ValueError for a batch of another length.
+    """Convolve over the features, the n tokens being the channels: kernels [R, M, n, n, K]. A batch
+    is of this length alone (Train.pad_to).
     """
-    if x.shape[2] != kernels.shape[2]:
-        raise ValueError(
-            f"a batch of {x.shape[2]} tokens: the ghost convolution 'conv1d_f' has one channel for "
-            f"each of {kernels.shape[2]} tokens and takes no other length; set Train.pad_to to "
-            f"{kernels.shape[2]}"
-        )
     return mixed(x, kernels)
 
 
@@ -247,13 +240,6 @@ def check(model, options):
             f'ghosts at {list(options.positions)} need a cut with "whole": {wanted}; this model\'s '
             f"cut left {whole(first)} whole"
         )
-    if options.kind == "conv1d_f" and not options.tokens:
-        raise ValueError(
-            "Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens that it will take"
-        )
-    neurons = first.intermediate.dense.out_features
-    if options.features > 1 and "ffn2" in options.positions and neurons % heads:
-        raise ValueError(f"{neurons} neurons do not split into {heads} folds of equal size")
 
 
 def module(layer, position, options, generator, padding, total):

@@ -24,9 +24,8 @@ import math
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.utils import parametrize
 
-from .parts import layers, undo
+from .parts import layers
 
 FLOOR = 0.005  # share of a matrix that "soft" keeps at least
 LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3  # l, r and b; the paper calls them gamma, epsilon and beta
@@ -150,74 +149,3 @@ class Mask(nn.Module):
         """
         shift = HEAT * math.log(-LOW / HIGH) if self.method == "l0" else 0.0
         return (self.scores - shift).sigmoid().mean()
-
-
-# ---- packed weights ----
-class Packed(nn.Module):
-    """Parametrization that stores the kept values of a weight, and one bit for each weight.
-
-    The stored values are what trains: a pruned weight stays pruned.
-    """
-
-    def __init__(self, mask, kept):
-        super().__init__()
-        self.shape, self.kept = tuple(mask.shape), kept
-        padded = torch.cat([mask.flatten(), mask.new_zeros(-mask.numel() % 8)]).view(-1, 8)
-        self.register_buffer("bits", (padded * self.powers(mask.device)).sum(1, dtype=torch.uint8))
-
-    @staticmethod
-    def powers(device):
-        return torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
-
-    def mask(self):
-        """bool [O * I]."""
-        bits = (self.bits[:, None] & self.powers(self.bits.device)) != 0
-        return bits.flatten()[: math.prod(self.shape)]
-
-    def forward(self, values):
-        whole = values.new_zeros(math.prod(self.shape))
-        return whole.masked_scatter(self.mask(), values).view(self.shape)
-
-    def right_inverse(self, weight):
-        if weight.is_meta:  # a model that is rebuilt: only the number counts
-            return weight.new_empty(self.kept)
-        return weight.flatten()[self.mask()]
-
-
-def pack(model, kept, masks=None):
-    """Operation "sparse": store projections as Packed.
-
-    kept: {name of `projections`: number of its values that stay}. masks: {name: bool [O, I]};
-    without masks the first values stay, because only shapes matter when a saved model is rebuilt.
-    Returns {"matrices", "values"}. Raises ValueError, before anything changes, for names and
-    numbers that do not fit the model or the masks.
-    """
-    there = {name: linear for _, name, linear in projections(model)}
-    for name, number in kept.items():
-        total = there[name].weight.numel() if name in there else 0
-        found = number if masks is None else int(masks[name].sum()) if name in masks else 0
-        if not 0 <= number <= total or found != number:
-            raise ValueError(
-                f"sparse keeps {number} values of {name!r}, which has {total} and a mask of "
-                f"{found}: name the encoder's projections, and as many values as their masks keep"
-            )
-        if parametrize.is_parametrized(there[name]):
-            raise ValueError(
-                f"{name!r} is masked or packed already: bake a model first, and pack it once"
-            )
-    for name, number in kept.items():
-        weight = there[name].weight
-        first = torch.arange(weight.numel(), device=weight.device) < number
-        mask = first.view(weight.shape) if masks is None else masks[name]
-        packed = Packed(mask, number)
-        parametrize.register_parametrization(there[name], "weight", packed, unsafe=True)
-    return {"matrices": len(kept), "values": sum(kept.values())}
-
-
-def unpack(model):
-    """A packed model as a dense one again: unpacking at every forward pass would cost time."""
-    for _, _, linear in projections(model):
-        if parametrize.is_parametrized(linear):
-            parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
-    undo(model, "sparse")
-    return model

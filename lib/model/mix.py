@@ -80,11 +80,6 @@ class LayerMix(nn.Module):
     def replace(self, _, __, output):
         """After the last layer. Sums are in alpha's type: what tells layers apart is small."""
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
-        if len(states) != len(self.alpha):
-            raise ValueError(
-                f"the layer mix saw {len(states)} states and weighs {len(self.alpha)}: a layer was "
-                "replaced after it; put the mix last"
-            )
         output["last_hidden_state"] = self(states, self.padding.mask)
         return output
 
@@ -108,25 +103,19 @@ def present(model):
 def add(model, norm, init, dropout=0.0, seed=0):
     """Operation: put a mix between encoder and head; alpha is drawn from `seed`.
 
-    Returns {"states", "parameters"}. Raises ValueError for a model that has no hidden states to mix
-    or has a mix, and for an unknown norm or init.
+    Returns {"states", "parameters"}. Raises ValueError for a model that has a mix, and for an
+    unknown norm or init.
     """
     one_of("mix", "norm", norm, MIX_NORMS)
     one_of("mix", "init", init, MIX_INITS)
-    try:
-        there, first = layers(model), embedding_output(model)
-    except AttributeError:
-        raise ValueError(
-            f"a {type(model).__name__} has no hidden states to mix: it takes an embedding and a "
-            "list of layers, as BERT, RoBERTa and ELECTRA have"
-        ) from None
     if present(model):
         raise ValueError("this model has a layer mix already: it takes one")
-    encoder, states = base(model), len(there) + 1
+    encoder, there = base(model), layers(model)
+    states = len(there) + 1
     generator = torch.Generator().manual_seed(stream(seed, "mix"))
     mix = LayerMix(states, norm, init, dropout, padding(model), generator)
     encoder.mix = mix.to(next(model.parameters()).device)
-    first.register_forward_hook(mix.start)
+    embedding_output(model).register_forward_hook(mix.start)
     for layer in there:
         layer.register_forward_hook(mix.keep)
     encoder.encoder.register_forward_hook(mix.replace)

@@ -44,11 +44,6 @@ def surgery(model):
     return model.__dict__.setdefault("surgery", [])
 
 
-def undo(model, name):
-    """Forget the operations of one name; the caller has undone them."""
-    surgery(model)[:] = [op for op in surgery(model) if op["op"] != name]
-
-
 def sliced(whole, rows=None, columns=None):
     """A new linear layer of the chosen rows (outputs) and columns (inputs).
 

@@ -87,12 +87,11 @@ def watch(model):
     The scores carry gradients.
     """
     seen, watched = [], [layer.attention.self for layer in layers(model)]
-    handle = embedding_output(model).register_forward_hook(lambda *_: seen.clear())
     _watched.update(dict.fromkeys(watched, seen))
+    begin = embedding_output(model).register_forward_hook(lambda *_: seen.clear())
     try:
-        with eager(model):
+        with begin, eager(model):
             yield seen
     finally:
-        handle.remove()
         for attention in watched:
             _watched.pop(attention, None)

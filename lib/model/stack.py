@@ -118,16 +118,10 @@ class Trigram(nn.Module):
 def trigram(model, width):
     """Operation: put a Trigram, its table `width` wide, in place of the token table.
 
-    Returns {"parameters": change}. Raises ValueError for a model whose output layer shares the
-    table.
+    Returns {"parameters": change}.
     """
     embeddings = base(model).embeddings
     old = embeddings.word_embeddings
-    if model.get_output_embeddings() is not None:
-        raise ValueError(
-            f"trigram embeddings in a {type(model).__name__}, whose output layer shares the token "
-            "table: take an encoder or a classifier"
-        )
     new = draw(Trigram(old.num_embeddings, width, model.config.hidden_size, old.padding_idx), model)
     embeddings.word_embeddings = new
     return {"parameters": size(new)["parameters"] - size(old)["parameters"]}
@@ -138,17 +132,10 @@ def stack(model, net):
 
     net: {"hidden", "width", "heads", "mismatch", "layers"}, where a layer is a formula, the number
     of its networks and the divisor of the width (JSON of a Net of lib.search.net). Weights come
-    from torch's random state. Returns {"networks", "parameters": change}. Raises ValueError where
-    the net's widths are not the model's.
+    from torch's random state. Returns {"networks", "parameters": change}. The model is built for
+    the net (lib.model.supernet).
     """
     config, before = model.config, size(model)["parameters"]
-    told = (net["hidden"], len(net["layers"]), net["heads"])
-    there = (config.hidden_size, len(layers(model)), config.num_attention_heads)
-    if told != there:
-        raise ValueError(
-            f"a net of hidden, layers, heads {told} on a model of {there}: build the "
-            "model for the net"
-        )
     rates = config.layer_norm_eps, config.hidden_dropout_prob
     for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
         inner, gates = net["width"] // q, gates_of(parse(formula))

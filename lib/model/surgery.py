@@ -16,7 +16,6 @@ from .cut import cut, keep
 from .gates import attach
 from .ghost import add as ghost
 from .int8 import quantise
-from .masks import pack
 from .mix import add as mix
 from .options import known
 from .parts import surgery
@@ -29,26 +28,13 @@ OPERATIONS = {
     "ghost": ghost,
     "int8": quantise,
     "mix": mix,
-    "sparse": pack,
     "stack": stack,
     "trigram": trigram,
 }
-CUT_BEFORE = {  # what a cut, a keep or gates cannot come after, and why
-    "stack": "the width of stacked networks belongs to their net",
-    "gates": "detach them first (gates.detach)",
-    "ghost": "ghosts are made for the widths that they find",
-    "keep of inputs or dimensions": "such a layer has no smaller matrices left to cut",
-    "cut with whole parts": "those parts wait for a ghost",
-}
-REFUSED = {  # operation: {an earlier operation that it cannot come after: why}
-    "cut": CUT_BEFORE,
-    "keep": CUT_BEFORE,
-    "gates": CUT_BEFORE,
-    "ghost": {"stack": "ghosts have no place in stacked networks"},
-    "stack": {"ghost": "ghosts have no place in stacked networks"},
-}
-
-LAST = "whole numbers cannot be trained, so int8 goes last"
+# What left layers without matrices that could be cut, or with widths that something is made for.
+SHAPED = ("stack", "gates", "ghost", "keep of inputs or dimensions", "cut with whole parts")
+REFUSED = {"ghost": ("stack",), "stack": ("ghost",)}  # {operation: what it cannot come after}
+REFUSED |= dict.fromkeys(("cut", "keep", "gates"), SHAPED)
 
 
 def operate(model, op, **more):
@@ -60,9 +46,8 @@ def operate(model, op, **more):
     name = op.get("op")
     change = function(name)
     for earlier in map(kind, surgery(model)):
-        why = LAST if earlier == "int8" else REFUSED.get(name, {}).get(earlier)
-        if why:
-            raise ValueError(f"{name} after {earlier}: {why}; leave one out")
+        if earlier == "int8" or earlier in REFUSED.get(name, ()):
+            raise ValueError(f"{name} after {earlier}: leave one out")
     report = change(model, **{k: v for k, v in op.items() if k != "op"}, **more)
     surgery(model).append(op)
     return report

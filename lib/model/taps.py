@@ -4,7 +4,7 @@ The framework's own `output_hidden_states` drops a replaced layer without an err
 count what they see. Shapes: B batch, T tokens, H hidden, L layers.
 """
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from .parts import embedding_output, layers
 
@@ -26,12 +26,9 @@ def taps(model):
     def keep(name):
         return lambda _, __, output: seen[name].append(output)
 
-    handles = [embedding_output(model).register_forward_hook(start)]
-    for layer in layers(model):
-        handles.append(layer.attention.output.LayerNorm.register_forward_hook(keep("attention")))
-        handles.append(layer.output.LayerNorm.register_forward_hook(keep("ffn")))
-    try:
+    with ExitStack() as held:
+        held.enter_context(embedding_output(model).register_forward_hook(start))
+        for layer in layers(model):
+            for name, block in (("attention", layer.attention.output), ("ffn", layer.output)):
+                held.enter_context(block.LayerNorm.register_forward_hook(keep(name)))
         yield seen
-    finally:
-        for handle in handles:
-            handle.remove()

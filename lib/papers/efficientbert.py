@@ -130,7 +130,7 @@ def network(name):
     """The published network of a table's row; a formula names the base network that has it.
 
     So a formula of a reader's own stands wherever a row may. Raises ValueError naming the nearest
-    row, and FormulaError that points at the fault.
+    row, and FormulaError that names the fault.
     """
     if "W2" in name:
         base = NETS["Base Model"]

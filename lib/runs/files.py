@@ -77,11 +77,6 @@ def write_lines(path, values):
     Path(path).write_text("".join(json.dumps(value) + "\n" for value in values))
 
 
-def read_lines(path):
-    """The values in lines of JSON."""
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
-
-
 def read_json(path, data=None):
     """The object in a file of JSON; data: its bytes, where they were read already.
 

@@ -91,12 +91,8 @@ class Control:
 
     def __post_init__(self):
         self.region = np.repeat(np.arange(len(self.sizes)), list(self.sizes.values()))
-        label = {"layer": lambda r: r, "all": lambda _: None}
-        labels = [label[self.options.quota](region) for region in self.sizes]
-        self.groups = [
-            np.flatnonzero(np.isin(self.region, [r for r, own in enumerate(labels) if own == each]))
-            for each in dict.fromkeys(labels)
-        ]
+        group = self.region if self.options.quota == "layer" else np.zeros_like(self.region)
+        self.groups = [np.flatnonzero(group == each) for each in np.unique(group)]
         self.full = self.cost(self.sizes)
         lowest, wanted = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
         if lowest > (1 + self.options.tolerance) * wanted:

@@ -116,13 +116,11 @@ def resume(space, options, seed, path):
         append(path, told)
         return []
     head, *entries = lines
-    for name, mine in told.items():
-        if canonical(head.get(name)) != canonical(mine):
-            raise Damaged(
-                f"{paths.shown(path)} is the history of another search: its {name} is "
-                f"{canonical(head.get(name))}, here it is {canonical(mine)}; give this search a "
-                "folder of its own"
-            )
+    if canonical(head) != canonical(told):
+        raise Damaged(
+            f"{paths.shown(path)} is the history of another search, {canonical(head)}; this one is "
+            f"{canonical(told)}: give it a folder of its own"
+        )
     try:
         return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e in entries]
     except (LookupError, TypeError, ValueError) as error:

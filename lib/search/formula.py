@@ -6,27 +6,27 @@ from lib.model.formula import BINARY, GATE, LINEAR, UNARY, FormulaError, Node, X
 
 
 def _faults(node, hidden, inner, mismatch):
-    """Each broken rule: (what is wrong, the node it is wrong with or None). Only the first counts.
+    """Each broken rule in words. Only the first counts.
 
     Without W1 and W2, once each, what follows would fail.
     """
     nodes = list(walk(node))
     for op in LINEAR:
-        found = [n for n in nodes if n.op == op]
-        if len(found) > 1 or op != GATE and not found:
-            said = f"{op} occurs {len(found)} times; W1 and W2 have to occur once each"
-            yield f"{said}, {GATE} once or not", found[1] if found else None
+        times = [n.op for n in nodes].count(op)
+        if times > 1 or op != GATE and not times:
+            said = f"{op} occurs {times} times; W1 and W2 have to occur once each"
+            yield f"{said}, {GATE} once or not"
     first, second, *_ = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
     beside = nodes.index(second) < nodes.index(first) and first not in walk(second.args[0])
     if second in walk(first.args[0]) or beside:
-        yield "W1 has to be applied before W2", second
+        yield "W1 has to be applied before W2"
     for n in nodes:
         for kind, name in ((LINEAR, "linear maps"), (UNARY, "activations")):
             if n.op in kind and n.args[0].op in kind:
                 said = f"two {name} in a row are not in the search space"
-                yield f"{n.op} directly on {n.args[0].op}: {said}", n.args[0]
+                yield f"{n.op} directly on {n.args[0].op}: {said}"
         if n.op in BINARY and n.args[0] == n.args[1]:
-            yield f"{n.op} of two equal operands, {n.args[0]}", n
+            yield f"{n.op} of two equal operands, {n.args[0]}"
     if hidden is None:
         return
     widths, ends = {X: hidden}, dict.fromkeys(LINEAR, (hidden, inner)) | {"W2": (inner, hidden)}
@@ -35,11 +35,11 @@ def _faults(node, hidden, inner, mismatch):
         if n.op in LINEAR:
             takes, widths[n] = ends[n.op]
             if given[0] != takes:
-                yield f"{n.op} takes {takes} channels, its input has {given[0]}", n
+                yield f"{n.op} takes {takes} channels, its input has {given[0]}"
         elif given:
             widths[n] = (min if mismatch == "truncate" else max)(given)
     if widths[node] != hidden:
-        yield f"the formula gives {widths[node]} channels, where {hidden} go in", None
+        yield f"the formula gives {widths[node]} channels, where {hidden} go in"
 
 
 def check(formula, hidden=None, inner=None, mismatch="truncate"):
@@ -48,12 +48,11 @@ def check(formula, hidden=None, inner=None, mismatch="truncate"):
     W1 and W2 occur once each, W1 first; W3 once or not. No linear map stands on a linear map, no
     activation on an activation, no binary operation on equal operands. With `hidden` (d) and
     `inner` (e) W1 and W3 also have to get d channels, W2 e, and the formula has to give d. Raises
-    FormulaError that points at the fault.
+    FormulaError that names the fault.
     """
-    text = str(formula)
-    node = parse(text)
-    for said, where in _faults(node, hidden, inner, mismatch):
-        raise FormulaError(said, text, where.at if where else 0)
+    node = parse(str(formula))
+    for said in _faults(node, hidden, inner, mismatch):
+        raise FormulaError(f"{str(formula)!r}: {said}")
     return node
 
 

@@ -90,10 +90,9 @@ def number(layer, own=SPACES["paper"]):
     Raises ValueError for another id.
     """
     if (layer.stack, layer.q) not in own.ids:
-        stacks, ratios = (", ".join(map(str, each)) for each in (own.stacks, own.ratios))
         raise ValueError(
-            f"id {layer.stack}_{layer.q} (stack {layer.stack}, ratio 1/{layer.q}) is not in the "
-            f"search space: stack is one of {stacks}, q one of {ratios}"
+            f"id {layer.stack}_{layer.q} is not in the search space: the stack is one of "
+            f"{own.stacks}, q one of {own.ratios}"
         )
     return own.ids.index((layer.stack, layer.q))
 
@@ -131,9 +130,8 @@ class Space:
         if not self.id_tuples():
             sums = self.sizes.ways[-1][0] + self.rest
             raise ValueError(
-                f"no candidate of {len(self.start.layers)} layers of hidden size "
-                f"{self.start.hidden} has {self.low:,} to {self.high:,} parameters "
-                f"({self.convention}); reachable are {sums[0]:,} to {sums[-1]:,}: move the window"
+                f"no candidate has {self.low:,} to {self.high:,} parameters ({self.convention}); "
+                f"reachable are {sums[0]:,} to {sums[-1]:,}: move the window"
             )
 
     @property

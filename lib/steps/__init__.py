@@ -17,50 +17,47 @@ class Step:
     weights: bool  # it makes a model, or other large files, that other steps may need
 
 
+LESSON = "data train numerics"  # the arguments of a training on a task
 # Each step's version, inputs and arguments.
 MAKING = {
     # models to start from
     "pretrain": (2, "", "corpus model objective numerics train"),
     "checkpoint": (1, "", "name digest random"),
     # training on a task
-    "finetune": (2, "start teacher", "data train numerics targets span"),
+    "finetune": (2, "start teacher", f"{LESSON} targets span"),
     "fineprune": (
-        *(2, "start teacher"),
-        "data train numerics targets alpha prune mix frozen margin span lower_case",
+        2,
+        "start teacher",
+        f"{LESSON} targets alpha prune mix frozen margin span lower_case",
     ),
-    "distil": (
-        *(2, "teacher importance augmented states search"),
-        "data train numerics distil surgery span",
-    ),
-    "retrain": (
-        *(2, "start teacher search augmented"),
-        "data train numerics objective architecture",
-    ),
-    "nas_search": (2, "start teacher augmented", "data train numerics gates objective"),
-    "imp": (2, "start origin", "data train numerics kept"),
-    "warmup": (2, "teacher start search", "data train numerics warmup net classifier span"),
-    "multitask": (2, "teacher: start search", "data train numerics warmup net shared"),
+    "distil": (2, "teacher importance augmented states search", f"{LESSON} distil surgery span"),
+    "retrain": (2, "start teacher search augmented", f"{LESSON} objective architecture"),
+    "nas_search": (2, "start teacher augmented", f"{LESSON} gates objective"),
+    "imp": (2, "start origin", f"{LESSON} kept"),
+    "warmup": (2, "teacher start search", f"{LESSON} warmup net classifier span"),
+    "multitask": (2, "teacher: start search", f"{LESSON} warmup net shared"),
     "predistil": (2, "teacher start search", "corpus train numerics warmup net shared"),
     # what they need
     "augment": (2, "language_model", "data augment numerics"),
     "operate": (1, "teacher importance search", "surgery"),
-    "quantise": (1, "start", "data train numerics"),
-    "states": (2, "teacher", "data train numerics distil"),
+    "quantise": (1, "start", LESSON),
+    "states": (2, "teacher", f"{LESSON} distil"),
 }
 MEASURING = {  # without weights
     "importance": (2, "teacher", "data importance numerics span"),
     # searches
     "search": (
-        *(2, "start teacher general before"),
-        "space net search data train numerics warmup corpus pretrain classifier span",
+        2,
+        "start teacher general before",
+        f"{LESSON} space net search warmup corpus pretrain classifier span",
     ),
     "random_architecture": (2, "start", "gates"),
     "digits": (2, "", "images perceptron gates numerics"),
     # what is measured
     "bag_of_words": (1, "", "data"),
-    "predict": (2, "model", "data train numerics span"),
+    "predict": (2, "model", f"{LESSON} span"),
     "count": (1, "", "config tokens labels"),
-    "inspect_ghosts": (2, "model", "data train numerics rows"),
+    "inspect_ghosts": (2, "model", f"{LESSON} rows"),
     "latency": (1, "model:", "models reference runs batch length numerics"),
     "maps": (2, "reference model model:", "data rows examples max_length numerics"),
 }

@@ -6,7 +6,6 @@ again, and they are not ours to commit.
 
 import json
 import os
-import time
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
@@ -25,19 +24,12 @@ def augment(run, data, augment, numerics):
     """Input: `language_model`. Raises ValueError for a task of spans."""
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
-        raise ValueError(
-            f"{data['task']} cannot be augmented: its answers are places in the text, which would "
-            "move"
-        )
+        raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text")
     split = sources.load(data)["train"]
-    source = words.source(run.inputs["language_model"].model)
-
-    def looked_at(fraction):
-        run.progress(0.9 * fraction)
-
+    source = words.Source(run.inputs["language_model"].model)
     texts = [*split.a, *(split.b or [])]
-    found, report = candidates(texts, source, options.candidates, numerics, run.resume, looked_at)
-    began, counts = time.perf_counter(), []
+    found, report = candidates(run, texts, source, options.candidates, numerics)
+    counts = []
     if run.model:
         run.model.mkdir(exist_ok=True)
     with open(run.model / "variants.jsonl" if run.model else os.devnull, "w") as file:
@@ -47,42 +39,36 @@ def augment(run, data, augment, numerics):
             run.progress(0.9 + 0.1 * len(counts) / len(split))
     y, index = map(np.ascontiguousarray, (split.y, split.index))
     run.save_arrays("rows", y=y, index=index, counts=np.array(counts))
-    return report | {
-        "rows_in": len(split),
-        "rows_out": sum(counts),
-        "seconds_tries": round(time.perf_counter() - began, 3),
-    }
+    return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 
-def candidates(texts, source, count, numerics, resume=None, progress=lambda fraction: None):
+def candidates(run, texts, source, count, numerics):
     """({text: int32 [its words that may be replaced, count]}, report), see lib.train.augment.
 
-    Chunks of texts are kept in the folder `resume` and taken up from there. Each different text is
+    Chunks of texts are kept beside the checkpoints and taken up from there. Each different text is
     looked at once.
     """
     unique = list(dict.fromkeys(texts))
-    found, near, totals = {}, {}, np.zeros(4)
+    found, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        path = resume and resume / f"candidates-{start:09d}.safetensors"
-        if path and not files.wrong(resume, f"{path.name}.manifest"):
+        path = run.resume / f"candidates-{start:09d}.safetensors"
+        if not files.wrong(run.resume, f"{path.name}.manifest"):
             there = load_file(path)
         else:
             there = words.candidates(part, source, count, numerics, near)
-            if path:
-                with files.whole(path) as place:
-                    save_file(there, place)
-                files.seal(resume, [path.name], f"{path.name}.manifest")
+            with files.whole(path) as place:
+                save_file(there, place)
+            files.seal(run.resume, [path.name], f"{path.name}.manifest")
         found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
-        totals += there["totals"]
-        progress((start + len(part)) / len(unique))
+        words_seen += len(there["ids"])
+        one_piece += int(there["one_piece"])
+        run.progress(0.9 * (start + len(part)) / len(unique))
     return found, {
         "sentences": len(unique),
-        "words": int(totals[0]),
-        "one_piece": totals[1] / max(1.0, totals[0]),
+        "words": words_seen,
+        "one_piece": one_piece / max(1.0, words_seen),
         "masked_lm": source.head is not None,
-        "seconds_masked_lm": round(totals[2], 3),
-        "seconds_neighbours": round(totals[3], 3),
     }
 
 

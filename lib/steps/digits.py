@@ -60,21 +60,16 @@ def digits(run, images, perceptron, gates, numerics):
 
 def mlp(inputs, widths):
     """Dense layers with ReLU between them."""
-    layers = [
-        each
-        for a, b in zip((inputs, *widths), widths, strict=False)
-        for each in (nn.Linear(a, b), nn.ReLU())
-    ]
+    layers = []
+    for width in widths:
+        layers += [nn.Linear(inputs, width), nn.ReLU()]
+        inputs = width
     return nn.Sequential(*layers[:-1])
 
 
-def inputs_of(pixels, options, generator=None, seed=None):
-    """[B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise; from `seed` for the first
-    rows always the same.
-    """
+def inputs_of(pixels, options, generator):
+    """[B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise."""
     pixels = pixels.flatten(1).float() / 255
-    if seed is not None:
-        generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
     return torch.cat([pixels, options.noise * noise], 1)
 
@@ -112,7 +107,7 @@ def train(run, network, split, gates, options):
 def share(network, split, masks, options, seed):
     """Share of the images that are told right with these masks [N] on the inputs."""
     pixels, labels = split
-    batch = inputs_of(pixels, options, seed=stream(seed, "test noise")) * torch.from_numpy(
-        masks
-    ).float().to(labels.device)
+    generator = torch.Generator().manual_seed(stream(seed, "test noise"))
+    masks = torch.from_numpy(masks).float().to(labels.device)
+    batch = inputs_of(pixels, options, generator) * masks
     return (network(batch).argmax(1) == labels).double().mean().item()

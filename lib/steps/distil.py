@@ -8,8 +8,6 @@ ghosts.
 import copy
 from contextlib import contextmanager
 
-import torch
-
 from lib.model import backbone
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate
@@ -34,7 +32,7 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     write_json(run.folder / "surgery.json", perform(run, student, surgery))
     rows = lesson.rows(tokenizer)
     with (
-        taught(lesson, teacher, options) as teach,
+        taught(lesson, teacher) as teach,
         matching(student, teach, matches(student, teacher, options)) as loss,
     ):
         result = loop.fit(run, student, rows, loss, lesson.train, lesson.numerics)
@@ -55,24 +53,16 @@ def matches(student, teacher, options):
 
 
 @contextmanager
-def taught(lesson, teacher, options):
-    """The teacher, beside the student or, with the input `states`, from disk. Raises ValueError
-    where these are of other rows, and where the loss would see padding, which they do not hold.
+def taught(lesson, teacher):
+    """The teacher, beside the student or, with the input `states`, from disk. These are of the
+    plain rows, and without padding.
     """
-    run = lesson.run
-    if "states" not in run.inputs:
+    if "states" not in lesson.run.inputs:
         with teaching(teacher, lesson.numerics, scores=False) as teach:
             yield teach
         return
-    made = run.inputs["states"]
-    other = "augmented" in run.inputs or lesson.span  # rows that the states were not made of
-    if other or made.spec["args"]["data"] != lesson.data or not options.mask:
-        raise ValueError(
-            f"the states of {made.name} are of {made.spec['args']['data']}, real tokens alone; "
-            f"this run is of {lesson.data} with {options}: cache the same plain rows, and mask the "
-            "padding"
-        )
-    cache = Cache(made.model / "states.safetensors", len(layers(teacher)))
+    path = lesson.run.inputs["states"].model / "states.safetensors"
+    cache = Cache(path, len(layers(teacher)))
 
     def teach(batch, rows):
         return cache(rows, batch["input_ids"].shape[1], loop.device()), None
@@ -92,8 +82,7 @@ def perform(run, model, ops):
             op = op | run.inputs["search"].metrics["architecture"]
         if op["op"] == "cut" and "importance" in run.inputs:
             scores = run.inputs["importance"].arrays("scores")
-            heads, neurons = (torch.from_numpy(scores[name]) for name in ("heads", "neurons"))
-            more = {"head_scores": heads, "neuron_scores": neurons}
+            more = {"head_scores": scores["heads"], "neuron_scores": scores["neurons"]}
         elif op["op"] == "ghost":
             more = {"seed": stream(run.seed, "ghost")}
         reports.append({"surgery": op, "report": operate(model, op, **more)})

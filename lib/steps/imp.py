@@ -81,12 +81,8 @@ def largest(sizes, kept):
 
 
 def rewind(model, origin):
-    """Set the encoder to the weights of `origin`. Raises ValueError where one is missing."""
-    mine, theirs = base(model).state_dict(), base(origin).state_dict()
-    for name, value in mine.items():
-        if name not in theirs or theirs[name].shape != value.shape:
-            raise ValueError(
-                f"the origin has no {name} of the model's shape: rewind to the model that it was "
-                "fine-tuned from"
-            )
-    base(model).load_state_dict({name: theirs[name] for name in mine})
+    """Set the encoder to the weights of `origin`, which may have more. Raises KeyError or
+    RuntimeError where one is missing or of another shape.
+    """
+    theirs = base(origin).state_dict()
+    base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})

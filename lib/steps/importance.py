@@ -32,7 +32,7 @@ def importance(run, data, importance, numerics, span=None):
 def scores(model, rows, options, numerics, progress=lambda fraction: None):
     """(head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows` (Encoded)."""
     model.to(loop.device()).eval()
-    layers, factors, watched, running = parts.layers(model), [], [], None
+    layers, watched, running = parts.layers(model), [], None
     with ExitStack() as held:
         for layer in layers:
             attention, dense = layer.attention, layer.intermediate.dense
@@ -44,9 +44,8 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
                 return (inputs[0] * factor.repeat_interleave(size).to(inputs[0].dtype),)
 
             held.enter_context(attention.output.dense.register_forward_pre_hook(scale))
-            factors.append(factor)
-            watched += [dense.weight, dense.bias, layer.output.dense.weight]
-        head_total = torch.zeros(len(layers), len(factors[0]))
+            watched += [factor, dense.weight, dense.bias, layer.output.dense.weight]
+        head_total = torch.zeros(len(layers), len(watched[0]))
         neuron_total = torch.zeros(len(layers), layers[0].intermediate.dense.out_features)
         for start in range(0, len(rows), options.batch):
             chosen = range(start, min(start + options.batch, len(rows)))
@@ -55,14 +54,14 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
                 logits = loop.outputs(model, batch)
             labels = rows.labels[list(chosen)].to(logits.device)
             loss = losses.prediction(logits, labels, Targets("hard"))["loss"]
-            gradients = torch.autograd.grad(loss, factors + watched)
+            gradients = torch.autograd.grad(loss, watched)
             if options.cumulative:
                 before = running or [0] * len(gradients)
                 gradients = running = [a + b for a, b in zip(gradients, before, strict=True)]
             for l in range(len(layers)):
-                own = slice(3 * l, 3 * l + 3)
-                (w1, b1, w2), (g1, gb, g2) = watched[own], gradients[len(layers) :][own]
-                head_total[l] += gradients[l].abs().float().cpu()
+                own = slice(4 * l, 4 * l + 4)
+                (_, w1, b1, w2), (factor, g1, gb, g2) = watched[own], gradients[own]
+                head_total[l] += factor.abs().float().cpu()
                 neuron_total[l] += ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
                 neuron_total[l] += (w2 * g2).sum(0).abs().float().detach().cpu()
             progress((start + options.batch) / len(rows))

@@ -35,36 +35,36 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     """
     numerics = loop.options(numerics)
     at_least("latency", "runs", runs, LEAST)
-    inputs = {name.removeprefix("model:"): made.model for name, made in sorted(run.inputs.items())}
-    names = [*(models or {}), *inputs]
-    known("reference among the models", reference, names)
-    if len(set(names)) < len(names):
-        raise ValueError(f"the models are called {', '.join(names)}: give each a name of its own")
     torch.manual_seed(run.seed)
     made = {name: encoder(told) for name, told in (models or {}).items()}
-    made |= {name: parts.base(backbone.load(folder)[0]) for name, folder in inputs.items()}
+    made |= {
+        name.removeprefix("model:"): parts.base(backbone.load(source.model)[0])
+        for name, source in sorted(run.inputs.items())
+    }
+    known("reference among the models", reference, made)
     for model in made.values():
         model.to(loop.device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
     ids = torch.randint(min(10, words - 1), words, (batch, length), device=loop.device())
-    wall, cpu = np.zeros((2, len(made), runs))
+    times = {kind: np.zeros((len(made), runs)) for kind in ("wall", "cpu")}
     with torch.inference_mode(), loop.autocast(numerics):
         for turn in range(-WARM, runs):
             for line, model in enumerate(made.values()):
-                seconds = timed(model, input_ids=ids)
+                began = clocks()
+                model(input_ids=ids)
                 if turn >= 0:
-                    wall[line, turn], cpu[line, turn] = seconds
+                    times["wall"][line, turn], times["cpu"][line, turn] = clocks() - began
             run.progress((turn + WARM) / (runs + WARM))
-    run.save_arrays("times", wall=wall, cpu=cpu)
+    run.save_arrays("times", **times)
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
-        for kind, times in (("wall", wall), ("cpu", cpu)):
-            low, middle, high = np.percentile(1e3 * times[line], (5, 50, 95))
+        for kind, each in times.items():
+            low, middle, high = np.percentile(1e3 * each[line], (5, 50, 95))
             result |= {
                 f"{name}.{kind}_ms": middle,
                 f"{name}.{kind}_ms_p5": low,
                 f"{name}.{kind}_ms_p95": high,
-                f"{name}.{kind}_speedup": np.median(times[base] / times[line]),
+                f"{name}.{kind}_speedup": np.median(each[base] / each[line]),
             }
         result[f"{name}.parameters"] = size(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
@@ -77,19 +77,8 @@ def clocks():
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def timed(function, *args, **more):
-    """Seconds of wall and of CPU [2] that a call takes."""
-    began = clocks()
-    function(*args, **more)
-    return clocks() - began
-
-
 def encoder(told):
-    """The encoder of a description, random weights. Raises ValueError where it names neither a net
-    nor a shape.
-    """
-    if ("net" in told) == ("shape" in told):
-        raise ValueError(f'a model described as {told}: give "net" or "shape", one of them')
+    """The encoder of a description, random weights."""
     if "net" in told:
         model = supernet.build(told["net"])
     else:

@@ -29,37 +29,28 @@ def maps(run, data, rows, examples, max_length, numerics):
     many.
     """
     numerics = loop.options(numerics)
-    dev = sources.load(data)["dev"]
-    last = max([*rows, examples - 1])
-    if not rows or last >= len(dev):
-        raise ValueError(
-            f"rows {rows} and {examples} examples asked of {len(dev)} development rows: name at "
-            "least one, and none beyond"
-        )
-    seen, ids = {}, {}
+    dev, last = sources.load(data)["dev"], max([*rows, examples - 1])
+    seen, arrays, result = {}, {}, {}
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model)
         encoded = encode(tokenizer, dev.take(np.arange(last + 1)), max_length)
-        ids[name] = [row.tolist() for row in encoded.columns["input_ids"]]
         projection = made.model / students.PROJECTION
         project = load_file(projection) if projection.exists() else None
         seen[name] = [last_layer(model, encoded, i, project, numerics) for i in range(last + 1)]
-    reference, result, arrays = seen["reference"], {}, {}
-    if any(each != ids["reference"] for each in ids.values()):
-        raise ValueError(
-            f"the models {', '.join(ids)} cut the text into different tokens: compare models of "
-            "one vocabulary"
-        )
+    reference = seen["reference"]
+    lengths = np.array([len(reference[i][1]) for i in rows])
     for name, states in seen.items():
-        shown, outputs = zip(*(states[i] for i in rows), strict=True)
-        arrays |= {
-            f"attention.{name}": padded(shown, (1, 2)),
-            f"output.{name}": padded(outputs, (0,)),
-        }
+        for what, place, tokens in (("attention", 0, (1, 2)), ("output", 1, (0,))):
+            shown = [states[i][place] for i in rows]
+            shape = [
+                lengths.max() if axis in tokens else n for axis, n in enumerate(shown[0].shape)
+            ]
+            arrays[f"{what}.{name}"] = padded = np.zeros((len(rows), *shape), np.float32)
+            for line, each in zip(padded, shown, strict=True):
+                line[tuple(map(slice, each.shape))] = each
         if name != "reference":
             found = similarity(reference[:examples], states[:examples])
             result |= {f"{name}.{key}": value for key, value in found.items()}
-    lengths = np.array([len(ids["reference"][i]) for i in rows])
     run.save_arrays("maps", lengths=lengths, rows=np.array(rows), **arrays)
     return result
 
@@ -72,31 +63,18 @@ def last_layer(model, encoded, row, project, numerics):
         base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:
-        weight, bias = (
-            project[students.MAP + name].to(output.device) for name in ("weight", "bias")
-        )
-        output = torch.nn.functional.linear(output, weight, bias)
+        own = (project[students.MAP + name].to(output.device) for name in ("weight", "bias"))
+        output = torch.nn.functional.linear(output, *own)
     return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[0].cpu().numpy()
-
-
-def padded(arrays, axes):
-    """Arrays that differ in the length of `axes`, stacked, zeros behind the shorter ones."""
-    longest = max(array.shape[axes[0]] for array in arrays)
-    behind = [
-        [(0, longest - size if axis in axes else 0) for axis, size in enumerate(array.shape)]
-        for array in arrays
-    ]
-    return np.stack(list(map(np.pad, arrays, behind)))
 
 
 def similarity(reference, states):
     """Figures of one model against the reference, each a list of (attention [A, T, T], output [T,
     H]).
     """
-    heads = reference[0][0].shape[0], states[0][0].shape[0]
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}
-    if heads[0] == heads[1]:
+    if len(both[0][0]) == len(both[0][1]):
         result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
     outputs = (np.concatenate([output for _, output in each]) for each in (reference, states))
     result["cka"] = cka(*outputs)

@@ -32,12 +32,10 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     options = Warmup(**warmup)
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
     numerics, train = loop.options(numerics, train)
-    check(run, {name: lesson.task for name, lesson in lessons.items()}, train)
     found = {
         name: students.taught(run.inputs[f"teacher:{name}"].model, lesson.task)
         for name, lesson in lessons.items()
     }
-    teachers = {name: model for name, (model, _) in found.items()}
     teacher, tokenizer = next(iter(found.values()))
     encoder = students.student(run, net, transformers.BertModel, teacher, train.dropout)
     width = encoder.config.hidden_size
@@ -61,7 +59,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     with ExitStack() as held:
         teaches = {
             name: held.enter_context(teaching(model, numerics, students.logits))
-            for name, model in teachers.items()
+            for name, (model, _) in found.items()
         }
         loss = held.enter_context(matching(encoder, teach, matches, logits, prediction))
         result = loop.fit(
@@ -77,21 +75,6 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
         model = students.headed(encoder, learned[name].weight, learned[name].bias)
         result |= predictions(run, lesson.judges(model, tokenizer), name)
     return result | size(encoder)
-
-
-def check(run, tasks, train):
-    """Raises ValueError for a task of spans, tasks and teachers that are not the same, and a
-    selection of the best.
-    """
-    teachers = {name.partition(":")[2] for name in run.inputs if name.startswith("teacher:")}
-    spans = [name for name, task in tasks.items() if task.span]
-    if teachers != set(tasks) or spans or train.select == "best":
-        raise ValueError(
-            f"tasks {sorted(tasks)} with teachers {sorted(teachers)}, select {train.select!r}: "
-            "give each task an input teacher:<name>, leave out tasks of spans "
-            f"({', '.join(spans) or 'none here'}), and take "
-            'select "last": there is no one score to select by'
-        )
 
 
 def joined(parts, train, seed):

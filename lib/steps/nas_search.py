@@ -10,20 +10,14 @@ from lib.train.options import Gates, Objective
 
 
 def nas_search(run, data, train, numerics, gates, objective):
-    """Inputs: `start`, the model to search in, fine-tuned or general, or an earlier search whose
-    gates go on. `teacher` where the objective needs one; it may be the same model. `augmented` for
-    its rows instead of the plain ones.
+    """Inputs: `start`, the model to search in, fine-tuned or general. `teacher` where the objective
+    needs one; it may be the same model. `augmented` for its rows instead of the plain ones.
 
     Weights and gates learn from the same batches. The model is saved as it then is, with its gates;
     predictions and scores are those of its soft masks. What else is kept:
-    lib.train.gating.GateSearch. Raises ValueError for `select`, as the last model is the result.
+    lib.train.gating.GateSearch. The last model is the result: `train.select` is "last".
     """
     lesson = Lesson(run, data, train, numerics)
-    if lesson.train.select != "last":
-        raise ValueError(
-            f"Train.select is {lesson.train.select!r}; a search ends at its target in the last "
-            'step: take "last"'
-        )
     model, tokenizer = lesson.start()
     search = GateSearch(run, model, Gates(**gates))
     rows = lesson.rows(tokenizer)

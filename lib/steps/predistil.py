@@ -28,11 +28,6 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     """
     numerics, train = loop.options(numerics, train)
     options = Warmup(**warmup)
-    if options.prediction or train.select == "best":
-        raise ValueError(
-            f"Warmup.prediction is {options.prediction}, Train.select {train.select!r}: text has "
-            'nothing to predict or to select by; take 0 and "last"'
-        )
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     encoded, batches = rows(corpus, tokenizer, train, run.seed)
     student = students.student(run, net, transformers.BertModel, teacher, train.dropout)

@@ -8,6 +8,7 @@ as a part of a supernet that was trained in parts, without training of its own.
 import hashlib
 import shutil
 from dataclasses import replace
+from functools import partial
 
 from safetensors import safe_open
 
@@ -51,11 +52,6 @@ def search(
     head; in the code a head goes on from one candidate to the next.
     """
     options, lesson = Search(**search), Lesson(run, data, train, numerics, span)
-    if "held_out" not in lesson.splits:
-        raise ValueError(
-            f"a search scores on held-out rows, and {data} has none: describe the data with "
-            "held_out"
-        )
     if warmup:
         evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
     else:
@@ -87,8 +83,7 @@ def handed(where, net):
     """
     own = where.grammar
     largest = {"stack": max(own.stacks), "q": min(own.ratios)}
-    deepest = tuple(replace(layer, **largest) for layer in net.layers)
-    whole = replace(net, layers=deepest)
+    whole = replace(net, layers=tuple(replace(layer, **largest) for layer in net.layers))
     fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
     choices = [
         [*(list(own.ids[i]) for i in fits), [layer.stack, layer.q]]
@@ -108,29 +103,21 @@ def tables(folder):
     return students.tables(backbone.load(folder)[0].config, wide)
 
 
-def judge(lesson, tokenizer):
-    """f(model) -> the task's first metric on the held-out rows."""
-    encoded, marks = lesson.encoded(tokenizer, "held_out")
-
-    def score(model):
-        logits = loop.predict(model, encoded, lesson.numerics, pad_to=lesson.train.pad_to)
-        return marks(logits)[0][lesson.task.metrics[0]]
-
-    return score
+def judged(lesson, model, tokenizer):
+    """f() -> the task's metric on the held-out rows, of the model as it then is."""
+    return partial(lesson.score, lesson.judges(model, tokenizer, "held_out")["held_out"])
 
 
 def shared(lesson, classifier):
     """f(net) -> score of a part of the supernet, as it is."""
     folder = lesson.run.inputs["start"].model
-    if classifier:
-        model, tokenizer = students.classifier(folder, classifier)
-    else:
-        model, tokenizer = students.taught(folder, lesson.task)
-    score = judge(lesson, tokenizer)
+    opened = students.classifier if classifier else students.taught
+    model, tokenizer = opened(folder, classifier or lesson.task)
+    score = judged(lesson, model, tokenizer)
 
     def evaluate(net):
         supernet.choose(model, net)
-        return score(model)
+        return score()
 
     return evaluate
 
@@ -138,19 +125,15 @@ def shared(lesson, classifier):
 def trained(lesson, options, corpus, pretrain):
     """f(net) -> score of a network that inherits from the supernet and is then trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
-    if (corpus is None, pretrain is None) != ("general" not in run.inputs,) * 2:
-        raise ValueError(
-            "to train candidates on text give all three, corpus, pretrain and the input general, "
-            "else none of them"
-        )
     teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
-    rows, score = lesson.rows(tokenizer), judge(lesson, tokenizer)
+    rows = lesson.rows(tokenizer)
     if corpus:
         general = backbone.load(run.inputs["general"].model)[0]
         text, batches = predistil.rows(corpus, tokenizer, pretrain, run.seed)
 
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
+        score = judged(lesson, student, tokenizer)
         run.resume.mkdir(exist_ok=True)
         if corpus:
             leg = candidate(run, net, "text")
@@ -158,8 +141,8 @@ def trained(lesson, options, corpus, pretrain):
                 loop.fit(leg, student, text, loss, pretrain, numerics, batches=batches)
         leg = candidate(run, net, "task")
         with students.distilling(student, teacher, options, numerics, rows.labels) as loss:
-            loop.fit(leg, student, rows, loss, train, numerics, lambda: score(student))
-        return score(student)
+            loop.fit(leg, student, rows, loss, train, numerics, score)
+        return score()
 
     return evaluate
 

@@ -23,11 +23,6 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:
-        if "start" not in run.inputs:
-            raise ValueError(
-                f"classifier is {classifier!r} without the input start: name the run whose head is "
-                "handed down"
-            )
         students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
     rows = lesson.rows(tokenizer)
     select = "held_out" if "held_out" in lesson.splits else "dev"

@@ -13,9 +13,6 @@ batching changes a row.
 
 import json
 import re
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -35,60 +32,38 @@ LETTERS = re.compile("[a-z]+")
 STOP = frozenset(files.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
-@dataclass(frozen=True)
 class Source:
-    """Where candidates come from: a language model of V pieces, N of which are words."""
+    """Where candidates come from: a language model of V pieces, N of which are words. Raises
+    ValueError for a model without a WordPiece vocabulary.
+    """
 
-    model: torch.nn.Module
-    tokenizer: object
-    head: Callable | None  # hidden states [B, H] to scores [B, V]; None: no masked-LM head
-    pieces: Callable  # word: its ids, none where the vocabulary cannot spell it
-    names: list  # [V] the pieces
-    usable: list  # [V] whether a piece may be a candidate
-    places: np.ndarray  # [N] ids of the pieces that are words
-    vectors: torch.Tensor  # [N, H] their input embeddings, of length 1
-    embeddings: torch.Tensor  # [V, H]
+    def __init__(self, folder):
+        self.model, self.tokenizer = backbone.load(folder)
+        backend = self.tokenizer.backend_tokenizer
+        if type(backend.pre_tokenizer).__name__ != "BertPreTokenizer":
+            raise ValueError(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
+        # hidden states [B, H] to scores [B, V]; None without a masked-LM head
+        self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
+        table = self.model.to(loop.device()).get_input_embeddings().weight
+        self.embeddings = table.detach()  # [V, H]
+        special = self.tokenizer.all_special_tokens
+        self.names = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))  # [V]
+        self.usable = [not name.startswith("##") and name not in special for name in self.names]
+        # ids of the pieces that are words [N], and their embeddings, of length 1
+        self.places = np.array([i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)])
+        self.vectors = functional.normalize(self.embeddings[self.places])
+
+        @cache
+        def pieces(word):
+            ids = [token.id for token in backend.model.tokenize(word)]
+            return [] if self.tokenizer.unk_token_id in ids else ids
+
+        self.pieces = pieces  # word: its ids, none where the vocabulary cannot spell it
 
     def vector(self, word):
         """The mean of a word's pieces [H]; None where the vocabulary cannot spell it."""
         ids = self.pieces(word)
         return self.embeddings[ids].mean(0) if ids else None
-
-
-def source(folder):
-    """The Source of a saved model. Raises ValueError for a model without a WordPiece vocabulary."""
-    model, tokenizer = backbone.load(folder)
-    backend = tokenizer.backend_tokenizer
-    if type(backend.pre_tokenizer).__name__ != "BertPreTokenizer":
-        raise ValueError(f"the model in {folder} has no WordPiece vocabulary: augment with a BERT")
-    embeddings = model.to(loop.device()).get_input_embeddings().weight.detach()
-    names = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    usable = [
-        not name.startswith("##") and name not in tokenizer.all_special_tokens for name in names
-    ]
-    places = np.array([i for i, name in enumerate(names) if LETTERS.fullmatch(name)])
-
-    @cache
-    def pieces(word):
-        ids = [token.id for token in backend.model.tokenize(word)]
-        return [] if tokenizer.unk_token_id in ids else ids
-
-    return Source(
-        model,
-        tokenizer,
-        masked_lm(model),
-        pieces,
-        names,
-        usable,
-        places,
-        functional.normalize(embeddings[places]),
-        embeddings,
-    )
-
-
-def masked_lm(model):
-    """The masked-LM head of a model, or None."""
-    return getattr(getattr(model, "cls", None), "predictions", None)
 
 
 def cut(source, text):
@@ -106,10 +81,9 @@ def candidates(texts, source, count, numerics, near, tokens=None):
 
     near: {word: neighbours} of earlier calls; new ones are added. tokens: of one batch, with
     padding. Returns {"ids": int32 [words, count], places in `source.names`, then -1; "sizes": such
-    words of each text; "totals": words, those of one piece, seconds of the model, seconds of
-    neighbours}.
+    words of each text; "one_piece": how many are of one piece}.
     """
-    began, sizes, masked, others, one_piece, slot = time.perf_counter(), [], [], {}, 0, 0
+    sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
     tokens = tokens or TOKENS[loop.device().type]
     limit = source.model.config.max_position_embeddings
     for text in texts:
@@ -134,14 +108,12 @@ def candidates(texts, source, count, numerics, near, tokens=None):
             best = likeliest(source, batch, lengths[order[end - 1]], count, numerics)
             found.update(zip((slot for slot, _, _ in batch), best, strict=True))
             start = end
-    halfway = time.perf_counter()
     near.update(nearest(source, sorted(set(others.values()) - near.keys()), count))
     found |= {slot: near[word] for slot, word in others.items()}
     ids = np.full((slot, count), -1, dtype=np.int32)
     for each, best in found.items():
         ids[each, : len(best)] = best
-    totals = np.array([len(ids), one_piece, halfway - began, time.perf_counter() - halfway])
-    return {"ids": ids, "sizes": np.array(sizes), "totals": totals}
+    return {"ids": ids, "sizes": np.array(sizes), "one_piece": np.array(one_piece)}
 
 
 @torch.inference_mode()

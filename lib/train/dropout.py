@@ -39,17 +39,12 @@ def byte_dropout(model, wanted=True):
     """Within, a model's dropout layers and its attention draw their masks from bytes; does nothing
     unless `wanted`. An attention that surgery put in stays, with the dropout of its own.
     """
-    layers = [
-        (parent, name, child)
-        for parent in model.modules()
-        for name, child in parent.named_children()
-        if wanted and type(child) is nn.Dropout
-    ]
-    for parent, name, child in layers:
-        setattr(parent, name, ByteDropout(child.p).train(child.training))
+    layers = [part for part in model.modules() if wanted and type(part) is nn.Dropout]
+    for part in layers:
+        part.__class__ = ByteDropout
     try:
         with scores.eager(model, wanted):
             yield
     finally:
-        for parent, name, child in layers:
-            setattr(parent, name, child.train(parent.training))
+        for part in layers:
+            part.__class__ = nn.Dropout

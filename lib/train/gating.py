@@ -64,7 +64,8 @@ class GateSearch(Gating):
     """
 
     def __init__(self, run, model, options):
-        alphas = gated(model, options.regions).values()
+        operate(model, {"op": "gates", "regions": list(options.regions)})
+        alphas = gates.alphas(model).values()
         super().__init__(run, model, alphas, *costs(model, options.regions), options)
 
     def finish(self):
@@ -96,21 +97,6 @@ def write(tensors, values):
 
 
 # ---- Gates of an encoder ----
-def gated(model, regions):
-    """Gates on these regions: those of a searched model go on, others are attached.
-
-    Raises ValueError where the model has gates on other regions.
-    """
-    if not gates.present(model):
-        operate(model, {"op": "gates", "regions": list(regions)})
-    elif set(gates.regions(model)) != set(regions):
-        raise ValueError(
-            f"the checkpoint has gates on {', '.join(gates.regions(model))}, the search is over "
-            f"{', '.join(regions)}: start from a model without gates, or search the same regions"
-        )
-    return gates.alphas(model)
-
-
 def costs(model, regions):
     """What a search over these regions needs (lib.search.control), of a model gated or not.
 

@@ -3,8 +3,6 @@
 Shapes: N rows, C classes, W windows of the N rows, T tokens.
 """
 
-import json
-from difflib import get_close_matches
 from functools import partial
 
 import numpy as np
@@ -32,7 +30,7 @@ def by_name(model, labels):
     """The model with its classes in the order of `labels`; names such as LABEL_0 say nothing, so
     that such a head stays as it is.
 
-    Raises ValueError where the names are others, with the order that the nearest names would make.
+    Raises ValueError where the names are others.
     """
     mine = [name for _, name in sorted(model.config.id2label.items())]
     if not labels or all(name == f"LABEL_{i}" for i, name in enumerate(mine)):
@@ -42,14 +40,10 @@ def by_name(model, labels):
         for names in (mine, labels)
     )
     if sorted(folded) != sorted(wanted):
-        near = [get_close_matches(name, wanted, 1, 0) for name in folded]
-        near = [labels[wanted.index(each[0])] for each in near]
-        fix = near if len(set(near)) == len(labels) else labels
-        fix = json.dumps({str(i): name for i, name in enumerate(fix)})
         raise ValueError(
             f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name "
-            "them in the config.json of the model, in the head's own order, "
-            f'perhaps "id2label": {fix}'
+            'them as the task does under "id2label" in the config.json of the model, in the '
+            "head's own order"
         )
     order = [folded.index(name) for name in wanted]
     last = getattr(model.classifier, "out_proj", model.classifier)

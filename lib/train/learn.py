@@ -6,7 +6,6 @@ over gates.
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import torch
@@ -15,56 +14,34 @@ from lib import data as sources
 from lib.data import unlabelled
 from lib.model import backbone
 from lib.runs.spec import stream
-from lib.runs.store import Scratch
 from lib.train import augment, heads, loop
-from lib.train.options import Numerics, Train
 
 
-@dataclass
 class Lesson:
     """A task's rows for a run, and how it trains on them. `data`, `train`, `numerics` and `span`
     are the step's arguments.
     """
 
-    run: Scratch
-    data: dict
-    train: Train
-    numerics: Numerics
-    span: dict | None = None
-    task: sources.Task = field(init=False)
-    splits: dict = field(init=False)
-
-    def __post_init__(self):
-        self.numerics, self.train = loop.options(self.numerics, self.train)
-        self.splits, self.task = sources.load(self.data), sources.described(self.data)
+    def __init__(self, run, data, train, numerics, span=None):
+        self.run, self.span = run, span
+        self.numerics, self.train = loop.options(numerics, train)
+        self.splits, self.task = sources.load(data), sources.described(data)
 
     def start(self):
         """(model, tokenizer) of the input `start`, under the head that the task needs."""
-        return heads.network(
-            self.run.inputs["start"].model,
-            self.task,
-            self.train.dropout,
-            stream(self.run.seed, "head"),
-        )
+        folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
+        return heads.network(folder, self.task, self.train.dropout, seed)
 
     def encoded(self, tokenizer, split):
         """(Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
-        return heads.rows(
-            tokenizer, self.splits[split], self.task, self.train.max_length, self.span
-        )
+        rows, length = self.splits[split], self.train.max_length
+        return heads.rows(tokenizer, rows, self.task, length, self.span)
 
     def rows(self, tokenizer):
-        """The Encoded rows to train on: those of the input `augmented`, else the plain ones. Raises
-        ValueError where the augmented rows were made from others.
-        """
+        """The Encoded rows to train on: those of the input `augmented`, else the plain ones."""
         made = self.run.inputs.get("augmented")
         if made is None:
             return self.encoded(tokenizer, "train")[0]
-        if made.spec["args"]["data"] != self.data:
-            raise ValueError(
-                f"the augmented rows of {made.name} were made from {made.spec['args']['data']}, "
-                f"but this run is of {self.data}: augment the same rows"
-            )
         return augment.encoded(made, tokenizer, self.train.max_length)
 
     @cached_property

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 
 from lib.runs import files, paths
-from lib.runs.files import Damaged, read_json, write_json
 from lib.runs.spec import stream
 from lib.runs.store import say
 from lib.train.batches import collate, order
@@ -26,7 +24,7 @@ from lib.train.options import Numerics, Train
 from lib.train.used_rows import used_rows
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
-NOT_OURS = "other code wrote it, and this code cannot read it"
+STATE = "state.pt"  # of a checkpoint: all that a resumed run needs
 POINTS = 500  # steps of a run whose losses are logged, about
 
 
@@ -195,7 +193,7 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             means = {name: float(value) / per_epoch for name, value in place.sums.items()}
             run.log(step=done, epoch=done // per_epoch, **means)
     if place.best:
-        model.load_state_dict(best_weights(run, place.best))
+        model.load_state_dict(place.best["weights"])
     seconds = max(time.monotonic() - began, 1e-3)
     model.eval()
     rows_seen = (place.step - (first or 0)) * train.batch
@@ -235,29 +233,12 @@ def parameter_groups(model, train, methods):
 
 
 def keep_best(run, model, score, step, best):
-    """The better one of the best so far and the model as it is. The best weights lie beside the
-    checkpoints.
-    """
+    """The better one of the best so far and the model as it is, with its weights."""
     run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
-    with files.whole(run.resume / "best.safetensors") as place:
-        save_file(state(model), place)
-        digest = files.digest(place)
-    return {"score": score, "step": step, "digest": digest}
-
-
-def best_weights(run, best):
-    """The weights that `keep_best` wrote last. Raises Damaged where they are others."""
-    path = run.resume / "best.safetensors"
-    if not path.exists() or files.digest(path) != best["digest"]:
-        raise Damaged(f"{paths.shown(path)} is damaged: the run begins anew")
-    return load_file(path)
-
-
-def state(model):
-    """The weights as a dict without shared storage, on the CPU."""
-    return {k: v.detach().to("cpu", copy=True).contiguous() for k, v in model.state_dict().items()}
+    weights = {name: value.to("cpu", copy=True) for name, value in model.state_dict().items()}
+    return {"score": float(score), "step": step, "weights": weights}
 
 
 def checkpoint(run, model, optimiser, place):
@@ -265,85 +246,48 @@ def checkpoint(run, model, optimiser, place):
     afterwards.
     """
     target = run.resume / f"step-{place.step:08d}"
-    random = {"cpu": torch.get_rng_state()}
-    if device().type == "cuda":
-        random["cuda"] = torch.cuda.get_rng_state()
-    sums = {name: float(value) for name, value in place.sums.items()}
-    told = {"step": place.step, "best": place.best, "sums": sums}
+    body = {
+        "model": model.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "place": vars(place) | {"sums": {name: float(sum) for name, sum in place.sums.items()}},
+        "lines": run.lines,
+        "cpu": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
+    }
     with files.whole(target) as folder:
         folder.mkdir()
-        save_file(state(model), folder / "model.safetensors")
-        save_file(moments(optimiser), folder / "optimiser.safetensors")
-        save_file(random, folder / "random.safetensors")
-        write_json(folder / "state.json", told)
-        files.write_lines(folder / "log.jsonl", run.lines)
+        torch.save(body, folder / STATE)
         files.seal(folder)
     for old in sorted(run.resume.glob("*step-*")):  # also what a kill left half written
         if old != target:
             shutil.rmtree(old)
 
 
-def moments(optimiser):
-    """What an optimiser knows of its parameters, {"<number>.<name>": tensor}."""
-    return {
-        f"{i}.{k}": v.detach().cpu().contiguous()
-        for i, values in optimiser.state_dict()["state"].items()
-        for k, v in values.items()
-    }
-
-
 def restore(run, model, optimiser):
-    """Take up the last checkpoint that is whole, and that this code reads. Returns the Place of the
-    run.
+    """Take up the last checkpoint. Returns the Place of the run: the beginning where there is none,
+    or where the last one is damaged or was written by other code.
     """
-    doubts = []
-    for folder in sorted(run.resume.glob("step-*"), reverse=True):
-        try:
-            place = taken_up(run, model, optimiser, folder)
-        except (Damaged, LookupError, ValueError, FileNotFoundError) as error:
-            known = type(error) is Damaged
-            doubts.append(error if known else f"{paths.shown(folder)}: {NOT_OURS}")
-            shutil.rmtree(folder)
-            continue
-        for why in doubts:
-            say(f"damaged  {why}; the run goes on from what is before it")
-        return place
-    if doubts:
-        say(f"damaged  {doubts[-1]}; this training begins anew")
-    return Place()
-
-
-def taken_up(run, model, optimiser, folder):
-    """Load a checkpoint. Returns its Place.
-
-    Raises Damaged; LookupError, ValueError or FileNotFoundError where other code wrote it. Nothing
-    is loaded then.
-    """
-    if why := files.wrong(folder):
-        raise Damaged(why)
-    note, values = read_json(folder / "state.json"), {}
-    if note.keys() != vars(Place()).keys():
-        raise ValueError("state.json")
-    lines = files.read_lines(folder / "log.jsonl")
-    weights, known, random = (
-        load_file(folder / f"{name}.safetensors") for name in ("model", "optimiser", "random")
-    )
-    parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    for name, tensor in known.items():
-        index, key = name.split(".", 1)
-        if tensor.shape not in ((), parameters[int(index)].shape):
-            raise ValueError(name)
-        values.setdefault(int(index), {})[key] = tensor
-    if shapes(weights) != shapes(model.state_dict()):
-        raise ValueError("model")
+    folder = max(run.resume.glob("step-*"), default=None)
+    if folder is None:
+        return Place()
+    why = files.wrong(folder)
+    try:
+        body = {} if why else torch.load(folder / STATE, map_location="cpu")
+        if shapes(body["model"]) != shapes(model.state_dict()):
+            raise LookupError
+        place, lines, cpu, cuda = Place(**body["place"]), body["lines"], body["cpu"], body["cuda"]
+        optimiser.load_state_dict(body["optimiser"])  # last, as it is the first that changes
+    except (LookupError, TypeError, ValueError, FileNotFoundError):
+        why = why or f"{paths.shown(folder)}: other code wrote it, and this code cannot read it"
+        say(f"damaged  {why}; this training begins anew")
+        return Place()
+    model.load_state_dict(body["model"])
     run.lines = lines
-    torch.set_rng_state(random["cpu"])
-    if "cuda" in random:
-        torch.cuda.set_rng_state(random["cuda"])
-    model.load_state_dict(weights)
-    optimiser.load_state_dict(optimiser.state_dict() | {"state": values})
-    run.log(step=note["step"], resumed=True)
-    return Place(**note)
+    torch.set_rng_state(cpu)
+    if cuda is not None:
+        torch.cuda.set_rng_state(cuda)
+    run.log(step=place.step, resumed=True)
+    return place
 
 
 def shapes(tensors):

@@ -111,20 +111,16 @@ def kept_heads(student, teacher):
     Raises ValueError where a surgery does not say which, or where the teacher's heads are not those
     of the whole model.
     """
-    whole = student.config.num_attention_heads
-    if teacher.config.num_attention_heads != whole or surgery(teacher):
-        theirs = f"{teacher.config.num_attention_heads}{' and a surgery' * bool(surgery(teacher))}"
+    whole, theirs = student.config.num_attention_heads, teacher.config.num_attention_heads
+    ops = [op["op"] for op in surgery(student)]
+    if theirs != whole or surgery(teacher) or "cut" in ops:
         raise ValueError(
-            "Objective.attention pairs heads by their index: the student's whole model has "
-            f"{whole}, the teacher {theirs}; switch it off"
+            f"Objective.attention is True; it pairs heads by their index, of a student of {whole} "
+            f"heads with {ops}, and a teacher of {theirs} with {surgery(teacher)}: switch it off "
+            "where these differ, or a cut by importance lost the index"
         )
     kept = [list(range(whole))] * len(layers(student))
     for op in surgery(student):
-        if op["op"] == "cut":
-            raise ValueError(
-                "Objective.attention pairs heads by their index, and a cut by importance does not "
-                "keep it: switch it off"
-            )
         if op["op"] == "keep" and "heads" in op:
             pairs = zip(kept, op["heads"], strict=True)
             kept = [[layer[i] for i in chosen] for layer, chosen in pairs]

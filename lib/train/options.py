@@ -5,6 +5,7 @@ values of a paper, and those of the small profiles, are written out in `lib/pape
 above a field says what the paper leaves open.
 """
 
+import math
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
@@ -23,11 +24,6 @@ from lib.model.options import Ghost as Ghost
 
 PRUNE_METHODS = ("magnitude", "movement", "soft", "l0")
 OBJECTIVES = ("prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage")
-SEARCH_METHODS = {  # and the options that each of them takes beside budget, draws and seconds
-    "random": (),
-    "cascade": ("initial", "refit", "encoding"),
-    "evolution": ("population", "tournament"),
-}
 
 
 def settled(option):
@@ -69,13 +65,6 @@ class Train(Option):
     # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.dropout
     byte_dropout: bool = False
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.select_by and self.select != "best":
-            raise self.refused("select_by", f'it takes "best" as select, not {self.select!r}')
-        if self.pad_to and self.pad_to < self.max_length:
-            raise self.refused("pad_to", f"it must be 0 or at least max_length ({self.max_length})")
-
 
 @dataclass(frozen=True)
 class Targets(Option):
@@ -104,11 +93,6 @@ class MaskedLM(Option):
     hidden: Share  # of these, shown as [MASK]
     replaced: Share  # of these, shown as a random word; the rest is shown as it is
     next_sentence: bool = False
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.hidden + self.replaced > 1:
-            raise self.refused("replaced", f"with hidden ({self.hidden}) it must be at most 1")
 
 
 # ---- GhostBERT ----
@@ -175,7 +159,7 @@ class Prune(Option):
     initial_warmup: int = 0  # i, in units of w
     final_warmup: int = 0  # f, in units of w
     lr: float = 0.0  # of the scores (mask_scores_learning_rate), without weight decay
-    init: Annotated[float, "above -1000"] = 0.0  # of the scores (mask_scale)
+    init: Annotated[float, math.isfinite, "finite"] = 0.0  # of the scores (mask_scale)
     # weight of the penalty at the final threshold; with `target`, where its search starts
     final_lambda: float = 0.0
     # kept share that the penalty's weight is steered to; 0 is off, as in the paper
@@ -185,19 +169,13 @@ class Prune(Option):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.scored != (self.lr > 0):
-            scores = "scores to learn: give them a rate above 0"
-            has = scores if self.scored else "no scores: leave it at 0"
-            raise self.refused("lr", f"{self.method!r} has {has}")
-        if self.penalised != (self.final_lambda > 0):
-            penalty = "prunes by its penalty: give it a weight above 0"
-            has = penalty if self.penalised else "has no penalty: leave it at 0"
-            raise self.refused("final_lambda", f"{self.method!r} {has}")
+        for name, has in {"lr": self.scored, "final_lambda": self.penalised}.items():
+            if has != (getattr(self, name) > 0):
+                raise self.refused(name, f"{self.method!r} takes {'one above 0' if has else '0'}")
         if self.penalised and not self.final_threshold:
             raise self.refused("final_threshold", "the penalty's weight is divided by it: above 0")
         if self.target and not self.penalised:
-            why = f"{self.method!r} keeps exactly final_threshold: set that one"
-            raise self.refused("target", why)
+            raise self.refused("target", f"{self.method!r} keeps exactly final_threshold")
 
     @property
     def scored(self):
@@ -214,23 +192,22 @@ class Search(Option):
     """How a search proposes candidates and when it ends (section 3.2, lib.search.samplers)."""
 
     # the paper names LaNAS, its code has a cascade of classifiers
-    method: Literal[tuple(SEARCH_METHODS)]
+    method: Literal["random", "cascade", "evolution"]
     budget: Count  # evaluations, failed ones too; the paper's stages have 1,900, 100 and 3,000
     # unguided draws before an unseen candidate of the wanted region is given up; code 20,000
     draws: Count
-    initial: int = 0  # unguided evaluations to learn from; code 80
+    initial: int = 0  # of the cascade: unguided evaluations to learn from; code 80
     refit: int = 0  # evaluations from one fit to the next; code 10
     encoding: Literal["", "index"] = ""  # of candidates, as coded (lib.search.space)
-    population: int = 0  # candidates alive in evolution, the youngest
+    population: int = 0  # of evolution: candidates alive, the youngest
     tournament: int = 0  # of these that compete to be the parent
 
     def __post_init__(self):
         super().__post_init__()
-        takes = SEARCH_METHODS[self.method]
-        for name in ("initial", "refit", "encoding", "population", "tournament"):
-            if bool(getattr(self, name)) != (name in takes):
-                why = f"{self.method!r} takes {', '.join(takes) or 'none of the samplers'} alone"
-                raise self.refused(name, f"{why}: give each of these, and no other")
+        takes = {"cascade": ("initial", "refit"), "evolution": ("population", "tournament")}
+        for name in takes.get(self.method, ()):
+            if not getattr(self, name):
+                raise self.refused(name, f"{self.method!r} takes at least 1")
 
 
 @dataclass(frozen=True)
@@ -266,10 +243,6 @@ class Shared(Option):
         super().__post_init__()
         choices = tuple(tuple(tuple(each) for each in layer) for layer in self.choices)
         object.__setattr__(self, "choices", choices)
-        if not 0 <= self.window[0] <= self.window[1]:
-            raise self.refused("window", "give the least and the most parameters, in this order")
-        if not all(self.choices):
-            raise self.refused("choices", "give each layer at least one (k, q)")
 
 
 # ---- The report on NAS pruning ----
@@ -287,7 +260,7 @@ class Gates(Option):
     update: Literal["jump"]
     weight: float  # lambda_cost: 1 (section 7.9)
     # t, not given; printed sizes lie within 1 % of their target at best
-    tolerance: Annotated[float, "above 0 and below 1"]
+    tolerance: Annotated[float, lambda n: 0 < n < 1, "above 0 and below 1"]
     # ours: a final trim ends on the target; "end" is that alone, "steps" also stops within each
     # step where its target is reached
     landing: Literal["end", "steps"]
@@ -315,11 +288,6 @@ class Perceptron(Option):
     batch: Count  # not given
     lr: Positive  # of Adam; not given
     noise: Positive  # standard deviation of the noise inputs, pixels being in [0, 1]; not given
-
-    def __post_init__(self):
-        super().__post_init__()
-        if not self.widths or self.widths[-1] != 10:
-            raise self.refused("widths", "the last must be the 10 digits")
 
 
 @dataclass(frozen=True)

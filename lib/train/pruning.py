@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
-from lib.model import compact, masks
+from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import Mask, final_cut, kth_largest, projections
 from lib.model.options import one_of
@@ -19,6 +19,7 @@ from lib.runs.spec import stream
 from lib.train import loop, schedules
 
 BINS = 50  # of the run, for what is kept of each step
+FROZEN = ("embeddings", "encoder")  # where names of parameters begin that a probe keeps
 
 
 class Masks(loop.Method):
@@ -33,13 +34,6 @@ class Masks(loop.Method):
     def __init__(self, run, model, options, steps):
         self.run, self.model, self.options, self.steps = run, model, options, steps
         self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
-        if options.target and not options.init > self.cut:
-            raise ValueError(
-                f"Prune.init is {options.init}; with a target the scores must start above the "
-                f"final cut, which is {self.cut:.3f} for {options.method!r} at "
-                f"{options.final_threshold}"
-            )
-        masks.unpack(model)
         self.places = [
             (number, linear, Mask(linear.weight, options))
             for number, _, linear in projections(model)
@@ -110,11 +104,13 @@ class Masks(loop.Method):
             yield
 
     @torch.no_grad()
-    def bake(self):
-        """Replace each weight by weight times final mask, and take the masks away. Returns (counts,
-        kept shares of the layers [L]); the counts leave out embeddings, pooler, head and layer mix.
+    def finish(self):
+        """Replace each weight by weight times final mask, take the masks away, and cut out empty
+        heads and neurons. Saved: `shares`, the kept share of each layer [L].
+
+        The counts leave out embeddings, pooler, head and layer mix.
         """
-        of_layer = [number for number, *_ in self.places]
+        options, of_layer = self.options, [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         with self.final():
@@ -123,22 +119,15 @@ class Masks(loop.Method):
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
-        return counted(int(total.sum()), int(kept.sum()), everything), kept / total
-
-    @torch.no_grad()
-    def finish(self):
-        """Bake the masks, then cut out empty heads and neurons. Saved: `shares`, the kept share of
-        each layer [L].
-        """
-        result, shares = self.bake()
-        self.run.save_arrays("shares", layers=shares)
-        options = self.options
-        told = {"warmup_steps": options.warmup_steps, "threshold": options.final_threshold}
-        result |= told | {"penalty_weight": self.weight}
-        if options.target:
-            result["target"] = options.target
+        self.run.save_arrays("shares", layers=kept / total)
         left = compact.shrink(self.model)
-        return result | {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
+        return counted(int(total.sum()), int(kept.sum()), everything) | {
+            "warmup_steps": options.warmup_steps,
+            "threshold": options.final_threshold,
+            "penalty_weight": self.weight,
+            **({"target": options.target} if options.target else {}),
+            **{f"kept_{what}": sum(numbers) for what, numbers in left.items()},
+        }
 
 
 def counted(masked, kept, everything):
@@ -187,22 +176,16 @@ class Frozen(loop.Method):
 
     def __init__(self, model, part):
         one_of("fineprune", "frozen", part, ("embeddings", "encoder"))
-        # The output of the embeddings is cut off, because the loop may train another table in their
-        # place.
-        self.handle = base(model).embeddings.register_forward_hook(
-            lambda _, __, output: output.detach(), prepend=True
-        )
         self.fixed = [
             p
             for name, p in base(model).named_parameters()
-            if part == "encoder"
-            and not (name.startswith(("pooler", "mix")) or name.endswith("scores"))
+            if name.startswith("embeddings." if part == "embeddings" else FROZEN)
+            and not name.endswith("scores")
         ]
         for parameter in self.fixed:
             parameter.requires_grad_(False)
 
     def finish(self):
-        self.handle.remove()
         for parameter in self.fixed:
             parameter.requires_grad_(True)
         return {}

@@ -7,7 +7,6 @@ with N + 1 offsets.
 
 import numpy as np
 import torch
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from lib.model.parts import base
@@ -15,8 +14,6 @@ from lib.model.taps import taps
 from lib.train import loop
 from lib.train.batches import collate
 from lib.train.lean import lean
-
-IN_MEMORY = 4 << 30  # bytes of states that are read whole; more is read row by row from the disk
 
 
 def order_of(seen):
@@ -53,12 +50,9 @@ class Cache:
 
     def __init__(self, path, layers):
         self.layers = layers
-        self.file = safe_open(path, "pt")
-        self.offsets = self.file.get_tensor("offsets").tolist()
-        size = path.stat().st_size
-        self.states = (
-            load_file(path)["states"] if size <= IN_MEMORY else self.file.get_slice("states")
-        )
+        found = load_file(path)
+        self.offsets = found["offsets"].tolist()
+        self.states = found["states"]
 
     def __call__(self, rows, tokens, device):
         pieces = [self.states[self.offsets[i] : self.offsets[i + 1]] for i in rows]

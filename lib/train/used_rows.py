@@ -30,7 +30,8 @@ class UsedRows(nn.Module):
         self.padding_idx = None
         if embedding.padding_idx is not None and self.place[embedding.padding_idx] >= 0:
             self.padding_idx = int(self.place[embedding.padding_idx])
-        self.weight = nn.Parameter(embedding.weight.detach()[used].clone())
+        own = embedding.weight.detach()[used].clone()
+        self.weight = nn.Parameter(own, embedding.weight.requires_grad)
         self.train(embedding.training)
 
     def whole(self):
