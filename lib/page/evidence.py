@@ -15,11 +15,10 @@ from lib.measure.claims import seeds
 from lib.page import checks
 from lib.page import claims as source
 from lib.papers import mini
-from lib.runs import record, sweep
+from lib.runs import sweep
 from lib.runs.spec import ancestry, known
 from lib.steps import STEPS
 
-NICE = 10  # of the workers
 # steps whose runs pages show beside the networks that they found
 BESIDE = ("search", "nas_search", "random_architecture")
 
@@ -71,7 +70,7 @@ def gather(claims, store, minutes=None, workers=None, progress=True, backend="lo
     results = set(wanted) | found_by(wanted)
     keep(results, store)
     specs = [spec for claim in every for spec in cells(claim, seeds(claim["seeds"]))]
-    missing = sweep.plan(specs, store).missing
+    missing = sweep.missing(specs, store)
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
 
     def done(spec):
@@ -83,7 +82,7 @@ def gather(claims, store, minutes=None, workers=None, progress=True, backend="lo
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
     until = time.monotonic() + 60 * minutes if minutes else inf
-    how = {"checkpoint_seconds": 60.0, "progress": progress, "nice": NICE, "backend": backend}
+    how = {"checkpoint_seconds": 60.0, "progress": progress, "backend": backend}
     return sweep.make(wanted, store, workers, until=until, done=done, **how)
 
 
@@ -95,10 +94,9 @@ def found_by(specs):
 def keep(specs, store):
     """Record the finished runs among some Specs that have no record."""
     for spec in specs:
-        if not record.there(store.records / spec.name):
-            run = store.find(spec)
-            if run and run.origin == "run":
-                store.record(run)
+        run = store.find(spec)
+        if run and run.origin == "run":
+            store.record(run)
 
 
 def board(claims, store):
@@ -109,7 +107,7 @@ def board(claims, store):
     for claim in claims:
         by_seed = {seed: cells(claim, (seed,)) for seed in seeds(claim["seeds"])}
         done = sum(all(map(store.find, specs)) for specs in by_seed.values())
-        missing = sweep.plan([spec for specs in by_seed.values() for spec in specs], store).missing
+        missing = sweep.missing([spec for specs in by_seed.values() for spec in specs], store)
         line = {"claim": claim["id"], "cells": max(map(len, by_seed.values()))}
         line |= {"seeds": f"{done} of {len(by_seed)}", "runs": len(missing)}
         lines.append(line | {"time": clock.about(missing), "verdict": found[claim["id"]]})
@@ -125,5 +123,5 @@ def listed(claims, store):
             f"{row['claim']:5} {row['cells']:3} cells  {row['seeds']:>8} seeds  "
             f"{row['runs']:4} runs left, {row['time']:>12}  {verdict.verdict}{p}"
         )
-    missing = sweep.plan(rounds(claims), store).missing
+    missing = sweep.missing(rounds(claims), store)
     yield f"together left on one core: {sweep.Clock(store).about(missing)}"
