@@ -64,15 +64,17 @@ def candidates(texts, source, count, numerics, resume=None, progress=lambda frac
     found, near, totals = {}, {}, np.zeros(4)
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        path = resume and resume / f"candidates-{start:09d}.safetensors"
-        if path and not files.wrong(resume, f"{path.name}.manifest"):
-            there = load_file(path)
+        folder = resume and resume / f"candidates-{start:09d}"
+        if folder and not files.wrong(folder):
+            there = load_file(folder / "words.safetensors")
         else:
             there = words.candidates(part, source, count, numerics, near)
-            if path:
-                with files.whole(path) as place:
-                    save_file(there, place)
-                files.seal(resume, [path.name], f"{path.name}.manifest")
+            if folder:
+                files.remove(folder)
+                with files.whole(folder) as place:
+                    place.mkdir()
+                    save_file(there, place / "words.safetensors")
+                    files.seal(place)
         found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
         totals += there["totals"]
         progress((start + len(part)) / len(unique))
