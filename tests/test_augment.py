@@ -164,7 +164,7 @@ def test_resumed_chunks_give_the_same(source, tmp_path, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         step.candidates(TEXTS, source, 6, NUMERICS, tmp_path / "resume", stop)
-    assert seen == [3 / 8] and len(list((tmp_path / "resume").glob("*.safetensors"))) == 1
+    assert seen == [3 / 8] and len(list((tmp_path / "resume").glob("candidates-*"))) == 1
     asked = []
     compute = words.candidates
     monkeypatch.setattr(

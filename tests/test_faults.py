@@ -16,15 +16,14 @@ from collections import Counter
 from contextlib import suppress
 
 import pytest
-from conftest import finetuned, finish, made, same_run, stop_at, untrained
+from conftest import finetuned, made, same_run, stop_at, untrained
 from safetensors.numpy import load_file, save_file
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
 from lib.page import notebook, sheet
 from lib.runs import execute, files, paths, store, sweep
-from lib.runs.spec import Spec
-from lib.runs.store import Draft, Store
+from lib.runs.store import Store
 from lib.train import loop
 from lib.train.options import Train
 
@@ -131,14 +130,6 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     assert list(sweep.missing([child], there)) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
-
-
-def test_a_run_without_its_manifest_is_not_used(tmp_path):
-    kept, spec = Store(tmp_path, tmp_path / "none"), Spec("count", {}).at(0)
-    folder = finish(Draft(kept, spec, {}, keep=False), {"layers": 2}).folder
-    assert kept.find(spec)
-    (folder / files.NAME).unlink()
-    assert kept.find(spec) is None
 
 
 def test_a_damaged_run_stops_no_command_on_others(copied):

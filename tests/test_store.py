@@ -1,11 +1,9 @@
 """The store: whole or not at all, made once, found again."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,20 +47,6 @@ def test_a_run_is_there_only_when_it_is_whole(store):
     assert not store.part(SPEC).exists()
 
 
-def test_weights_that_were_removed_count_as_missing_for_those_who_need_them(store):
-    finished(store)
-    assert store.find(SPEC) and store.find(SPEC, weights=True) is None
-
-
-def test_records_are_found_and_recording_twice_replaces(store):
-    run = finished(store)
-    (run.folder / "model").mkdir()
-    for _ in range(2):
-        folder = store.record(run)
-    assert not (folder / "model").exists() and len(list(store.records.glob("*/*"))) == 1
-    assert elsewhere(store).find(SPEC).origin == "record"
-
-
 def with_arrays(store, spec=SPEC, rows=872):
     """A finished run with predictions of two classes, and a history."""
     rng, draft = np.random.default_rng(0), Draft(store, spec, {}, keep=True)
@@ -76,7 +60,9 @@ def with_arrays(store, spec=SPEC, rows=872):
 
 def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
     run = with_arrays(store)
-    store.record(run)
+    (run.folder / "model").mkdir()
+    for _ in range(2):  # the second one replaces the first
+        store.record(run)
     found = elsewhere(store).find(SPEC)
     assert {p.name for p in found.folder.iterdir()} == {record.NAME, record.ARRAYS}
     assert sum(p.stat().st_size for p in found.folder.iterdir()) < 8000
@@ -91,7 +77,7 @@ def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
         assert all(np.array_equal(mine[k], theirs[k]) for k in mine if k != "logits")
     with pytest.raises(FileNotFoundError, match="none.safetensors"):
         found.arrays("none")
-    assert [r.name for r in store.recorded()] == [SPEC.name]
+    assert [r.name for r in store.recorded()] == [SPEC.name] and found.origin == "record"
 
 
 @pytest.mark.parametrize(
@@ -123,20 +109,6 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
             run = store.recorded()[0]
             _ = run.metrics, run.arrays("predictions")
         assert elsewhere(store).find(SPEC) is None
-
-
-def test_records_are_looked_up_at_once(store):
-    specs = [SPEC.at(seed) for seed in range(300)]
-    body = record.read(store.record(with_arrays(store)))
-    for spec in specs[1:]:
-        target = store.records / spec.name
-        shutil.copytree(store.records / SPEC.name, target)
-        told = body | {"spec": spec.to_json()}
-        write_json(target / record.NAME, {"digest": record.digest(told)} | told)
-    there = elsewhere(store)
-    began = time.perf_counter()
-    assert all(there.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
-    assert (time.perf_counter() - began) / len(specs) < 0.01
 
 
 def test_a_folder_is_held_to_its_spec(store, capsys):
@@ -183,13 +155,6 @@ def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):
     assert (Store().runs, Store().records) == (tmp_path / "a", tmp_path / "b")
     monkeypatch.delenv("RECORDS_ROOT")
     assert Store().records == paths.DATA / "records"
-
-
-def test_a_damaged_file_is_named(store):
-    run = finished(store)
-    (run.folder / "metrics.json").write_text('{"accu')
-    with pytest.raises(ValueError, match="metrics.json has another digest than when written"):
-        _ = store.folders()[0].metrics
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):

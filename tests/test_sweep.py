@@ -124,30 +124,26 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
 def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
     drawn = []
 
-    class Bar:
-        n = 0.0
-
-        def __init__(self, total, desc, **_):
-            drawn.append((self.n, total, desc))
-            self.total, self.text = total, desc
-
+    class Bar(SimpleNamespace):
         def set_description_str(self, text, refresh):
-            self.text = text
+            self.desc = text
 
         def set_postfix_str(self, text, refresh):
             assert text == "time unknown" or text.endswith(" to go")
 
         def refresh(self):
-            drawn.append((self.n, self.total, self.text))
+            drawn.append((self.n, self.total, self.desc))
 
         def close(self):
             pass
 
-    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
+    monkeypatch.setattr("tqdm.auto.tqdm", lambda **told: Bar(n=0.0, **told))
     sweep.make([importance(teacher()).at(0)], store, workers=1)
     shares, totals, texts = zip(*drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3
-    assert texts[0] == "starting workers" and texts[-1] == "3/3 runs"
+    assert texts[-1] == "3/3 runs" and {*texts} <= {"starting workers"} | {
+        f"{n}/3 runs" for n in range(4)
+    }
 
 
 def make_in_process(spec, runs, records):

@@ -124,8 +124,8 @@ def make(
     need_disk(store.runs)
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
     rank, ready, running, ended, lost = {s: i for i, s in enumerate(todo)}, [], {}, set(), {}
-    asked = {spec: executors.need(spec) for spec in todo}
-    executor = executors.opened(backend, asked.values(), workers, store.runs / ".jobs")
+    needed = [executors.need(spec) for spec in todo]
+    executor = executors.opened(backend, needed, workers, store.runs / ".jobs")
     order = TopologicalSorter(graph)
     order.prepare()
     bar = Bar(todo, store, executor, progress)
@@ -140,7 +140,7 @@ def make(
                 ready.remove(spec)
                 place = (store.runs.absolute(), store.records.absolute())
                 job = (work, spec.to_json(), *place, todo[spec], checkpoint_seconds)
-                running[executor.submit(*job, need=asked[spec])] = spec
+                running[executor.submit(*job, need=executors.need(spec))] = spec
             if not running:
                 break
             for future in executor.finished(0.5):
