@@ -20,6 +20,12 @@ from lib.runs.executors import LAST, cores
 RETRIES = 5  # of a run whose worker is lost
 
 
+def call(data_root, function, *args):
+    """A function as another machine calls it: with the data that this process has."""
+    os.environ["DATA_ROOT"] = data_root
+    return function(*args)
+
+
 class Ray:
     """Executor on a Ray cluster, a task a run; Ray begins a run anew elsewhere when it loses it.
 
@@ -34,7 +40,6 @@ class Ray:
         self.ray, self.slots, self.running = ray, slots, {}
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         here = {"num_cpus": cores(), "include_dashboard": False} if address == "local" else {}
-        here["runtime_env"] = {"env_vars": {"DATA_ROOT": str(paths.data_root().absolute())}}
         before = signal.getsignal(signal.SIGTERM)
         host, _, port = address.partition(":")
         try:
@@ -45,13 +50,14 @@ class Ray:
             raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)  # Ray puts its own there
+        self.task = ray.remote(call)
 
     def submit(self, function, *args, need):
         """Ask for a call with the cores, and the GPU or the memory, of a Need. Returns its
         future."""
         how = {"num_gpus": 1} if need.card else {"memory": int(need.memory)}
-        task = self.ray.remote(num_cpus=need.cores, max_retries=RETRIES, **how)(function)
-        reference = task.remote(*args)
+        task = self.task.options(num_cpus=need.cores, max_retries=RETRIES, **how)
+        reference = task.remote(str(paths.data_root().absolute()), function, *args)
         future = reference.future()
         self.running[future] = reference
         return future
