@@ -12,7 +12,8 @@ import shutil
 import signal
 import sys
 import time
-from math import inf
+from importlib import metadata
+from itertools import chain
 
 from lib.runs import paths
 
@@ -33,16 +34,11 @@ def option(*flags, **keywords):
     return flags, keywords
 
 
-def positive(kind):
-    """A number above 0, for argparse."""
-
-    def number(text):
-        if not 0 < kind(text) < inf:
-            raise argparse.ArgumentTypeError(f"{text} must be above 0")
-        return kind(text)
-
-    number.__name__ = kind.__name__
-    return number
+def positive(text):
+    """A whole number above 0, for argparse."""
+    if not (text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
+    return int(text)
 
 
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
@@ -51,17 +47,14 @@ DATA = option("--data", default="", help="your own rows: a file, a folder, or hu
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
 WORKERS = option(
     *("--workers", "-w"),
-    type=positive(int),
+    type=positive,
     help="runs at once, on each GPU where they are of one; as many as fit by default",
 )
 BACKEND = option(
-    "--backend",
-    default="local",
-    help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,... (README.md)",
+    "--backend", default="local", help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 )
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
-FILE = option("file")
 
 
 def named(args):
@@ -110,43 +103,27 @@ def report_lost(lost):
         print(f"  not made {spec.name}: {why}")
 
 
-def claims_of(args):
-    from lib.page.evidence import chosen
-
-    return chosen([name for name in args.claims.split(",") if name])
-
-
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND)
-def run(args):
+def run(args, make=True):
     """make the missing runs and, as they come, every table, figure and page"""
-    return pages(args, True)
-
-
-@command(PATTERN, PROFILE, DATA, MODEL)
-def report(args):
-    """make tables, figures and pages from the runs that are there"""
-    return pages(args, False)
-
-
-def pages(args, make):
-    """Make pages, and before them the missing runs where `make` says so."""
-    from lib.page import notebook, report
+    from lib.page import notebook
+    from lib.page.report import Book
     from lib.runs import sweep
     from lib.runs.store import Store
 
     began, lost = time.monotonic(), {}
     store = Store()
-    book = report.Book(named(args), notebook.find(args.pattern), store)
+    book = Book(named(args), notebook.find(args.pattern), store)
     print(f"{book} shows how far it is", flush=True)
     try:
         grids, absent, _ = read(args)
         specs_of = {path: wanted({path: found}) for path, found in grids.items()}
-        missing = {path: len(sweep.plan(specs, store).missing) for path, specs in specs_of.items()}
+        missing = {path: len(sweep.missing(specs, store)) for path, specs in specs_of.items()}
         grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
         book.open(grids, absent)
         if make:
             specs = wanted(grids)
-            todo = sweep.expected(sweep.plan(specs, store).missing, store, args.workers)
+            todo = sweep.expected(sweep.missing(specs, store), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
                 lost = sweep.make(specs, store, args.workers, backend=args.backend)
@@ -156,6 +133,12 @@ def pages(args, make):
         book.close()
     print(f"{book}  ({time.monotonic() - began:.0f} s)")
     return failed or bool(lost)
+
+
+@command(PATTERN, PROFILE, DATA, MODEL)
+def report(args):
+    """make tables, figures and pages from the runs that are there"""
+    return run(args, make=False)
 
 
 @command(PATTERN, PROFILE, DATA, MODEL, WORKERS)
@@ -173,7 +156,7 @@ def plan(args):
         clock, every, workers = sweep.Clock(store), {}, args.workers or executors.cores()
         for path, found in grids.items():
             specs = wanted({path: found})
-            missing = sweep.plan(specs, store).missing
+            missing = sweep.missing(specs, store)
             every |= missing
             about = f"{clock.about(missing)} of one worker"
             about = training.gpu_hours(missing) if on_gpus else about
@@ -193,9 +176,10 @@ def status(args):
     from lib.runs import sweep
 
     grids, _, store = read(args)
-    looked = sweep.plan(wanted(grids), store)
-    states = {spec: store.state(spec) for spec in [*looked.there, *looked.missing]}
-    time_left = f", {sweep.Clock(store).about(looked.missing)} of one worker"
+    specs = wanted(grids)
+    missing = sweep.missing(specs, store)
+    states = {spec: store.state(spec) for spec in [*specs, *missing]}
+    time_left = f", {sweep.Clock(store).about(missing)} of one worker"
     for state, count in Counter(s["state"] for s in states.values()).most_common():
         print(f"{state:9} {count}" + time_left * (state == "missing"))
     for spec, s in states.items():
@@ -233,7 +217,6 @@ def diff(args):
 @command(
     RUN,
     option("--onnx", action="store_true", help="also as ONNX"),
-    option("--int8", action="store_true", help="also as ONNX in int8"),
     option("--to", help="a new folder (default: below data/export)"),
     option("--keep", action="store_true", help="make the run again where it kept no weights"),
 )
@@ -247,7 +230,7 @@ def export(args):
     folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
     task = card.task_of(run)
     labels = task.labels if task and not task.span else None
-    told = export(run.model, folder, labels, args.onnx, args.int8)
+    told = export(run.model, folder, labels, args.onnx)
     card.card(run, told).save(folder / "README.md")
     for form, most in told["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")
@@ -258,41 +241,16 @@ def export(args):
 def record(args):
     """copy finished results of these notebooks to the records, to be committed"""
     grids, _, store = read(args)
-    rows = [row for found in grids.values() for rows in found.values() for row in rows]
-    for spec in dict.fromkeys(row["spec"] for row in rows):
-        found = store.find(spec)
+    for row in chain(*(rows for found in grids.values() for rows in found.values())):
+        found = store.find(row["spec"])
         if found and found.origin == "run":
             print(f"  recorded {paths.shown(store.record(found))}")
 
 
-@command(FILE, CLAIMS)
-def pack(args):
-    """an archive of all that the runs of some claims read, for another machine (lib.runs.pack)"""
-    from lib.measure.claims import seeds
-    from lib.page.evidence import cells
-    from lib.papers.profiles import CHECKPOINTS
-    from lib.runs import pack as archive
-
-    claims = claims_of(args)
-    specs = [spec for claim in claims for spec in cells(claim, seeds(claim["seeds"])[:1])]
-    size = archive.pack(args.file, claims, specs, CHECKPOINTS["mini"]["bert"])
-    how = "there: tar xzf, cd evidence, sh run.sh; here: python -m lib unpack records.tgz"
-    print(f"{args.file}  {size / 1e6:.1f} MB; {how}")
-
-
-@command(FILE)
-def unpack(args):
-    """add the records of an archive to those that are here, each checked"""
-    from lib.runs import pack as archive
-
-    print(f"{archive.unpack(args.file)} records added to {paths.shown(paths.records_root())}")
-
-
 @command(
-    option("--minutes", type=positive(float), help="start nothing after so many"),
+    option("--minutes", type=positive, help="start nothing after so many"),
     WORKERS,
     BACKEND,
-    option("--device", help="cuda: runs of a GPU, which are others than the CPU's"),
     CLAIMS,
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
 )
@@ -301,10 +259,12 @@ def evidence(args):
     from lib.page import evidence as queue
     from lib.runs.store import Store
 
-    claims, store = claims_of(args), Store()
+    claims = queue.chosen([name for name in args.claims.split(",") if name])
+    store = Store()
     if args.list:
         print(*queue.listed(claims, store), sep="\n")
         return 0
+    os.nice(10)  # the workers too
     lost = queue.gather(claims, store, args.minutes, args.workers, backend=args.backend)
     report_lost(lost)
     return bool(lost)
@@ -364,56 +324,31 @@ def tidy(args):
         print(f"  tidied   {paths.shown(path)}")
 
 
-class Version(argparse.Action):
-    """Print the commit of this code, and end."""
-
-    def __call__(self, parser, *_):
-        from lib.runs.execute import commit
-
-        print("commit", commit().get("commit", "unknown"))
-        parser.exit()
-
-
-MAINTAINERS = ("record", "pack", "unpack", "evidence", "verify", "tidy")
+MAINTAINERS = ("record", "evidence", "verify", "tidy")
 EXAMPLES = """examples:
   python -m lib run ghostbert_t03                       one table, at toy
   python -m lib plan --profile mini                     what all pages on real data take
   python -m lib run 92_your_task --data reviews.tsv --model my-encoder"""
 
 
-def listed():
-    """The commands in two groups, each with its first line, and examples."""
-    told = {
-        heading: [f"  {name:10} {COMMANDS[name][0].__doc__}" for name in names]
-        for heading, names in {
-            "for readers:": [name for name in COMMANDS if name not in MAINTAINERS],
-            "for maintainers of the evidence:": MAINTAINERS,
-        }.items()
-    }
-    return "\n\n".join([*("\n".join([head, *lines]) for head, lines in told.items()), EXAMPLES])
-
-
 def main(words=None):
+    raw = argparse.RawDescriptionHelpFormatter
     about = "Four papers on compressing BERT, reproduced."
-    parser = argparse.ArgumentParser(
-        prog="python -m lib",
-        description=about,
-        epilog=listed(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    there = "real data and checkpoints lie here (default: data/, or DATA_ROOT)"
-    parser.add_argument("--data-root", help=there)
-    parser.add_argument("--version", action=Version, nargs=0, help="the commit of this code")
+    groups = {"for readers:": "", "for maintainers of the evidence:": ""}
+    for name, (function, _) in COMMANDS.items():
+        heading = [*groups][name in MAINTAINERS]
+        groups[heading] += f"  {name:10} {function.__doc__}\n"
+    listed = "".join(f"{heading}\n{lines}\n" for heading, lines in groups.items())
+    end = listed + EXAMPLES
+    parser = argparse.ArgumentParser("python -m lib", None, about, end, formatter_class=raw)
+    version = f"%(prog)s {metadata.version('bert-compression-workbook')}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (function, arguments) in COMMANDS.items():
         sub = commands.add_parser(name, description=function.__doc__)
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
-    if args.data_root:
-        os.environ["DATA_ROOT"] = args.data_root
-    if getattr(args, "device", None):
-        os.environ["DEVICE"] = args.device  # read by lib.papers.profiles
     logging.basicConfig(level=logging.WARNING)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
     try:

@@ -350,6 +350,12 @@ def store(tmp_path_factory):
     return Store(folder, folder / "none")
 
 
+def finish(draft, metrics=None, env=None):
+    """The run that a lib.runs.store.Draft becomes."""
+    draft.seal(metrics or {}, env or {})
+    return draft.store.place(draft.spec)
+
+
 def made(store, spec, **more):
     """The run of a Spec, at seed 1 where it has none, after those of its inputs; each with its
     weights.

@@ -170,7 +170,7 @@ def test_resumed_chunks_give_the_same(source, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(run, "progress", stop)
         step.candidates(run, TEXTS, source, 6, NUMERICS)
-    assert seen == [0.9 * 3 / 8] and len(list(run.resume.glob("*.safetensors"))) == 1
+    assert seen == [0.9 * 3 / 8] and len(list(run.resume.glob("candidates-*"))) == 1
     asked = []
     compute = words.candidates
     monkeypatch.setattr(

@@ -7,7 +7,7 @@ from test_sweep import BACKBONE, importance, teacher
 
 from lib.measure.claims import Verdict, seeds
 from lib.page import checks, evidence
-from lib.runs import record, sweep
+from lib.runs import sweep
 from lib.runs.store import Store
 
 
@@ -56,12 +56,12 @@ def test_rounds_are_seeds_by_the_plan(claims, monkeypatch):
 def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(claims, store):
     assert evidence.gather(claims[:2], store, workers=1, progress=False) == {}
     for spec in (small(64).at(10), small(64).at(11), importance(small(64)).at(10)):
-        assert record.there(store.records / spec.name) and store.find(spec).env["commit"]
+        assert (store.records / spec.name).exists() and store.find(spec).env["commit"]
         assert not store.find(spec).model.exists()
-    assert not record.there(store.records / BACKBONE.name)
+    assert not (store.records / BACKBONE.name).exists()
     assert store.find(BACKBONE, weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
-    assert not sweep.plan([small(64).at(10), importance(small(64)).at(11)], elsewhere).missing
+    assert not sweep.missing([small(64).at(10), importance(small(64)).at(11)], elsewhere)
     first, _, last, _ = evidence.listed(claims, elsewhere)
     assert "2 of 2 seeds, 0 runs left" in first and first.endswith("OPEN")
     assert "0 of 1 seeds, 2 runs left, about" in last  # from the records of its like

@@ -120,11 +120,8 @@ def test_a_network_of_any_formula_too_and_as_onnx(saved, tmp_path, mismatch):
 def test_onnx_gives_the_same(saved, tmp_path, name):
     pytest.importorskip("onnxruntime")
     _, ops = (PLAIN | OWN)[name]
-    told = export.export(saved("bert", ops), tmp_path / "out", onnx=True, int8=name == "ghosts")
-    forms = told["forms"]
-    assert forms["ONNX"] < 1e-5
-    if name == "ghosts":
-        assert 1e-5 < forms["ONNX, int8"] < 1
+    told = export.export(saved("bert", ops), tmp_path / "out", onnx=True)
+    assert told["forms"]["ONNX"] < 1e-5
 
 
 FIVE = {  # an export of each kind, and whether onnxruntime opens it too
@@ -212,10 +209,10 @@ def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
 @pytest.mark.parametrize(
     "family, ops, message",
     [
-        ("roberta", [CUT], "no ONNX of a RobertaForSequenceClassification: only BERT"),
-        ("bert", OWN["mix, none"][1], "no ONNX of a layer mix"),
-        ("bert", OWN["convolutions of features"][1], "no ONNX of a ghost convolution 'conv1d_f'"),
-        (*OWN["int8"], r"no ONNX of a model in int8 \(export the one that it was made of"),
+        ("roberta", [CUT], "no ONNX of a RobertaForSequenceClassification .*: BERT classifiers"),
+        ("bert", OWN["mix, none"][1], r"changes \[cut, mix\]"),
+        ("bert", OWN["convolutions of features"][1], r"changes \[cut, ghost\]"),
+        (*OWN["int8"], r"changes \[int8\]"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_written(saved, tmp_path, family, ops, message):

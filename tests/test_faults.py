@@ -1,4 +1,4 @@
-"""Faults: damaged files, clocks, full disks, kills, absurd parameters.
+"""Faults: damaged files, full disks, kills, absurd parameters.
 
 Each ends in the right files or in one clear line. The counts of `make test-faults` are those of the
 tests marked slow; the others are a small share of them.
@@ -12,9 +12,9 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
 from contextlib import suppress
-from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -22,10 +22,9 @@ from conftest import finetuned, made, same_run, stop_at, untrained
 from test_efficientbert_search import shrunk
 
 from lib import __main__, data
-from lib.page import notebook, verify
+from lib.page import notebook
 from lib.runs import execute, files, paths, store, sweep
-from lib.runs.spec import Spec
-from lib.runs.store import Draft, Store
+from lib.runs.store import Store
 from lib.train import loop
 from lib.train.options import Train
 
@@ -105,12 +104,14 @@ def test_every_damaged_file_of_a_finished_run_is_found_and_the_run_set_aside(cop
             damage(folder / name, kind, dice)
             weights = name.parts[0] == "model"
             assert there.find(TEACHER, weights=True) is None, (name, kind)
+            told = capsys.readouterr().err
+            assert told.count("\n") == 1 and TEACHER.name in told
+            assert name.name in told or name.name == files.NAME
+            there.mend(TEACHER, True)
             assert not folder.exists() and there.state(TEACHER)["state"] == "missing"
             aside = list(there.runs.glob(".damaged/*/*"))
             assert len(aside) == 1 and aside[0].parent.name == TEACHER.name.split("/")[0]
-            told = capsys.readouterr().err
-            assert told.count("\n") == 1 and TEACHER.name in told and "made again" in told
-            assert name.name in told or name.name == files.NAME
+            assert "made again" in capsys.readouterr().err
             if name.suffix == ".json" and not weights and name.name != files.NAME:
                 run.__dict__["folder"] = aside[0]
                 with pytest.raises((files.Damaged, FileNotFoundError)):
@@ -127,17 +128,9 @@ def test_a_run_with_damaged_weights_is_made_again_before_a_child_starts(copied, 
     (there.runs / TEACHER.name / "model" / "tokenizer.json").unlink()
     assert there.find(TEACHER)  # its numbers are as they were
     child = finetuned(TEACHER.args["data"], TRAIN, {"start": TEACHER}).at(0)
-    assert list(sweep.plan([child], there).missing) == [TEACHER, child]
+    assert list(sweep.missing([child], there)) == [TEACHER, child]
     same_run(made(there, TEACHER), first)
     assert made(there, child)
-
-
-def test_a_run_without_its_manifest_is_set_aside(tmp_path):
-    kept, spec = Store(tmp_path, tmp_path / "none"), Spec("count", {}).at(0)
-    folder = Draft(kept, spec, {}, keep=False).finish({"layers": 2}, {}).folder
-    assert kept.find(spec)
-    (folder / files.NAME).unlink()
-    assert kept.find(spec) is None and not folder.exists()
 
 
 def test_a_damaged_run_stops_no_command_on_others(copied):
@@ -147,21 +140,30 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
     for name in ("spec.json", "status.json", "metrics.json"):
         (other / name).write_text("{")
     (there.runs / "distil-000000000000" / "0.part").mkdir(parents=True)
-    assert sweep.Clock(there)(TEACHER) > 0 and len(there.folders()) == 3
+    assert sweep.Clock(there).median(TEACHER) > 0 and len(there.folders()) == 3
     assert there.find(TEACHER)
 
 
 def test_a_kill_between_the_end_of_a_run_and_its_name_costs_nothing(copied, monkeypatch):
-    """Whether it is new, or replaces one whose weights were removed."""
-    for number in (1, 2):
+    """It replaces one whose weights were removed, which is half gone, or all."""
+    rmtree = shutil.rmtree
+    for kept in (True, False):
         there = copied()
-        shutil.rmtree(there.runs / TEACHER.name / "model")
+        folder = there.runs / TEACHER.name
+        shutil.rmtree(folder / "model")
+
+        def remove(path, there=folder, kept=kept, **more):
+            if path == there and kept:
+                (there / "metrics.json").unlink()
+                raise KeyboardInterrupt
+            rmtree(path, **more)
+
         with monkeypatch.context() as patch:
-            stop_at(patch, type(there.runs), "rename", number)
+            patch.setattr(shutil, "rmtree", remove)
+            stop_at(patch, type(folder), "rename", 1)
             with pytest.raises(KeyboardInterrupt):
                 execute.execute(TEACHER, there, keep=True)
-        halves = [there.part(TEACHER), there.runs / TEACHER.name]
-        assert any(not files.wrong(half) for half in halves if half.exists())
+        assert folder.exists() == kept and not files.wrong(there.part(TEACHER))
         assert again(there).status["attempts"] == 1  # it was taken up as it was
 
 
@@ -261,37 +263,22 @@ def other_json(path, change, *gone):
     path.write_text(json.dumps({key: value for key, value in told.items() if key not in gone}))
 
 
-@pytest.mark.parametrize("what", [*OTHERS, "file", "version"])
+@pytest.mark.parametrize("what", [*OTHERS, "file"])
 def test_a_checkpoint_of_other_code_is_begun_anew_with_one_line(what, copied, whole, capsys):
     there = copied(killed=True)
     (folder,) = there.part(TEACHER).glob("resume/step-*")
     path = folder / loop.STATE
     if what == "file":
         path.rename(folder / "state.json")
-    elif what in OTHERS:
+    else:
         OTHERS[what](body := torch.load(path))
         torch.save(body, path)
-    if what != "version":
-        (folder / files.NAME).unlink()
-        files.seal(folder)
-    else:
-        other_json(folder / files.NAME, lambda told: told | {"version": 2})
+    files.seal(folder)
     run, told = again(there), capsys.readouterr().err
     assert told.count("\n") == 1 and TEACHER.name in told and "begins anew" in told
-    assert ("of version 2, this code reads 1" if what == "version" else "other code") in told
+    assert "other code" in told
     same_run(run, whole[0].find(TEACHER))
     assert run.events() == whole[0].find(TEACHER).events()
-
-
-def test_a_finished_run_of_other_code_is_said_and_set_aside(copied, whole, capsys):
-    there = copied()
-    path = there.runs / TEACHER.name / files.NAME
-    other_json(path, lambda told: told | {"version": 2})
-    same_run(again(there), whole[0].find(TEACHER))
-    assert "is of version 2, this code reads 1" in capsys.readouterr().err
-    assert len(list(there.runs.glob(".damaged/*/*"))) == 1
-    other_json(path, lambda told: told, "version")  # as of the code before there were versions
-    assert there.find(TEACHER, weights=True)
 
 
 def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypatch):
@@ -310,23 +297,7 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
         assert [r.name for r in there.recorded()] == [TEACHER.name]
 
 
-# ---- clocks, disks, signals ----
-@pytest.mark.parametrize("step", [-3600.0, 0.0])
-def test_a_clock_that_goes_back_or_stands_still_costs_no_run(step, copied, whole, monkeypatch):
-    there, now = copied(), [time.time()]
-    shutil.rmtree(there.runs / TEACHER.name)
-
-    def told():
-        now[0] += step
-        return now[0]
-
-    monkeypatch.setattr(time, "time", told)
-    run = again(there)
-    same_run(run, whole[0].find(TEACHER))
-    assert run.status["seconds"] > 0 and run.metrics["examples_per_second"] > 0
-    assert sweep.clocked(-230.0) == "0 s"
-
-
+# ---- disks, signals ----
 FULL = """
 import sys
 from lib.runs import execute
@@ -337,7 +308,7 @@ execute.MIN_FREE = 0
 store = Store(sys.argv[1], sys.argv[1] + "/none")
 try:
     execute.execute(from_json(json.load(open(sys.argv[2]))), store, True, checkpoint_seconds=0.0)
-except OSError as error:
+except Exception as error:
     print(error)
 """
 
@@ -365,9 +336,9 @@ def test_a_full_disk_leaves_failed_with_its_advice_and_is_gone_on_from(small_dis
     words = [sys.executable, "-c", FULL, str(small_disk), str(tmp_path / "spec.json")]
     done = subprocess.run(words, capture_output=True, text=True)
     there = Store(small_disk, small_disk / "none")
-    assert done.returncode == 0 and "disk full" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "No space" in done.stdout, done.stdout + done.stderr
     state = there.state(TEACHER)
-    assert state["state"] == "failed" and "gc` lists what may go" in state["error"]
+    assert state["state"] == "failed" and "No space left on device" in state["error"]
     assert not there.lock(TEACHER).exists()
     (small_disk / "filler").unlink()
     done = subprocess.run(words, capture_output=True, text=True)
@@ -458,11 +429,12 @@ def test_a_command_takes_no_negative_number(words, capsys):
     assert "must be above 0" in capsys.readouterr().err
 
 
-def test_the_version_is_the_commit(capsys):
+def test_the_version_is_that_of_the_package(capsys):
     with pytest.raises(SystemExit) as ended:
         __main__.main(["--version"])
     assert not ended.value.code
-    assert capsys.readouterr().out == f"commit {execute.commit()['commit']}\n"
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]
+    assert capsys.readouterr().out == f"python -m lib {project['version']}\n"
 
 
 POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]
@@ -491,41 +463,3 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
             assert spec.name and spec.seed >= 0
         found["make a grid"] += 1
     print(f"\n{count} generated parameters of notebooks: {dict(found)}")
-
-
-VALUES = {  # of fields by their type
-    int: [0, 1, -1, 2, 7, 10**12, True],
-    float: [0, 1, -1, 0.5, -0.5, 1.5, 1e-9, 1e9, 10**12, float("nan"), float("inf")],
-    bool: [True, False, 1, "yes"],
-    str: ["best", "last", "", "x", 1],
-}
-
-
-@counts(8, 100)
-def test_generated_settings_are_refused_in_one_line_or_run_and_right(count, copied):
-    """One or two settings of a training each; a run is right where its scores are those of its
-    predictions.
-    """
-    began, dice, found = time.monotonic(), random.Random(count), Counter()
-    there = copied()
-    varied = [f for f in fields(Train) if f.type in VALUES]
-    for _ in range(count):
-        values = {f.name: dice.choice(VALUES[f.type]) for f in dice.sample(varied, 2)}
-        try:
-            train = replace(TRAIN, **{"epochs": 1, "dropout": 0.0} | values)
-            spec = finetuned(TEACHER.args["data"], train, TEACHER.inputs).at(0)
-        except ValueError as error:
-            assert "Train." in str(error) and len(str(error).splitlines()) == 1, (values, error)
-            found["refused"] += 1
-            continue
-        try:
-            run = execute.execute(spec, there, True)
-        except FloatingPointError as error:
-            assert "lower Train.lr" in str(error), (values, error)
-            found["diverged, in one line"] += 1
-            continue
-        for name, value in verify.recomputed(run).items():
-            assert value == run.metrics[name], (values, name)
-        found["run and right"] += 1
-    seconds = time.monotonic() - began
-    print(f"\n{count} generated settings of a training: {dict(found)} ({seconds:.0f} s)")

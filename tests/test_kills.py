@@ -1,8 +1,7 @@
-"""Kills at random moments, of runs of every kind and of whole reports, and two versions of the code
-on one store: all end in the right files. The counts are those of `make test-faults`.
+"""Kills at random moments, of runs of every kind and of whole reports: all end in the right files.
+The counts are those of `make test-faults`.
 """
 
-import json
 import multiprocessing
 import os
 import random
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 
@@ -21,13 +19,13 @@ import test_imp
 import test_nas_search
 import test_report
 import torch
-from conftest import finetuned, made, same_run
+from conftest import made
 from test_digits_search import NETWORK
 from test_digits_search import spec as digits
-from test_faults import TEACHER, TRAIN, alike, searching
+from test_faults import TEACHER, alike, searching
 
 from lib.page import sheet
-from lib.runs import execute, paths, store
+from lib.runs import execute, paths
 from lib.runs.spec import from_json
 from lib.runs.store import Store
 from lib.steps import STEPS
@@ -175,63 +173,3 @@ def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path, count=10):
     assert not left
     seconds = time.monotonic() - began
     print(f"\n{kills} kills in {commands} reports ({seconds:.0f} s)")
-
-
-MAKE = """
-import json, sys
-from pathlib import Path
-from lib.runs import execute
-from lib.runs.spec import from_json
-from lib.runs.store import Store
-runs = Path(sys.argv[1])
-spec = from_json(json.loads(Path(sys.argv[2]).read_text()))
-execute.execute(spec, Store(runs, runs / "none"), True, checkpoint_seconds=0.0)
-"""
-
-
-def stored(folder):
-    """A store with the input of a fine-tuning."""
-    there = Store(folder, folder / "none")
-    made(there, TEACHER.parents["start"])
-    return there
-
-
-@pytest.mark.slow
-def test_two_versions_of_the_code_take_turns_at_one_run(tmp_path, turns=6):
-    """Each is killed while it trains. The newer one has another manifest and another checkpoint."""
-    began, dice, found = time.monotonic(), random.Random(turns), Counter()
-    there = stored(tmp_path / "runs")
-    spec = finetuned(TEACHER.args["data"], replace(TRAIN, epochs=20), TEACHER.inputs).at(0)
-    expected = made(stored(tmp_path / "whole"), spec)
-    newer = tmp_path / "newer"
-    shutil.copytree(paths.ROOT / "lib", newer / "lib", ignore=shutil.ignore_patterns("__pycache__"))
-    (newer / "data").symlink_to(paths.DATA)
-    for place, old, new in (
-        ("train/loop.py", "    step: int = 0\n", "    step: int = 0\n    phase: int = 0\n"),
-    ):
-        text = (newer / "lib" / place).read_text()
-        assert old in text
-        (newer / "lib" / place).write_text(text.replace(old, new))
-    (tmp_path / "make.py").write_text(MAKE)
-    (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
-    words = [sys.executable, tmp_path / "make.py", there.runs, tmp_path / "spec.json"]
-    for turn in range(turns + 2):
-        env = os.environ | {"PYTHONPATH": str(newer if turn % 2 else paths.ROOT)}
-        start = time.time()
-        command = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=env)
-        while turn < turns and command.poll() is None:
-            with suppress(FileNotFoundError):
-                states = list(there.part(spec).glob("resume/step-*/state.pt"))
-                if any(path.stat().st_mtime > start for path in states) and dice.random() < 0.2:
-                    command.kill()
-            time.sleep(0.02)
-        told = command.communicate()[1].splitlines()
-        assert len(told) <= 1, told
-        found["begun anew"] += len(told)
-        assert command.returncode in (0, -signal.SIGKILL)
-        assert store.ledger(there.part(spec))["state"] != "failed"
-        if command.returncode == 0:
-            same_run(store.Run(there.runs / spec.name, "run"), expected)
-            found["finished"] += 1
-    assert found["begun anew"] and found["finished"]
-    print(f"\n{turns + 2} turns of two versions: {dict(found)} ({time.monotonic() - began:.0f} s)")

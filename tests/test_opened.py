@@ -93,24 +93,23 @@ def test_sentences_are_those_that_one_model_alone_gets_right(runs, here):
     turned = arrays | {"logits": -arrays["logits"]}
     other = SimpleNamespace(name="other", spec=real.spec, arrays=lambda _: turned)
     frame = pd.DataFrame({"task": "CoLA", "seed": 1, "model": ["A", "B"], "run": [real, other]})
-    shown = opened.sentences(frame, "A", "B").data
-    told = opened.Opened(real).predictions
-    assert f"A alone is right on {told['right'].sum()} of {len(told)}" in shown
+    shown, told = opened.sentences(frame, "A", "B"), opened.Opened(real).predictions
+    assert f"A alone is right on {told['right'].sum()} of {len(told)}" in shown.caption
     first = told[told["right"]].sort_values("confidence", ascending=False, kind="stable").index[0]
-    assert opened.Opened(real).rows["text"][first] in shown and shown.count("<tr>") == 11
-    assert "No sentences" in opened.sentences(frame[:1], "A", "B").data
+    assert shown.data["text"].iloc[0] == opened.Opened(real).rows["text"][first]
+    assert len(shown.data) == 10 and "<table" in shown.to_html()
+    assert "No two finished runs" in opened.sentences(frame[:1], "A", "B").to_html()
 
 
-def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path, monkeypatch):
+def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
     run = runs["model"]
-    monkeypatch.setattr(card, "Store", lambda: here)
     labels = card.task_of(run).labels
     assert not main(["export", run.name, "--to", str(tmp_path / "out")])
     assert json.loads((tmp_path / "out/config.json").read_text())["id2label"]["0"] == labels[0]
     made = ModelCard.load(tmp_path / "out" / "README.md")
     text, facts = made.text, made.data
     assert facts.license == "apache-2.0" and facts.base_model is None
-    assert facts.metrics == ["matthews"] and facts.pipeline_tag == "text-classification"
+    assert facts.pipeline_tag == "text-classification"
     (result,) = facts.eval_results
     assert (result.dataset_name, result.metric_type) == ("CoLA", "matthews")
     assert result.metric_value == run.metrics["matthews"]
@@ -118,10 +117,9 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path, 
     for part in (
         "1. `pretrain`, seed 0",
         "2. `finetune`, seed 1",
-        f"| matthews | {score} |",
+        f", matthews {score}",
         f"{run.metrics['parameters']:,} parameters",
         DATA["digest"],
-        f"Classes: {', '.join(labels)}.",
         "read generated text alone",
         "python -m lib export " + run.name,
     ):

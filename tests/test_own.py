@@ -423,7 +423,7 @@ def test_a_plan_counts_shared_runs_once(tsv, encoder, store):
     assert {row["m"] for row in grid} == {0, 6}  # 4 heads cannot have 5/12
     planned = frontier.planned(grid, store)
     assert [planned[name]["points"] for name in planned] == [1, 1, 1]
-    together = sweep.plan([row["spec"] for row in grid], store).missing
+    together = sweep.missing([row["spec"] for row in grid], store)
     made = [int(line["to make"].split()[0]) for line in planned.values()]
     assert sum(made) == len(together) and made[0] == 2  # the checkpoint and the teacher
 

@@ -96,13 +96,13 @@ def workbook(tmp_path_factory):
     }
     (root / "tmp").mkdir()
 
-    def lib(*words):
+    def lib(*words, **more):
         return subprocess.run(
             [sys.executable, "-m", "lib", *words],
             capture_output=True,
             text=True,
             cwd=paths.ROOT,
-            env=env,
+            env=env | more,
         )
 
     assert lib("tidy").returncode == 0  # these are the committed notebooks
@@ -282,7 +282,7 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
     )
     assert path.read_text() != text
     (evil := tmp_path / EVIL.partition("<script")[0]).mkdir()
-    done = lib("--data-root", str(evil), "run", "--profile", "toy")
+    done = lib("run", "--profile", "toy", DATA_ROOT=str(evil))
     path.unlink()
     assert (
         done.returncode == 1

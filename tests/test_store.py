@@ -1,30 +1,29 @@
 """The store: whole or not at all, made once, found again."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import stop_at
+from conftest import finish, stop_at
+from filelock import Timeout
 
 from lib.measure import metrics
 from lib.runs import execute, paths, record
 from lib.runs.files import read_json, write_json
 from lib.runs.spec import Spec
-from lib.runs.store import Draft, Held, Store, alive, locked
+from lib.runs.store import Draft, Store, alive, locked
 from lib.steps import checkpoint
 
 SPEC = Spec("checkpoint", {"name": "x", "digest": "y"}, seed=0)
 
 
 def finished(store, spec=SPEC, metrics=None):
-    return Draft(store, spec, {}, keep=True).finish(metrics or {"accuracy": 1.0}, {})
+    return finish(Draft(store, spec, {}, keep=True), metrics or {"accuracy": 1.0})
 
 
 @pytest.fixture
@@ -43,23 +42,9 @@ def test_a_run_is_there_only_when_it_is_whole(store):
         draft = Draft(store, SPEC, {}, keep=True)
         assert store.state(SPEC)["state"] == "running"
     assert store.find(SPEC) is None and store.state(SPEC)["state"] == "died"  # nobody is at it
-    run = draft.finish({"accuracy": 0.5}, {"python": "3"})
+    run = finish(draft, {"accuracy": 0.5}, {"python": "3"})
     assert store.find(SPEC).metrics == {"accuracy": 0.5} and run.status["state"] == "finished"
     assert not store.part(SPEC).exists()
-
-
-def test_weights_that_were_removed_count_as_missing_for_those_who_need_them(store):
-    finished(store)
-    assert store.find(SPEC) and store.find(SPEC, weights=True) is None
-
-
-def test_records_are_found_and_recording_twice_replaces(store):
-    run = finished(store)
-    (run.folder / "model").mkdir()
-    for _ in range(2):
-        folder = store.record(run)
-    assert not (folder / "model").exists() and len(list(store.records.glob("*/*"))) == 1
-    assert elsewhere(store).find(SPEC).origin == "record"
 
 
 def with_arrays(store, spec=SPEC, rows=872):
@@ -70,12 +55,14 @@ def with_arrays(store, spec=SPEC, rows=872):
     draft.save_arrays("curve", loss=rng.random(20, dtype=np.float32), bits=np.zeros(4, np.uint8))
     (draft.folder / "history.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
     draft.log(step=1)
-    return draft.finish({"accuracy": 0.5, "loss": float("nan")}, {"commit": "abc"})
+    return finish(draft, {"accuracy": 0.5, "loss": float("nan")}, {"commit": "abc"})
 
 
 def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
     run = with_arrays(store)
-    store.record(run)
+    (run.folder / "model").mkdir()
+    for _ in range(2):  # the second one replaces the first
+        store.record(run)
     found = elsewhere(store).find(SPEC)
     assert {p.name for p in found.folder.iterdir()} == {record.NAME, record.ARRAYS}
     assert sum(p.stat().st_size for p in found.folder.iterdir()) < 8000
@@ -88,9 +75,9 @@ def test_a_record_is_two_small_files_that_tell_what_the_run_told(store):
         mine, theirs = run.arrays(name), found.arrays(name)
         assert mine.keys() == theirs.keys() and all(mine[k].dtype == theirs[k].dtype for k in mine)
         assert all(np.array_equal(mine[k], theirs[k]) for k in mine if k != "logits")
-    with pytest.raises(FileNotFoundError, match="no arrays 'none'"):
+    with pytest.raises(FileNotFoundError, match="none.safetensors"):
         found.arrays("none")
-    assert [r.name for r in store.recorded()] == [SPEC.name]
+    assert [r.name for r in store.recorded()] == [SPEC.name] and found.origin == "record"
 
 
 @pytest.mark.parametrize(
@@ -124,22 +111,8 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
         assert elsewhere(store).find(SPEC) is None
 
 
-def test_records_are_looked_up_at_once(store):
-    specs = [SPEC.at(seed) for seed in range(300)]
-    body = record.read(store.record(with_arrays(store)))
-    for spec in specs[1:]:
-        target = store.records / spec.name
-        shutil.copytree(store.records / SPEC.name, target)
-        told = body | {"spec": spec.to_json()}
-        write_json(target / record.NAME, {"digest": record.digest(told)} | told)
-    there = elsewhere(store)
-    began = time.perf_counter()
-    assert all(there.find(spec).metrics["accuracy"] == 0.5 for spec in specs)
-    assert (time.perf_counter() - began) / len(specs) < 0.01
-
-
 def test_a_folder_is_held_to_its_spec(store, capsys):
-    """A record of another Spec is not used; such a run is set aside."""
+    """What is of another Spec is not used; such a run is set aside when it is made again."""
     other = SPEC.at(1)
     for spec in (SPEC, other):
         store.record(finished(store, spec, {"accuracy": float(spec.seed)}))
@@ -151,25 +124,18 @@ def test_a_folder_is_held_to_its_spec(store, capsys):
     assert store.find(SPEC) is None is store.find(other)
     told = capsys.readouterr().err
     assert told.count("holds the run of another Spec") == 4 and SPEC.name in told
-    assert len(store.recorded()) == 2 and not store.folders()
-    assert len(list(store.runs.glob(".damaged/*/*"))) == 2
+    store.mend(SPEC, False)
+    assert len(store.recorded()) == 2 and [run.name for run in store.folders()] == [other.name]
+    assert len(list(store.runs.glob(".damaged/*/*"))) == 1
 
 
-@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "Input")])
+@pytest.mark.parametrize("error", [PermissionError, OSError])
 def test_what_cannot_be_read_is_left_where_it_is(store, monkeypatch, error):
     run = finished(store)
-    read = Path.read_bytes
-    for name in ("manifest.json", "spec.json"):
-        with monkeypatch.context() as patch:
-
-            def bytes_of(path, name=name):
-                if path.name == name:
-                    raise error
-                return read(path)
-
-            patch.setattr(Path, "read_bytes", bytes_of)
-            with pytest.raises(OSError, match=f"{name} cannot be read .* is left as it is"):
-                store.find(SPEC)
+    with monkeypatch.context() as patch:
+        stop_at(patch, Path, "read_bytes", 1, error(5, "Input/output error"))
+        with pytest.raises(OSError, match="Input/output error"):
+            store.find(SPEC)
     assert run.folder.exists() and store.find(SPEC).metrics == {"accuracy": 1.0}
     assert not (store.runs / ".damaged").exists()
 
@@ -189,13 +155,6 @@ def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):
     assert (Store().runs, Store().records) == (tmp_path / "a", tmp_path / "b")
     monkeypatch.delenv("RECORDS_ROOT")
     assert Store().records == paths.DATA / "records"
-
-
-def test_a_damaged_file_is_named(store):
-    run = finished(store)
-    (run.folder / "metrics.json").write_text('{"accu')
-    with pytest.raises(ValueError, match=r"metrics.json is damaged .* the run is made again"):
-        _ = run.metrics
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -222,7 +181,7 @@ def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
     words = [sys.executable, "-c", HOLD, str(path)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "held\n"
-    with pytest.raises(Held), locked(path):
+    with pytest.raises(Timeout), locked(path):
         pass
     assert alive(path)
     process.send_signal(signal.SIGKILL)
@@ -243,7 +202,7 @@ def test_a_full_disk_stops_before_anything_starts(store, monkeypatch):
 
 def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch):
     stop_at(monkeypatch, checkpoint, "checkpoint", 1, OSError(28, "No space left on device"))
-    with pytest.raises(OSError, match="disk full .* resumes from its last checkpoint"):
+    with pytest.raises(OSError, match="No space left on device"):
         execute.execute(SPEC, store)
     assert store.state(SPEC)["state"] == "failed"
     monkeypatch.setattr(checkpoint, "checkpoint", lambda run, **_: {"fine": 1})
@@ -253,7 +212,5 @@ def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch
 def test_a_run_tells_what_it_cost_whatever_ran_beside_it(store):
     run = finished(store)
     assert 0 <= run.status["core_seconds"] <= run.status["seconds"] + 1
-    assert run.cost == run.status["core_seconds"]
-    older = finished(store)
-    older.__dict__["status"] = {"seconds": 7.0}  # of a time without core seconds
-    assert older.cost == 7.0
+    assert run.cost == run.status.pop("core_seconds")
+    assert run.cost == run.status["seconds"]  # of a time without core seconds

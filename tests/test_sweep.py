@@ -7,13 +7,13 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import holder, same_run, small_backbone
+from conftest import finish, holder, same_run, small_backbone
 
 from lib import data
-from lib.data import models
 from lib.runs import sweep
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store, locked
@@ -59,11 +59,11 @@ def done(store, spec, weights=True):
     draft = Draft(store, spec, {}, keep=True)
     if weights:
         (draft.folder / "model").mkdir()
-    return draft.finish({}, {})
+    return finish(draft)
 
 
 def planned(specs, store):
-    return [spec.step for spec in sweep.plan(specs, store).missing]
+    return [spec.step for spec in sweep.missing(specs, store)]
 
 
 def test_a_plan_holds_the_inputs_of_what_is_missing_in_order_and_once(store):
@@ -80,9 +80,8 @@ def test_weights_that_are_gone_are_made_again_only_for_who_needs_them(store):
     done(store, BACKBONE)
     done(store, first, weights=False)
     assert planned([first], store) == []
-    again = sweep.plan([first, importance(teacher()).at(0)], store)
-    assert [s.step for s in again.missing] == ["finetune", "importance"]
-    assert again.missing[first] is True
+    again = sweep.missing([first, importance(teacher()).at(0)], store)
+    assert [s.step for s in again] == ["finetune", "importance"] and again[first] is True
 
 
 def test_a_chain_is_made_and_found_again(store):
@@ -122,46 +121,29 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
     assert sweep.collect([{"spec": top}], store, on_missing="skip")["error"][0].startswith(wanted)
 
 
-def test_what_is_absent_is_told_with_its_fix_before_anybody_tried(store, monkeypatch, tmp_path):
-    monkeypatch.setattr(models, "roots", lambda: [tmp_path])
-    start = Spec("checkpoint", {"name": "all-MiniLM-L6-v2", "digest": "0" * 64}, seed=0)
-    spec = replace(teacher(), inputs={"start": start}).at(0)
-    found = sweep.collect([{"spec": spec}, {"spec": teacher().at(0)}], store, on_missing="skip")
-    assert list(found["state"]) == ["missing", "missing"]
-    told, nothing = found["error"]
-    assert "no checkpoint 'all-MiniLM-L6-v2'" in told and "make offline-models" in told
-    assert nothing == ""
-
-
 def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
-    class Bar:
-        n, drawn = 0.0, []
+    drawn = []
 
-        def __init__(self, total, desc, **_):
-            self.total, self.text = total, desc
-            Bar.first, Bar.last = desc, self
-
+    class Bar(SimpleNamespace):
         def set_description_str(self, text, refresh):
-            self.text = text
+            self.desc = text
 
         def set_postfix_str(self, text, refresh):
-            pass
+            assert text == "time unknown" or text.endswith(" to go")
 
         def refresh(self):
-            self.drawn.append((self.n, self.total, self.text))
+            drawn.append((self.n, self.total, self.desc))
 
         def close(self):
             pass
 
-    monkeypatch.setattr("tqdm.auto.tqdm", Bar)
-    state = Store.state
-    monkeypatch.setattr(
-        Store, "state", lambda self, spec: state(self, spec) if Bar.drawn else {"state": "missing"}
-    )  # no worker
-    sweep.make([importance(teacher()).at(0)], store, workers=1)  # is quicker than the first drawing
-    shares, totals, texts = zip(*Bar.drawn, strict=True)
-    assert set(totals) == {3} and list(shares) == sorted(shares) and Bar.last.n == 3
-    assert Bar.first == texts[0] == "starting workers" and Bar.last.text == "3/3 runs"
+    monkeypatch.setattr("tqdm.auto.tqdm", lambda **told: Bar(n=0.0, **told))
+    sweep.make([importance(teacher()).at(0)], store, workers=1)
+    shares, totals, texts = zip(*drawn, strict=True)
+    assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3
+    assert texts[-1] == "3/3 runs" and {*texts} <= {"starting workers"} | {
+        f"{n}/3 runs" for n in range(4)
+    }
 
 
 def make_in_process(spec, runs, records):
@@ -223,18 +205,6 @@ def test_two_processes_that_ask_for_the_same_run_make_it_once(store):
     assert len([e for e in store.find(spec).events() if "epoch" in e]) == 1
 
 
-def test_what_another_process_made_meanwhile_is_not_made_again(store):
-    """Not even an input whose weights that one has deleted, as nothing needs them any more."""
-    first, ranks = teacher().at(1), importance(teacher(rows=96)).at(0)
-
-    def meanwhile(spec):
-        if spec == first:
-            done(store, ranks)
-
-    assert not make([first, ranks], store, done=meanwhile)
-    assert store.find(ranks) and store.state(teacher(rows=96).at(0))["state"] == "missing"
-
-
 def test_a_run_that_another_process_is_at_is_left_to_it_while_there_is_other_work(store):
     make([BACKBONE], store, keep=True)
     held, free, seen = teacher().at(0), teacher().at(1), []
@@ -260,37 +230,38 @@ def test_a_killed_parent_leaves_no_worker_behind(store):
     assert store.state(long())["state"] == "died"
 
 
-def test_expected_seconds_come_from_like_runs_and_records(store):
-    clock = sweep.Clock(store)
-    assert clock(teacher().at(0)) is None and clock.about([teacher().at(0)]) == "time unknown"
-    clock.note(teacher().at(0), 3.0)
-    assert clock(teacher().at(5)) == 3.0 and clock(importance(teacher()).at(0)) is None
-    assert clock.about([teacher().at(0), importance(teacher()).at(0)]) == "about 6 s"
-    assert clock.about([]) == "about 0 s"
-    # scaled by what it does
-    assert clock(teacher(rows=128).at(0)) == 6.0 and clock(teacher(epochs=3).at(0)) == 9.0
+def noted(clock, spec, seconds):
+    clock.note(spec.step, spec.args, seconds)
+
+
+def test_expected_seconds_are_the_median_of_runs_of_the_step_and_profile(store):
+    clock, one, ranks = sweep.Clock(store), teacher().at(0), importance(teacher()).at(0)
+    assert clock.about([one]) == "time unknown" and clock.about([]) == "about 0 s"
+    for seconds in (3.0, 2.0, 40.0):
+        noted(clock, one, seconds)
+    assert clock.forecast([teacher(rows=96).at(5)]) == [3.0] and clock.median(ranks) is None
+    assert clock.about([one, ranks]) == "about 6 s" and clock.about([one, ranks], 2) == "about 3 s"
+    assert clock.about([one, ranks, ranks.at(1)]) == "time unknown"  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
-    assert clock(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None  # another profile's
+    assert clock.median(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None
+    done(store, one)
+    assert sweep.Clock(store).median(one.at(3)) == store.find(one).cost
 
 
-@pytest.mark.parametrize("stored", [None, 0.1, 30.0])
-def test_the_time_left_is_told_within_a_factor_of_two_after_a_tenth_of_the_runs(store, stored):
+def test_the_time_left_follows_the_pace_of_this_machine(store):
     """Whatever the store says of other machines: 40 runs of two steps, on two busy workers."""
-    clock, dice = sweep.Clock(store), np.random.default_rng(0)
+    dice = np.random.default_rng(0)
     specs = [spec.at(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))]
-    took = {spec: dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs}
-    clock.stored = {"finetune": {}, "importance": {}}
-    for spec in specs[:2] if stored else ():
-        key = sweep.likeness(spec.step, spec.args)[1]
-        clock.stored[spec.step] = {key: [stored * took[spec] / sweep.rows_seen(spec.args)]}
-    for count, spec in enumerate(specs, 1):
-        clock.note(spec, took[spec])
-        left = {other: 0.0 for other in specs[count:]}
-        true, elapsed = sum(took[other] for other in left), sum(map(took.get, specs[:count]))
-        if 4 <= count < len(specs):  # each core second takes 1.5 of the clock, on two workers
-            told = clock.left(left, 0.75 * elapsed, 2)
-            assert 0.5 < told / (0.75 * true) < 2
-    assert sweep.Clock(store).left(left or {specs[0]: 0.0}, 1.0, 2) is None
+    took = [dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs]
+    bar = sweep.Bar(specs, store, SimpleNamespace(slots=2), False)
+    assert bar.left([0.0] * 40) is None
+    for spec, seconds in zip(specs[:2], took, strict=False):
+        noted(bar.clock, spec, 30 * seconds)
+    assert bar.left([0.0] * 40) == pytest.approx(300 * sum(took[:2]))
+    for count in range(4, 40):  # each core second takes 1.5 of the clock, on two workers
+        bar.drawn = bar.began + 0.75 * sum(took[:count])
+        left = bar.left([1.0] * count + [0.0] * (40 - count))
+        assert 0.5 < left / (0.75 * sum(took[count:])) < 2
 
 
 def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monkeypatch):

@@ -24,34 +24,32 @@ CLOSE = 1e-4  # what outputs in float32 may differ by
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
 
-def export(source, folder, labels=None, onnx=False, int8=False):
+def export(source, folder, labels=None, onnx=False):
     """Write a saved model (a folder of lib.model.backbone) to a new folder, and check what is
     written against it.
 
     labels: names of its classes, () for a score, None where it is no classifier. onnx: also as
-    `model.onnx`; int8: also as `model.int8.onnx`. Returns {"forms": {form: its largest difference
-    to the outputs of the saved model}, "auto": the class that opens the folder, "remote": whether
-    it needs the folder's code, "tokens": of a row, "flops" of it, "parameters", "nonzero"}. Raises
-    ValueError, before anything is written, for a model that cannot have a form, and RuntimeError
-    where a form in float32 differs by more than CLOSE.
+    `model.onnx`. Returns {"forms": {form: its largest difference to the outputs of the saved
+    model}, "auto": the class that opens the folder, "remote": whether it needs the folder's code,
+    "tokens": of a row, "flops" of it, "parameters", "nonzero"}. Raises ValueError, before anything
+    is written, for a model that cannot have a form, and RuntimeError where a form differs by more
+    than CLOSE.
     """
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
-    check(model, folder, onnx or int8)
+    check(model, folder, onnx)
     samples, wanted, forms = list(batches(model)), in_torch(model), {}
     backbone.save(named(backbone.load(source)[0], labels), tokenizer, folder)
     remote = carry(folder)
     name, again = reopened(folder)
     forms["this folder"] = in_torch(again)
-    if onnx or int8:
-        forms["ONNX"] = in_onnx(to_onnx(again, samples[0], folder / "model.onnx"))
-    if int8:
-        from onnxruntime.quantization import quantize_dynamic
-
-        quantize_dynamic(folder / "model.onnx", folder / "model.int8.onnx")
-        forms["ONNX, int8"] = in_onnx(folder / "model.int8.onnx")
-    apart = {form: difference(run, wanted, samples) for form, run in forms.items()}
+    if onnx:
+        forms["ONNX"] = in_onnx(again, samples[0], folder / "model.onnx")
+    apart = {
+        form: max(float(abs(run(batch) - wanted(batch)).max()) for batch in samples)
+        for form, run in forms.items()
+    }
     for form, most in apart.items():
-        if not most <= CLOSE and "int8" not in form:
+        if not most <= CLOSE:
             raise RuntimeError(
                 f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
                 f"than rounding ({CLOSE}): do not use it"
@@ -71,21 +69,17 @@ def export(source, folder, labels=None, onnx=False, int8=False):
 
 def check(model, folder, onnx):
     """Raises ValueError where a model cannot be written, or not as ONNX."""
-    ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder with --to, or delete it")
-    why = {
-        f"a {cls}": cls != "BertForSequenceClassification",
-        "a layer mix": "mix" in ops,
-        "a model in int8 (export the one that it was made of, with --int8)": "int8" in ops,
-        "a ghost convolution 'conv1d_f', which takes one length": fixed(model),
-    }
-    if onnx and any(why.values()):
+    if not onnx:
+        return
+    ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
+    if cls != "BertForSequenceClassification" or {"mix", "int8"} & {*ops} or fixed(model):
         raise ValueError(
-            f"no ONNX of {next(what for what, so in why.items() if so)}: only BERT classifiers "
-            "have it, whole, cut, pruned, with stacks or other ghosts; leave out --onnx and --int8"
+            f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: BERT classifiers have it, "
+            "without a layer mix, int8, or ghosts for one length; leave out --onnx"
         )
-    for package in ("onnx", "onnxruntime") if onnx else ():
+    for package in ("onnx", "onnxruntime"):
         if not importlib.util.find_spec(package):
             raise ValueError(f"{package} is absent: pip install -r requirements-export.txt")
 
@@ -146,23 +140,17 @@ def in_torch(model):
     return run
 
 
-def to_onnx(model, batch, path):
-    """Write a classifier as ONNX; rows and tokens of a batch are free. Returns the path."""
+def in_onnx(model, batch, path):
+    """f(batch) -> all outputs of a classifier in one row, which is written as ONNX. Rows and tokens
+    of a batch are free."""
+    import onnxruntime
+
     free = {name: {0: "rows", 1: "tokens"} for name in INPUTS} | {"logits": {0: "rows"}}
     names = {"input_names": INPUTS, "output_names": ["logits"], "dynamic_axes": free}
     with backbone.quiet():
         warnings.simplefilter("ignore")  # of the tracer, about what it takes as constant
         torch.onnx.export(model, tuple(batch.values()), path, dynamo=False, **names)
-    return path
-
-
-def in_onnx(path):
-    """f(batch) -> all outputs of an ONNX file in one row."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(path)
     return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[0].flatten()
 
 
@@ -184,8 +172,3 @@ def batches(model, rows=4):
         ids = torch.where(mask.bool(), ids, config.pad_token_id)
         types = (torch.arange(tokens) >= ends // 2) * mask * (config.type_vocab_size > 1)
         yield dict(zip(INPUTS, (ids, mask, types), strict=True))
-
-
-def difference(form, wanted, samples):
-    """The largest difference of a form's outputs to the wanted ones."""
-    return max(float(abs(form(batch) - wanted(batch)).max()) for batch in samples)

@@ -3,14 +3,12 @@
 Free of torch until a model is asked for, so that pages show predictions in a moment.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 
 import numpy as np
 import pandas as pd
-from IPython.display import HTML
-from pandas.io.formats.style import Styler
 
 from lib import data
 from lib.measure import compare
@@ -121,8 +119,7 @@ def chosen(name, profile, wanted):
 
 def named(name):
     """The one run whose name holds `name`. Raises ValueError with what there is."""
-    store = Store()
-    there = {run.name: run for run in store.recorded() + store.folders()}
+    there = {run.name: run for run in Store().every()}
     hits = [name] if name in there else [each for each in there if name in each]
     if not hits:
         known("run", name, list(there)[:20])
@@ -160,39 +157,25 @@ def made(spec):
 
 
 def sentences(frame, better, worse, count=10, **where):
-    """HTML of development rows that one model of a collected frame (lib.runs.sweep.collect) gets
-    right and another one wrong, the surest first, with the confidence of both.
+    """A table of development rows that one model of a collected frame (lib.runs.sweep.collect) gets
+    right and another one wrong, the surest first; of the first task and seed with such runs.
 
-    where: values of further columns. No file of a page has them: texts of data sets are not ours to
-    commit. A sentence where no two runs are there, or no texts.
+    where: values of further columns. Pages show the rows and no file has them: texts of data sets
+    are not ours to commit.
     """
     for column, value in where.items():
         frame = frame[frame[column] == value]
-    why = f"no task has finished runs of {better} and {worse}, and classes"
+    shown, told = pd.DataFrame(), f"No two finished runs of {better} and {worse} with texts"
     for (task, seed), cell in compare.there(frame).groupby(["task", "seed"], sort=False):
         runs = dict(zip(cell["model"], cell["run"], strict=True))
         if not {better, worse} <= runs.keys():
             continue
-        both = {name: Opened(runs[name]) for name in (better, worse)}
-        one, other = (each.predictions for each in both.values())
-        if "right" not in one:
-            continue
-        split = one["right"] & ~other["right"], other["right"] & ~one["right"]
-        try:
-            shown = both[better].rows[split[0]].assign(label=one["label"])
-        except FileNotFoundError as error:
-            why = str(error)
-            continue
-        for name, each in both.items():
-            said = each.predictions
-            shown[name] = said["said"] + said["confidence"].map(" {:.0%}".format)
-        sure = (one["confidence"] + other["confidence"])[split[0]]
-        shown = shown.loc[sure.sort_values(ascending=False, kind="stable").index[:count]]
-        caption = (
-            f"{task}, seed {seed}: {better} alone is right on {split[0].sum()} of {len(one)} "
-            f"rows, {worse} alone on {split[1].sum()}. The surest of the former"
-        )
-        styled = Styler(shown.reset_index(drop=True), uuid_len=0, cell_ids=False)
-        styled = styled.set_caption(caption).hide(axis="index").format(escape="html")
-        return HTML(f'<div class="table">{styled.to_html()}</div>')
-    return HTML(f"<p>No sentences: {escape(why)}.</p>")
+        one, other = (Opened(runs[name]) for name in (better, worse))
+        a, b = one.predictions, other.predictions
+        said = {"label": a.get("label"), "sure": a.get("confidence"), f"{worse} said": b["said"]}
+        with suppress(FileNotFoundError, KeyError):  # no texts, or no classes
+            shown = one.rows.assign(**said)[a["right"] & ~b["right"]]
+            told = f"{task}, seed {seed}: {better} alone is right on {len(shown)} of {len(a)} rows"
+            shown = shown.sort_values("sure", ascending=False, kind="stable")[:count]
+            break
+    return shown.style.format(precision=2, escape="html").hide(axis="index").set_caption(told)

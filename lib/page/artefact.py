@@ -90,7 +90,7 @@ class Page:
         if on_missing == "run":
             self.wanted |= {row["spec"].name for row in rows}
         make = on_missing == "run" and not os.environ.get(notebook.BATCH)
-        if make and (todo := sweep.plan([row["spec"] for row in rows]).missing):
+        if make and (todo := sweep.missing([row["spec"] for row in rows])):
             self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
         frame = sweep.collect(rows, on_missing="run" if make else "skip")
         if self.mine and on_missing == "skip":

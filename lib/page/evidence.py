@@ -15,11 +15,10 @@ from lib.measure.claims import seeds
 from lib.page import checks
 from lib.page.claims import judged, rows
 from lib.papers import mini
-from lib.runs import record, sweep
+from lib.runs import sweep
 from lib.runs.spec import ancestry, known
 from lib.steps import STEPS
 
-NICE = 10  # of the workers
 # steps whose runs pages show beside the networks that they found
 BESIDE = ("search", "nas_search", "random_architecture")
 
@@ -66,7 +65,7 @@ def gather(claims, store, minutes=None, workers=None, progress=True, backend="lo
     results = set(wanted) | found_by(wanted)
     keep(results, store)
     specs = [spec for claim in every for spec in cells(claim, seeds(claim["seeds"]))]
-    missing = sweep.plan(specs, store).missing
+    missing = sweep.missing(specs, store)
     needed = Counter(parent for spec in missing for parent in spec.parents.values())
 
     def done(spec):
@@ -78,7 +77,7 @@ def gather(claims, store, minutes=None, workers=None, progress=True, backend="lo
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
     until = time.monotonic() + 60 * minutes if minutes else inf
-    how = {"checkpoint_seconds": 60.0, "progress": progress, "nice": NICE, "backend": backend}
+    how = {"checkpoint_seconds": 60.0, "progress": progress, "backend": backend}
     return sweep.make(wanted, store, workers, until=until, done=done, **how)
 
 
@@ -90,10 +89,9 @@ def found_by(specs):
 def keep(specs, store):
     """Record the finished runs among some Specs that have no record."""
     for spec in specs:
-        if not record.there(store.records / spec.name):
-            run = store.find(spec)
-            if run and run.origin == "run":
-                store.record(run)
+        run = store.find(spec)
+        if run and run.origin == "run":
+            store.record(run)
 
 
 def listed(claims, store):
@@ -102,9 +100,9 @@ def listed(claims, store):
     for claim in claims:
         by_seed = [cells(claim, (seed,)) for seed in seeds(claim["seeds"])]
         done = sum(all(map(store.find, specs)) for specs in by_seed)
-        missing = sweep.plan([spec for specs in by_seed for spec in specs], store).missing
+        missing = sweep.missing([spec for specs in by_seed for spec in specs], store)
         left = f"{len(missing)} runs left, {clock.about(missing)}"
         word = found[claim["id"]].verdict
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"
-    missing = sweep.plan(rounds(claims), store).missing
+    missing = sweep.missing(rounds(claims), store)
     yield f"together left on one core: {clock.about(missing)}"

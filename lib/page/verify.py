@@ -15,7 +15,7 @@ from lib import data
 from lib.data.unseen import unpacked
 from lib.measure import metrics
 from lib.page import claims, evidence, notebook
-from lib.runs import paths, record
+from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import write
 
@@ -56,9 +56,7 @@ def damage(run):
     """One line on what is wrong with a record by itself; empty where it is sound."""
     place = paths.shown(run.folder)
     try:
-        body = record.read(run.folder)
-        record.unpacked(run.folder, body)
-        if body["status"]["state"] != "finished" or not body["metrics"]:
+        if run.status["state"] != "finished" or not run.metrics:
             return f"{place} is no finished run with metrics: make it again"
         for name, value in recomputed(run).items():
             if not abs(value - run.metrics[name]) <= 1e-12:  # also where it is no number

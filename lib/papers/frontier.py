@@ -362,7 +362,7 @@ def planned(rows, store):
     seen, lines = set(), {}
     for name in dict.fromkeys(row["model"] for row in rows):
         specs = [row["spec"] for row in rows if row["model"] == name]
-        missing = [spec for spec in sweep.plan(specs, store).missing if spec not in seen]
+        missing = [spec for spec in sweep.missing(specs, store) if spec not in seen]
         seen |= {*missing}
         lines[name] = {"points": len(specs), "to make": sweep.expected(missing, store)}
     return lines

@@ -4,24 +4,29 @@ This is the only place that turns a Spec into a run. `lib.runs.sweep` calls it i
 """
 
 import ctypes
-import errno
 import gc
 import importlib
 import platform
+import re
 import shutil
 import subprocess
 import time
 import traceback
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from pathlib import Path
+
+from filelock import Timeout
 
 from lib.runs import files, paths
-from lib.runs.files import Damaged, read_json
+from lib.runs.files import Damaged
 from lib.runs.spec import from_json
-from lib.runs.store import MIN_FREE, Draft, Held, Store, locked, say
+from lib.runs.store import MIN_FREE, Draft, Store, locked, say
 from lib.steps import STEPS
 
+# packages that decide results beside torch
+PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
 FREE = "free some space (`python -m lib gc` lists what may go)"
 
 
@@ -40,14 +45,16 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
             with locked(store.lock(spec)):
                 if not files.wrong(store.part(spec)):
                     store.place(spec)  # a kill came between its end and its name
-                found = store.find(spec, weights=keep)
-                return found or _make(spec, store, keep, checkpoint_seconds)
+                if run := store.find(spec, weights=keep):
+                    return run
+                store.mend(spec, keep)
+                return _make(spec, store, keep, checkpoint_seconds)
         except Damaged as error:
             if again:
                 raise
             store.set_aside(store.part(spec), error)
             again = True
-        except Held:
+        except Timeout:
             say(f"waiting  {spec.name}: another process is making it")
             time.sleep(0.3)
 
@@ -71,21 +78,10 @@ def _make(spec, store, keep, checkpoint_seconds):
         draft.tell("stopped")
         raise
     except Exception as error:
-        told = {"traceback": traceback.format_exc()}
-        if full(error):
-            free = shutil.disk_usage(store.runs).free >> 20
-            what = f"disk full ({free} MB free) under {paths.shown(store.runs)}"
-            error = OSError(f"{what}: {FREE}; the run resumes from its last checkpoint")
         with suppress(OSError):
-            draft.tell("failed", error=one_line(error), **told)
-        raise error from None
+            draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
+        raise
     return store.place(spec)
-
-
-def full(error):
-    """Whether a disk is full, as the system or safetensors says it."""
-    there = getattr(error, "errno", None) == errno.ENOSPC
-    return there or f"os error {errno.ENOSPC}" in str(error)
 
 
 def small(spec):
@@ -121,51 +117,32 @@ def environment(spec):
         "machine": platform.machine(),
         "processor": processor(),
         "torch": torch.__version__,
-        **packages(),
+        **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if on_card else "cpu",
         **commit(),
     }
 
 
-def packages():
-    """Versions of the packages, as far as they are installed, that decide results beside torch."""
-    found = {}
-    for name in ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn"):
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
-
-
 def processor():
-    try:
-        lines = open("/proc/cpuinfo").read().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+    place = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.+)", place.read_text() if place.exists() else "")
+    return names[0].strip() if names else platform.processor()
 
 
 @cache
 def commit():
-    """Commit of the code as this process first saw it, and whether `lib` differed from it.
-
-    A packed copy has the commit that it was packed from. Empty outside a checkout.
-    """
-    if (paths.ROOT / "COMMIT").exists():
-        return read_json(paths.ROOT / "COMMIT")
-
-    def git(*words):
-        words = ["git", "-C", str(paths.ROOT), *words]
-        return subprocess.run(words, capture_output=True, text=True, timeout=20)
-
+    """Commit of the code as this process first saw it, and whether `lib` differed from it; empty
+    outside a checkout."""
+    git = ["git", "-C", str(paths.ROOT)]
+    words = [*git, "rev-parse", "--short=10", "HEAD"], [*git, "status", "--porcelain", "--", "lib"]
     try:
-        head = git("rev-parse", "--short=10", "HEAD")
-        changed = git("status", "--porcelain", "--", "lib")
-    except (OSError, subprocess.TimeoutExpired):
+        head, changed = (
+            subprocess.check_output(each, text=True, stderr=subprocess.DEVNULL) for each in words
+        )
+    except (OSError, subprocess.CalledProcessError):
         return {}
-    if head.returncode:
-        return {}
-    return {"commit": head.stdout.strip(), "changed": bool(changed.stdout.strip())}
+    return {"commit": head.strip(), "changed": bool(changed.strip())}
 
 
 def work(body, runs, records, keep, checkpoint_seconds):

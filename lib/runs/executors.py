@@ -1,8 +1,7 @@
-"""Executors: who makes the runs of a sweep. Each has `submit`, `release` and `close`.
+"""Executors: who makes the runs of a sweep.
 
-`Local` has worker processes on this machine. A worker is a process of its own, so that one that is
-killed costs only its own run. `lib.runs.cluster` has two for many machines. An executor tells
-further how many runs it makes at once (`slots`), and whether one more may be submitted (`free`).
+An executor makes `slots` runs at once. `submit` begins one; `finished` gives those that ended.
+`Local` has worker processes on this machine; `lib.runs.cluster` has executors for many machines.
 """
 
 import concurrent.futures as futures
@@ -48,12 +47,12 @@ def need(spec):
     return Need(numerics.get("threads", 1), bool(device), PEAK[dtype, device])
 
 
-def opened(backend, needs, workers=None, nice=0, folder=None):
+def opened(backend, needs, workers=None, folder=None):
     """The executor of a backend for runs with these Needs.
 
-    backend: its name, and after a colon what it is told. workers: runs at once; on each GPU, where
-    they are of one. folder: where a backend leaves its logs. Raises ValueError for an unknown
-    backend, RuntimeError where its package is absent.
+    backend: its name, and after a colon its address or its parameters. workers: runs at once; on
+    each GPU of this machine, where they are of one. folder: where a backend leaves its logs. Raises
+    ValueError for an unknown backend, RuntimeError where its package is absent.
     """
     name, _, told = backend.partition(":")
     known("backend", name, BACKENDS)
@@ -61,7 +60,9 @@ def opened(backend, needs, workers=None, nice=0, folder=None):
         from lib.runs import cluster
 
         try:
-            return getattr(cluster, name.capitalize())(told, needs, workers, nice, folder)
+            return getattr(cluster, name.capitalize())(
+                told, min(workers or 100, len(needs)), folder
+            )
         except ModuleNotFoundError as error:
             how = "pip install -r requirements-cluster.txt"
             raise RuntimeError(f"{error.name} is absent: {how}") from None
@@ -69,7 +70,7 @@ def opened(backend, needs, workers=None, nice=0, folder=None):
     fit = places(cards() if widest.card else {}, widest.memory, workers)
     most = len(fit) or int(memory() // widest.memory)
     slots = (len(fit) or workers) if workers else min(cores() // widest.cores, most)
-    return Local(max(1, min(slots, len(needs))), nice, fit)
+    return Local(max(1, min(slots, len(needs))), fit)
 
 
 def cores():
@@ -87,16 +88,15 @@ def memory():
 
 def cards():
     """{identity: free bytes} of the GPUs that this process may use, as nvidia-smi tells them."""
-    words = ["nvidia-smi", "--query-gpu=index,uuid,memory.free", "--format=csv,noheader,nounits"]
+    words = ["nvidia-smi", "--query-gpu=uuid,memory.free", "--format=csv,noheader,nounits"]
+    if (allowed := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        words.append(f"--id={allowed or 'none'}")
     try:
         told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {}
-    lines = [line.split(", ") for line in told.splitlines() if line.count(", ") == 2]
-    found = {uuid: int(free) << 20 for _, uuid, free in lines if free.isdigit()}
-    named = {name: uuid for index, uuid, _ in lines for name in (index, uuid)}
-    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(found)).split(",")
-    return {named[name]: found[named[name]] for name in allowed if named.get(name) in found}
+    lines = [line.split(", ") for line in told.splitlines() if ", " in line]
+    return {identity: int(free) << 20 for identity, free in lines if free.isdigit()}
 
 
 def places(cards, need, each=None):
@@ -113,34 +113,41 @@ def places(cards, need, each=None):
 class Local:
     """Executor on this machine: `slots` worker processes that stay alive between runs.
 
-    devices: identities of the GPUs of the first, second, ... worker; none sees another.
+    A worker is a process of its own, so that one that is killed costs only its own run. devices:
+    identities of the GPUs of the first, second, ... worker; none sees another.
     """
 
-    def __init__(self, slots, nice=0, devices=()):
-        self.slots, self.nice = slots, nice
+    def __init__(self, slots, devices=()):
+        self.slots, self.running = slots, {}
         self.devices = [*devices[:slots], *[None] * (slots - len(devices))]
         self.pools = list(map(self._pool, self.devices))
         self.free = list(reversed(range(slots)))
 
     def _pool(self, device):
         # a forked torch may hang, and a forked CUDA fails
-        spawn, about = multiprocessing.get_context("spawn"), (os.getpid(), self.nice, device)
+        spawn, about = multiprocessing.get_context("spawn"), (os.getpid(), device)
         return futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_tend, initargs=about)
 
     def submit(self, function, *args, need=None):
+        """Begin a call in a free worker. Returns its future."""
         slot = self.free.pop()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as a worker begins
         try:
             future = self.pools[slot].submit(function, *args)
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        future.slot = slot
+        self.running[future] = slot
         return future
 
-    def release(self, future):
-        if isinstance(future.exception(), BrokenProcessPool):
-            self.pools[future.slot] = self._pool(self.devices[future.slot])
-        self.free.append(future.slot)
+    def finished(self, seconds=None):
+        """The futures that ended, within so many seconds; their workers are free again."""
+        done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
+        for future in done:
+            slot = self.running.pop(future)
+            if isinstance(future.exception(), BrokenProcessPool):
+                self.pools[slot] = self._pool(self.devices[slot])
+            self.free.append(slot)
+        return done
 
     def each(self, function, jobs):
         """Yield (job, its future) as they finish; a job is a tuple of arguments."""
@@ -149,15 +156,14 @@ class Local:
             while left and self.free:
                 job = left.pop(0)
                 running[self.submit(function, *job)] = job
-            for future in futures.wait(running, return_when=futures.FIRST_COMPLETED).done:
-                self.release(future)
+            for future in self.finished():
                 yield running.pop(future), future
 
     def close(self):
         """End the workers: idle ones by themselves, those at work once they have said that they
         stopped. Who has not within LAST seconds is killed.
         """
-        busy = [pool for slot, pool in enumerate(self.pools) if slot not in self.free]
+        busy = [self.pools[slot] for slot in self.running.values()]
         left = [process for pool in busy for process in (pool._processes or {}).values()]
         for process in left:
             process.terminate()
@@ -170,11 +176,10 @@ class Local:
                 process.kill()
 
 
-def _tend(parent, nice=0, device=None):
+def _tend(parent, device=None):
     """A worker's first act: leave interrupts to its parent, and see to it that it goes with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
-    os.nice(nice)
     if device:
         os.environ["CUDA_VISIBLE_DEVICES"] = device  # before torch looks for it
 

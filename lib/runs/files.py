@@ -16,7 +16,6 @@ from pathlib import Path
 from lib.runs import paths
 
 NAME = "manifest.json"
-VERSION = 1  # of manifests
 
 
 class Damaged(ValueError):
@@ -77,20 +76,13 @@ def write_lines(path, values):
     Path(path).write_text("".join(json.dumps(value) + "\n" for value in values))
 
 
-def read_json(path, data=None):
-    """The object in a file of JSON; data: its bytes, where they were read already.
-
-    Raises Damaged naming the file where it holds no object.
-    """
+def read_json(path):
+    """The value in a file of JSON. Raises Damaged naming the file."""
     try:
-        found = json.loads(Path(path).read_bytes() if data is None else data)
-        if isinstance(found, dict):
-            return found
-        error = f"a {type(found).__name__}, not an object"
-    except (ValueError, RecursionError) as caught:
-        error = caught
-    fix = "delete its folder, the run is made again"
-    raise Damaged(f"{paths.shown(path)} is damaged ({error}): {fix}")
+        return json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        fix = "delete its folder, the run is made again"
+        raise Damaged(f"{paths.shown(path)} is damaged ({error}): {fix}") from None
 
 
 def sha(data):
@@ -109,63 +101,43 @@ def _digest(path, *_):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def seal(folder, names=None, to=NAME):
-    """Write the manifest of a folder; names: of these files alone.
+def seal(folder):
+    """Write the manifest of a folder.
 
-    The files become readable for those to whom the umask of this process gives new files.
+    The files become readable for those to whom the umask of this process gives new files;
+    safetensors writes them for their owner alone.
     """
     folder, mask = Path(folder), os.umask(0)
     os.umask(mask)
-    if names is None:
-        every = (path for path in folder.rglob("*") if path.is_file())
-        names = (path.relative_to(folder).as_posix() for path in every)
-    digests = {name: digest(folder / name) for name in sorted(names) if name != to}
-    for name in digests:
-        (folder / name).chmod(0o666 & ~mask)
-    write_json(folder / to, {"version": VERSION, "files": digests})
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME)
+    for path in found:
+        path.chmod(0o666 & ~mask)
+    digests = {path.relative_to(folder).as_posix(): digest(path) for path in found}
+    write_json(folder / NAME, {"version": 1, "files": digests})
 
 
-def manifest(folder, name=NAME):
-    """{file: digest} that `seal` wrote. Raises Damaged, also where it is not there."""
-    place = Path(folder) / name
-    with held(place):
-        body = read_json(place)
-    if (version := body.get("version", VERSION)) != VERSION:
-        why = f"it is of version {version!r}, this code reads {VERSION}"
-        raise Damaged(f"{paths.shown(place)} is damaged ({why})")
-    if not isinstance(body.get("files"), dict):
-        raise Damaged(f"{paths.shown(place)} is damaged (it lists no digests)")
-    return body["files"]
+def check(folder, spared=()):
+    """Raise Damaged naming a file of a folder that is not as `seal` found it.
 
-
-@contextmanager
-def held(place):
-    """Raise Damaged where a file that is read within is absent or no file.
-
-    A file that may not be read, or that a disk failed to give, is not damaged: OSError names it.
+    spared: the beginning of names that are not looked at. A file that may not be read, or that a
+    disk failed to give, is not damaged: OSError names it.
     """
+    place = folder / NAME
     try:
-        yield
+        for name, written in read_json(place)["files"].items():
+            place = folder / name
+            if not name.startswith(spared) and digest(place) != written:
+                raise Damaged(f"{paths.shown(place)} has another digest than when written")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise Damaged(f"{paths.shown(place)} cannot be read ({error.strerror})") from None
-    except OSError as error:
-        why = f"{paths.shown(place)} cannot be read ({error.strerror})"
-        fix = "make it readable for you, or try again; its folder is left as it is"
-        raise OSError(f"{why}: {fix}") from None
+    except (KeyError, AttributeError, TypeError):
+        raise Damaged(f"{paths.shown(place)} lists no digests") from None
 
 
-def wrong(folder, name=NAME, spared=()):
-    """What is wrong with a folder, in words that name a file; "" where it is as it was written.
-
-    spared: beginnings of names that are not looked at. Raises OSError for a file that is there and
-    cannot be read.
-    """
+def wrong(folder, spared=()):
+    """What is wrong with a folder (`check`), in words; "" where it is as it was written."""
     try:
-        for file, written in manifest(folder, name).items():
-            place = Path(folder) / file
-            with held(place):
-                if not file.startswith(tuple(spared)) and digest(place) != written:
-                    return f"{paths.shown(place)} has another digest than when written"
+        check(folder, spared)
     except Damaged as error:
         return str(error)
     return ""

@@ -16,17 +16,13 @@ import json
 import numpy as np
 from safetensors.numpy import load, save
 
-from lib.runs import paths
-from lib.runs.files import Damaged, held, sha
+from lib.runs import files, paths
+from lib.runs.files import Damaged, sha
 from lib.runs.spec import canonical
 
 NAME, ARRAYS = "record.json", "arrays.safetensors.gz"
 PARTS = ("spec", "status", "metrics", "env")
 LEFT = ("events.jsonl", "manifest.json")  # files of a run that its record has not
-
-
-def there(folder):
-    return (folder / NAME).exists()
 
 
 def write(run, folder):
@@ -56,44 +52,29 @@ def read(folder):
 
     Raises Damaged naming a file.
     """
+    place, why = folder / NAME, "its content has another digest"
     try:
-        with held(folder / NAME):
-            text = (folder / NAME).read_text()
-        body = json.loads(text)
-        told = body.pop("digest")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise damaged(folder / NAME, error) from None
-    if digest(body) != told or not {*PARTS} <= body.keys():
-        raise damaged(folder / NAME, "its content has another digest")
+        body = json.loads(place.read_text())
+        sound = body.pop("digest") == digest(body)
+        if sound and "arrays" in body:
+            place = folder / ARRAYS
+            sound = files.digest(place) == body["arrays"]
+    except (ValueError, KeyError, FileNotFoundError) as error:
+        sound, why = False, error
+    if not sound:
+        fix = "take it from git again, or delete its folder and make the run again"
+        raise Damaged(f"{paths.shown(place)} is damaged ({why}): {fix}")
     return body
 
 
-def arrays(folder, body, name):
-    """Arrays that the run's step saved under this name. Raises FileNotFoundError without any."""
-    found = {
-        key.removeprefix(f"{name}."): value.astype(body["types"].get(key, value.dtype.name))
-        for key, value in unpacked(folder, body).items()
-        if key.startswith(f"{name}.")
-    }
-    if not found:
-        raise FileNotFoundError(f"the record {paths.shown(folder)} has no arrays {name!r}")
-    return found
-
-
-def text(folder, body, name):
-    """Text of another file of the run; empty where it is absent."""
-    return unpacked(folder, body).get(f"file.{name}", np.zeros(0, np.uint8)).tobytes().decode()
-
-
-def unpacked(folder, body):
-    """All arrays as they are stored. Raises Damaged naming the file."""
+def arrays(folder, body):
+    """{"<name>.<key>": array in the type that the run had}; body: what `read` gave."""
     if "arrays" not in body:
         return {}
-    with held(folder / ARRAYS):
-        packed = (folder / ARRAYS).read_bytes()
-    if sha(packed) != body["arrays"]:
-        raise damaged(folder / ARRAYS, "its content has another digest")
-    return load(gzip.decompress(packed))
+    found = load(gzip.decompress((folder / ARRAYS).read_bytes()))
+    return {
+        name: value.astype(body["types"].get(name, value.dtype)) for name, value in found.items()
+    }
 
 
 def small(key, value):
@@ -111,8 +92,3 @@ def small(key, value):
 
 def digest(body):
     return sha(canonical(body, nan=True).encode())
-
-
-def damaged(path, why):
-    fix = "take it from git again, or delete its folder and make the run again"
-    return Damaged(f"{paths.shown(path)} is damaged ({why}): {fix}")

@@ -44,11 +44,8 @@ class Spec:
             known(f"argument of step {self.step}", name, step.args)
         inputs = {name: spec for name, spec in self.inputs.items() if spec is not None}
         object.__setattr__(self, "inputs", inputs)
-        for name, spec in inputs.items():
+        for name in inputs:
             known(f"input of step {self.step}", name[: name.find(":") + 1] or name, step.inputs)
-            if not isinstance(spec, Spec):
-                kind = type(spec).__name__
-                raise TypeError(f"input {name!r} of step {self.step} is a {kind}, not a Spec")
         args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
         object.__setattr__(self, "args", args)
         for value in args.values():

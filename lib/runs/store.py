@@ -12,8 +12,8 @@ A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, 
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
 weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
 manifest (lib.runs.files) has a digest of each file. What is found damaged, or holds the run of
-another Spec, is set aside and made again. What cannot be read is left where it is, and an error
-tells it.
+another Spec, is not used; it is set aside when the run is made again. What cannot be read is left
+where it is, and an error tells it.
 """
 
 import json
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
-from safetensors.numpy import load, save_file
+from safetensors.numpy import load_file, save_file
 
 from lib.runs import files, paths, record
 from lib.runs.files import Damaged, read_json, write_json
@@ -44,12 +44,13 @@ def say(line):
 
 def part(name):
     """A part of a run (record.PARTS) that is read when it is asked for."""
-    return cached_property(lambda run: run._part(name))
+    return property(lambda run: run.body[name])
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read only: a folder of files, or a record."""
+    """A finished run, read only: a folder of files, or a record. Raises Damaged where it is read
+    and its files are not what was written."""
 
     folder: Path
     origin: str  # "run": made here; "record": committed evidence
@@ -57,34 +58,22 @@ class Run:
     spec, status, metrics, env = map(part, record.PARTS)
 
     @cached_property
-    def _record(self):
-        return record.read(self.folder)
-
-    @cached_property
-    def _digests(self):
-        return files.manifest(self.folder)
-
-    def _bytes(self, name):
-        """What a file of the run holds. Raises Damaged where its manifest says otherwise."""
-        place = self.folder / name
-        with files.held(place):
-            data = place.read_bytes()
-        if self._digests.get(name) != files.sha(data):
-            why = "it has another digest"
-            raise Damaged(f"{paths.shown(place)} is damaged ({why}): the run is made again")
-        return data
-
-    def _part(self, name):
+    def body(self):
+        """All parts, after a look at the digests of all files but the weights."""
         if self.origin == "record":
-            return self._record[name]
-        return read_json(self.folder / f"{name}.json", self._bytes(f"{name}.json"))
+            return record.read(self.folder)
+        files.check(self.folder, ("model/",))
+        return {name: read_json(self.folder / f"{name}.json") for name in record.PARTS}
+
+    @property
+    def _recorded(self):
+        """All arrays of a record; none of a run, which has them in files."""
+        return record.arrays(self.folder, self.body)
 
     @property
     def cost(self):
-        """Core seconds on a CPU, which other work beside it does not stretch; seconds on a card."""
-        on_card = (self.spec["args"].get("numerics") or {}).get("device")
-        seconds = self.status["seconds"]
-        return seconds if on_card else self.status.get("core_seconds", seconds)
+        """Core seconds, which other work beside it does not stretch."""
+        return self.status.get("core_seconds", self.status["seconds"])
 
     @property
     def name(self):
@@ -96,66 +85,48 @@ class Run:
         return self.folder / "model"
 
     def arrays(self, name):
-        """Arrays that the step saved under this name."""
-        if self.origin == "record":
-            return record.arrays(self.folder, self._record, name)
-        return load(self._bytes(f"{name}.safetensors"))
+        """Arrays that the step saved under this name. Raises FileNotFoundError without any."""
+        start, found = f"{name}.", self._recorded
+        there = {key.removeprefix(start): v for key, v in found.items() if key.startswith(start)}
+        return there or load_file(self.folder / f"{name}.safetensors")
 
     def lines(self, name):
         """JSON lines that the step wrote under this name; none where the file is absent."""
-        if self.origin == "record":
-            text = record.text(self.folder, self._record, name)
-        else:
-            text = self._bytes(name).decode() if (self.folder / name).exists() else ""
+        found, text = self._recorded.get(f"file.{name}"), b""
+        if found is not None:
+            text = found.tobytes()
+        elif (self.folder / name).exists():
+            text = (self.folder / name).read_bytes()
         return [json.loads(line) for line in text.splitlines()]
 
     def events(self):
         return self.lines("events.jsonl")
 
-    def wrong(self, spec, weights=False):
-        """What is wrong with it as the run of a Spec, in words that name a file; "" without any.
+    def check(self, spec, weights=False):
+        """Raise Damaged where it is not the whole run of a Spec, OSError where it cannot be read.
 
-        weights: they are looked at as well. Raises OSError for what is there and cannot be read.
+        weights: they are looked at as well.
         """
-        try:
-            if self.origin == "record" and "arrays" in self._record:
-                place = self.folder / record.ARRAYS
-                with files.held(place):
-                    if files.digest(place) != self._record["arrays"]:
-                        return str(record.damaged(place, "its content has another digest"))
-            elif self.origin == "run":
-                if why := files.wrong(self.folder, spared=() if weights else ("model/",)):
-                    return why
-            told, asked = self.spec, spec.to_json()
-            if told != asked and placeless(told) != placeless(asked):
-                return f"{paths.shown(self.folder)} holds the run of another Spec"
-        except Damaged as error:
-            return str(error)
-        return ""
-
-
-class Held(Exception):
-    """Another live process is making this run."""
+        told, asked = self.spec, spec.to_json()
+        if told != asked and placeless(told) != placeless(asked):
+            raise Damaged(f"{paths.shown(self.folder)} holds the run of another Spec")
+        if weights:
+            files.check(self.folder)
 
 
 @contextmanager
 def locked(path, patience=0.2):
-    """Hold the exclusive right to make a run; path: of its lock file. Raises Held after so many
-    seconds of patience.
+    """Hold the exclusive right to make a run; path: of its lock file. Raises Timeout after so many
+    seconds of patience, while another process holds it.
 
     The lock is the file system's (filelock). It ends with the process that holds it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, thread_local=False)
-    try:
-        lock.acquire(patience)
-    except Timeout:
-        raise Held from None
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()
+    with FileLock(path, patience, thread_local=False):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def alive(path):
@@ -165,7 +136,7 @@ def alive(path):
     try:
         with locked(path, 0):
             return False
-    except (Held, PermissionError):
+    except (Timeout, PermissionError):
         return True
 
 
@@ -183,31 +154,27 @@ class Store:
     def find(self, spec, weights=False):
         """The finished run of a Spec, or None. With `weights`, one that still has its model.
 
-        A run that is damaged, or of another Spec, is set aside, and such a record is left alone; a
-        line says so. Raises OSError for one that is there and cannot be read.
+        What is damaged, or of another Spec, is not used, and a line says so. Raises OSError for
+        what is there and cannot be read.
         """
         for origin, root in {"record": self.records, "run": self.runs}.items():
             run = Run(root / spec.name, origin)
-            if not run.folder.exists() or (weights and not run.model.exists()):
-                continue
-            why = run.wrong(spec, weights)
-            if not why:
-                return run
-            if origin == "run":
-                self._doubt(spec, weights)
-            else:
-                say(f"not used  {why}")
+            if run.folder.exists() and (run.model.exists() or not weights):
+                try:
+                    run.check(spec, weights)
+                    return run
+                except Damaged as error:
+                    say(f"not used  {error}")
         return None
 
-    def _doubt(self, spec, weights):
-        """Set a run aside where it is still damaged once nobody else is at it."""
+    def mend(self, spec, weights):
+        """Set a damaged run aside, so that it is made again."""
         run = Run(self.runs / spec.name, "run")
         try:
-            with locked(self.lock(spec)):
-                if run.folder.exists() and (why := run.wrong(spec, weights)):
-                    self.set_aside(run.folder, why)
-        except (Held, OSError):
-            say(f"damaged  {spec.name}; it is not used")
+            if run.folder.exists():
+                run.check(spec, weights and run.model.exists())
+        except Damaged as error:
+            self.set_aside(run.folder, error)
 
     def set_aside(self, folder, why):
         """Move a damaged folder below `.damaged`, where it is found by its name and the time."""
@@ -218,13 +185,14 @@ class Store:
         say(f"set aside  {name} as {paths.shown(target)}: {why}; the run is made again")
 
     def place(self, spec):
-        """Give a run that is made its name. A kill leaves the run before or the new one, whole."""
-        part, final = self.part(spec), self.runs / spec.name
-        shutil.rmtree(part / "before", ignore_errors=True)
-        if final.exists():  # there where its weights were removed
-            final.rename(part / "before")
-        part.rename(final)
-        shutil.rmtree(final / "before", ignore_errors=True)
+        """Give a run that is made its name.
+
+        It replaces one whose weights were removed. A kill leaves the new one whole, under either
+        name.
+        """
+        final = self.runs / spec.name
+        shutil.rmtree(final, ignore_errors=True)
+        self.part(spec).rename(final)
         return Run(final, "run")
 
     def part(self, spec):
@@ -239,7 +207,7 @@ class Store:
         Its `state` is finished, running, failed, stopped, died or missing.
         """
         if run := self.find(spec):
-            return run.status | {"origin": run.origin}
+            return run.status
         if not self.part(spec).exists():
             return {"state": "missing"}
         status = ledger(self.part(spec))
@@ -368,7 +336,3 @@ class Draft(Scratch):
         shutil.rmtree(self.resume, ignore_errors=True)
         self.tell("finished")
         files.seal(self.folder)
-
-    def finish(self, metrics, env):
-        self.seal(metrics, env)
-        return self.store.place(self.spec)

@@ -52,14 +52,16 @@ def candidates(run, texts, source, count, numerics):
     found, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        path = run.resume / f"candidates-{start:09d}.safetensors"
-        if not files.wrong(run.resume, f"{path.name}.manifest"):
-            there = load_file(path)
+        folder = run.resume / f"candidates-{start:09d}"
+        if not files.wrong(folder):
+            there = load_file(folder / "words.safetensors")
         else:
             there = words.candidates(part, source, count, numerics, near)
-            with files.whole(path) as place:
-                save_file(there, place)
-            files.seal(run.resume, [path.name], f"{path.name}.manifest")
+            files.remove(folder)
+            with files.whole(folder) as place:
+                place.mkdir()
+                save_file(there, place / "words.safetensors")
+                files.seal(place)
         found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
         words_seen += len(there["ids"])
         one_piece += int(there["one_piece"])
