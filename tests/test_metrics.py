@@ -36,7 +36,7 @@ def test_three_classes():
     # right 3, n 4, guessed 1 2 1, true 1 1 2: (3*4 - 5) / sqrt((16 - 6)(16 - 6))
     assert matthews(logits(guess, 3), true) == pytest.approx(0.7)
     assert accuracy(logits(guess, 3), true) == 0.75
-    with pytest.raises(ValueError, match="class 2"):
+    with pytest.raises(ValueError, match="multiclass"):
         f1(logits(guess, 3), true)
 
 
@@ -103,13 +103,8 @@ def test_damaged_predictions(name):
 
 def test_what_is_no_class_or_no_value():
     for metric, said, true, message in (
-        (
-            accuracy,
-            [0, 1, 1],
-            [-1, 1, -1],
-            "2 of 3 labels are no class codes, the first is -1 in row 0",
-        ),
-        (matthews, [1, 0.5], [1, 0], "1 of 2 predictions are no class codes, .* is 0.5 in row 1"),
+        (accuracy, [0, 1, 1], [-1, 1, -1], "2 of 3 labels are no class codes, such as -1"),
+        (matthews, [1, 0.5], [1, 0], "1 of 2 predictions are no class codes, such as 0.5"),
         (accuracy, np.zeros((2, 1)), [0, 1], "one column"),
         (spearman, np.zeros((2, 3)), [0, 1], "3 columns"),
     ):

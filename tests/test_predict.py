@@ -13,9 +13,8 @@ from conftest import finetuned, holding, put, small_backbone
 
 from lib import data
 from lib.data import read, submission, unlabelled
-from lib.measure import cost, metrics, signal
+from lib.measure import cost, metrics
 from lib.model import backbone
-from lib.model.ghost import Convolution
 from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.page import artefact, notebook
@@ -427,26 +426,3 @@ def test_the_grid_of_the_mechanism():
     assert distilled == tuned.inputs["start"] and start.step == "operate"
     assert start.args["surgery"] == distilled.args["surgery"]
     assert start.inputs["importance"] == distilled.inputs["importance"]
-
-
-# ---- the small signal ----
-@pytest.mark.parametrize("kind", ["dwconv", "conv1d_s", "conv1d_f", "conv2d"])
-@pytest.mark.parametrize("taps", [1, 3, 5])
-def test_the_signal_s_ghost_is_the_module_s(kind, taps):
-    tokens, channels = 7, 4
-    mixes = {"softmax_over": "inputs"} if kind.startswith("conv1d") else {}
-    options = Ghost(
-        kind, ("o",), taps, softmax=True, tokens=tokens if kind == "conv1d_f" else 0, **mixes
-    )
-    layer = Convolution(channels, options, torch.Generator().manual_seed(0)).double()
-    x = torch.randn(tokens, channels, dtype=torch.float64)
-    raw = layer.weight.detach().numpy()
-    raw = raw[0, 0] if kind == "conv2d" else raw
-    found = signal.convolve(x.numpy(), kind, signal.softmax(raw, kind))
-    assert np.allclose(found, layer(x[None])[0].detach().numpy(), atol=1e-12)
-
-
-def test_the_example_of_a_plain_mean():
-    x, ghost = signal.example("dwconv", 3, 0.0)
-    around = np.pad(x, ((1, 1), (0, 0)))
-    assert np.allclose(ghost, np.maximum((around[:-2] + around[1:-1] + around[2:]) / 3, 0))
