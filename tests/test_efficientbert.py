@@ -1,10 +1,9 @@
 """EfficientBERT's Specs without data and weights, its printed settings, tables and claims."""
 
 import json
-from itertools import product
+from unittest.mock import Mock
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import transformers
@@ -13,14 +12,7 @@ from conftest import every_spec, holding
 from lib.measure import measures, stats
 from lib.model import parts, supernet
 from lib.page import notebook
-from lib.papers import (
-    efficientbert,
-    efficientbert_settings,
-    grids,
-    profiles,
-    published,
-    submissions,
-)
+from lib.papers import efficientbert, grids, profiles, published, submissions
 from lib.papers import settings as paper_settings
 from lib.search.net import from_json, macs, parameters
 from lib.train.matching import layer_map
@@ -65,7 +57,12 @@ def test_rows_have_the_printed_size(name):
 
 
 def test_the_printed_settings_are_those_of_the_specs():
-    table = efficientbert_settings.compared()
+    (path,) = notebook.find(["efficientbert_s43"])
+    cells = ["".join(cell["source"]) for cell in json.loads(path.read_text())["cells"]]
+    names = {"page": Mock()}
+    for cell in cells[3:6]:
+        exec(cell, names)
+    table = names["table"]
     assert table.columns.tolist() == [("published", "Value"), ("in Specs", "Value")]
     numbers = table[table["published", "Value"].map(paper_settings.is_number)]
     there = numbers[numbers["in Specs", "Value"] != "–"]
@@ -256,21 +253,6 @@ def test_ratio_s_interval_covers_and_follows_blocks():
         stats.ratio(np.ones(12), np.ones(12))
 
 
-def test_divergences_of_heads():
-    """The second row has one real token; what stands behind it does not count."""
-    even, odd = np.array([[[0.5, 0.5], [0.5, 0.5]]]), np.array([[[0.25, 0.75], [0.5, 0.5]]])
-    other, padded = np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[[1.0, 0.0], [1.0, 0.0]]])
-    found = {
-        "lengths": np.array([2, 1]),
-        "attention.reference": np.stack([even, other]),
-        "attention.a": np.stack([odd, other]),
-        "attention.b": np.stack([even, padded]),
-    }
-    one = 0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)
-    assert efficientbert.divergences(found, "a") == pytest.approx([one / 2 / 2])
-    assert efficientbert.divergences(found, "b") == pytest.approx([0.0])
-
-
 # ---- tables
 def test_printed_tables():
     rows = efficientbert.printed("table02_glue_test")
@@ -289,21 +271,6 @@ def test_sentences_of_the_pages_are_true(anywhere):
         deep = len(efficientbert.scaled("EfficientBERT++", scale).layers)
         teacher = profiles.shape(scale).layers
         assert deep == 2 * teacher and len(layer_map(deep, teacher)) == teacher
-
-
-def test_marks_of_spans():
-    told = {"model": "EfficientBERT", "state": "finished"}
-    runs = {seed: holding(span_f1=0.75, exact=0.5 + seed / 10) for seed in (0, 1)}
-    cells = product(("SQuAD1", "SQuAD2"), runs)
-    frame = pd.DataFrame(
-        [told | {"task": task, "seed": seed, "run": runs[seed]} for task, seed in cells]
-    )
-    marks = {"EM": "55.0 ± 7.1 (2)", "F1": "75.0 ± 0.0 (2)"}
-    assert efficientbert.marks_of_spans(frame, "here")["EfficientBERT"] == {
-        ("here", f"SQuAD v{version} {mark}"): text
-        for version in ("1.1", "2.0")
-        for mark, text in marks.items()
-    }
 
 
 def test_submissions_are_of_the_rows_asked_for():

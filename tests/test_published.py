@@ -110,18 +110,6 @@ def test_rows_can_be_named_by_several_columns_and_columns_renamed():
     assert ("published", "F1") in row and ("published", "Model") not in row
 
 
-def test_gaps_are_points_above_each_other_row():
-    with_widths = published.gaps("ghostbert", "table4", "Model", "GhostBERT", [1])
-    score = {
-        name: row["published", "average"]
-        for (_, name), row in published.rows("ghostbert", "table4", "Model", [1]).items()
-    }
-    assert with_widths["- ReLU", 1] == round(score["GhostBERT"] - 78.1, 1) > 0
-    assert ("GhostBERT", 1) not in with_widths
-    alone = published.gaps("efficientbert", "table02_glue_test", "Model", "EfficientBERT")
-    assert alone["EfficientBERT w/o Warm-up KD"] == 0.3 and "EfficientBERT" not in alone
-
-
 def test_misses_are_told_by_place():
     assert {miss["row"] for miss in published.misses("ghostbert", "table11")} == {
         "After QK",

@@ -1,4 +1,4 @@
-"""EfficientBERT's searches: settings, Specs, Tables 5 and 6, Figure 3.
+"""EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of Figure 3.
 
 A chain of three searches hands its winners on inside the Specs. `Output("before", "net")` is the
 network that the search before found. `Output("search", "supernet")` is that network with all stacks
@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from lib.data import tokens
-from lib.measure import compare
 from lib.papers import efficientbert, grids, published
 from lib.papers.profiles import backbone, profile
 from lib.runs import files
@@ -232,76 +231,3 @@ def candidates(profile_name, count=0):
     code = sorted(Path(spaces.__file__).parent.glob("*.py"))
     what = ["candidates", count, np.__version__, where.identity(), *map(str, code)]
     return tuple(map(from_json, tokens.remembered(what, code, draw)))
-
-
-# ---- TABLES, out of collected frames
-
-
-def printed_stages():
-    """Table 5 as `lib.papers.published.rows` gives it; those that read Wikipedia alone are
-    marked."""
-    return {
-        row["Model"] + efficientbert.WIKI * (row["Pre-train Dataset"] == "Wiki"): {
-            ("published", "average" if column == "Avg" else column): cell
-            for column, cell in row.items()
-            if column not in ("Model", "Pre-train Dataset")
-        }
-        for row in published.lines("efficientbert", "table05_search_stages")
-    }
-
-
-def histories(frames):
-    """One line for each evaluation of the searches of {source: frame}.
-
-    Columns: source, arm (the single stage; stages 1 and 2 together; stage 3), stage, seed,
-    evaluation (from 1 over the whole arm), score in points, the best so far.
-    """
-    import pandas as pd
-
-    arms = {SINGLE: "single stage", "stage1": "stages 1, 2", "stage2": "stages 1, 2"}
-    columns, lines = ["source", "arm", "stage", "seed", "score"], []
-    for source, frame in frames.items():
-        there = compare.there(frame[frame["kind"] == "search"])
-        for row in there.sort_values(["seed", "model"]).itertuples():
-            told = source, arms.get(row.model, "stage 3"), row.model, row.seed
-            _, *entries = row.run.lines("history.jsonl")
-            lines += [(*told, 100 * entry["score"]) for entry in entries]
-    found = pd.DataFrame(lines, columns=columns).astype({"score": float})
-    by = found.groupby(["source", "arm", "seed"], sort=False)["score"]
-    return found.assign(evaluation=by.cumcount() + 1, best=by.cummax())
-
-
-def costs(frame, profile_name, source):
-    """Parts of Table 6 out of a frame of `costed`: mean ± standard deviation over seeds.
-
-    A row adds up the stages to its own. Seconds are of the wall. The supernets come last.
-    """
-    there = compare.there(frame)
-    found = {(row.model, row.seed): row for row in there[there["kind"] == "search"].itertuples()}
-    scored = grids.metrics(profile_name, efficientbert.COLUMNS)
-    final_scores = compare.points(frame[frame["kind"] == "student"], scored)
-    table = {}
-    for stage, name in ENDS.items():
-        alone = stage == LAST and profile_name in ALONE
-        upto = [stage] if alone or stage == SINGLE else [s for s in STAGES if s <= stage]
-        every = [[found.get((s, seed)) for s in upto] for seed in frame["seed"].unique()]
-        chains = [chain for chain in every if None not in chain]
-        if not chains:
-            continue
-        count = {row.model: int(row.evaluations) for row in chains[0]}
-        table["Search stage 3 alone" if alone else name] = {
-            (source, "evaluations"): f"{sum(count.values()):,}",
-            (source, "of them trained"): f"{sum(n for s, n in count.items() if s != LAST):,}",
-            (source, "cost (s)"): compare.spread([sum(map(seconds, chain)) for chain in chains]),
-            (source, "search score"): compare.spread([100 * chain[-1].score for chain in chains]),
-            (source, "final score"): compare.spread(
-                final_scores[final_scores["model"] == name]["score"]
-            ),
-        }
-    for model, part in there[there["kind"] == "supernet"].groupby("model", sort=False):
-        table[model] = {(source, "cost (s)"): compare.spread(map(seconds, part.itertuples()))}
-    return table
-
-
-def seconds(row):
-    return row.run.status["seconds"]

@@ -96,24 +96,6 @@ def rows(paper, name, label, widths=None, rename=str, columns=()):
     return found
 
 
-def gaps(paper, name, label, method, widths=None, rename=str, column="average"):
-    """By how much the row `method` of a published table is printed above each other row.
-
-    Returns {row: points}, or {(row, m): points} where `widths` are given; arguments as in `rows`.
-    """
-    values = {
-        key: row["published", column]
-        for key, row in rows(paper, name, label, widths, rename).items()
-    }
-    if widths is None:
-        return {key: round(values[method] - v, 1) for key, v in values.items() if key != method}
-    return {
-        (row, int(m.split("/")[0])): round(values[m, method] - v, 1)
-        for (m, row), v in values.items()
-        if row != method
-    }
-
-
 def _of(paper, name, places):
     """The rows of `corrections.csv`, `checks.csv` or `misses.csv` that are of these places, or all.
 
