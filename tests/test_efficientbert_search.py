@@ -195,7 +195,6 @@ def shrunk():
     own = (efficientbert.TEACHER, efficientbert.PRETRAIN, efficientbert.TOGETHER, search.FINAL)
     for stage in (*own, efficientbert.FINETUNE, search.BRIEFLY):
         change.setitem(stage, "toy", replace(stage["toy"], **SMALL))
-    change.setitem(search.PARTS, "toy", (own[1]["toy"], own[2]["toy"]))
     change.setitem(search.PART, "toy", (48, 40))
     change.setitem(search.HELD_OUT, "toy", 40)
     change.setitem(search.BUDGET, "toy", {"stage1": 4, "stage2": 3, "stage3": 8, "single": 5})

@@ -187,12 +187,11 @@ def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
     assert size["Conv1D_S, softmax over taps"] == pytest.approx(96 * size["Conv1D_S"], rel=0.2)
 
 
-def test_sizes_are_means_over_layers_and_dashes_where_nothing_ran():
+def test_sizes_are_means_over_layers():
     run = holding({"o.size": np.array([0.25, 0.75]), "ffn2.size": np.array([0.0123, 0.0125])})
     frame = pd.DataFrame([{"m": 3, "model": "A", "run": run}, {"m": 3, "model": "B", "run": None}])
     assert ghostbert.sizes(frame, "x") == {
-        ("3/12", "A"): {("x", "after O"): "0.500", ("x", "after FFN2"): "0.012"},
-        ("3/12", "B"): {("x", "after O"): "–", ("x", "after FFN2"): "–"},
+        ("3/12", "A"): {("x", "after O"): "0.500", ("x", "after FFN2"): "0.012"}
     }
 
 

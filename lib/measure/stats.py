@@ -47,13 +47,10 @@ class Pair:
     cluster: np.ndarray | None = None  # [N], examples drawn together, from 0; None: each by itself
 
     def __post_init__(self):
-        n = len(self.labels)
+        n, name = len(self.labels), f"{self.task}, seed {self.seed}"
         for said in (self.a, self.b):
-            if n == 0 or said.ndim not in (1, 2) or len(said) != n or not np.isfinite(said).all():
-                raise ValueError(
-                    f"{self.task}, seed {self.seed}: predictions must be finite and [{n}] or "
-                    f"[{n}, C], at least one row; their shape is {said.shape}"
-                )
+            if n == 0 or said.ndim > 2 or len(said) != n or not np.isfinite(said).all():
+                raise ValueError(f"{name}: predictions {said.shape} of {n} rows, or not finite")
 
 
 @dataclass(frozen=True)

@@ -428,19 +428,10 @@ def latency(batch, runs, names=TIMED[1:], length=128):
 
     length: of the sequences, in tokens.
     """
-    models = {name: {"net": network(name).to_json()} for name in names}
-    return Spec(
-        "latency",
-        {
-            "models": {"BERT_BASE": {"shape": "bert-base"}} | models,
-            "reference": "BERT_BASE",
-            "batch": batch,
-            "length": length,
-            "runs": runs,
-            "numerics": profile("toy").numerics,
-        },
-        seed=0,
-    )
+    models = {"BERT_BASE": {"shape": "bert-base"}}
+    models |= {name: {"net": network(name).to_json()} for name in names}
+    told = {"models": models, "reference": "BERT_BASE"} | grids.clock(runs, length, batch)
+    return Spec("latency", told, seed=0)
 
 
 def mapped(profile_name, task):
