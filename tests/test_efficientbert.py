@@ -83,14 +83,6 @@ def test_the_printed_settings_are_those_of_the_specs():
     assert efficientbert.CLAIMED in efficientbert.TURNS["mini"]
 
 
-def test_the_printed_settings_enter_the_specs(anywhere):
-    spec = efficientbert.student("paper", "RTE", "EfficientBERT")
-    assert spec.args["train"]["lr"] == 5e-5 and spec.inputs["start"].args["train"]["batch"] == 256
-    cola, squad = (efficientbert.student("paper", t, "EfficientBERT") for t in ("CoLA", "SQuAD1"))
-    assert cola.args["train"]["epochs"] == 50 and squad.args["train"]["lr"] == 1e-4
-    assert efficientbert.prepared("paper", "TinyBERT_6").args["train"]["epochs"] == 3
-
-
 def test_tenths_are_of_the_official_training_sets():
     rows = (392702, 363846, 104743, 67349, 8551, 5749, 3668, 2490)
     assert list(efficientbert.TENTH.values()) == [count // 10 for count in rows]
@@ -249,8 +241,6 @@ def test_ratio_s_interval_covers_and_follows_blocks():
     slow = np.repeat(np.exp(0.2 * draw.normal(size=10)), 10)  # blocks of ten that share their noise
     wide, thin = (stats.ratio(slow, np.ones(100), block=block) for block in (10, 1))
     assert wide.high - wide.low > 1.5 * (thin.high - thin.low)
-    with pytest.raises(ValueError, match="at least 20"):
-        stats.ratio(np.ones(12), np.ones(12))
 
 
 # ---- tables

@@ -371,14 +371,6 @@ def test_the_interval_of_tau_covers():
     assert 0.9 <= hits / 200 <= 1.0
 
 
-@pytest.mark.parametrize(
-    "x, y", [([1, 2], [1, 2]), ([1, 2, 3], [1, 2]), ([1, 2, np.nan], [1, 2, 3])]
-)
-def test_tau_of_what_does_not_pair_is_refused(x, y):
-    with pytest.raises(ValueError, match="two finite scores of at least 3 things"):
-        stats.rank_correlation(x, y)
-
-
 # ---- samplers
 def test_the_cascade_learns_on_one_thread(monkeypatch):
     seen = []

@@ -260,7 +260,7 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
         raise LookupError("; ".join(absent.values()))
     results = [replace(r, printed=(printed or {}).get((r.cell.text, r.task))) for r in results]
     word, p = verdict(results, line["least"])
-    lost = compare.lost(frame.loc[sorted(used)])
+    lost = frame.loc[sorted(used), "state"].isin(["failed", "died"]).sum()
     notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
     shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p

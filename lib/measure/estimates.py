@@ -33,10 +33,7 @@ def thinnest(one, frame, there):
     """Seeds of the model and task that have fewest; there: whose runs are all made, or failed."""
     found = []
     for _, part in parts_of(one, frame):
-        groups = (
-            part.groupby("task") if "task" in part and part["task"].notna().all() else [("", part)]
-        )
-        for _, rows in groups:
+        for _, rows in part.groupby("task", dropna=False) if "task" in part else [("", part)]:
             made = rows["run"].notna() | (rows["state"] == "failed")
             lack = {*rows["seed"][~made]} if there else {*()}
             found.append({*rows["seed"]} - lack)
