@@ -167,22 +167,12 @@ def _ranks(x, weights):
 def gaps(pairs, counts):
     """Differences of P Pairs of the same examples under each draw, in points: [D, P].
 
-    counts: how often each draw has each cluster, [D, U]. Accuracies and marks differ where
-    examples do, so the other examples are not summed.
+    counts: how often each draw has each cluster, [D, U].
     """
     first, *_ = pairs = list(pairs)
-    labels, metric = first.labels, first.metric
-    cluster = np.arange(len(labels)) if first.cluster is None else first.cluster
-    if metric == "accuracy" or metric in MARKS:
-        right = (lambda said: predicted(said) == labels) if metric == "accuracy" else np.asarray
-        by_cluster = np.zeros((counts.shape[1], len(pairs)))
-        marks = np.stack([right(p.a).astype(float) - right(p.b) for p in pairs], 1)
-        np.add.at(by_cluster, cluster, marks)
-        differ = by_cluster.any(1)
-        sizes = counts @ np.bincount(cluster).astype(float)
-        return 100 * (counts[:, differ].astype(float) @ by_cluster[differ]) / sizes[:, None]
     models = [said for pair in pairs for said in (pair.a, pair.b)]
-    scores = weighted_score(metric, models, labels, counts[:, cluster].astype(float))
+    weights = counts if first.cluster is None else counts[:, first.cluster]
+    scores = weighted_score(first.metric, models, first.labels, weights.astype(float))
     return 100 * (scores[:, ::2] - scores[:, 1::2])
 
 
