@@ -396,14 +396,6 @@ def test_no_cell_of_a_claim_is_told_in_its_grammar():
             assert not found, cell.words
 
 
-def test_what_all_cells_share_is_said_once():
-    assert claims.once(["a: +1.0 points (1 of 3 seeds)", "b: 0 (1 of 3 seeds)"]) == (
-        "a: +1.0 points; b: 0; each (1 of 3 seeds)"
-    )
-    assert claims.once(["a (1 of 3 seeds)", "b (2 of 3 seeds)"]).count("seeds") == 2
-    assert claims.once(["a (1 of 3 seeds)"]) == "a (1 of 3 seeds)"
-
-
 # ---- THE DATA
 
 

@@ -202,17 +202,3 @@ def test_corrections_name_tables_that_are_there():
     names = {p.stem.split("_")[0] for p in (PUBLISHED / "nas").glob("table*.csv")}
     for cell in listed["table"]:
         assert all(part.split()[0] in names | {"text", "eq."} for part in cell.split("; ")), cell
-
-
-@pytest.mark.parametrize(
-    "name, rows",
-    [
-        ("table01_elmo_gpt_bert", 3),
-        ("table02_bert_base_teacher", 2),
-        ("table03_tinybert_reproduction", 4),
-        ("table11_scheduling", 4),
-        ("unnumbered_layer_complexity", 4),
-    ],
-)
-def test_the_rest_is_there(name, rows):
-    assert len(table("nas", name)) == rows

@@ -1,7 +1,6 @@
 """GLUE's files with all their quirks, the hub by a stand-in, and the server's format."""
 
 import os
-import zipfile
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from conftest import REAL, put
 
 from lib import data
 from lib.data import read as reader
-from lib.data import submission
+from lib.papers import submissions
 
 PAIR = "index\tsentence1\tsentence2\tlabel\n"
 PLAIN = "index\tsentence1\tsentence2\n"
@@ -28,8 +27,8 @@ def test_tasks():
     assert list(reader.GLUE) == names.split() and reader.GLUE["STS-B"].labels == ()
     assert reader.GLUE["WNLI"].labels == reader.GLUE["RTE"].labels[::-1]
     assert (
-        set(submission.TASK_OF.values()) == set(reader.GLUE)
-        and submission.TASK_OF["MNLI-mm"] == "MNLI"
+        set(submissions.TASK_OF.values()) == set(reader.GLUE)
+        and submissions.TASK_OF["MNLI-mm"] == "MNLI"
     )
 
 
@@ -255,68 +254,6 @@ def test_digest_is_of_texts_and_labels_in_order(tmp_path):
 
 
 # ---- the server's format ----
-def test_submission(tmp_path):
-    guesses = {}
-    for name, count in submission.TEST_ROWS.items():
-        guesses[name] = np.arange(count) % max(reader.TASKS[submission.TASK_OF[name]].outputs, 2)
-    guesses["STS-B"] = np.linspace(-1, 6, 1379)
-    guesses["RTE"] = np.tile([[0.2, 0.1], [-3, 4]], (1500, 1))  # logits
-    packed = submission.write(guesses, tmp_path)
-    told = {
-        name: (tmp_path / f"{name}.tsv").read_text().splitlines() for name in submission.TEST_ROWS
-    }
-    with zipfile.ZipFile(packed) as archive:
-        assert set(archive.namelist()) == {f"{name}.tsv" for name in submission.TEST_ROWS}
-        assert archive.read("RTE.tsv") == (tmp_path / "RTE.tsv").read_bytes()
-    assert {lines[0] for lines in told.values()} == {"index\tprediction"}
-    for names, first in (
-        ("RTE QNLI", ["0\tentailment", "1\tnot_entailment"]),
-        ("MNLI-m MNLI-mm AX", ["0\tentailment", "1\tneutral"]),
-        ("CoLA SST-2 MRPC QQP WNLI", ["0\t0", "1\t1"]),
-        ("STS-B", ["0\t0.000", "1\t0.000"]),
-    ):
-        assert all(told[name][1:3] == first for name in names.split())
-    assert told["STS-B"][-1] == "1378\t5.000" and told["STS-B"][690] == "689\t2.500"
-    assert len(told["QQP"]) == 390966
-    before = packed.read_bytes()
-    assert submission.write(guesses, tmp_path).read_bytes() == before
-
-
-def test_partial_submission(tmp_path):
-    some = {"CoLA": np.zeros(1063), "AX": np.full(1104, 2)}
-    lacking = "lacks SST-2, MRPC, QQP, STS-B, MNLI-m, MNLI-mm, QNLI, RTE, WNLI;"
-    with pytest.raises(ValueError, match=lacking):
-        submission.write(some, tmp_path)
-    packed = submission.write(some, tmp_path, partial=True)
-    assert zipfile.ZipFile(packed).namelist() == ["CoLA.tsv", "AX.tsv"]
-    assert (tmp_path / "AX.tsv").read_text().startswith("index\tprediction\n0\tcontradiction\n")
-
-
-LAST = np.where(np.arange(146) > 143, np.nan, 0)
-
-
-REFUSED = [
-    ("MNLI", np.zeros(9796), "'MNLI'.*did you mean 'MNLI-m"),
-    (
-        "WNLI",
-        np.zeros(145),
-        r"WNLI: predictions of shape \[145\]; expected, as in the test set, \(146",
-    ),
-    ("WNLI", np.zeros((146, 3)), r"WNLI: predictions of shape \[146, 3\]"),
-    ("WNLI", np.full(146, 2), "WNLI: row 0 predicts 2; allowed: codes 0 to 1"),
-    ("WNLI", np.full(146, 0.5), "WNLI: row 0 predicts 0.5"),
-    ("WNLI", LAST, "WNLI: 2 of 146 predictions are not finite"),
-]
-
-
-@pytest.mark.parametrize("name, guess, message", [*REFUSED, (None, None, "lacks CoLA")])
-def test_refused_submissions(tmp_path, name, guess, message):
-    guesses = {name: guess} if name else {}
-    with pytest.raises(ValueError, match=message):
-        submission.write(guesses, tmp_path / "out", partial=True)
-    assert not (tmp_path / "out").exists()
-
-
 # ---- the real files, where they are at hand ----
 COUNTS = {
     "CoLA": (8551, 1043, 1063),

@@ -5,9 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from lib.data import Task
 from lib.measure.metrics import METRICS, accuracy, f1, matthews, pearson, score, scores, spearman
@@ -36,7 +33,7 @@ def test_three_classes():
     # right 3, n 4, guessed 1 2 1, true 1 1 2: (3*4 - 5) / sqrt((16 - 6)(16 - 6))
     assert matthews(logits(guess, 3), true) == pytest.approx(0.7)
     assert accuracy(logits(guess, 3), true) == 0.75
-    with pytest.raises(ValueError, match="class 2"):
+    with pytest.raises(ValueError, match="multiclass"):
         f1(logits(guess, 3), true)
 
 
@@ -83,11 +80,6 @@ def test_by_name():
 
 
 @pytest.mark.parametrize("name", METRICS)
-def test_results_are_plain_floats(name):
-    assert type(score(name, GUESS, TRUE)) is float
-
-
-@pytest.mark.parametrize("name", METRICS)
 def test_damaged_predictions(name):
     x = GUESS.astype(float)
     x[[1, 3]] = np.nan, np.inf
@@ -103,42 +95,10 @@ def test_damaged_predictions(name):
 
 def test_what_is_no_class_or_no_value():
     for metric, said, true, message in (
-        (
-            accuracy,
-            [0, 1, 1],
-            [-1, 1, -1],
-            "2 of 3 labels are no class codes, the first is -1 in row 0",
-        ),
-        (matthews, [1, 0.5], [1, 0], "1 of 2 predictions are no class codes, .* is 0.5 in row 1"),
+        (accuracy, [0, 1, 1], [-1, 1, -1], "2 of 3 labels are no class codes, such as -1"),
+        (matthews, [1, 0.5], [1, 0], "1 of 2 predictions are no class codes, such as 0.5"),
         (accuracy, np.zeros((2, 1)), [0, 1], "one column"),
         (spearman, np.zeros((2, 3)), [0, 1], "3 columns"),
     ):
         with pytest.raises(ValueError, match=message):
             metric(said, true)
-
-
-finite = st.floats(-1e6, 1e6, width=32)
-
-
-def sides(columns, kind, values):
-    """Predictions [N, *columns] and labels [N] of some kind and values, N from 1 to 20."""
-    return st.integers(1, 20).flatmap(
-        lambda n: st.tuples(
-            arrays(np.float32, (n, *columns), elements=finite), arrays(kind, n, elements=values)
-        )
-    )
-
-
-@given(sides((2,), np.int64, st.integers(0, 1)))
-def test_class_metrics_stay_in_range(rows):
-    x, y = rows
-    assert 0 <= accuracy(x, y) <= 1 and 0 <= f1(x, y) <= 1 and abs(matthews(x, y)) <= 1 + 1e-9
-    assert accuracy(x.argmax(1), y) == accuracy(x, y)
-
-
-@given(sides((), np.float32, st.floats(0, 5, width=32)))
-def test_correlations_are_never_nan(rows):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scipy warns where values differ in the last digits alone
-        for metric in (pearson, spearman):
-            assert abs(metric(*rows)) <= 1 + 1e-9

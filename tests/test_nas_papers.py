@@ -164,19 +164,6 @@ def test_magnitude_pruning_has_settings_of_its_own(anywhere):
         assert all(first.args[name] == own.args[name] for name in ("data", "train"))
 
 
-def test_searches_that_show_an_early_stop_jump_until_a_trim():
-    pages = ("s76_augmentation", "t12_flops_weight", "s75_control")
-    data, weights, control = (
-        {row["model"]: row["spec"] for row in grid(page, tasks=["CoLA"], seeds=[0])}
-        for page in pages
-    )
-    reported = data["Search as reported"]
-    assert reported == weights["1"] == control["Top 10 %, as reported"]
-    early = [*weights.values(), *list(data.values())[2:]]
-    landings = [spec.inputs["start"].inputs["search"].args["gates"]["landing"] for spec in early]
-    assert landings == ["end"] * 8
-
-
 def test_procedures_differ_in_start_teacher_and_objective(anywhere):
     specs = {
         row["model"]: row["spec"]
@@ -214,18 +201,6 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
     assert student.args["train"]["epochs"] == 3
     assert nas.whole("paper", "SST-2", "BERT-base", 3).args["train"]["epochs"] == 3
     assert nas.whole("paper", "MNLI", "BERT-base").args["train"]["epochs"] == 3
-
-
-def test_a_search_of_augmented_rows_differs_by_them_alone(anywhere):
-    one, two = nas.searched("mini", "SST-2"), nas.searched("mini", "SST-2", enlarged=True)
-    more = dict(two.inputs)
-    assert more.pop("augmented").args["data"] == two.args["data"]
-    assert one.args == two.args and more == one.inputs
-    rows = grid("s76_augmentation", profile="mini", seeds=[0])
-    (cell,) = [row for row in rows if row["model"] == "Search as reported, augmented rows"]
-    first = cell["spec"].inputs["start"]
-    assert first.inputs["search"].inputs == two.inputs
-    assert "augmented" not in {*first.inputs, *cell["spec"].inputs}
 
 
 @pytest.mark.parametrize(
@@ -331,10 +306,6 @@ def test_remarks_are_sentences():
 
 
 # ---- claims
-SIZES = {f"{r} % NAS": 0.6 + 0.1 * np.log10(r / 10) for r in (10, 30, 50, 70)} | {"Whole": 0.7}
-RIVALS = dict.fromkeys(("10 % Random", "30 % Random", "40 % IMP", "30 % IMP"), 0.4)
-BETTER = {"Prediction distillation": 0.8, "Cross-entropy": 0.6, "Intermediate distillation": 0.5}
-SPACE = {"QKV and FFN": 0.8, "QKV, FFN and embedding": 0.6, "Heads and FFN": 0.5}
 
 
 def test_a_line_on_a_log_axis_is_told_from_one_on_a_plain_axis():

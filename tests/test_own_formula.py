@@ -84,10 +84,9 @@ def test_a_mistyped_formula_is_pointed_at_before_anything_runs():
 LINE = '    "sin": Operation(1, np.sin, lambda t, x: t.sin(x)),\n'
 PUBLISHED = """
 from lib.papers import efficientbert_search as search
-from lib.papers.efficientbert_settings import settings
 from lib.search import space
 
-told = {"settings": settings()["operations"]}
+told = {"settings": list(space.SPACES["paper"].operations)}
 told["grammars"] = [space.grammar(stage) for stage in space.SEARCHED]
 told["candidates"] = [net.to_json() for net in search.candidates("toy", 2)]
 """

@@ -1,11 +1,12 @@
 """The plan of the seeds (`data/published/plan.csv`): its numbers follow from its rows."""
 
 import csv
-from math import inf, prod, sqrt
+from math import inf, isinf, prod, sqrt
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from lib.measure import stats
 from lib.runs.paths import PUBLISHED
 
 ROWS = list(csv.DictReader((PUBLISHED / "plan.csv").open(encoding="utf-8")))
@@ -26,6 +27,23 @@ def ends(region):
     return (float(end), inf) if sign == ">" else (-inf, float(end))
 
 
+def power(spread, noise, n, effect, low, high):
+    """How often the 95 % interval of n paired differences lies within (low, high).
+
+    effect: the true mean. spread: their sd over seeds. noise: the sd of the mean that examples
+    alone cause, whatever the seeds.
+    """
+    of_seeds = spread**2 / n
+    total = of_seeds + noise**2
+    freedom = (n - 1) * (total / of_seeds) ** 2
+    edge = stats.t.ppf(0.975, freedom)
+    found = [
+        1.0 if isinf(room) else stats.nct.sf(edge, freedom, room / sqrt(total))
+        for room in (effect - low, high - effect)
+    ]
+    return float(np.clip(np.nan_to_num(sum(found) - 1), 0, 1))
+
+
 def powers(row, seeds):
     """Power of each cell with so many seeds."""
     printed, interest = numbers(row, "printed"), numbers(row, "interest")
@@ -33,9 +51,16 @@ def powers(row, seeds):
     regions = map(ends, row["region"].split("; "))
     of = zip(effects, regions, numbers(row, "spread"), numbers(row, "noise"), strict=True)
     return [
-        stats.power(spread, noise * sqrt(COMMON + (1 - COMMON) / seeds), seeds, effect, *region)
+        power(spread, noise * sqrt(COMMON + (1 - COMMON) / seeds), seeds, effect, *region)
         for effect, region, spread, noise in of
     ]
+
+
+def test_power_is_that_of_students_test():
+    drawn = np.random.default_rng(4).normal(2.8, 2.0, (4000, 6))
+    found = (stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05).mean()
+    assert power(2.0, 1e-9, 6, 2.8, 0, inf) == pytest.approx(found, abs=0.02)
+    assert power(2.0, 1e-9, 6, 0.0, 0, inf) == pytest.approx(0.025)
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row["noise"]], ids=lambda row: row["claim"])

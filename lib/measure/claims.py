@@ -89,7 +89,7 @@ class Result:
 
     @property
     def unit(self):
-        own = MEASURES[self.cell.measure.partition(" (")[0]].unit if self.cell.measure else "points"
+        own = MEASURES[self.cell.measure].unit if self.cell.measure else "points"
         return f"{own} {self.cell.slope}".strip()
 
     @property
@@ -101,7 +101,7 @@ class Result:
             return f"{text} ({self.done} of {self.planned} seed{'s' * (self.planned != 1)})"
         text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
         printed = "" if self.printed is None else f", {self.printed:+.{digits}f} printed"
-        whole = self.cell.measure and MEASURES[self.cell.measure.partition(" (")[0]].whole
+        whole = self.cell.measure and MEASURES[self.cell.measure].whole
         return f"{text} ({self.estimate.n_seeds} {'values' if whole else 'seeds'}{printed})"
 
     def __str__(self):
@@ -246,7 +246,11 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
         except LookupError as error:
             absent[f"not at this scale: {error.args[0]}"] = error.args[0]
             continue
-        runs = (one.measure, one.bounds, *(frozenset(part["spec"]) for part in parts_of(one, rows)))
+        runs = (
+            one.measure,
+            one.bounds,
+            *(frozenset(part["spec"]) for _, part in parts_of(one, rows)),
+        )
         if runs in seen:
             absent[f"{one.words} has the runs of {seen[runs]} here"] = ""
             continue
@@ -256,20 +260,11 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
         raise LookupError("; ".join(absent.values()))
     results = [replace(r, printed=(printed or {}).get((r.cell.text, r.task))) for r in results]
     word, p = verdict(results, line["least"])
-    lost = compare.lost(frame.loc[sorted(used)])
+    lost = frame.loc[sorted(used), "state"].isin(["failed", "died"]).sum()
     notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
-    shown = once(map(str, results)) if word != "NOT_RUN" else "not measured"
+    shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
-
-
-def once(texts):
-    """Texts with "; " between; "(1 of 3 seeds)" at the end of all of them is said once."""
-    texts = list(texts)
-    (first, *others) = {text[text.rfind(" (") :] for text in texts}
-    if others or len(texts) < 2 or not first.endswith("seeds)"):
-        return "; ".join(texts)
-    return "; ".join([*(text.removesuffix(first) for text in texts), f"each{first}"])
 
 
 # ---- ONE CELL
@@ -291,7 +286,7 @@ def measured(one, rows, metric_of, teachers, line):
 
     if one.each:
         own = {t: cell(one.text.replace("task=each", f"task={t}")) for t in tasks}
-        kept = {t: c for t, c in own.items() if all(map(len, parts_of(c, rows)))}
+        kept = {t: c for t, c in own.items() if all(len(part) for _, part in parts_of(c, rows))}
         return [result(c, rows_of(c, rows), t) for t, c in kept.items()]
     apart = any(key == "task" for _, where in one.models for key, _ in where)
     if len(tasks) < 2 or apart or one.measure:
@@ -324,9 +319,7 @@ def untestable(one, frame, metric_of, teachers, may_fail=""):
     same answers on all rows; or of the scores that are ranked too few differ. Models of `may_fail`,
     with "; " between, are spared: that they fail is what the claim says.
     """
-    for (label, where), part in zip(
-        [model for _, form in one.terms for model in form.models], parts_of(one, frame), strict=True
-    ):
+    for (label, where), part in parts_of(one, frame):
         if label in may_fail.split("; "):
             continue
         rows = [r for r in compare.there(part).to_dict("records") if scored(r["spec"])]
@@ -341,7 +334,7 @@ def untestable(one, frame, metric_of, teachers, may_fail=""):
             if group and all(np.array_equal(pair.a, pair.b) for pair in group):
                 return f"two models give the same answers on all {len(group[0].labels):,} rows"
     if one.measure == "rank correlation":
-        both = ranked(parts_of(one, frame), metric_of)
+        both = ranked([part for _, part in parts_of(one, frame)], metric_of)
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
             return f"{fewest} scores of {len(both)} differ"

@@ -121,11 +121,6 @@ SCORES = ("score", "development")  # columns of `points`
 ALONE = "development rows alone"  # ends the title of a column of a table
 
 
-def lost(frame):
-    """How many runs of a frame failed or died; one that was stopped goes on."""
-    return int(frame["state"].isin(["failed", "died"]).sum())
-
-
 def points(frame, columns):
     """One line for each row of a frame and column of its task: its `column`, its `score` on the
     judged rows and on `development` rows alone, in points.

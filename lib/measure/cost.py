@@ -7,7 +7,6 @@ output biases and the head stay whole (GhostBERT section 2.1). One multiply-accu
 """
 
 from dataclasses import astuple, dataclass
-from decimal import ROUND_HALF_UP, Decimal
 
 from lib.model.options import one_of
 
@@ -81,11 +80,6 @@ def kept_heads(shape, heads=None):
     return int(heads)
 
 
-def compatible(shape, ghost, heads=None):
-    """Raises ValueError where kind, positions, features and heads of a ghost do not go together."""
-    ghost.fits(kept_heads(shape, heads) < shape.heads)
-
-
 def widths(shape, heads=None, ghost=None):
     """(queries and keys, values, inputs of the output projection, neurons) of each layer.
 
@@ -118,7 +112,7 @@ def _ghost(shape, ghost, heads, tokens):
     """(parameters, FLOPs) of all ghost modules: one for each layer and position, no biases."""
     if ghost is None:
         return 0, 0
-    compatible(shape, ghost, heads)
+    ghost.fits(kept_heads(shape, heads) < shape.heads)
     weights = products = 0
     for position in ghost.positions:
         number, channels = _kernels(shape, ghost, heads, position)
@@ -140,7 +134,7 @@ def ghost_parameters(shape, ghost, heads=None, tokens=128):
 
     One kernel over C channels has C * k weights as "dwconv", C * C * k as "conv1d_s", T * T * k as
     "conv1d_f", and k * k as "conv2d"; `tokens` matters to "conv1d_f" alone. Raises ValueError as
-    `compatible` and `kept_heads` do.
+    `Ghost.fits` and `kept_heads` do.
     """
     return _ghost(shape, ghost, heads, tokens)[0]
 
@@ -150,7 +144,7 @@ def ghost_flops(shape, ghost, heads=None, tokens=128):
 
     The output has the size of the input. One kernel over C channels takes 2TCk as "dwconv", 2TCCk
     as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where C = T on attention maps. Raises
-    ValueError as `compatible` and `kept_heads` do.
+    ValueError as `Ghost.fits` and `kept_heads` do.
     """
     return _ghost(shape, ghost, heads, tokens)[1]
 
@@ -160,7 +154,7 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
 
     The dense layer is BERT's pooler, or that of RoBERTa's and ELECTRA's head, which have no pooler.
     The output is H x `labels`. `tokens` matters to "conv1d_f" alone. Raises ValueError as
-    `compatible` and `kept_heads` do.
+    `Ghost.fits` and `kept_heads` do.
     """
     h, e = shape.hidden, shape.embedding
     qk, v, o, f = widths(shape, heads, ghost)
@@ -185,7 +179,7 @@ def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2
     T * (2HH + H + 8H + 2H) for dense layer, bias, activation and one logit. The layers' products
     alone miss all 16 BERT cells of Tables 1, 3 and 5; with this term two miss.
 
-    Raises ValueError for another convention, and as `compatible` and `kept_heads` do.
+    Raises ValueError for another convention, and as `Ghost.fits` and `kept_heads` do.
     """
     one_of("flops", "convention", convention, ("true", "ghostbert"))
     h, e = shape.hidden, shape.embedding
@@ -198,20 +192,6 @@ def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2
     return products + projection + 2 * h * h + 2 * h * labels
 
 
-UNITS = {  # power of ten, last digit printed
-    "GFLOPs": (9, "0.1"),
-    "MFLOPs": (6, "0.1"),
-    "M params": (6, "1"),
-    "K params": (3, "0.1"),
-    "%": (-2, "0.1"),
-}
-
-
-def shown(value, unit):
-    """A count, or a ratio for "%", as text in the papers' precision, rounded half up: "22.5".
-
-    Raises ValueError for a unit that is not in `UNITS`.
-    """
-    one_of("shown", "unit", unit, tuple(UNITS))
-    power, digit = UNITS[unit]
-    return str((Decimal(value) / Decimal(10) ** power).quantize(Decimal(digit), ROUND_HALF_UP))
+def shown(count, unit):
+    """A count as text in the papers' precision, for example "22.5" GFLOPs or "89" M params."""
+    return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

@@ -12,7 +12,9 @@ from lib.measure.measures import MEASURES, diverged, valued
 
 
 def parts_of(one, frame):
-    return [part for _, form in one.terms for part in form.parts(frame)]
+    """((label, where), rows of a frame) of each model of a Cell, in its order."""
+    forms = [form for _, form in one.terms]
+    return [each for f in forms for each in zip(f.models, f.parts(frame), strict=True)]
 
 
 def rows_of(one, frame):
@@ -20,23 +22,18 @@ def rows_of(one, frame):
     if not one.measure:
         frame = frame[[scored(spec) for spec in frame["spec"]]]
     parts = parts_of(one, frame)
-    for (label, where), part in zip(
-        (model for _, form in one.terms for model in form.models), parts, strict=True
-    ):
+    for (label, where), part in parts:
         if part.empty:
             place = ", ".join(f"{key} {value}" for key, value in where)
             raise LookupError(" at ".join(filter(None, [label, place])))
-    return frame.loc[sorted({i for part in parts for i in part.index})]
+    return frame.loc[sorted({i for _, part in parts for i in part.index})]
 
 
 def thinnest(one, frame, there):
     """Seeds of the model and task that have fewest; there: whose runs are all made, or failed."""
     found = []
-    for part in parts_of(one, frame):
-        groups = (
-            part.groupby("task") if "task" in part and part["task"].notna().all() else [("", part)]
-        )
-        for _, rows in groups:
+    for _, part in parts_of(one, frame):
+        for _, rows in part.groupby("task", dropna=False) if "task" in part else [("", part)]:
             made = rows["run"].notna() | (rows["state"] == "failed")
             lack = {*rows["seed"][~made]} if there else {*()}
             found.append({*rows["seed"]} - lack)
@@ -45,11 +42,10 @@ def thinnest(one, frame, there):
 
 def estimate(one, frame, metric_of):
     """The Estimate of a Cell; None where a part of it was not run."""
-    name, _, about = one.measure.partition(" (")
-    if name and MEASURES[name].whole:
-        return MEASURES[name].whole(parts_of(one, frame), metric_of, about.rstrip(")"))
-    if name:
-        return of_measure(one, name, frame, metric_of)
+    if one.measure and (whole := MEASURES[one.measure].whole):
+        return whole([part for _, part in parts_of(one, frame)], metric_of, one.about)
+    if one.measure:
+        return of_measure(one, frame, metric_of)
     groups, weights = groups_of(one, frame, metric_of)
     tasks = [{pair.task for pair in group} for group in groups]
     if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
@@ -75,9 +71,9 @@ def groups_of(one, frame, metric_of):
     return groups, [weight for weight, *_ in told]
 
 
-def of_measure(one, name, frame, metric_of):
+def of_measure(one, frame, metric_of):
     """The Estimate of a measure: its mean over seeds, or the share of runs where it is yes."""
-    frame = valued(name, frame, metric_of)
+    frame = valued(one.measure, frame, metric_of)
     parts = [(weight, form.parts(frame)) for weight, form in one.terms]
     if not all(len(part) for _, own in parts for part in own):
         return None
@@ -87,4 +83,4 @@ def of_measure(one, name, frame, metric_of):
         return replace(stats.share_gap(*(part["value"] for part in own)), n_seeds=fewest)
     by_seed = [(w, [part.groupby("seed")["value"].mean() for part in own]) for w, own in parts]
     total = sum(w * (own[0] - own[1] if len(own) > 1 else own[0]) for w, own in by_seed).dropna()
-    return stats.replicates(total, MEASURES[name].resolution) if len(total) else None
+    return stats.replicates(total, MEASURES[one.measure].resolution) if len(total) else None

@@ -181,10 +181,7 @@ def ranked(parts, metric_of):
 def rank_correlation(parts, metric_of, _=""):
     """Estimate of Kendall's tau of final and search scores; None for fewer than RANKED things."""
     both = ranked(parts, metric_of)
-    if len(both) < RANKED:
-        return None
-    rank = stats.rank_correlation(*both.to_numpy().T)
-    return stats.Estimate(rank.tau, rank.low, rank.high, (), rank.n, 1, nan, rank.p, rank.n)
+    return stats.rank_correlation(*both.to_numpy().T) if len(both) >= RANKED else None
 
 
 def speed_ups(run, kind="wall"):

@@ -6,16 +6,11 @@ from math import isfinite
 from lib.measure.claims import Verdict
 
 
-def rounding(printed):
-    """(low, high) of the numbers that round to a printed one: "14.5" is from 14.45 to 14.55."""
-    value = Decimal(str(printed).replace(",", ""))
-    half = Decimal(1).scaleb(value.as_tuple().exponent) / 2
-    return value - half, value + half
-
-
 def rounds_to(number, printed):
     """Whether a Decimal rounds to the printed digits, a half away from zero: 80.35 to 80.4."""
-    low, high = rounding(printed)
+    value = Decimal(str(printed).replace(",", ""))
+    half = Decimal(1).scaleb(value.as_tuple().exponent) / 2
+    low, high = value - half, value + half  # "14.5" is from 14.45 to 14.55
     return low < number < high or number == (low if low > 0 else high if high < 0 else None)
 
 

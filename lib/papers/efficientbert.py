@@ -16,7 +16,6 @@ from pathlib import Path
 from lib.data import read, texts
 from lib.measure import compare
 from lib.measure.compare import Column
-from lib.measure.similarity import divergence
 from lib.papers import grids, mini, published
 from lib.papers.profiles import backbone, profile, shape, started
 from lib.runs import files
@@ -424,34 +423,15 @@ def table(printed, runs, networks=(), columns=COLUMNS):
     return compare.table(*parts)
 
 
-def marks_of_spans(frame, source):
-    """Parts of Table 4: {model: {(source, "SQuAD v1.1 EM"): text, ...}}, in points."""
-    marks = {"EM": "exact", "F1": "span_f1"}
-    columns = {
-        task: [Column(f"SQuAD v{version} {mark}", task, marks[mark]) for mark in marks]
-        for task, version in (("SQuAD1", "1.1"), ("SQuAD2", "2.0"))
-    }
-    return compare.by_task(frame, columns, source, ["model"])
-
-
 def latency(batch, runs, names=TIMED[1:], length=128):
     """Spec of the passes of Figure 1: networks at full size with random weights, beside BERT-base.
 
     length: of the sequences, in tokens.
     """
-    models = {name: {"net": network(name).to_json()} for name in names}
-    return Spec(
-        "latency",
-        {
-            "models": {"BERT_BASE": {"shape": "bert-base"}} | models,
-            "reference": "BERT_BASE",
-            "batch": batch,
-            "length": length,
-            "runs": runs,
-            "numerics": profile("toy").numerics,
-        },
-        seed=0,
-    )
+    models = {"BERT_BASE": {"shape": "bert-base"}}
+    models |= {name: {"net": network(name).to_json()} for name in names}
+    told = {"models": models, "reference": "BERT_BASE"} | grids.clock(runs, length, batch)
+    return Spec("latency", told, seed=0)
 
 
 def mapped(profile_name, task):
@@ -465,17 +445,3 @@ def mapped(profile_name, task):
     told = {"rows": [0, 1, 2, 3], "examples": 64 if profile_name == "toy" else 200}
     told["max_length"] = FINETUNE[profile_name].max_length
     return Spec("maps", grids.common(profile_name, task, **told), inputs, seed=0)
-
-
-def divergences(arrays, name):
-    """Mean KL divergence [A] in nats of each head's maps from the reference's.
-
-    arrays: what a run of `mapped` keeps; the mean is over its rows and their real tokens.
-    """
-    total = 0.0
-    for theirs, mine, length in zip(
-        arrays["attention.reference"], arrays[f"attention.{name}"], arrays["lengths"], strict=True
-    ):
-        maps = (x[:, :length, :length] for x in (theirs, mine))
-        total = total + divergence(*maps).mean(-1)
-    return total / len(arrays["lengths"])

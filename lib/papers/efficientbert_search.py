@@ -1,4 +1,4 @@
-"""EfficientBERT's searches: settings, Specs, Tables 5 and 6, Figure 3.
+"""EfficientBERT's searches: settings and Specs of Tables 5 and 6 and of Figure 3.
 
 A chain of three searches hands its winners on inside the Specs. `Output("before", "net")` is the
 network that the search before found. `Output("search", "supernet")` is that network with all stacks
@@ -11,14 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from lib.data import tokens
-from lib.measure import compare
 from lib.papers import efficientbert, grids, published
 from lib.papers.profiles import backbone, profile
 from lib.runs import files
 from lib.runs.spec import Output, Spec, known, stream
 from lib.search import space as spaces
-from lib.search.net import from_json
 from lib.train.options import Search
 
 SINGLE, LAST = "single", "stage3"
@@ -34,16 +31,8 @@ METHOD = {"toy": "evolution", "mini": "evolution", "paper": "cascade"}
 # Rows that a candidate of stages 1 and 2 trains on and is scored by, and rows that score stage 3.
 PART = {"toy": (300, 300), "mini": (1000, 1000), "paper": efficientbert.PART}
 HELD_OUT = {"toy": grids.HELD_OUT["toy"], "mini": 1000, "paper": efficientbert.TENTH["MNLI"]}
-# Toy saves time where the tables' training goes on longer: a candidate's training to the end, and
-# stage 3's supernet on text and on tasks.
-# A candidate to its end has more steps than in brief.
+# A candidate's training to the end; elsewhere that of the tables.
 FINAL = {"toy": replace(efficientbert.FINETUNE["toy"], epochs=3, batch=16, lr=2e-3)}
-PARTS = {
-    "toy": (
-        replace(efficientbert.PRETRAIN["toy"], epochs=1),
-        replace(efficientbert.TOGETHER["toy"], epochs=2),
-    )
-}
 # Training of a candidate in stages 1 and 2. Toy's was chosen at seeds 90 to 92: all eight
 # candidates of Figure 3 have a Matthews correlation above 0, at seed 90 from 0.23 to
 # 0.29. A rate of 3e-3 left all eight at 0 or below at one of these seeds.
@@ -98,71 +87,55 @@ def base(profile_name):
 def searched(profile_name, stage, method="", space_name="paper", budget=1):
     """Spec of a stage after those before it; "single" searches the space of stage 1 to the end.
 
-    method, budget: as in `sampler`. space_name: as in `space`. Raises ValueError naming the nearest
-    stage.
+    Stage 3 scores parts of a supernet and trains none of them. method, budget: as in `sampler`.
+    space_name: as in `space`. Raises ValueError naming the nearest stage.
     """
     known("search stage", stage, BUDGET[profile_name])
+    task, inputs, how = efficientbert.proxy(profile_name), {}, (method, space_name, budget)
     args = {
         "space": space(profile_name, stage, space_name),
         "search": sampler(profile_name, stage, method, budget),
         "numerics": profile(profile_name).numerics,
     }
+    before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
+    if before and not (stage == LAST and profile_name in ALONE):
+        inputs["before"] = searched(profile_name, before, *how)
+        args["net"] = Output("before", "net")
+    elif stage == LAST:
+        args["net"] = efficientbert.scaled(STAGES["stage2"], profile_name).to_json()
+    else:
+        args["net"] = base(profile_name).to_json()
     if stage == LAST:
-        return _last(profile_name, args, method, space_name, budget)
-    task = efficientbert.proxy(profile_name)
-    inputs = {
-        "start": efficientbert.searching(profile_name),
-        "teacher": efficientbert.teacher(profile_name, task),
-    }
+        count = grids.ROWS[profile_name].get(task)
+        args |= {
+            "data": rows(profile_name, count, HELD_OUT[profile_name]),
+            "train": efficientbert.TOGETHER[profile_name],
+            "classifier": task,
+        }
+        inputs["start"] = several(profile_name, inputs.get("before"))
+        return Spec("search", args, inputs)
     args |= {
         "data": rows(profile_name, *PART[profile_name]),
         "train": BRIEFLY[profile_name],
-        "net": base(profile_name).to_json(),
         "warmup": efficientbert.TAUGHT[profile_name],
     }
+    inputs["start"] = efficientbert.searching(profile_name)
+    inputs["teacher"] = efficientbert.teacher(profile_name, task)
     if profile_name in efficientbert.BRIEF:
-        args |= {
-            "corpus": efficientbert.brief_text(profile_name),
-            "pretrain": efficientbert.READ[profile_name],
-        }
+        args["corpus"] = efficientbert.brief_text(profile_name)
+        args["pretrain"] = efficientbert.READ[profile_name]
         inputs["general"] = backbone(profile_name)
-    if stage == "stage2":
-        args["net"] = Output("before", "net")
-        inputs["before"] = searched(profile_name, "stage1", method, space_name, budget)
     return Spec("search", args, inputs)
 
 
-def _last(profile_name, args, *how):
-    """Spec of stage 3, which scores parts of a supernet and trains none of them."""
-    task = efficientbert.proxy(profile_name)
-    count = grids.ROWS[profile_name].get(task)
-    args |= {
-        "data": rows(profile_name, count, HELD_OUT[profile_name]),
-        "train": efficientbert.TOGETHER[profile_name],
-        "classifier": task,
-    }
-    if profile_name in ALONE:
-        net = efficientbert.scaled(STAGES["stage2"], profile_name).to_json()
-        return Spec("search", args | {"net": net}, {"start": efficientbert.several(profile_name)})
-    before = searched(profile_name, "stage2", *how)
-    return Spec(
-        "search",
-        args | {"net": Output("before", "net")},
-        {"start": several(profile_name, before), "before": before},
-    )
-
-
 def several(profile_name, found):
-    """Spec of stage 3's supernet with the formulas that the search `found` ended on.
-
-    It is `lib.papers.efficientbert.several` made anew for each seed of the search.
-    """
-    told = {"output": "supernet", "shared": Output("search", "shared")}
-    own = efficientbert.PRETRAIN[profile_name], efficientbert.TOGETHER[profile_name]
-    on_text, on_tasks = PARTS.get(profile_name, own)
+    """Spec of stage 3's supernet, with the formulas that the search `found` ended on: that of
+    `lib.papers.efficientbert`, made anew for each seed of the search. None keeps that one."""
     spec = efficientbert.several(profile_name)
-    start = after(spec.inputs["start"], found, train=on_text, **told)
-    return after(spec, found, {"start": start}, train=on_tasks, **told)
+    if not found:
+        return spec
+    told = {"output": "supernet", "shared": Output("search", "shared")}
+    return after(spec, found, {"start": after(spec.inputs["start"], found, **told)}, **told)
 
 
 def after(spec, found, inputs=(), output="net", **args):
@@ -212,96 +185,13 @@ def brief(profile_name, net, **tuning):
 
 @cache
 def candidates(profile_name, count=0):
-    """Different networks of stage 1, drawn without guidance: always the same ones.
-
-    They are remembered on disk until the code of lib.search changes.
-    """
+    """Different networks of stage 1, drawn without guidance: always the same ones."""
     where = spaces.from_json(
         space(profile_name, "stage1")
         | {"start": base(profile_name).to_json(), "tables": efficientbert.tables(profile_name)}
     )
-    count = count or CANDIDATES[profile_name]
-
-    def draw():
-        found, rng = {}, np.random.default_rng(stream(0, "candidates"))
-        while len(found) < count:
-            net = where.draw(rng)
-            found.setdefault(where.key(net), net)
-        return [net.to_json() for net in found.values()]
-
-    code = sorted(Path(spaces.__file__).parent.glob("*.py"))
-    what = ["candidates", count, np.__version__, where.identity(), *map(str, code)]
-    return tuple(map(from_json, tokens.remembered(what, code, draw)))
-
-
-# ---- TABLES, out of collected frames
-
-
-def printed_stages():
-    """Table 5 as `lib.papers.published.rows` gives it; those that read Wikipedia alone are
-    marked."""
-    return {
-        row["Model"] + efficientbert.WIKI * (row["Pre-train Dataset"] == "Wiki"): {
-            ("published", "average" if column == "Avg" else column): cell
-            for column, cell in row.items()
-            if column not in ("Model", "Pre-train Dataset")
-        }
-        for row in published.lines("efficientbert", "table05_search_stages")
-    }
-
-
-def histories(frames):
-    """One line for each evaluation of the searches of {source: frame}.
-
-    Columns: source, arm (the single stage; stages 1 and 2 together; stage 3), stage, seed,
-    evaluation (from 1 over the whole arm), score in points, the best so far.
-    """
-    import pandas as pd
-
-    arms = {SINGLE: "single stage", "stage1": "stages 1, 2", "stage2": "stages 1, 2"}
-    columns, lines = ["source", "arm", "stage", "seed", "score"], []
-    for source, frame in frames.items():
-        there = compare.there(frame[frame["kind"] == "search"])
-        for row in there.sort_values(["seed", "model"]).itertuples():
-            told = source, arms.get(row.model, "stage 3"), row.model, row.seed
-            _, *entries = row.run.lines("history.jsonl")
-            lines += [(*told, 100 * entry["score"]) for entry in entries]
-    found = pd.DataFrame(lines, columns=columns).astype({"score": float})
-    by = found.groupby(["source", "arm", "seed"], sort=False)["score"]
-    return found.assign(evaluation=by.cumcount() + 1, best=by.cummax())
-
-
-def costs(frame, profile_name, source):
-    """Parts of Table 6 out of a frame of `costed`: mean ± standard deviation over seeds.
-
-    A row adds up the stages to its own. Seconds are of the wall. The supernets come last.
-    """
-    there = compare.there(frame)
-    found = {(row.model, row.seed): row for row in there[there["kind"] == "search"].itertuples()}
-    scored = grids.metrics(profile_name, efficientbert.COLUMNS)
-    final_scores = compare.points(frame[frame["kind"] == "student"], scored)
-    table = {}
-    for stage, name in ENDS.items():
-        alone = stage == LAST and profile_name in ALONE
-        upto = [stage] if alone or stage == SINGLE else [s for s in STAGES if s <= stage]
-        every = [[found.get((s, seed)) for s in upto] for seed in frame["seed"].unique()]
-        chains = [chain for chain in every if None not in chain]
-        if not chains:
-            continue
-        count = {row.model: int(row.evaluations) for row in chains[0]}
-        table["Search stage 3 alone" if alone else name] = {
-            (source, "evaluations"): f"{sum(count.values()):,}",
-            (source, "of them trained"): f"{sum(n for s, n in count.items() if s != LAST):,}",
-            (source, "cost (s)"): compare.spread([sum(map(seconds, chain)) for chain in chains]),
-            (source, "search score"): compare.spread([100 * chain[-1].score for chain in chains]),
-            (source, "final score"): compare.spread(
-                final_scores[final_scores["model"] == name]["score"]
-            ),
-        }
-    for model, part in there[there["kind"] == "supernet"].groupby("model", sort=False):
-        table[model] = {(source, "cost (s)"): compare.spread(map(seconds, part.itertuples()))}
-    return table
-
-
-def seconds(row):
-    return row.run.status["seconds"]
+    found, rng = {}, np.random.default_rng(stream(0, "candidates"))
+    while len(found) < (count or CANDIDATES[profile_name]):
+        net = where.draw(rng)
+        found.setdefault(where.key(net), net)
+    return tuple(found.values())

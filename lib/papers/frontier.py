@@ -17,8 +17,7 @@ from lib.measure import claims, compare, cost, gated, stats
 from lib.methods import METHODS, module
 from lib.papers import bermo, efficientbert, ghostbert, grids, mini, nas
 from lib.papers.profiles import shape
-from lib.runs import sweep
-from lib.runs.spec import Spec, known, plain
+from lib.runs.spec import Spec, plain
 from lib.search.net import macs
 from lib.train.options import Targets
 
@@ -354,29 +353,14 @@ def winners(frame, table, axis, profile_name):
     return lines
 
 
-def planned(rows, store):
-    """{method: what it takes}: points of each seed together, runs that are missing and their time.
-
-    A run that several methods share counts for the first of them. rows: those of a page's grid.
-    """
-    seen, lines = set(), {}
-    for name in dict.fromkeys(row["model"] for row in rows):
-        specs = [row["spec"] for row in rows if row["model"] == name]
-        missing = [spec for spec in sweep.missing(specs, store) if spec not in seen]
-        seen |= {*missing}
-        lines[name] = {"points": len(specs), "to make": sweep.expected(missing, store)}
-    return lines
-
-
 def recommended(table, axis, share):
     """The line of `points` with the best score whose cost is at most a share of the whole model's;
     of equal scores the cheapest. None where nothing is so cheap.
 
-    Raises ValueError for an axis that is none of AXES, and where the whole model has no run.
+    Raises ValueError where the whole model has no run.
     """
-    known("axis", axis, AXES)
     whole = whole_cost(table, axis)
     if whole is None:
         raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
-    there = table[table[axis] <= share * whole].sort_values([axis])
+    there = table[table[axis] <= share * whole].sort_values(axis)
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None

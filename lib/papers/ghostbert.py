@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from lib.measure import cost
+from lib.measure import compare, cost
 from lib.papers import grids, mini, published
 from lib.papers.grids import LABELS, common, teacher
 from lib.papers.profiles import families, shape
@@ -70,20 +70,21 @@ def parts(family="bert"):
 def kept(profile_name, m, family="bert"):
     """Heads of an encoder that a width of m parts keeps.
 
-    Raises ValueError for none or too many, and where they are no whole number.
+    Raises ValueError for none or too many, where they are no whole number, and where neurons do
+    not split as heads do.
     """
-    whole, heads = parts(family), shape(profile_name, family).heads
+    whole, encoder = parts(family), shape(profile_name, family)
     if type(m) is not int or not 1 <= m <= whole:
         raise ValueError(
             f"width {m}/{whole} keeps no head or too many: take a whole number from 1 to {whole}"
         )
-    if m * heads % whole:
-        work = [str(each) for each in range(1, whole + 1) if not each * heads % whole]
+    if m * encoder.heads % whole:
+        work = [str(each) for each in range(1, whole + 1) if not each * encoder.heads % whole]
         raise ValueError(
-            f"width {m}/{whole} of {heads} heads is no whole number of them: take "
+            f"width {m}/{whole} of {encoder.heads} heads is no whole number of them: take "
             f"{', '.join(work)} of {whole}"
         )
-    return m * heads // whole
+    return cost.kept_heads(encoder, m * encoder.heads // whole)
 
 
 def possible(profile_name, wanted):
@@ -124,36 +125,22 @@ def ghost(profile_name, **changes):
     return Ghost(**TOLD["GHOST"] | {"mask": profile_name != "paper"} | changes)
 
 
-def check(profile_name, m, ghosts, family="bert"):
-    """Raises ValueError, before anything runs, where an encoder cannot have a width of m parts or
-    cannot have these ghosts."""
-    encoder, heads = shape(profile_name, family), kept(profile_name, m, family)
-    cost.kept_heads(encoder, heads)
-    if not ghosts:
-        return
-    cost.compatible(encoder, ghosts, heads)
-    if not ghosts.positions or len(set(ghosts.positions)) < len(ghosts.positions):
-        raise ValueError(f"Ghost.positions is {ghosts.positions}: name at least one, and each once")
-    if ghosts.kind == "conv1d_f" and not ghosts.tokens:
-        raise ValueError(
-            "Ghost.tokens is 0: 'conv1d_f' needs the one number of tokens that it will take"
-        )
-
-
 def operation(profile_name, task, m, ghosts, family="bert"):
     """(surgery, inputs) that make a student of a width of m parts out of a fine-tuned teacher.
 
-    A width of all heads has no cut. What a ghost stands in for stays whole (section 4.2).
+    A width of all heads has no cut. What a ghost stands in for stays whole (section 4.2). Raises
+    ValueError, before anything runs, for a width or ghosts that the encoder cannot have.
     """
-    check(profile_name, m, ghosts, family)
-    heads = kept(profile_name, m, family)
-    surgery, inputs = [], {"teacher": teacher(profile_name, task, family)}
-    if heads < shape(profile_name, family).heads:
+    heads, surgery = kept(profile_name, m, family), []
+    pruned = heads < shape(profile_name, family).heads
+    inputs = {"teacher": teacher(profile_name, task, family)}
+    if pruned:
         whole = {"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}
         surgery.append({"op": "cut", "heads": heads} | whole)
         ranked = common(profile_name, task, importance=IMPORTANCE[profile_name])
         inputs["importance"] = Spec("importance", ranked, {"teacher": inputs["teacher"]})
     if ghosts:
+        ghosts.fits(pruned)
         surgery.append({"op": "ghost"} | plain(ghosts))
     return surgery, inputs
 
@@ -261,46 +248,35 @@ def convolutions(profile_name):
 
 
 def sizes(frame, source):
-    """{(m, model): {(source, place): text}} of collected inspections: how large a ghost is beside
-    what it is added to, |g| / |y|, mean over the layers."""
-    places = {"o": "after O", "ffn2": "after FFN2"}
-    return {
-        (f"{row['m']}/12", row["model"]): {
-            (source, about): f"{row['run'].arrays('ghosts')[f'{place}.size'].mean():.3f}"
-            if row["run"]
-            else "–"
+    """A part of a table of collected inspections: how large a ghost is beside what it is added to,
+    |g| / |y|, mean over the layers."""
+    table, places = {}, {"o": "after O", "ffn2": "after FFN2"}
+    for row in compare.there(frame).itertuples():
+        found = row.run.arrays("ghosts")
+        table[f"{row.m}/12", row.model] = {
+            (source, about): f"{found[f'{place}.size'].mean():.3f}"
             for place, about in places.items()
         }
-        for row in frame.to_dict("records")
-    }
-
-
-def line(family, model, m):
-    """Name of a row of Table 1: of a kind, a model of WHOLE and its kept heads."""
-    plain, ghosted = NAMES[family]
-    if model == "Ghost":
-        return f"{ghosted} (m = {m}/{shape('paper', family).heads})"
-    return plain if model == "Plain" else f"{plain}, distilled"
+    return table
 
 
 def lines_of_table_1(widths):
     """{name: (family, model, heads)} of the rows of Table 1 and of the control, in their order."""
-    rows = []
-    for family in NAMES:
-        heads = shape("paper", family).heads
-        rows += [(family, model, heads) for model in ("Plain", "Distilled", "Ghost")]
-        rows += [(family, "Ghost", m) for m in widths if family in PRUNED]
-    return {line(*row): row for row in rows}
+    lines = {}
+    for family, (name, ghosted) in NAMES.items():
+        heads = parts(family)
+        lines[name] = family, "Plain", heads
+        lines[f"{name}, distilled"] = family, "Distilled", heads
+        for m in (heads, *(widths if family in PRUNED else ())):
+            lines[f"{ghosted} (m = {m}/{heads})"] = family, "Ghost", m
+    return lines
 
 
 def lines_of_table_2(profile_name, wanted=()):
     """{name: (family, model, heads)} of the rows of Table 2 that a profile can make: models as
     fine-tuned, and with ghosts, whole and cut. Raises ValueError naming the nearest row."""
-    there = {
-        name: (family, model, m)
-        for name, (family, model, m) in lines_of_table_1(
-            WIDTHS if wanted else widths(profile_name)
-        ).items()
-        if family in families(profile_name) and model != "Distilled"
-    }
+    there, kinds = {}, families(profile_name)
+    for name, line in lines_of_table_1(WIDTHS if wanted else widths(profile_name)).items():
+        if line[0] in kinds and line[1] != "Distilled":
+            there[name] = line
     return picked(f"row of Table 2 in profile {profile_name!r}", there, wanted)

@@ -28,7 +28,7 @@ def cells(unit, text, as_printed, true):
         "–" if value is None else cost.shown(value, scale) for value in (as_printed, true)
     )
     known = {text, "–"} if text != "–" else {shown, rounded}
-    exact = "–" if true is None else f"{true / 10 ** cost.UNITS[scale][0]:.3f}"
+    exact = "–" if true is None else f"{true / (1e9 if unit == 'GFLOPs' else 1e6):.3f}"
     return {
         (unit, "printed"): text,
         (unit, "by its rule"): shown + "*" * (shown not in known),

@@ -109,6 +109,12 @@ def common(profile_name, task, rows=None, /, **args):
     return own | {"numerics": profile(profile_name).numerics} | args
 
 
+def clock(runs, length, batch):
+    """Arguments of step latency beside its models: turns, tokens and rows of a pass, one thread."""
+    numerics = profile("toy").numerics
+    return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
+
+
 def span(profile_name, task, spans=SPAN):
     """How the passages of a task of spans are cut; None of other tasks."""
     return spans[profile_name] if task in SQUAD else None

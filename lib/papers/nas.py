@@ -12,7 +12,7 @@ from pathlib import Path
 from lib.measure import gated
 from lib.measure.compare import Column
 from lib.papers import grids, mini, published
-from lib.papers.profiles import TOY, backbone, profile, shape, started
+from lib.papers.profiles import TOY, backbone, shape, started
 from lib.runs import files
 from lib.runs.spec import Output, Spec, known
 from lib.train.options import Gates, Objective, Perceptron
@@ -293,8 +293,3 @@ def architectures(grid):
         for first in [row["spec"].parents.get("start")]
         if first and (found := first.parents.get("search"))
     ]
-
-
-def clock(runs, length, batch):
-    numerics = profile("toy").numerics
-    return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}

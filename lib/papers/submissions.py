@@ -1,14 +1,22 @@
-"""Submissions: predictions of GLUE's test rows, whose labels the server has. Free of torch."""
+"""Archives for the GLUE server: predictions of test rows, whose labels it has. Free of torch."""
 
 import re
+import zipfile
 from itertools import product
 
 import numpy as np
 
 from lib import data
-from lib.data import submission, unlabelled
+from lib.data import read, unlabelled
 from lib.papers.profiles import profile
+from lib.runs import files
 from lib.runs.spec import Spec
+
+TEST_ROWS, TASK_OF = {}, {}  # official rows of each file; the task whose codes a file holds
+for _task in read.GLUE:
+    TEST_ROWS |= read.LAYOUTS[_task]["server"]
+    TASK_OF |= dict.fromkeys(read.LAYOUTS[_task]["server"], _task)
+NAMED = ("MNLI", "QNLI", "RTE", "AX")  # the server takes names of classes here, digits elsewhere
 
 
 def file_rows(profile_name, file):
@@ -16,7 +24,7 @@ def file_rows(profile_name, file):
 
     Generated tasks have test rows for AX alone. The development rows stand in for the others.
     """
-    own, task = profile(profile_name).source, submission.TASK_OF[file]
+    own, task = profile(profile_name).source, TASK_OF[file]
     split = "test_mm" if file == "MNLI-mm" else "test"
     if own == "toy" and task != "AX":
         split = split.replace("test", "dev")
@@ -37,60 +45,72 @@ def submitted(profile_name, task_names, seeds, make, model):
 
     The model of MNLI predicts AX. make: f(task, model) -> Spec of a model of `model`, by its name.
     """
-    learned = {
-        file: unlabelled.LEARNED.get(task, task) for file, task in submission.TASK_OF.items()
-    }
+    learned = {file: unlabelled.LEARNED.get(task, task) for file, task in TASK_OF.items()}
     there = {file: file_rows(profile_name, file) for file in learned if learned[file] in task_names}
     return [
-        {"file": file, "task": submission.TASK_OF[file], "model": name, "seed": seed}
+        {"file": file, "task": TASK_OF[file], "model": name, "seed": seed}
         | {"spec": prediction(make(learned[file], name), rows).at(seed)}
         for (file, rows), name, seed in product(there.items(), model, seeds)
         if rows
     ]
 
 
-def most_frequent(own, task):
-    """Codes [N] for the rows of a file that no model predicts: the most frequent class of the
-    task's training rows. None where these are not at hand."""
-    try:
-        split = data.splits(own, task)
-    except FileNotFoundError:
-        return None
-    rows = submission.TEST_ROWS[task] if own != "toy" else len(split["dev"])
-    return np.full(rows, np.bincount(split["train"].y).argmax()) if "train" in split else None
-
-
-def archive(rows, folder, own):
-    """Write the archive of one model's predictions. Returns (its path, a line about it).
-
-    rows: collected rows of `submitted` that have runs. own: their source. WNLI, on which none of
-    the papers trains, gets its most frequent class.
-    """
-    logits = {row["file"]: row["run"].arrays("test")["logits"] for row in rows}
-    constant = most_frequent(own, "WNLI") if "WNLI" not in logits else None
-    if constant is not None:
-        logits["WNLI"] = constant
-    lengths = {file: len(found) for file, found in logits.items()}
-    path = submission.write(
-        logits, folder, partial=True, rows=lengths if own == "toy" else submission.TEST_ROWS
-    )
-    lacking = ", ".join(file for file in submission.TEST_ROWS if file not in logits)
-    about = [", ".join(logits), f"the server wants {lacking} as well" if lacking else "complete"]
-    if constant is not None:
-        about.append(
-            "WNLI is the most frequent class of its training rows, as most submissions send"
-        )
-    if own == "toy":
-        about.append("of generated sentences: its format alone is real")
-    return path, "; ".join(about)
-
-
 def archives(rows, folder, stem, own):
     """Write an archive for each model and seed of collected rows of `submitted`, each in a folder
-    of its own below `folder`. Yields the path of each and a line about it."""
-    there = [row for row in rows if row["run"]]
-    for model, seed in dict.fromkeys((row["model"], row["seed"]) for row in there):
+    of its own below `folder`. Yields the path of each and a line about it. own: their source."""
+    logits = {}
+    for row in rows:
+        if row["run"]:
+            of_model = logits.setdefault((row["model"], row["seed"]), {})
+            of_model[row["file"]] = row["run"].arrays("test")["logits"]
+    for (model, seed), found in logits.items():
         name = "-".join(re.findall("[a-z0-9]+", model.lower()))
-        chosen = [row for row in there if (row["model"], row["seed"]) == (model, seed)]
-        path, about = archive(chosen, folder / f"{stem}.{name}.seed{seed}", own)
+        path, about = archive(found, folder / f"{stem}.{name}.seed{seed}", own)
         yield path, f"submission of {model}, seed {seed}: {about}"
+
+
+def archive(logits, folder, own):
+    """Write `<file>.tsv` each, and submission.zip of all. Returns (its path, a line about it).
+
+    logits: {file: [N, C]}, in the order of the test files. WNLI, on which none of the papers
+    trains, gets the most frequent class of its training rows. Raises ValueError, before anything
+    is written, for logits that are not finite and for another number of rows than the server's.
+    """
+    logits, about = dict(logits), []
+    try:
+        split = data.splits(own, "WNLI")
+    except FileNotFoundError:
+        split = {}
+    if "WNLI" not in logits and "train" in split:
+        rows = len(split["dev"]) if own == "toy" else TEST_ROWS["WNLI"]
+        logits["WNLI"] = np.tile(np.bincount(split["train"].y), (rows, 1))
+        about.append("WNLI is the most frequent class of its training rows")
+    about.insert(0, ", ".join(logits))
+    lacking = ", ".join(file for file in TEST_ROWS if file not in logits)
+    about.append(f"the server wants {lacking} as well" if lacking else "complete")
+    about += ["of generated sentences: its format alone is real"] * (own == "toy")
+    for file, said in logits.items():
+        wanted = len(said) if own == "toy" else TEST_ROWS[file]
+        if len(said) != wanted or not np.isfinite(said).all():
+            raise ValueError(f"{file}: {len(said)} predictions; expected {wanted}, all finite")
+    texts = {
+        f"{file}.tsv": "index\tprediction\n"
+        + "".join(f"{i}\t{cell}\n" for i, cell in enumerate(cells(file, logits[file])))
+        for file in TEST_ROWS
+        if file in logits
+    }
+    with files.whole(folder / "submission.zip") as place, zipfile.ZipFile(place, "w") as packed:
+        for name, text in texts.items():  # equal predictions give equal bytes
+            dated = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            packed.writestr(dated, text, zipfile.ZIP_DEFLATED)
+            files.write(folder / name, text)
+    return folder / "submission.zip", "; ".join(about)
+
+
+def cells(file, logits):
+    """The column of one file: names or codes of classes, scores from 0 to 5."""
+    task = read.TASKS[TASK_OF[file]]
+    if not task.labels:  # + 0.0: no "-0.000"
+        return [f"{value:.3f}" for value in np.clip(np.ravel(logits), 0, 5) + 0.0]
+    codes = np.argmax(logits, 1)
+    return [task.labels[code] for code in codes] if task.name in NAMED else codes

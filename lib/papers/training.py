@@ -11,15 +11,13 @@ from lib.measure.gated import BERT_MINI
 from lib.search import net as nets
 
 # FLOP/s of an A100 of 80 GB: its peak, times a share that training reaches
-RATES = {"float32": 0.6 * 19.5e12, "bfloat16": 0.4 * 312e12}
-RATE = "an A100 at 60 % of 19.5 TFLOP/s in float32, 40 % of 312 in bfloat16"
+SPEED, RATE = 0.6 * 19.5e12, "an A100 at 60 % of 19.5 TFLOP/s in float32"
 # Training rows of the official files; of a probing task, and documents of Wikipedia and books, of
 # which 2 % are 120,000.
 ROWS = {"MNLI": 392702, "QQP": 363846, "QNLI": 104743, "SST-2": 67349, "CoLA": 8551, "STS-B": 5749}
 ROWS |= {"MRPC": 3668, "RTE": 2490, "WNLI": 635, "SQuAD1": 88524, "SQuAD2": 132034}
 PROBING, DOCUMENTS = 100_000, 6_000_000
-ENCODERS = {  # those of checkpoints that are not BERT-base or have another name
-    **SHAPES,
+ENCODERS = SHAPES | {  # those that are not BERT-base, by the names of their checkpoints
     "bert-mini": BERT_MINI,
     "2nd_General_TinyBERT_4L_312D": SHAPES["tinybert-4"],
     "2nd_General_TinyBERT_6L_768D": SHAPES["tinybert-6"],
@@ -30,21 +28,19 @@ FREE = ("predict", "states", "inspect_ghosts", "maps")  # steps that train nothi
 
 def gpu_hours(specs):
     """Hours that the trainings of some Specs take on one GPU (RATE), as text."""
-    trained = [spec for spec in specs if spec.args.get("train")]
-    seconds = sum(flops(spec) / RATES[spec.args["numerics"]["dtype"]] for spec in trained)
-    return f"{seconds / 3600:,.1f} GPU hours"
+    return f"{sum(map(flops, specs)) / SPEED / 3600:,.1f} GPU hours"
 
 
 def flops(spec):
     """FLOPs of a training; 0 for steps that train nothing."""
-    train = spec.args["train"]
-    if spec.step in FREE:
+    train = spec.args.get("train")
+    if not train or spec.step in FREE:
         return 0.0
     tokens = train.get("pad_to") or train["max_length"]
     teachers = [each for name, each in spec.inputs.items() if name.startswith("teacher")]
     passes = 3 * forward(spec, tokens) + (forward(teachers[-1], tokens) if teachers else 0)
     if spec.step == "search":  # its stages 1 and 2 train each candidate, with a teacher
-        passes *= spec.args["search"]["budget"] if "teacher" in spec.inputs else 0
+        passes *= spec.args["search"]["budget"] if teachers else 0
     return rows(spec) * train["epochs"] * passes
 
 
