@@ -195,6 +195,12 @@ def digest(splits, labels=()):
     return body.hexdigest()[:16]
 
 
+def of_rows(name, task_name):
+    """The digest of a task's rows; a reader's rows tell the names of the classes."""
+    labels = task(name, task_name).labels if name == "own" else ()
+    return digest(splits(name, task_name), labels)
+
+
 def remembered(what, name, task_name, read):
     """`read()`, a JSON value of the rows of a task at hand.
 
@@ -213,18 +219,12 @@ def remembered(what, name, task_name, read):
     return tokens.remembered(what, read_from, read)
 
 
-def own_labels(name, task_name):
-    """The names of the classes of a reader's task, which its rows tell; () of every other task."""
-    return task(name, task_name).labels if name == "own" else ()
-
-
 @cache
 def at_hand(name, task_name):
     """(digest, names of the splits) of a task's rows at hand."""
 
     def read():
-        there = splits(name, task_name)
-        return [digest(there, own_labels(name, task_name)), *there]
+        return [of_rows(name, task_name), *splits(name, task_name)]
 
     found, *names = remembered(["rows"], name, task_name, read)
     return found, names
@@ -243,7 +243,8 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     held_out: further training rows, for importance and selection.
     unseen: at most so many labelled rows that are only judged on.
     beside: how many rows, in the order of drawing, any run of the task may train or select on. The
-      unseen rows stand behind these. By default `rows` and `held_out` together.
+      unseen rows stand behind these. By default `rows` and `held_out` together; 0 for official
+      unseen rows. Raises ValueError where it is less than these together, or they are all rows.
     in_order: train on the first rows of the file and hold out its last ones, in place of drawn
       rows.
     """
@@ -253,11 +254,15 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     body = {"source": name, "task": task_name, "digest": found, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if unseen:
-        if in_order:
-            raise ValueError(
-                f"unseen rows of {key} are drawn, in_order rows are not: leave one of them out"
-            )
-        beside = reserved(name, task_name, rows, held_out, beside)
+        if beside or task_name not in getattr(source(name), "UNSEEN", ()):
+            least = rows and rows + held_out
+            beside = beside or least
+            if not least or beside < least or in_order:
+                raise ValueError(
+                    f"unseen rows of {key} stand behind {beside}, and {rows} drawn ones are "
+                    f"trained on with {held_out} held out: say how many `rows`, not in order, and "
+                    "let `beside` be no fewer than these together"
+                )
         noted = told.get(f"{key}/{beside}/{unseen}") if found == told.get(key) else None
         body["unseen"] = noted or summary(name, task_name, beside, unseen)
     return {k: v for k, v in body.items() if v is not None}
@@ -272,7 +277,7 @@ def load(descriptor):
     """
     name, task_name = descriptor["source"], descriptor["task"]
     key, there = f"{name}/{task_name}", dict(splits(name, task_name))
-    check(key, digest(there, own_labels(name, task_name)), descriptor["digest"])
+    check(key, of_rows(name, task_name), descriptor["digest"])
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):
@@ -305,26 +310,6 @@ def permuted(split):
 
 
 # ---- unseen rows ----
-def reserved(name, task_name, rows, held_out, beside=0):
-    """How many training rows the unseen ones stand behind; 0 for official unseen rows, unless
-    `beside` says that they are to be training rows. Raises ValueError where it is not clear, or
-    fewer than are trained and selected on."""
-    if task(name, task_name).span:
-        raise ValueError(
-            f"{task_name} has spans: unseen rows are for tasks with classes or scores; leave "
-            "`unseen` out"
-        )
-    if not beside and task_name in getattr(source(name), "UNSEEN", ()):
-        return 0
-    if not rows or 0 < beside < rows + held_out:
-        raise ValueError(
-            f"unseen rows of {name}/{task_name} beside {beside or 'none'} of its training rows, of "
-            f"which {rows or 'all'} are trained on and {held_out} held out: say how many `rows`, "
-            "and let `beside` be no fewer than these together"
-        )
-    return beside or rows + held_out
-
-
 @cache
 def unseen_rows(name, task_name, beside, count):
     """A Split of at most `count` unseen rows: official ones of the source (`beside` 0), or training

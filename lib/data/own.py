@@ -76,17 +76,12 @@ def load(name):
 def _files(place):
     """{split: Path}: one file, or those of a folder."""
     path, kinds = Path(place), ", ".join(SUFFIXES)
-    if path.is_file():
-        if path.suffix not in SUFFIXES:
-            raise malformed(path, f"a {path.suffix or 'nameless'} file", kinds, "save it as one")
-        return {"train": path}
-    found = {
-        split: file
-        for split, names in SPLITS.items()
-        for file in [path / (name + suffix) for name in names for suffix in SUFFIXES]
-        if file.is_file()
-    }
-    if "train" not in found:
+    found = {"train": path} if path.is_file() else {}
+    for split, names in () if found else SPLITS.items():
+        for file in [path / (name + suffix) for name in names for suffix in SUFFIXES]:
+            if file.is_file():
+                found[split] = file
+    if "train" not in found or found["train"].suffix not in SUFFIXES:
         raise FileNotFoundError(
             f"no data {place!r}: name a {kinds} file, a folder with train and dev files of these "
             f"kinds, or a data set of the hub as {HUB}NAME"
@@ -94,20 +89,15 @@ def _files(place):
     return found
 
 
-@cache
-def _from_hub(name):
-    return hub(name)
-
-
 def _tables(place):
     """{split: table (lib.data.lines)} of a file, a folder or a data set of the hub."""
     if not place.startswith(HUB):
         return {split: table(path) for split, path in _files(place).items()}
-    there = _from_hub(place.removeprefix(HUB))
-    found = {split: [n for n in names if n in there] for split, names in SPLITS.items()}
-    if not found["train"]:
+    there = hub(place.removeprefix(HUB))
+    found = {split: there[n] for split, names in SPLITS.items() for n in names if n in there}
+    if "train" not in found:
         raise ValueError(f"{place} has no split train, but {', '.join(there)}: name another set")
-    return {split: there[names[0]] for split, names in found.items() if names}
+    return found
 
 
 # ---- columns and labels ----
@@ -119,29 +109,24 @@ def _columns(line):
 def _chosen(place, rows, wanted):
     """The columns of the texts, then of the label: those that are wanted, or found by their names.
 
-    Raises ValueError where they are not one or two texts and a label, where two have one name, and
-    where the first line seems to be no header.
+    Raises ValueError where they are not one or two texts and a label, and where the first line
+    seems to be no header.
     """
     there = [cell_text(name, place) for name in rows[0][1]]
     for name in wanted:
         known(f"column of {place}", name, there)
-    if twice := {name for name in there if name and there.count(name) > 1}:
-        raise malformed(place, f"two columns {short(min(twice))}", "names once", "rename one")
-    if not wanted:
-        label = next((name for name in there if name.lower() in LABELS), None)
-        others = [name for name in there if name.lower() not in IGNORED]
-        if label is None and others:
-            label, at = others[-1], there.index(others[-1])
-            cells = {cell_text(cells[at], place) for place, cells in rows[1:] if len(cells) > at}
-            if label in cells or _number(label) is not None:
-                found, fix = f"a first line that ends in {short(label)}", "put one above"
-                raise malformed(place, found, "a header line with names of columns", fix)
+    others = [name for name in there if name.lower() not in IGNORED]
+    if others and not wanted:
+        label = next((name for name in there if name.lower() in LABELS), others[-1])
+        if _number(label) is not None or label in [cells[-1] for _, cells in rows[1:]]:
+            found = f"a first line that ends in {short(label)}"
+            raise malformed(place, found, "a header line with names of columns", "put one above")
         wanted = [*(name for name in others if name != label), label]
-    if len(wanted) not in (2, 3):
+    if len(wanted) not in (2, 3) or any(there.count(name) > 1 for name in wanted):
         raise malformed(
             place,
             f"columns {', '.join(map(short, there))}",
-            "one or two of text and one of labels under a header line",
+            "one or two of text and one of labels under a header line, each with its own name",
             f"name them, texts first: {Path(place).name}: TEXT, LABEL",
         )
     return wanted
@@ -162,7 +147,7 @@ def _read(name):
         raise malformed(place, f"{len(found['train'])} rows", f"at least {LEAST}", "add some")
     layout["labels"], code = _coded(place, label, [row for rows in found.values() for row in rows])
     found = {split: read.split_of(rows, layout, split, code) for split, rows in found.items()}
-    found = found if "dev" in found else _drawn(place, found["train"])
+    found = found if "dev" in found else _drawn(found["train"])
     metrics = ("accuracy", "matthews") if layout["labels"] else ("spearman", "pearson")
     return Task(name, len(texts) == 2, layout["labels"], metrics), found
 
@@ -178,7 +163,7 @@ def _coded(place, column, rows):
     """(class names, or () for scores; f(row) -> code or score) of the Rows of all splits.
 
     Raises ValueError with the row of a label that is no finite number among scores, or "nan" among
-    classes.
+    classes; and where there are no two different labels, or too many.
     """
     there = {row.label for row in rows}
     numbers = {label: n for label in there if (n := _number(label)) is not None}
@@ -191,13 +176,10 @@ def _coded(place, column, rows):
             raise malformed(row.place, f"label {short(row.label)}", kind, "mend or drop the row")
     different = set(numbers.values()) if scores else there
     if len(different) < 2 or len(different) > MOST_CLASSES and not scores:
-        raise malformed(
-            f"{place}, column {column}",
-            f"{len(different)} different labels, such as "
-            f"{', '.join(map(short, sorted(there)[:2]))}",
-            f"2 to {MOST_CLASSES} classes, or numbers",
-            f"name the columns, the label last: {Path(place).name}: TEXT, LABEL",
-        )
+        found = f"{len(different)} different labels, such as {short(min(there))}"
+        fix = f"name the columns, the label last: {Path(place).name}: TEXT, LABEL"
+        kinds = f"2 to {MOST_CLASSES} classes, or numbers"
+        raise malformed(f"{place}, column {column}", found, kinds, fix)
     if scores:
         low, high = min(different), max(different)
         return (), lambda row: 5 * (numbers[row.label] - low) / (high - low)
@@ -205,16 +187,11 @@ def _coded(place, column, rows):
     return names, lambda row: names.index(row.label)
 
 
-def _drawn(place, rows):
-    """{"train", "dev"} of one Split. All rows of the same texts go to the same side. Raises
-    ValueError where there are too few different texts for both."""
+def _drawn(rows):
+    """{"train", "dev"} of one Split. All rows of the same texts go to the same side."""
     texts = list(zip(rows.a, rows.b or rows.a, strict=True))
     different = list(dict.fromkeys(texts))
-    count = min(MOST_DEV, round(DEV * len(different)))
-    if not count:
-        found = f"{len(different)} different texts"
-        raise malformed(place, found, "some to train on, others to judge on", "add some")
     order = np.random.default_rng(SEED).permutation(len(different))
-    held = {different[i] for i in order[:count]}
+    held = {different[i] for i in order[: max(1, min(MOST_DEV, round(DEV * len(different))))]}
     dev = np.array([text in held for text in texts])
     return {"train": rows.take(np.flatnonzero(~dev)), "dev": rows.take(np.flatnonzero(dev))}

@@ -1,24 +1,25 @@
 """Token ids on disk: made once, then read as memory-mapped arrays, so that memory does not grow
 with the rows.
 
-    <runs>/.tokens/<key>/    a folder of the package `datasets` (save_to_disk) with a manifest
+    <runs>/.tokens/ids/<key>/    <column>.ids, int32, one row after another; a manifest;
+                                 <column>.ends.npy, where each row begins and the last one ends
 
 The key is a digest of everything that decides the ids. A folder that does not match its manifest is
-made again. Where `datasets` is not installed, as on a bare machine with a GPU, rows are made in
-memory. Free of torch.
+made again. Free of torch.
 """
 
 import hashlib
 import json
-from bisect import bisect_right
+from array import array
+from contextlib import ExitStack
 from itertools import islice
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from lib.runs import files, paths
 
-CHUNK = 1000  # rows that are tokenised and written together
+CHUNK = 1000  # rows that are tokenised together
+PART = 10_000_000  # ids that are looked at together
 
 
 def root():
@@ -36,82 +37,59 @@ def vocabulary(tokenizer):
 
 
 class Rows:
-    """N rows of whole numbers, in parts (ids, ends): `ends` [n + 1] says where each of the n rows
-    of a part begins in its ids, and where the last one ends."""
+    """N rows of whole numbers. `ends` [N + 1] says where each begins in `ids` and the last ends."""
 
-    def __init__(self, parts):
-        self.parts = parts
-        self.first = np.cumsum([0, *(len(ends) - 1 for _, ends in parts)]).tolist()
+    def __init__(self, ids, ends):
+        self.ids, self.ends = ids, ends
 
     def __len__(self):
-        return self.first[-1]
+        return len(self.ends) - 1
 
     def __getitem__(self, row):
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        part = bisect_right(self.first, row) - 1
-        (ids, ends), at = self.parts[part], row - self.first[part]
-        return ids[ends[at] : ends[at + 1]]
-
-    def __add__(self, other):
-        return Rows([*self.parts, *other.parts])
+        return self.ids[self.ends[row] : self.ends[row + 1]]
 
     def lengths(self):
-        return np.concatenate([np.diff(ends) for _, ends in self.parts])
+        return np.diff(self.ends)
 
     def used(self):
         """The different numbers in them."""
-        seen = (np.unique(ids[ends[0] : ends[-1]]) for ids, ends in self.parts)
-        return np.unique(np.concatenate(list(seen)))
+        parts = (self.ids[i : i + PART] for i in range(0, len(self.ids), PART))
+        return np.unique(np.concatenate(list(map(np.unique, parts))))
 
 
 def kept(key, rows, columns):
     """{column: Rows} of `key`: what `rows()` gives, each {column: list of ids}. Rows are written as
     they come, and appear whole."""
-    try:
-        import datasets
-    except ImportError:
-        made = list(rows())
-        return {name: Rows([_joined([row[name] for row in made])]) for name in columns}
-    folder = root() / key
-    if _damaged(folder):
+    folder = root() / "ids" / key
+    if files.wrong(folder):
         files.remove(folder)
         try:
-            _write(datasets, folder, rows, columns)
+            with files.whole(folder) as place:
+                _write(place, rows(), columns)
         except OSError:
-            if _damaged(folder):  # else another process was faster, with the same rows
+            if files.wrong(folder):  # else another process was faster, with the same rows
                 raise
-    found = datasets.load_from_disk(str(folder)).data
-    return {name: Rows([_mapped(part) for part in found.column(name).chunks]) for name in columns}
+    found = {}
+    for name in columns:
+        ids = np.memmap(folder / f"{name}.ids", np.int32, "r")
+        found[name] = Rows(ids, np.load(folder / f"{name}.ends.npy"))
+    return found
 
 
-def _damaged(folder):
-    """Whether a folder is missing, or not what was written under its key."""
-    state = folder / "state.json"
-    return files.wrong(folder) or json.loads(state.read_text())["_fingerprint"] != folder.name
-
-
-def _joined(rows):
-    ids = np.concatenate([np.asarray(row, np.int32) for row in rows])
-    return ids, np.cumsum([0, *map(len, rows)])
-
-
-def _mapped(part):
-    return part.values.to_numpy(), part.offsets.to_numpy()
-
-
-def _write(datasets, folder, rows, columns):
-    datasets.disable_progress_bars()
-    kinds = datasets.Features(dict.fromkeys(columns, datasets.Sequence(datasets.Value("int32"))))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent) as cache, files.whole(folder) as place:
-        told = {"cache_dir": cache, "fingerprint": folder.name, "writer_batch_size": CHUNK}
-        try:
-            made = datasets.Dataset.from_generator(rows, features=kinds, **told)
-        except datasets.exceptions.DatasetGenerationError as error:
-            raise error.__cause__ from None
-        made.save_to_disk(str(place))
-        files.seal(place)
+def _write(place, rows, columns):
+    place.mkdir(parents=True)
+    ends = {name: array("q", [0]) for name in columns}
+    with ExitStack() as stack:
+        written = {name: stack.enter_context(open(place / f"{name}.ids", "wb")) for name in columns}
+        for row in rows:
+            for name, file in written.items():
+                np.asarray(row[name], np.int32).tofile(file)
+                ends[name].append(ends[name][-1] + len(row[name]))
+    for name in columns:
+        np.save(place / f"{name}.ends.npy", ends[name])
+    files.seal(place)
 
 
 def chunks(rows, size=CHUNK):
