@@ -131,8 +131,8 @@ def test_a_data_set_of_the_hub(monkeypatch):
 @pytest.mark.parametrize(
     "line, content, error",
     [
-        ("a.tsv", None, "no data .*a.tsv.*: name a .tsv, .csv, .json.* file, a folder"),
-        ("a.xlsx", "x", "no data .*a.xlsx.*: name a .tsv, .csv"),
+        ("a.tsv", None, "no data .*a.tsv.*: name one of a .tsv, .csv, .json.* file, a folder"),
+        ("a.xlsx", "x", "no data .*a.xlsx.*: name one of a .tsv, .csv"),
         ("a.tsv: txt, label", table(reviews()), "unknown column .*'txt'; did you mean 'text'"),
         ("a.tsv", table([("a", "b", "c", "d")] * 50, "wxyz"), "'w', 'x', 'y', 'z'; .*TEXT, LABEL"),
         ("a.tsv", table([*reviews(), ("", "good")]), "a.tsv:102: nothing in a cell of"),

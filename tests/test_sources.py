@@ -1,5 +1,4 @@
-"""One interface to every source: what it names, a reader's own files, and classes that the data
-decide."""
+"""One interface to every source: what it names, a reader's own files, what is remembered."""
 
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 from conftest import forget, put
 
 from lib import data
-from lib.data import digits, read
+from lib.data import digits
 from lib.runs import paths
 
 LINES = [
@@ -93,16 +92,6 @@ ABSENT = [
 def test_absent_files_are_named(root, source, task, missing):
     with pytest.raises(FileNotFoundError, match=missing):
         data.describe(source, task)
-
-
-def test_classes_that_the_data_decide(root):
-    words = data.described(data.describe("senteval", "WordContent"))
-    assert words.labels == ("air", "fire", "water") and words.outputs == 3
-    assert data.task("senteval", "WordContent").outputs == read.WORDS
-    assert data.described({"source": "glue", "task": "MNLI"}) == data.task("glue", "MNLI")
-    assert data.described({"source": "squad", "task": "SQuAD1"}).outputs == 2
-    depth = data.described({"source": "treebank", "task": "Depth"})
-    assert depth.labels == data.task("treebank", "Depth").labels
 
 
 def test_answers_are_part_of_the_digest_where_there_are_any(root):

@@ -102,7 +102,6 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
     assert tokens.remembered("what", [path], compute) == "other" and len(calls) == 2
-    (note,) = (tmp_path / ".tokens" / "digests").iterdir()
-    for number, damaged in enumerate(("{", note.read_text().replace("other", "otter")), 3):
-        note.write_text(damaged)
-        assert tokens.remembered("what", [path], compute) == "other" and len(calls) == number
+    for note in (tmp_path / ".tokens" / "digests").iterdir():
+        note.write_text("{")
+    assert tokens.remembered("what", [path], compute) == "other" and len(calls) == 3

@@ -15,7 +15,7 @@ from sklearn.metrics import matthews_corrcoef
 
 from lib.data import grammar, toy
 from lib.data.grammar import Entity, Event, clause, text
-from lib.data.read import GLUE, SQUAD, TASKS
+from lib.data.read import SQUAD, TASKS
 
 VOCABULARY = grammar.vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
@@ -54,7 +54,7 @@ def test_rows_are_pinned():
             rows = zip(split.a, split.b or split.a, split.y.tolist(), strict=True)
             body.update(repr([task, name, *rows]).encode())
     body.update(repr(toy.corpus(2000, 0)).encode())
-    assert (toy.GENERATOR_VERSION, body.hexdigest()[:16]) == (4, "f89b9d79e2db9b6f")
+    assert (toy.GENERATOR_VERSION, body.hexdigest()[:16]) == (5, "42130f88dda6b8ed")
 
 
 def test_corpus_follows_its_seed():
@@ -69,7 +69,6 @@ def test_vocabulary_and_classes_are_the_official_ones():
     assert VOCABULARY[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert VOCABULARY[5:] == sorted(set(VOCABULARY[5:]))
     assert all(TASKS[name] == task for name, task in toy.TASKS.items())
-    assert toy.TASKS.keys() >= {*GLUE, *SQUAD}
 
 
 @pytest.mark.parametrize("task", toy.TASKS)
@@ -214,9 +213,8 @@ def test_probing_labels_follow_from_the_sentences():
         assert (second.split()[-1] in ENDS, first.split()[-1] in ENDS) == (y == 1, y == 0)
 
 
-@pytest.mark.parametrize("task, same", [("MRPC", 1), ("QQP", 1), ("QNLI", 0)])
-def test_pairs_mean_the_same_where_nothing_else_is_denied(task, same):
-    split = toy.load(task)["dev"]
+def test_pairs_that_mean_the_same_deny_the_same():
+    split = toy.load("RTE")["dev"]
     for a, b, y in zip(split.a, split.b, split.y, strict=True):
         denied = [[" not " in part for part in each.split(" but ")] for each in (a, b)]
-        assert (denied[0] == denied[1]) == (y == same)
+        assert denied[0] == denied[1] or y == 1

@@ -245,7 +245,7 @@ def test_the_same_rows_each_time_and_whatever_else_there_is(root, tmp_path):
 
 
 def test_too_small_a_treebank_and_absent_files(root, tmp_path):
-    with pytest.raises(ValueError, match="no train rows of every class of Length among 960 sent"):
+    with pytest.raises(ValueError, match="no train rows of every class of Length in 960 sent"):
         treebank.load("Length", root)
     with pytest.raises(FileNotFoundError, match=r"holds 0 files \*-ud-train.conllu, expected one"):
         treebank.load("Tense", tmp_path)
@@ -280,7 +280,6 @@ def test_english_ewt(task):
         pytest.skip("the English Web Treebank is not under DATA_ROOT")
     splits, classes = treebank.load(task, root), treebank.TASKS[task].labels
     assert tuple(map(len, splits.values())) == SIZES[task]
-    assert len(treebank.labels(task, root)) == len(classes)
     for split in splits.values():
         assert len(set(np.bincount(split.y, minlength=len(classes)))) == 1
         if task == "Depth":  # length says nothing about the class

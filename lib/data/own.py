@@ -38,14 +38,9 @@ def task_of(line):
     """The name of the task that a reader's line means.
 
     A path may be relative to the working folder or to the project. Raises FileNotFoundError where
-    nothing is there, ValueError where the columns are not clear.
+    nothing is there, ValueError with file and row where columns or rows are not clear.
     """
-    place, _, columns = line.partition(": ")
-    if not place.startswith(HUB):
-        place = str(paths.meant(place))
-    chosen = _chosen(place, _tables(place)["train"], _columns(columns))
-    quoted = (f'"{name}"' if "," in name else name for name in chosen)
-    return f"{place}: {', '.join(quoted)}"
+    return _read(line)[0].name
 
 
 def title(name):
@@ -82,10 +77,8 @@ def _files(place):
             if file.is_file():
                 found[split] = file
     if "train" not in found or found["train"].suffix not in SUFFIXES:
-        raise FileNotFoundError(
-            f"no data {place!r}: name a {kinds} file, a folder with train and dev files of these "
-            f"kinds, or a data set of the hub as {HUB}NAME"
-        )
+        allowed = f"a {kinds} file, a folder with train and dev files of these kinds, {HUB}NAME"
+        raise FileNotFoundError(f"no data {place!r}: name one of {allowed}")
     return found
 
 
@@ -101,11 +94,6 @@ def _tables(place):
 
 
 # ---- columns and labels ----
-def _columns(line):
-    """The names in a line of names with commas between; quotes may stand around one."""
-    return next(csv.reader([line], skipinitialspace=True), [])
-
-
 def _chosen(place, rows, wanted):
     """The columns of the texts, then of the label: those that are wanted, or found by their names.
 
@@ -123,22 +111,22 @@ def _chosen(place, rows, wanted):
             raise malformed(place, found, "a header line with names of columns", "put one above")
         wanted = [*(name for name in others if name != label), label]
     if len(wanted) not in (2, 3) or any(there.count(name) > 1 for name in wanted):
-        raise malformed(
-            place,
-            f"columns {', '.join(map(short, there))}",
-            "one or two of text and one of labels under a header line, each with its own name",
-            f"name them, texts first: {Path(place).name}: TEXT, LABEL",
-        )
+        found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
+        expected = "one or two of text and one of labels, each with its own name"
+        raise malformed(place, f"columns {found}", expected, fix)
     return wanted
 
 
 @cache
-def _read(name):
-    """(Task, {split: Split}) of a name that `task_of` gave."""
-    place, _, columns = name.partition(": ")
-    *texts, label = _columns(columns)
+def _read(line):
+    """(Task, {split: Split}) of a reader's line, or of the name of a task."""
+    place, _, columns = line.partition(": ")
+    place = place if place.startswith(HUB) else str(paths.meant(place))
+    tables = _tables(place)
+    wanted = next(csv.reader([columns], skipinitialspace=True), [])  # a name with commas has quotes
+    *texts, label = chosen = _chosen(place, tables["train"], wanted)
     layout, found = {"texts": [[name] for name in texts], "label": [label]}, {}
-    for split, rows in _tables(place).items():
+    for split, rows in tables.items():
         head = list(rows[0][1])
         if place.startswith(HUB) and label in head:  # some of its rows have no label
             rows = [each for each in rows if each[1][head.index(label)] is not None]
@@ -149,7 +137,8 @@ def _read(name):
     found = {split: read.split_of(rows, layout, split, code) for split, rows in found.items()}
     found = found if "dev" in found else _drawn(found["train"])
     metrics = ("accuracy", "matthews") if layout["labels"] else ("spearman", "pearson")
-    return Task(name, len(texts) == 2, layout["labels"], metrics), found
+    quoted = ", ".join(f'"{name}"' if "," in name else name for name in chosen)
+    return Task(f"{place}: {quoted}", len(texts) == 2, layout["labels"], metrics), found
 
 
 def _number(text):

@@ -78,10 +78,8 @@ def files(task, root):
     if not any(found.values()):
         names = ", ".join(layout["files"].values())
         fix = f"python -m lib fetch {layout['source']}/{task}, or " if "hub" in layout else ""
-        raise FileNotFoundError(
-            f"{folder} has no rows of {task}; expected {names}; fix: {fix}put them there by hand "
-            "(data/README.md)"
-        )
+        told = f"{folder} has no rows of {task}; expected {names}"
+        raise FileNotFoundError(f"{told}; fix: {fix}put them there by hand (data/README.md)")
     return {split: chosen for split, chosen in found.items() if chosen}
 
 
@@ -122,17 +120,10 @@ def load(task, root):
     STS-B). Raises ValueError with file and line where a row is malformed."""
     if task in SQUAD:
         return {name: squad.split(task, paths) for name, paths in files(task, root).items()}
-    parted = _parted(task, root)
-    layout = LAYOUTS[task] | {"labels": labels(task, root)}
+    parted, layout = _parted(task, root), LAYOUTS[task]
+    if task == "WordContent":  # the sorted words of its training rows stand for the numbers
+        layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
     return {split: split_of(rows, layout, split) for split, rows in parted.items()}
-
-
-def labels(task, root):
-    """What the codes of a task stand for: the sorted words of its training rows for WordContent,
-    else its classes."""
-    if task != "WordContent":
-        return TASKS[task].labels
-    return tuple(sorted({row.label for row in _parted(task, root)["train"]}))
 
 
 def _parted(task, root):
@@ -209,8 +200,8 @@ def split_of(rows, layout, split, code=None):
 def _codes(layout, split):
     """{cell: class code} of a task. GLUE's may be digits, and a test row may have none."""
     classes = layout["labels"]
-    codes = {str(c): c for c in range(len(classes))} if layout["source"] == "glue" else {}
-    codes |= {name: code for code, name in enumerate(classes)}
+    codes = {name: code for code, name in enumerate(classes)}
+    codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
     if split.startswith("test"):
         codes |= dict.fromkeys(("", "-1", "-1.0"), -1 if classes else float("nan"))
     return codes

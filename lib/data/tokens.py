@@ -11,7 +11,7 @@ made again. Free of torch.
 import hashlib
 import json
 from array import array
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 
 import numpy as np
@@ -103,17 +103,13 @@ def remembered(what, sources, compute):
     """`compute()`, a JSON value that follows from the content of the files `sources`: remembered
     until one of them has another size or time. Planning then reads no text. A damaged note is made
     again."""
-    told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
-    path = root() / "digests" / f"{key_of(what)}.json"
+    stats = [(str(path), path.stat()) for path in sources]
+    told = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    path = root() / "digests" / f"{key_of(what, told)}.json"
     try:
-        value, check = json.loads(path.read_text())
-        if check == key_of(told, value):
-            return value
+        return json.loads(path.read_text())
     except (OSError, ValueError):
-        pass
-    value = compute()
-    try:
-        files.write(path, json.dumps([value, key_of(told, value)]))
-    except OSError:
-        pass  # a disk that is full or cannot be written: the files are read the next time
+        value = compute()
+    with suppress(OSError):  # where nothing can be written, the files are read the next time
+        files.write(path, json.dumps(value))
     return value

@@ -206,10 +206,8 @@ class _World:
         for split in ("train", "dev", "test"):
             paths = sorted(root.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
-                raise FileNotFoundError(
-                    f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one; fix: put "
-                    "the files of one treebank there, as universaldependencies.org releases them"
-                )
+                found = f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
+                raise FileNotFoundError(f"{found}; fix: put the files of one treebank there")
             for s in read(paths[0]):
                 if len(s.words) in LENGTHS:
                     pooled.setdefault(s.words, s)
@@ -300,14 +298,6 @@ def unseen(task, root):
     return load(task, root)["test"]
 
 
-def labels(task, root):
-    """What the codes stand for: the treebank's words or sequences of relations where the classes
-    are numbers."""
-    if task not in ("WordContent", "TopConstituents"):
-        return TASKS[task].labels
-    return (*_World(Path(root)).names[task], *["other"][task == "WordContent" :])
-
-
 def load(task, root):
     """{"train", "dev", "test": Split}; a row's index is its sentence's number among all.
 
@@ -335,10 +325,8 @@ def load(task, root):
     for part in ("train", "dev", "test"):
         chosen = rows[rows["part"] == part]
         if chosen.empty:
-            raise ValueError(
-                f"{root}: no {part} rows of every class of {task} among {len(found)} sentences "
-                "with its annotation; fix: use a larger treebank"
-            )
+            few = f"{root}: no {part} rows of every class of {task} in {len(found)} sentences"
+            raise ValueError(f"{few}; fix: use a larger treebank")
         y, index = chosen["label"].map(codes).to_numpy(np.int64), chosen["index"].to_numpy()
         splits[part] = Split(list(chosen["text"]), None, y, index)
     return splits

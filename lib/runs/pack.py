@@ -59,7 +59,7 @@ def paths_of(descriptor):
     """Files and folders that the rows of a descriptor are read from."""
     root, source = paths.data_root(), descriptor.get("source")
     if "text" in descriptor:
-        return [path for name in descriptor["text"].split("+") for path in texts.files(name)]
+        return texts.files(descriptor["text"])
     if source == "glue":
         task, folder = descriptor["task"], root / "glue"
         unseen = [read.unseen_file(task, folder)] if task in read.UNSEEN else []

@@ -318,7 +318,7 @@ def absent(spec):
             if isinstance(described, dict) and "task" in described:
                 data.digest_of(described["source"], described["task"])
             if isinstance(described, dict) and "text" in described:
-                list(map(texts.files, described["text"].split("+")))
+                texts.files(described["text"])
     except FileNotFoundError as error:
         return str(error)
     return ""
