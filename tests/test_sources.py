@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import forget, put
+from conftest import REAL, forget, put
 
 from lib import data
 from lib.data import digits
@@ -122,3 +122,19 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
     (folder / "train.tsv").unlink(), (folder / "dev.tsv").unlink()
     with pytest.raises(FileNotFoundError):
         told()
+
+
+OFFICIAL = [key for key in data.official_digests() if key.partition("/")[0] in data.FOLDERS]
+
+
+@pytest.mark.parametrize("key", [key for key in OFFICIAL if key.count("/") == 1])
+def test_rows_at_hand_have_the_official_digest(key, monkeypatch):
+    """The reading of real files is pinned: columns, labels, order, splits."""
+    monkeypatch.setenv("DATA_ROOT", str(REAL))
+    forget()
+    try:
+        assert data.digest_of(*key.split("/")) == data.official_digests()[key]
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    finally:
+        forget()

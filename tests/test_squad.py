@@ -3,7 +3,7 @@
 import datasets
 import numpy as np
 import pytest
-from conftest import REAL, put
+from conftest import put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -224,30 +224,3 @@ def test_best_threshold_is_had_and_beaten_by_none(cases):
     threshold, value = measure.best_threshold(texts, differences, answers)
     assert at(threshold) == pytest.approx(value)
     assert all(at(other) <= value + 1e-12 for other in (-np.inf, -3.0, *differences))
-
-
-# ---- real data ----
-ROWS = {
-    "train-v1.1.json": 87_599,
-    "dev-v1.1.json": 10_570,
-    "train-v2.0.json": 130_319,
-    "dev-v2.0.json": 11_873,
-    "train-v1.1.prefix.json": 4_373,
-    "train-v1.1.sample.json": 3_395,
-    "dev-v2.0.cs224n-half.json": 6_078,
-}
-
-
-@pytest.mark.parametrize("task", read.SQUAD)
-def test_real_row_counts(task):
-    try:
-        splits = read.load(task, REAL / "squad")
-    except FileNotFoundError as error:
-        pytest.skip(str(error))
-    for split, paths in read.files(task, REAL / "squad").items():
-        assert len(splits[split]) == sum(ROWS[path.name] for path in paths)
-        assert all(splits[split].answers) == (task == "SQuAD1")
-    dev = splits["dev"]
-    if task == "SQuAD1":
-        perfect = measure.score([golds[0] for golds in dev.answers], dev.answers)
-        assert perfect == {"exact": 1.0, "span_f1": 1.0}
