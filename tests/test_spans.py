@@ -166,6 +166,8 @@ def test_there_may_be_no_valid_span(bert):
     nothing = logits(found, [(w, 0, 1) for w in range(5)])
     assert best(*nothing, found, split, n_best=1) == ([""], [np.inf])
     assert best(*logits(none, []), none, empty)[0] == [""] and not len(none.offsets[0])
+    with pytest.raises(ValueError, match="window 0 are not numbers: the model diverged"):
+        best(nothing[0] * np.nan, nothing[1], found, split)
 
 
 def slow(start, end, found, split, n_best, max_answer):

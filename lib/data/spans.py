@@ -3,8 +3,7 @@
 A passage that is too long for the model is cut into windows. `stride` is the distance between their
 starts, as in BERT's own script (for tokenizers it is the overlap). Of the windows that hold a
 token, only the one with the most context around it may begin an answer there. An answer is made of
-whole
-tokens: one inside a word piece cannot be had. Free of torch.
+whole tokens: one inside a word piece cannot be had. Free of torch.
 """
 
 from dataclasses import dataclass
@@ -80,13 +79,15 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
     A span is its first character and the one after its last, as if the row had an answer; -1 and -1
     where no span is valid, and then the difference is infinite. It has at most `max_answer` tokens,
     and its ends are among a window's `n_best`. Logits: [W, T] or W arrays, each at least as long as
-    its window.
+    its window. Raises ValueError for logits that are not numbers.
     """
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
     told = features.columns["input_ids"], features.row, features.first, features.offsets
     for w, (ids, row, first, spot) in enumerate(zip(*told, strict=True)):
         start, end = (np.asarray(x[w], np.float64)[: len(ids)] for x in (start_logits, end_logits))
+        if np.isnan([start, end]).any():
+            raise ValueError(f"the logits of window {w} are not numbers: the model diverged")
         null[row] = min(null[row], start[0] + end[0])
         solid = spot[:, 0] < spot[:, 1]  # not a blank of its own, as byte-level tokenizers have
         i = _top(start, n_best, first, features.fullest[w] & solid)
