@@ -46,14 +46,14 @@ def features(split):
 
 
 def test_rows_are_pinned():
-    """Other rows than these need a new GENERATOR_VERSION."""
+    """The same rows everywhere. Others are other tasks, whose runs are made anew."""
     body = hashlib.sha256()
     for task in toy.TASKS:
         for name, split in toy.load(task).items():
             rows = zip(split.a, split.b or split.a, split.y.tolist(), strict=True)
             body.update(repr([task, name, *rows]).encode())
     body.update(repr(toy.corpus(2000, 0)).encode())
-    assert (toy.GENERATOR_VERSION, body.hexdigest()[:16]) == (5, "42130f88dda6b8ed")
+    assert body.hexdigest()[:16] == "42130f88dda6b8ed"
 
 
 def test_corpus_follows_its_seed():
@@ -179,8 +179,8 @@ def test_faults_are_faults(task):
     assert not [text for text in good if re.search(rf"\b({singular}) ({many})\b", text)]
 
 
-PAST = {verb.past for verb in grammar.VERB.values()}
-PRESENT = {verb.form(tag) for verb in grammar.VERB.values() for tag in ("VBP", "VBZ")}
+PAST = {forms["VBD"] for forms in grammar.VERB.values()}
+PRESENT = {forms[tag] for forms in grammar.VERB.values() for tag in ("VBP", "VBZ")}
 ENDS = {"did", "do", "does", "not"}
 
 
