@@ -94,5 +94,7 @@ def load(descriptor):
     that were described, or too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
-    check(f"text {name} ({number} documents)", digest, descriptor["digest"])
+    check(f"the text of {name}", digest, descriptor["digest"])
+    if number < (count or 1):
+        raise ValueError(f"{name} has {number} documents; this run is of {count}: ask for fewer")
     return islice(documents(name), count)
