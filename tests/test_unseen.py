@@ -191,10 +191,10 @@ def test_the_digest_covers_official_unseen_rows(glue, tmp_path):
 
 
 CANNOT = [
-    ({}, "stand behind None, and None drawn ones are trained on"),
-    ({"rows": 20, "in_order": True}, "say how many `rows`, not in order"),
-    ({"rows": 20, "held_out": 5, "beside": 24}, "let `beside` be no fewer than these toge"),
-    ({"rows": 40}, "no row of glue/SST-2 is left"),
+    ({}, "beside None, of which None are trained on"),
+    ({"rows": 20, "in_order": True}, "name `rows`, not in order"),
+    ({"rows": 20, "held_out": 5, "beside": 24}, "and `beside` no fewer than `rows` and `held_out`"),
+    ({"rows": 40}, "every other row of glue/SST-2 shares text"),
 ]
 
 

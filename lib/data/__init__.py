@@ -309,7 +309,7 @@ def unseen_rows(name, task_name, beside, count):
     order = permuted(train)
     chosen = left.apart(train, order[:beside], order[beside:], count)
     if not chosen:
-        few = f"every row of {name}/{task_name} shares text with the first {beside}"
+        few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
         raise ValueError(f"{few}: take fewer `rows`, or leave `unseen` out")
     return train.take(np.sort(chosen))
 
