@@ -10,7 +10,7 @@ from conftest import put
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_digits import idx
-from test_squad import NORMANS, ONE, qa, tree
+from test_squad import ONE
 from test_treebank import LIKES, SLEPT, changed, conllu
 
 from lib.data import digits, read, texts, treebank
@@ -68,10 +68,9 @@ def rows(split):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_another_encoding_is_named_by_file_and_line(tmp_path, name):
-    lines = READERS[name][0].encode().splitlines(keepends=True)
-    latin = b"".join([*lines[:2], b'"\xe9', *lines[2:]])
-    refused(tmp_path, name, latin, r":3: byte 0xe9 is not UTF-8; expected UTF-8 text; fix: .*iconv")
+def test_another_encoding_is_named(tmp_path, name):
+    latin = READERS[name][0].encode() + b'"\xe9'
+    refused(tmp_path, name, latin, "byte 0xe9 .*; expected UTF-8 text; fix: .*iconv")
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -100,7 +99,7 @@ def test_the_same_rows_whatever_the_form(tmp_path, name, change):
     cut=st.integers(0, 9),
     new=st.binary(max_size=6)
     | st.text(alphabet="ab\t\n\r\"{}[],:0129-_'\x0c\u2028é", max_size=6).map(str.encode)
-    | st.sampled_from([b"tr\t", b"\t7\t", b'"id"', b"null", b"9" * 5000]),
+    | st.sampled_from([b"tr\t", b"\t7\t", b'"id"', b"null"]),
 )
 @example(at=0, cut=0, new=b"\x80")
 def test_any_damage_is_read_or_refused(tmp_path, name, at, cut, new):
@@ -117,118 +116,56 @@ def test_any_damage_is_read_or_refused(tmp_path, name, at, cut, new):
 
 
 SCORED = PAIR.replace("label", "score")
-GLUE = [
+PARTS = ("tr", "va", "te")
+NO_TREE = "no tree before this line; expected 10 cells"
+FILES = [
+    ("RTE/train.tsv", PAIR + "0\ta\tb\t1\n1\ta\tb\n", r":3: 3 field\(s\) in '1 .*; expected 4 as"),
+    ("RTE/train.tsv", PAIR + "0\ta\tb\tc\t1\n", r":2: 5 field\(s\).*expected 4.*separators"),
+    ("RTE/train.tsv", PAIR + "0\ta\tb\tentails\n", ":2: label 'entails'; expected entailment, n"),
+    ("RTE/train.tsv", PAIR + "0\ta\tb\t-1\n", ":2: label '-1'"),
     (
-        "RTE",
-        PAIR + "0\ta\tb\t1\n1\ta\tb\n",
-        r":3: 3 field\(s\) in '1 | a | b'; expected 4 as .*; fix".replace("|", r"\|"),
+        "RTE/train.tsv",
+        PAIR + "0\ta\tb\t\n",
+        ":2: nothing in a cell of '0 .*expected texts and a la",
     ),
-    ("RTE", PAIR + "0\ta\tb\tc\tentailment\n", r":2: 5 field\(s\).*expected 4.*remove separators"),
+    ("RTE/train.tsv", PAIR + "0\ta\t \t1\n", ":2: nothing in a cell"),
+    ("RTE/train.tsv", PAIR + "0\ta\tb\t1\n\n2\ta\tb\t1\n", r":3: 1 field\(s\)"),
+    ("RTE/train.tsv", PAIR, ":1: no rows"),
+    ("RTE/train.tsv", "", ": no rows; expected a header line"),
+    ("RTE/train.tsv", "0\ta\tb\t1\n", ":1: .*without sentence1, sentence2, label; .*header line"),
+    ("RTE/train.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n", ":1: .*without label"),
+    ("CoLA/train.tsv", "gj04\t1\t\tA.\ngj04\t1\tB.\n", r":2: 3 field\(s\).*expected 4"),
+    ("CoLA/train.tsv", "gj04\t1\t\t\n", ":1: nothing in a cell"),
+    ("STS-B/train.tsv", SCORED + "0\ta\tb\t5.001\n", ":2: label '5.001'; expected a score from 0"),
+    ("STS-B/train.tsv", SCORED + "0\ta\tb\t-0.2\n", ":2: label '-0.2'"),
+    ("STS-B/train.tsv", SCORED + "0\ta\tb\tnan\n", ":2: label 'nan'"),
+    ("QQP/train.tsv", "question1\tquestion2\tis_duplicate\n\t\t1\n", ":2: nothing in a cell"),
     (
-        "RTE",
-        PAIR + "0\ta\tb\tentails\n",
-        ":2: label 'entails'; expected entailment, not_entailment; fix: ",
+        "past_present.txt",
+        f"{PROBE}xx\tPAST\tShe .\n",
+        "2 train, 1 dev, 1 test of 5 rows; expected tr",
     ),
-    ("RTE", PAIR + "0\ta\tb\t2\n", ":2: label '2'; expected entailment"),
-    ("RTE", PAIR + "0\ta\tb\t-1\n", ":2: label '-1'"),
-    ("RTE", PAIR + "0\ta\tb\t\n", ":2: nothing in column label; expected text; fix: "),
-    ("RTE", PAIR + "0\ta\t \t1\n", ":2: nothing in column sentence2; expected text; fix: "),
-    ("RTE", PAIR + "0\t\tb\t1\n", ":2: nothing in column sentence1"),
-    ("RTE", PAIR + "0\ta\tb\t1\n\n2\ta\tb\t1\n", r":3: 1 field\(s\)"),
-    ("RTE", PAIR, ":1: no rows"),
-    ("RTE", "", ": no rows; expected a header line"),
-    (
-        "RTE",
-        "0\ta\tb\t1\n",
-        ":1: .*without sentence1, sentence2, label; .*; fix: add a header line",
+    ("past_present.txt", f"{PROBE}tr\tPAST\n", r":5: 2 field\(s\)"),
+    ("past_present.txt", f"{PROBE}tr\tFUTURE\tShe .\n", "label 'FUTURE'; expected PAST, PRES"),
+    *(("past_present.txt", re.sub(f"{p}.*\n", "", PROBE), "tr, va or te bef") for p in PARTS),
+    ("word_content.txt", "tr\ta\ta .\nva\tb\tb .\nte\ta\ta .\n", ":2: label 'b'; expected a;"),
+    ("x.conllu", TREES.replace("2\tdogs", "2 dogs"), NO_TREE),
+    ("x.conllu", TREES.replace("2\tdogs", "2\tdogs\tdogs"), NO_TREE),
+    ("x.conllu", TREES.replace("2\tdogs", "3\tdogs"), NO_TREE),
+    *(
+        (
+            "x.conllu",
+            f"# one\n{conllu(*LIKES)}{conllu(*changed(SLEPT, at, head=head))}",
+            ":21: no t",
+        )
+        for at, head in ((2, 7), (6, 0), (1, 2), (0, 1), (1, 10), (1, "_"))
     ),
-    ("RTE", "index\tsentence1\tsentence2\n0\ta\tb\n", ":1: .*without label"),
-    ("SST-2", "fine \t1\n", ":1: .*without sentence, label"),
-    ("CoLA", "gj04\t1\t\tA.\ngj04\t1\tB.\n", r":2: 3 field\(s\).*expected 4"),
-    ("CoLA", "gj04\t2\t\tA.\n", ":1: label '2'; expected unacceptable, acceptable"),
-    ("CoLA", "gj04\t1\t\t\n", ":1: nothing in column sentence"),
-    ("STS-B", SCORED + "0\ta\tb\t5.001\n", ":2: label '5.001'; expected a score from 0 to 5"),
-    ("STS-B", SCORED + "0\ta\tb\t-0.2\n", ":2: label '-0.2'"),
-    ("STS-B", SCORED + "0\ta\tb\tnan\n", ":2: label 'nan'"),
-    ("QQP", "question1\tquestion2\tis_duplicate\n\t\t1\n", ":2: nothing in column question1"),
 ]
 
 
-@pytest.mark.parametrize("task, content, message", GLUE)
-def test_glue(tmp_path, task, content, message):
-    refused(tmp_path, f"{task}/train.tsv", content, message)
-
-
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        ("xx\tPAST\tShe went .", "expected tr, va or te"),
-        ("tr\tPAST", r"2 field\(s\)"),
-        ("tr PAST She went .", r"1 field\(s\)"),
-        ("tr\t\tShe went .", "nothing in column label"),
-        ("tr\tPAST\t ", "nothing in column sentence"),
-        ("", r"1 field\(s\)"),
-        ("tr\tFUTURE\tShe will .", "label 'FUTURE'; expected PAST, PRES"),
-    ],
-)
-def test_senteval(tmp_path, line, message):
-    first, rest = PROBE.split("\n", 1)
-    refused(tmp_path, "past_present.txt", f"{first}\n{line}\n{rest}", rf":2: .*{message}")
-
-
-@pytest.mark.parametrize("part", ["tr", "va", "te"])
-def test_senteval_without_a_split(tmp_path, part):
-    content = "".join(line for line in PROBE.splitlines(True) if not line.startswith(part))
-    name = read.PARTS[part]
-    refused(
-        tmp_path, "past_present.txt", content, f": no {name} rows; expected rows of tr, va and te"
-    )
-
-
-WORD = "tr\tapple\tAn apple .\nva\tzebra\tZebra !\nte\tapple\tApple .\n"
-MANY = "".join(f"{part}\tw{i}\tw{i} .\n" for part in ("tr", "va", "te") for i in range(1001))
-
-
-@pytest.mark.parametrize(
-    "content, message",
-    [
-        (WORD, ":2: label 'zebra'; expected apple"),
-        (WORD[WORD.index("va") :], "no train rows"),
-        (MANY, "1001 words .*; expected at most 1000"),
-    ],
-)
-def test_words_that_are_no_classes(tmp_path, content, message):
-    refused(tmp_path, "word_content.txt", content, message)
-
-
-REST = "\tdogs\tdog\tNOUN\t_\t_\t{}\tnsubj\t_\t_"
-
-
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        ("2 dogs dog", r"1 field\(s\)"),
-        ("2\tdogs" + "\t_" * 7, r"9 field\(s\)"),
-        ("2\tdogs" + "\t_" * 9, r"11 field\(s\)"),
-        ("2\t\tdog\tNOUN\t_\t_\t3\tnsubj\t_\t_", "1 empty"),
-        ("3" + REST.format(3), "number '3'; expected 2"),
-        ("²" + REST.format(3), "number '²'"),
-        ("2" + REST.format(10), "head '10'; expected 0 to 9"),
-        ("2" + REST.format("_"), "head '_'"),
-        ("2" + REST.format(-1), "head '-1'"),
-    ],
-)
-def test_treebank(tmp_path, line, message):
-    lines = TREES.replace(conllu(*LIKES), "").split("\n")
-    refused(tmp_path, "x.conllu", "\n".join([*lines[:2], line, *lines[3:]]), f":3: .*{message}")
-
-
-@pytest.mark.parametrize(
-    "place, head, message", [(2, 7, "0 root"), (6, 0, "2 root"), (1, 2, "circle"), (0, 1, "circle")]
-)
-def test_no_tree_is_named_by_its_first_line(tmp_path, place, head, message):
-    content = f"# one\n{conllu(*LIKES)}{conllu(*changed(SLEPT, place, head=head))}"
-    refused(tmp_path, "x.conllu", content, rf":12: .*{message}")
+@pytest.mark.parametrize("name, content, message", FILES)
+def test_rows(tmp_path, name, content, message):
+    refused(tmp_path, name, content, message)
 
 
 def other(*keys, to=None):
@@ -248,38 +185,19 @@ PASSAGE = ("data", 0, "paragraphs", 0)
 QUESTION = (*PASSAGE, "qas", 1)
 ANSWER = (*PASSAGE, "qas", 0, "answers", 0)
 START, TEXT = (*ANSWER, "answer_start"), (*ANSWER, "text")
-COLUMNS = {"text": ["The Normans"], "answer_start": [0]}
 SQUAD = [
-    (b"", r":1: Expecting value at column 1"),
-    (json.dumps(ONE, indent=1)[:150], r":\d+: .* at column \d+; expected JSON"),
-    (b'{"data":\n\n [,]}', r":3: Expecting value at column 3"),
-    (b'{"data": ' + b"[" * 100_000, r"recursion.*expected JSON"),
-    (b'{"data": ' + b"1" * 5_000 + b"}", r"limit.*expected JSON"),
+    (b"", "Expecting value: line 1 column 1 .*; expected JSON"),
+    (b'{"data":\n\n [,]}', "line 3 column 3"),
+    (b'{"data": ' + b"[" * 100_000, "recursion.*expected JSON"),
     ("[]", "list indices must be integers .*; expected SQuAD's layout, data"),
-    ('{"questions": []}', "no 'data'; expected SQuAD's layout"),
-    ('{"data": {}}', "no questions"),
-    ('{"data": []}', r"no questions; expected some in SQuAD's layout, data\[\]"),
-    ('{"data": [7]}', "'int' object is not subscriptable; expected SQuAD's layout"),
-    (other("data", 0, "paragraphs"), "no 'paragraphs'"),
-    (other(*PASSAGE, "context"), "no 'context'"),
-    (other(*PASSAGE, "context", to=7), "question 'n1': .* 7; expected id, question, context, each"),
-    (other(*PASSAGE, "context", to="\ud800"), r"'\\ud800'; expected id, question, context, each"),
-    (other(*QUESTION, "id"), "question None: None, .*; expected id, question, context, each"),
-    (other(*QUESTION, "question"), "question 'n2': 'n2', None, "),
-    (other(*QUESTION, "question", to=["?"]), r"question 'n2': 'n2', \['\?'\], "),
-    (
-        other(*QUESTION, "answers", to=COLUMNS),
-        "'n2': answers .*; expected a list of text and answer_",
-    ),
-    (other(*QUESTION, "answers", to=[]), r"'n2': 0 answers; expected none where .*v1\.1 at least"),
-    (other(*TEXT), r"question 'n1': answers .*; expected a list of text and answer_start"),
-    (other(*START, to=True), "True.*; expected .* a whole number"),
-    (other(*START, to=73.0), "73.0.*; expected .* a whole number"),
-    (other(*START, to=72), "'n1': answer 'France' is not at character 72 of the passage; expected"),
-    (other(*START, to=-7), "'France' is not at character -7"),
-    (other(*START, to=10**30), "'France' is not at character 1000000"),
-    (other(*TEXT, to="Spain"), "'Spain' is not at character 73 .*; fix: mend or drop the question"),
-    (other(*TEXT, to=""), "answer '' is not at character 73"),
+    ('{"questions": []}', "KeyError.'data'.*; expected SQuAD's layout"),
+    ('{"data": []}', "no questions; expected some"),
+    (other(*PASSAGE, "context"), "'context'.*; expected SQuAD's layout"),
+    (other(*PASSAGE, "context", to=7), "'int' object .*; expected SQuAD's layout"),
+    (other(*QUESTION, "answers", to=[]), "question 'n2' has the answers .*; expected text"),
+    (other(*TEXT), "'text'.*; expected SQuAD's layout"),
+    (other(*START, to=72), "question 'n1' has the answers .*'France', 72.*; expected text that be"),
+    (other(*TEXT, to=""), "question 'n1' has the answers"),
 ]
 
 
@@ -289,48 +207,21 @@ def test_squad(tmp_path, content, message):
 
 
 @pytest.mark.parametrize(
-    "answers, impossible", [([], False), ([("France", 73)], True), ([], 1), ([], "yes")]
-)
-def test_is_impossible_contradicts(tmp_path, answers, impossible):
-    content = json.dumps(tree((NORMANS, [qa("q", "?", *answers, is_impossible=impossible)])))
-    message = r"question 'q': \d answers; expected none where is_impossible is true"
-    refused(tmp_path, "dev-v2.0.json", content, message)
-
-
-@pytest.mark.parametrize(
     "name, content, message",
     [
-        (TEST_IMAGES, LABELS, "magic number 2049; expected 2051"),
-        (TEST_LABELS, IMAGES, "magic number 2051; expected 2049"),
-        (TEST_IMAGES, IMAGES[:-1], "2,367 bytes for a shape of 3 x 28 x 28; expected 2,368"),
-        (TEST_IMAGES, IMAGES + b"x", "2,369 bytes .*; expected 2,368"),
-        (TEST_IMAGES, IMAGES[:6], "6 bytes .*; expected"),
-        (TEST_IMAGES, b"", "magic number 0"),
-        (TEST_IMAGES, idx(np.zeros((0, 28, 28))), "16 bytes"),
-        (TEST_LABELS, idx(np.arange(4)), "4 labels; expected 3, one for each image"),
-        (TEST_LABELS, idx(np.array([1, 12, 3])), "label 12 in row 1; expected 0 to 9"),
-        (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:-20], "cannot be unpacked"),
-        (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:40] + b"\0" * 60, "cannot be unpacked"),
+        (TEST_IMAGES, LABELS, "; expected a whole idx file of 3 dimension"),
+        (TEST_LABELS, IMAGES, "magic number 2051; expected a whole idx file of 1 dimension"),
+        (TEST_IMAGES, IMAGES[:-1], "2351 .*; expected a whole idx"),
+        (TEST_IMAGES, IMAGES + b"x", "2353 .*; expected a whole idx"),
+        (TEST_IMAGES, b"", "; expected a whole idx"),
+        (TEST_LABELS, idx(np.arange(4)), "4 labels up to 3; expected 3 from 0 to 9"),
+        (TEST_LABELS, idx(np.array([1, 12, 3])), "3 labels up to 12; expected 3 from 0 to 9"),
+        (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:-20], "; expected a whole idx"),
+        (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:40] + b"\0" * 60, "; expected a whole idx"),
     ],
 )
 def test_digits(tmp_path, name, content, message):
     refused(tmp_path, name, content, message)
-
-
-@pytest.mark.parametrize("content, found", [(b"", "0"), (b"<html>", "1013478509")])
-def test_gzipped_digits_that_are_not(tmp_path, content, found):
-    path = laid(tmp_path, f"{TEST_IMAGES}.gz", content)
-    (tmp_path / TEST_IMAGES).unlink()
-    with pytest.raises(ValueError, match=f"magic number {found}; expected 2051") as caught:
-        digits.load(tmp_path)
-    assert str(caught.value).startswith(str(path))
-
-
-def test_digits_that_are_not_all_there(tmp_path):
-    laid(tmp_path, TEST_IMAGES, IMAGES)
-    (tmp_path / TEST_LABELS).unlink()
-    with pytest.raises(FileNotFoundError, match="t10k-labels-idx1-ubyte is missing in .*; fix: p"):
-        digits.load(tmp_path)
 
 
 @pytest.mark.parametrize("load", [read.load, treebank.load])

@@ -38,8 +38,6 @@ def test_word_content_numbers_the_sorted_words_of_its_training_rows(tmp_path):
     put(tmp_path, "word_content.txt", text)
     splits = read.load("WordContent", tmp_path)
     assert splits["train"].y.tolist() == [1, 0] and splits["dev"].y.tolist() == [1]
-    assert read.labels("WordContent", tmp_path) == ("apple", "zebra")
-    assert read.labels("Tense", tmp_path) == ("PAST", "PRES")
 
 
 @pytest.mark.parametrize("task", read.SENTEVAL)

@@ -1,5 +1,4 @@
-"""One interface to every source: what it names, a reader's own files, and classes that the data
-decide."""
+"""One interface to every source: what it names, a reader's own files, what is remembered."""
 
 import subprocess
 import sys
@@ -8,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import forget, put
+from conftest import REAL, forget, put
 
 from lib import data
-from lib.data import digits, read
+from lib.data import digits
 from lib.runs import paths
 
 LINES = [
@@ -95,16 +94,6 @@ def test_absent_files_are_named(root, source, task, missing):
         data.describe(source, task)
 
 
-def test_classes_that_the_data_decide(root):
-    words = data.described(data.describe("senteval", "WordContent"))
-    assert words.labels == ("air", "fire", "water") and words.outputs == 3
-    assert data.task("senteval", "WordContent").outputs == read.WORDS
-    assert data.described({"source": "glue", "task": "MNLI"}) == data.task("glue", "MNLI")
-    assert data.described({"source": "squad", "task": "SQuAD1"}).outputs == 2
-    depth = data.described({"source": "treebank", "task": "Depth"})
-    assert depth.labels == data.task("treebank", "Depth").labels
-
-
 def test_answers_are_part_of_the_digest_where_there_are_any(root):
     splits = data.splits("squad", "SQuAD1")
     other = {name: replace(s, answers=[["The cat", "cat"]]) for name, s in splits.items()}
@@ -133,3 +122,19 @@ def test_digests_are_noted_until_a_file_changes(root, monkeypatch):
     (folder / "train.tsv").unlink(), (folder / "dev.tsv").unlink()
     with pytest.raises(FileNotFoundError):
         told()
+
+
+OFFICIAL = [key for key in data.official_digests() if key.partition("/")[0] in data.FOLDERS]
+
+
+@pytest.mark.parametrize("key", [key for key in OFFICIAL if key.count("/") == 1])
+def test_rows_at_hand_have_the_official_digest(key, monkeypatch):
+    """The reading of real files is pinned: columns, labels, order, splits."""
+    monkeypatch.setenv("DATA_ROOT", str(REAL))
+    forget()
+    try:
+        assert data.digest_of(*key.split("/")) == data.official_digests()[key]
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    finally:
+        forget()

@@ -8,7 +8,7 @@ from conftest import REAL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_squad import CAFE, NORMANS
-from tokenizers import ByteLevelBPETokenizer, processors
+from tokenizers import ByteLevelBPETokenizer
 from transformers import BertTokenizerFast, RobertaTokenizerFast
 
 from lib.data import Split, read, spans
@@ -108,10 +108,8 @@ def test_questions_are_cut_and_must_leave_room(bert):
     found = spans.features(bert, split, 30, 8, max_query=6)
     third = bert.convert_tokens_to_ids("w2")
     assert found.first[0] == 8 and found.columns["input_ids"][0][3] == third
-    with pytest.raises(ValueError, match="of 50 tokens, .*max_length 30; fix: .*lower max_query"):
+    with pytest.raises(ValueError, match="has 50 tokens, .*max_length 30; fix: .*lower max_query"):
         spans.features(bert, split, 30, 8)
-    with pytest.raises(ValueError, match="stride 0"):
-        spans.features(bert, split, 30, 0)
 
 
 MARKED = "Normans\u200b gave \u0301 region"
@@ -135,15 +133,6 @@ def test_bytes_of_one_character_are_labelled_whole(roberta):
     assert "token_type_ids" not in found.columns
     for (first, last), ids, text in zip(found.labels, tokens, ("🎉", "Zoë"), strict=True):
         assert last - first >= 2 and roberta.decode(ids[first : last + 1]).strip() == text
-
-
-def test_tokenizers_of_another_kind_are_refused(bert):
-    other = BertTokenizerFast(bert.get_vocab())
-    ids = [(name, other.convert_tokens_to_ids(name)) for name in ("[SEP]", "[CLS]")]
-    forms = "$A [SEP] [CLS]", "$A [SEP] $B:1 [SEP]:1 [CLS]:2"
-    other.backend_tokenizer.post_processor = processors.TemplateProcessing(*forms, ids)
-    with pytest.raises(ValueError, match="cannot make windows; expected a fast tokenizer"):
-        spans.features(other, rows(("Who?", NORMANS, None)), 32, 8)
 
 
 # ---- answers ----
@@ -171,22 +160,14 @@ def test_the_best_span_across_windows_and_no_answer(bert):
     assert differences == [-16, 16]  # the least score of no answer in the windows of a row is 0
 
 
-def test_invalid_spans_are_not_answers(bert):
-    split, whole = rows(("Who?", LONG, "w3")), " ".join(LONG.split()[1:12])
-    found = spans.features(bert, split, 25, 8)
-
-    def said(*places, **options):
-        return best(*logits(found, places), found, split, **options)[0][0]
-
-    assert said((0, 9, 7)) == "w5"  # the end before the start
-    assert said((0, 2, 24), (0, 6, 6)) == "w2"  # in the question, on [SEP]
-    assert said((0, 5, 15), max_answer=11) == whole != said((0, 5, 15), max_answer=10)
-    assert said((0, 23, 24)) == "w0"  # word 19 begins an answer in a later window alone
-    nothing = [(w, 0, 1) for w in range(5)]
-    assert best(*logits(found, nothing), found, split, n_best=1) == ([""], [np.inf])
-    empty = rows(("Who?", "\u200b", None))
-    found = spans.features(bert, empty, 25, 8)
-    assert best(*logits(found, []), found, empty)[0] == [""] and not len(found.offsets[0])
+def test_there_may_be_no_valid_span(bert):
+    split, empty = rows(("Who?", LONG, "w3")), rows(("Who?", "\u200b", None))
+    found, none = (spans.features(bert, each, 25, 8) for each in (split, empty))
+    nothing = logits(found, [(w, 0, 1) for w in range(5)])
+    assert best(*nothing, found, split, n_best=1) == ([""], [np.inf])
+    assert best(*logits(none, []), none, empty)[0] == [""] and not len(none.offsets[0])
+    with pytest.raises(ValueError, match="window 0 are not numbers: the model diverged"):
+        best(nothing[0] * np.nan, nothing[1], found, split)
 
 
 def slow(start, end, found, split, n_best, max_answer):
@@ -218,17 +199,6 @@ def test_answers_are_those_of_the_definition(bert, seed, stride, n_best, max_ans
     expected = slow(start, end, found, split, n_best, max_answer)
     assert texts == [text for (_, text), _ in expected]
     assert differences == [null - score for (score, _), null in expected]
-
-
-def test_wrong_logits(bert):
-    split = rows(("Who?", NORMANS, None))
-    found = spans.features(bert, split, 64, 8)
-    start, end = logits(found, [])
-    for wrong in (start[:, :9], start * np.nan, start[:, :, None]):
-        with pytest.raises(ValueError, match=r"window 0 \(row 0\) are not 2\d numbers"):
-            best(wrong, end, found, split)
-    with pytest.raises(ValueError, match="logits of 0 starts, 1 ends for 1 windows"):
-        best(start[:0], end, found, split)
 
 
 # ---- real data ----

@@ -32,10 +32,6 @@ def test_rows_come_back_as_they_were(package, runs, monkeypatch):
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
     assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
     assert found["a"].used().tolist() == sorted({i for row in wanted for i in row["a"]})
-    both = found["a"] + found["b"]
-    assert [row.tolist() for row in both] == [row[name] for name in "ab" for row in wanted]
-    assert both.lengths().tolist() == 2 * found["a"].lengths().tolist()
-    assert both.used().tolist() == sorted({0, *found["a"].used()})
     with pytest.raises(IndexError, match="row 2500 of 2500"):
         found["a"][2500]
     assert (runs / ".tokens").exists() == (package == "datasets")

@@ -156,8 +156,12 @@ def test_documents_and_digests_of_text(library):
     assert texts.describe("wikipedia", 2) == told  # more text behind does not matter
     (library / "wikipedia" / "train-00.txt").write_text("Title\nother words .")
     texts.first.cache_clear()
-    with pytest.raises(ValueError, match="put the same files back"):
+    with pytest.raises(
+        ValueError, match="the text of wikipedia has digest .*put the same data back"
+    ):
         texts.load(told)
+    with pytest.raises(ValueError, match="books has 2 documents; this run is of 9: ask for fewer"):
+        texts.load(texts.describe("books", 9))
     with pytest.raises(ValueError, match="did you mean 'wikipedia'"):
         texts.describe("wikpedia")
 

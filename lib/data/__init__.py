@@ -15,7 +15,7 @@ import hashlib
 import importlib
 import json
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -85,10 +85,9 @@ TABLED = ("glue", "squad", "senteval")  # the sources in the table of tasks, whi
 def source(name):
     """The module of a source.
 
-    It has `TASKS` and `load(task, root) -> {split name: Split}`. Where the data decide on the
-    classes it has `labels(task, root)`, and where it has official unseen rows `UNSEEN` and
-    `unseen(task, root)`. `toy` and `own` take no root. `own` reads its tasks and says what `files`
-    they lie in.
+    It has `TASKS` and `load(task, root) -> {split name: Split}`, and where it has official unseen
+    rows `UNSEEN` and `unseen(task, root)`. `toy` and `own` take no root. `own` reads its tasks and
+    says what `files` they lie in.
     """
     known("data source", name, FOLDERS)
     return importlib.import_module(f"lib.data.{'read' if name in TABLED else name}")
@@ -114,11 +113,8 @@ def task(name, task_name):
 
 
 def described(descriptor):
-    """The Task of a descriptor, with the classes of the data at hand where these decide
-    (WordContent's words)."""
-    name, found = descriptor["source"], task(descriptor["source"], descriptor["task"])
-    labels = getattr(source(name), "labels", None)
-    return replace(found, labels=labels(found.name, *folder(name))) if labels else found
+    """The Task of a descriptor."""
+    return task(descriptor["source"], descriptor["task"])
 
 
 # ---- what is not at hand ----
@@ -176,8 +172,7 @@ def one_split(name, task_name, wanted):
     there = splits(name, task_name)
     if wanted not in there:
         lacking = f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}"
-        root = paths.shown(paths.data_root())
-        raise FileNotFoundError(f"{lacking}: add its file under {root}, or leave it out")
+        raise FileNotFoundError(f"{lacking}: add its file under {paths.shown(paths.data_root())}")
     return there[wanted]
 
 
@@ -195,6 +190,12 @@ def digest(splits, labels=()):
     return body.hexdigest()[:16]
 
 
+def of_rows(name, task_name):
+    """The digest of a task's rows; a reader's rows tell the names of the classes."""
+    labels = task(name, task_name).labels if name == "own" else ()
+    return digest(splits(name, task_name), labels)
+
+
 def remembered(what, name, task_name, read):
     """`read()`, a JSON value of the rows of a task at hand.
 
@@ -203,31 +204,21 @@ def remembered(what, name, task_name, read):
     """
     if folder(name) and not _look:
         raise FileNotFoundError(f"{name}/{task_name} is not looked at")
-    here = Path(__file__).parent
-    what = [*what, name, task_name, np.__version__, *map(str, (here, *folder(name)))]
-    read_from = sorted(here.glob("*.*"))
+    read_from = sorted(Path(__file__).parent.glob("*.*"))
     for root in folder(name):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
     if name == "own":
         read_from += source(name).files(task_name)
-    return tokens.remembered(what, read_from, read)
-
-
-def own_labels(name, task_name):
-    """The names of the classes of a reader's task, which its rows tell; () of every other task."""
-    return task(name, task_name).labels if name == "own" else ()
+    return tokens.remembered([*what, name, task_name], read_from, read)
 
 
 @cache
 def at_hand(name, task_name):
     """(digest, names of the splits) of a task's rows at hand."""
-
-    def read():
-        there = splits(name, task_name)
-        return [digest(there, own_labels(name, task_name)), *there]
-
-    found, *names = remembered(["rows"], name, task_name, read)
-    return found, names
+    digest, *names = remembered(
+        ["rows"], name, task_name, lambda: [of_rows(name, task_name), *splits(name, task_name)]
+    )
+    return digest, names
 
 
 def digest_of(name, task_name):
@@ -243,7 +234,8 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     held_out: further training rows, for importance and selection.
     unseen: at most so many labelled rows that are only judged on.
     beside: how many rows, in the order of drawing, any run of the task may train or select on. The
-      unseen rows stand behind these. By default `rows` and `held_out` together.
+      unseen rows stand behind these. By default `rows` and `held_out` together; 0 for official
+      unseen rows. Raises ValueError where it is less than these together, or they are all rows.
     in_order: train on the first rows of the file and hold out its last ones, in place of drawn
       rows.
     """
@@ -253,11 +245,13 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
     body = {"source": name, "task": task_name, "digest": found, "rows": rows}
     body |= {"held_out": held_out or None, "in_order": in_order or None}
     if unseen:
-        if in_order:
-            raise ValueError(
-                f"unseen rows of {key} are drawn, in_order rows are not: leave one of them out"
-            )
-        beside = reserved(name, task_name, rows, held_out, beside)
+        if beside or task_name not in getattr(source(name), "UNSEEN", ()):
+            least = rows and rows + held_out
+            beside = beside or least
+            if not least or beside < least or in_order:
+                given = f"unseen rows of {key} beside {beside}, of which {rows} are trained on"
+                fix = "name `rows`, not in order, and `beside` no fewer than `rows` and `held_out`"
+                raise ValueError(f"{given} and {held_out} held out: {fix}")
         noted = told.get(f"{key}/{beside}/{unseen}") if found == told.get(key) else None
         body["unseen"] = noted or summary(name, task_name, beside, unseen)
     return {k: v for k, v in body.items() if v is not None}
@@ -272,7 +266,7 @@ def load(descriptor):
     """
     name, task_name = descriptor["source"], descriptor["task"]
     key, there = f"{name}/{task_name}", dict(splits(name, task_name))
-    check(key, digest(there, own_labels(name, task_name)), descriptor["digest"])
+    check(key, of_rows(name, task_name), descriptor["digest"])
     train, held = one_split(name, task_name, "train"), descriptor.get("held_out", 0)
     rows = descriptor.get("rows", len(train) - held)
     if rows + held > len(train):
@@ -293,10 +287,8 @@ def load(descriptor):
 def check(what, found, wanted):
     """Raises ValueError where rows at hand have another digest than those that were described."""
     if found != wanted:
-        raise ValueError(
-            f"{what} has digest {found}; this run is of {wanted}: put the same data back, or ask "
-            "for a new run"
-        )
+        fix = "put the same data back, or ask for a new run"
+        raise ValueError(f"{what} has digest {found}; this run is of {wanted}: {fix}")
 
 
 def permuted(split):
@@ -305,26 +297,6 @@ def permuted(split):
 
 
 # ---- unseen rows ----
-def reserved(name, task_name, rows, held_out, beside=0):
-    """How many training rows the unseen ones stand behind; 0 for official unseen rows, unless
-    `beside` says that they are to be training rows. Raises ValueError where it is not clear, or
-    fewer than are trained and selected on."""
-    if task(name, task_name).span:
-        raise ValueError(
-            f"{task_name} has spans: unseen rows are for tasks with classes or scores; leave "
-            "`unseen` out"
-        )
-    if not beside and task_name in getattr(source(name), "UNSEEN", ()):
-        return 0
-    if not rows or 0 < beside < rows + held_out:
-        raise ValueError(
-            f"unseen rows of {name}/{task_name} beside {beside or 'none'} of its training rows, of "
-            f"which {rows or 'all'} are trained on and {held_out} held out: say how many `rows`, "
-            "and let `beside` be no fewer than these together"
-        )
-    return beside or rows + held_out
-
-
 @cache
 def unseen_rows(name, task_name, beside, count):
     """A Split of at most `count` unseen rows: official ones of the source (`beside` 0), or training
@@ -337,10 +309,8 @@ def unseen_rows(name, task_name, beside, count):
     order = permuted(train)
     chosen = left.apart(train, order[:beside], order[beside:], count)
     if not chosen:
-        raise ValueError(
-            f"no row of {name}/{task_name} is left that shares no text with {beside} of its "
-            f"{len(train)} training rows: take fewer `rows`, or leave `unseen` out"
-        )
+        few = f"every other row of {name}/{task_name} shares text with the {beside} first drawn"
+        raise ValueError(f"{few}: take fewer `rows`, or leave `unseen` out")
     return train.take(np.sort(chosen))
 
 

@@ -21,10 +21,8 @@ def pairs(documents, special, max_length, seed, epoch):
     """
     room, count = max_length - 3, len(documents)
     if count < 2 or room < 2:
-        raise ValueError(
-            f"{count} document(s) and room for {room} tokens; expected at least two of both; fix: "
-            "put blank lines between documents, or raise max_length"
-        )
+        given = f"{count} document(s) and room for {room} tokens; expected at least two of both"
+        raise ValueError(f"{given}; fix: put blank lines between documents, or raise max_length")
     (cls, sep), rng = special, np.random.default_rng(stream(seed, f"pairs:{epoch % EPOCHS}"))
     for number in range(count):
         if rng.random() < SHORT:

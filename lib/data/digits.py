@@ -9,7 +9,6 @@ fixed.
 
 import gzip
 import hashlib
-import math
 import zlib
 from functools import cache
 from pathlib import Path
@@ -54,37 +53,30 @@ def described(root, descriptor):
 
 
 def _pair(root, stem):
-    _, images = _read(root, f"{stem}-images", 3)
-    path, labels = _read(root, f"{stem}-labels", 1)
-    if len(images) != len(labels):
-        raise malformed(path, f"{len(labels)} labels", f"{len(images)}, one for each image")
-    if labels.max() > 9:
-        raise malformed(path, f"label {labels.max()} in row {labels.argmax()}", "0 to 9")
+    images, labels = _read(root, f"{stem}-images", 3), _read(root, f"{stem}-labels", 1)
+    if len(images) != len(labels) or labels.max() > 9:
+        found = f"{len(labels)} labels up to {labels.max()}"
+        raise malformed(root / f"{stem}-labels-idx1-ubyte", found, f"{len(images)} from 0 to 9")
     return images, labels.astype(np.int64)
 
 
 def _read(root, name, dimensions):
-    """(path, values) of an idx file: magic number of unsigned bytes in so many dimensions, one
-    length each, big-endian; then the bytes."""
+    """The values of an idx file: magic number of unsigned bytes in so many dimensions, one length
+    each, big-endian; then the bytes."""
     path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
     if path is None:
         wanted = f"{name}-idx{dimensions}-ubyte is missing in {root}"
         raise FileNotFoundError(f"{wanted}; fix: put MNIST's four idx files there")
-    body, head = path.read_bytes(), 4 + 4 * dimensions
-    if body[:2] == b"\x1f\x8b":  # gzip, whatever the name says
-        try:
-            body = gzip.decompress(body)
-        except (EOFError, OSError, zlib.error) as error:
-            found = f"a gzip file that cannot be unpacked ({error})"
-            raise malformed(path, found, "a whole one") from None
-    magic, *shape = np.frombuffer(body[:head].ljust(head, b"\0"), ">u4").tolist()
-    if magic != 2048 + dimensions:
-        raise malformed(path, f"magic number {magic}", f"{2048 + dimensions}, of an idx file")
-    size = head + math.prod(shape)
-    if len(body) != size or size == head:
-        found = f"{len(body):,} bytes for a shape of {' x '.join(map(str, shape))}"
-        raise malformed(path, found, f"{size:,} bytes, more than {head}")
-    return path, np.frombuffer(body, np.uint8, offset=head).reshape(shape).copy()
+    body = path.read_bytes()
+    try:
+        body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body  # whatever its name
+        magic, *shape = np.frombuffer(body, ">u4", 1 + dimensions).tolist()
+        if magic != 2048 + dimensions:
+            raise ValueError(f"magic number {magic}")
+        return np.frombuffer(body, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
+    except (EOFError, OSError, ValueError, zlib.error) as error:
+        expected = f"a whole idx file of {dimensions} dimension(s)"
+        raise malformed(path, error, expected) from None
 
 
 def _bundled():

@@ -20,21 +20,6 @@ PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
 
 
-@dataclass(frozen=True)
-class Verb:
-    """The forms of a verb. One without an object is intransitive."""
-
-    lemma: str
-    past: str
-    participle: str
-    transitive: bool
-
-    def form(self, tag):
-        """The form for a Penn tag: VB, VBP, VBZ, VBD or VBN."""
-        regular = {"VBZ": with_s(self.lemma), "VBD": self.past, "VBN": self.participle}
-        return regular.get(tag, self.lemma)
-
-
 def with_s(word):
     """A noun in the regular plural, a verb in the third person: "ladies", "boys", "chases"."""
     if word[-1] == "y" and word[-2] not in "aeiou":
@@ -46,32 +31,33 @@ def plural(noun):
     return TOLD["irregular"].get(noun) or with_s(noun)
 
 
-def _past(lemma):
+def _forms(lemma, past="", participle=""):
+    """{Penn tag: form} of a verb, a regular one where no past is given."""
     ends_in_y = lemma[-1] == "y" and lemma[-2] not in "aeiou"
-    return lemma[:-1] + "ied" if ends_in_y else lemma + ("d" if lemma[-1] == "e" else "ed")
+    regular = lemma[:-1] + "ied" if ends_in_y else lemma + ("d" if lemma[-1] == "e" else "ed")
+    past = past or regular
+    plain = {"VB": lemma, "VBP": lemma, "VBZ": with_s(lemma)}
+    return plain | {"VBD": past, "VBN": participle or past}
 
 
 def _lexicon():
-    """{verb: Verb}, {noun: class} and {word: its synonyms}."""
+    """{kind of verb: {verb: its forms}}, {noun: class} and {word: its synonyms}."""
     verbs, classes, groups = {}, {}, []
     for kind, listed in TOLD["nouns"].items():
         groups += [group.split("=") for group in listed.split()]
         classes |= {noun: kind for noun in listed.replace("=", " ").split()}
     for kind, listed in TOLD["verbs"].items():
-        for group in listed.split():
-            forms = [entry.split(":") for entry in group.split("=")]
-            groups.append([lemma for lemma, *_ in forms])
-            for lemma, *irregular in forms:
-                past = irregular or [_past(lemma)]  # and the participle, where it is another
-                verbs[lemma] = Verb(lemma, past[0], past[-1], kind == "transitive")
+        told = [[entry.split(":") for entry in group.split("=")] for group in listed.split()]
+        groups += [[lemma for lemma, *_ in group] for group in told]
+        verbs[kind] = {entry[0]: _forms(*entry) for group in told for entry in group}
     return verbs, classes, {w: tuple(v for v in group if v != w) for group in groups for w in group}
 
 
-VERB, CLASS, SYNONYM = _lexicon()
+VERBS, CLASS, SYNONYM = _lexicon()
+INTRANSITIVE, TRANSITIVE = (tuple(VERBS[kind]) for kind in ("intransitive", "transitive"))
+VERB = VERBS["intransitive"] | VERBS["transitive"]  # {verb: {Penn tag: form}}
 NOUNS = {kind: tuple(noun for noun in CLASS if CLASS[noun] == kind) for kind in TOLD["nouns"]}
 GOOD, BAD, PLAIN = (TOLD["adjectives"][kind].split() for kind in ("good", "bad", "plain"))
-INTRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if not verb.transitive)
-TRANSITIVE = tuple(lemma for lemma, verb in VERB.items() if verb.transitive)
 
 
 def is_a(word, other):
@@ -84,8 +70,8 @@ def vocabulary():
     """The special tokens in BERT's order, then every form of the lexicon, sorted."""
     words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *GOOD, *BAD, *PLAIN}
     words = words.union(CLASS, map(plural, CLASS))
-    for verb in VERB.values():
-        words.update(map(verb.form, ("VB", "VBZ", "VBD", "VBN")))
+    for forms in VERB.values():
+        words.update(forms.values())
     return [*SPECIAL, *sorted(words)]
 
 
@@ -155,13 +141,13 @@ def _finite(p, many):
     negation = [] if p.positive else [Word("not", "NEG")]
     if p.passive or p.quality:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
-        main = Word(p.quality, "JJ") if p.quality else Word(VERB[p.verb].participle, "VBN", p.verb)
+        main = Word(p.quality, "JJ") if p.quality else Word(VERB[p.verb]["VBN"], "VBN", p.verb)
         return [Word(be, "AUX", "be"), *negation, main]
     if not p.positive:
         do = "did" if p.past else "do" if many else "does"
         return [Word(do, "AUX", "do"), *negation, Word(p.verb, "VB", p.verb)]
     tag = "VBD" if p.past else "VBP" if many else "VBZ"
-    return [Word(VERB[p.verb].form(tag), tag, p.verb)]
+    return [Word(VERB[p.verb][tag], tag, p.verb)]
 
 
 def clause(p, gap=None):
@@ -231,12 +217,12 @@ def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), 
     modifiers: those of the agent (`sample_entity`). fields: of the Event; tense and polarity are
     drawn, and events are said in the active voice, where nothing else is asked for.
     """
-    verb, patient = VERB[pick(rng, verbs)], None
+    verb, patient = pick(rng, verbs), None
     agent = agent or sample_entity(rng, varied, **dict(modifiers))
-    while verb.transitive and (patient is None or is_a(agent.noun, patient.noun)):
+    while verb in TRANSITIVE and (patient is None or is_a(agent.noun, patient.noun)):
         patient = sample_entity(rng, varied, adjective=0.0)
     drawn = {"past": rng.random() < 0.5, "positive": rng.random() < 0.5}
-    return Event(verb.lemma, agent, patient, **drawn | fields)
+    return Event(verb, agent, patient, **drawn | fields)
 
 
 def about(rng, event):

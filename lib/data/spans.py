@@ -3,8 +3,7 @@
 A passage that is too long for the model is cut into windows. `stride` is the distance between their
 starts, as in BERT's own script (for tokenizers it is the overlap). Of the windows that hold a
 token, only the one with the most context around it may begin an answer there. An answer is made of
-whole
-tokens: one inside a word piece cannot be had. Free of torch.
+whole tokens: one inside a word piece cannot be had. Free of torch.
 """
 
 from dataclasses import dataclass
@@ -33,9 +32,6 @@ def features(tokenizer, split, max_length, stride, max_query=64):
 
     Token 0, [CLS], stands for no answer. Raises ValueError where a question leaves no room.
     """
-    if stride < 1 or max_query < 0:
-        given = f"stride {stride} and max_query {max_query}"
-        raise ValueError(f"{given} given; expected at least 1 and 0")
     before, between, after, types = _form(tokenizer)
     plain = {"add_special_tokens": False, "verbose": False}  # many a passage is too long
     questions = tokenizer(split.a, **plain)["input_ids"]
@@ -49,11 +45,9 @@ def features(tokenizer, split, max_length, stride, max_query=64):
         head, spot = [*before, *question, *between], spots[place[text]]
         room = max_length - len(head) - len(after)
         if room < 1:
-            raise ValueError(
-                f"the question of row {row}, of {len(question)} tokens, leaves its passage no room "
-                f"in max_length {max_length}; fix: raise max_length, or lower max_query "
-                f"({max_query})"
-            )
+            size = f"the question of row {row} has {len(question)} tokens"
+            fix = f"raise max_length, or lower max_query ({max_query})"
+            raise ValueError(f"{size}, too many for max_length {max_length}; fix: {fix}")
         # first and last token that share a character with the answer; last < first where none does
         begin = int(np.searchsorted(spot[:, 1], split.y[row][0], "right"))
         last = int(np.searchsorted(spot[:, 0], split.y[row][1], "left")) - 1
@@ -85,22 +79,15 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
     A span is its first character and the one after its last, as if the row had an answer; -1 and -1
     where no span is valid, and then the difference is infinite. It has at most `max_answer` tokens,
     and its ends are among a window's `n_best`. Logits: [W, T] or W arrays, each at least as long as
-    its window. Raises ValueError where they are not.
+    its window. Raises ValueError for logits that are not numbers.
     """
-    if not len(start_logits) == len(end_logits) == len(features):
-        given = f"{len(start_logits)} starts, {len(end_logits)} ends"
-        raise ValueError(f"logits of {given} for {len(features)} windows")
     places = np.full((len(split), 2), -1)
     best, null = np.full(len(split), -np.inf), np.full(len(split), np.inf)
-    windows = zip(features.row, features.first, features.offsets, strict=True)
-    for w, (row, first, spot) in enumerate(windows):
-        size = len(features.columns["input_ids"][w])
-        start, end = (np.asarray(x[w], np.float64)[:size] for x in (start_logits, end_logits))
-        if not all(x.shape == (size,) and not np.isnan(x).any() for x in (start, end)):
-            raise ValueError(
-                f"the logits of window {w} (row {row}) are not {size} numbers each: they are of "
-                "other windows, or the model diverged"
-            )
+    told = features.columns["input_ids"], features.row, features.first, features.offsets
+    for w, (ids, row, first, spot) in enumerate(zip(*told, strict=True)):
+        start, end = (np.asarray(x[w], np.float64)[: len(ids)] for x in (start_logits, end_logits))
+        if np.isnan([start, end]).any():
+            raise ValueError(f"the logits of window {w} are not numbers: the model diverged")
         null[row] = min(null[row], start[0] + end[0])
         solid = spot[:, 0] < spot[:, 1]  # not a blank of its own, as byte-level tokenizers have
         i = _top(start, n_best, first, features.fullest[w] & solid)
@@ -128,16 +115,10 @@ def _top(logits, n_best, first, allowed):
 
 def _form(tokenizer):
     """How a tokenizer writes a pair: special tokens before, between and after, and the type of
-    either text. Raises ValueError for one that does not begin with [CLS] and the question."""
-    form = tokenizer("a", "a", return_token_type_ids=True) if tokenizer.is_fast else None
-    sides = form.sequence_ids(0) if form else []
-    in_order = 1 in sides and sides.index(1) > sides.index(0)
-    if not in_order or form["input_ids"][0] != tokenizer.cls_token_id:
-        raise ValueError(
-            f"{type(tokenizer).__name__} cannot make windows; expected a fast tokenizer that "
-            "writes [CLS], question, passage: one of BERT, RoBERTa or ELECTRA"
-        )
-    ids, a, b, size = form["input_ids"], sides.index(0), sides.index(1), sides.count(0)
+    either text."""
+    form = tokenizer("a", "a", return_token_type_ids=True)
+    sides, ids = form.sequence_ids(0), form["input_ids"]
+    a, b, size = sides.index(0), sides.index(1), sides.count(0)
     types = [form["token_type_ids"][i] for i in (a, b)]
     return ids[:a], ids[a + size : b], ids[b + sides.count(1) :], types
 

@@ -12,7 +12,7 @@ import json
 from functools import cache
 from itertools import chain, islice, zip_longest
 
-from lib.data import at_hand_or_official, tokens
+from lib.data import at_hand_or_official, check, tokens
 from lib.data.lines import each_line
 from lib.runs import paths
 from lib.runs.spec import known
@@ -23,24 +23,27 @@ TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
 def files(name):
-    """The files of a corpus, by name. Raises FileNotFoundError where there is none."""
-    known("text corpus", name, TEXTS)
-    folder = paths.data_root() / name
-    there = sorted(folder.glob("*.txt"))
-    chosen = [path for path in there if "train" in path.name] or there
-    if not chosen:
-        raise FileNotFoundError(
-            f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, one "
-            "paragraph a line and a blank line between documents"
-        )
+    """The files of a corpus, by name; of several joined by "+" all. Raises FileNotFoundError where
+    there is none."""
+    chosen = []
+    for each in name.split("+"):
+        known("text corpus", each, TEXTS)
+        folder = paths.data_root() / each
+        there = sorted(folder.glob("*.txt"))
+        if not there:
+            raise FileNotFoundError(
+                f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, "
+                "one paragraph a line and a blank line between documents"
+            )
+        chosen += [path for path in there if "train" in path.name] or there
     return chosen
 
 
 def read(paths, most=None):
     """Lists of paragraphs, one list a document, of several files.
 
-    A file's end ends a document, and so do `most` paragraphs. Raises ValueError with file and line
-    where a file is not UTF-8.
+    A file's end ends a document, and so do `most` paragraphs. Raises ValueError where a file is not
+    UTF-8.
     """
     for path in paths:
         document = []
@@ -59,9 +62,7 @@ def documents(name):
         yield from (document for turn in turns for document in turn if document)
         return
     most, title = TEXTS[name]
-    for document in read(files(name), most):
-        if body := document[title:]:
-            yield body
+    yield from filter(None, (document[title:] for document in read(files(name), most)))
 
 
 @cache
@@ -77,15 +78,12 @@ def first(name, count=None):
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
 
-    there = [file for each in name.split("+") for file in files(each)]
-    return tokens.remembered(["text", name, count], there, read)
+    return tokens.remembered(["text", name, count], files(name), read)
 
 
 def describe(name, count=None):
     """Descriptor of a corpus for a Spec. Where it is not at hand, the digest is the official one,
     so that records are found."""
-    for each in name.split("+"):
-        known("text corpus", each, TEXTS)
     key = f"texts/{name}/{count or 'all'}"
     digest = at_hand_or_official(key, lambda: first(name, count)[1])
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
@@ -96,9 +94,7 @@ def load(descriptor):
     that were described, or too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
-    if digest != descriptor["digest"] or number < (count or 1):
-        raise ValueError(
-            f"{number} documents of {name} with digest {digest}; this run is of {count or 'all'} "
-            f"with {descriptor['digest']}: put the same files back, or ask for a new run"
-        )
+    check(f"the text of {name}", digest, descriptor["digest"])
+    if number < (count or 1):
+        raise ValueError(f"{name} has {number} documents; this run is of {count}: ask for fewer")
     return islice(documents(name), count)

@@ -53,9 +53,6 @@ class Rows:
         (ids, ends), at = self.parts[part], row - self.first[part]
         return ids[ends[at] : ends[at + 1]]
 
-    def __add__(self, other):
-        return Rows([*self.parts, *other.parts])
-
     def lengths(self):
         return np.concatenate([np.diff(ends) for _, ends in self.parts])
 

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.data import Split, Task
-from lib.data.lines import MEND, malformed, read_lines, short
+from lib.data.lines import MEND, malformed, read_lines
 from lib.data.read import SENTEVAL
 from lib.runs.spec import known
 
@@ -83,43 +83,38 @@ def read(path):
     """Sentences of a CoNLL-U file.
 
     Ranges (multiword tokens) and empty nodes are passed over: the words of a range have lines of
-    their own. Raises ValueError with file and line where a line or a tree is malformed.
+    their own. Raises ValueError with file and line behind a sentence that is malformed.
     """
-    path, found, rows, document = Path(path), [], [], None  # rows: (place, cells) of a sentence
+    path, found, rows, document = Path(path), [], [], None  # rows: cells of a sentence
     for number, line in enumerate([*read_lines(path), ""], 1):
-        place, cells = f"{path}:{number}", line.split("\t")
-        if not line.strip():
-            if rows:
-                found.append(_sentence(rows, f"{path.name}: {document or len(found)}"))
-                rows = []
-        elif line[0] == "#":
+        if line.startswith("#"):
             document = f"{line} {number}" if line.startswith("# newdoc") else document
-        elif len(cells) != 10 or "" in cells:
-            told = f"{len(cells)} field(s), {cells.count('')} empty, in {short(line)}"
-            raise malformed(place, told, "10 between tabs, _ for none", MEND)
-        elif cells[0] == str(len(rows) + 1):
-            rows.append((place, cells))
-        elif not re.fullmatch(r"\d+-\d+|\d+\.\d+", cells[0], re.A):
-            wanted = f"{len(rows) + 1}, a range or an empty node"
-            raise malformed(place, f"number {short(cells[0])}", wanted, MEND)
+        elif line.strip():
+            cells = line.split("\t")
+            rows += [] if re.fullmatch(r"\d+[-.]\d+", cells[0]) else [cells]
+        elif rows:
+            sentence = _sentence(rows, f"{path.name}: {document or len(found)}")
+            if sentence is None:
+                tree = "10 cells a line between tabs, and heads that lead to one root"
+                raise malformed(f"{path}:{number}", "no tree before this line", tree, MEND)
+            found.append(sentence)
+            rows = []
     return found
 
 
 def _sentence(rows, document):
-    places, cells = zip(*rows, strict=True)
-    _, words, lemmas, kinds, _, features, heads, relations, *_ = zip(*cells, strict=True)
-    numbers = {str(i): i - 1 for i in range(len(rows) + 1)}
-    for place, head in zip(places, heads, strict=True):
-        if head not in numbers:
-            raise malformed(place, f"head {short(head)}", f"0 to {len(rows)}", MEND)
-    lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
-    heads = tuple(numbers[head] for head in heads)
-    relations = tuple(name.split(":")[0] for name in relations)
-    sentence = Sentence(words, lemmas, kinds, features, heads, relations, document)
-    if heads.count(-1) != 1 or max(depths(sentence)) >= len(rows):
-        circle = f"{heads.count(-1)} root(s), or words in a circle"
-        raise malformed(places[0], circle, "a tree with one root", MEND)
-    return sentence
+    """A Sentence, or None where its rows are no tree."""
+    try:
+        ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
+        heads = tuple(int(head) - 1 for head in heads)
+        lemmas = [w if lem == "_" else lem for w, lem in zip(words, lemmas, strict=True)]
+        relations = tuple(name.split(":")[0] for name in relations)
+        told = kinds, features, heads, relations, document
+        s = Sentence(words, tuple(map(str.lower, lemmas)), *told)
+        right = list(map(int, ids)) == list(range(1, len(ids) + 1)) and heads.count(-1) == 1
+        return s if right and max(depths(s)) < len(rows) else None
+    except (ValueError, IndexError):
+        return None
 
 
 def above(s, i):
@@ -211,10 +206,8 @@ class _World:
         for split in ("train", "dev", "test"):
             paths = sorted(root.glob(f"*-ud-{split}.conllu"))
             if len(paths) != 1:
-                raise FileNotFoundError(
-                    f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one; fix: put "
-                    "the files of one treebank there, as universaldependencies.org releases them"
-                )
+                found = f"{root} holds {len(paths)} files *-ud-{split}.conllu, expected one"
+                raise FileNotFoundError(f"{found}; fix: put the files of one treebank there")
             for s in read(paths[0]):
                 if len(s.words) in LENGTHS:
                     pooled.setdefault(s.words, s)
@@ -305,14 +298,6 @@ def unseen(task, root):
     return load(task, root)["test"]
 
 
-def labels(task, root):
-    """What the codes stand for: the treebank's words or sequences of relations where the classes
-    are numbers."""
-    if task not in ("WordContent", "TopConstituents"):
-        return TASKS[task].labels
-    return (*_World(Path(root)).names[task], *["other"][task == "WordContent" :])
-
-
 def load(task, root):
     """{"train", "dev", "test": Split}; a row's index is its sentence's number among all.
 
@@ -340,10 +325,8 @@ def load(task, root):
     for part in ("train", "dev", "test"):
         chosen = rows[rows["part"] == part]
         if chosen.empty:
-            raise ValueError(
-                f"{root}: no {part} rows of every class of {task} among {len(found)} sentences "
-                "with its annotation; fix: use a larger treebank"
-            )
+            few = f"{root}: no {part} rows of every class of {task} in {len(found)} sentences"
+            raise ValueError(f"{few}; fix: use a larger treebank")
         y, index = chosen["label"].map(codes).to_numpy(np.int64), chosen["index"].to_numpy()
         splits[part] = Split(list(chosen["text"]), None, y, index)
     return splits

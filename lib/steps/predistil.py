@@ -5,8 +5,8 @@ of its search).
 Text is shown whole: nothing is masked, and no word is predicted.
 """
 
-from functools import partial, reduce
-from operator import add
+from functools import partial
+from itertools import chain
 
 import numpy as np
 import transformers
@@ -54,18 +54,12 @@ def rows(corpus, tokenizer, train, seed):
         return encode(tokenizer, split, train.max_length), None
     documents, key = tokenised(corpus, tokenizer)
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
-    names = ("input_ids", "token_type_ids")
-    epochs = [
-        tokens.kept(
-            tokens.key_of(key, train.max_length, seed, epoch),
-            partial(pairs, documents, special, train.max_length, seed, epoch),
-            names,
-        )
-        for epoch in range(min(train.epochs, EPOCHS))
-    ]
-    taken = [name for name in names if name in tokenizer.model_input_names]
-    joined = {name: reduce(add, [epoch[name] for epoch in epochs]) for name in taken}
-    encoded, each = Encoded(joined, None, tokenizer.pad_token_id), len(documents)
+    names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
+    made = partial(pairs, documents, special, train.max_length, seed)
+    key = tokens.key_of(key, train.max_length, seed, len(epochs))
+    kept = tokens.kept(key, lambda: chain.from_iterable(map(made, epochs)), names)
+    columns = {name: kept[name] for name in names if name in tokenizer.model_input_names}
+    encoded, each = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
     lengths = encoded.lengths()
 
     def batches(epoch):
