@@ -41,7 +41,10 @@ def test_every_printed_hyperparameter_is_the_setting():
     tables = page_of_settings()["tables"]
     assert tables.keys() == bermo.TABLES.keys()
     for name, table in tables.items():
-        assert settings.judged(name, table).verdict == "CONFIRMED", name
+        numbers = table[
+            table["published"].apply(lambda c: c.str.fullmatch(r"[\d.e-]+")).any(axis=1)
+        ]
+        assert len(numbers) and not settings.differs(numbers).to_numpy().any(), name
 
 
 def test_hyperparameters_are_those_of_the_specs(anywhere):
@@ -169,11 +172,8 @@ def test_recorded_specs_need_no_data(without_data):
             lambda: bermo.settings("toy", "Tense", share=0.0),
             "the kept share is 0.0: take one above 0",
         ),
-        (
-            lambda: bermo.settings("toy", "Tense", method="L0", weight=0.0),
-            "give it a weight above 0",
-        ),
-        (lambda: bermo.settings("toy", "Tense", weight=5.0), "has no penalty: leave it at 0"),
+        (lambda: bermo.settings("toy", "Tense", method="L0", weight=0.0), "'l0' takes one above 0"),
+        (lambda: bermo.settings("toy", "Tense", weight=5.0), "'movement' takes 0"),
         (lambda: bermo.common("toy", "SST-2", "BERTo"), "unknown model: 'BERTo'"),
     ],
 )

@@ -64,11 +64,9 @@ def test_the_printed_settings_are_those_of_the_specs():
         exec(cell, names)
     table = names["table"]
     assert table.columns.tolist() == [("published", "Value"), ("in Specs", "Value")]
-    numbers = table[table["published", "Value"].map(paper_settings.is_number)]
+    numbers = table[table["published", "Value"].str.fullmatch(r"-?[\d.]+(e-?\d+)?")]
     there = numbers[numbers["in Specs", "Value"] != "–"]
     assert len(there) == 66 and not paper_settings.differs(there).to_numpy().any()
-    verdict = paper_settings.judged("Section 4.3", table)
-    assert verdict.verdict == "CONFIRMED" and verdict.measured.startswith("66 of 66")
     assert set(numbers.index.get_level_values(1)[numbers["in Specs", "Value"] == "–"]) == {
         "optimization steps",
         "GPUs",

@@ -336,9 +336,9 @@ def test_a_full_disk_leaves_failed_with_its_advice_and_is_gone_on_from(small_dis
     words = [sys.executable, "-c", FULL, str(small_disk), str(tmp_path / "spec.json")]
     done = subprocess.run(words, capture_output=True, text=True)
     there = Store(small_disk, small_disk / "none")
-    assert done.returncode == 0 and "No space" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "the disk is full" in done.stdout, done.stdout + done.stderr
     state = there.state(TEACHER)
-    assert state["state"] == "failed" and "No space left on device" in state["error"]
+    assert state["state"] == "failed" and "the disk is full" in state["error"]
     assert not there.lock(TEACHER).exists()
     (small_disk / "filler").unlink()
     done = subprocess.run(words, capture_output=True, text=True)

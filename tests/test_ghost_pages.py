@@ -92,7 +92,7 @@ def test_an_axis_is_a_parameter(name, values, models):
     "name, values, message",
     [
         ("f03_kernel_size", {"kernels": [2]}, "Ghost.kernel is 2; an even kernel has no centre"),
-        ("f03_kernel_size", {"kernels": ["3"]}, "'3' is str; its items must be int"),
+        ("f03_kernel_size", {"kernels": ["3"]}, "'3' is str; it must be int"),
         ("b04_more_ghosts", {"features": [0]}, "0 must be from 1 to 64"),
         ("t06_position", {"positions": ["after O"]}, "unknown position: .* did you mean 'After O'"),
         (

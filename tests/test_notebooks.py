@@ -14,7 +14,6 @@ import pytest
 from lib import data
 from lib.__main__ import main
 from lib.measure import claims as verdict
-from lib.measure.printed import check
 from lib.page import artefact, equation, notebook, report, verdicts
 from lib.runs import paths
 from lib.runs.store import Store
@@ -105,7 +104,7 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
     recorded = verdict.Verdict("G1", "OPEN", "", scale="at mini scale", kind="finding")
     for judged, told in (
         ([recorded], {"mini": ["few rows", "no larger teacher"], "toy": ["generated"]}),
-        ([check("sizes", 1.0, "1.0")], {"toy": ["generated"]}),
+        ([verdict.Verdict("sizes", "CONFIRMED", "1.0")], {"toy": ["generated"]}),
         ([], {"toy": ["generated"]}),
     ):
         artefact.Page("some_page", {"profile": "toy"}, tmp_path / "toy").finish(judged, own, more)
@@ -207,8 +206,8 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
     told = "a > b: +0.1 points (2 of 5 seeds)"
     found = [
         verdict.Verdict("G1", "OPEN", told, kind="finding"),
-        check("a", 1, "1"),
-        check("b", 1, "2"),
+        verdict.Verdict("a", "CONFIRMED", "1"),
+        verdict.Verdict("b", "CONTRADICTED", "1"),
         verdict.Verdict("G2", "CONFIRMED", "", kind="finding", p=0.01, holm=0.02),
     ]
     name = "ghostbert_t03_pruned_vs_ghost"

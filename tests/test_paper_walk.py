@@ -32,10 +32,18 @@ from test_squad import hub as squad_hub
 
 from lib import __main__ as command
 from lib import data
-from lib.data import digits, grammar, read, submission, toy
+from lib.data import digits, grammar, read, toy
 from lib.measure.cost import Shape
 from lib.page import claims, notebook, report, sheet
-from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
+from lib.papers import (
+    bermo,
+    efficientbert,
+    efficientbert_search,
+    ghostbert,
+    grids,
+    nas,
+    submissions,
+)
 from lib.runs import executors, paths
 from lib.steps import latency, maps
 from lib.train import loop
@@ -218,9 +226,9 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
     monkeypatch.setitem(grids.UNSEEN, "mini", {})  # the small profile's runs are only looked for
     CUTS[paper](lambda table, value: monkeypatch.setitem(table, "paper", value), monkeypatch)
-    for name in submission.TEST_ROWS:
-        task, split = submission.TASK_OF[name], "test_mm" if name == "MNLI-mm" else "test"
-        monkeypatch.setitem(submission.TEST_ROWS, name, len(data.splits("glue", task)[split]))
+    for name in submissions.TEST_ROWS:
+        task, split = submissions.TASK_OF[name], "test_mm" if name == "MNLI-mm" else "test"
+        monkeypatch.setitem(submissions.TEST_ROWS, name, len(data.splits("glue", task)[split]))
     yield
     InteractiveShell.clear_instance()
     forget()

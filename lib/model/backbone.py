@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 
 from . import modeling
 from .parts import base, set_dropout, surgery
@@ -123,10 +123,23 @@ def fitting(cls, folder, new_head=False, **more):
     wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
     wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
     wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
+    there = model.state_dict()
+    for name, kind in stored_types(folder).items():
+        if kind[0] in "IU" and name in there and there[name].is_floating_point():
+            wrong.append(f"{name} is {kind}, expected a floating-point type")
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
     return model.eval()
+
+
+def stored_types(folder):
+    """{name: type} of the tensors in the files of a folder's weights."""
+    found = {}
+    for path in Path(folder).glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}
+    return found
 
 
 def build(cls, config, surgery=()):

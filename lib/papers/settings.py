@@ -2,8 +2,6 @@
 
 import pandas as pd
 
-from lib.measure.printed import check
-
 PRINTED, NONE = "published", "–"
 
 
@@ -37,20 +35,3 @@ def differs(table):
 def bold(table):
     """Marks of what differs (`lib.page.artefact.Page.table`)."""
     return differs(table).map({True: "font-weight: bold", False: ""}.get)
-
-
-def is_number(value):
-    """Whether a text of `text` is a number."""
-    return value.lstrip("-").replace("e-", "").replace(".", "").isdigit()
-
-
-def judged(name, table):
-    """The verdict on the printed numbers of a table: whether each is the one that Specs have."""
-    ours, printed = {}, {}
-    for source, column in table.drop(columns=PRINTED, level=0):
-        pairs = zip(table[PRINTED, column], table[source, column], strict=True)
-        for row, pair in zip(table.index, pairs, strict=True):
-            if all(map(is_number, pair)):
-                key = ", ".join([*([row] if isinstance(row, str) else row), column])
-                printed[key], ours[key] = pair[0], float(pair[1])
-    return check(f"{name}: settings in Specs", ours, printed)

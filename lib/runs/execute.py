@@ -27,6 +27,7 @@ from lib.steps import STEPS
 
 # packages that decide results beside torch
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
+LEAST_FREE = 1 << 20  # bytes of disk below which a failure is the disk's
 FREE = "free some space (`python -m lib gc` lists what may go)"
 
 
@@ -77,11 +78,16 @@ def _make(spec, store, keep, checkpoint_seconds):
     except KeyboardInterrupt:
         draft.tell("stopped")
         raise
-    except Exception as error:
-        with suppress(OSError):
-            draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
-        raise
-    return store.place(spec)
+    except Exception as caught:
+        error, trace = caught, traceback.format_exc()
+        if shutil.disk_usage(store.runs).free < LEAST_FREE:
+            there = f"the disk is full under {paths.shown(store.runs)}"
+            error = OSError(f"{there}: {FREE}; the run goes on from its last checkpoint")
+    else:
+        return store.place(spec)
+    with suppress(OSError):  # behind the block above: a file that it held open takes no more room
+        draft.tell("failed", error=one_line(error), traceback=trace)
+    raise error
 
 
 def small(spec):
