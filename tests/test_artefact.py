@@ -274,7 +274,7 @@ def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
     }
     assert points["published"].get_marker() == "D"
     assert points[few].get_color() == plot.GREY != points["recorded, mini"].get_color()
-    assert plot.dots({})[1].empty
+    assert plot.dots({})[1].empty and len(plot.dots({}, {"QQP": 9.0})[1]) == 1
 
 
 def test_a_mean_has_students_interval_from_three_seeds_on():

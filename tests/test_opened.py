@@ -2,10 +2,8 @@
 command that makes it."""
 
 import json
-from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from conftest import finetuned, untrained
@@ -85,20 +83,6 @@ def test_a_line_that_is_not_made_names_the_command(here):
 def test_a_line_of_any_task_and_seed_can_be_asked_for():
     found = opened.chosen("ghostbert_t03", "toy", dict(m=6, model="Ghost", task="SST-2", seed=7))
     assert found == ghostbert.named("toy", "SST-2", 6, "Ghost").at(7)
-
-
-def test_sentences_are_those_that_one_model_alone_gets_right(runs, here):
-    real = runs["model"]
-    arrays = real.arrays("predictions")
-    turned = arrays | {"logits": -arrays["logits"]}
-    other = SimpleNamespace(name="other", spec=real.spec, arrays=lambda _: turned)
-    frame = pd.DataFrame({"task": "CoLA", "seed": 1, "model": ["A", "B"], "run": [real, other]})
-    shown, told = opened.sentences(frame, "A", "B"), opened.Opened(real).predictions
-    assert f"A alone is right on {told['right'].sum()} of {len(told)}" in shown.caption
-    first = told[told["right"]].sort_values("confidence", ascending=False, kind="stable").index[0]
-    assert shown.data["text"].iloc[0] == opened.Opened(real).rows["text"][first]
-    assert len(shown.data) == 10 and "<table" in shown.to_html()
-    assert "No two finished runs" in opened.sentences(frame[:1], "A", "B").to_html()
 
 
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):

@@ -3,7 +3,6 @@
 Free of torch until a model is asked for, so that pages show predictions in a moment.
 """
 
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from lib import data
-from lib.measure import compare
 from lib.page import notebook
 from lib.runs.spec import from_json, known
 from lib.runs.store import Run, Store
@@ -154,28 +152,3 @@ def made(spec):
     if lost := sweep.make([spec], keep=True):
         raise RuntimeError(f"{spec.name} could not be made: {lost[spec]}")
     return Store().find(spec, weights=True)
-
-
-def sentences(frame, better, worse, count=10, **where):
-    """A table of development rows that one model of a collected frame (lib.runs.sweep.collect) gets
-    right and another one wrong, the surest first; of the first task and seed with such runs.
-
-    where: values of further columns. Pages show the rows and no file has them: texts of data sets
-    are not ours to commit.
-    """
-    for column, value in where.items():
-        frame = frame[frame[column] == value]
-    shown, told = pd.DataFrame(), f"No two finished runs of {better} and {worse} with texts"
-    for (task, seed), cell in compare.there(frame).groupby(["task", "seed"], sort=False):
-        runs = dict(zip(cell["model"], cell["run"], strict=True))
-        if not {better, worse} <= runs.keys():
-            continue
-        one, other = (Opened(runs[name]) for name in (better, worse))
-        a, b = one.predictions, other.predictions
-        said = {"label": a.get("label"), "sure": a.get("confidence"), f"{worse} said": b["said"]}
-        with suppress(FileNotFoundError, KeyError):  # no texts, or no classes
-            shown = one.rows.assign(**said)[a["right"] & ~b["right"]]
-            told = f"{task}, seed {seed}: {better} alone is right on {len(shown)} of {len(a)} rows"
-            shown = shown.sort_values("sure", ascending=False, kind="stable")[:count]
-            break
-    return shown.style.format(precision=2, escape="html").hide(axis="index").set_caption(told)

@@ -87,12 +87,13 @@ def dots(found, printed=(), label="difference (points)", axis=None):
     """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
     found: {(source, what is compared): Estimate or None}, one row for each thing compared.
-    printed: {what is compared: points}, a diamond without interval, where it is measured too.
+    printed: {what is compared: points}, diamonds, where it is measured too; all where nothing is.
     Differences of fewer seeds than prove anything are grey, without an interval. axis: of a figure
     that has a legend of its own; a figure is made without one.
     """
-    order = list(dict.fromkeys(at for (_, at), estimate in found.items() if estimate))
-    printed = {at: gain for at, gain in dict(printed).items() if at in order}
+    there = dict.fromkeys(at for (_, at), estimate in found.items() if estimate)
+    printed = {at: gain for at, gain in dict(printed).items() if at in there or not there}
+    order = list(there or printed)
     told = [{"source": "published", "at": at, "gain": gain} for at, gain in printed.items()]
     for (source, at), e in ((key, e) for key, e in found.items() if e):
         ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
