@@ -278,3 +278,11 @@ def test_a_head_whose_weights_are_not_there_is_refused(cls, tmp_path):
     save_file(kept, there / "model.safetensors", {"format": "pt"})
     with pytest.raises(ValueError, match="cls.predictions.bias is missing"):
         words.Source(there)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"p": 0.0}, {"p": 1.5}, {"tries": 0}, {"candidates": 0}, {"neighbours": "glove"}]
+)
+def test_options_name_what_is_wrong(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        replace(OPTIONS, **wrong)

@@ -101,3 +101,12 @@ def test_a_target_below_one_input_is_refused(store):
     told = "Gates.ratio is 0.005, but one gate for each kind and layer.* leaves 0.0078"
     with pytest.raises(ValueError, match=told):
         execute(spec(ratio=0.005), store)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_does_not(store, tmp_path):
+    short = replace(NETWORK, epochs=2)
+    other = Store(runs=tmp_path, records=tmp_path / "none")
+    places = (0, store), (0, other), (1, store)
+    one, same, third = (execute(spec(short, seed), place) for seed, place in places)
+    same_run(one, same)
+    assert not np.array_equal(one.arrays("inputs")["kept"], third.arrays("inputs")["kept"])

@@ -327,3 +327,29 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
     run = execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert len(calls) == 6 + 3 and any(line.get("resumed") for line in run.events())
     same_run(run, runs[name])
+
+
+def test_scores_and_mix_have_rates_of_their_own_and_no_decay(runs, store, monkeypatch):
+    seen = []
+
+    class Spy(torch.optim.AdamW):
+        def __init__(self, groups, **options):
+            super().__init__(groups, **options)
+            seen.extend((len(g["params"]), g["lr"], g["weight_decay"]) for g in self.param_groups)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Spy)
+    execute(spec(MOVEMENT, mix=MIX, train=replace(TRAIN, weight_decay=0.1), seed=2), store)
+    assert seen[0][1:] == (1e-3, 0.1) and sorted(seen[1:]) == [(2, 1e-2, 0.0), (12, 1e-2, 0.0)]
+
+
+def test_cased_text_is_unknown_to_an_uncased_vocabulary(runs):
+    """The generated text is in lower case, so the weights are those of the plain run; the saved
+    tokenizer is another.
+    """
+    cased, movement = runs["cased"], runs["movement"]
+    (model, kept), (plainly, lowered) = (backbone.load(run.model) for run in (cased, movement))
+    assert kept.tokenize("The dog slept") == ["[UNK]", "dog", "slept"]
+    assert lowered.tokenize("The dog slept")[0] == "the"
+    pairs = zip(model.parameters(), plainly.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in pairs)
+    assert cased.metrics["unknown_share"] == 0.0 and "unknown_share" not in movement.metrics

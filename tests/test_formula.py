@@ -226,3 +226,29 @@ def test_a_node_wants_its_operands():
     for op, args in (("gelu", ()), ("add", (X,)), ("foo", (X,)), ("x", (X,))):
         with pytest.raises(ValueError, match=f"'{op}' with {len(args)} operands; allowed"):
             Node(op, args)
+
+
+def test_application_binds_tighter_than_products_and_these_tighter_than_sums():
+    assert parse("x + W1 x * x") == Node("add", (X, Node("mul", (Node("W1", (X,)), X))))
+
+
+def test_both_rules_for_operands_of_different_width():
+    text = "W2 (tanh(W1 x) * x)"
+    with pytest.raises(FormulaError, match="W2 takes 12 channels, its input has 8"):
+        check(text, 8, 12)
+    with pytest.raises(FormulaError, match="W2 takes 4 channels, its input has 8"):
+        check(text, 8, 4, "pad")
+    assert valid(check(text, 8, 12, "pad"), 8, 12, "pad") and valid(parse(text), 8, 4)
+
+
+@pytest.mark.parametrize("rule, inner", [("truncate", 4), ("pad", 9)])
+@pytest.mark.parametrize("text", PUBLISHED)
+def test_one_evaluator_serves_two_frameworks(text, rule, inner):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(2, 5, 6))
+    w1, w2, maps = linear(rng, 6, inner)
+    t1, t2 = torch.tensor(w1), torch.tensor(w2)
+    ours = evaluate(parse(text), x, maps, NUMPY, rule)
+    theirs = {"W1": lambda a: a @ t1, "W2": lambda a: a @ t2}
+    theirs = evaluate(parse(text), torch.tensor(x), theirs, TORCH, rule)
+    np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-12, atol=1e-13)

@@ -513,3 +513,28 @@ def told(model):
     """Shapes, classes of modules, and what attention the model has."""
     shapes = {k: v.shape for k, v in model.state_dict().items()}
     return shapes, list(map(type, model.modules())), model.config._attn_implementation
+
+
+@every_kind
+@pytest.mark.parametrize("softmax", [True, False])
+def test_uniform_kernels_are_a_mean(kind, softmax):
+    """A constant stays one, away from the edges."""
+    over = {"softmax_over": "inputs"} if softmax and kind.startswith("conv1d") else {}
+    x = torch.full((1, 9, 5), 2.0, dtype=torch.float64)
+    found = convolution(options(kind, init="uniform", softmax=softmax, **over), 5)(x)
+    torch.testing.assert_close(found[:, 1:-1, 1:-1], x[:, 1:-1, 1:-1])
+
+
+def test_one_tap_under_the_softmax_learns_nothing(tiny, sentences):
+    model = added(tiny(), options(kernel=1, softmax=True))
+    model(**sentences()).logits[:, 0].sum().backward()
+    assert all((p.grad == 0).all() for p in new_parameters(model).values())
+
+
+@every
+def test_mixed_precision(ghost, tiny, sentences):
+    model, batch = operated(tiny(), ghost)[0], sentences()
+    with torch.autocast("cpu", torch.bfloat16):
+        coarse = model(**batch).logits
+    assert torch.isfinite(coarse).all()
+    assert (coarse.float() - model(**batch).logits).abs().max() < 0.5

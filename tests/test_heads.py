@@ -196,3 +196,26 @@ def test_span_options_go_with_span_tasks_alone(tokenizer):
         heads.rows(tokenizer, QUESTIONS, NLI, 16, SPAN)
     with pytest.raises(ValueError, match="Span.stride is 0"):
         Span(0, 64, 30)
+
+
+def test_soft_span_loss_is_least_at_the_teacher(reader, tokenizer):
+    rows, _ = heads.rows(tokenizer, QUESTIONS, SQUAD, 16, SPAN)
+    teacher = torch.from_numpy(loop.predict(reader, rows, NUMERICS))
+    chosen = [0, 1]
+    with torch.no_grad():
+        logits = loop.outputs(reader, collate(rows, chosen))
+    soft = Targets("soft", sum_classes=True)
+    best = losses.prediction(logits, rows.labels[chosen], soft, teacher[chosen])["loss"]
+    entropy = torch.distributions.Categorical(logits=logits).entropy().mean()
+    assert best.item() == pytest.approx(entropy.item(), rel=1e-4)
+    moved = losses.prediction(
+        logits + torch.randn_like(logits), rows.labels[chosen], soft, teacher[chosen]
+    )["loss"]
+    assert moved > best
+
+
+def test_the_first_version_always_answers(tokenizer):
+    split = QUESTIONS.take([0, 2])
+    rows, marks = heads.rows(tokenizer, split, SQUAD, 16, SPAN)
+    values, arrays = marks(np.zeros((len(rows), 2, 16), np.float32))
+    assert set(values) == {"exact", "span_f1"} and (arrays["spans"] >= 0).all()

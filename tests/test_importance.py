@@ -123,3 +123,8 @@ def test_the_model_is_left_as_it_was(tiny, sentences, logits):
     assert not any(m._forward_pre_hooks for m in model.modules())
     assert torch.equal(logits(model, sentences()), expected)
     assert len(told) == 3 and told == sorted(told)
+
+
+def test_four_heads(tiny):
+    heads, _ = scores(tiny("electra", 4), rows(), options(), NUMERICS)
+    assert heads.shape == (2, 4) and (heads > 0).all()

@@ -55,3 +55,9 @@ def test_it_follows_a_cut(tiny, sentences):
     before = model(**sentences()).logits
     operate(model, {"op": "int8"})
     assert (model(**sentences()).logits - before).abs().max() < 0.15 * before.abs().max()
+
+
+def test_zeros_stay_zeros():
+    linear = nn.Linear(4, 2)
+    nn.init.zeros_(linear.weight)
+    assert torch.equal(Int8(linear)(torch.zeros(1, 4)), linear.bias.detach()[None])

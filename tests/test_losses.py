@@ -184,3 +184,17 @@ def test_masked_loss_ignores_padding():
     changed[:, -1] += 100
     assert torch.equal(mean_square(a, b, mask), mean_square(changed, b, mask))
     assert mean_square(a, b) != mean_square(changed, b)
+
+
+def test_soft_loss_is_least_at_the_teacher():
+    teacher = torch.tensor(TEACHER)
+    logits = teacher.clone().requires_grad_()
+    prediction(logits, None, Targets("soft", True, 2.0), teacher)["loss"].backward()
+    assert logits.grad.abs().max() < 1e-6
+
+
+def test_no_gradient_of_a_part_that_is_off():
+    logits = torch.tensor(LOGITS, requires_grad=True)
+    prediction(logits, torch.tensor(LABELS), Targets("hard"))["loss"].backward()
+    wanted = (softmax(LOGITS) - np.eye(3)[LABELS]) / 6
+    np.testing.assert_allclose(logits.grad.numpy(), wanted, atol=1e-6)

@@ -312,3 +312,39 @@ def test_bytes_count_a_sparse_matrix_where_that_is_less(
 def test_dense_matrices_are_never_counted_as_sparse(tiny):
     told = compact.sizes(tiny())
     assert told["bytes_dense"] == told["bytes_sparse"]
+
+
+@pytest.mark.parametrize("score", [-2.0, 2.197])
+def test_the_l0_penalty_is_the_chance_that_a_mask_is_not_zero(score):
+    weight = torch.ones(200, 500, dtype=torch.float64)
+    module = masked("l0", weight, torch.full_like(weight, score))
+    drawn = (module(weight) > 0).double().mean().item()
+    assert drawn == pytest.approx(module.penalty().item(), abs=0.005)
+
+
+def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
+    model = tiny()
+    found = attached(model)
+    model.train()
+    found.before(9, 10)
+    model(**sentences()).logits.sum().backward()
+    for _, linear, mask in found.places:
+        weight = linear.parametrizations.weight.original
+        gone = ~mask.chosen(weight)
+        assert (weight.grad[gone] == 0).all() and (mask.scores.grad[gone] != 0).any()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_counts_are_exact_in_each_matrix_ties_or_not(noise, tiny):
+    found = attached(tiny(), final_threshold=0.1, noise=noise)
+    with found.final():
+        kept = found.kept()
+        assert kept == [int((linear.weight != 0).sum()) for _, linear, _ in found.places]
+    sizes = found.sizes()
+    assert kept == [int(0.1 * each) for each in sizes]
+    counts = found.finish()
+    assert counts["kept_weights"] == sum(kept) and counts["kept_share"] == sum(kept) / sum(sizes)
+    shares = [sum(kept[:6]) / sum(sizes[:6]), sum(kept[6:]) / sum(sizes[6:])]
+    assert found.run.arrays["layers"] == pytest.approx(shares, abs=1e-15)
+    biases = counts["encoder_parameters"] - sum(sizes)
+    assert counts["remaining"] == (sum(kept) + biases) / (sum(sizes) + biases)

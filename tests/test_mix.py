@@ -210,3 +210,24 @@ def test_options_that_cannot_be(change, message):
     with pytest.raises(ValueError, match=message):
         Mix(**{"norm": "layers", "init": "zeros", "lr": 1e-2} | change)
     assert Mix("tokens", "zeros", 1e-2, 0.1).surgery == op("tokens", "zeros") | {"dropout": 0.1}
+
+
+@every_norm
+def test_gradients_in_float64(norm):
+    module, h = layer_mix(norm, 3), states(3, 1, 2, 3).requires_grad_()
+    names = [name for name, _ in module.named_parameters()]
+
+    def f(h, *parameters):
+        values = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(module, values, (list(h), torch.tensor([[1, 1]])))
+
+    assert torch.autograd.gradcheck(f, (h, *module.parameters()))
+
+
+def test_every_parameter_learns_and_nothing_is_held_back(tiny, sentences):
+    model = tiny()
+    operate(model, op("layers_affine"), seed=2)
+    model(**sentences()).logits.sum().backward()
+    module = mix.present(model)
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in module.parameters())
+    assert module.seen == []

@@ -120,3 +120,23 @@ def test_options_are_checked(changes, message):
 
 
 # ---- which of them finds more ----
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("count", [0, 1, 3, 11, 12, 25])
+def test_few_equal_or_failed_scores_are_no_obstacle(method, count):
+    for score in (lambda net: 0.0, lambda net: 0.7, lambda net: float(number(net.layers[0]) == 0)):
+        history = evaluations(count, score)
+        assert SPACE.key(proposed(method, history)) not in {e.key for e in history}
+
+
+def test_random_search_draws_from_the_space():
+    drawn = proposed("random", evaluations(30, first_id), 5)
+    assert drawn == SPACE.draw(np.random.default_rng(5))
+
+
+def test_the_cascade_is_greedy():
+    """Where one id decides, nearly all it proposes are of the upper half."""
+    history, rng = evaluations(60, first_id), np.random.default_rng(0)
+    found = [first_id(propose(SPACE, history, METHODS["cascade"], rng)) for _ in range(40)]
+    assert np.mean(np.array(found) >= np.median([e.score for e in history])) > 0.95

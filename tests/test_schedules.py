@@ -154,3 +154,9 @@ def test_the_controller_brings_a_drifting_score_to_its_cut(pull):
         push = weight * penalty(ramp(step), soft()) / 200
         score -= 0.05 * max(0, 1 - step / 400) * (push - pull) / (push + pull)
     assert score == pytest.approx(cut, abs=0.05)
+
+
+def test_lambda_of_l0_is_whole_from_the_first_step():
+    options = prune(method="l0", final_threshold=1.0, lr=0.1, init=2.197, final_lambda=50.0)
+    ramp = plan(options, 100)
+    assert {penalty(ramp(step), options) for step in range(101)} == {50.0}

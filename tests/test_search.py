@@ -317,3 +317,8 @@ def changed(spec, **args):
 def test_mistakes_are_named(spec, message, make):
     with pytest.raises(ValueError, match=message):
         make(spec)
+
+
+def test_a_space_of_few_candidates_is_exhausted(path):
+    few = replace(TOY, layers=(Layer("W1 gelu(x) + W2 tanh(x)"),))  # four ids of ratio 1
+    assert len(searched(path, Space("stage3", few), landscape(0, 1))) == 4

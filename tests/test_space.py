@@ -277,3 +277,32 @@ def test_features_have_room():
     net = replace(TOY, layers=(TOY.layers[0], Layer(long)))
     with pytest.raises(ValueError, match="nodes; features hold 20"):
         Space("stage1", net).features([net])
+
+
+def test_an_unknown_stage_is_refused():
+    with pytest.raises(ValueError, match="unknown search stage: 'stage4'; did you mean 'stage3'"):
+        toy("stage4")
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ["linear", "gelu", "foreign", "x", "W1", "W2"],
+        ["linear", "gelu", "linear", "x", "x", "W2"],
+        ["gelu", "W1"],
+        ["linear", "gelu", "linear", "W1", "x", "W2"],
+    ],
+)
+def test_other_lists_are_no_formula(tokens):
+    assert tree(tokens) is None and accepted(tokens, Grammar()) is None
+
+
+def test_ends_of_parts():
+    tokens = ["linear", "gelu", "linear", "x", "W1", "W2"]
+    assert [end(tokens, i) for i in range(6)] == [6, 5, 5, 4, 5, 6]
+
+
+def test_width_errors_are_no_formula():
+    tokens = prefix(language.parse("W1 x + W2 gelu(x)"))
+    assert accepted(tokens, Grammar()) and accepted(tokens, Grammar(), 96, 96, "truncate")
+    assert not accepted(tokens, Grammar(), 96, 48, "truncate")

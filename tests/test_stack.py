@@ -326,3 +326,21 @@ def inherited(student, *source, **config):
 def test_what_does_not_fit_is_refused(act, message):
     with pytest.raises(ValueError, match=message):
         act()
+
+
+def test_values_of_the_configuration():
+    config = supernet.build(net(), like=LIKE).config
+    names = ("layer_norm_eps", "initializer_range", "hidden_act", "vocab_size", "hidden_size")
+    found = [getattr(config, name) for name in (*names, "num_hidden_layers")]
+    assert found == [1e-5, 0.02, "gelu_pytorch_tanh", 60, 48, 2]
+
+
+def test_scores_carry_gradients_and_dropout_stays(tiny, sentences):
+    made = tiny()
+    set_dropout(made, 0.5)
+    with scores.watch(made.train()) as seen:
+        first, second = (made(**sentences()).logits for _ in range(2))
+        assert not torch.allclose(first, second)
+        seen[1].square().mean().backward()
+    attention = made.bert.encoder.layer[1].attention.self
+    assert (attention.query.weight.grad != 0).any() and attention.value.weight.grad is None

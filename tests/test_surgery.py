@@ -334,3 +334,11 @@ def test_true_size_on_the_meta_device(name, prefix, options, heads):
         model = backbone.build(cls, config, ops)
     assert {p.device.type for p in model.parameters()} == {"meta"}
     assert size(model)["parameters"] == parameters(SHAPES[name], heads, GHOST)
+
+
+@pytest.mark.parametrize("op", [CUT, KEEP])
+def test_what_stays_can_be_trained(op, tiny, sentences):
+    model = operated(tiny("bert"), op)
+    model(**sentences()).logits.square().sum().backward()
+    found = [p for n, p in model.named_parameters() if ".layer." in n and n.endswith("weight")]
+    assert len(found) == 16 and all(p.grad.abs().sum() > 0 for p in found)

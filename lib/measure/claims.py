@@ -95,7 +95,7 @@ class Result:
     @property
     def size(self):
         """The estimate, and its interval where the planned seeds are there."""
-        digits = 1 if self.unit.startswith("points") else 3
+        digits = 1 if self.unit == "points" or self.unit.startswith("points of") else 3
         text = f"{self.estimate.mean:+.{digits}f} {self.unit}"
         if self.word in ("OPEN", "NOT_RUN") or self.estimate.n_seeds < SEEDS:
             return f"{text} ({self.done} of {self.planned} seed{'s' * (self.planned != 1)})"
@@ -262,9 +262,18 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
     word, p = verdict(results, line["least"])
     lost = frame.loc[sorted(used), "state"].isin(["failed", "died"]).sum()
     notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
-    shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
+    shown = once(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
+
+
+def once(texts):
+    """Texts with "; " between; "(1 of 3 seeds)" at the end of all of them is said once."""
+    texts = list(texts)
+    (first, *others) = {text[text.rfind(" (") :] for text in texts}
+    if others or len(texts) < 2 or not first.endswith("seeds)"):
+        return "; ".join(texts)
+    return "; ".join([*(text.removesuffix(first) for text in texts), f"each{first}"])
 
 
 # ---- ONE CELL
