@@ -270,6 +270,11 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
         r"layer\.1\.attention.* is not expected",
     ),
     "other sizes": (lambda w: w, {"intermediate_size": 90}, r"has \[96\], expected \[90\]"),
+    "int8": (
+        lambda w: {k: v.to(torch.int8) if v.dim() > 1 else v for k, v in w.items()},
+        {},
+        "weight is I8, expected a floating-point type",
+    ),
     "no tensors at all": (None, {}, "the weights cannot be read"),
 }
 
