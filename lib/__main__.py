@@ -66,11 +66,12 @@ def named(args):
     return own.named(profile(args.profile).name, *told)
 
 
-def read(args):
+def read(args, looked_up=True):
     """The notebooks of a command's pattern: ({path: {variable: rows}}, {path: error}, store).
 
     The second has the notebooks whose Specs cannot be made, because data are not at hand, or do not
-    suit the reader's own data or model. Notebooks that take none are left out then.
+    suit the reader's own data or model. Notebooks that take none are left out then. looked_up:
+    with the rows that pages look up and do not make.
     """
     from lib.page import notebook
     from lib.papers import own
@@ -84,7 +85,7 @@ def read(args):
             print(f"  left out {path.stem}: it takes no data and model of your own")
             continue
         try:
-            grids[path] = notebook.grids(path, own.values(args.profile))
+            grids[path] = notebook.grids(path, own.values(args.profile), looked_up)
         except cannot as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {error}")
@@ -152,7 +153,7 @@ def plan(args):
 
     on_gpus = args.profile == "paper" and not (args.data or args.model)
     with data.planning() if on_gpus else nullcontext() as absent:
-        grids, _, store = read(args)
+        grids, _, store = read(args, looked_up=False)
         clock, every, workers = sweep.Clock(store), {}, args.workers or executors.cores()
         for path, found in grids.items():
             specs = wanted({path: found})
@@ -175,7 +176,7 @@ def status(args):
 
     from lib.runs import sweep
 
-    grids, _, store = read(args)
+    grids, _, store = read(args, looked_up=False)
     specs = wanted(grids)
     missing = sweep.missing(specs, store)
     states = {spec: store.state(spec) for spec in [*specs, *missing]}

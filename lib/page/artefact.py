@@ -112,11 +112,12 @@ class Page:
 
         grid: rows, or a function that makes them for a profile and the page's parameters. The
         page's own are made where they are missing. Those at mini, which the function makes too or
-        which are `recorded`, are looked up. of: f(rows that the function makes) -> other rows, such
-        as those of the searches behind networks.
+        which are `recorded` (rows, or a function without arguments), are looked up. of: f(rows that
+        the function makes) -> other rows, such as those of the searches behind networks.
         """
         if callable(grid):
             grid, recorded = of(notebook.rows(grid, self.scope, self.values)), of(grid("mini"))
+        recorded = recorded() if callable(recorded) else recorded
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         self.show_grid(made)
         return Runs(made, there, self.scope)

@@ -142,12 +142,12 @@ def wanted(grids):
     return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
 
 
-def grids(path, values):
+def grids(path, values, looked_up=True):
     """{variable: rows} that the `grid` cell makes.
 
     `grid` is what the page runs. A function `grid` makes it, and at mini what is `recorded`; any
-    other list of rows with Specs is only looked up. The cell is run in this process: it is free of
-    torch.
+    other list of rows with Specs is only looked up; a function `recorded` makes one, where it takes
+    long. The cell is run in this process: it is free of torch. looked_up: make those rows too.
     """
     names = check(path, values)
     names["profile"] = own.meant(names)
@@ -155,7 +155,9 @@ def grids(path, values):
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
             names["grid"] = rows(grid, names["profile"], names)
-            names["recorded"] = grid("mini")
+            names["recorded"] = lambda: grid("mini")
+        if callable(recorded := names.get("recorded")):
+            names["recorded"] = recorded() if looked_up else []
     except FileNotFoundError:
         raise
     except Exception as error:
