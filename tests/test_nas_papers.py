@@ -287,15 +287,15 @@ def test_tables_of_times():
 # ---- printed numbers
 def test_printed_sizes_and_deviations():
     """Three runs can have all of Table 12."""
-    found = []
-    page = SimpleNamespace(finish=lambda checks, *_: found.extend(checks))
+    sizes = {n: round(gated.masked(*of[:2]) / 1e9, 3) for n, of in gated.REPORTED.items()}
+    assert sizes == {name: shown for name, (_, _, shown) in gated.REPORTED.items()}
+    assert round(100 * gated.shares(gated.REPORTED["TinyBERT-4L"][0])["feed-forward"]) == 61
+    notes = []
+    page = SimpleNamespace(note=lambda lines, **_: notes.append(lines), finish=lambda *_: None)
     table = published.printed("nas", "table12_flops_weight")
-    ran("s72_flops_share", "page.finish", page=page)
     weights = table.pivot(index="Task", columns="Statistic")
     ran("t12_flops_weight", "page.finish", page=page, table=weights)
-    assert [each.verdict for each in found] == ["CONFIRMED"] * 3
-    assert found[0].measured.startswith("4 of 4")
-    assert found[2].measured == "10 of 10 equal to the printed digits"
+    assert notes == [[]]
 
 
 def test_remarks_are_sentences():
