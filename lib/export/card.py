@@ -14,6 +14,11 @@ LICENCES = {"roberta-base": MIT} | dict.fromkeys(
     ("all-MiniLM-L6-v2", "bert-base-uncased", "electra-small", "bert-mini"), APACHE
 )
 SETS = {"glue": "nyu-mll/glue", "squad": "rajpurkar/squad"}  # names of sources on the hub
+# What the makers of a checkpoint say that it learned from, where that touches tasks.
+SAW = {
+    "all-MiniLM-L6-v2": "It was tuned on a billion sentence pairs, by its makers' word also those "
+    "of SNLI, MultiNLI and Quora's questions: MNLI and QQP are not new to it."
+}
 BODY = """---
 {{ card_data }}
 ---
@@ -50,7 +55,9 @@ def card(run, told):
         f"Outputs differ from the run's: {apart}.",
         scores="".join(f", {name} {100 * v:.1f}" for name, v in measured(run, task).items()),
         described=json.dumps(placeless(described)),
-        origin=seen if bases else "Its pre-training read generated text alone.",
+        origin=" ".join([seen, *(SAW[name] for name in bases if name in SAW)])
+        if bases
+        else "Its pre-training read generated text alone.",
         method="\n".join(steps(spec)),
         command=f"python -m lib export {run.name} --keep",
         commit=run.env.get("commit", "unknown") + ", changed" * bool(run.env.get("changed")),
@@ -75,7 +82,8 @@ def facts(run, task, bases):
             EvalResult(task_type=kind, metric_type=name, metric_value=value, **here)
             for name, value in measured(run, task).items()
         ]
-        more = {"pipeline_tag": kind, "eval_results": results}
+        more = {"pipeline_tag": kind, "metrics": list(task.metrics), "eval_results": results}
+        more |= {"datasets": [SETS[source]]} if source in SETS else {}
     return ModelCardData(
         base_model=[HUB[name] for name in bases if name in HUB] or None,
         library_name="transformers",
