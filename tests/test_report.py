@@ -257,7 +257,7 @@ def test_plan_status_show_diff_and_gc(workbook):
     assert "finished  2" in lib("status").stdout
     recorded = lib("record", "t98").stdout.split()[1::2]
     one, two = sorted(str(Path(folder).relative_to(root / "records")) for folder in recorded)
-    assert all((root / "records" / each / "record.json").exists() for each in (one, two))
+    assert all((root / "records" / each / "metrics.json").exists() for each in (one, two))
     assert '"matthews"' in lib("show", one).stdout
     assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
     checked = lib("verify")

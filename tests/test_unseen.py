@@ -10,6 +10,7 @@ import pytest
 from conftest import REAL, forget, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unseen import note
 
 from lib import data
 from lib.data import Split, unseen
@@ -211,7 +212,7 @@ def test_published_rows_need_no_data(glue, monkeypatch, tmp_path):
     described = data.describe("glue", "SST-2", 20, 5, unseen=10)
     judging = data.judging(described)
     paths.DIGESTS.write_text(json.dumps({"glue/SST-2": described["digest"]}))
-    assert data.publish("glue", "SST-2", unseen=10, beside=25) == described["unseen"]
+    assert note("glue", "SST-2", 10, 25) == described["unseen"]
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "none"))
     forget()
     assert data.describe("glue", "SST-2", 20, 5, unseen=10) == described

@@ -1,8 +1,6 @@
 """Verify tells every damage to records and committed files in one line, and exits 1."""
 
 import csv
-import gzip
-import hashlib
 import json
 import re
 import shutil
@@ -20,10 +18,10 @@ from lib.measure.claims import Result, Verdict
 from lib.measure.stats import Estimate
 from lib.page import claims, notebook, verify
 from lib.papers.profiles import backbone
-from lib.runs import paths, record
+from lib.runs import paths
 from lib.runs.files import seal, write_json
 from lib.runs.spec import Spec
-from lib.runs.store import Run, Store
+from lib.runs.store import Store
 
 NAME = "finetune-000000000000/10"
 
@@ -44,7 +42,7 @@ def records(tmp_path, monkeypatch):
         write_json(run / f"{name}.json", value)
     seal(run)
     for name in (NAME, "latency-000000000000/10"):
-        record.write(Run(run, "run"), tmp_path / "records" / name)
+        shutil.copytree(run, tmp_path / "records" / name)
     (tmp_path / "README.md").write_text("none")
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
@@ -79,30 +77,27 @@ def judged(store):
 UNMEASURED = Verdict("G2", "NOT_RUN", "not measured")
 
 
-def body(records, change, sign=True):
-    """Change the body of the record, and sign it again with its digest."""
-    file = records / NAME / record.NAME
+def body(records, part, change, sign=True):
+    """Change a part of the record, and sign it again with its manifest."""
+    file = records / NAME / f"{part}.json"
     told = json.loads(file.read_text())
     change(told)
-    if sign:
-        told.pop("digest", None)
-        told = {"digest": record.digest(told)} | told
     file.write_text(json.dumps(told))
+    if sign:
+        seal(records / NAME)
 
 
 def arrays(records, change):
     """Change the arrays of the record, and sign all of it again."""
-    file = records / NAME / record.ARRAYS
-    there = load(gzip.decompress(file.read_bytes()))
+    file = records / NAME / ARRAYS
+    there = load(file.read_bytes())
     change(there)
-    packed = gzip.compress(save(there), 9, mtime=0)
-    file.write_bytes(packed)
-    digest = hashlib.sha256(packed).hexdigest()
-    body(records, lambda told: told.update(arrays=digest))
+    file.write_bytes(save(there))
+    seal(records / NAME)
 
 
 def flipped(there):
-    there["predictions.logits"] = there["predictions.logits"][:, ::-1].copy()
+    there["logits"] = there["logits"][:, ::-1].copy()
 
 
 def short(there):
@@ -128,18 +123,19 @@ def bit(path, place=None, flip=1):
 
 
 DAMAGE = {
-    "record cut": lambda at: cut(at / NAME / record.NAME),
-    "record {}": lambda at: (at / NAME / record.NAME).write_text("{}"),
-    "record no text": lambda at: (at / NAME / record.NAME).write_bytes(b"\xff\xfe{"),
-    "metric changed": lambda at: body(at, lambda b: b["metrics"].update(accuracy=0.9), False),
-    "metric signed": lambda at: body(at, lambda b: b["metrics"].update(accuracy=0.9)),
-    "metric nan": lambda at: body(at, lambda b: b["metrics"].update(accuracy=float("nan"))),
-    "no spec": lambda at: body(at, lambda b: b.pop("spec")),
-    "unknown task": lambda at: body(at, lambda b: b["spec"]["args"]["data"].update(task="R")),
-    "failed": lambda at: body(at, lambda b: b["status"].update(state="failed")),
-    "arrays gone": lambda at: (at / NAME / record.ARRAYS).unlink(),
-    "arrays untold": lambda at: body(at, lambda b: b.pop("arrays")),
-    "arrays bit": lambda at: bit(at / NAME / record.ARRAYS),
+    "spec cut": lambda at: cut(at / NAME / "spec.json"),
+    "manifest {}": lambda at: (at / NAME / "manifest.json").write_text("{}"),
+    "manifest no text": lambda at: (at / NAME / "manifest.json").write_bytes(b"\xff\xfe{"),
+    "manifest gone": lambda at: (at / NAME / "manifest.json").unlink(),
+    "metric changed": lambda at: body(at, "metrics", lambda b: b.update(accuracy=0.9), False),
+    "metric signed": lambda at: body(at, "metrics", lambda b: b.update(accuracy=0.9)),
+    "metric nan": lambda at: body(at, "metrics", lambda b: b.update(accuracy=float("nan"))),
+    "no spec": lambda at: (at / NAME / "spec.json").unlink(),
+    "unknown task": lambda at: body(at, "spec", lambda b: b["args"]["data"].update(task="R")),
+    "failed": lambda at: body(at, "status", lambda b: b.update(state="failed")),
+    "arrays gone": lambda at: (at / NAME / ARRAYS).unlink(),
+    "arrays untold": lambda at: ((at / NAME / ARRAYS).unlink(), seal(at / NAME)),
+    "arrays bit": lambda at: bit(at / NAME / ARRAYS),
     "no predictions": lambda at: arrays(at, lambda a: (a.clear(), a.update(x=np.ones(1)))),
     "logits flipped": lambda at: arrays(at, flipped),
     "rows missing": lambda at: arrays(at, short),
@@ -156,6 +152,7 @@ DAMAGE = {
     "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",2 of 2,2.1", ",3 of 2,2.1"),
     "README changed": lambda at: (at.parent / "README.md").write_text("3 claims"),
 }
+ARRAYS = "predictions.safetensors"
 PLACES = {"runs": "runs.csv", "verdicts": "verdicts.csv", "README": "README.md"}
 
 
@@ -177,7 +174,7 @@ def test_records_that_change_a_verdict_are_told_by_it(records, kind, capsys):
     elif kind == "more":
         shutil.copytree(records / NAME, records / "finetune-000000000001/10")
     else:
-        body(records, lambda told: told["metrics"].update(tokens=8))
+        body(records, "metrics", lambda told: told.update(tokens=8))
     capsys.readouterr()
     assert main(["verify"]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -226,7 +223,7 @@ def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
 
 def test_files_are_written_of_sound_records_alone(records, capsys):
     before = [(records / name).read_text() for name in verify.COLUMNS]
-    (records / NAME / record.ARRAYS).unlink()
+    (records / NAME / ARRAYS).unlink()
     assert main(["verify", "--write"]) == 1
     assert [(records / name).read_text() for name in verify.COLUMNS] == before
 

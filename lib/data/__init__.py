@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from lib.data import tokens
 from lib.data import unseen as left
@@ -328,27 +328,9 @@ def judging(descriptor):
     if path.exists():
         return load_file(path)
     load(descriptor)  # raises where the data have changed
-    return _judging(descriptor["source"], descriptor["task"], told["beside"], told["rows"])
-
-
-def _judging(name, task_name, beside, count):
-    rows, dev = unseen_rows(name, task_name, beside, count), one_split(name, task_name, "dev")
+    name, task_name, beside = descriptor["source"], descriptor["task"], told["beside"]
+    rows, dev = (
+        unseen_rows(name, task_name, beside, told["rows"]),
+        one_split(name, task_name, "dev"),
+    )
     return left.judged(rows, dev, None if beside else one_split(name, task_name, "train"))
-
-
-def publish(name, task_name, unseen, beside=0):
-    """Note unseen rows, so that descriptors are found and runs judged without the data.
-
-    The digest goes to `data/digests.json`, numbers alone to `data/unseen/`. Returns what a
-    descriptor says of them.
-    """
-    told = summary(name, task_name, beside, unseen)
-    arrays = dict(_judging(name, task_name, beside, unseen))
-    for key, values in arrays.items():
-        if values.dtype.kind == "i":
-            arrays[key] = values.astype(np.min_scalar_type(values.max(initial=0)))
-    paths.UNSEEN.mkdir(parents=True, exist_ok=True)
-    save_file(arrays, paths.UNSEEN / f"{told['digest']}.safetensors")
-    digests = official_digests() | {f"{name}/{task_name}/{beside}/{unseen}": told}
-    paths.DIGESTS.write_text(json.dumps(dict(sorted(digests.items())), indent=1) + "\n")
-    return told

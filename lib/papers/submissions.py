@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 
-from lib import data
 from lib.data import read, unlabelled
 from lib.papers.profiles import profile
 from lib.runs import files
@@ -56,8 +55,10 @@ def submitted(profile_name, task_names, seeds, make, model):
 
 
 def archives(rows, folder, stem, own):
-    """Write an archive for each model and seed of collected rows of `submitted`, each in a folder
-    of its own below `folder`. Yields the path of each and a line about it. own: their source."""
+    """Write `<stem>.<model>.seed<n>.zip` for each model and seed of collected rows of `submitted`.
+
+    Yields the path of each and a line about it. own: the source of the rows.
+    """
     logits = {}
     for row in rows:
         if row["run"]:
@@ -65,46 +66,30 @@ def archives(rows, folder, stem, own):
             of_model[row["file"]] = row["run"].arrays("test")["logits"]
     for (model, seed), found in logits.items():
         name = "-".join(re.findall("[a-z0-9]+", model.lower()))
-        path, about = archive(found, folder / f"{stem}.{name}.seed{seed}", own)
-        yield path, f"submission of {model}, seed {seed}: {about}"
+        path = folder / f"{stem}.{name}.seed{seed}.zip"
+        yield path, f"submission of {model}, seed {seed}: {archive(found, path, own)}"
 
 
-def archive(logits, folder, own):
-    """Write `<file>.tsv` each, and submission.zip of all. Returns (its path, a line about it).
+def archive(logits, path, own):
+    """Write a zip with `<file>.tsv` of each file, and return a line about it.
 
     logits: {file: [N, C]}, in the order of the test files. WNLI, on which none of the papers
-    trains, gets the most frequent class of its training rows. Raises ValueError, before anything
-    is written, for logits that are not finite and for another number of rows than the server's.
+    trains, gets class 0, the more frequent one of its training rows. Raises ValueError, before
+    anything is written, for logits that are not finite and for another number of rows than the
+    server's.
     """
-    logits, about = dict(logits), []
-    try:
-        split = data.splits(own, "WNLI")
-    except FileNotFoundError:
-        split = {}
-    if "WNLI" not in logits and "train" in split:
-        rows = len(split["dev"]) if own == "toy" else TEST_ROWS["WNLI"]
-        logits["WNLI"] = np.tile(np.bincount(split["train"].y), (rows, 1))
-        about.append("WNLI is the most frequent class of its training rows")
-    about.insert(0, ", ".join(logits))
-    lacking = ", ".join(file for file in TEST_ROWS if file not in logits)
-    about.append(f"the server wants {lacking} as well" if lacking else "complete")
-    about += ["of generated sentences: its format alone is real"] * (own == "toy")
+    logits = {"WNLI": np.tile([1.0, 0.0], (TEST_ROWS["WNLI"], 1))} | logits
     for file, said in logits.items():
         wanted = len(said) if own == "toy" else TEST_ROWS[file]
         if len(said) != wanted or not np.isfinite(said).all():
             raise ValueError(f"{file}: {len(said)} predictions; expected {wanted}, all finite")
-    texts = {
-        f"{file}.tsv": "index\tprediction\n"
-        + "".join(f"{i}\t{cell}\n" for i, cell in enumerate(cells(file, logits[file])))
-        for file in TEST_ROWS
-        if file in logits
-    }
-    with files.whole(folder / "submission.zip") as place, zipfile.ZipFile(place, "w") as packed:
-        for name, text in texts.items():  # equal predictions give equal bytes
-            dated = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            packed.writestr(dated, text, zipfile.ZIP_DEFLATED)
-            files.write(folder / name, text)
-    return folder / "submission.zip", "; ".join(about)
+    with files.whole(path) as place, zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in (name for name in TEST_ROWS if name in logits):
+            lines = (f"{i}\t{cell}\n" for i, cell in enumerate(cells(file, logits[file])))
+            packed.writestr(f"{file}.tsv", "index\tprediction\n" + "".join(lines))
+    lacking = ", ".join(file for file in TEST_ROWS if file not in logits)
+    about = f"the server wants {lacking} as well" if lacking else "complete"
+    return about + "; of generated sentences: its format alone is real" * (own == "toy")
 
 
 def cells(file, logits):

@@ -159,7 +159,7 @@ def placeless(value):
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 
-def canonical(value, nan=False):
-    """A value as JSON of which there is one form. nan: numbers that are none are allowed."""
+def canonical(value):
+    """A value as JSON of which there is one form. Raises ValueError for numbers that are none."""
     compact = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
-    return json.dumps(value, allow_nan=nan, **compact)
+    return json.dumps(value, allow_nan=False, **compact)

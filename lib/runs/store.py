@@ -5,8 +5,8 @@
                                              or killed one
                                <seed>.lock   held by the process that is making it
               .damaged/<step>-<identity>/<seed>-<time>/   a run that was found damaged
-    data/records/<step>-<identity>/<seed>/   a record: a run without weights, small enough to
-                                             commit (lib.runs.record)
+    data/records/<step>-<identity>/<seed>/   a record: a run without weights and events, small
+                                             enough to commit
 
 A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
@@ -29,11 +29,13 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors.numpy import load_file, save_file
 
-from lib.runs import files, paths, record
+from lib.runs import files, paths
 from lib.runs.files import Damaged, read_json, write_json
 from lib.runs.spec import placeless
 
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
+PARTS = ("spec", "status", "metrics", "env")  # of a run that are JSON
+LEFT = ("model", "events.jsonl", files.NAME)  # what a record has not, or has of its own
 
 
 @cache
@@ -43,32 +45,25 @@ def say(line):
 
 
 def part(name):
-    """A part of a run (record.PARTS) that is read when it is asked for."""
+    """A part of a run (PARTS) that is read when it is asked for."""
     return property(lambda run: run.body[name])
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read only: a folder of files, or a record. Raises Damaged where it is read
-    and its files are not what was written."""
+    """A finished run, read only. Raises Damaged where it is read and its files are not what was
+    written."""
 
     folder: Path
     origin: str  # "run": made here; "record": committed evidence
 
-    spec, status, metrics, env = map(part, record.PARTS)
+    spec, status, metrics, env = map(part, PARTS)
 
     @cached_property
     def body(self):
         """All parts, after a look at the digests of all files but the weights."""
-        if self.origin == "record":
-            return record.read(self.folder)
         files.check(self.folder, ("model/",))
-        return {name: read_json(self.folder / f"{name}.json") for name in record.PARTS}
-
-    @property
-    def _recorded(self):
-        """All arrays of a record; none of a run, which has them in files."""
-        return record.arrays(self.folder, self.body)
+        return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
 
     @property
     def cost(self):
@@ -86,17 +81,12 @@ class Run:
 
     def arrays(self, name):
         """Arrays that the step saved under this name. Raises FileNotFoundError without any."""
-        start, found = f"{name}.", self._recorded
-        there = {key.removeprefix(start): v for key, v in found.items() if key.startswith(start)}
-        return there or load_file(self.folder / f"{name}.safetensors")
+        return load_file(self.folder / f"{name}.safetensors")
 
     def lines(self, name):
         """JSON lines that the step wrote under this name; none where the file is absent."""
-        found, text = self._recorded.get(f"file.{name}"), b""
-        if found is not None:
-            text = found.tobytes()
-        elif (self.folder / name).exists():
-            text = (self.folder / name).read_bytes()
+        path = self.folder / name
+        text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
     def events(self):
@@ -217,10 +207,9 @@ class Store:
 
     def every(self, pattern="*"):
         """Yield the records, then the finished runs; pattern: of folders, step-identity."""
-        kinds = ("record", self.records, record.NAME), ("run", self.runs, "status.json")
-        for origin, root, file in kinds:
+        for origin, root in {"record": self.records, "run": self.runs}.items():
             for place in sorted(root.glob(pattern)):
-                for path in sorted(place.glob(f"[!.]*/{file}")):
+                for path in sorted(place.glob("[!.]*/status.json")):
                     if path.parent.suffix != ".part":
                         yield Run(path.parent, origin)
 
@@ -240,7 +229,8 @@ class Store:
         """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
         with files.whole(target) as folder:
-            record.write(run, folder)
+            shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT))
+            files.seal(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 

@@ -9,11 +9,11 @@ search goes on from its history alone. A space offers draw(rng), mutate(candidat
 key(candidate) and features(candidates) -> [N, F]: N candidates, F columns.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 BATCH = 8  # candidates whose features are compared at once
 GROWTH = (400, 800, 1600, 3200)  # evaluations above which the cascade gets another classifier
@@ -38,31 +38,22 @@ def propose(space, history, options, rng):
     seen = {e.key for e in history}
     if options.method == "evolution" and len(history) >= options.population:
         return evolution(space, history, seen, options, rng)
-    with threads().limit(limits=1) if options.method == "cascade" else nullcontext():
+    if options.method != "cascade":
+        return follow(space, seen, [], options, rng)
+    import sklearn.ensemble  # noqa: F401  only what is loaded can be limited
+
+    with threadpool_limits(1):  # several threads wait for each other, up to 20 times as long
         return follow(space, seen, path(space, history, options), options, rng)
-
-
-@lru_cache
-def threads():
-    """The control over threads of what is loaded.
-
-    The cascade's classifiers run on one thread: several wait for each other, up to 20 times as
-    long.
-    """
-    import sklearn.ensemble  # noqa: F401
-    from threadpoolctl import ThreadpoolController  # comes with scikit-learn
-
-    return ThreadpoolController()
 
 
 def path(space, history, options):
     """The wanted region: functions features [N, F] -> bool [N], all of which have to hold.
 
-    Only the cascade has them, and not among the first evaluations. A fit is made once
+    There are none among the first evaluations. A fit is made once
     `options.refit` evaluations are new.
     """
     learned = len(history) - options.initial
-    if options.method != "cascade" or learned < 0:
+    if learned < 0:
         return []
     known = history[: options.initial + learned // options.refit * options.refit]
     features = space.features([e.candidate for e in known])
