@@ -6,9 +6,9 @@ The folder is the one that a run keeps. Where the model was operated on it carri
 
 import importlib.util
 import json
+import logging
 import shutil
 import sys
-import warnings
 from pathlib import Path
 
 import torch
@@ -145,11 +145,11 @@ def in_onnx(model, batch, path):
     of a batch are free."""
     import onnxruntime
 
-    free = {name: {0: "rows", 1: "tokens"} for name in INPUTS} | {"logits": {0: "rows"}}
-    names = {"input_names": INPUTS, "output_names": ["logits"], "dynamic_axes": free}
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision
+    free = dict.fromkeys(INPUTS, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
+    told = {"input_names": INPUTS, "output_names": ["logits"], "dynamic_shapes": free}
     with backbone.quiet():
-        warnings.simplefilter("ignore")  # of the tracer, about what it takes as constant
-        torch.onnx.export(model, tuple(batch.values()), path, dynamo=False, **names)
+        torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **told)
     session = onnxruntime.InferenceSession(path)
     return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[0].flatten()
 

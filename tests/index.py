@@ -1,0 +1,43 @@
+"""Write `notebooks/README.md`: each notebook with its question and its page of recorded runs.
+
+python tests/index.py
+"""
+
+import re
+
+from lib.page import notebook
+from lib.runs import paths
+
+HEAD = """# Notebooks
+
+One for each table or figure. The last column leads to the page of the recorded runs.
+`python -m lib run NAME` makes a page at toy.
+
+| notebook | what it asks | recorded |
+|---|---|---|
+"""
+FIRST = "0123456789"  # names of the workbook's own pages begin with these
+
+
+def index():
+    """The text of the table."""
+    names = sorted(notebook.find(), key=lambda path: (path.stem[0] not in FIRST, order(path.stem)))
+    return HEAD + "".join(map(line, names))
+
+
+def order(name):
+    """Papers one after another; tables by their number, behind figures and sections."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def line(path):
+    """A row: title and name, the question, the page of mini where there is one."""
+    about = notebook.cells(path)["title"].split("**Question.**")[1].strip()
+    question = re.match(r".*?\?(?= |\n|$)", about, re.S)
+    asked = " ".join((question[0] if question else about.split("\n\n")[0]).split())
+    page = f"[page](../figures/mini/{path.stem}.page.md)"
+    return f"| [{notebook.title(path)}]({path.name}) `{path.stem}` | {asked} | {page} |\n"
+
+
+if __name__ == "__main__":
+    (paths.NOTEBOOKS / "README.md").write_text(index())
