@@ -46,7 +46,7 @@ CONCLUSIONS = {
     ),
 }
 FACTS = {  # on the papers, and on what the methods are
-    "GhostBERT's Table 1 sets a distilled BERT with ghosts against plain fine-tuning.",
+    "GhostBERT's Table 1 compares a distilled BERT with ghosts and a plainly fine-tuned one.",
     "Ghosts less width pruning, at equal cost.",
     "The paper trains on augmented rows, and these runs do not.",
     "A network found by a search of gates less one drawn at random, both retrained alike with a "
