@@ -53,7 +53,7 @@ def test_rows_are_pinned():
             rows = zip(split.a, split.b or split.a, split.y.tolist(), strict=True)
             body.update(repr([task, name, *rows]).encode())
     body.update(repr(toy.corpus(2000, 0)).encode())
-    assert body.hexdigest()[:16] == "42130f88dda6b8ed"
+    assert body.hexdigest()[:16] == "cf2a9af14352ce03"
 
 
 def test_corpus_follows_its_seed():
@@ -154,8 +154,6 @@ SAID = {
     "the dog in the park walked .": clause(
         Event("walk", Entity("dog", place=("in", Entity("park"))))
     ),
-    "the pigs do .": grammar.elliptic(Event("chase", PIGS, DOG, past=False)),
-    "the pigs did not .": grammar.elliptic(Event("chase", PIGS, DOG, positive=False)),
     "the dog slept but the dog slept .": grammar.joined([clause(Event("sleep", DOG))] * 2),
 }
 
@@ -181,17 +179,12 @@ def test_faults_are_faults(task):
 
 PAST = {forms["VBD"] for forms in grammar.VERB.values()}
 PRESENT = {forms[tag] for forms in grammar.VERB.values() for tag in ("VBP", "VBZ")}
-ENDS = {"did", "do", "does", "not"}
 
 
 def test_probing_labels_follow_from_the_sentences():
     for sentence in toy.load("Tense")["dev"].a:  # the main clause; one inside in the other tense
         tenses = [word in PAST for word in sentence.split() if word in PAST | PRESENT]
         assert sorted(tenses) == [False, True]
-    split = toy.load("CoordinationInversion")["dev"]
-    for sentence, y in zip(split.a, split.y, strict=True):
-        first, second = sentence.removesuffix(" .").replace(" and ", " but ").split(" but ")
-        assert (second.split()[-1] in ENDS, first.split()[-1] in ENDS) == (y == 1, y == 0)
 
 
 def test_pairs_that_mean_the_same_deny_the_same():

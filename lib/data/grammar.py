@@ -177,17 +177,11 @@ def question(p, role):
     return [who, auxiliary, *phrase(subject), *denied, main] + [Word("by", "IN")] * p.passive
 
 
-def elliptic(p):
-    """The words of "the pig did not", whose verb stands in another clause."""
-    finite = _finite(replace(p, positive=False, passive=False), p.agent.plural)
-    return phrase(p.agent) + finite[: 1 if p.positive else 2]
-
-
-def joined(clauses, link="but"):
-    """Clauses with a conjunction between them."""
+def joined(clauses):
+    """Clauses with "but" between them."""
     words = []
     for each in clauses:
-        words += [Word(link, "CC"), *each] if words else each
+        words += [Word("but", "CC"), *each] if words else each
     return words
 
 

@@ -213,16 +213,6 @@ def _tense(rng, label):
     return (text(clause(_on(p, pick(rng, g.ROLES), g.about(rng, inner)))),)
 
 
-def _inversion(rng, label):
-    """ "the dog slept but the pigs did not": what leaves words out comes second; inverted, it comes
-    first."""
-    one, other = (replace(p, passive=False) for p in _events(rng, 2))
-    if rng.random() < 0.5:
-        one = sample_event(rng, g.INTRANSITIVE, one.agent)
-    clauses = [clause(one), g.elliptic(replace(one, agent=other.agent, positive=other.positive))]
-    return (text(joined(clauses if label else clauses[::-1], pick(rng, ("and", "but")))),)
-
-
 _inference = partial(_pair, meanings=("same", "other", "denied"))
 MAKERS = {
     "CoLA": _well_formed,
@@ -236,10 +226,9 @@ MAKERS = {
     "SQuAD2": _answered,
     "BigramShift": partial(_well_formed, faults=(_order,)),
     "Tense": _tense,
-    "CoordinationInversion": _inversion,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-PROBING = ("BigramShift", "Tense", "CoordinationInversion")
+PROBING = ("BigramShift", "Tense")
 SPLITS = {"MNLI": ("train", "dev", "dev_mm"), "AX": ("test",)}
 SPLITS |= dict.fromkeys(PROBING, ("train", "dev", "test"))
 

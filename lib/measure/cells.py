@@ -62,7 +62,9 @@ class Form:
         """The rows of a frame that have each of its models."""
         keys = {key for _, where in self.models for key, _ in where}
         keys |= {"model", "network", "recipe"}
-        lines = frame[[key for key in frame if key in keys]].to_dict("records")
+        names = [key for key in frame if key in keys]
+        values = zip(*(frame[name].tolist() for name in names), strict=True)
+        lines = [dict(zip(names, row, strict=True)) for row in values]
         return [frame[np.array([fits(row, *m) for row in lines], bool)] for m in self.models]
 
 

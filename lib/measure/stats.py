@@ -21,6 +21,7 @@ Examples that share text are not independent. They are drawn together, as a clus
 
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import sha256
 from zlib import crc32
 
 import numpy as np
@@ -164,16 +165,36 @@ def _ranks(x, weights):
     return ranks[:, group], (n[:, 0] ** 3 - (size**3).sum(1)) / 12
 
 
-def gaps(pairs, counts):
-    """Differences of P Pairs of the same examples under each draw, in points: [D, P].
+def scores(pair, said, counts):
+    """The score of one model of a Pair under each draw, in points: [D].
 
-    counts: how often each draw has each cluster, [D, U].
+    said: the model's part of the Pair. counts: how often each draw has each cluster, [D, U].
     """
-    first, *_ = pairs = list(pairs)
-    models = [said for pair in pairs for said in (pair.a, pair.b)]
-    weights = counts if first.cluster is None else counts[:, first.cluster]
-    scores = weighted_score(first.metric, models, first.labels, weights.astype(float))
-    return 100 * (scores[:, ::2] - scores[:, 1::2])
+    found, rows = [], at_once(pair.labels)
+    for start in range(0, len(counts), rows):
+        weights = counts[start : start + rows]
+        weights = weights if pair.cluster is None else weights[:, pair.cluster]
+        found.append(weighted_score(pair.metric, [said], pair.labels, weights.astype(float))[:, 0])
+    return 100 * np.concatenate(found)
+
+
+_drawn = {}  # scores under the draws, which claims on the same model share
+
+
+def drawn_scores(pair, said, draws, units, seed):
+    """The score of one model of a Pair under each bootstrap draw of its `units` clusters."""
+    place = (pair.labels, said, np.empty(0) if pair.cluster is None else pair.cluster)
+    key = pair.metric, draws, seed, *(sha256(each.tobytes()).digest() for each in place)
+    if key not in _drawn:
+        rows = crc32(pair.labels.tobytes())  # two metrics of the same ones share the draws
+        counts = drawn_rows(draws, units, at_once(pair.labels), seed, rows)
+        _drawn[key] = scores(pair, said, counts)
+    return _drawn[key]
+
+
+def at_once(labels):
+    """How many draws of so many rows are held at once."""
+    return max(1, CELLS // len(labels))
 
 
 def common(groups):
@@ -208,15 +229,12 @@ def contrast(groups, coefficients, draws=2000, seed=0):
                 what = "examples, their order, their clusters and the metric"
                 raise ValueError(f"{task}: all pairs must share {what}")
         units = len(labels) if cluster is None else int(cluster.max()) + 1
-        where = tuple(np.array([(g, t, seeds.index(s)) for g, _, s in of_task]).T)
-        seen[where], values[where] = True, gaps(of_task.values(), np.ones((1, units)))[0]
-        share = np.array([weight[g, t] / seen[g, t].sum() for g, _, _ in of_task])
-        rows = max(1, CELLS // len(labels))
-        # two metrics of the same rows share the draws
-        counts = drawn_rows(draws, units, rows, seed, crc32(labels.tobytes()))
-        for start in range(0, draws, rows):
-            of_draws = gaps(of_task.values(), counts[start : start + rows])
-            drawn[start : start + rows] += of_draws @ share
+        for (g, _, s), pair in of_task.items():
+            at, both = (g, t, seeds.index(s)), (pair.a, pair.b)
+            a, b = (scores(pair, said, np.ones((1, units)))[0] for said in both)
+            seen[at], values[at] = True, a - b
+            a, b = (drawn_scores(pair, said, draws, units, seed) for said in both)
+            drawn += weight[g, t] / sum(p.task == task for p in groups[g]) * (a - b)
     counts = seen.sum(2)
     centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
     mean = float((weight * centre).sum())

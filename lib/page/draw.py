@@ -3,7 +3,6 @@
 Each kind of operation has a shape of its own, so that colour alone tells nothing.
 """
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator
@@ -139,13 +138,3 @@ def surface(axis, grid, z, title="", view=(28, -125)):
         lambda t, _: f"{'−' if t < 0 else ''}$10^{{{abs(t):.0f}}}$" if t else "0"
     )
     axis.tick_params(labelsize=8, pad=0)
-
-
-def graph(node, size=12.0):
-    """A figure of one formula alone."""
-    wide, high = height(node) + 1.0, ROW * leaves(node) + 0.3
-    figure, axis = plt.subplots(figsize=(0.95 * wide, 0.95 * high))
-    formula(axis, node, size=size)
-    axis.set(xlim=(-0.5, wide - 0.5), ylim=(-high / 2, high / 2), aspect="equal")
-    axis.axis("off")
-    return figure
