@@ -10,7 +10,7 @@ import re
 
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
-_BREAK = re.compile("[\t\r\n]")
+_BREAK, _HALF = re.compile("[\t\r\n]"), re.compile("[\ud800-\udfff]")
 
 
 def malformed(place, found, expected, fix="download the file again"):
@@ -46,12 +46,12 @@ def read_lines(path):
 def cell_text(value, place):
     """A cell as text: "" for what is missing, a blank for each tab and line break.
 
-    "NA" is text. Raises ValueError for lists and objects.
+    "NA" is text. Raises ValueError for lists and objects, and for half a character of UTF-16.
     """
-    if isinstance(value, list | dict | bytes):
+    text = "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
+    if isinstance(value, list | dict | bytes) or _HALF.search(text):
         raise malformed(place, f"a cell {value!r:.60}", "text or a number", "mend or drop the row")
-    missing = value is None or value != value
-    return "" if missing else _BREAK.sub(" ", str(value)).strip()
+    return text
 
 
 # ---- tables ----
