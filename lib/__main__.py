@@ -6,6 +6,7 @@ starts with little.
 
 import argparse
 import json
+import locale
 import logging
 import os
 import shutil
@@ -350,6 +351,9 @@ def main(words=None):
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
+    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
+        print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
+        return 2
     logging.basicConfig(level=logging.WARNING)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
     try:
@@ -358,7 +362,8 @@ def main(words=None):
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
     except (ValueError, TypeError, OSError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        fix = paths.movable(getattr(error, "filename", None))
+        print(f"error: {error}{fix}", file=sys.stderr)
         return 2
 
 
