@@ -46,14 +46,10 @@ PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all with
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
-WORKERS = option(
-    *("--workers", "-w"),
-    type=positive,
-    help="runs at once, on each GPU where they are of one; as many as fit by default",
-)
-BACKEND = option(
-    "--backend", default="local", help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
-)
+COUNT = {"type": positive, "help": "runs at once, on each GPU; as many as fit by default"}
+WORKERS = option("--workers", "-w", **COUNT)
+BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
+BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 

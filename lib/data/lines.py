@@ -126,10 +126,9 @@ def hub(name):
     try:
         found = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
     except Exception as error:  # the client raises many kinds, by version and by failure
-        raise ConnectionError(
-            f"{name} cannot be had from the hub ({type(error).__name__}); fix: check the network, "
-            "or put its rows into a file by hand"
-        ) from error
+        fix = "check the network, or put its rows into a file by hand"
+        told = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
+        raise ConnectionError(told) from error
     for split, rows in found.items():
         listed = rows.to_list()
         for column, feature in rows.features.items():

