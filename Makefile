@@ -28,8 +28,17 @@ test: .venv/ready-dev
 test-slow: .venv/ready-dev
 	$(bin)/python -m pytest -q $(SHARED) tests
 
+# What refuses, tells or survives a fault: of runs and records, caches, data and models of one's own, evidence, Slurm, commands.
+GUARDS := damaged faults kills models own store tokens verify
+GUARDED := tests/test_surgery.py::test_a_model_whose_weights_do_not_fit_is_refused \
+	tests/test_surgery.py::test_a_tokenizer_that_is_none_is_refused \
+	tests/test_cluster.py::test_a_queue_that_does_not_answer_is_told_once \
+	tests/test_sweep.py::test_the_time_left_follows_the_pace_of_this_machine \
+	tests/test_notebooks.py::test_commands_answer_mistakes_in_one_line
+
 test-faults: .venv/ready-dev
-	$(bin)/python -m pytest -q -s tests/test_faults.py tests/test_kills.py
+	$(bin)/python -m pytest -q $(SHARED) -rP --show-capture=stdout --deselect tests/test_verify.py::test_the_committed_files_are_those_of_the_committed_records \
+		$(GUARDS:%=tests/test_%.py) $(GUARDED)
 
 test-gpu: .venv/ready-dev
 	$(bin)/python -m pytest -q -s -rs tests/test_gpu.py

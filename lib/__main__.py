@@ -6,6 +6,7 @@ starts with little.
 
 import argparse
 import json
+import locale
 import logging
 import os
 import shutil
@@ -45,14 +46,10 @@ PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all with
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
-WORKERS = option(
-    *("--workers", "-w"),
-    type=positive,
-    help="runs at once, on each GPU where they are of one; as many as fit by default",
-)
-BACKEND = option(
-    "--backend", default="local", help="local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
-)
+COUNT = {"type": positive, "help": "runs at once, on each GPU; as many as fit by default"}
+WORKERS = option("--workers", "-w", **COUNT)
+BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
+BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
 CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 
@@ -350,6 +347,9 @@ def main(words=None):
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
+    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
+        print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
+        return 2
     logging.basicConfig(level=logging.WARNING)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
     try:
@@ -358,7 +358,8 @@ def main(words=None):
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
     except (ValueError, TypeError, OSError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        fix = paths.movable(getattr(error, "filename", None))
+        print(f"error: {error}{fix}", file=sys.stderr)
         return 2
 
 

@@ -1,10 +1,16 @@
-"""Sweeps on a Ray cluster of two nodes, one of which is killed, and as jobs of Slurm."""
+"""Sweeps on a Ray cluster of two nodes, one of which is killed, and as jobs of Slurm: by stand-ins
+for its commands, and on a Slurm of this machine where its packages are installed."""
 
 import os
+import platform
+import shutil
 import signal
+import socket
+import subprocess
+import tempfile
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -203,3 +209,129 @@ def test_a_killed_job_is_told_and_a_preempted_one_is_submitted_as_it_was(store):
         assert killed.exception() and made.result()[0] in (None, "")
     again = cluster.Resumed(visible).checkpoint("an argument")
     assert isinstance(again.function, cluster.Resumed) and again.args == ("an argument",)
+
+
+CONFIG = """
+ClusterName=one
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+AuthInfo=socket={at}/munge.socket,cred_expire=5
+StateSaveLocation={at}/state
+SlurmdSpoolDir={at}/spool
+SlurmctldPidFile={at}/slurmctld.pid
+SlurmdPidFile={at}/slurmd.pid
+SlurmctldLogFile={at}/slurmctld.log
+SlurmdLogFile={at}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerParameters=sched_interval=2,bf_interval=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+ReturnToService=2
+KillWait=2
+MpiDefault=none
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=4000
+PartitionName=low Nodes={host} Default=YES PriorityTier=1 State=UP
+PartitionName=high Nodes={host} PriorityTier=2 PreemptMode=off State=UP
+"""
+
+
+def ask(*words):
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.fixture
+def small_cluster(monkeypatch):
+    """A Slurm of this machine alone, without accounting: partitions low and high, of two cores."""
+    pytest.importorskip("submitit", reason=ABSENT)
+    daemons = ["munged", "slurmctld", "slurmd"]
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
+    if absent := [
+        name for name in [*daemons, "sbatch", "squeue"] if not shutil.which(name, path=path)
+    ]:
+        pytest.skip(
+            f"absent: {', '.join(absent)} (packages slurmd, slurmctld, slurm-client, munge)"
+        )
+    if os.getuid():
+        pytest.skip("slurmd starts as root alone")
+    monkeypatch.setenv("PATH", path)
+    at, ports = Path(tempfile.mkdtemp(prefix="slurm-")), []  # a short path, as sockets need it
+    for _ in range(2):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            ports.append(free.getsockname()[1])
+    at.chmod(0o755)
+    for name in ("state", "spool"):
+        (at / name).mkdir()
+    (at / "key").write_bytes(os.urandom(1024))
+    (at / "key").chmod(0o400)
+    told = {"host": platform.node().partition(".")[0], "user": "root", "ports": ports, "at": at}
+    monkeypatch.setenv("SLURM_CONF", str(put(at, "slurm.conf", CONFIG.format(**told))))
+    files = {"key": "key", "socket": "munge.socket", "pid": "munged.pid", "log": "munged.log"}
+    words = [f"--{name}-file={at}/{file}" for name, file in (files | {"seed": "seed"}).items()]
+    words = [word.replace("--socket-file", "--socket") for word in words]
+    try:
+        ask("munged", "--force", *words)
+        ask("slurmctld")
+        ask("slurmd")
+        until(
+            lambda: "idle" in subprocess.run(["sinfo"], capture_output=True, text=True).stdout, 60
+        )
+        yield at
+    finally:
+        subprocess.run(["scancel", "--full", "--user=root"], capture_output=True)
+        for name in reversed(daemons):
+            with suppress(OSError, ValueError):
+                pid = int((at / f"{name}.pid").read_text())
+                os.kill(pid, signal.SIGTERM)
+                until(lambda pid=pid: not Path(f"/proc/{pid}").exists(), 20)
+        shutil.rmtree(at, ignore_errors=True)
+
+
+@pytest.mark.slow
+def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capfd):
+    """One job is cancelled, which is told, and one is preempted, which begins again by itself; the
+    next command makes what was cancelled. Nothing floods the terminal.
+    """
+    assert subprocess.run(["sacct"], capture_output=True).returncode  # there is no accounting
+    make([BACKBONE], store, keep=True)
+    slow, other = (teacher(rows=1280, epochs=6).at(seed) for seed in (0, 1))
+    backend = "slurm:slurm_partition=low,timeout_min=30"
+    seen = []
+
+    def disturb():
+        for spec in (slow, other):
+            until(lambda spec=spec: checkpointed(store, spec) or store.find(spec))
+        jobs = {}
+        for number in ask("squeue", "--noheader", "--format=%A").split():
+            (log,) = (store.runs / ".jobs").glob(f"{number}_submitted.pkl")
+            jobs[number] = log
+        seen.append(len(jobs))
+        ask("scancel", min(jobs, key=int))  # the first, which is `slow`
+        ask("sbatch", "--partition=high", "--exclusive", "--output=/dev/null", "--wrap=sleep 5")
+
+    watch = threading.Thread(target=disturb)
+    watch.start()
+    lost = make([slow, other], store, 2, True, backend=backend, checkpoint_seconds=0.0)
+    watch.join()
+    assert seen == [2] and list(lost) == [slow], lost
+    assert "the next command resumes it" in lost[slow] and "ENDED" in lost[slow]
+    assert store.state(slow)["state"] == "died" and store.find(other).status["attempts"] == 2
+    assert make([slow, other], store, 2, True, backend=backend) == {}
+    assert capfd.readouterr().err.count("\n") <= 3
+    equal_to_a_serial_sweep(store, [slow, other], tmp_path)
+
+
+def test_a_queue_that_does_not_answer_is_told_once(slurm, store, capsys):
+    put(slurm, "bin/squeue", "#!/bin/sh\nexit 1\n").chmod(0o755)
+    watcher = cluster.watcher()
+    for _ in range(3):
+        assert not watcher.is_done("7", mode="force")
+    assert capsys.readouterr().err.count("\n") == 1
+    put(slurm, "bin/squeue", "#!/bin/sh\necho 7\n").chmod(0o755)
+    assert not watcher.is_done("7", mode="force") and watcher.is_done("8", mode="force")

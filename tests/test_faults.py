@@ -5,6 +5,7 @@ tests marked slow; the others are a small share of them.
 """
 
 import json
+import locale
 import os
 import random
 import shutil
@@ -199,7 +200,7 @@ def searched(folder, stop=0):
     return there
 
 
-@counts(4, 300)
+@counts(4, 100)
 def test_damage_costs_time_alone(count, whole, tmp_path):
     """Of a finished run, of its input's weights, of an unfinished run, of a record, and of a search
     that was killed in a candidate: the same bits again.
@@ -216,7 +217,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         "record": (recorded, TEACHER, f"records/{TEACHER.name}"),
     }
     sound = {TEACHER: whole[0].find(TEACHER)}
-    if count > 100:
+    if count >= 100:
         search, searches = searching(), [searched(tmp_path / f"search-{n}", n) for n in (0, 9)]
         cases["search"] = (searches[0].runs, search, search.name)
         cases["unfinished search"] = (searches[1].runs, search, f"{search.name}.part")
@@ -422,6 +423,23 @@ def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     assert "\n" not in str(caught.value)
 
 
+def test_a_folder_that_cannot_be_written_is_told_with_its_variable(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "file")
+    assert __main__.main(["report", "bermo_t06"]) == 2
+    told = capsys.readouterr().err
+    assert "set FIGURES_ROOT to another folder" in told and told.count("\n") == 1
+
+
+def test_an_encoding_that_cannot_be_is_told_before_a_file_is_read(monkeypatch, capsys):
+    monkeypatch.setattr(locale, "getpreferredencoding", lambda _: "ANSI_X3.4-1968")
+    assert __main__.main(["status"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale\n"
+    )
+
+
 @pytest.mark.parametrize("words", [["plan", "--workers", "-1"], ["evidence", "--minutes", "-3"]])
 def test_a_command_takes_no_negative_number(words, capsys):
     with pytest.raises(SystemExit):
@@ -442,7 +460,7 @@ POOL += [True, {}, [], [0], [0, 0], [-1], ["CoLA"], ["CoLA", "CoLA"], ["x"], [3,
 POOL += [[0.1, 0.3], [1.7], [None], [[]], [True], "[1, 3]", "<script>", "a\nb", [10**12], "soft"]
 
 
-@counts(30, 400)
+@counts(30, 200)
 def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
     """Specs are checked when they are made, so that a grid that is made can be run."""
     dice, found, names = random.Random(count), Counter(), {}

@@ -92,7 +92,7 @@ LEARNERS = {
 
 @pytest.mark.parametrize(
     "name, count",
-    [("digits", 2), *(pytest.param(name, 18, marks=pytest.mark.slow) for name in LEARNERS)],
+    [("digits", 2), *(pytest.param(name, 12, marks=pytest.mark.slow) for name in LEARNERS)],
 )
 def test_kills_at_random_moments_change_no_bit(name, count, tmp_path):
     """Each ends a process at once; the next one goes on."""
@@ -113,7 +113,7 @@ def relatives(root):
 
 
 @pytest.mark.slow
-def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path, count=10):
+def test_a_report_that_is_killed_ends_in_the_right_pages(tmp_path, count=5):
     """The whole command, or one of its workers and kernels, while runs and pages are made."""
     began, dice, kills, commands = time.monotonic(), random.Random(count), 0, 0
     (tmp_path / "notebooks").mkdir()

@@ -62,6 +62,28 @@ def test_a_pickle_becomes_safetensors_once(where, root, tiny, tokenizer, capsys)
     assert not (root / "run" / models.PICKLE).exists()
 
 
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "vocab.txt"])
+def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, tokenizer):
+    """Runs are of the weights by their digest; the files beside them are held to the manifest."""
+    pickled(root / "data" / "models" / "mine", tiny, tokenizer)
+    (place := root / "data" / "models" / "mine" / "vocab.txt").write_text("a\nb\n")
+    path = models.fetch("mine") / file
+    models.copy("mine", models.weights("mine"), root / "sound")
+    assert place.exists() and (root / "sound" / file).read_bytes() == path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(b"a", b"e", 1))
+    with pytest.raises(ValueError, match=f"{file} has another digest .*: delete its folder, and"):
+        models.copy("mine", models.weights("mine"), root / "damaged")
+    assert not (root / "damaged").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b/../x", "/etc", "$(touch x)", "<b>a</b>", "", "a b"])
+def test_a_name_that_cannot_be_is_refused_and_leaves_no_folder(name, root, capsys):
+    assert main(["fetch", name]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: unknown checkpoint: ") and told.count("\n") == 1
+    assert list(root.iterdir()) == []
+
+
 def test_a_known_digest_is_checked(root, tiny, tokenizer):
     pickled(root / "models" / "mine", tiny, tokenizer)
     paths.DIGESTS.write_text(json.dumps({"models/mine": "0" * 64}))

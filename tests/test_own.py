@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+from pathlib import Path
 
 import datasets
 import pandas as pd
@@ -72,7 +73,7 @@ def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     frame.to_json(kinds[-4], orient="records")
     frame.to_json(kinds[-3], orient="records", lines=True)
     frame.to_parquet(kinds[-2])
-    frame.to_csv(kinds[-1], sep="\t")
+    frame.rename_axis("row").to_csv(kinds[-1], sep="\t")
     train = put(tmp_path, "both/train.tsv", table(reviews()))
     put(tmp_path, "both/validation.csv", table(reviews(40), between=","))
     found = {str(p): rows_of.load(rows_of.task_of(str(p))) for p in (tsv, *kinds, train)}
@@ -130,6 +131,7 @@ def test_a_data_set_of_the_hub(monkeypatch):
 
 SCORES = [[f"text {i}", i / 8] for i in range(60)]
 SAME = [[f"text {i}", "0.5" + "0" * (i % 2)] for i in range(60)]
+KINDS = [(f"text {i}", f"{i},1") for i in range(60)]
 FOUR, THREE = [("a", "b", "c", "d")] * 50, [("a", "good", "more")] * 50
 FINITE = r"scores.tsv:9: label '.*'; expected a finite number, as others are; fix: mend"
 
@@ -153,9 +155,21 @@ def refused(path, error):
         ("a.tsv", table(FOUR, "wxyz"), "'w', 'x', 'y', 'z'; .*; fix: .*TEXT, LABEL"),
         ("a.csv", "text,label,label\n" + "a,b,c\n" * 50, "'label', 'label'; .* its own name; fix"),
         ("a.tsv", table([*reviews(), ("", "good")]), "a.tsv:102: nothing in a cell of"),
-        ("a.tsv", table([("a", "one")] * 50), "1 different labels, such as 'one'; .*; fix: name"),
+        (
+            "a.tsv",
+            table([(text, "one") for text, _ in reviews()]),
+            "1 different labels, .*; fix: name",
+        ),
+        ("a.tsv", table([("a", "good"), ("b", "bad")] * 50), "2 different rows; expected at least"),
+        ("a.tsv", table(KINDS), "60 different labels, such as '0,1'; .*; fix: name"),
+        (
+            "a.csv",
+            table(enumerate("ab" * 30), ("row", "label"), ","),
+            "columns 'row', 'label'; exp",
+        ),
+        ("a.jsonl", '{"text": "\\ud800 a", "label": 1}\n' * 50, r"row 1: a cell '.ud800 a'; exp"),
         ("a.tsv", table(SAME), "1 different labels"),
-        ("a.tsv", table(reviews(20)), "20 rows; expected at least 40; fix: add some"),
+        ("a.tsv", table(reviews(20)), "20 different rows; expected at least 40; fix: add some"),
         ("a.tsv", table(THREE), r"a.tsv:2: 3 field\(s\) .*; expected 2 as in the first line"),
         ("a.csv", 'text,label\n"a,b\n', "a.csv:2: unexpected end of data; .*; fix: mend that"),
         *map(scored, ("nan", "-inf", "1e400", "-1e308", "n/a")),
@@ -255,13 +269,25 @@ def test_the_shape_is_that_of_the_configuration(encoder):
 def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     with pytest.raises(FileNotFoundError, match="has no config.json; it must be a BERT"):
         own.folder(str(tmp_path))
-    with pytest.raises(ValueError, match="has 40 positions; rows have up to 128"):
-        own.folder(encoder(max_position_embeddings=40))
-    folder = encoder()
-    config = json.loads(put(tmp_path, "x", "{}").read_text()) | {"model_type": "gpt2"}
-    put(tmp_path.__class__(folder), "config.json", config)
-    with pytest.raises(ValueError, match="type 'gpt2'; allowed: bert, roberta, electra"):
-        own.folder(folder)
+    folder = Path(encoder())
+    sound = json.loads((folder / "config.json").read_text())
+    told = [
+        ("", "Expecting value"),
+        (json.dumps(sound)[:90], "config.json: .*; expected JSON"),
+        (b"\xff\xfe", "expected UTF-8 text"),
+        ([], "a model of type None; expected bert or roberta or electra"),
+        (sound | {"model_type": "gpt2"}, "a model of type 'gpt2'; expected bert or"),
+        (sound | {"hidden_size": None}, "hidden_size None; expected a whole number above 0"),
+        (sound | {"num_hidden_layers": "2"}, "num_hidden_layers '2'; expected a whole"),
+        (sound | {"num_attention_heads": 0}, "num_attention_heads 0; expected a whole"),
+        (sound | {"num_attention_heads": 3}, "not a multiple of its 3 heads"),
+        (sound | {"max_position_embeddings": 40}, "40 positions; expected 128 for long rows"),
+    ]
+    for content, message in told:
+        put(folder, "config.json", content)
+        with pytest.raises(ValueError, match=message) as caught:
+            own.folder(str(folder))
+        assert "\n" not in str(caught.value)
 
 
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):

@@ -205,7 +205,7 @@ def test_a_fitting_head_stays_and_another_is_refused(
     assert torch.equal(logits(again.eval(), sentences()), logits(model, sentences()))
     assert {m.p for m in again.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     for head, said in (
-        (CLASSES, "the model in model has 3 outputs; the task needs 2"),
+        (CLASSES, "model has 3 outputs; the task needs 2"),
         *([(SPANS, "the model in model is a BertForSequence.*needs a head")] if ops else []),
     ):
         with pytest.raises(ValueError, match=said):
@@ -275,6 +275,18 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
         {},
         "weight is I8, expected a floating-point type",
     ),
+    "int8 without the prefix": (
+        lambda w: {k.removeprefix("bert."): v.to(torch.int8) for k, v in w.items()},
+        {},
+        "bert.embeddings.LayerNorm.bias is I8, expected a floating-point type",
+    ),
+    "a mask": (
+        lambda w: {k: v > 0 if k.endswith("0.output.dense.bias") else v for k, v in w.items()},
+        {},
+        "layer.0.output.dense.bias is BOOL, expected a floating-point type",
+    ),
+    "an unknown activation": (lambda w: w, {"hidden_act": "nope"}, "cannot be read .*nope"),
+    "a text for a number": (lambda w: w, {"num_hidden_layers": "2"}, "cannot be read .*got str"),
     "no tensors at all": (None, {}, "the weights cannot be read"),
 }
 
@@ -300,6 +312,15 @@ def test_a_model_whose_weights_do_not_fit_is_refused(name, head, tiny, tokenizer
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
 
 
+@pytest.mark.parametrize("body", ["", "[]", '{"version": "1.0"'], ids=["empty", "list", "cut"])
+def test_a_tokenizer_that_is_none_is_refused(body, tiny, tokenizer, tmp_path):
+    backbone.save(tiny("bert"), tokenizer, tmp_path)
+    (tmp_path / "tokenizer.json").write_text(body)
+    with pytest.raises(ValueError, match="the tokenizer cannot be read") as caught:
+        backbone.load(tmp_path)
+    assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
+
+
 @pytest.mark.parametrize("ops", [[], [CUT, ADD], [KEEP]], ids=["whole", "cut+ghost", "keep"])
 def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
     backbone.save(operated(tiny(family), *ops), tokenizer, tmp_path / "model")
@@ -309,7 +330,7 @@ def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="has no config.json"):
+    with pytest.raises(FileNotFoundError, match="config.json is missing"):
         backbone.headed(tmp_path, CLASSES, 2, 0.0, 0)
 
 

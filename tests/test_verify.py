@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import put
 from safetensors.numpy import load, save
 
 from lib import data
@@ -44,6 +45,11 @@ def records(tmp_path, monkeypatch):
     for name in (NAME, "latency-000000000000/10"):
         shutil.copytree(run, tmp_path / "records" / name)
     (tmp_path / "README.md").write_text("none")
+    put(tmp_path, "data/published/x/table.csv", "model,SST-2\nGhost,83.5\n")
+    put(tmp_path, "data/digests.json", {"glue/CoLA": "12"})
+    put(tmp_path, "figures/mini/a.page.md", "# A\n\n- **G1** Ghosts help. **◐ partial**\n")
+    for name in "ab":
+        put(tmp_path, f"figures/mini/{name}.png", name * 9)
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "runs"))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
@@ -151,9 +157,18 @@ DAMAGE = {
     "verdicts no number": lambda at: changed(at / "verdicts.csv", r"1\.2345", "1.2x"),
     "verdicts seeds": lambda at: changed(at / "verdicts.csv", ",2 of 2,2.1", ",3 of 2,2.1"),
     "README changed": lambda at: (at.parent / "README.md").write_text("3 claims"),
+    "README no text": lambda at: bit(at.parent / "README.md", -1, 0x80),
+    "page number": lambda at: changed(at.parent / "figures/mini/a.page.md", "A", "B"),
+    "page more": lambda at: put(at.parent, "figures/mini/b.page.md", "# B"),
+    "digests digit": lambda at: changed(at.parent / "data/digests.json", "12", "13"),
+    "table cell": lambda at: changed(at.parent / "data/published/x/table.csv", "83.5", "11.1"),
+    "table gone": lambda at: (at.parent / "data/published/x/table.csv").unlink(),
+    "files gone": lambda at: changed(at / "files.csv", "README.*\n", ""),
+    "files digit": lambda at: changed(at / "files.csv", r"(README.md,)\w", r"\1-"),
 }
 ARRAYS = "predictions.safetensors"
 PLACES = {"runs": "runs.csv", "verdicts": "verdicts.csv", "README": "README.md"}
+PLACES |= {"page": ".page.md", "digests": "digests.json", "table": "x/table.csv", "files": "README"}
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
@@ -180,6 +195,21 @@ def test_records_that_change_a_verdict_are_told_by_it(records, kind, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines and all("verdicts.csv: G1" in line for line in lines)
     assert main(["verify", "--write"]) == 0 and main(["verify"]) == 0
+
+
+def test_swapped_pictures_are_told_and_a_word_that_the_records_do_not_have(records, capsys):
+    mini = records.parent / "figures" / "mini"
+    a, b = (mini / "a.png").read_bytes(), (mini / "b.png").read_bytes()
+    (mini / "a.png").write_bytes(b)
+    (mini / "b.png").write_bytes(a)
+    capsys.readouterr()
+    assert main(["verify"]) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in told] == ["figures/mini/a.png", "figures/mini/b.png"]
+    changed(mini / "a.page.md", "◐ partial", "● confirmed")
+    assert main(["verify", "--write"]) == 0 and main(["verify"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()[1:]
+    assert "a.page.md: G1 ● confirmed, by the records PARTIAL: make the page again" in line
 
 
 def test_a_line_names_claim_cell_task_and_both_values(records, capsys):
@@ -222,10 +252,12 @@ def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
 
 
 def test_files_are_written_of_sound_records_alone(records, capsys):
-    before = [(records / name).read_text() for name in verify.COLUMNS]
+    there = (*verify.COLUMNS, verify.FILES)
+    before = [(records / name).read_text() for name in there]
+    put(records.parent, "data/digests.json", "{}")
     (records / NAME / ARRAYS).unlink()
     assert main(["verify", "--write"]) == 1
-    assert [(records / name).read_text() for name in verify.COLUMNS] == before
+    assert [(records / name).read_text() for name in there] == before
 
 
 def test_a_run_without_a_score_has_nothing_to_compute_again():

@@ -70,14 +70,8 @@ class Split:
 
 
 # Sources, and the folder below DATA_ROOT that each reads.
-FOLDERS = {
-    "toy": None,
-    "own": None,
-    "glue": "glue",
-    "squad": "squad",
-    "senteval": "probing",
-    "treebank": "ud_english_ewt",
-}
+FOLDERS = {"toy": None, "own": None, "glue": "glue", "squad": "squad", "senteval": "probing"}
+FOLDERS |= {"treebank": "ud_english_ewt"}
 TABLED = ("glue", "squad", "senteval")  # the sources in the table of tasks, which `read` reads
 
 

@@ -10,7 +10,7 @@ import re
 
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
-_BREAK = re.compile("[\t\r\n]")
+_BREAK, _HALF = re.compile("[\t\r\n]"), re.compile("[\ud800-\udfff]")
 
 
 def malformed(place, found, expected, fix="download the file again"):
@@ -46,12 +46,12 @@ def read_lines(path):
 def cell_text(value, place):
     """A cell as text: "" for what is missing, a blank for each tab and line break.
 
-    "NA" is text. Raises ValueError for lists and objects.
+    "NA" is text. Raises ValueError for lists and objects, and for half a character of UTF-16.
     """
-    if isinstance(value, list | dict | bytes):
+    text = "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
+    if isinstance(value, list | dict | bytes) or _HALF.search(text):
         raise malformed(place, f"a cell {value!r:.60}", "text or a number", "mend or drop the row")
-    missing = value is None or value != value
-    return "" if missing else _BREAK.sub(" ", str(value)).strip()
+    return text
 
 
 # ---- tables ----
@@ -126,10 +126,9 @@ def hub(name):
     try:
         found = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
     except Exception as error:  # the client raises many kinds, by version and by failure
-        raise ConnectionError(
-            f"{name} cannot be had from the hub ({type(error).__name__}); fix: check the network, "
-            "or put its rows into a file by hand"
-        ) from error
+        fix = "check the network, or put its rows into a file by hand"
+        told = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
+        raise ConnectionError(told) from error
     for split, rows in found.items():
         listed = rows.to_list()
         for column, feature in rows.features.items():

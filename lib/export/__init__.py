@@ -50,10 +50,8 @@ def export(source, folder, labels=None, onnx=False):
     }
     for form, most in apart.items():
         if not most <= CLOSE:
-            raise RuntimeError(
-                f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
-                f"than rounding ({CLOSE}): do not use it"
-            )
+            why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
+            raise RuntimeError(f"{why}than rounding ({CLOSE}): do not use it")
     with FlopCounterMode(display=False) as counter:  # of the whole row of the longest batch
         again(**{name: ids[:1] for name, ids in samples[-1].items()})
     return {

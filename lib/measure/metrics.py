@@ -79,10 +79,8 @@ def _classes(predictions, labels):
     for what, values in (("predictions", predicted), ("labels", true)):
         wrong = values[(values != np.floor(values)) | (values < 0)]
         if len(wrong):
-            raise ValueError(
-                f"{len(wrong)} of {len(values)} {what} are no class codes, such as {wrong[0]:g}; "
-                "expected integers from 0, and a label in each row"
-            )
+            why = f"{len(wrong)} of {len(values)} {what} are no class codes, such as {wrong[0]:g}; "
+            raise ValueError(f"{why}expected integers from 0, and a label in each row")
     return predicted.astype(np.int64), true.astype(np.int64)
 
 
@@ -97,10 +95,8 @@ def _values(predictions, labels):
 def _checked(predictions, labels):
     predicted, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if true.ndim != 1 or predicted.ndim not in (1, 2) or len(predicted) != len(true):
-        raise ValueError(
-            f"predictions of shape {list(predicted.shape)} do not fit labels of shape "
-            f"{list(true.shape)}; expected [N] or [N, C] with [N]"
-        )
+        why = f"predictions of shape {list(predicted.shape)} do not fit labels of shape "
+        raise ValueError(f"{why}{list(true.shape)}; expected [N] or [N, C] with [N]")
     if not predicted.size:
         raise ValueError("no rows to score")
     for values, what in (

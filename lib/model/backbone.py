@@ -8,16 +8,18 @@ import copy
 import json
 import re
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 import transformers
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from . import modeling
 from .parts import base, set_dropout, surgery
 from .surgery import operate
 
+FLOATS = ("F64", "F32", "F16", "BF16")  # types of weights that can be opened in float32
 PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
 
 
@@ -32,15 +34,13 @@ def headed(folder, head, outputs, dropout, seed):
     if head in cls:
         model, tokenizer = load(folder)
         if model.config.num_labels != outputs:
-            raise ValueError(
-                f"the model in {Path(folder).name} has {model.config.num_labels} outputs; the task "
-                f"needs {outputs}"
-            )
+            there = model.config.num_labels
+            raise ValueError(f"{folder.name} has {there} outputs; the task needs {outputs}")
     elif not operated(folder):
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
         model = fitting(auto, folder, new_head=True, num_labels=outputs)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = words(folder)
     elif cls.endswith("Model"):
         encoder, tokenizer = load(folder)
         config, wanted = copy.deepcopy(encoder.config), cls.removesuffix("Model") + "For" + head
@@ -49,22 +49,18 @@ def headed(folder, head, outputs, dropout, seed):
         model = build(getattr(transformers, wanted), config, surgery(encoder))
         base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
     else:
-        raise ValueError(
-            f"the model in {folder.name} is a {cls}; the task needs a head for {head}: start from "
-            "an encoder, or from a model of such a task"
-        )
+        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
+        raise ValueError(f"{told}: start from an encoder, or from a model of such a task")
     set_dropout(model, dropout)
     return model, tokenizer
 
 
 def described(folder):
     """The configuration of a saved model, a dict. Raises FileNotFoundError where there is none."""
-    folder = Path(folder)
-    if not (folder / "config.json").exists():
-        raise FileNotFoundError(
-            f"{folder} has no config.json: it must be a checkpoint folder in Hugging Face layout"
-        )
-    return json.loads((folder / "config.json").read_text())
+    file = Path(folder) / "config.json"
+    if not file.exists():
+        raise FileNotFoundError(f"{file} is missing: name a checkpoint folder of Hugging Face's")
+    return json.loads(file.read_text())
 
 
 def architecture(folder):
@@ -99,11 +95,27 @@ def load(folder):
     No random number is drawn. Raises ValueError where weights and configuration disagree, naming
     the first tensors and the folder.
     """
-    folder = Path(folder)
-    with quiet():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     name = (architecture(folder).split() or ["AutoModel"])[0]
-    return fitting(getattr(modeling if operated(folder) else transformers, name), folder), tokenizer
+    cls = getattr(modeling if operated(folder) else transformers, name)
+    return fitting(cls, folder), words(folder)
+
+
+@contextmanager
+def opening(what, folder):
+    """Within, transformers opens a folder. It raises errors of many kinds and lines: all become a
+    ValueError in one line that names the folder."""
+    try:
+        with quiet():
+            yield
+    except Exception as error:
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        raise ValueError(f"{folder}: the {what} cannot be read ({why})") from None
+
+
+def words(folder):
+    """The tokenizer of a folder. Raises ValueError naming the folder."""
+    with opening("tokenizer", folder):
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def fitting(cls, folder, new_head=False, **more):
@@ -113,19 +125,17 @@ def fitting(cls, folder, new_head=False, **more):
     ValueError naming the first tensors that are missing, unknown, or of another size.
     """
     more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
-    try:
-        with quiet():
-            model, found = cls.from_pretrained(folder, **PLAIN | more)
-    except SafetensorError as error:
-        raise ValueError(f"{folder}: the weights cannot be read ({error})") from None
+    with opening("weights", folder):
+        model, found = cls.from_pretrained(folder, **PLAIN | more)
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
     asked = "" if surgery(model) else r"(encoder|embeddings)\."  # other heads are left out
     wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
     wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
     wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
-    there = model.state_dict()
-    for name, kind in stored_types(folder).items():
-        if kind[0] in "IU" and name in there and there[name].is_floating_point():
+    there, own = stored_types(folder), f"{model.base_model_prefix}."
+    for name, tensor in model.state_dict().items():  # with the prefix in the file, or without
+        kind = there.get(name) or there.get(name.removeprefix(own)) or there.get(own + name, "F32")
+        if tensor.is_floating_point() and kind not in FLOATS:
             wrong.append(f"{name} is {kind}, expected a floating-point type")
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)

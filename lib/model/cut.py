@@ -56,10 +56,8 @@ def ranked(scores, model, number, total, what):
     if scores is None:
         return torch.arange(total, device="cpu")  # also where a model is built on the meta device
     if tuple(scores.shape) != (len(layers(model)), total):
-        raise ValueError(
-            f"{what} scores are of shape {list(scores.shape)}; this model has "
-            f"{len(layers(model))} layers of {total} {what}s"
-        )
+        why = f"{what} scores are of shape {list(scores.shape)}; this model has "
+        raise ValueError(f"{why}{len(layers(model))} layers of {total} {what}s")
     return rank(torch.as_tensor(scores[number]))
 
 
@@ -105,10 +103,8 @@ def keep(model, **wanted):
         for number, (layer, chosen) in enumerate(zip(there, lists, strict=True)):
             total = wide(layer)[what]
             if not chosen or len(chosen) > len({*chosen} & {*range(total)}):
-                raise ValueError(
-                    f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
-                    f"of 0 to {total - 1}, each once"
-                )
+                why = f"keep {what} of layer {number}: found {str(chosen)[:60]}; give at least one "
+                raise ValueError(f"{why}of 0 to {total - 1}, each once")
     for number, layer in enumerate(there):
         every = {what: torch.arange(count, device="cpu") for what, count in wide(layer).items()}
         chosen = {what: torch.tensor(lists[number], device="cpu") for what, lists in wanted.items()}

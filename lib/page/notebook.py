@@ -67,11 +67,8 @@ def cells(path):
     """{tag: source} of the tagged cells. Raises ValueError where the file is not a notebook."""
     try:
         body = json.loads(Path(path).read_text())
-        return {
-            tag: "".join(cell["source"])
-            for cell in body["cells"]
-            for tag in cell["metadata"].get("tags", [])
-        }
+        tagged = [(t, c) for c in body["cells"] for t in c["metadata"].get("tags", [])]
+        return {tag: "".join(cell["source"]) for tag, cell in tagged}
     except (json.JSONDecodeError, KeyError) as error:
         raise ValueError(f"{paths.shown(path)} is not a notebook ({error})") from None
 
@@ -89,10 +86,8 @@ def parameters(path):
     lines, found = source.splitlines(), {}
     for node in ast.parse(source).body:
         if not isinstance(node, ast.AnnAssign):
-            raise ValueError(
-                f"{paths.shown(path)}: the parameters cell holds typed literals alone, "
-                f"not line {node.lineno}"
-            )
+            told = f"line {node.lineno} of the parameters cell is no typed literal"
+            raise ValueError(f"{paths.shown(path)}: {told}")
         about = lines[node.end_lineno - 1].partition("#")[2].strip()
         kind = ast.unparse(node.annotation).removeprefix("list[").rstrip("]")
         known(f"type of {node.target.id} in {paths.shown(path)}", kind, TYPES)

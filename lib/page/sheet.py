@@ -131,18 +131,10 @@ def execute(path, folder, values, store, text, differs):
         kernel = {"transport": "ipc", "ip": f"{sockets}/s"}
         kernel["connection_file"] = f"{sockets}/kernel.json"
         try:
-            papermill.execute_notebook(
-                str(draft),
-                str(draft),
-                parameters=values,
-                kernel_name="python3",
-                cwd=str(paths.ROOT),
-                progress_bar=False,
-                log_output=False,
-                start_timeout=180,
-                extra_arguments=["--log-level=CRITICAL"],  # an idle kernel tells of its own stop
-                config=Config(KernelManager=kernel),
-            )
+            how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
+            how |= {"extra_arguments": ["--log-level=CRITICAL"]}  # idle kernels tell of their stop
+            how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
+            papermill.execute_notebook(str(draft), str(draft), values, log_output=False, **how)
             died = "" if ledger.exists() else "before its last cell"
         except papermill.PapermillExecutionError as error:
             told = f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; {see})"
@@ -161,12 +153,8 @@ def converted(path, book, body):
     """The HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
-    exporter = HTMLExporter(
-        template_name="workbook",
-        extra_template_basedirs=[str(verdicts.TEMPLATE)],
-        exclude_input_prompt=True,
-        exclude_output_prompt=True,
-    )
+    how = {"template_name": "workbook", "extra_template_basedirs": [str(verdicts.TEMPLATE)]}
+    exporter = HTMLExporter(exclude_input_prompt=True, exclude_output_prompt=True, **how)
     for cell in book.cells:
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
@@ -181,14 +169,10 @@ def frame(profile, differs=(), working=False):
     """What stands around a page, or around the index of a profile."""
     marked = ". Numbers from real data on these pages are marked as recorded."
     told = f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
-    return {
-        "css": (verdicts.TEMPLATE / "page.css").read_text(),
-        "banner": " ".join(["An experiment.", *differs]) if differs else told,
-        "headings": HEADINGS,
-        "working": working,
-        "profile": profile,
-        "home": f"../../../{profile}/" if differs else "",
-    }
+    css, home = (verdicts.TEMPLATE / "page.css").read_text(), f"../../../{profile}/" * bool(differs)
+    around = {"css": css, "home": home, "headings": HEADINGS, "working": working}
+    banner = " ".join(["An experiment.", *differs]) if differs else told
+    return around | {"banner": banner, "profile": profile}
 
 
 def headed(path):

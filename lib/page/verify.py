@@ -1,28 +1,34 @@
-"""Verify: records are read and computed again, and held to two committed files beside them.
+"""Verify: records are read and computed again, and held to three committed files beside them.
 
 `runs.csv` names the run of each row of each grid. `verdicts.csv` has the word on each claim, its
-cells, each on its tasks. `python -m lib verify --write` writes both, and README's
+cells, each on its tasks. `files.csv` has the digest of each other file that is committed and that a
+reader sees, or that results rest on. `python -m lib verify --write` writes them, and README's
 scoreboard and findings, where all records are sound. Each difference is told in one line, records
-first: verdicts rest on them. No data are looked at, so every machine computes the same.
+and files first: verdicts rest on them. No data are looked at, so every machine computes the same.
 """
 
 import csv
 import io
+import re
 from collections import Counter
 from itertools import chain, product, zip_longest
 
 from lib import data
 from lib.data.unseen import unpacked
 from lib.measure import metrics
-from lib.page import claims, evidence, notebook
+from lib.page import claims, evidence, notebook, verdicts
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.files import write
+from lib.runs.files import sha, write
 
+AGAIN = "make the page again, with --profile mini"
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 # the columns of the committed files; the first KEY of them say what a line is about
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
-KEY = 4
+FILES, KEY = "files.csv", 4
+SEEN = "README.md data/README.md data/found.md data/digests.json data/published/**/*.*"
+SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
+PAGES = "figures/mini/*.page.md"
 # how far numbers may be from the committed ones, in the unit of the claim
 NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01, "p": 1e-4}
 
@@ -81,13 +87,8 @@ def runs():
         found = notebook.grids(path, {"profile": profile})
         chosen = found.values() if profile == "mini" else [found.get("grid", [])]
         grids[path.stem, profile] = chain(*chosen)
-    return sorted(
-        {
-            (*place, labels(row), str(row["spec"].seed), row["spec"].name)
-            for place, rows in grids.items()
-            for row in rows
-        }
-    )
+    every = ((*place, row) for place, rows in grids.items() for row in rows)
+    return sorted({(*at, labels(r), str(r["spec"].seed), r["spec"].name) for *at, r in every})
 
 
 def labels(row):
@@ -109,7 +110,36 @@ def made(store):
     return texts | {readme: claims.posted(readme.read_text(), found)}
 
 
+def seen():
+    """Lines of `files.csv`: each file that a reader sees, and its digest."""
+    there = {path for each in SEEN.split() for path in paths.ROOT.glob(each)}
+    named = {path.relative_to(paths.ROOT).as_posix(): path for path in there if path.is_file()}
+    return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(named.items())]
+
+
 # ---- HELD TO WHAT IS COMMITTED
+
+
+def changed(place):
+    """One line for each file that is not as `files.csv`, at a place, says."""
+    old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
+    names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}
+    return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
+
+
+def stale():
+    """One line for each word on a claim at the top of a light page that `verdicts.csv` has not."""
+    found, text = [], (paths.records_root() / "verdicts.csv").read_text()
+    words = {
+        about: rest[0] for (about, _), rest in keyed(text).items() if about.endswith("verdict")
+    }
+    for path in sorted(paths.ROOT.glob(PAGES)):
+        for claim, shown in re.findall(r"^- \*\*(\w+)\*\* .*\*\*(.+)\*\*$", path.read_text(), re.M):
+            if verdicts.label(word := words.get(f"{claim}, verdict", "NOT_RUN")) != shown:
+                found.append(
+                    f"{paths.shown(path)}: {claim} {shown}, by the records {word}: {AGAIN}"
+                )
+    return found
 
 
 def keyed(text):
@@ -151,14 +181,15 @@ def wrong(store, renew=False):
     renew: write the files and README's parts, where the records are sound.
     """
     found = [line for line in map(damage, store.recorded()) if line]
-    absent = [path for path in map(paths.records_root().joinpath, COLUMNS) if not path.exists()]
+    *tables, place = map(paths.records_root().joinpath, (*COLUMNS, FILES))
     if not renew:
-        found += [f"{paths.shown(path)} is missing: {FIX}" for path in absent]
+        found += [f"{paths.shown(path)} is missing: {FIX}" for path in tables if not path.exists()]
+        found += changed(place)
     if found:
         return found
     now = made(store)
     if renew:
         for path, text in now.items():
             write(path, text)
-        return []
-    return [line for path, text in now.items() for line in differences(path, text)]
+        return write(place, "".join(seen())) or []
+    return [line for path, text in now.items() for line in differences(path, text)] + stale()

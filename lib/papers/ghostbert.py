@@ -80,10 +80,8 @@ def kept(profile_name, m, family="bert"):
         )
     if m * encoder.heads % whole:
         work = [str(each) for each in range(1, whole + 1) if not each * encoder.heads % whole]
-        raise ValueError(
-            f"width {m}/{whole} of {encoder.heads} heads is no whole number of them: take "
-            f"{', '.join(work)} of {whole}"
-        )
+        why = f"width {m}/{whole} of {encoder.heads} heads is no whole number of them: take "
+        raise ValueError(f"{why}{', '.join(work)} of {whole}")
     return cost.kept_heads(encoder, m * encoder.heads // whole)
 
 

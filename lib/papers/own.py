@@ -5,17 +5,17 @@ where rows and encoder come from instead. So no paper knows of it: `lib.papers.g
 rows, `lib.papers.profiles` the encoder.
 """
 
-import json
 import shlex
 from pathlib import Path
 
 from lib import data
-from lib.data import models, own
-from lib.measure.cost import configured
+from lib.data import lines, models, own
+from lib.measure.cost import CONFIG, configured
 from lib.runs import paths
 
 MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
 FAMILIES = ("bert", "roberta", "electra")
+OTHER = "take another model"
 LONGEST = 128  # tokens that the position table must have
 PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
 NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")  # one of each
@@ -31,10 +31,8 @@ class Own(str):
         self = super().__new__(cls, profile)
         self.data, self.model = data and own.task_of(data), model and folder(model)
         if data and profile == "toy" and not model:
-            raise ValueError(
-                "the encoder of profile 'toy' knows generated words alone, so it can learn little "
-                f"of {data!r}: name a model, or take the profile 'mini'"
-            )
+            fix = "name a model, or take the profile 'mini'"
+            raise ValueError(f"the encoder of 'toy' knows generated words alone: {fix}")
         return self
 
     def __str__(self):
@@ -124,28 +122,25 @@ def folder(path):
     found = paths.meant(path)
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
-            raise FileNotFoundError(
-                f"no model {str(path)!r}: {str(found)!r} has no {' or '.join(names)}; it must be a "
-                "BERT, RoBERTa or ELECTRA folder in Hugging Face layout, as model.save_pretrained "
-                "and tokenizer.save_pretrained write it"
-            )
+            form = "it must be a BERT, RoBERTa or ELECTRA folder as save_pretrained writes it"
+            raise FileNotFoundError(f"no model {path}: it has no {' or '.join(names)}; {form}")
     shape(found)
     return str(found)
 
 
 def shape(path):
     """The Shape of a reader's model, from its config.json. Raises ValueError for what is no BERT,
-    RoBERTa or ELECTRA, for uneven heads, and for short position tables."""
-    body = json.loads((Path(path) / "config.json").read_text())
-    family = body.get("model_type")
+    RoBERTa or ELECTRA, for sizes that cannot be, for uneven heads, and for short position
+    tables."""
+    body = lines.parsed(file := Path(path) / "config.json")
+    family = body.get("model_type") if isinstance(body, dict) else None
     if family not in FAMILIES:
-        raise ValueError(
-            f"{path} has a model of type {family!r}; allowed: {', '.join(FAMILIES)}: take another"
-        )
-    positions = body["max_position_embeddings"]
-    if positions < LONGEST + 2 * (family == "roberta"):
-        raise ValueError(
-            f"{path} has {positions} positions; rows have up to {LONGEST} tokens: take a model "
-            "with a longer position table"
-        )
+        raise lines.malformed(file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER)
+    sizes = {name: body.get(name) for name in CONFIG[1:]}
+    for name, size in sizes.items():
+        if type(size) is not int or size < 1:
+            raise lines.malformed(file, f"{name} {size!r}", "a whole number above 0", OTHER)
+    positions, least = sizes["max_position_embeddings"], LONGEST + 2 * (family == "roberta")
+    if positions < least:
+        raise lines.malformed(file, f"{positions} positions", f"{least} for long rows", OTHER)
     return configured(body)

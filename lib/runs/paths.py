@@ -52,13 +52,24 @@ def shown(path):
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
+def roots():
+    """{environment variable: the folder that it names}."""
+    made = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
+    return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
+
+
+def movable(path):
+    """What to do about a file that cannot be made or read; "" where no variable moves it."""
+    for name, root in roots().items() if path else ():
+        if Path(path).is_relative_to(root):
+            return f"; fix: let {shown(root)} be written, or set {name} to another folder"
+    return ""
+
+
 def scrubbed(text):
     """A text without folders of this machine: each by the variable that names it."""
     named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
-    roots = {"RUNS": runs_root(), "RECORDS": records_root(), "DATA": data_root()}
-    for name, path in (roots | {"FIGURES": FIGURES, "NOTEBOOKS": NOTEBOOKS}).items():
-        if not path.is_relative_to(ROOT):
-            named[path] = f"${name}_ROOT"
+    named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
     for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
         text = re.sub(rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])", name, text)
     return text

@@ -144,10 +144,8 @@ def plain(value):
         return {"$output": [value.input, value.key]}
     if is_dataclass(value):
         return plain(settled(value))
-    raise TypeError(
-        f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
-        "lists, dicts or an option of lib.train.options"
-    )
+    why = f"{value!r} ({type(value).__name__}) cannot stand in a Spec: use int, float, str, bool, "
+    raise TypeError(f"{why}lists, dicts or an option of lib.train.options")
 
 
 def placeless(value):

@@ -90,10 +90,8 @@ def number(layer, own=SPACES["paper"]):
     Raises ValueError for another id.
     """
     if (layer.stack, layer.q) not in own.ids:
-        raise ValueError(
-            f"id {layer.stack}_{layer.q} is not in the search space: the stack is one of "
-            f"{own.stacks}, q one of {own.ratios}"
-        )
+        why = f"id {layer.stack}_{layer.q} is not in the search space: the stack is one of "
+        raise ValueError(f"{why}{own.stacks}, q one of {own.ratios}")
     return own.ids.index((layer.stack, layer.q))
 
 
@@ -129,10 +127,8 @@ class Space:
                 )
         if not self.id_tuples():
             sums = self.sizes.ways[-1][0] + self.rest
-            raise ValueError(
-                f"no candidate has {self.low:,} to {self.high:,} parameters ({self.convention}); "
-                f"reachable are {sums[0]:,} to {sums[-1]:,}: move the window"
-            )
+            why = f"no candidate has {self.low:,} to {self.high:,} parameters ({self.convention}); "
+            raise ValueError(f"{why}reachable are {sums[0]:,} to {sums[-1]:,}: move the window")
 
     @property
     def searched(self):
