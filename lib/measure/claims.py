@@ -58,15 +58,14 @@ class Result:
     def word(self):
         """The word on this cell: whether its interval lies in its region, and what forbids to read
         it."""
-        low, high = self.cell.bounds
-        e, never = self.estimate, low == high
+        (low, high), e = self.cell.bounds, self.estimate
         if self.why:
             return "NOT_TESTABLE"
-        if never and e and e.mean > 0:
+        if low == high and e and e.mean > 0:
             return "CONTRADICTED"
         if self.done < self.planned:
             return "OPEN" if e or self.done else "NOT_RUN"
-        if never and e:
+        if low == high and e:
             return "CONFIRMED"
         if e is None or e.n_seeds < SEEDS:
             return "INCONCLUSIVE"

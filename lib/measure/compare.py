@@ -230,9 +230,8 @@ def by_task(frame, columns, source, by=()):
     columns of the frame that name its rows, as "value · value"; then there is no average, and cells
     without a score are left out.
     """
-    scored = points(frame, columns)
-    names, table = list(by) or rows_of(scored), {}
-    scored = paired(scored, names)
+    names, table = list(by) or rows_of(frame), {}
+    scored = paired(points(frame, columns), names)
     means = {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
     for key, rows in scored.groupby(names, sort=False):
         name = " · ".join(key) if by else (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
