@@ -335,7 +335,7 @@ def untestable(one, frame, metric_of, teachers, may_fail=""):
         if found and 2 * len(found) >= len(rows):
             place = "".join(f", {k} {v}" for k, v in where if v != "*" and k != "task")
             about = f" ({len(found)} of {len(rows)} runs)" * (len(rows) > 1)
-            return f"{label}{place}: {found[0]}{about}"
+            return f"{label.replace('*', 'any')}{place}: {found[0]}{about}"
     if not one.measure:
         groups, _ = groups_of(one, frame, metric_of)
         for group in groups:
