@@ -3,12 +3,15 @@
 `lib.page.checks` evaluates the formulas of these files.
 """
 
+import os
 import random
+import re
+from fractions import Fraction
 from functools import cache
 
 import pytest
 
-from lib.measure import cost
+from lib.measure import cost, gated
 from lib.measure.cells import parsed
 from lib.model.formula import NUMPY
 from lib.page import checks, notebook
@@ -17,6 +20,7 @@ from lib.page.checks import PAPERS
 from lib.page.checks import lines as read
 from lib.runs.paths import PUBLISHED
 from lib.runs.spec import ancestry
+from lib.search import net
 
 NO_TABLE = ("claims", "corrections", "checks", "misses")
 RULES = "delta ordering trend within reached equal together none".split()
@@ -131,11 +135,28 @@ def test_a_changed_number_names_the_claims_that_it_touches():
     assert touched("nas", "table01_elmo_gpt_bert", "BERT") == []
 
 
-# ---- A CLAIM TURNS WHERE THE CODE IS BROKEN
+# ---- A CLAIM TURNS WHERE WHAT IT STATES IS BROKEN
+# What is broken is drawn anew each time; a failure names the seed, and BREAK=seed draws it again.
 
-RNG = random.Random(25)
+SEED = int(os.environ.get("BREAK") or random.SystemRandom().randrange(10**6))
 NAMES = [row["Operation"] for row in read("efficientbert/table01_operations")]
 OPERATIONS = [name.lower().replace(" ", "_") for name in NAMES]
+FUNCTIONS = {"parameters": cost, "flops": cost, "ghost_parameters": cost, "ghost_flops": cost}
+FUNCTIONS |= {"attention_parameters": net, "ffn_parameters": net, "shares": gated, "masked": gated}
+
+
+@pytest.fixture
+def rng(request):
+    print(f"BREAK={SEED}")  # pytest shows it where a test fails
+    return random.Random(f"{SEED} {request.node.name}")
+
+
+def holds(id):
+    """Whether a claim is computed and agrees; one whose formula cannot be evaluated does not."""
+    try:
+        return source.computed(checks.claims()[id]).verdict == "CONFIRMED"
+    except Exception:
+        return False
 
 
 def of(*functions):
@@ -145,14 +166,14 @@ def of(*functions):
         for id, line in checks.claims().items()
         if any(f"{name}(" in line["check"] for name in functions)
         and line["role"] in ("arithmetic", "setting")
-        and source.computed(line).verdict == "CONFIRMED"
+        and holds(id)
     ]
 
 
 @pytest.mark.parametrize("id", of("setting"))
-def test_a_broken_setting_turns_the_claim_that_states_it(id, monkeypatch):
+def test_a_broken_setting_turns_the_claim_that_states_it(id, rng, monkeypatch):
     """One of the settings that its formula reads is changed in the Specs that `paper` makes."""
-    line, asked, setting = checks.claims()[id], [], checks.setting
+    asked, setting = [], checks.setting
 
     def noted(*where, **labels):
         asked.append((where, labels))
@@ -160,37 +181,81 @@ def test_a_broken_setting_turns_the_claim_that_states_it(id, monkeypatch):
 
     with monkeypatch.context() as during:
         during.setitem(checks.OURS, "setting", noted)
-        assert source.computed(line).verdict == "CONFIRMED"
-    (page, step, path), labels = RNG.choice(asked)
+        assert holds(id)
+    (page, step, path), labels = rng.choice(asked)
     specs = {row["spec"] for row in checks.made(page)["grid"] if labels.items() <= row.items()}
     part, *names = path.split(".")
+    value = rng.randrange(10**6, 10**7)
     for args in [each.args for each in specs | ancestry(specs) if each.step == step]:
         told = args.get(part)
         if not names:
-            monkeypatch.setitem(args, part, "broken")
+            monkeypatch.setitem(args, part, value)
         for place in told if isinstance(told, list) else [told]:
             for name in names[:-1]:
                 place = place.get(name)
             if names and isinstance(place, dict) and place.get("op", "ghost") == "ghost":
-                monkeypatch.setitem(place, names[-1], 7)
-    assert source.computed(line).verdict == "CONTRADICTED", (page, step, path, labels)
+                monkeypatch.setitem(place, names[-1], value)
+    assert not holds(id), (page, step, path, labels, value)
 
 
-@pytest.mark.parametrize("name", RNG.sample(OPERATIONS, 4))
-def test_a_broken_operation_turns_the_claim_on_formulas(name, monkeypatch):
+@pytest.mark.parametrize("id", of("axis"))
+def test_a_row_more_turns_the_claim_that_counts_them(id, monkeypatch):
+    axis = checks.axis
+    monkeypatch.setitem(checks.OURS, "axis", lambda *where: axis(*where) | {-1})
+    assert not holds(id)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_broken_operation_turns_the_claim_on_formulas(name, rng, monkeypatch):
     (id,) = of("operation")
-    whole = NUMPY[name]
-    monkeypatch.setitem(NUMPY, name, lambda *x: whole(*x) + 1e-3)
-    assert source.computed(checks.claims()[id]).verdict == "CONTRADICTED"
+    whole, off = NUMPY[name], rng.choice((-1, 1)) * 10 ** rng.uniform(-3, 1)
+    monkeypatch.setitem(NUMPY, name, lambda *x: whole(*x) + off)
+    assert not holds(id), off
 
 
-@pytest.mark.parametrize("what", ["parameters", "flops", "ghost_parameters", "ghost_flops"])
-def test_a_broken_count_turns_the_claims_that_state_it(what, monkeypatch):
-    ids = [id for id in of("counted") if f"'{what}'" in checks.claims()[id]["check"]]
-    whole = getattr(cost, what)
-    monkeypatch.setattr(cost, what, lambda *at, **told: whole(*at, **told) * 5 // 4 + 1)
-    turned = [id for id in ids if source.computed(checks.claims()[id]).verdict == "CONTRADICTED"]
-    assert ids and turned == ids
+@pytest.mark.parametrize("what", FUNCTIONS)
+def test_a_broken_count_turns_the_claims_that_state_it(what, rng, monkeypatch):
+    called = re.compile(f"[':]{what}'")
+    ids = [id for id in of("counted", "ours") if called.search(checks.claims()[id]["check"])]
+    whole, factor = getattr(FUNCTIONS[what], what), rng.uniform(1.1, 3)
+
+    def broken(*at, **told):
+        found = whole(*at, **told)
+        parts = found if isinstance(found, dict) else {"": found}
+        parts = {name: int(factor * part * 1000) / 1000 + 1 for name, part in parts.items()}
+        return parts if isinstance(found, dict) else parts[""]
+
+    monkeypatch.setattr(FUNCTIONS[what], what, broken)
+    assert ids and not [id for id in ids if holds(id)], factor
+
+
+def read_cells():
+    """The ids of the claims that hold and whose formula reads printed cells."""
+    return [id for id, (_, cells) in checked().items() if cells and id in of("")]
+
+
+@pytest.mark.parametrize("id", read_cells())
+def test_broken_cells_turn_the_claim_that_reads_them(id, rng, monkeypatch):
+    """Cells that it reads, drawn one after another, become larger, smaller or as another one."""
+    there = [
+        (checks.lines(f"{checks.claims()[id]['paper']}/{table}")[row], column)
+        for table, column, row in checked()[id][1]
+    ]
+    for _ in range(100):
+        (row, column), (other, name) = rng.choice(there), rng.choice(there)
+        values = [other[name], str(rng.uniform(-1e4, 1e4)), f"broken {rng.random()}"]
+        number = isinstance(checks.number(row[column]), Fraction)
+        monkeypatch.setitem(row, column, rng.choice(values[: 2 if number else 3]))
+        if not holds(id):
+            return
+    raise AssertionError(f"{id} holds whatever its cells are")
+
+
+def test_every_settings_formula_and_count_claim_can_turn():
+    """No check is a sum of typed numbers: it reads cells, settings, rows or counts of this code."""
+    for id in of(""):
+        ours = any(f"{name}(" in checks.claims()[id]["check"] for name in checks.OURS)
+        assert ours or checked()[id][1], (id, checks.claims()[id]["check"])
 
 
 def test_no_check_counts_rows_or_compares_a_text_with_itself():

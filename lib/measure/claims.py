@@ -58,15 +58,14 @@ class Result:
     def word(self):
         """The word on this cell: whether its interval lies in its region, and what forbids to read
         it."""
-        low, high = self.cell.bounds
-        e, never = self.estimate, low == high
+        (low, high), e = self.cell.bounds, self.estimate
         if self.why:
             return "NOT_TESTABLE"
-        if never and e and e.mean > 0:
+        if low == high and e and e.mean > 0:
             return "CONTRADICTED"
         if self.done < self.planned:
             return "OPEN" if e or self.done else "NOT_RUN"
-        if never and e:
+        if low == high and e:
             return "CONFIRMED"
         if e is None or e.n_seeds < SEEDS:
             return "INCONCLUSIVE"
@@ -97,6 +96,8 @@ class Result:
         """The estimate, and its interval where the planned seeds are there."""
         digits = 1 if self.unit == "points" or self.unit.startswith("points of") else 3
         text = f"{self.estimate.mean:+.{digits}f} {self.unit}"
+        if not self.cell.measure and self.estimate.n_tasks <= self.task.count("/"):
+            text += f" over {self.estimate.n_tasks} of {self.task.count('/') + 1} tasks"
         if self.word in ("OPEN", "NOT_RUN") or self.estimate.n_seeds < SEEDS:
             return f"{text} ({self.done} of {self.planned} seed{'s' * (self.planned != 1)})"
         text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
@@ -143,9 +144,8 @@ class Verdict:
         first = next((r for r in self.results if r.estimate or r.why), None)
         if first is None or first.why:
             return "not testable" if first else "not measured yet"
-        return (
-            first.size if "[" not in first.size else "**{}** [{}".format(*first.size.split(" [", 1))
-        )
+        text, bracket, ends = first.size.partition(" [")
+        return f"**{text}**{bracket}{ends}" if ends else text
 
     @property
     def seeds(self):
@@ -185,9 +185,8 @@ def verdict(results, least=""):
     the opposite of one contradicts it even where others hold, "" where they then hold it in part.
     """
     judged = [r for r in results if not r.beside]
-    asked = [
-        r for r in judged if not (r.why and r.cell.each)
-    ]  # a task that cannot be tested leaves
+    # a task that cannot be tested leaves
+    asked = [r for r in judged if not (r.why and r.cell.each)]
     words = [r.word for r in asked]
     if not any(word != "NOT_TESTABLE" for word in words):
         return "NOT_TESTABLE", None
@@ -336,7 +335,7 @@ def untestable(one, frame, metric_of, teachers, may_fail=""):
         if found and 2 * len(found) >= len(rows):
             place = "".join(f", {k} {v}" for k, v in where if v != "*" and k != "task")
             about = f" ({len(found)} of {len(rows)} runs)" * (len(rows) > 1)
-            return f"{label}{place}: {found[0]}{about}"
+            return f"{label.replace('*', 'any')}{place}: {found[0]}{about}"
     if not one.measure:
         groups, _ = groups_of(one, frame, metric_of)
         for group in groups:

@@ -202,13 +202,13 @@ def there(frame):
     return frame[frame["run"].notna()]
 
 
-def spread(values):
-    """Mean and standard deviation over seeds as text: "81.2 ± 0.4 (3)"."""
+def spread(values, mean=None):
+    """Mean, or the one given, and standard deviation over seeds as text: "81.2 ± 0.4 (3)"."""
     x = np.array([v for v in values if v is not None and isfinite(v)])
     if not len(x):
         return "–"
     deviation = f" ± {x.std(ddof=1):.1f}" if len(x) > 1 else ""
-    return f"{x.mean():.1f}{deviation} ({len(x)})"
+    return f"{x.mean() if mean is None else mean:.1f}{deviation} ({len(x)})"
 
 
 def interval(estimate):
@@ -224,15 +224,14 @@ def by_task(frame, columns, source, by=()):
     """A part of a page's table out of a collected frame, columns as in `pairs`:
     {(m, model) or model: {(source, title): text, ..., (source, "average"): text}}.
 
-    Seeds are those of `paired`. Where scores are of more than development rows, columns with the
-    score on these alone follow. A
-    cell that was not run is a dash. One column needs no average. by: other columns of the frame
-    that name its rows, as "value · value"; then there is no average, and cells without a score are
-    left out.
+    Seeds are those of `paired`. An average is the mean of its columns, as in verdicts, and counts
+    the seeds that have all. Where scores are of more than development rows, columns with the score
+    on these alone follow. A cell that was not run is a dash. One column needs no average. by: other
+    columns of the frame that name its rows, as "value · value"; then there is no average, and cells
+    without a score are left out.
     """
-    scored = points(frame, columns)
-    names, table = list(by) or rows_of(scored), {}
-    scored = paired(scored, names)
+    names, table = list(by) or rows_of(frame), {}
+    scored = paired(points(frame, columns), names)
     means = {} if by else dict(list(average(scored).groupby(names, sort=False)["score"]))
     for key, rows in scored.groupby(names, sort=False):
         name = " · ".join(key) if by else (f"{key[0]}/12", key[1]) if len(key) > 1 else key[0]
@@ -242,7 +241,8 @@ def by_task(frame, columns, source, by=()):
             if not by or part["score"].notna().any()
         }
         if not by and scored.dropna(subset=["score"])["column"].nunique() > 1:
-            row[source, "average"] = spread(means.get(key, ()))
+            of_tasks = rows.groupby("column")["score"].mean().mean()
+            row[source, "average"] = spread(means.get(key, ()), of_tasks)
         row |= {
             (source, f"{title}, {ALONE}"): spread(part["development"])
             for title, part in rows.groupby("column", sort=False)

@@ -104,7 +104,9 @@ class Page:
         how = f"not made yet: `{command}` makes what is missing"
         new = [run for name, run in there.items() if name in self.wanted - before]
         why = Counter(run["error"] or how for run in new if run["state"] != "finished")
-        self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
+        searched = {row["spec"].step for row in rows} <= {"nas_search", "random_architecture"}
+        what = "searches" if searched else "runs"
+        self.note(f"{n} of {len(there)} {what} missing: {text}" for text, n in why.most_common(3))
         return frame
 
     def runs(self, grid, recorded=(), of=list):

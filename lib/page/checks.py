@@ -13,6 +13,7 @@ import statistics
 from csv import DictReader
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
 
 from lib import data
 from lib.measure import cost
@@ -191,6 +192,14 @@ def operation(name, *operands):
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 
 
+def ours(place, *args, **told):
+    """What another count of this code gives: ours("search.net:ffn_parameters", 768, 3072). The name
+    of a shape stands for it."""
+    module, name = place.split(":")
+    args = [cost.SHAPES.get(each, each) for each in args]
+    return getattr(import_module(f"lib.{module}"), name)(*args, **told)
+
+
 def given(text, constants="", **names):
     """What a printed expression gives: given("c * x^2", "c = 2", x=3) is 18."""
     names |= vars(math) | {"max": max}
@@ -217,25 +226,17 @@ def made(page):
 
 FUNCTIONS = dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len)
 FUNCTIONS |= dict(max=max, min=min, set=set, sorted=sorted, sum=sum, zip=zip)
-FUNCTIONS |= {"all": lambda of: all(list(of))}  # which reads every cell
-FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction))
-OURS = dict(
-    setting=setting, axis=axis, counted=counted, net=net, operation=operation, metric=metric
-)
+# "all" reads every cell
+FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
+OURS = dict(setting=setting, axis=axis, counted=counted, net=net)
+OURS |= dict(operation=operation, metric=metric, ours=ours)
 
 
 def value(paper, formula):
     """(what a formula gives, {(table, column, row): text} of the cells that it read)."""
     cells = Cells(paper)
-    there = (
-        FUNCTIONS | OURS | {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
-    )
-    return eval(formula, {"__builtins__": {}} | there), cells.given
-
-
-def digits(text):
-    """How many decimals a printed number has."""
-    return len(text.partition(".")[2])
+    own = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
+    return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | own), cells.given
 
 
 def agrees(found, printed):
@@ -246,7 +247,8 @@ def agrees(found, printed):
         return len(found) == 1 and agrees(*found, printed)
     if isinstance(found, bool) or found == told:
         return bool(found == told or found is True)
-    return isinstance(found, int | float | Fraction) and rounded(found, digits(printed)) == told
+    decimals = len(printed.partition(".")[2])
+    return isinstance(found, int | float | Fraction) and rounded(found, decimals) == told
 
 
 def inconsistencies():

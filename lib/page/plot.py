@@ -134,7 +134,7 @@ def named(axis, points, x, y, looks=None, **look):
     looks = looks or [look] * len(points)
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
         axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
-    axis.margins(0.4, 0.12)
+    axis.margins(0.65, 0.12)
     axis.autoscale_view()
     placed, (left, right) = [], axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
     for name, row in points.sort_values(y).iterrows():
