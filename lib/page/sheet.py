@@ -8,7 +8,7 @@ import re
 import tempfile
 import time
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from filelock import FileLock
@@ -175,10 +175,9 @@ def converted(path, book, body):
     top = parts.top(around, headed(path)[1])
     bottom = parts.bottom(path.stem, body["files"], footer(body))
     page = exporter.from_notebook_node(book, {"top": str(top), "bottom": str(bottom)})[0]
-    page = re.sub("<th(?=[ >])(?!ead| scope)", '<th scope="col"', page)
-    page = re.sub(
-        "<tr>(\s*)<th scope=.col.(?=[^>]*>[^<]*</th>\s*<td)", '<tr>\1<th scope="row"', page
-    )
+    for part, scope in (("tbody", "row"), ("thead", "col")):
+        told = partial(re.sub, "<th(?=[ >])", f'<th scope="{scope}"')
+        page = re.sub(f"(?s)<{part}>.*?</{part}>", lambda found, told=told: told(found[0]), page)
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
 
 
