@@ -101,12 +101,9 @@ def named(model, labels):
 def scaled(model, scale):
     """The model with scores on a scale, (low, high), instead of 0 to 5."""
     if scale:
-        last, factor = (
-            getattr(model.classifier, "out_proj", model.classifier),
-            (scale[1] - scale[0]) / 5,
-        )
-        last.weight *= factor
-        last.bias.copy_(last.bias * factor + scale[0])
+        last = getattr(model.classifier, "out_proj", model.classifier)
+        last.weight *= (scale[1] - scale[0]) / 5
+        last.bias.mul_((scale[1] - scale[0]) / 5).add_(scale[0])
     return model
 
 

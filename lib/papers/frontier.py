@@ -358,13 +358,13 @@ def winners(frame, table, axis, profile_name):
 
 
 def recommended(table, axis, share):
-    """The line of `points` with the best score whose cost is at most a share of the whole model's;
-    of equal scores the cheapest. None where nothing is so cheap.
+    """The line of `points` with the best score whose cost is at most a share of the whole model's,
+    and SLACK; of equal scores the cheapest. None where nothing is so cheap.
 
     Raises ValueError where the whole model has no run.
     """
     whole = whole_cost(table, axis)
     if whole is None:
         raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
-    there = table[table[axis] <= share * whole].sort_values(axis)
+    there = table[table[axis] <= SLACK * share * whole].sort_values(axis)
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None

@@ -54,13 +54,8 @@ class Own(str):
         if self.data:
             task, there = data.task("own", self.data), data.splits("own", self.data)
             count, most = len(there["train"]), MOST[self]
-            kind = (
-                f"{len(task.labels)} classes"
-                if task.labels
-                else "answers"
-                if task.span
-                else "scores"
-            )
+            kind = "answers" if task.span else "scores"
+            kind = f"{len(task.labels)} classes" if task.labels else kind
             rows = f"{count:,} training and {len(there['dev']):,} development rows"
             capped = f", trained on {most:,} of them" * bool(most and count > most)
             lines.append(f"The data have {rows} of {kind}{capped}.")

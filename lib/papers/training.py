@@ -6,14 +6,13 @@ gradient, and a forward pass of its teacher. Cuts are not taken off, so this is 
 Evaluations, single passes and timings are left out.
 """
 
-import time
 from dataclasses import replace
 
-from lib import data
+import lib
 from lib.measure.cost import SHAPES
 from lib.measure.cost import flops as flops_of
 from lib.measure.gated import BERT_MINI
-from lib.papers import own
+from lib.papers import grids, own
 from lib.papers.profiles import backbone
 from lib.search import net as nets
 from lib.train.options import Train
@@ -44,19 +43,14 @@ def seconds(profile_name, specs):
     the reader's rows; None without both, of spans, and where nothing is trained."""
     name, folder = own.of(profile_name, "data"), own.of(profile_name, "model")
     specs = [spec for spec in specs if flops(spec)]
-    if not (name and folder and specs) or data.task("own", name).span:
+    if not (name and folder and specs) or grids.asked(profile_name):
         return None
-    import lib
-
-    task, splits = data.task("own", name), data.splits("own", name)
+    task, rows = lib.rows(name)
     train = replace(Train(**specs[0].args["train"]), epochs=1, select="last")
-    some = splits["train"].take(range(min(4 * train.batch, len(splits["train"]))))
-    model, tokenizer = lib.network(folder, task)
-    for _ in range(2):  # the first one is slower
-        began = time.monotonic()
-        lib.fit(model, tokenizer, task, {"train": some, "dev": some.take([0])}, train)
-    done = 3 * forward(backbone(profile_name), train.pad_to or train.max_length) * len(some)
-    return (time.monotonic() - began) / done * sum(map(flops, specs))
+    some = {split: rows[split].take(range(min(2 * train.batch, 40))) for split in ("train", "dev")}
+    pace = lib.fit(*lib.network(folder, task), task, some, train)["examples_per_second"]
+    one = 3 * forward(backbone(profile_name), train.pad_to or train.max_length)
+    return sum(map(flops, specs)) / one / pace
 
 
 def flops(spec):
@@ -82,8 +76,9 @@ def forward(spec, tokens):
     if origin:
         return forward(origin, tokens)
     name = spec.args.get("name", "")
-    mine = own.shape(name) if "/" in name else SHAPES["bert-base"]
-    return flops_of(ENCODERS.get(name, mine), tokens)
+    return flops_of(
+        own.shape(name) if "/" in name else ENCODERS.get(name, SHAPES["bert-base"]), tokens
+    )
 
 
 def rows(spec):

@@ -29,7 +29,7 @@ def bag_of_words(run, data):
         counter = CountVectorizer(token_pattern=r"\S+").fit(train.a + (train.b or []))
         found = [counts(counter, split) for split in (train, dev)]
         result["bag_of_words"] = linear(task, train, dev, *found)
-    if "start" in run.inputs:
+    if "start" in run.inputs and not task.span:
         model, tokenizer = backbone.load(run.inputs["start"].model)
         found = [cosines(base(model).eval(), tokenizer, split) for split in (train, dev)]
         result["cosine"] = linear(task, train, dev, *found)
