@@ -46,6 +46,9 @@ PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all with
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
 MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA folder")
+LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_your_task
+ABOUT = "of notebooks that take some, as in 1,2"
+PAGES = (PATTERN, PROFILE, DATA, MODEL, *(option(f"--{name}", help=ABOUT) for name in LISTS))
 COUNT = {"type": positive, "help": "runs at once, on each GPU; as many as fit by default"}
 WORKERS = option("--workers", "-w", **COUNT)
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
@@ -55,35 +58,39 @@ CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 
 
 def named(args):
-    """The profile of a command, with the reader's own data and model (lib.papers.own)."""
+    """(the profile of a command, with the reader's own data and model, and the values of all
+    parameters of notebooks that it names)."""
     from lib.papers import own
     from lib.papers.profiles import profile
 
     told = [getattr(args, name, "") for name in own.PARAMETERS[1:]]
-    return own.named(profile(args.profile).name, *told)
+    scope, lists = own.named(profile(args.profile).name, *told), {}
+    for name in LISTS:
+        if text := getattr(args, name, None):
+            words = map(str.strip, text.split(","))
+            lists[name] = [int(word) if word.isdigit() else word for word in words]
+    return scope, own.values(scope) | lists
 
 
 def read(args, looked_up=True):
     """The notebooks of a command's pattern: ({path: {variable: rows}}, {path: error}, store).
 
-    The second has the notebooks whose Specs cannot be made, because data are not at hand, or do not
-    suit the reader's own data or model. Notebooks that take none are left out then. looked_up:
-    with the rows that pages look up and do not make.
+    The second has the notebooks whose Specs cannot be made, because data are not at hand, or a
+    parameter, data or model does not suit. Notebooks that lack a parameter which the command names
+    are left out. looked_up: with the rows that pages look up and do not make.
     """
     from lib.page import notebook
-    from lib.papers import own
     from lib.runs.store import Store
 
-    args.profile = named(args)
-    grids, absent, mine = {}, {}, isinstance(args.profile, own.Own)
-    cannot = (FileNotFoundError, ValueError) if mine else FileNotFoundError
+    grids, absent = {}, {}
+    args.profile, values = named(args)
     for path in notebook.find(args.pattern):
-        if mine and not {"data", "model"} <= notebook.parameters(path).keys():
-            print(f"  left out {path.stem}: it takes no data and model of your own")
+        if lacking := values.keys() - notebook.parameters(path).keys():
+            print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
             continue
         try:
-            grids[path] = notebook.grids(path, own.values(args.profile), looked_up)
-        except cannot as error:
+            grids[path] = notebook.grids(path, values, looked_up)
+        except (FileNotFoundError, ValueError) as error:
             absent[path] = error
             print(f"  cannot   {path.stem}: {error}")
     return grids, absent, Store()
@@ -97,11 +104,16 @@ def wanted(grids):
 
 
 def report_lost(lost):
+    """A line for each reason, which is told once for all that wait for the same input."""
+    reasons = {}
     for spec, why in lost.items():
-        print(f"  not made {spec.name}: {why}")
+        reasons.setdefault(why.rpartition("could not be made: ")[2], []).append(spec.name)
+    for why, names in reasons.items():
+        others = f" and {len(names) - 1} other runs" * (len(names) > 1)
+        print(f"  not made {names[0]}{others}: {why}")
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, WORKERS, BACKEND)
+@command(*PAGES, WORKERS, BACKEND)
 def run(args, make=True):
     """make the missing runs and, as they come, every table, figure and page"""
     from lib.page import notebook
@@ -111,7 +123,7 @@ def run(args, make=True):
 
     began, lost = time.monotonic(), {}
     store = Store()
-    book = Book(named(args), notebook.find(args.pattern), store)
+    book = Book(*named(args), notebook.find(args.pattern), store)
     print(f"{book} shows how far it is", flush=True)
     try:
         grids, absent, _ = read(args)
@@ -129,87 +141,93 @@ def run(args, make=True):
         failed = book.finish()
     finally:
         book.close()
-    print(f"{book}  ({time.monotonic() - began:.0f} s)")
+    print(*book.answers(), f"{book}  ({time.monotonic() - began:.0f} s)", sep="\n")
     return failed or bool(lost)
 
 
-@command(PATTERN, PROFILE, DATA, MODEL)
+@command(*PAGES)
 def report(args):
     """make tables, figures and pages from the runs that are there"""
     return run(args, make=False)
 
 
-@command(PATTERN, PROFILE, DATA, MODEL, WORKERS)
+@command(*PAGES, WORKERS)
 def plan(args):
     """what a run of these notebooks would take"""
-    from contextlib import nullcontext
-
     from lib import data
-    from lib.papers import training
+    from lib.papers import own, training
     from lib.runs import executors, sweep
 
     on_gpus = args.profile == "paper" and not (args.data or args.model)
-    with data.planning() if on_gpus else nullcontext() as absent:
-        grids, _, store = read(args, looked_up=False)
+    with data.planning() as absent:
+        grids, cannot, store = read(args, looked_up=False)
         clock, every, workers = sweep.Clock(store), {}, args.workers or executors.cores()
+        print(*(own.told(args.profile) if grids else ()), sep="\n")
         for path, found in grids.items():
             specs = wanted({path: found})
             missing = sweep.missing(specs, store)
             every |= missing
-            about = f"{clock.about(missing)} of one worker"
-            about = training.gpu_hours(missing) if on_gpus else about
+            about = training.gpu_hours(missing) if on_gpus else f"{clock.about(missing)} of a core"
             print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {about}")
     about = f"{clock.about(every, workers)} on {workers} workers"
+    if seconds := training.seconds(args.profile, every):
+        about = f"about {sweep.clocked(seconds)} of a core, by a measured step of training"
     if on_gpus:
         about = f"at most {training.gpu_hours(every)} of {training.RATE}"
-        about += f"; not at hand: {', '.join(sorted(absent)) or 'nothing'}"
     print(f"together {len(every)} runs missing, {about}")
+    if absent and every:
+        told = "`python -m lib fetch NAME` brings each, or data/README.md says how"
+        print(f"not at hand: {', '.join(sorted(absent))}; {told}")
+    return bool(cannot)
 
 
-@command(PATTERN, PROFILE, DATA, MODEL)
+@command(*PAGES)
 def status(args):
-    """runs of these notebooks by state, with those at work and those that did not finish"""
-    from collections import Counter
-
+    """what these notebooks have and lack; all work in hand, and what did not finish"""
     from lib.runs import sweep
 
     grids, _, store = read(args, looked_up=False)
-    specs = wanted(grids)
-    missing = sweep.missing(specs, store)
-    states = {spec: store.state(spec) for spec in [*specs, *missing]}
-    time_left = f", {sweep.Clock(store).about(missing)} of one worker"
-    for state, count in Counter(s["state"] for s in states.values()).most_common():
-        print(f"{state:9} {count}" + time_left * (state == "missing"))
-    for spec, s in states.items():
-        if s["state"] not in ("finished", "missing"):
-            far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
-            print(f"{s['state']:9} {spec.name}  {far}  {s.get('error', '')}")
+    missing, specs = sweep.missing(wanted(grids), store), wanted(grids)
+    about = f", {sweep.Clock(store).about(missing)} of one worker" * bool(missing)
+    print(f"finished  {len(set(specs) - missing.keys())}\nmissing   {len(missing)}{about}")
+    for part in store.parts():
+        s = store.unfinished(part)
+        far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
+        print(f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}")
 
 
 @command(RUN)
 def show(args):
-    """one run: its Spec, status and metrics"""
+    """one run: its scores, how it was made, its status and all metrics"""
+    from lib.export import card
     from lib.export.opened import named
+    from lib.runs.spec import from_json
 
     found = named(args.run)
-    for name in ("spec", "status", "metrics"):
-        print(f"{name} {json.dumps(getattr(found, name), indent=1)}")
+    scores = card.measured(found, card.task_of(found)).items()
+    print(f"{found.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
+    print(*card.steps(from_json(found.spec)), sep="\n")
+    for name in ("status", "metrics"):
+        print(f"{name} {json.dumps(getattr(found, name))}")
     files = ", ".join(sorted(path.name for path in found.folder.iterdir()))
     print(f"{found.origin} in {paths.shown(found.folder)}: {files}")
 
 
 @command(RUN, option("other", help="the other run"))
 def diff(args):
-    """how two runs differ, in Spec and metrics"""
+    """how two runs differ, in Spec and metrics; a change that several inputs share is one line"""
     from lib.export.opened import named
     from lib.page.settings import flat
 
-    first, second = named(args.run), named(args.other)
+    first, second, places = named(args.run), named(args.other), {}
     for name in ("spec", "metrics"):
         a, b = flat(getattr(first, name)), flat(getattr(second, name))
-        for key in sorted(a.keys() | b.keys()):
+        for key in sorted(a.keys() | b.keys(), key=lambda key: (key.count("."), key)):
             if a.get(key) != b.get(key):
-                print(f"{name}.{key}: {a.get(key, '-')} -> {b.get(key, '-')}")
+                change = key.rpartition(".")[2], f"{a.get(key, '-')} -> {b.get(key, '-')}"
+                places.setdefault(change, []).append(f"{name}.{key}")
+    for (_, change), (place, *more) in places.items():
+        print(f"{place}: {change}" + f" (and in {len(more)} inputs)" * bool(more))
 
 
 @command(
@@ -228,7 +246,7 @@ def export(args):
     folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
     task = card.task_of(run)
     labels = task.labels if task and not task.span else None
-    told = export(run.model, folder, labels, args.onnx)
+    told = export(run.model, folder, labels, args.onnx, task.scale if labels == () else None)
     card.card(run, told).save(folder / "README.md")
     for form, most in told["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")

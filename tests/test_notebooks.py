@@ -213,7 +213,7 @@ def test_the_words_of_verdicts_are_explained_on_every_page_and_in_the_readme(tmp
     ]
     name = "ghostbert_t03_pruned_vs_ghost"
     artefact.Page(name, {"profile": "toy"}, tmp_path / "toy").finish(found, claims=())
-    book = report.Book("toy", [], Store(tmp_path, tmp_path))
+    book = report.Book("toy", {}, [], Store(tmp_path, tmp_path))
     book.close()
     index = (tmp_path / "toy" / "index.html").read_text()
     card = index.partition(f'href="{name}.html" data-words')[2].partition("</a>")[0]

@@ -104,6 +104,7 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
         f", matthews {score}",
         f"{run.metrics['parameters']:,} parameters",
         DATA["digest"],
+        f"Classes: 0 {labels[0]}, 1 {labels[1]}.",
         "read generated text alone",
         "python -m lib export " + run.name,
     ):

@@ -4,14 +4,17 @@ import json
 import random
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
+import numpy as np
 import pandas as pd
 import pytest
 import transformers
 from conftest import made, made_up, put
 
 from lib import data
+from lib.__main__ import main
 from lib.data import models
 from lib.data import own as rows_of
 from lib.measure import claims
@@ -107,7 +110,48 @@ def test_labels_are_classes_or_scores_from_0_to_5(tmp_path, labels, classes, fir
     name = rows_of.task_of(str(tmp_path / "pairs"))
     task, train = data.task("own", name), rows_of.load(name)["train"]
     assert task.labels == classes and task.pair and train.y[:2].tolist() == first
+    if not classes:  # as the file has them
+        assert np.allclose(task.scaled(train.y[:2]), labels[:2])
+        assert task.scale == (min(labels), max(labels))
     assert (train.a[1], train.b[1]) == ("text 1", "more 1")
+
+
+def questions(count=60):
+    """A file of SQuAD's shape with two questions about each passage."""
+    articles = []
+    for number in range(count // 2):
+        passage = f"number {number} is good and {number} is bad"
+        asked = [
+            {"id": f"{number}{word}", "question": f"what is {word}?", "answers": answers}
+            for word, answers in (
+                ("good", [{"text": f"number {number}", "answer_start": 0}]),
+                ("odd", []),
+            )
+        ]
+        articles.append({"title": "", "paragraphs": [{"context": passage, "qas": asked}]})
+    return {"data": articles}
+
+
+def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
+    name = rows_of.task_of(str(put(tmp_path, "questions.json", questions())))
+    task, splits = rows_of.task(name), rows_of.load(name)
+    assert task.span and task.metrics[0] == "span_f1" and len(splits["train"]) == 48
+    assert not {*splits["train"].b} & {*splits["dev"].b}  # a passage is on one side
+    assert splits["dev"].answers[:2] in ([["number 3"], []], [[splits["dev"].b[0][:8].strip()], []])
+    refused(put(tmp_path, "few.json", questions(20)), "20 rows; expected at least 40")
+
+
+def test_what_was_read_is_told_row_by_row(tmp_path, tsv):
+    head, train, dev, *first = rows_of.told(rows_of.task_of(tsv))
+    assert head == "reviews.tsv: text, label" and len(first) == 10
+    assert "train: 80 rows of 8 words, at most 8; " in train and "20 rows" in dev
+    text, label = reviews()[0]
+    assert first[0] == f"    {label} | {text!r}"
+    put(tmp_path, "scores/train.csv", table(SCORES, between=","))
+    put(tmp_path, "scores/test.csv", table(SCORES, between=","))
+    lines = [*rows_of.told(rows_of.task_of(str(tmp_path / "scores")))]
+    assert "scores from 0 to 7.375" in lines[1] and lines[3].startswith("  dev: 12 rows")
+    assert lines[2].startswith("  test: 60 rows") and lines[4] == "    0 | 'text 0'"
 
 
 def test_a_data_set_of_the_hub(monkeypatch):
@@ -332,7 +376,8 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
-        book = report.Book(own.Own("toy", data_set, model), asked, store)
+        mine = own.Own("toy", data_set, model)
+        book = report.Book(mine, own.values(mine), asked, store)
         (page,) = book.sheets.values()
         folders.add(page.folder)
         assert page.folder.name.startswith("reviews.tsv-encoder")
@@ -390,13 +435,79 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
     assert body["verdicts"] == [] and "80 training and 20 development rows" in html
 
 
+# ---- commands on them ----
+def test_plan_tells_what_it_read_and_refuses_in_one_line(tmp_path, tsv, encoder, capsys):
+    folder = encoder(12)
+    words = ["plan", "92_your_task", "--data", tsv, "--model", folder]
+    assert main([*words, "--methods", "Whole, Width", "--budgets", "6", "--seeds", "0,1"]) == 0
+    told = capsys.readouterr().out
+    assert "train: 80 rows of 8 words" in told and "12 heads, 192 neurons" in told
+    assert "92_your_task: 5 results, " in told and "by a measured step of training" in told
+    assert main([*words, "--methods", "Wdith"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()[:1]
+    assert "cannot   92_your_task: unknown method: 'Wdith'; did you mean 'Width'" in line
+    bad = put(tmp_path, "bad.tsv", table([*SCORES[:7], ["other", "n/a"], *SCORES[8:]]))
+    for command in ("plan", "run"):
+        assert main([command, "92_your_task", "--data", str(bad), "--model", folder]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ") and "bad.tsv:9: label 'n/a'; expected a finite" in line
+
+
 # ---- the frontier on them ----
+def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
+    mine = own.Own("toy", tsv, encoder(12))
+    values = own.values(mine) | {"methods": list(frontier.TABLE)}
+    grid = notebook.grids(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
+    every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
+    lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
+    steps = [a["train"]["epochs"] * a["data"]["rows"] / a["train"]["batch"] for a in lessons]
+    assert len(steps) > 20 and min(steps) >= grids.STEPS
+    assert grids.lengthened("toy", grids.TEACHER["toy"]) is grids.TEACHER["toy"]
+
+
+def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
+    path = put(tmp_path, "questions.json", questions())
+    mine = own.Own("toy", str(path), encoder(12))
+    grid = notebook.grids(paths.NOTEBOOKS / "92_your_task.ipynb", own.values(mine))["grid"]
+    assert {row.get("model") for row in grid} == {"Whole", "Width", "GhostBERT", "Int8", None}
+    every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
+    read = [spec.args.get("span") for spec in every if "train" in spec.args]
+    assert all(read) and len(read) >= 4
+
+
+def advice(whole, low, floors):
+    """What 92_your_task says of a whole model of a score, and a cheap one with a lower end."""
+    cells = json.loads((paths.NOTEBOOKS / "92_your_task.ipynb").read_text())["cells"]
+    (cell,) = ("".join(c["source"]) for c in cells if "No advice" in "".join(c["source"]))
+    rows = [("Whole", 0, 100.0, whole, whole - 5), ("Width 6/12", 6, 50.0, low + 5, low)]
+    points = pd.DataFrame(rows, columns=["model", "m", "flops", "score", "low"])
+    points = points.assign(method=["Whole", "Width"], high=points["score"] + 5, seeds=1)
+    said, page = [], SimpleNamespace(note=print)
+    page.answer = said.append
+    names = dict(points=points, floors=floors, there=True, cost="flops", share=0.5, limit=50.0)
+    names |= dict(best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page)
+    found = pd.DataFrame({"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"})
+    named = SimpleNamespace(**vars(frontier) | {"named": lambda rows: found})
+    there = SimpleNamespace(there=lambda frame: frame)
+    exec(cell, names | dict(frontier=named, runs=SimpleNamespace(own=0), compare=there))
+    return said[0]
+
+
+def test_advice_needs_a_teacher_and_a_lower_end_above_what_needs_no_training():
+    floors = {"majority": 50.0, "bag of words": 62.0}
+    assert advice(80, 70, floors).startswith("Take Width 6/12, 75.0 points [70.0, 80.0]")
+    assert "bag of words 62.0" in advice(80, 70, floors)
+    assert advice(61, 70, floors).startswith("No advice: the whole model has 61.0 points")
+    assert "is not proven to be above" in advice(80, 61.9, floors)
+    assert advice(61, 55, {}).startswith("Take")
+
+
 def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
     rows = [("Whole", 0, 100.0, 90.0), ("Width", 6, 50.0, 80.0), ("Int8", 0, 100.0, 91.0)]
     rows += [("GhostBERT", 6, 50.5, 85.0), ("NAS", 3, 25.0, 80.0)]
     table = pd.DataFrame(rows, columns=["method", "m", "flops", "score"])
     table["model"] = table["method"]
-    said = [frontier.recommended(table, "flops", share) for share in (1.0, 0.51, 0.5, 0.1)]
+    said = [frontier.recommended(table, "flops", share) for share in (1.0, 0.5, 0.4, 0.1)]
     assert [each and each["model"] for each in said] == ["Int8", "GhostBERT", "NAS", None]
     with pytest.raises(ValueError, match="add it to the methods"):
         frontier.recommended(table[1:], "flops", 0.5)

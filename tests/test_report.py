@@ -183,7 +183,12 @@ def test_artefacts_are_whole_and_pages_need_no_network_and_link_to_each_other(wo
         assert not re.search(r"""(src|href)=["'](https?:)?//""", text), page.name
         assert "<script" not in text or page.name == "index.html"
         assert "http-equiv" not in text and 'href="index.html"' in text  # nothing is at work
+        assert 'href="#main"' in text and "<main id=" in text and "prefers-color-scheme" in text
+        assert not re.search(r"<th(?=[ >])(?! scope=)", text), page.name
+        levels = [int(level) for level in re.findall(r"<h(\d)", text)]
+        assert levels[0] == 1 and all(b - a < 2 for a, b in zip(levels, levels[1:], strict=False))
     index = (folder / "index.html").read_text()
+    assert 'alt=""' not in index
     wanted = ("ghostbert_t98_fine.html", "ghostbert_t99_killed.html", "toy profile")
     assert all(words in index for words in wanted)
 
@@ -258,8 +263,10 @@ def test_plan_status_show_diff_and_gc(workbook):
     recorded = lib("record", "t98").stdout.split()[1::2]
     one, two = sorted(str(Path(folder).relative_to(root / "records")) for folder in recorded)
     assert all((root / "records" / each / "metrics.json").exists() for each in (one, two))
-    assert '"matthews"' in lib("show", one).stdout
-    assert "spec.seed: 0 -> 1" in lib("diff", one, two).stdout
+    shown = lib("show", one).stdout.splitlines()
+    assert shown[0].startswith(f"{one}: matthews ") and len(shown) < 12
+    changes = [line.partition(" (and")[0] for line in lib("diff", one, two).stdout.splitlines()]
+    assert "spec.seed: 0 -> 1" in changes and len({*changes}) == len(changes)
     checked = lib("verify")
     assert checked.returncode == 1 and "runs.csv is missing" in checked.stdout
     # weights of the finished models
@@ -312,6 +319,8 @@ def test_gc_deletes_what_no_page_needs(workbook):
         left.mkdir()
         at_work.mkdir()
         with locked(at_work.with_suffix(".lock")):
+            told = lib("status", "t98").stdout  # of all work, whatever is asked for
+            assert re.search(r"running +finetune-\w+/7 ", told) and "died " in told
             assert "6 folders of" in lib("gc").stdout  # five models and what is left of a run
             assert "6 folders of" in (done := lib("gc", "--delete").stdout) and "deleted" in done
             assert "0 folders of 0.0 MB" in lib("gc").stdout

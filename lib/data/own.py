@@ -5,26 +5,31 @@ development files, or a data set of the hub.
     reviews.csv: title, body, stars          the columns by name: texts first, then the label
     reviews/                                 train.<ending> and dev.<ending>
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
+    questions.json                           of SQuAD's shape: questions about passages
 
 A column that nobody named and that holds numbers alone is no text: an index has a name at times.
-The label is a class or, where it has fractions or many numbers, a score, which is brought to 0 to 5
-as STS-B's scores are. Where there is no development file, a fifth of the different texts is drawn.
+The label is a class or, where it has fractions or many numbers, a score, which is learned from 0
+to 5 as STS-B's scores are (`Task.scale`). Where there is no development file, a fifth of the
+different texts is drawn. A file `test` in a folder is for the model that is chosen in the end, and
+for nothing before.
 The name of a task is the line above with its full path and its columns.
 """
 
 import csv
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from lib.data import Task, read
+from lib.data import Task, read, squad
 from lib.data.lines import SUFFIXES, cell_text, hub, malformed, short, table
 from lib.runs import paths
 from lib.runs.spec import known
 
 HUB = "hub:"
 SPLITS = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val")}
+SPLITS |= {"test": ("test",)}
 LABELS = ("label", "labels", "class", "target", "score", "stars", "rating", "gold")
 # An index as pandas writes it has no name, or one of the last two.
 IGNORED = ("id", "idx", "index", "guid", "", "unnamed: 0", "__index_level_0__")
@@ -64,8 +69,29 @@ def task(name):
 
 
 def load(name):
-    """{"train", "dev"} as Splits. Raises ValueError with file and row where a row is malformed."""
+    """{"train", "dev", and where it is there "test"} as Splits. Raises ValueError with file and row
+    where a row is malformed."""
     return dict(_read(name)[1])
+
+
+def told(name, first=10):
+    """Lines on what was read: columns, each split with its lengths and its classes or range, and
+    the first rows."""
+    task, splits = _read(name)
+    yield f"{title(name)}: {name.partition(': ')[2] or 'questions about passages'}"
+    for split, rows in splits.items():
+        texts = [rows.a, rows.b] if rows.b else [rows.a]
+        words = [len(" ".join(row).split()) for row in zip(*texts, strict=True)]
+        what = "answers" if task.span else "scores from {:g} to {:g}".format(*task.scale)
+        counts = Counter(task.labels[code] for code in rows.y) if task.labels else {}
+        what = ", ".join(f"{n:,} {label}" for label, n in counts.items()) or what
+        long = f"{np.median(words):.0f} words, at most {max(words):,}"
+        yield f"  {split}: {len(rows):,} rows of {long}; {what}"
+    rows = splits["train"].take(range(first))
+    for i, y in enumerate(rows.y):
+        label = task.labels[y] if task.labels else f"{task.scaled(y).max():g}"
+        label = (rows.answers[i] or ["no answer"])[0] if task.span else label
+        yield f"    {label} | {' | '.join(short(each[i]) for each in (rows.a, rows.b) if each)}"
 
 
 # ---- files ----
@@ -125,6 +151,8 @@ def _read(line):
     """(Task, {split: Split}) of a reader's line, or of the name of a task."""
     place, _, columns = line.partition(": ")
     place = place if place.startswith(HUB) else str(paths.meant(place))
+    if not columns and (found := _questions(place)):
+        return Task(place, True, (), ("span_f1", "exact"), True), _held(place, found)
     tables = _tables(place)
     wanted = next(csv.reader([columns], skipinitialspace=True), [])  # a name with commas has quotes
     *texts, label = chosen = _chosen(place, tables["train"], wanted)
@@ -133,15 +161,36 @@ def _read(line):
         head = list(rows[0][1])
         if place.startswith(HUB) and label in head:  # some of its rows have no label
             rows = [each for each in rows if each[1][head.index(label)] is not None]
-        found[split] = read.rows(rows, layout, split)
-    if (count := len({tuple(row.texts) for row in found["train"]})) < LEAST:
-        raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
-    layout["labels"], code = _coded(place, label, [row for rows in found.values() for row in rows])
+        found[split] = read.rows(rows, layout, "")
+    every = [row for rows in found.values() for row in rows]
+    layout["labels"], scale, code = _coded(place, label, every)
     found = {split: read.split_of(rows, layout, split, code) for split, rows in found.items()}
-    found = found if "dev" in found else _drawn(found["train"])
     metrics = ("accuracy", "matthews") if layout["labels"] else ("spearman", "pearson")
     quoted = ", ".join(f'"{name}"' if "," in name else name for name in chosen)
-    return Task(f"{place}: {quoted}", len(texts) == 2, layout["labels"], metrics), found
+    told = f"{place}: {quoted}", len(texts) == 2, layout["labels"], metrics, False, scale
+    return Task(*told), _held(place, found)
+
+
+def _questions(place):
+    """{split: Split} of files of SQuAD's shape; nothing where they have another."""
+    there = {} if place.startswith(HUB) else _files(place)
+    if any(
+        path.suffix != ".json" or '"paragraphs"' not in path.read_text() for path in there.values()
+    ):
+        return {}
+    return {split: squad.split("SQuAD2", [path]) for split, path in there.items()}
+
+
+def _held(place, found):
+    """The Splits of a place, with development rows drawn where there are none. Raises ValueError
+    where there are too few rows."""
+    if (count := len({*_texts(found["train"])})) < LEAST:
+        raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
+    return found if "dev" in found else found | _drawn(found["train"])
+
+
+def _texts(rows):
+    return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
 def _number(text):
@@ -152,7 +201,8 @@ def _number(text):
 
 
 def _coded(place, column, rows):
-    """(class names, or () for scores; f(row) -> code or score) of the Rows of all splits.
+    """(class names, or () for scores; the scale of scores; f(row) -> code or score) of the Rows of
+    all splits.
 
     Raises ValueError with the row of a label that is no finite number among scores, or "nan" among
     classes; and where there are no two different labels, or too many.
@@ -175,14 +225,15 @@ def _coded(place, column, rows):
         raise malformed(f"{place}, column {column}", found, kinds, fix)
     if scores:
         low, high = min(different), max(different)
-        return (), lambda row: 5 * (numbers[row.label] - low) / (high - low)
+        return (), (low, high), lambda row: 5 * (numbers[row.label] - low) / (high - low)
     names = tuple(sorted(there, key=lambda text: (numbers.get(text, 0), text)))
-    return names, lambda row: names.index(row.label)
+    return names, Task.scale, lambda row: names.index(row.label)
 
 
 def _drawn(rows):
-    """{"train", "dev"} of one Split. All rows of the same texts go to the same side."""
-    texts = list(zip(rows.a, rows.b or rows.a, strict=True))
+    """{"train", "dev"} of one Split. All rows of the same texts go to the same side, and so do all
+    questions about a passage."""
+    texts = rows.b if rows.answers else _texts(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))
     held = {different[i] for i in order[: max(1, min(MOST_DEV, round(DEV * len(different))))]}

@@ -24,12 +24,13 @@ CLOSE = 1e-4  # what outputs in float32 may differ by
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
 
-def export(source, folder, labels=None, onnx=False):
+def export(source, folder, labels=None, onnx=False, scale=None):
     """Write a saved model (a folder of lib.model.backbone) to a new folder, and check what is
     written against it.
 
     labels: names of its classes, () for a score, None where it is no classifier. onnx: also as
-    `model.onnx`. Returns {"forms": {form: its largest difference to the outputs of the saved
+    `model.onnx`. scale: what the scores 0 and 5 are to be, which the last layer is made for.
+    Returns {"forms": {form: its largest difference to the outputs of the saved
     model}, "auto": the class that opens the folder, "remote": whether it needs the folder's code,
     "tokens": of a row, "flops" of it, "parameters", "nonzero"}. Raises ValueError, before anything
     is written, for a model that cannot have a form, and RuntimeError where a form differs by more
@@ -37,8 +38,8 @@ def export(source, folder, labels=None, onnx=False):
     """
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
-    samples, wanted, forms = list(batches(model)), in_torch(model), {}
-    backbone.save(named(backbone.load(source)[0], labels), tokenizer, folder)
+    samples, wanted, forms = list(batches(model)), in_torch(scaled(model, scale)), {}
+    backbone.save(named(scaled(backbone.load(source)[0], scale), labels), tokenizer, folder)
     remote = carry(folder)
     name, again = reopened(folder)
     forms["this folder"] = in_torch(again)
@@ -91,6 +92,16 @@ def named(model, labels):
     if labels is not None:
         kind = "single_label_classification" if labels else "regression"
         model.config.problem_type = kind
+    return model
+
+
+@torch.no_grad()
+def scaled(model, scale):
+    """The model with scores on a scale, (low, high), instead of 0 to 5."""
+    if scale:
+        last = getattr(model.classifier, "out_proj", model.classifier)
+        last.weight *= (scale[1] - scale[0]) / 5
+        last.bias.mul_((scale[1] - scale[0]) / 5).add_(scale[0])
     return model
 
 

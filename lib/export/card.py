@@ -29,6 +29,8 @@ BODY = """---
 
 {{ cost }}
 
+{{ answers }}
+
 Scores of this seed{{ scores }}. Data: `{{ described }}`. {{ origin }}
 
 {{ method }}
@@ -54,6 +56,7 @@ def card(run, told):
         f"{told['flops'] / 1e6:,.1f} MFLOPs for a row of {told['tokens']} tokens. "
         f"Outputs differ from the run's: {apart}.",
         scores="".join(f", {name} {100 * v:.1f}" for name, v in measured(run, task).items()),
+        answers=answers(task),
         described=json.dumps(placeless(described)),
         origin=" ".join([seen, *(SAW[name] for name in bases if name in SAW)])
         if bases
@@ -62,6 +65,14 @@ def card(run, told):
         command=f"python -m lib export {run.name} --keep",
         commit=run.env.get("commit", "unknown") + ", changed" * bool(run.env.get("changed")),
     )
+
+
+def answers(task):
+    """What the outputs of a model of a task say."""
+    if not task or task.span:
+        return ""
+    classes = ", ".join(f"{code} {name}" for code, name in enumerate(task.labels))
+    return f"Classes: {classes}." if classes else "A score from {:g} to {:g}.".format(*task.scale)
 
 
 def task_of(run):

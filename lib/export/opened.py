@@ -51,13 +51,15 @@ class Opened:
     @cached_property
     def predictions(self):
         """One line a development row, by its number in the file: `label`, `said`, `right` and the
-        `confidence` in what it said; of a regression `label` and `said` alone."""
+        `confidence` in what it said; of a regression `label` and `said` alone, on the scale of its
+        file."""
         found = self.run.arrays("predictions")
         if "logits" not in found:
             return pd.DataFrame({name: list(values) for name, values in found.items()})
         logits, index = found["logits"].astype(float), pd.Index(found["index"], name="row")
         if not self.task.labels:
-            return pd.DataFrame({"label": found["labels"], "said": logits[:, 0]}, index)
+            told = {"label": found["labels"].astype(float), "said": logits[:, 0]}
+            return pd.DataFrame({name: self.task.scaled(v) for name, v in told.items()}, index)
         shares = np.exp(logits - logits.max(1, keepdims=True))
         shares /= shares.sum(1, keepdims=True)
         said, names = shares.argmax(1), np.array(self.task.labels)

@@ -30,7 +30,7 @@ from lib.page import claims as source
 from lib.page import notebook, plot, report, settings
 from lib.page.runs import Runs
 from lib.page.tables import beside, digits, escaped, joined, markdown, styled
-from lib.page.verdicts import ENVIRONMENT, legend
+from lib.page.verdicts import ENVIRONMENT, answers, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import own, submissions
@@ -65,6 +65,8 @@ class Page:
     differs: tuple = ()  # sentences on what makes it an experiment
     used: dict = field(default_factory=dict)  # what is told of each run, by its name
     files: list = field(default_factory=list)
+    said: list = field(default_factory=list)  # what it answers, where it says so itself
+    titles: list = field(default_factory=list)  # of its figures
     wanted: set = field(default_factory=set)  # names of the runs that it makes where they lack
 
     @property
@@ -85,11 +87,12 @@ class Page:
         """The rows with their results (lib.runs.sweep.collect).
 
         Missing runs are made here, unless a batch made them before. Why some are still missing
-        stands below the cell.
+        stands below the cell. on_missing: "make" makes them in a batch too.
         """
-        if on_missing == "run":
+        if on_missing != "skip":
             self.wanted |= {row["spec"].name for row in rows}
-        make = on_missing == "run" and not os.environ.get(notebook.BATCH)
+        batch = on_missing == "run" and os.environ.get(notebook.BATCH)
+        make = on_missing != "skip" and not batch
         if make and (todo := sweep.missing([row["spec"] for row in rows])):
             self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
         frame = sweep.collect(rows, on_missing="run" if make else "skip")
@@ -166,6 +169,11 @@ class Page:
         light = markdown(flat[joined(first, ", ")])
         display(Shown(shown, f"*{escaped(caption)}*\n\n{light}"))
 
+    def answer(self, line):
+        """Show what the page answers; the line stands below its title, too, and ends a command."""
+        self.said.append(line)
+        self.note([line])
+
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
         lines = list(lines)
@@ -193,6 +201,8 @@ class Page:
             with whole(self.folder / f"{stem}.{kind}") as place:
                 figure.savefig(place, format=kind, **how)
         self.files += [f"{stem}.svg", f"{stem}.png"]
+        named = [figure.get_suptitle(), *(axis.get_title() for axis in figure.axes)]
+        self.titles += list(filter(None, named))[:1]
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, (self.folder / f"{stem}.svg").read_text(), f"{stem}.png")
 
@@ -241,6 +251,7 @@ class Page:
             "profile": self.profile.name,
             "differs": list(self.differs),
             "parameters": self.values,
+            "answer": self.said or answers(verdicts) or self.titles[:1],
             "runs": runs,
             "verdicts": [{name: getattr(v, name) for name in TOLD} for v in verdicts],
             "deviations": told,
@@ -298,11 +309,11 @@ def show(figure, svg="", file=""):
 
 def explore(function, **knobs):
     """Knobs for a reader in JupyterLab, as ipywidgets takes them; none where a list of values is
-    empty. In batch one picture, of the function's own defaults, else of the first values.
+    empty. Elsewhere one picture, of the function's own defaults, else of the first values.
     """
     if [] in knobs.values():
         return
-    if os.environ.get(notebook.BATCH):
+    if os.environ.get(notebook.BATCH) or not paths.in_lab():
         needed = [p.name for p in signature(function).parameters.values() if p.default is p.empty]
         function(**{name: knobs[name][0] for name in needed})
         return

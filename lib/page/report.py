@@ -15,7 +15,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from lib.page import notebook, verdicts
 from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, headed, made_of, make
@@ -28,14 +28,14 @@ from lib.runs.files import write
 class Book:
     """The pages of a command, standard ones and experiments, and how far each is.
 
-    asked: paths of notebooks. At first their parameters alone are read, so that the index is there
-    at once. A page is made of its notebook's text at that time.
+    values: of parameters. asked: paths of notebooks; those that lack one are left out. At first
+    their parameters alone are read, so that the index is there at once. A page is made of its
+    notebook's text at that time.
     """
 
-    def __init__(self, profile, asked, store):
+    def __init__(self, profile, values, asked, store):
         self.profile, self.store, self.working = profile, store, True
         self.sheets, self.order, self.there = {}, [], set()
-        values = own.values(profile)
         for path in asked:
             if values.keys() <= notebook.parameters(path).keys():
                 filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
@@ -43,7 +43,7 @@ class Book:
         self.publish()
 
     def __str__(self):
-        return paths.shown(paths.FIGURES / self.profile / "index.html")
+        return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
 
     def open(self, grids, absent):
         """Take the grids {path: {variable: rows}} of the notebooks.
@@ -97,6 +97,12 @@ class Book:
         with closing(executors.Local(2)) as executor:
             self.render(list(map(self.sheets.get, self.order)), executor)
         return any(sheet.failed for sheet in self.sheets.values())
+
+    def answers(self):
+        """What each page answers, in a line."""
+        for sheet in self.sheets.values():
+            for line in (sheet.body or {}).get("answer", ())[:1]:
+                yield f"  {sheet.name}: {line}"
 
     def close(self):
         """Publish the index for the last time, however the work ended."""
@@ -182,6 +188,7 @@ def card(sheet, profile, working):
         "state": "made",
         "href": os.path.relpath(sheet.folder if by_hand else sheet.page, top),
         "folder": os.path.relpath(sheet.folder, top),
+        "alt": "; ".join(body.get("answer", ())),
         "picture": next((file for file in body["files"] if file.endswith(".png")), ""),
         "findings": [v for v in found if verdicts.leading(v["claim"])],
         "counts": verdicts.tally((v["kind"], v["verdict"]) for v in body["verdicts"]),

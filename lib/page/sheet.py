@@ -8,7 +8,7 @@ import re
 import tempfile
 import time
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from filelock import FileLock
@@ -162,7 +162,11 @@ def converted(path, book, body):
     around = frame(body["profile"], body["differs"])
     top = parts.top(around, headed(path)[1])
     bottom = parts.bottom(path.stem, body["files"], footer(body))
-    return exporter.from_notebook_node(book, {"top": str(top), "bottom": str(bottom)})[0]
+    page = exporter.from_notebook_node(book, {"top": str(top), "bottom": str(bottom)})[0]
+    for part, scope in (("tbody", "row"), ("thead", "col")):
+        told = partial(re.sub, "<th(?=[ >])", f'<th scope="{scope}"')
+        page = re.sub(f"(?s)<{part}>.*?</{part}>", lambda found, told=told: told(found[0]), page)
+    return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
 
 
 def frame(profile, differs=(), working=False):
@@ -186,15 +190,10 @@ def headed(path):
 def light(book, title, body):
     """A page in Markdown: the text of an executed notebook, and each output that has Markdown.
 
-    book: as JSON. body: what its last cell wrote. The words on its central claims stand first, and
-    what follows the verdicts is left out.
+    book: as JSON. body: what its last cell wrote. What it answers stands first, and what follows
+    the verdicts is left out.
     """
-    texts = verdicts.claims()
-    answer = [
-        f"- **{v['claim']}** {texts[v['claim']]} **{verdicts.label(v['verdict'])}**"
-        for v in body["verdicts"]
-        if v["kind"] == "finding" and verdicts.leading(v["claim"])
-    ]
+    answer = [f"- {line}" for line in body["answer"]]
     runs = notebook.counted(body["runs"])
     made = f"Profile {body['profile']}. Runs: {runs}. Made of `notebooks/{body['id']}.ipynb`."
     parts = [f"# {title}", made, "\n".join(answer)]

@@ -61,6 +61,14 @@ def table(verdicts):
     return str(_SHOW.table(*parts, claims(), counts))
 
 
+def answers(verdicts):
+    """A sentence for each central claim or own question among Verdicts, with its word."""
+    found = [v for v in verdicts if v.kind == "finding" and leading(v.claim)]
+    return [
+        f"{v.claim}: {claims().get(v.claim, '')} {label(v.verdict).capitalize()}." for v in found
+    ]
+
+
 def leading(claim):
     """Whether it is a central claim, a question of our own, or a check by a page itself."""
     return checks.claims().get(claim, {"role": "own"})["role"] in ("central", "own")

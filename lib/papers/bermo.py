@@ -141,6 +141,7 @@ def settings(
         epochs = epochs or EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
     train = trained(MASKED, profile_name, task, epochs=epochs, lr=lr)
+    train = grids.lengthened(profile_name, train)
     capped = profile_name != "paper" and described(profile_name, task).get("rows")
     rows = capped or of(EXAMPLES, profile_name, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs

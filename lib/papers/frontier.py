@@ -52,7 +52,8 @@ def student(profile_name, task, *surgery, **inputs):
 def as_long(settings, profile_name):
     """Train with the epochs of both stages, for a method that has one."""
     both = (ghostbert.DISTIL[profile_name], ghostbert.FINETUNE[profile_name])
-    return replace(settings[profile_name], epochs=sum(train.epochs for train in both))
+    epochs = (grids.lengthened(profile_name, train).epochs for train in both)
+    return replace(settings[profile_name], epochs=sum(epochs))
 
 
 def width(profile_name, task, m):
@@ -198,6 +199,8 @@ def budgets(profile_name, name, wanted=()):
     if method.once:
         return (0,)
     there = ghostbert.possible(profile_name, tuple(wanted) or BUDGETS[profile_name])
+    if method.keeps == "found" and grids.asked(profile_name):
+        return []  # no search reads passages
     low = nas.least(profile_name) * HEADS if method.keeps == "found" else 0
     return [m for m in there if m > low]
 
@@ -309,6 +312,7 @@ def paired(frame, first, second, columns):
 def against_labels(column, run, seed):
     """The Pair of a run and the labels: its difference is the score of the run less 100 points."""
     labels, said, cluster = map(compare.judged(run, column).get, ("labels", "said", "cluster"))
+    labels = np.ones(len(said)) if column.metric in stats.MARKS else labels
     return stats.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
@@ -354,13 +358,13 @@ def winners(frame, table, axis, profile_name):
 
 
 def recommended(table, axis, share):
-    """The line of `points` with the best score whose cost is at most a share of the whole model's;
-    of equal scores the cheapest. None where nothing is so cheap.
+    """The line of `points` with the best score whose cost is at most a share of the whole model's,
+    and SLACK; of equal scores the cheapest. None where nothing is so cheap.
 
     Raises ValueError where the whole model has no run.
     """
     whole = whole_cost(table, axis)
     if whole is None:
         raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
-    there = table[table[axis] <= share * whole].sort_values(axis)
+    there = table[table[axis] <= SLACK * share * whole].sort_values(axis)
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None

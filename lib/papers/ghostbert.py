@@ -178,7 +178,7 @@ def student(
     train, tokens = distillation(profile_name, task, lr), ghosts.tokens if ghosts else 0
     if AUGMENTED[profile_name] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile_name, task)
-    elif CACHED[profile_name] and not tokens:
+    elif CACHED[profile_name] and not tokens and not grids.asked(profile_name):
         read = distillation(profile_name, task)  # the states are the same at every learning rate
         kept = common(profile_name, task, train=read, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})

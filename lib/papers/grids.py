@@ -1,6 +1,8 @@
 """What the grids of all papers share: rows and settings of a profile, tasks and seeds, fine-tuned
 teachers. Free of torch."""
 
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
 from lib import data
@@ -13,7 +15,8 @@ from lib.runs.spec import Spec, known
 from lib.train.options import Augment, Span, Targets, Train
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-ROWS, HELD_OUT, UNSEEN, TRIES = map(TOLD.get, ("ROWS", "HELD_OUT", "UNSEEN", "TRIES"))
+NAMES = ("ROWS", "HELD_OUT", "UNSEEN", "TRIES", "STEPS")
+ROWS, HELD_OUT, UNSEEN, TRIES, STEPS = map(TOLD.get, NAMES)
 
 
 def training(**fields):
@@ -105,8 +108,26 @@ def described(profile_name, task, rows, held_out=0, judged=True, **told):
 
 def common(profile_name, task, rows=None, /, **args):
     """Arguments of a step on a task: its rows, or the profile's own, the numerics, and these."""
-    own = {"data": rows or dataset(profile_name, task)}
-    return own | {"numerics": profile(profile_name).numerics} | args
+    own = {"data": rows or dataset(profile_name, task), "numerics": profile(profile_name).numerics}
+    own |= {"span": asked(profile_name)} if asked(profile_name) else {}
+    own |= {"train": lengthened(profile_name, args.pop("train"))} if "train" in args else {}
+    return own | args
+
+
+def asked(profile_name):
+    """How the passages of a reader's questions are cut; None of other tasks."""
+    name = readers.of(profile_name, "data")
+    return SPAN[profile_name] if name and data.task("own", name).span else None
+
+
+def lengthened(profile_name, train):
+    """The settings of a training. Of a reader's few rows it has so many epochs that it has STEPS
+    steps at least."""
+    name = readers.of(profile_name, "data")
+    if not name or isinstance(train, dict):  # of a finished Spec
+        return train
+    rows = readers.rows(name, profile_name, None, HELD_OUT[profile_name])[0]
+    return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
 
 
 def clock(runs, length, batch):
@@ -117,13 +138,14 @@ def clock(runs, length, batch):
 
 def span(profile_name, task, spans=SPAN):
     """How the passages of a task of spans are cut; None of other tasks."""
-    return spans[profile_name] if task in SQUAD else None
+    return spans[profile_name] if task in SQUAD else asked(profile_name)
 
 
 def teacher(profile_name, task, family="bert", train=None, span=None):
     """Spec of the fine-tuned whole model: the teacher and the start of many students, and the plain
     row of most tables. train: a paper's own settings; span: how a task such as SQuAD is cut."""
-    told = {"train": train or TEACHER[profile_name], "span": span, "targets": LABELS}
+    told = {"train": train or TEACHER[profile_name], "targets": LABELS}
+    told |= {"span": span} if span else {}
     start = {"start": backbone(profile_name, family)}
     return Spec("finetune", common(profile_name, task, **told), start)
 

@@ -131,7 +131,7 @@ def paced(settings, profile_name, task, long=LONG, **changes):
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
     few = {"epochs": 3} if profile_name == "paper" and task in long else {}
-    return replace(train, **few | changes)
+    return grids.lengthened(profile_name, replace(train, **few | changes))
 
 
 def rows(profile_name, task):

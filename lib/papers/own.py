@@ -52,7 +52,8 @@ class Own(str):
         if self.data:
             task, there = data.task("own", self.data), data.splits("own", self.data)
             count, most = len(there["train"]), MOST[self]
-            kind = f"{len(task.labels)} classes" if task.labels else "scores"
+            kind = "answers" if task.span else "scores"
+            kind = f"{len(task.labels)} classes" if task.labels else kind
             rows = f"{count:,} training and {len(there['dev']):,} development rows"
             capped = f", trained on {most:,} of them" * bool(most and count > most)
             lines.append(f"The data have {rows} of {kind}{capped}.")
@@ -94,6 +95,13 @@ def words(profile_name):
 def of(profile_name, what):
     """The reader's `data`, `model` or `task` behind a profile's name; "" where it has none."""
     return getattr(profile_name, what, "")
+
+
+def told(profile_name):
+    """Lines on what was read of the reader's own; none of a profile alone."""
+    if not isinstance(profile_name, Own):
+        return []
+    return [*profile_name.about(), *(own.told(profile_name.data) if profile_name.data else ())]
 
 
 def titles(profile_name):

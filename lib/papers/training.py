@@ -1,14 +1,21 @@
-"""GPU hours of the runs of profile `paper`, counted from their Specs. Free of torch.
+"""GPU hours of the runs of profile `paper`, counted from their Specs; seconds of those of a
+reader's model, by a measured step. Free of torch.
 
 A training step takes the FLOPs of a forward pass of the model as it starts, twice that for the
 gradient, and a forward pass of its teacher. Cuts are not taken off, so this is an upper bound.
 Evaluations, single passes and timings are left out.
 """
 
+from dataclasses import replace
+
+import lib
 from lib.measure.cost import SHAPES
 from lib.measure.cost import flops as flops_of
 from lib.measure.gated import BERT_MINI
+from lib.papers import grids, own
+from lib.papers.profiles import backbone
 from lib.search import net as nets
+from lib.train.options import Train
 
 # FLOP/s of an A100 of 80 GB: its peak, times a share that training reaches
 SPEED, RATE = 0.6 * 19.5e12, "an A100 at 60 % of 19.5 TFLOP/s in float32"
@@ -29,6 +36,21 @@ FREE = ("predict", "states", "inspect_ghosts", "maps")  # steps that train nothi
 def gpu_hours(specs):
     """Hours that the trainings of some Specs take on one GPU (RATE), as text."""
     return f"{sum(map(flops, specs)) / SPEED / 3600:,.1f} GPU hours"
+
+
+def seconds(profile_name, specs):
+    """Seconds of the trainings of some Specs on one core, by a few steps of the reader's model on
+    the reader's rows; None without both, of spans, and where nothing is trained."""
+    name, folder = own.of(profile_name, "data"), own.of(profile_name, "model")
+    specs = [spec for spec in specs if flops(spec)]
+    if not (name and folder and specs) or grids.asked(profile_name):
+        return None
+    task, rows = lib.rows(name)
+    train = replace(Train(**specs[0].args["train"]), epochs=1, select="last")
+    some = {split: rows[split].take(range(min(2 * train.batch, 40))) for split in ("train", "dev")}
+    pace = lib.fit(*lib.network(folder, task), task, some, train)["examples_per_second"]
+    one = 3 * forward(backbone(profile_name), train.pad_to or train.max_length)
+    return sum(map(flops, specs)) / one / pace
 
 
 def flops(spec):
@@ -53,7 +75,10 @@ def forward(spec, tokens):
     origin = next((spec.inputs[name] for name in STARTS if name in spec.inputs), None)
     if origin:
         return forward(origin, tokens)
-    return flops_of(ENCODERS.get(spec.args.get("name"), SHAPES["bert-base"]), tokens)
+    name = spec.args.get("name", "")
+    return flops_of(
+        own.shape(name) if "/" in name else ENCODERS.get(name, SHAPES["bert-base"]), tokens
+    )
 
 
 def rows(spec):

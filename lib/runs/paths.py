@@ -46,6 +46,11 @@ def meant(path):
     return next((place for place in places if place.exists()), places[0]).resolve()
 
 
+def in_lab():
+    """Whether this process is a kernel of Jupyter's server, which shows widgets."""
+    return "JPY_SESSION_NAME" in os.environ and "ipykernel" in sys.modules
+
+
 def shown(path):
     """A path as a reader should see it: relative to the project where it lies inside."""
     path = Path(path)

@@ -198,11 +198,14 @@ class Store:
         """
         if run := self.find(spec):
             return run.status
-        if not self.part(spec).exists():
-            return {"state": "missing"}
-        status = ledger(self.part(spec))
+        part = self.part(spec)
+        return self.unfinished(part) if part.exists() else {"state": "missing"}
+
+    def unfinished(self, part):
+        """What the ledger of one of `parts` says."""
+        status = ledger(part)
         if status["state"] not in ("failed", "stopped"):
-            status["state"] = "running" if alive(self.lock(spec)) else "died"
+            status["state"] = "running" if alive(part.with_suffix(".lock")) else "died"
         return status
 
     def every(self, pattern="*"):

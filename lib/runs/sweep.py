@@ -15,7 +15,7 @@ from graphlib import TopologicalSorter
 from itertools import islice
 from math import inf
 
-from lib.runs import executors
+from lib.runs import executors, paths
 from lib.runs.execute import need_disk, one_line, work
 from lib.runs.store import Store, alive, ledger
 from lib.steps import STEPS
@@ -177,14 +177,15 @@ class Bar:
     """The progress of a sweep in one line: runs that ended, and the time to go."""
 
     def __init__(self, todo, store, executor, progress):
-        from tqdm.auto import tqdm
+        from tqdm import auto, std  # widgets wait for an answer, which nobody else gives
 
         self.todo, self.store, self.slots = list(todo), store, executor.slots
         self.clock, self.began, self.drawn = Clock(store), time.monotonic(), 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
-        self.bar = tqdm(total=len(todo), desc="starting workers", **how)
-        live = sys.stderr.isatty() or type(self.bar).__name__ == "tqdm_notebook"
+        lab = paths.in_lab()
+        self.bar = (auto if lab else std).tqdm(total=len(todo), desc="starting workers", **how)
+        live = lab or sys.stderr.isatty()
         self.interval = 0.5 if live else 20.0  # a log file wants few lines
 
     def draw(self, ended, running):

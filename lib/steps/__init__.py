@@ -40,7 +40,7 @@ MAKING = {
     # what they need
     "augment": (2, "language_model", "data augment numerics"),
     "operate": (1, "teacher importance search", "surgery"),
-    "quantise": (1, "start", LESSON),
+    "quantise": (1, "start", f"{LESSON} span"),
     "states": (2, "teacher", f"{LESSON} distil"),
 }
 MEASURING = {  # without weights
@@ -54,7 +54,7 @@ MEASURING = {  # without weights
     "random_architecture": (2, "start", "gates"),
     "digits": (2, "", "images perceptron gates numerics"),
     # what is measured
-    "bag_of_words": (1, "", "data"),
+    "bag_of_words": (1, "start", "data"),
     "predict": (2, "model", f"{LESSON} span"),
     "count": (1, "", "config tokens labels"),
     "inspect_ghosts": (2, "model", f"{LESSON} rows"),

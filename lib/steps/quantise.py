@@ -7,11 +7,11 @@ from lib.model.surgery import operate
 from lib.train.learn import Lesson, predictions
 
 
-def quantise(run, data, train, numerics):
+def quantise(run, data, train, numerics, span=None):
     """Input: `start`, trained on the task. `train`, that of the model, tells how rows are cut and
     padded. Metrics and predictions are those of `finetune`, with the bytes of all tensors.
     """
-    lesson = Lesson(run, data, train, numerics)
+    lesson = Lesson(run, data, train, numerics, span)
     model, tokenizer = lesson.start()
     operate(model, {"op": "int8"})
     result = predictions(run, lesson.judges(model, tokenizer))
