@@ -71,11 +71,11 @@ def lab(count=3000, seed=0):
     task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
     how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
     train = Train(epochs=5, batch=32, lr=2e-3, max_length=64, **how)
-    splits = data.load(data.describe("toy", task.name, count))
-    shape = {"hidden_size": 96, "num_hidden_layers": 2, "num_attention_heads": 12}
-    shape |= {"intermediate_size": 384, "initializer_range": 0.04, "vocab_size": len(tokenizer)}
+    shape = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384}
+    shape |= {"vocab_size": len(tokenizer), "initializer_range": 0.04}
     torch.manual_seed(seed)
     encoder = transformers.BertForSequenceClassification(transformers.BertConfig(**shape))
+    splits = data.load(data.describe("toy", task.name, count))
     return Lab(tokenizer, task, splits, train, seed), encoder
 
 

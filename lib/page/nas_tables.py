@@ -1,5 +1,6 @@
 """Parts of the tables of the pages on differentiable NAS pruning. Free of torch."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -17,15 +18,13 @@ def rows(profile, models, tasks, seeds, submit):
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
 
-    def made(task, model):
-        return nas.named(profile, task, model)
-
-    predicted = submissions.submitted(profile, tasks, seeds[:1], made, models) if submit else []
-    return [
-        {"kind": "score", "task": task, "model": model, "seed": seed}
-        | {"spec": made(task, model).at(seed)}
-        for task, model, seed in product(tasks, models, seeds)
-    ] + [{"kind": "prediction"} | row for row in predicted]
+    make = partial(nas.named, profile)
+    told = submissions.submitted(profile, tasks, seeds[:1], make, models) if submit else []
+    kinds = [{"kind": "prediction"} | row for row in told]
+    for task, model, seed in product(tasks, models, seeds):
+        row = {"kind": "score", "task": task, "model": model, "seed": seed}
+        kinds.append(row | {"spec": make(task, model).at(seed)})
+    return kinds
 
 
 def landed(frame, source):
