@@ -17,14 +17,13 @@ def rows(profile, models, tasks, seeds, submit):
     predictions of test rows. BERT-Mini has no stand-in at mini."""
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
-
     make = partial(nas.named, profile)
     told = submissions.submitted(profile, tasks, seeds[:1], make, models) if submit else []
-    kinds = [{"kind": "prediction"} | row for row in told]
-    for task, model, seed in product(tasks, models, seeds):
-        row = {"kind": "score", "task": task, "model": model, "seed": seed}
-        kinds.append(row | {"spec": make(task, model).at(seed)})
-    return kinds
+    return [
+        {"kind": "score", "task": task, "model": model, "seed": seed}
+        | {"spec": make(task, model).at(seed)}
+        for task, model, seed in product(tasks, models, seeds)
+    ] + [{"kind": "prediction"} | row for row in told]
 
 
 def landed(frame, source):
