@@ -1,7 +1,8 @@
 """Models, trainers and measurements of the workbook; `python -m lib --help` lists the commands.
 
 What a loop of your own calls is here, without Spec or store: `rows`, `dataset`, `network`, `fit`,
-`rank`, `operate`, `save`. Each imports what it needs when it is called.
+`rank`, `operate`, `save`; `lab` makes what method notebooks train on. Each imports what it needs
+when it is called.
 """
 
 
@@ -46,19 +47,36 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
     Returns the metrics of its development rows and {"steps", ...}. Raises FloatingPointError where
     the loss is not finite.
     """
-    from tempfile import TemporaryDirectory
+    from lib.train.lab import Lab
 
-    from lib.runs.store import Scratch
-    from lib.train import heads, loop, objectives
-    from lib.train.options import Numerics, Targets
+    lab = Lab(tokenizer, task, rows, train, seed, threads)
+    return lab.fit(model).result | lab.scores(model)
 
-    numerics = Numerics("float32", threads)
-    encoded, _ = heads.rows(tokenizer, rows["train"], task, train.max_length)
-    judged, marks = heads.rows(tokenizer, rows["dev"], task, train.max_length)
-    learned = objectives.predicting(None, model, encoded, Targets("hard"))
-    with TemporaryDirectory() as folder, learned as loss:
-        result = loop.fit(Scratch(folder, seed), model, encoded, loss, train, numerics)
-    return result | marks(loop.predict(model, judged, numerics))[0]
+
+def lab(count=3000, seed=0):
+    """(Lab, encoder) of the method notebooks: is a generated sentence in order, or have two words
+    changed places? `count` rows to train on, 4,000 to judge by. The encoder is new: 2 layers, 96
+    channels, 12 heads, 384 neurons."""
+    from pathlib import Path
+    from tempfile import mkdtemp
+
+    import torch
+    import transformers
+
+    from lib import data
+    from lib.steps.pretrain import words
+    from lib.train.lab import Lab
+    from lib.train.options import Train
+
+    task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))
+    how = {"warmup": 0.1, "clip": 1.0, "dropout": 0.1, "byte_dropout": True}
+    train = Train(epochs=5, batch=32, lr=2e-3, max_length=64, **how)
+    shape = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384}
+    shape |= {"vocab_size": len(tokenizer), "initializer_range": 0.04}
+    torch.manual_seed(seed)
+    encoder = transformers.BertForSequenceClassification(transformers.BertConfig(**shape))
+    splits = data.load(data.describe("toy", task.name, count))
+    return Lab(tokenizer, task, splits, train, seed), encoder
 
 
 def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):

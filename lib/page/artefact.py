@@ -30,7 +30,7 @@ from lib.page import claims as source
 from lib.page import notebook, plot, report, settings
 from lib.page.runs import Runs
 from lib.page.tables import beside, digits, escaped, joined, markdown, styled
-from lib.page.verdicts import ENVIRONMENT, answers, legend
+from lib.page.verdicts import ENVIRONMENT, answers, leading, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import own, submissions
@@ -261,7 +261,8 @@ class Page:
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         files = paths.scrubbed(f"{paths.shown(self.folder)}/{self.id}.*")
         end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)
-        light = LIGHT.render(verdicts=verdicts, texts=texts(), told=told, scales=SCALES, bad=bad)
+        more = {id: text for id, text in texts().items() if not leading(id)}  # others are on top
+        light = LIGHT.render(verdicts=verdicts, texts=more, told=told, scales=SCALES, bad=bad)
         shown = f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"
         display(Shown(shown, light))
         if not os.environ.get(notebook.BATCH):

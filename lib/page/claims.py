@@ -267,15 +267,15 @@ def posted(readme, found):
     return readme
 
 
-def forest(found, paper):
-    """One row for each cell in points of a paper's central claims: what the forest plot draws.
+def forest(found, ids):
+    """One row for each cell in points of some claims: what a forest plot draws.
 
     A cell without its planned seeds has no interval.
     """
     import pandas as pd
 
     told = []
-    for id in central(paper):
+    for id in ids:
         for r in found[id].results:
             if r.unit == "points" and r.estimate and not r.beside:
                 least, most = (end if isfinite(end) else None for end in r.cell.bounds)

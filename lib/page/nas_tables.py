@@ -1,11 +1,29 @@
 """Parts of the tables of the pages on differentiable NAS pruning. Free of torch."""
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 import pandas as pd
 
 from lib.measure import compare
-from lib.papers import grids, published
+from lib.page import plot
+from lib.papers import grids, nas, published, submissions
 from lib.papers.nas import COLUMNS
+
+
+def rows(profile, models, tasks, seeds, submit):
+    """The rows of one of Tables 6 to 9: the scores of two models and, with `submit`, their
+    predictions of test rows. BERT-Mini has no stand-in at mini."""
+    models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
+    tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
+    make = partial(nas.named, profile)
+    told = submissions.submitted(profile, tasks, seeds[:1], make, models) if submit else []
+    return [
+        {"kind": "score", "task": task, "model": model, "seed": seed}
+        | {"spec": make(task, model).at(seed)}
+        for task, model, seed in product(tasks, models, seeds)
+    ] + [{"kind": "prediction"} | row for row in told]
 
 
 def landed(frame, source):
@@ -99,6 +117,11 @@ def show_tested(page, table, models, every, searches):
         "deviation (seeds), share of the FLOPs before and after the trim, FLOPs with hard masks",
     )
     page.note(published.corrections("nas", table.split("_")[0]))
+    whole, network, *_ = published.rows("nas", table, "Models").values()
+    columns = {t: [c for c in network if c[1].startswith(t)] for t in nas.TEST["paper"]}
+    gains = {t: np.nanmean([network[c] - whole[c] for c in of]) for t, of in columns.items()}
+    found = runs.gaps(*models[::-1], columns=COLUMNS)
+    page.figure(*plot.dots(found, gains, f"{models[1]} above {models[0]} (points)"), name="gains")
     page.archives(hidden.own)
 
 
