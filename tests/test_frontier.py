@@ -1,4 +1,4 @@
-"""The frontier: its grid, its costs against PyTorch's count, its front and winners, and how a
+"""The frontier: its grid, its costs against PyTorch's count, its front, and how a
 method is added.
 """
 
@@ -157,15 +157,6 @@ def test_a_gap_is_paired_with_the_plain_model():
         assert line["beside"] == beside and line["gap_low"] <= line["gap"] <= line["gap_high"]
         assert line["gap"] == pytest.approx(line["score"] - other["score"])
     assert table["gap"]["Width"] == 0 and table["budget"].to_dict()["Whole"] == frontier.HEADS
-
-
-def test_a_winner_is_the_best_that_a_budget_buys():
-    frame = pd.DataFrame({"kind": [], "task": [], "model": [], "m": [], "seed": [], "run": []})
-    told = frontier.winners(frame, POINTS.assign(task="CoLA"), "flops", "toy")
-    assert list(told) == ["3/12"]
-    assert told["3/12"]["best"] == "A 3/12" and told["3/12"]["second"] == "B 3/12"
-    assert told["3/12"]["difference"] == "not proven"
-    assert frontier.winners(frame, POINTS[:1].assign(task="CoLA"), "flops", "toy") == {}
 
 
 ASK = "from lib.papers import frontier; print(*frontier.TABLE, sep='; ')"

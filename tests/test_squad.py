@@ -4,8 +4,6 @@ import datasets
 import numpy as np
 import pytest
 from conftest import put
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lib.data import read
 from lib.measure import squad as measure
@@ -187,39 +185,3 @@ def test_score_of_both_versions():
         measure.score([], [])
     with pytest.raises(ValueError):
         measure.score(["x"], [["x"], ["y"]])
-
-
-def test_best_threshold_by_hand():
-    answers = [["France"], [], ["x"], []]
-    # by difference: right (+1), none (-1), right (+1), none (-1), upon 2 of 4 for answering nothing
-    differences, best = [-3.0, 0.5, 1.0, 7.0], measure.best_threshold
-    assert best(["France", "y", "x", "z"], differences, answers) == (-3.0, 0.75)
-    assert best(["France", "", "x", "z"], differences, answers) == (1.0, 1.0)
-    # probabilities, nothing right: the official start
-    assert best(["w", "y", "v", "z"], [0.1, 0.2, 0.3, 0.4], answers) == (0.0, 0.5)
-    assert best(["in France", "", "", ""], [0.1] * 4, answers, measure.exact) == (0.0, 0.5)
-    for wrong in (np.nan, -np.inf):
-        with pytest.raises(ValueError, match="not numbers"):
-            measure.best_threshold(["x"], [wrong], [["x"]])
-
-
-CASE = st.tuples(
-    st.sampled_from(["", "x", "x y", "the"]),
-    st.sampled_from([-2.0, 0.0, 0.5, 3.0, np.inf]),
-    st.sampled_from([[], ["x"], ["x y"], ["x y z", "y"]]),
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(CASE, min_size=1, max_size=8))
-def test_best_threshold_is_had_and_beaten_by_none(cases):
-    texts, differences, answers = map(list, zip(*cases, strict=True))
-
-    def at(threshold):
-        pairs = zip(texts, differences, strict=True)
-        taken = ["" if more > threshold else text for text, more in pairs]
-        return measure.score(taken, answers, version=2)["span_f1"]
-
-    threshold, value = measure.best_threshold(texts, differences, answers)
-    assert at(threshold) == pytest.approx(value)
-    assert all(at(other) <= value + 1e-12 for other in (-np.inf, -3.0, *differences))

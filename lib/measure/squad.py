@@ -58,28 +58,6 @@ def score(predictions, answers, version=None):
     }
 
 
-def best_threshold(predictions, differences, answers, metric=span_f1):
-    """(threshold, mean metric): answering "" where the difference is larger scores best.
-
-    predictions: N texts as if every question had an answer. differences [N]: how much better no
-    answer scores, or its probability. This is the search of the official v2.0 script, repaired
-    where its score is not the one had at its threshold: equal differences go together, "the" counts
-    as no answer, and where answering nothing is best, the threshold is below all differences.
-    """
-    differences = np.asarray(differences, np.float64)
-    if not (differences > -np.inf).all():
-        raise ValueError("some differences are not numbers: the model diverged")
-    gains = [metric(p, golds) - (not golds) for p, golds in zip(predictions, answers, strict=True)]
-    order = np.argsort(differences, kind="stable")
-    ranked = differences[order]
-    # sums[i]: the i questions of the least differences are answered
-    sums = np.cumsum([sum(not golds for golds in answers), *np.array(gains)[order]])
-    sums[1:-1][ranked[:-1] == ranked[1:]] = -np.inf
-    best = int(np.argmax(sums))
-    threshold = ranked[best - 1] if best else min(0.0, np.nextafter(ranked[0], -np.inf))
-    return float(threshold), float(sums[best] / len(answers))
-
-
 def _golds(golds, version):
     if version == 1:
         if not golds:

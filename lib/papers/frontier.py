@@ -329,34 +329,6 @@ def whole_cost(table, axis):
     return float(there.iloc[0]) if len(there) else None
 
 
-def winners(frame, table, axis, profile_name):
-    """At each budget the best model that it buys, and whether the second one is proven behind.
-
-    Of the two with the highest scores that is the best which leads on the seeds of both. A budget
-    is the cost of a width-pruned model and 5 % more. frame: the collected grid. table: `points` of
-    one task. Returns {budget: a line of the page's table}.
-    """
-    frame, lines, metrics = named(frame), {}, grids.metrics(profile_name)
-    frame = frame[frame["task"].isin(table["task"])]
-    for budget in table[table["method"] == "Width"].to_dict("records"):
-        bought = table[table[axis] <= SLACK * budget[axis]].sort_values("score", ascending=False)
-        first, second = [*bought["model"], "–"][:2]
-        gap = paired(frame, first, second, metrics)
-        if gap and gap.mean < 0:
-            first, second = second, first
-            gap = paired(frame, first, second, metrics)
-        proven = gap is not None and gap.n_seeds >= claims.SEEDS and gap.p < claims.ALPHA
-        score = bought["score"][bought["model"] == first].iloc[0]
-        lines[f"{budget['m']:.0f}/{HEADS}"] = {
-            "best": first,
-            "score": f"{score:.1f}",
-            "second": second,
-            "best minus second [95 %]": compare.interval(gap),
-            "difference": "proven" if proven else "not proven",
-        }
-    return lines
-
-
 def recommended(table, axis, share):
     """The line of `points` with the best score whose cost is at most a share of the whole model's,
     and SLACK; of equal scores the cheapest. None where nothing is so cheap.

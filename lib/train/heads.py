@@ -93,7 +93,7 @@ def span_marks(split, windows, max_answer, logits):
     """logits [W, 2, T] of all windows.
 
     Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
-    0. `best_...` are at the threshold that suits this very split best, as in the official script.
+    0. The official script's best threshold is fitted to the rows that it is judged on: left out.
     """
     places, null = spans.best_places(
         logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
@@ -106,9 +106,6 @@ def span_marks(split, windows, max_answer, logits):
     for metric in (squad.exact, squad.span_f1):
         name, pairs = metric.__name__, zip(said, split.answers, strict=True)
         marks[name] = np.array([metric(text, golds, version) for text, golds in pairs])
-        if version == 2:
-            threshold, best = squad.best_threshold(found, null, split.answers, metric)
-            result |= {f"best_{name}": best, f"best_{name}_threshold": threshold}
     return result, {
         "spans": places,
         "null": null,
