@@ -154,7 +154,7 @@ def report(args):
 @command(*PAGES, WORKERS)
 def plan(args):
     """what a run of these notebooks would take"""
-    from lib import data
+    from lib import data, pace
     from lib.papers import own, training
     from lib.runs import executors, sweep
 
@@ -170,7 +170,7 @@ def plan(args):
             about = training.gpu_hours(missing) if on_gpus else f"{clock.about(missing)} of a core"
             print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {about}")
     about = f"{clock.about(every, workers)} on {workers} workers"
-    if seconds := training.seconds(args.profile, every):
+    if seconds := training.seconds(args.profile, every, pace):
         about = f"about {sweep.clocked(seconds)} of a core, by a measured step of training"
     if on_gpus:
         about = f"at most {training.gpu_hours(every)} of {training.RATE}"

@@ -8,7 +8,6 @@ Evaluations, single passes and timings are left out.
 
 from dataclasses import replace
 
-import lib
 from lib.measure.cost import SHAPES
 from lib.measure.cost import flops as flops_of
 from lib.measure.gated import BERT_MINI
@@ -38,19 +37,19 @@ def gpu_hours(specs):
     return f"{sum(map(flops, specs)) / SPEED / 3600:,.1f} GPU hours"
 
 
-def seconds(profile_name, specs):
-    """Seconds of the trainings of some Specs on one core, by a few steps of the reader's model on
-    the reader's rows; None without both, of spans, and where nothing is trained."""
+def seconds(profile_name, specs, pace):
+    """Seconds of the trainings of some Specs on one core; None where nothing is trained, of spans,
+    and without data and a model of the reader's.
+
+    pace: f(folder, name of the data, Train) -> rows a second, measured (lib.pace).
+    """
     name, folder = own.of(profile_name, "data"), own.of(profile_name, "model")
     specs = [spec for spec in specs if flops(spec)]
     if not (name and folder and specs) or grids.asked(profile_name):
         return None
-    task, rows = lib.rows(name)
     train = replace(Train(**specs[0].args["train"]), epochs=1, select="last")
-    some = {split: rows[split].take(range(min(2 * train.batch, 40))) for split in ("train", "dev")}
-    pace = lib.fit(*lib.network(folder, task), task, some, train)["examples_per_second"]
     one = 3 * forward(backbone(profile_name), train.pad_to or train.max_length)
-    return sum(map(flops, specs)) / one / pace
+    return sum(map(flops, specs)) / one / pace(folder, name, train)
 
 
 def flops(spec):
