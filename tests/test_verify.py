@@ -47,7 +47,7 @@ def records(tmp_path, monkeypatch):
     (tmp_path / "README.md").write_text("none")
     put(tmp_path, "data/published/x/table.csv", "model,SST-2\nGhost,83.5\n")
     put(tmp_path, "data/digests.json", {"glue/CoLA": "12"})
-    put(tmp_path, "figures/mini/a.page.md", "# A\n\n- **G1** Ghosts help. **◐ partial**\n")
+    put(tmp_path, "figures/mini/a.page.md", "# A\n\n- G1: Ghosts help. ◐ partial.\n")
     for name in "ab":
         put(tmp_path, f"figures/mini/{name}.png", name * 9)
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "records"))

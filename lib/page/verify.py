@@ -134,7 +134,9 @@ def stale():
         about: rest[0] for (about, _), rest in keyed(text).items() if about.endswith("verdict")
     }
     for path in sorted(paths.ROOT.glob(PAGES)):
-        for claim, shown in re.findall(r"^- \*\*(\w+)\*\* .*\*\*(.+)\*\*$", path.read_text(), re.M):
+        for claim, shown in re.findall(
+            r"^- ([A-Z]\d+): .* (\S [a-z ]+)\.$", path.read_text(), re.M
+        ):
             if verdicts.label(word := words.get(f"{claim}, verdict", "NOT_RUN")) != shown:
                 found.append(
                     f"{paths.shown(path)}: {claim} {shown}, by the records {word}: {AGAIN}"
