@@ -56,7 +56,8 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
 def pace(folder, place, train):
     """Rows a second that an encoder learns from, by a few steps on rows of your own."""
     task, there = rows(place)
-    some = {name: there[name].take(range(min(2 * train.batch, 40))) for name in ("train", "dev")}
+    count = min(2 * train.batch, 40, *map(len, there.values()))
+    some = {name: there[name].take(range(count)) for name in ("train", "dev")}
     return fit(*network(folder, task), task, some, train)["examples_per_second"]
 
 

@@ -92,7 +92,9 @@ def read(args, looked_up=True):
             grids[path] = notebook.grids(path, values, looked_up)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
-            print(f"  cannot   {path.stem}: {error}")
+            print(
+                f"  cannot   {path.stem}: {str(error).removeprefix(path.stem + chr(58) + chr(32))}"
+            )
     return grids, absent, Store()
 
 

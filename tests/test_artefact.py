@@ -14,7 +14,7 @@ import pytest
 from lib.measure import compare
 from lib.measure.claims import Verdict
 from lib.measure.stats import Estimate
-from lib.page import artefact, plot, sheet, tables
+from lib.page import artefact, plot, sheet, tables, verdicts
 from lib.page.runs import Runs
 from lib.papers import published
 from lib.papers.published import Printed
@@ -232,10 +232,10 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         },
         {"cell_type": "markdown", "metadata": {}, "source": ["## Turn the knobs"]},
     ]
-    verdict = {"claim": "G1", "verdict": "OPEN", "kind": "finding"}
-    body = {"id": NAME, "profile": "toy", "runs": [], "verdicts": [verdict], "parameters": {}}
+    found = verdicts.answers([Verdict("G1", "OPEN", "", kind="finding")])
+    body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "parameters": {}}
     text = sheet.light({"cells": cells}, "GhostBERT: New", body)
-    parts = ["# GhostBERT: New", "**G1** Ghosts on a pruned", "Why?", "Read:", "- \\* a \\| b \\*"]
+    parts = ["# GhostBERT: New", "- G1: Ghosts on a pruned", "Why?", "Read:", "- \\* a \\| b \\*"]
     parts += ["*Scores*", "|  |  | ours, x |", "| 1/12 | A | 1.2 |", f"![T]({NAME}.png)"]
     parts += ["## Verdicts", "**Sizes:**", "2 \\| 3<br>4", "- Smaller."]
     places = [text.index(part) for part in parts]

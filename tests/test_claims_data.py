@@ -243,7 +243,8 @@ def test_broken_cells_turn_the_claim_that_reads_them(id, rng, monkeypatch):
     ]
     for _ in range(100):
         (row, column), (other, name) = rng.choice(there), rng.choice(there)
-        values = [other[name], str(rng.uniform(-1e4, 1e4)), f"broken {rng.random()}"]
+        size = rng.choice((-1, 1)) * 10 ** rng.uniform(-4, 4)  # ratios too have all sizes
+        values = [other[name], str(size), f"broken {rng.random()}"]
         number = isinstance(checks.number(row[column]), Fraction)
         monkeypatch.setitem(row, column, rng.choice(values[: 2 if number else 3]))
         if not holds(id):

@@ -380,7 +380,6 @@ def test_the_cascade_learns_on_one_thread(monkeypatch):
         seen.extend(each["num_threads"] for each in threadpool_info())
 
     monkeypatch.setattr(samplers, "follow", follow)
-    samplers.threads.cache_clear()  # an earlier test may have asked before all was loaded
     options = search.sampler("paper", "stage1")
     assert options.method == "cascade"
     samplers.propose(None, [], options, None)

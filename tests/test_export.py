@@ -203,7 +203,7 @@ def test_classes_have_their_names(labels, kind, saved, tmp_path):
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
 def test_scores_are_on_the_scale_that_is_asked_for(saved, tmp_path, family, tiny):
-    model = tiny(family, num_labels=1)
+    model = tiny(family, labels=1)
     folder = saved.keep(model)
     export.export(folder, tmp_path / "out", (), scale=(1.0, 100.0))
     batch = list(export.batches(model))[0]

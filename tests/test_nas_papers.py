@@ -234,8 +234,8 @@ def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_pat
     archives = submissions.archives(
         [told | {"model": name} for name in found], tmp_path, "page", "toy"
     )
-    folders = [path.parent.name for path, _ in archives]
-    assert folders == ["page.bert-mini.seed1", "page.30-tinybert-4l.seed1"]
+    names = [path.name for path, _ in archives]
+    assert names == ["page.bert-mini.seed1.zip", "page.30-tinybert-4l.seed1.zip"]
 
 
 # ---- networks that are timed

@@ -138,7 +138,7 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
     assert task.span and task.metrics[0] == "span_f1" and len(splits["train"]) == 48
     assert not {*splits["train"].b} & {*splits["dev"].b}  # a passage is on one side
     assert splits["dev"].answers[:2] in ([["number 3"], []], [[splits["dev"].b[0][:8].strip()], []])
-    refused(put(tmp_path, "few.json", questions(20)), "20 rows; expected at least 40")
+    refused(put(tmp_path, "few.json", questions(20)), "20 different rows; expected at least 40")
 
 
 def test_what_was_read_is_told_row_by_row(tmp_path, tsv):
@@ -381,7 +381,7 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
         (page,) = book.sheets.values()
         folders.add(page.folder)
         assert page.folder.name.startswith("reviews.tsv-encoder")
-        told = (tmp_path / "toy" / "index.html").read_text().partition("<main>")[2]
+        told = (tmp_path / "toy" / "index.html").read_text().partition("<main")[2]
         assert "Your own data: reviews.tsv, model:" in told
         assert "generated sentences" not in told
     assert len(folders) == 2
@@ -518,7 +518,7 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = paths.NOTEBOOKS / "92_your_task.ipynb"
     grid = notebook.grids(path, own.values(mine) | values)["grid"]
-    assert {row["m"] for row in grid} == {0, 6}  # 4 heads cannot have 5/12
+    assert {row["m"] for row in grid if "m" in row} == {0, 6}  # 4 heads cannot have 5/12
 
 
 def test_a_whole_model_that_is_no_better_than_one_answer_is_told():

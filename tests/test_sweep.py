@@ -137,7 +137,7 @@ def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr("tqdm.auto.tqdm", lambda **told: Bar(n=0.0, **told))
+    monkeypatch.setattr("tqdm.std.tqdm", lambda **told: Bar(n=0.0, **told))
     sweep.make([importance(teacher()).at(0)], store, workers=1)
     shares, totals, texts = zip(*drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3

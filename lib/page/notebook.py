@@ -157,7 +157,7 @@ def grids(path, values, looked_up=True):
         raise
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
-        raise ValueError(why) from error
+        raise ValueError(f"{Path(path).stem}: {why}") from error
     return {
         name: rows
         for name, rows in names.items()

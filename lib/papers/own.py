@@ -131,7 +131,9 @@ def folder(path):
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
             form = "it must be a BERT, RoBERTa or ELECTRA folder as save_pretrained writes it"
-            raise FileNotFoundError(f"no model {path}: it has no {' or '.join(names)}; {form}")
+            raise FileNotFoundError(
+                f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
+            )
     shape(found)
     return str(found)
 
