@@ -66,7 +66,6 @@ class Page:
     used: dict = field(default_factory=dict)  # what is told of each run, by its name
     files: list = field(default_factory=list)
     said: list = field(default_factory=list)  # what it answers, where it says so itself
-    titles: list = field(default_factory=list)  # of its figures
     wanted: set = field(default_factory=set)  # names of the runs that it makes where they lack
 
     @property
@@ -201,8 +200,6 @@ class Page:
             with whole(self.folder / f"{stem}.{kind}") as place:
                 figure.savefig(place, format=kind, **how)
         self.files += [f"{stem}.svg", f"{stem}.png"]
-        named = [figure.get_suptitle(), *(axis.get_title() for axis in figure.axes)]
-        self.titles += list(filter(None, named))[:1]
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, (self.folder / f"{stem}.svg").read_text(), f"{stem}.png")
 
@@ -251,7 +248,7 @@ class Page:
             "profile": self.profile.name,
             "differs": list(self.differs),
             "parameters": self.values,
-            "answer": self.said or answers(verdicts) or self.titles[:1],
+            "answer": self.said or answers(verdicts),
             "runs": runs,
             "verdicts": [{name: getattr(v, name) for name in TOLD} for v in verdicts],
             "deviations": told,

@@ -62,11 +62,13 @@ def table(verdicts):
 
 
 def answers(verdicts):
-    """A sentence for each central claim or own question among Verdicts, with its word."""
+    """A sentence for each central claim or own question among Verdicts, with its word; where there
+    is none, how many of all have which word."""
     found = [v for v in verdicts if v.kind == "finding" and leading(v.claim)]
+    counts = tally((v.kind, v.verdict) for v in verdicts).capitalize()
     return [
         f"{v.claim}: {claims().get(v.claim, '')} {label(v.verdict).capitalize()}." for v in found
-    ]
+    ] or [f"{counts}."] * bool(counts)
 
 
 def leading(claim):
