@@ -60,16 +60,15 @@ CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 def named(args):
     """(the profile of a command, with the reader's own data and model, and the values of all
     parameters of notebooks that it names)."""
-    from lib.papers import own
-    from lib.papers.profiles import profile
+    from lib.papers import profiles
 
-    told = [getattr(args, name, "") for name in own.PARAMETERS[1:]]
-    scope, lists = own.named(profile(args.profile).name, *told), {}
+    told = [getattr(args, name, "") for name in profiles.PARAMETERS[1:]]
+    scope, lists = profiles.named(profiles.profile(args.profile).name, *told), {}
     for name in LISTS:
         if text := getattr(args, name, None):
             words = map(str.strip, text.split(","))
             lists[name] = [int(word) if word.isdigit() else word for word in words]
-    return scope, own.values(scope) | lists
+    return scope, profiles.values(scope) | lists
 
 
 def read(args, looked_up=True):
@@ -157,14 +156,14 @@ def report(args):
 def plan(args):
     """what a run of these notebooks would take"""
     from lib import data, pace
-    from lib.papers import own, training
-    from lib.runs import executors, sweep
+    from lib.papers import profiles, training
+    from lib.runs import paths, sweep
 
     on_gpus = args.profile == "paper" and not (args.data or args.model)
     with data.planning() as absent:
         grids, cannot, store = read(args, looked_up=False)
-        clock, every, workers = sweep.Clock(store), {}, args.workers or executors.cores()
-        print(*(own.told(args.profile) if grids else ()), sep="\n")
+        clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
+        print(*(profiles.told(args.profile) if grids else ()), sep="\n")
         for path, found in grids.items():
             specs = wanted({path: found})
             missing = sweep.missing(specs, store)
@@ -219,7 +218,7 @@ def show(args):
 def diff(args):
     """how two runs differ, in Spec and metrics; a change that several inputs share is one line"""
     from lib.export.opened import named
-    from lib.page.settings import flat
+    from lib.page.tables import flat
 
     first, second, places = named(args.run), named(args.other), {}
     for name in ("spec", "metrics"):

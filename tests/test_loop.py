@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from lib.model.options import settled
 from lib.model.parts import base, set_dropout
 from lib.train import loop, losses
 from lib.train.batches import Encoded, collate, order
-from lib.train.options import Numerics, Targets, Train, settled
+from lib.train.options import Numerics, Targets, Train
 from lib.train.used_rows import UsedRows, used_rows
 
 NUMERICS = Numerics("float32", 1)

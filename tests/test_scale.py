@@ -13,7 +13,7 @@ from test_sweep import BACKBONE, importance, teacher
 
 from lib import data
 from lib.papers import grids
-from lib.runs import executors, files, sweep
+from lib.runs import executors, files, paths, sweep
 from lib.runs.executors import need
 from lib.runs.files import read_json, write_json
 from lib.runs.spec import Spec
@@ -93,7 +93,7 @@ def timed(store, specs, **how):
 
 
 def test_two_workers_are_nearly_twice_as_fast(tmp_path):
-    if executors.cores() < 2:
+    if paths.cores() < 2:
         pytest.skip("two cores are needed")
     stores = [Store(tmp_path / f"{count}", tmp_path / "records") for count in (1, 2)]
     one, two = (timed(store, work(), workers=n) for n, store in enumerate(stores, 1))

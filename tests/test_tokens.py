@@ -113,11 +113,11 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
         calls.append(path.read_text())
         return calls[-1]
 
-    found = [tokens.remembered("what", [path], compute) for _ in range(3)]
+    found = [files.remembered("what", [path], compute) for _ in range(3)]
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
-    assert tokens.remembered("what", [path], compute) == "other" and len(calls) == 2
+    assert files.remembered("what", [path], compute) == "other" and len(calls) == 2
     (note,) = (tmp_path / ".tokens" / "digests").iterdir()
     for number, damaged in enumerate(("{", note.read_text().replace("other", "otter")), 3):
         note.write_text(damaged)
-        assert tokens.remembered("what", [path], compute) == "other" and len(calls) == number
+        assert files.remembered("what", [path], compute) == "other" and len(calls) == number

@@ -289,8 +289,8 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
     rng = np.random.default_rng(classes)
     logits = rng.normal(size=(101, classes)).astype(np.float32)
     labels = rng.integers(classes, size=101)
-    kept = unseen.packed(tuple(map(str, range(classes))), logits)
-    said = unseen.unpacked(kept, 101)
+    kept = data.packed(tuple(map(str, range(classes))), logits)
+    said = data.unpacked(kept, 101)
     assert np.array_equal(said, logits.argmax(1))
     assert sum(values.nbytes for values in kept.values()) == {2: 13, 3: 101, 300: 202}[classes]
     weights = stats.draw_weights(rng, 5, 101)
@@ -302,7 +302,7 @@ def test_metrics_of_what_is_kept_are_those_of_the_logits(classes):
 
 def test_scores_are_kept_as_they_are():
     scores = np.random.default_rng(0).normal(size=(50, 1)).astype(np.float16)
-    assert np.array_equal(unseen.unpacked(unseen.packed((), scores), 50), scores[:, 0])
+    assert np.array_equal(data.unpacked(data.packed((), scores), 50), scores[:, 0])
 
 
 NUMERICS = Numerics("float32", 1)
@@ -343,7 +343,7 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     assert untimed(run) == untimed(plain)
     lengths = {len(found[name]) for name in ("labels", "said", "cluster")}
     assert lengths == {count + len(rows)} and 0 < len(rows) <= told["rows"]
-    said = unseen.unpacked(run.arrays("predictions_unseen"), told["rows"])
+    said = data.unpacked(run.arrays("predictions_unseen"), told["rows"])
     assert np.array_equal(found["said"][count:], said[rows])
     for name in data.task("toy", task).metrics:
         column = compare.Column("x", "x", name)

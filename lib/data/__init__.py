@@ -22,9 +22,8 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from lib.data import tokens
 from lib.data import unseen as left
-from lib.runs import paths
+from lib.runs import files, paths
 from lib.runs.spec import known
 
 
@@ -215,7 +214,7 @@ def remembered(what, name, task_name, read):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
     if name == "own":
         read_from += source(name).files(task_name)
-    return tokens.remembered([*what, name, task_name], read_from, read)
+    return files.remembered([*what, name, task_name], read_from, read)
 
 
 @cache
@@ -340,3 +339,20 @@ def judging(descriptor):
         one_split(name, task_name, "dev"),
     )
     return left.judged(rows, dev, None if beside else one_split(name, task_name, "train"))
+
+
+def packed(labels, scores):
+    """What a run keeps of its predictions [N, C] for unseen rows of a task of these classes: one
+    bit a row for two classes, the class for more; of a regression the scores."""
+    if not labels:
+        return {"scores": scores[:, 0]}
+    said = scores.argmax(1)
+    if len(labels) == 2:
+        return {"bits": np.packbits(said == 1)}
+    return {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
+
+
+def unpacked(arrays, count):
+    """The classes or scores [N] of `count` rows that `packed` kept."""
+    [(kind, values)] = arrays.items()
+    return np.unpackbits(values.astype(np.uint8), count=count) if kind == "bits" else values

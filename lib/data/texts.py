@@ -12,9 +12,10 @@ import json
 from functools import cache
 from itertools import chain, islice, zip_longest
 
-from lib.data import at_hand_or_official, check, tokens
+from lib.data import at_hand_or_official, check
 from lib.data.lines import each_line
 from lib.runs import paths
+from lib.runs.files import remembered
 from lib.runs.spec import known
 
 # {corpus: (most paragraphs of a document, how many of its first ones are a title, and dropped)}. A
@@ -76,7 +77,7 @@ def first(name, count=None):
                 body.update(json.dumps(text).encode())
         return [number, body.hexdigest()[:16]]
 
-    return tokens.remembered(["text", name, count], files(name), read)
+    return remembered(["text", name, count], files(name), read)
 
 
 def describe(name, count=None):

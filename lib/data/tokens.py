@@ -25,11 +25,6 @@ def root():
     return paths.runs_root() / ".tokens"
 
 
-def key_of(*what):
-    """Digest of JSON values."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
-
-
 def vocabulary(tokenizer):
     """Digest of a tokenizer: its rules and its words."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
@@ -116,23 +111,3 @@ def chunks(rows, size=CHUNK):
     rows = iter(rows)
     while part := list(islice(rows, size)):
         yield part
-
-
-def remembered(what, sources, compute):
-    """`compute()`, a JSON value that follows from the content of the files `sources`: remembered
-    until one of them has another size or time. Planning then reads no text. A damaged note is made
-    again."""
-    told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
-    path = root() / "digests" / f"{key_of(what)}.json"
-    try:
-        value, check = json.loads(path.read_text())
-        if check == key_of(told, value):
-            return value
-    except (OSError, ValueError):
-        pass
-    value = compute()
-    try:
-        files.write(path, json.dumps([value, key_of(told, value)]))
-    except OSError:
-        pass  # a disk that is full or cannot be written: the files are read the next time
-    return value

@@ -99,20 +99,3 @@ def judged(split, dev, train=None):
     cluster = clusters(dev, split.take(kept), whole=train is not None)
     lengths = np.concatenate([words(dev), words(split)])
     return {"labels": split.y, "judged": kept, "cluster": cluster, "words": lengths}
-
-
-def packed(labels, scores):
-    """What a run keeps of its predictions [N, C] for unseen rows of a task of these classes: one
-    bit a row for two classes, the class for more; of a regression the scores."""
-    if not labels:
-        return {"scores": scores[:, 0]}
-    said = scores.argmax(1)
-    if len(labels) == 2:
-        return {"bits": np.packbits(said == 1)}
-    return {"classes": said.astype(np.min_scalar_type(len(labels) - 1))}
-
-
-def unpacked(arrays, count):
-    """The classes or scores [N] of `count` rows that `packed` kept."""
-    [(kind, values)] = arrays.items()
-    return np.unpackbits(values.astype(np.uint8), count=count) if kind == "bits" else values

@@ -10,7 +10,6 @@ from math import isfinite, nan
 import numpy as np
 
 from lib import data
-from lib.data.unseen import unpacked
 from lib.measure.stats import MARKS, SEEDS, Pair, predicted, weighted_score
 
 # Steps that score the model which they make. A search scores soft masks, so it is left out: the
@@ -89,7 +88,7 @@ def judged(run, column):
     if column.split == "dev" and told:
         more = data.judging(run.spec["args"]["data"])
         index, cluster, rows = [*index, told["digest"]], more["cluster"], more["judged"]
-        more["said"] = unpacked(run.arrays("predictions_unseen"), told["rows"])
+        more["said"] = data.unpacked(run.arrays("predictions_unseen"), told["rows"])
         found = {name: np.concatenate([found[name], more[name][rows]]) for name in found}
     return found | {"index": index, "cluster": cluster}
 
@@ -249,3 +248,8 @@ def by_task(frame, columns, source, by=()):
             if (part["score"] - part["development"]).any()
         }
     return table
+
+
+def diverged(frame):
+    """Which rows of a frame are of runs that were made and diverged: bool [N]."""
+    return frame.reindex(columns=["diverged"])["diverged"].eq(True)

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from lib.measure import compare, stats
 from lib.measure.cells import scored
-from lib.measure.measures import MEASURES, diverged, valued
+from lib.measure.measures import MEASURES, valued
 
 
 def parts_of(one, frame):
@@ -57,7 +57,7 @@ def groups_of(one, frame, metric_of):
     """(lists of Pairs, their weights) of a Cell; runs that diverged are no replicates."""
     import pandas as pd
 
-    frame = frame[~diverged(frame)]
+    frame = frame[~compare.diverged(frame)]
     alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
     told = [(weight, *form.parts(frame)) for weight, form in one.terms if len(form.models) == 2]
     told += [(w, *form.parts(frame), *alone[-1][1].parts(frame)) for w, form in alone[:-1]]

@@ -31,11 +31,6 @@ class Measure:
     resolution: float = 0.0  # values are multiples of it
 
 
-def diverged(frame):
-    """Which rows of a frame are of runs that were made and diverged: bool [N]."""
-    return frame.reindex(columns=["diverged"])["diverged"].eq(True)
-
-
 # ---- STEPS
 
 
@@ -144,7 +139,7 @@ def epochs_to_target(frame, _):
 def scores(frame, metric_of):
     """Scores in points [N] of the models of a frame that did not diverge."""
     models = frame["spec"].map(lambda spec: spec.step in compare.SCORED)
-    made = frame[frame["run"].notna() & ~diverged(frame) & models]
+    made = frame[frame["run"].notna() & ~compare.diverged(frame) & models]
     return compare.points(made, metric_of)["score"]
 
 

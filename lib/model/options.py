@@ -53,6 +53,12 @@ def stream(seed, name):
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1
 
 
+def settled(option):
+    """The fields of an option that are not "off", as a plain dict: what a Spec hashes."""
+    values = {f.name: (getattr(option, f.name), f.default) for f in fields(option)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
 class Option:
     """An option whose fields are held to their annotations as it is made.
 

@@ -27,14 +27,13 @@ from IPython.display import HTML, display
 from lib.measure import compare
 from lib.measure.claims import SCALES
 from lib.page import claims as source
-from lib.page import notebook, plot, report, settings
+from lib.page import notebook, plot, report
 from lib.page.runs import Runs
-from lib.page.tables import beside, digits, escaped, joined, markdown, styled
+from lib.page.tables import beside, compared, digits, escaped, joined, markdown, styled
 from lib.page.verdicts import ENVIRONMENT, answers, leading, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import own, submissions
-from lib.papers.profiles import PROFILES
+from lib.papers import profiles, submissions
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.files import whole, write
@@ -70,17 +69,17 @@ class Page:
 
     @property
     def profile(self):
-        return PROFILES[self.values.get("profile", "toy")]
+        return profiles.PROFILES[self.values.get("profile", "toy")]
 
     @cached_property
     def scope(self):
-        """The profile as grids know it: with the reader's own data and model (lib.papers.own)."""
-        return own.meant({"profile": "toy"} | self.values)
+        """The profile as grids know it: with the reader's own data and model."""
+        return profiles.meant({"profile": "toy"} | self.values)
 
     @property
     def mine(self):
         """Sentences on what is the reader's own; none where all is the profile's."""
-        return self.scope.about() if isinstance(self.scope, own.Own) else []
+        return self.scope.about() if isinstance(self.scope, profiles.Own) else []
 
     def collect(self, rows, on_missing="run"):
         """The rows with their results (lib.runs.sweep.collect).
@@ -102,7 +101,7 @@ class Page:
             told = {"run": row["spec"].name, "origin": row["run"].origin if row["run"] else ""}
             there[told["run"]] = told | {"state": row["state"], "error": row["error"]}
         self.used |= there
-        command = " ".join(["python -m lib run", self.id, *own.words(self.scope)])
+        command = " ".join(["python -m lib run", self.id, *profiles.words(self.scope)])
         how = f"not made yet: `{command}` makes what is missing"
         new = [run for name, run in there.items() if name in self.wanted - before]
         why = Counter(run["error"] or how for run in new if run["state"] != "finished")
@@ -128,7 +127,7 @@ class Page:
 
     def show_grid(self, frame):
         """Show, folded away, what varies between the runs of a grid and what they share."""
-        shared, varying = settings.compared(frame)
+        shared, varying = compared(frame)
         if len(varying):
             title = f"The grid: {len(varying)} rows, what they share and what varies"
             display(HTML(PARTS.grid(title, shared, varying.to_html(index=False, border=0))))

@@ -14,8 +14,7 @@ from inspect import signature
 from pathlib import Path
 
 from lib import data
-from lib.papers import own
-from lib.papers.profiles import PROFILES
+from lib.papers import profiles
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import read_json, sha, write_json
@@ -105,7 +104,7 @@ def check(path, values):
         known(f"parameter {of}", name, declared)
         if why := absurd(name, value, declared[name]):
             raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
-        options = PROFILES if name == "profile" else ()
+        options = profiles.PROFILES if name == "profile" else ()
         if told := OPTIONS.search(declared[name].about):
             options = *told[1].split(", ")[:-1], told[2], told[3]
         if options and declared[name].type is str and not declared[name].listed:
@@ -145,7 +144,7 @@ def grids(path, values, looked_up=True):
     long. The cell is run in this process: it is free of torch. looked_up: make those rows too.
     """
     names = check(path, values)
-    names["profile"] = own.meant(names)
+    names["profile"] = profiles.meant(names)
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
@@ -247,10 +246,10 @@ def place(path, values, hand=False):
     values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
     those of the file.
     """
-    now, before, scope = kept(path), committed().get(path.stem), own.meant(values)
-    mine = own.values(scope)
-    lines = scope.about() if isinstance(scope, own.Own) else []
-    words = [*own.titles(scope), scope[:]]
+    now, before, scope = kept(path), committed().get(path.stem), profiles.meant(values)
+    mine = profiles.values(scope)
+    lines = scope.about() if isinstance(scope, profiles.Own) else []
+    words = [*profiles.titles(scope), scope[:]]
     if before is None:
         lines.append("The notebook is none of the committed ones.")
     else:
@@ -267,7 +266,7 @@ def place(path, values, hand=False):
     if not lines:
         return paths.FIGURES / scope, []
     rest = {name: value for name, value in values.items() if name not in mine}
-    key = sha(json.dumps([words, own.content(scope), rest, now["cells"]]).encode())[:6]
+    key = sha(json.dumps([words, profiles.content(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 
@@ -290,7 +289,7 @@ def deletable(store):
     """Folders that may go: unfinished runs that nobody is at, damaged runs, and weights that are no
     input on any page of any profile."""
     with data.planning():  # data that are not at hand are known by their digests
-        made = [grids(p, {"profile": s}) for p in find() for s in PROFILES]
+        made = [grids(p, {"profile": s}) for p in find() for s in profiles.PROFILES]
     specs = {row["spec"] for found in made for rows in found.values() for row in rows}
     needed = {spec.name for spec in ancestry(specs)}
     yield from (part for part in store.parts() if not alive(part.with_suffix(".lock")))

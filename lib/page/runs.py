@@ -6,9 +6,8 @@ import pandas as pd
 
 from lib.data.unseen import LONG
 from lib.measure import compare, stats
-from lib.measure.measures import diverged
 from lib.papers import grids
-from lib.papers.own import Own
+from lib.papers.profiles import Own
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Runs:
         found = {
             (source, at): difference(rows, scale, method, baseline, columns)
             for source, frame, scale in self.frames
-            for at, rows in frame[~diverged(frame)].groupby(by, sort=False)
+            for at, rows in frame[~compare.diverged(frame)].groupby(by, sort=False)
         }
         return {key: estimate for key, estimate in found.items() if estimate}
 

@@ -14,7 +14,6 @@ from collections import Counter
 from itertools import chain, product, zip_longest
 
 from lib import data
-from lib.data.unseen import unpacked
 from lib.measure import metrics
 from lib.page import claims, evidence, notebook, verdicts
 from lib.runs import paths
@@ -52,7 +51,7 @@ def recomputed(run):
     else:
         found = metrics.scores(task, stored["logits"], stored["labels"])
     if told := described.get("unseen"):
-        said = unpacked(run.arrays("predictions_unseen"), told["rows"])
+        said = data.unpacked(run.arrays("predictions_unseen"), told["rows"])
         more = metrics.scores(task, said, data.judging(described)["labels"])
         found |= {f"unseen.{name}": value for name, value in more.items()}
     return found

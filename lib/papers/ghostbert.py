@@ -1,4 +1,5 @@
-"""GhostBERT (Huang et al., ACL 2021): settings at each profile, Specs, and the axes of its grids.
+"""GhostBERT (Huang et al., ACL 2021): settings at each profile, Specs, the axes of its grids, and
+the cost columns of its tables.
 
 At `paper` the settings are the printed ones (Appendix A.2, Table 8) wherever the paper prints one.
 `toy` and `mini` have settings of their own, chosen before their first recorded run. The pages list
@@ -8,6 +9,7 @@ Free of torch.
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from lib.measure import compare, cost
@@ -278,3 +280,53 @@ def lines_of_table_2(profile_name, wanted=()):
         if line[0] in kinds and line[1] != "Distilled":
             there[name] = line
     return picked(f"row of Table 2 in profile {profile_name!r}", there, wanted)
+
+
+# ---- COST COLUMNS, printed beside computed
+
+
+def costs(family, model, m):
+    """(FLOPs as the paper counts, FLOPs as PyTorch counts, parameters) of a network at `paper`.
+
+    model: "Ghost", or another one without ghosts. m: kept heads of 12. One sentence of 128 tokens.
+    """
+    base, module = shape("paper", family), ghost("paper") if model == "Ghost" else None
+    printed = cost.flops(base, heads=m, ghost=module, convention="ghostbert")
+    return printed, cost.flops(base, heads=m, ghost=module), cost.parameters(base, m, module)
+
+
+def cost_cells(unit, text, as_printed, true):
+    """Three cells of a row, under ("GFLOPs" or "M parameters", "printed", "by its rule", "true").
+
+    text: the printed cell. as_printed, true: counts, or None. A star marks the count that should be
+    the printed one and is not: the true one where no other is at hand.
+    """
+    scale = unit.replace("parameters", "params")
+    shown, rounded = (
+        "–" if value is None else cost.shown(value, scale) for value in (as_printed, true)
+    )
+    known = {text, "–"} if text != "–" else {shown, rounded}
+    exact = "–" if true is None else f"{true / (1e9 if unit == 'GFLOPs' else 1e6):.3f}"
+    return {
+        (unit, "printed"): text,
+        (unit, "by its rule"): shown + "*" * (shown not in known),
+        (unit, "true"): exact + "*" * (shown == "–" and rounded not in known),
+    }
+
+
+def module_costs(modules, widths, printed):
+    """Rows of a table {(width, label): cells} of ghost modules on BERT-base, at 128 tokens.
+
+    printed: a published table with its costs, indexed by ("1/12", label).
+    """
+    base, table = cost.SHAPES["bert-base"], {}
+    for m, label in product(widths, modules):
+        at, of = (f"{m}/12", label), {"heads": m, "ghost": modules[label]}
+        gflops, weights = (str(printed[name].get(at, "–")) for name in ("FLOPs(G)", "#params(M)"))
+        counts = (cost.flops(base, **of, convention="ghostbert"), cost.flops(base, **of))
+        number = cost.parameters(base, **of)
+        table[at] = cost_cells("GFLOPs", gflops, *counts)
+        table[at] |= cost_cells("M parameters", weights, number, number)
+        ghosts = cost.ghost_parameters(base, modules[label], m) / 1e6
+        table[at]["M parameters", "ghosts"] = f"{ghosts:.4f}"
+    return table

@@ -8,7 +8,7 @@ from pathlib import Path
 from lib import data
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
-from lib.papers import own as readers
+from lib.papers import profiles
 from lib.papers.profiles import backbone, profile
 from lib.runs import files
 from lib.runs.spec import Spec, known
@@ -49,7 +49,7 @@ def tasks(profile_name, wanted=(), *, own):
     for a profile that `own` lacks and for another task.
     """
     known("profile", profile_name, own)
-    if mine := readers.of(profile_name, "task"):
+    if mine := profiles.of(profile_name, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
@@ -99,8 +99,8 @@ def described(profile_name, task, rows, held_out=0, judged=True, **told):
     judged on them. told: more of `lib.data.describe`. A reader's rows are as many as
     there are, and none of them is unseen.
     """
-    if name := readers.of(profile_name, "data"):
-        own = readers.rows(name, profile_name, rows, held_out)
+    if name := profiles.of(profile_name, "data"):
+        own = profiles.rows(name, profile_name, rows, held_out)
         return data.describe("own", name, *own, **told)
     told |= UNSEEN[profile_name].get(task, {}) if judged else {}
     return data.describe(source(profile_name, task), task, rows, held_out, **told)
@@ -116,17 +116,17 @@ def common(profile_name, task, rows=None, /, **args):
 
 def asked(profile_name):
     """How the passages of a reader's questions are cut; None of other tasks."""
-    name = readers.of(profile_name, "data")
+    name = profiles.of(profile_name, "data")
     return SPAN[profile_name] if name and data.task("own", name).span else None
 
 
 def lengthened(profile_name, train):
     """The settings of a training. Of a reader's few rows it has so many epochs that it has STEPS
     steps at least."""
-    name = readers.of(profile_name, "data")
+    name = profiles.of(profile_name, "data")
     if not name or isinstance(train, dict):  # of a finished Spec
         return train
-    rows = readers.rows(name, profile_name, None, HELD_OUT[profile_name])[0]
+    rows = profiles.rows(name, profile_name, None, HELD_OUT[profile_name])[0]
     return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
 
 
@@ -168,8 +168,8 @@ def metrics(profile_name, printed=()):
     They are those that the paper prints, and of other tasks the first metric. At mini each task
     counts once, by its first column.
     """
-    if name := readers.of(profile_name, "data"):
-        title = readers.of(profile_name, "task")
+    if name := profiles.of(profile_name, "data"):
+        title = profiles.of(profile_name, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     own = profile(profile_name).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]

@@ -16,7 +16,7 @@ from math import ceil
 
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.executors import LAST, cores
+from lib.runs.executors import LAST
 from lib.runs.store import say
 
 RETRIES = 5  # of a run whose worker is lost
@@ -41,7 +41,7 @@ class Ray:
 
         self.ray, self.slots, self.running = ray, slots, {}
         address = address or os.environ.get("RAY_ADDRESS") or "local"
-        here = {"num_cpus": cores(), "include_dashboard": False} if address == "local" else {}
+        here = {"num_cpus": paths.cores(), "include_dashboard": False} if address == "local" else {}
         before = signal.getsignal(signal.SIGTERM)
         host, _, port = address.partition(":")
         try:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
+from lib.runs import paths
 from lib.runs.spec import known
 
 LAST = 20.0  # seconds that stopped workers are given to say so
@@ -69,12 +70,8 @@ def opened(backend, needs, workers=None, folder=None):
     widest = Need(*map(max, zip(*map(astuple, needs), strict=True)))
     fit = places(cards() if widest.card else {}, widest.memory, workers)
     most = len(fit) or int(memory() // widest.memory)
-    slots = (len(fit) or workers) if workers else min(cores() // widest.cores, most)
+    slots = (len(fit) or workers) if workers else min(paths.cores() // widest.cores, most)
     return Local(max(1, min(slots, len(needs))), fit)
-
-
-def cores():
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory():

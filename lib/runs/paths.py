@@ -78,3 +78,8 @@ def scrubbed(text):
     for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
         text = re.sub(rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])", name, text)
     return text
+
+
+def cores():
+    """CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

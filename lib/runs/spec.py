@@ -16,10 +16,9 @@ import json
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 
-from lib.model.options import known
+from lib.model.options import known, settled
 from lib.model.options import stream as stream
 from lib.steps import STEPS
-from lib.train.options import settled
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def missing(specs, store=None, keep=False):
 
 def expected(todo, store=None, workers=None):
     """What missing runs (`missing`) take, as text: "29 runs to make, about 3 min"."""
-    about = Clock(store or Store()).about(todo, workers or executors.cores())
+    about = Clock(store or Store()).about(todo, workers or paths.cores())
     return f"{len(todo)} runs to make, {about}"
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from lib.model.formula import FormulaError
+from lib.model.options import settled
 from lib.runs import files, paths
 from lib.runs.files import Damaged
 from lib.runs.spec import canonical, stream
 from lib.search import samplers
 from lib.search.samplers import Evaluation
-from lib.train.options import settled
 
 
 def search(space, evaluate, options, seed, path, after=None):

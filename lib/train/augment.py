@@ -208,7 +208,7 @@ def encoded(run, tokenizer, max_length):
                 yield from ({name: found[name][row] for name in names} for row in range(len(part)))
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
-    key = tokens.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
+    key = files.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
     there = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
     return Encoded(tokens.kept(key, rows, names), labels, tokenizer.pad_token_id)

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from lib.data import spans, unseen
+from lib import data
+from lib.data import spans
 from lib.measure import metrics, squad
 from lib.model import backbone
 from lib.train.batches import Encoded, encode
@@ -82,11 +83,11 @@ def class_marks(task, split, logits):
 
 
 def unseen_marks(task, split, logits):
-    """The marks of unseen rows: a run keeps what lib.data.unseen.packed says, and metrics are of
+    """The marks of unseen rows: a run keeps what lib.data.data.packed says, and metrics are of
     that.
     """
     said = logits if task.labels else logits.astype(np.float16)
-    return metrics.scores(task, said, split.y), unseen.packed(task.labels, said)
+    return metrics.scores(task, said, split.y), data.packed(task.labels, said)
 
 
 def span_marks(split, windows, max_answer, logits):

@@ -6,7 +6,7 @@ above a field says what the paper leaves open.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from lib.model.options import (
@@ -24,12 +24,6 @@ from lib.model.options import Ghost as Ghost
 
 PRUNE_METHODS = ("magnitude", "movement", "soft", "l0")
 OBJECTIVES = ("prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage")
-
-
-def settled(option):
-    """The fields of an option that are not "off", as a plain dict: what a Spec hashes."""
-    values = {f.name: (getattr(option, f.name), f.default) for f in fields(option)}
-    return {name: value for name, (value, default) in values.items() if value != default}
 
 
 # ---- Every run ----
