@@ -244,27 +244,6 @@ def test_training_on_a_task_moves_every_weight(make, last):
     assert still == set()
 
 
-GATED = "W2 (sigmoid(W1 x) * W3 x)"
-
-
-def test_a_gated_formula_is_trained_as_the_published_ones_are(make, last):
-    tuned = efficientbert.student("toy", "CoLA", GATED)
-    before, after = (
-        dict(base(backbone.load(make(spec).model)[0]).named_parameters())
-        for spec in (tuned.inputs["start"], tuned)
-    )
-    gates = [name for name in after if "W3" in name]
-    assert len(gates) == 2 * sum(stack for _, stack, _ in tuned.args["net"]["layers"])
-    assert not any(torch.equal(before[name], after[name]) for name in gates)
-
-
-def test_a_search_may_write_gates(make, last):
-    run = make(search.searched("toy", "single", "", "gated"))
-    head, entries = lines(run)
-    assert "W3" in head["space"]["grammar"]["operations"] and len(entries) == 5
-    assert any("W3" in formula for entry in entries for formula, *_ in entry["candidate"])
-
-
 def test_the_single_stage_begins_as_stage_1_does(make, last):
     single, one = (
         lines(make(spec))[1]

@@ -61,10 +61,7 @@ OWN = {
     f"mix, {norm}": ("bert", [CUT, {"op": "mix", "norm": norm, "init": "zeros"}])
     for norm in MIX_NORMS
 }
-FORMULAS = (
-    "elu(W2 (swish(W1 x + x) * W3 x))",
-    "max(W2 leaky_relu(W1 x), tanh(x)) + sigmoid(x) * x",
-)
+FORMULAS = ("elu(W2 (swish(W1 x + x) * x))", "max(W2 leaky_relu(W1 x), tanh(x)) + sigmoid(x) * x")
 NETS = {"truncate": (24, "trigram"), "pad": (96, "plain")}
 
 

@@ -28,7 +28,6 @@ FORMULAS = (
     "W2 gelu(W1 max(x, tanh(x)))",
     "W2 relu(W1 x * x)",
     "elu(W2 swish(W1 x + x))",
-    "W2 (gelu(W1 x) * W3 x)",
 )
 LIKE = transformers.BertConfig(vocab_size=60, max_position_embeddings=40)
 CLASSIFIER = transformers.BertForSequenceClassification
@@ -70,14 +69,14 @@ def test_a_stack_is_its_formula_k_times_with_residual_and_norm(text, mismatch):
     # To pad, more inner channels than hidden ones, as in the transfer to TinyBERT.
     widths = (24,) if mismatch == "pad" else (12, 5)
     layer = Layer(text, 2, 1)
-    one = stack.Stack(12, widths[0], 3, layer.gates, 1e-5, 0.1).double().eval()
+    one = stack.Stack(12, widths[0], 3, 1e-5, 0.1).double().eval()
     for inner in widths:
         one.use(text, 2, inner, mismatch)
         x = torch.randn(2, 3, 12, dtype=torch.float64)
         wanted = x.numpy()
         for network in one.networks[:2]:
             maps = {}
-            for name in formula.LINEAR[: 2 + layer.gates]:
+            for name in formula.LINEAR:
                 w, b = (p.detach().numpy() for p in getattr(network, name).parameters())
                 w, b = (w[:, :inner], b) if name == "W2" else (w[:inner], b[:inner])
                 maps[name] = lambda a, w=w, b=b: a @ w.T + b

@@ -4,19 +4,17 @@ Table 1).
     sum     = product { "+" product }
     product = factor { "*" factor }
     factor  = "x" | "(" sum ")" | binary "(" sum "," sum ")" | prefix factor
-    prefix  = W1 | W2 | W3 | gelu | sigmoid | tanh | relu | leaky_relu | elu | swish
+    prefix  = W1 | W2 | gelu | sigmoid | tanh | relu | leaky_relu | elu | swish
     binary  = max | add | mul
 
 So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 goes from d = hidden
-channels to e = inner ones, W2 back. W3 is not of the paper: it goes from d to e as W1 does, so that
-gated units can be written (Shazeer, 2020): GLU is `W2 (sigmoid(W1 x) * W3 x)`, GEGLU
-`W2 (gelu(W1 x) * W3 x)`, SwiGLU `W2 (swish(W1 x) * W3 x)`. A formula has W3 once or not. Where the
-operands of a binary operation differ in width, either both are truncated to the first channels of
-the wider one, or the narrower one is padded with a value that leaves the other as it is.
+channels to e = inner ones, W2 back. Where the operands of a binary operation differ in width,
+either both are truncated to the first channels of the wider one, or the narrower one is padded with
+a value that leaves the other as it is.
 
 **An operation of your own** is one line in OPERATIONS. Formulas, drawings, surfaces and networks
-then have it; a search draws it where its space names it (SPACES in lib.search.space). Runs know an
-operation by its name: one that changes its values needs another name.
+then have it; a search draws those of the paper alone. Runs know an operation by its name: one that
+changes its values needs another name.
 """
 
 import ast
@@ -67,8 +65,7 @@ OPERATIONS = {
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }
-LINEAR = ("W1", "W2", "W3")  # d to e, e to d, and a gate's: d to e
-GATE = "W3"
+LINEAR = ("W1", "W2")  # d to e, e to d
 UNARY, BINARY = (tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2))
 NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: np.concatenate(

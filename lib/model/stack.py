@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .formula import GATE, LINEAR, OPERATIONS, evaluate, parse, walk
+from .formula import LINEAR, OPERATIONS, evaluate, parse
 from .parts import base, layers, size
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
@@ -19,19 +19,12 @@ FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} 
 }
 
 
-def gates_of(tree):
-    """How many gates a formula has."""
-    return [node.op for node in walk(tree)].count(GATE)
-
-
 class Network(nn.Module):
-    """One feed-forward network: the weights of f, dropout, LayerNorm; W3 where f has a gate."""
+    """One feed-forward network: the weights of f, dropout, LayerNorm."""
 
-    def __init__(self, hidden, inner, gates, eps, rate):
+    def __init__(self, hidden, inner, eps, rate):
         super().__init__()
         self.W1, self.W2 = nn.Linear(hidden, inner), nn.Linear(inner, hidden)
-        if gates:
-            self.W3 = nn.Linear(hidden, inner)
         self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
 
     def sliced(self, inner):
@@ -65,9 +58,9 @@ class Stack(nn.Module):
     Each network has its own weights. The block before the stack lets x [B, T, H] pass.
     """
 
-    def __init__(self, hidden, inner, count, gates, eps, rate):
+    def __init__(self, hidden, inner, count, eps, rate):
         super().__init__()
-        own = hidden, inner, gates, eps, rate
+        own = hidden, inner, eps, rate
         self.networks = nn.ModuleList(Network(*own) for _ in range(count))
         self.LayerNorm = Norm(self)
 
@@ -75,16 +68,14 @@ class Stack(nn.Module):
         """Run a formula, given as text, in the first `count` networks and their first `inner`
         channels. Raises ValueError where the stack is smaller.
         """
-        there, gated = self.networks[0].W1.out_features, hasattr(self.networks[0], GATE)
-        tree = parse(formula)
-        gates = gates_of(tree)
-        if count > len(self.networks) or inner > there or gates > gated:
+        there = self.networks[0].W1.out_features
+        if count > len(self.networks) or inner > there:
             raise ValueError(
-                f"{count} networks of {inner} channels and {gates} gates asked of a "
-                f"stack of {len(self.networks)} networks of {there} and {gated:d}: choose a "
-                "smaller net, or build a larger one"
+                f"{count} networks of {inner} channels asked of a stack of {len(self.networks)} "
+                f"networks of {there}: choose a smaller net, or build a larger one"
             )
-        self.tree, self.active, self.inner, self.mismatch = tree, count, inner, mismatch
+        self.tree, self.active = parse(formula), count
+        self.inner, self.mismatch = inner, mismatch
 
     def forward(self, _, x):
         for number, network in enumerate(self.networks[: self.active], 1):
@@ -138,9 +129,9 @@ def stack(model, net):
     config, before = model.config, size(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
     for layer, (formula, count, q) in zip(layers(model), net["layers"], strict=True):
-        inner, gates = net["width"] // q, gates_of(parse(formula))
+        inner = net["width"] // q
         layer.intermediate = nn.Identity()
-        layer.output = draw(Stack(net["hidden"], inner, count, gates, *rates), model)
+        layer.output = draw(Stack(net["hidden"], inner, count, *rates), model)
         layer.output.use(formula, count, inner, net["mismatch"])
     return {
         "networks": sum(count for _, count, _ in net["layers"]),

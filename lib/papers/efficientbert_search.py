@@ -48,13 +48,10 @@ SHOWN = {"toy": ("Base Model", "EfficientBERT")}  # published rows of Table 5; e
 DEVIATIONS = published.deviations("efficientbert", "search")
 
 
-def space(profile_name, stage, name="paper"):
-    """What step search takes as its space: stage, window of sizes, and a line of SPACES.
-
-    Raises ValueError naming the nearest space.
-    """
+def space(profile_name, stage):
+    """What step search takes as its space: stage, window of sizes, and grammar."""
     low, high = efficientbert.window(profile_name)
-    return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage, name)}
+    return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage)}
 
 
 def sampler(profile_name, stage, method="", budget=1):
@@ -84,16 +81,16 @@ def base(profile_name):
 # ---- SEARCHES
 
 
-def searched(profile_name, stage, method="", space_name="paper", budget=1):
+def searched(profile_name, stage, method="", budget=1):
     """Spec of a stage after those before it; "single" searches the space of stage 1 to the end.
 
     Stage 3 scores parts of a supernet and trains none of them. method, budget: as in `sampler`.
-    space_name: as in `space`. Raises ValueError naming the nearest stage.
+    Raises ValueError naming the nearest stage.
     """
     known("search stage", stage, BUDGET[profile_name])
-    task, inputs, how = efficientbert.proxy(profile_name), {}, (method, space_name, budget)
+    task, inputs, how = efficientbert.proxy(profile_name), {}, (method, budget)
     args = {
-        "space": space(profile_name, stage, space_name),
+        "space": space(profile_name, stage),
         "search": sampler(profile_name, stage, method, budget),
         "numerics": profile(profile_name).numerics,
     }

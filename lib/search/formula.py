@@ -2,7 +2,7 @@
 by `lib.model.formula`.
 """
 
-from lib.model.formula import BINARY, GATE, LINEAR, UNARY, FormulaError, Node, X, parse, walk
+from lib.model.formula import BINARY, LINEAR, UNARY, FormulaError, Node, X, parse, walk
 
 
 def _faults(node, hidden, inner, mismatch):
@@ -13,10 +13,9 @@ def _faults(node, hidden, inner, mismatch):
     nodes = list(walk(node))
     for op in LINEAR:
         times = [n.op for n in nodes].count(op)
-        if times > 1 or op != GATE and not times:
-            said = f"{op} occurs {times} times; W1 and W2 have to occur once each"
-            yield f"{said}, {GATE} once or not"
-    first, second, *_ = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
+        if times != 1:
+            yield f"{op} occurs {times} times; W1 and W2 have to occur once each"
+    first, second = sorted((n for n in nodes if n.op in LINEAR), key=lambda n: n.op)
     beside = nodes.index(second) < nodes.index(first) and first not in walk(second.args[0])
     if second in walk(first.args[0]) or beside:
         yield "W1 has to be applied before W2"
@@ -45,9 +44,9 @@ def _faults(node, hidden, inner, mismatch):
 def check(formula, hidden=None, inner=None, mismatch="truncate"):
     """The tree of a formula, given as text or tree, that a network can have.
 
-    W1 and W2 occur once each, W1 first; W3 once or not. No linear map stands on a linear map, no
+    W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no
     activation on an activation, no binary operation on equal operands. With `hidden` (d) and
-    `inner` (e) W1 and W3 also have to get d channels, W2 e, and the formula has to give d. Raises
+    `inner` (e) W1 also has to get d channels, W2 e, and the formula has to give d. Raises
     FormulaError that names the fault.
     """
     node = parse(str(formula))

@@ -4,11 +4,15 @@ In a prefix list a linear map has two operands, a tensor and its weights: `W2 ge
 linear gelu linear x W1 W2. All is as in EfficientBERT's code (section 3.2).
 """
 
-from functools import lru_cache
-
 from lib.model import formula as language
 from lib.search.formula import valid
 
+TABLE_1 = tuple("gelu sigmoid tanh relu leaky_relu elu swish add mul max".split())
+UNARY, BINARY = (tuple(name for name in TABLE_1 if language.ARITY[name] == n) for n in (1, 2))
+TERMINALS = ("x", *language.LINEAR)
+HEIGHTS = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
+NODES = 20  # of a prefix list, at most
+DEPTH = 3  # of a random tree that replaces a part
 ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(("x", *language.LINEAR), 0)
 
 
@@ -53,13 +57,13 @@ def end(tokens, at):
     return at
 
 
-def change(tokens, grammar, linears, dice):
+def change(tokens, linears, dice):
     """One try at changing a formula, as coded. Most results are no formula.
 
     First a part is replaced by a full random tree of depth 0 to 3, then one node (never the root)
-    by another of as many operands, then a node is put in somewhere. grammar: lib.search.space.
-    Grammar. linears: how many linear maps there are to draw from, one for each id; all but the
-    layer's own are "foreign". dice: f() -> uniform in [0, 1).
+    by another of as many operands, then a node is put in somewhere. linears: how many linear maps
+    there are to draw from, one for each id; all but the layer's own are "foreign". dice: f() ->
+    uniform in [0, 1).
     """
 
     def pick(values):
@@ -69,49 +73,44 @@ def change(tokens, grammar, linears, dice):
         found, left = [], [depth]
         while left:
             depth = left.pop()
-            found.append(pick(functions if depth else grammar.terminals))
+            found.append(pick(functions if depth else TERMINALS))
             left += [depth - 1] * (ARITY[found[-1]] if depth else 0)
         return found
 
-    binary, functions = _functions(grammar, linears)
+    binary = ("linear", *("foreign",) * (linears - 1), *BINARY)
+    functions = binary + UNARY
     at = int(dice() * len(tokens))
-    tokens = tokens[:at] + full(int(dice() * (grammar.depth + 1))) + tokens[end(tokens, at) :]
+    tokens = tokens[:at] + full(int(dice() * (DEPTH + 1))) + tokens[end(tokens, at) :]
     if len(tokens) > 1:
         at = 1 + int(dice() * (len(tokens) - 1))
-        alike = {0: grammar.terminals, 1: grammar.unary, 2: binary}
+        alike = {0: TERMINALS, 1: UNARY, 2: binary}
         tokens[at] = pick(alike[ARITY[tokens[at]]])
     at = int(dice() * len(tokens))
     op, part = pick(functions), tokens[at : end(tokens, at)]
     place = int(dice() * ARITY[op])
-    args = [part if i == place else [pick(grammar.terminals)] for i in range(ARITY[op])]
+    args = [part if i == place else [pick(TERMINALS)] for i in range(ARITY[op])]
     return [*tokens[:at], op, *(token for arg in args for token in arg), *tokens[at + len(part) :]]
 
 
-@lru_cache
-def _functions(grammar, linears):
-    binary = ("linear", *("foreign",) * (linears - 1), *grammar.binary)
-    return binary, binary + grammar.unary
-
-
-def accepted(tokens, grammar, *widths):
+def accepted(tokens, *widths):
     """The tree of a prefix list that is a formula of the space, else None.
 
     widths: as `lib.search.formula.check` takes them. The code sees a width error in training alone
     and scores 0; here it is no formula.
     """
-    once = {"W1": 1, "W2": 1, "linear": 2 + tokens.count(language.GATE)}
-    if len(tokens) > grammar.nodes or any(tokens.count(name) != n for name, n in once.items()):
+    once = {"W1": 1, "W2": 1, "linear": 2}
+    if len(tokens) > NODES or any(tokens.count(name) != n for name, n in once.items()):
         return None
-    node, (low, high) = tree(tokens), grammar.heights
+    node, (low, high) = tree(tokens), HEIGHTS
     allowed = node and low <= language.height(node) <= high and valid(node, *widths)
     return node if allowed else None
 
 
-def grow(formula, grammar, linears, dice, *widths):
-    """A changed formula, as text, or the same one where none of the grammar's tries is accepted."""
+def grow(formula, tries, linears, dice, *widths):
+    """A changed formula, as text, or the same one where none of the tries is accepted."""
     seed = prefix(language.parse(formula))
-    for _ in range(grammar.tries):
-        node = accepted(change(seed, grammar, linears, dice), grammar, *widths)
+    for _ in range(tries):
+        node = accepted(change(seed, linears, dice), *widths)
         if node:
             return str(node)
     return formula

@@ -8,17 +8,16 @@ table.
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from lib.model.formula import GATE, MISMATCH, walk
+from lib.model.formula import MISMATCH
 from lib.model.options import FACTOR, at_least, one_of
 from lib.search.formula import check
 
-BERT, GEGLU = "W2 gelu(W1 x)", "W2 (gelu(W1 x) * W3 x)"
+BERT = "W2 gelu(W1 x)"
 STACKS = QS = (1, 2, 3, 4)  # of the paper's space: 16 ids (k, q) for each layer
 TEACHER = 768  # channels of the teacher that the training-only projection maps to
 CONVENTIONS = ("deployable", "with pooler", "with projection")
 
 _checked = lru_cache(maxsize=4096)(check)
-_gates = lru_cache(maxsize=4096)(lambda f: [n.op for n in walk(_checked(f))].count(GATE))
 
 
 @dataclass(frozen=True)
@@ -40,11 +39,6 @@ class Layer:
     @property
     def tree(self):
         return _checked(self.formula)
-
-    @property
-    def gates(self):
-        """How many linear maps each network has beside W1 and W2."""
-        return _gates(self.formula)
 
     @property
     def ratio(self):
@@ -99,9 +93,9 @@ def bert(layers, hidden, width, heads=12):
     return Net(hidden, width, heads, "plain", "truncate", (Layer(BERT),) * layers)
 
 
-def ffn_parameters(hidden, inner, gates=0):
-    """One feed-forward network with its LayerNorm: 2de + e + 3d, and de + e for each gate."""
-    return 2 * hidden * inner + inner + 3 * hidden + gates * (hidden + 1) * inner
+def ffn_parameters(hidden, inner):
+    """One feed-forward network with its LayerNorm: 2de + e + 3d."""
+    return 2 * hidden * inner + inner + 3 * hidden
 
 
 def attention_parameters(hidden):
@@ -130,8 +124,7 @@ def parameters(net, convention="deployable", teacher=TEACHER, **tables):
     one_of("parameters", "convention", convention, CONVENTIONS)
     d = net.hidden
     encoder = sum(
-        attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l), l.gates)
-        for l in net.layers
+        attention_parameters(d) + l.stack * ffn_parameters(d, net.inner(l)) for l in net.layers
     )
     extra = {"deployable": 0, "with pooler": d * d + d, "with projection": d * teacher + teacher}
     return embedding_parameters(net, **tables) + encoder + extra[convention]
@@ -144,7 +137,5 @@ def macs(net, tokens=128, factor=FACTOR):
     what a formula adds element by element.
     """
     d = net.hidden
-    layers = sum(
-        4 * d * d + 2 * tokens * d + l.stack * (2 + l.gates) * d * net.inner(l) for l in net.layers
-    )
+    layers = sum(4 * d * d + 2 * tokens * d + 2 * l.stack * d * net.inner(l) for l in net.layers)
     return layers + (3 * factor * d if net.embedding == "trigram" else 0)

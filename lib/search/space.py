@@ -6,15 +6,12 @@
     stage3   stacks and ratios alone, from the network that stage 2 found
     single   Table 6's rival: the space of stage 1 for the whole budget, without a hand-over
 
-An id k_q is a stack and a ratio; in the paper's space each layer has 16 to choose from. How
-formulas change is in lib.search.grow, which sizes are possible in lib.search.sizes.
-
-**A space of your own** is one line in SPACES: its name, and what differs from the paper's space. A
-notebook's parameter `space` takes the name. The grammar is part of a search's identity.
+An id k_q is a stack and a ratio; each layer has 16 to choose from. How formulas change is in
+lib.search.grow, which sizes are possible in lib.search.sizes.
 """
 
 import random
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -22,8 +19,8 @@ import numpy as np
 from lib.model import formula as language
 from lib.runs.spec import known
 from lib.search.formula import canonical, valid
-from lib.search.grow import grow, prefix
-from lib.search.net import BERT, GEGLU, QS, STACKS, Layer, Net, ffn_parameters, parameters
+from lib.search.grow import BINARY, DEPTH, HEIGHTS, NODES, TABLE_1, TERMINALS, UNARY, grow, prefix
+from lib.search.net import BERT, QS, STACKS, Layer, Net, ffn_parameters, parameters
 from lib.search.net import from_json as read_net
 from lib.search.sizes import Sizes
 
@@ -31,68 +28,22 @@ BOTH = ("formula", "ids")
 SEARCHED = {"stage1": BOTH, "stage2": ("formula",), "stage3": ("ids",), "single": BOTH}
 TRIES = {"stage1": 1000, "stage2": 400, "single": 1000}  # changes before a layer keeps its formula
 ENDLESS = 1 << 60  # parameters that no network has
-TABLE_1 = tuple("gelu sigmoid tanh relu leaky_relu elu swish add mul max".split())
+IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
-@dataclass(frozen=True)
-class Grammar:
-    """What a search may write. Raises ValueError for an unknown operation."""
-
-    # In the order in which they are drawn; "W3" lets formulas have a gate.
-    operations: tuple = TABLE_1
-    stacks: tuple = STACKS  # k
-    ratios: tuple = QS  # q
-    heights: tuple = (3, 7)  # edges from the root to the deepest x; BERT's network has 3
-    nodes: int = 20  # of a prefix list that features can hold
-    depth: int = 3  # of a random tree that replaces a part
-    tries: int = 1000  # changes before a layer keeps its formula; each stage has its own
-
-    def __post_init__(self):
-        for each in fields(self):
-            if isinstance(value := getattr(self, each.name), list):
-                object.__setattr__(self, each.name, tuple(value))
-        for name in self.operations:
-            known("operation", name, (*language.OPERATIONS, language.GATE))
-
-    def to_json(self):
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
-
-    @cached_property
-    def unary(self):
-        return tuple(name for name in self.operations if name in language.UNARY)
-
-    @cached_property
-    def binary(self):
-        return tuple(name for name in self.operations if name in language.BINARY)
-
-    @cached_property
-    def terminals(self):
-        return ("x", *(n for n in language.LINEAR if n != language.GATE or n in self.operations))
-
-    @cached_property
-    def ids(self):
-        return tuple((k, q) for k in self.stacks for q in self.ratios)
+def grammar(stage):
+    """What a search of a stage may write, as plain JSON: a part of its identity."""
+    told = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
+    told = {name: list(each) for name, each in told.items()}
+    return told | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
 
 
-SPACES = {"paper": Grammar(), "gated": Grammar((*TABLE_1, language.GATE))}
-IDS = SPACES["paper"].ids
-
-
-def grammar(stage, name="paper"):
-    """A line of SPACES as plain JSON, with the tries of a stage."""
-    known("search space", name, SPACES)
-    return replace(SPACES[name], tries=TRIES.get(stage, 0)).to_json()
-
-
-def number(layer, own=SPACES["paper"]):
-    """Place of a layer's id in a grammar; of the paper's 16 it is 4 (k - 1) + q - 1.
-
-    Raises ValueError for another id.
-    """
-    if (layer.stack, layer.q) not in own.ids:
+def number(layer):
+    """Place of a layer's id among the 16: 4 (k - 1) + q - 1. Raises ValueError for another id."""
+    if (layer.stack, layer.q) not in IDS:
         why = f"id {layer.stack}_{layer.q} is not in the search space: the stack is one of "
-        raise ValueError(f"{why}{own.stacks}, q one of {own.ratios}")
-    return own.ids.index((layer.stack, layer.q))
+        raise ValueError(f"{why}{STACKS}, q one of {QS}")
+    return IDS.index((layer.stack, layer.q))
 
 
 @dataclass(frozen=True)
@@ -109,22 +60,13 @@ class Space:
     high: int = 0  # most parameters; 0 is no limit
     convention: str = "with projection"  # how they are counted (lib.search.net.parameters)
     tables: dict = field(default_factory=dict)  # and with which tables
-    grammar: Grammar = None  # the paper's
 
     def __post_init__(self):
         known("search stage", self.stage, SEARCHED)
-        told = self.grammar or grammar(self.stage)
-        if isinstance(told, dict):
-            object.__setattr__(self, "grammar", Grammar(**told))
         for layer in self.start.layers:
-            self.number(layer)
-        own = self.grammar.terminals + self.grammar.operations
-        for text in (BERT, *(l.formula for l in self.start.layers)) * ("formula" in self.searched):
-            if lacking := {n.op for n in language.walk(language.parse(text))} - {*own}:
-                raise ValueError(
-                    f"the search space lacks {', '.join(sorted(lacking))}, which {text!r} has, and "
-                    "a search starts there: add it to the operations of the space"
-                )
+            number(layer)
+            for node in language.walk(layer.tree) if "formula" in self.searched else ():
+                known("operation of the search space", node.op, (*TERMINALS, *TABLE_1))
         if not self.id_tuples():
             sums = self.sizes.ways[-1][0] + self.rest
             why = f"no candidate has {self.low:,} to {self.high:,} parameters ({self.convention}); "
@@ -136,11 +78,7 @@ class Space:
 
     def identity(self):
         """What tells this space from others, as plain JSON."""
-        return asdict(self) | {"start": self.start.to_json(), "grammar": self.grammar.to_json()}
-
-    def number(self, layer):
-        """Place of a layer's id among those of the grammar."""
-        return number(layer, self.grammar)
+        return asdict(self) | {"start": self.start.to_json(), "grammar": grammar(self.stage)}
 
     # sizes
 
@@ -150,13 +88,12 @@ class Space:
 
     @cached_property
     def costs(self):
-        """{gates of a formula: [parameters of a layer's networks for each id]}."""
+        """Parameters of a layer's networks for each id."""
         d, inner = self.start.hidden, self.start.inner
-        made = [(k, inner(Layer(BERT, k, q))) for k, q in self.grammar.ids]
-        return {gates: [k * ffn_parameters(d, e, gates) for k, e in made] for gates in (0, 1)}
+        return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
     def cost(self, layer):
-        return self.costs[layer.gates][self.number(layer)]
+        return self.costs[number(layer)]
 
     @cached_property
     def rest(self):
@@ -166,11 +103,11 @@ class Space:
     @cached_property
     def choices(self):
         """The ids that each layer may have: all, or those that fit its fixed formula."""
-        ids, layers = self.grammar.ids, self.start.layers
+        layers = self.start.layers
         if "formula" in self.searched:
-            return [range(len(ids))] * len(layers)
+            return [range(len(IDS))] * len(layers)
         return [
-            [i for i, (k, q) in enumerate(ids) if self._fits(replace(l, stack=k, q=q))]
+            [i for i, (k, q) in enumerate(IDS) if self._fits(replace(l, stack=k, q=q))]
             for l in layers
         ]
 
@@ -179,11 +116,7 @@ class Space:
 
     @cached_property
     def sizes(self):
-        fixed = "formula" not in self.searched  # else a layer's seed has no gate
-        costs = [
-            [self.costs[l.gates if fixed else 0][i] for i in own]
-            for own, l in zip(self.choices, self.start.layers, strict=True)
-        ]
+        costs = [[self.costs[i] for i in own] for own in self.choices]
         return Sizes(costs, self.low - self.rest, (self.high or ENDLESS) - self.rest)
 
     def inside(self, net):
@@ -207,32 +140,24 @@ class Space:
 
         Ids are uniform over those in the window; formulas are grown from a seed formula. The code
         draws everything again until the size fits. A formula never changes an id, so ids drawn
-        inside the window have the same distribution. A gate that leads out of it is taken back.
+        inside the window have the same distribution.
         """
-        ids = [self.number(l) for l in self.start.layers]
+        ids = [number(l) for l in self.start.layers]
         if "ids" in self.searched:
             ids = [own[i] for own, i in zip(self.choices, self.sizes.draw(rng), strict=True)]
-        chosen = zip(self.start.layers, (self.grammar.ids[i] for i in ids), strict=True)
+        chosen = zip(self.start.layers, (IDS[i] for i in ids), strict=True)
         layers = [_layer(l.formula, *id_) for l, id_ in chosen]
         if "formula" in self.searched:
-            dice, plain = _dice(rng), (BERT, GEGLU)[: len(self.grammar.terminals) - 2]
-            seeds = [(l.formula, *plain) if self.stage == "stage2" else plain for l in layers]
-            seeds = [own[int(dice() * len(own))] if len(own) > 1 else own[0] for own in seeds]
-            layers = [replace(l, formula=BERT) for l in layers]
-            for i, seed in enumerate(seeds):
-                layers = self._grown(layers, i, seed, dice)
+            dice, both = _dice(rng), self.stage == "stage2"
+            seeds = [(l.formula, BERT)[int(dice() * 2)] if both else BERT for l in layers]
+            layers = [self._grown(l, seed, dice) for l, seed in zip(layers, seeds, strict=True)]
         return replace(self.start, layers=tuple(layers))
 
-    def _grown(self, layers, i, seed, dice):
-        """The layers with a changed formula at i, or as they were where a gate makes them too large
-        or too small.
-        """
-        old, linears = layers[i], 1 if self.stage == "stage2" else len(self.grammar.ids)
-        widths = self.start.hidden, self.start.inner(old), self.start.mismatch
-        new = replace(old, formula=grow(seed, self.grammar, linears, dice, *widths))
-        changed = [*layers[:i], new, *layers[i + 1 :]]
-        same = new.gates == old.gates or self.inside(replace(self.start, layers=changed))
-        return changed if same else layers
+    def _grown(self, layer, seed, dice):
+        """The layer with a formula that is grown from a seed formula."""
+        linears = 1 if self.stage == "stage2" else len(IDS)
+        widths = self.start.hidden, self.start.inner(layer), self.start.mismatch
+        return replace(layer, formula=grow(seed, TRIES[self.stage], linears, dice, *widths))
 
     def mutate(self, net, rng):
         """A network with one layer changed, in its id or its formula.
@@ -241,7 +166,7 @@ class Space:
         """
         if self.searched[int(rng.integers(len(self.searched)))] == "formula":
             i, dice = int(rng.integers(len(net.layers))), _dice(rng)
-            return replace(net, layers=self._grown(net.layers, i, net.layers[i].formula, dice))
+            return self._with(net, i, self._grown(net.layers[i], net.layers[i].formula, dice))
         near = self._near(net)
         return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
 
@@ -252,7 +177,7 @@ class Space:
             (i, layer)
             for i, old in enumerate(net.layers)
             for rest in [size - self.cost(old)]
-            for id_, cost in zip(self.grammar.ids, self.costs[old.gates], strict=True)
+            for id_, cost in zip(IDS, self.costs, strict=True)
             if id_ != (old.stack, old.q) and self.low <= rest + cost <= high
             if self._fits(layer := _layer(old.formula, *id_))
         ]
@@ -281,8 +206,8 @@ class Space:
         id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2. In stage 3 the ids
         stand alone.
         """
-        own = self.searched, self.grammar
-        rows = [[_indices(l.formula, self.number(l), *own) for l in net.layers] for net in nets]
+        of = self.searched
+        rows = [[_indices(l.formula, number(l), of) for l in net.layers] for net in nets]
         return np.array(rows, float).reshape(len(nets), -1)
 
 
@@ -305,19 +230,22 @@ def _sorted(formula):
 
 
 @lru_cache(maxsize=65536)
-def _indices(formula, own, searched, grammar):
+def _indices(formula, own, searched):
     """A layer's part of the features as coded."""
     if "formula" not in searched:
         return [own]
-    linear, others = (own, len(grammar.ids)) if "ids" in searched else (0, 1)
-    tokens, most = prefix(language.parse(formula)), grammar.nodes
-    if len(tokens) > most:
-        raise ValueError(f"the formula {formula!r} has {len(tokens)} nodes; features hold {most}")
-    names = (*grammar.binary, *grammar.unary, *grammar.terminals)
+    linear, others = (own, len(IDS)) if "ids" in searched else (0, 1)
+    tokens = prefix(language.parse(formula))
+    if len(tokens) > NODES:
+        raise ValueError(f"the formula {formula!r} has {len(tokens)} nodes; features hold {NODES}")
+    names = (*BINARY, *UNARY, *TERMINALS)
     found = [linear if t == "linear" else others + names.index(t) for t in tokens]
-    return found + [-1] * (most - len(found))
+    return found + [-1] * (NODES - len(found))
 
 
 def from_json(body):
-    """The Space of what `identity` gave. Raises ValueError for an operation that is gone."""
-    return Space(**body | {"start": read_net(body["start"])})
+    """The Space of what `identity` gave. Raises ValueError for one of another grammar."""
+    told = dict(body)
+    if told.pop("grammar") != grammar(told["stage"]):
+        raise ValueError(f"a space of another grammar than {grammar(told['stage'])}")
+    return Space(**told | {"start": read_net(body["start"])})

@@ -16,7 +16,7 @@ from lib.model import backbone, supernet
 from lib.runs.spec import canonical
 from lib.runs.store import Scratch
 from lib.search import engine
-from lib.search.space import ENDLESS, from_json
+from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
 from lib.steps import predistil
 from lib.train import loop, students
 from lib.train.learn import Lesson
@@ -81,12 +81,11 @@ def handed(where, net):
     shared: what lib.train.options.Shared takes to train that in parts. Its choices are, for each
     layer, all ids that fit the formula, and the one found once more.
     """
-    own = where.grammar
-    largest = {"stack": max(own.stacks), "q": min(own.ratios)}
+    largest = {"stack": max(STACKS), "q": min(QS)}
     whole = replace(net, layers=tuple(replace(layer, **largest) for layer in net.layers))
     fitting = replace(where, stage="stage3", start=net, low=0, high=0).choices
     choices = [
-        [*(list(own.ids[i]) for i in fits), [layer.stack, layer.q]]
+        [*(list(IDS[i]) for i in fits), [layer.stack, layer.q]]
         for fits, layer in zip(fitting, net.layers, strict=True)
     ]
     return {
