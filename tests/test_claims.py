@@ -74,7 +74,7 @@ def test_what_is_no_cell_is_refused(text, message):
 def test_rows_that_cells_name_are_kept_once():
     spec = Spec("fineprune", {"data": {"task": "SST-2"}})
     rows = [{"model": m, "m": 3.0, "task": "SST-2", "spec": spec} for m in ("A", "A", "B")]
-    rows.append({"model": "A", "m": 3, "spec": Spec("inspect_ghosts", {})})
+    rows.append({"model": "A", "m": 3, "spec": Spec("predict", {})})
     assert [row["model"] for row in named(parsed("A > C @ m=3"), rows)] == ["A"]
 
 
@@ -149,11 +149,10 @@ def test_tasks_are_no_seeds():
 
 
 def test_what_scores_no_model_decides_nothing():
-    """A search, a draw and an inspection stand in the rows of a page under their network's name."""
+    """A search and a prediction stand in the rows of a page under their network's name."""
     frame = made_up({"A": 0.9, "B": 0.8}, seeds=5)
     rival = frame[frame["model"] == "B"]
     sizes = {step: Spec(step, {"data": {"task": "SST-2"}}) for step in ("nas_search", "predict")}
-    sizes["inspect_ghosts"] = Spec("inspect_ghosts", {"data": {"task": "SST-2"}, "rows": 1})
     network = Spec("retrain", {"data": {"task": "SST-2"}})
     rows = [frame.assign(spec=[network.at(n) for n in range(len(frame))])]
     rows += [

@@ -125,14 +125,6 @@ def test_an_unknown_method_stops_before_anything_runs():
         notebook.grids(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
 
 
-def test_another_space_asks_for_new_searches(anywhere):
-    for stage in search.BUDGET["toy"]:
-        ids = [search.searched("toy", stage, "", name).id for name in ("paper", "gated")]
-        assert ids[0] == search.searched("toy", stage).id != ids[1]
-    with pytest.raises(ValueError, match="unknown search space: 'gatde'; did you mean 'gated'"):
-        search.searched("toy", "stage1", "", "gatde")
-
-
 def test_the_last_stage_of_mini_stands_alone(anywhere):
     last = search.searched("mini", "stage3")
     assert "before" not in last.inputs and last.inputs["start"] == efficientbert.several("mini")

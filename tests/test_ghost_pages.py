@@ -3,20 +3,14 @@
 import json
 import re
 
-import numpy as np
-import pandas as pd
 import pytest
-from conftest import holding
 
-from lib import data
 from lib.measure import cost
 from lib.page import notebook
-from lib.papers import ghostbert, grids, published
-from lib.papers.profiles import shape, untrained
+from lib.papers import ghostbert, published
+from lib.papers.profiles import shape
 from lib.runs import paths
-from lib.runs.spec import Spec, plain
 from lib.train.augment import STOP
-from lib.train.options import Targets, Train
 
 
 def rows(name, **values):
@@ -41,10 +35,6 @@ def test_the_last_stage_learns_from_the_teacher_where_asked(last):
         rows("t03_pruned_vs_ghost", profile="toy", last="sofd")
 
 
-def of_kind(kind, name, **values):
-    return [row for row in rows(name, **values)["grid"] if row["kind"] == kind]
-
-
 LAST = {"Soft labels last": "soft", "Labels and soft labels last": "both"}
 EQUAL = "- Softmax, taps 1/k at first"
 
@@ -53,7 +43,7 @@ def test_table_4_has_the_last_stage_and_equal_taps_as_rows():
     few, more = (
         {
             (row["m"], row["model"]): row["spec"]
-            for row in of_kind("student", "t04_ablation", profile="toy", more=more)
+            for row in rows("t04_ablation", profile="toy", more=more)["grid"]
         }
         for more in (False, True)
     )
@@ -116,67 +106,39 @@ BARE = {f"{kind}, no softmax" for kind in ("Conv1D_S", "Conv1D_F", "Conv2D", "DW
 
 
 @pytest.mark.parametrize(
-    "name, trained, others",
-    [
-        ("t04_ablation", {"GhostBERT", "- Softmax", "- ReLU"}, {EQUAL}),
-        ("t05_convolution", set(ghostbert.convolutions("toy")), TAPS | BARE),
-    ],
+    "name, others", [("t04_ablation", {EQUAL, *LAST}), ("t05_convolution", TAPS | BARE)]
 )
-def test_pages_look_at_ghosts_before_any_training(name, trained, others):
-    first = of_kind("start", name, profile="toy")
-    students = {row["model"] for row in of_kind("student", name, profile="toy")}
-    assert {row["model"] for row in first} == trained | others and others.isdisjoint(students)
-    assert {row["m"] for row in first} == set(ghostbert.swept_widths("toy"))
-    for spec in (row["spec"] for row in first):
-        assert (spec.step, spec.inputs["model"].step) == ("inspect_ghosts", "operate")
-    if name == "t05_convolution":
-        both = of_kind("student", name, profile="toy", more=True)
-        assert {row["model"] for row in both} == trained | others
-
-
-def test_sizes_at_the_start_are_those_of_the_normalisations(make, monkeypatch):
-    """A mean over 288 weights of mixed signs is small, one over three taps is not; without a
-    softmax Xavier's rule draws [C, k] small and [C, C, k] at the size of what is read.
-    """
-    first, train = untrained(), Train(epochs=1, batch=16, lr=1e-3, max_length=32)
-    small = first.args["model"] | {"layers": 1, "hidden": 96, "ffn": 96}
-    start = Spec("pretrain", first.args | {"model": small}, seed=0)
-    described = data.describe("toy", "CoLA", 32)
-    told = grids.common("toy", "CoLA", described, train=train, targets=Targets("hard"))
-    tuned = Spec("finetune", told, {"start": start})
-    monkeypatch.setattr(
-        ghostbert,
-        "untrained",
-        lambda scale, task, m, module, family: Spec(
-            "operate", {"surgery": [{"op": "ghost"} | plain(module)]}, {"teacher": tuned}
-        ),
+def test_other_readings_are_trained_where_asked(name, others):
+    few, more = (
+        {row["model"] for row in rows(name, profile="toy", more=more)["grid"]}
+        for more in (False, True)
     )
-    grid = of_kind("start", "t05_convolution", tasks=["CoLA", "RTE"], widths=[6])
-    assert {row["task"] for row in grid} == {"CoLA"} and {row["seed"] for row in grid} == {0}
-    frame = pd.DataFrame([row | {"run": make(row["spec"])} for row in grid])
-    table = ghostbert.sizes(frame, "here")
-    size = {label: float(table[m, label]["here", "after O"]) for m, label in table}
-    assert size["Conv1D_S"] < 0.25 * size["DWConv"] and 0.2 < size["DWConv"] < 1
-    assert size["DWConv, no softmax"] < 0.4 * size["DWConv"]
-    assert 0.4 < size["Conv1D_S, no softmax"] < 1.2
-    assert size["Conv1D_S, softmax over taps"] == pytest.approx(96 * size["Conv1D_S"], rel=0.2)
+    assert more - few == others
 
 
-def test_sizes_are_means_over_layers():
-    run = holding({"o.size": np.array([0.25, 0.75]), "ffn2.size": np.array([0.0123, 0.0125])})
-    frame = pd.DataFrame([{"m": 3, "model": "A", "run": run}, {"m": 3, "model": "B", "run": None}])
-    assert ghostbert.sizes(frame, "x") == {
-        ("3/12", "A"): {("x", "after O"): "0.500", ("x", "after FFN2"): "0.012"}
+def test_sizes_at_the_start_are_those_of_the_normalisations():
+    """A mean over 768 weights of mixed signs is small, one over three taps is not; without a
+    softmax Xavier's rule draws [C, k] small and [C, C, k] at the size of what is read."""
+    path = paths.NOTEBOOKS / "ghostbert_t05_convolution.ipynb"
+    book, names = json.loads(path.read_text()), {"ghostbert": ghostbert}
+    sources = ["".join(cell["source"]) for cell in book["cells"]]
+    exec(next(s for s in sources if "def ways" in s).rpartition("cut = ")[0], names)
+    exec(next(s for s in sources if "def size" in s).partition("page.table")[0], names)
+    found = {
+        name: float(names["size"](ghostbert.ghost("paper", **fields)))
+        for name, fields in names["options"].items()
     }
+    assert found["Conv1D_S"] < 0.25 * found["DWConv"] and 0.2 < found["DWConv"] < 1
+    assert found["DWConv, no softmax"] < 0.4 * found["DWConv"]
+    assert 0.4 < found["Conv1D_S, no softmax"] < 1.2
+    over = found["Conv1D_S, softmax over taps"]
+    assert over == pytest.approx(768 * found["Conv1D_S"], rel=0.4)
 
 
-@pytest.mark.parametrize(
-    "name", ["t02_glue_test", "t04_ablation", "t05_convolution", "s21_mechanism"]
-)
-def test_pages_look_at_recorded_seeds(name, anywhere):
+def test_predictions_are_of_recorded_seeds(anywhere):
     """A seed that no claim has would train a teacher of its own."""
-    found = rows(name, profile="mini")["grid"]
-    looked = {row["seed"] for row in found if row["spec"].step in ("predict", "inspect_ghosts")}
+    found = rows("t02_glue_test", profile="mini")["grid"]
+    looked = {row["seed"] for row in found if row["spec"].step == "predict"}
     assert looked <= set(ghostbert.SEEDS["mini"])
 
 

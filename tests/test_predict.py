@@ -1,6 +1,4 @@
-"""Predicting hidden rows and the GLUE submission; what quoted architectures cost; looking into
-ghosts.
-"""
+"""Predicting hidden rows and the GLUE submission; what quoted architectures cost."""
 
 import zipfile
 from dataclasses import replace
@@ -8,20 +6,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from conftest import finetuned, put, small_backbone
 
 from lib import data
 from lib.data import read, unlabelled
 from lib.measure import cost, metrics
-from lib.model import backbone
-from lib.model.parts import layers
-from lib.model.surgery import operate
 from lib.page import artefact, notebook
 from lib.papers import ghostbert, published, submissions
 from lib.runs import files, paths
 from lib.runs.spec import Spec, plain
-from lib.steps import count, inspect_ghosts
+from lib.steps import count
 from lib.train.options import Ghost, Numerics, Train
 
 NUMERICS = Numerics("float32", 1)
@@ -38,8 +32,6 @@ START = small_backbone(TRAIN, layers=2)
 PLAIN, NLI = (finetuned(described(task), TRAIN, {"start": START}) for task in ("CoLA", "MNLI"))
 GHOSTS = Spec("operate", {"surgery": [{"op": "ghost"} | plain(GHOST)]}, {"teacher": PLAIN})
 TUNED = finetuned(described("CoLA"), TRAIN, {"start": GHOSTS})
-LOOK = {"data": described("CoLA"), "train": TRAIN, "numerics": NUMERICS, "rows": 40}
-LOOK = Spec("inspect_ghosts", LOOK, {"model": TUNED})
 
 
 def rows(task, split="dev"):
@@ -337,80 +329,3 @@ def test_a_misspelt_size_is_refused():
     told = "unknown size of convbert: 'num_group'; did you mean 'num_groups'"
     with pytest.raises(ValueError, match=told):
         count.count(None, {"model_type": "convbert", "num_group": 2}, 128, 2)
-
-
-# ---- looking into ghosts ----
-def test_inspection_saves_the_kernels_that_convolve(make):
-    run = make(LOOK)
-    found, (model, _) = run.arrays("ghosts"), backbone.load(make(TUNED).model)
-    told = run.metrics
-    assert told["modules"] == 4 and told["inspected_rows"] == 40 and told["tokens"] > 200
-    kinds = "taps cosine cka size active original ghost".split()
-    assert {name.split(".")[1] for name in found} == set(kinds)
-    for position, part in (("o", "attention.output.dense"), ("ffn2", "output.dense")):
-        parts = [layer.get_submodule(part) for layer in layers(model)]
-        taps = torch.stack([each.convolution.taps() for each in parts])
-        assert np.array_equal(found[f"{position}.taps"], taps.detach().numpy())
-        assert np.allclose(found[f"{position}.taps"].sum(-1), 1, atol=1e-6)
-        y, g = found[f"{position}.original"], found[f"{position}.ghost"]
-        assert y.shape == g.shape == (2, y.shape[1], 32) and y.shape[1] <= 24 and (g >= 0).all()
-        around = np.pad(y, ((0, 0), (1, 1), (0, 0)))
-        weights = found[f"{position}.taps"][:, None, :32]
-        again = sum(weights[..., k] * around[:, k : k + y.shape[1]] for k in range(3))
-        if y.shape[1] < 24:  # the whole row
-            assert np.allclose(g, np.maximum(again, 0), atol=1e-5)
-        assert (0 < found[f"{position}.active"]).all() and (found[f"{position}.active"] < 1).all()
-
-
-@pytest.mark.parametrize(
-    "raw, relu, features",
-    [
-        ((-60, 60, -60), False, 1),
-        ((-60, 60, -60), True, 1),
-        ((60, -60, -60), False, 1),
-        ((-60, 60, -60), False, 2),
-    ],
-)
-def test_inspection_of_known_kernels(raw, relu, features, make, tmp_path):
-    """A tap of 1 in the centre gives the feature itself; at the left, its neighbour's."""
-    options = replace(GHOST, relu=relu, features=features)
-    teacher, tokenizer = backbone.load(make(PLAIN).model)
-    operate(teacher, {"op": "ghost"} | plain(options))
-    with torch.no_grad():
-        for name, value in teacher.named_parameters():
-            if "convolution" in name:
-                value.copy_(torch.tensor(raw, dtype=torch.float32).expand_as(value))
-    backbone.save(teacher, tokenizer, tmp_path)
-    kept = {}
-    run = SimpleNamespace(
-        inputs={"model": SimpleNamespace(model=tmp_path)},
-        progress=lambda fraction: None,
-        save_arrays=lambda name, **arrays: kept.update(arrays),
-    )
-    inspect_ghosts.inspect_ghosts(run, described("CoLA"), plain(TRAIN), plain(NUMERICS), 20)
-    tap = raw.index(60)
-    for position in ("o", "ffn2"):
-        assert np.allclose(kept[f"{position}.taps"], np.eye(3)[tap], atol=1e-6)
-        y, g = kept[f"{position}.original"], kept[f"{position}.ghost"]
-        if tap == 0:
-            assert np.allclose(g[:, 1:], y[:, :-1], atol=1e-5) and np.allclose(g[:, 0], 0)
-            assert (kept[f"{position}.cka"] < 0.95).all()
-        elif relu:
-            assert np.allclose(g, np.maximum(y, 0), atol=1e-5)
-            assert (kept[f"{position}.size"] < 1).all()
-        else:
-            assert np.allclose(g, features * y, atol=1e-5)  # each feature repeats it
-            for measure, value in (("cosine", 1), ("cka", 1), ("size", features)):
-                assert np.allclose(kept[f"{position}.{measure}"], value, atol=1e-6)
-
-
-def test_the_grid_of_the_mechanism():
-    module, page = ghostbert.ghost("toy"), paths.NOTEBOOKS / "ghostbert_s21_mechanism.ipynb"
-    found = notebook.grids(page, {"task": "CoLA", "rows": 100, "seeds": [4]})["grid"]
-    assert {row["spec"].seed for row in found} == {4}
-    models = {row["stage"]: row["spec"].inputs["model"] for row in found}
-    start, distilled, tuned = (models[name] for name in ("start", "distilled", "fine-tuned"))
-    assert tuned == ghostbert.student("toy", "CoLA", 3, module)
-    assert distilled == tuned.inputs["start"] and start.step == "operate"
-    assert start.args["surgery"] == distilled.args["surgery"]
-    assert start.inputs["importance"] == distilled.inputs["importance"]

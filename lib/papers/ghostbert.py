@@ -12,7 +12,7 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from lib.measure import compare, cost
+from lib.measure import cost
 from lib.papers import grids, mini, published
 from lib.papers.grids import LABELS, common, teacher
 from lib.papers.profiles import families, shape
@@ -210,18 +210,6 @@ def undistilled(profile_name, task, heads, ghosts):
     return finetuned(profile_name, task, untrained(profile_name, task, heads, ghosts))
 
 
-def inspection(profile_name, task, heads, ghosts, rows, model=None, family="bert"):
-    """Spec of what the ghosts of a student do on `rows` development rows.
-
-    model: its Spec; None is the student before any training.
-    """
-    model = model or untrained(profile_name, task, heads, ghosts, family)
-    train = padded(FINETUNE[profile_name], ghosts.tokens)
-    return Spec(
-        "inspect_ghosts", common(profile_name, task, train=train, rows=rows), {"model": model}
-    )
-
-
 # ---- AXES
 
 KERNELS, FEATURES = (1, 3, 5, 9, 17), (1, 2, 4, 8, 12)  # of Figure 3 and of B.4
@@ -245,19 +233,6 @@ def convolutions(profile_name):
 
 
 # ---- TABLES
-
-
-def sizes(frame, source):
-    """A part of a table of collected inspections: how large a ghost is beside what it is added to,
-    |g| / |y|, mean over the layers."""
-    table, places = {}, {"o": "after O", "ffn2": "after FFN2"}
-    for row in compare.there(frame).itertuples():
-        found = row.run.arrays("ghosts")
-        table[f"{row.m}/12", row.model] = {
-            (source, about): f"{found[f'{place}.size'].mean():.3f}"
-            for place, about in places.items()
-        }
-    return table
 
 
 def lines_of_table_1(widths):

@@ -28,7 +28,7 @@ ENCODERS = SHAPES | {  # those that are not BERT-base, by the names of their che
     "2nd_General_TinyBERT_6L_768D": SHAPES["tinybert-6"],
 }
 STARTS = ("start", "teacher", "model", "general", "language_model", "before")  # inputs
-FREE = ("predict", "states", "inspect_ghosts", "maps")  # steps that train nothing
+FREE = ("predict", "states", "maps")  # steps that train nothing
 
 
 def gpu_hours(specs):

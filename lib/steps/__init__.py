@@ -57,7 +57,6 @@ MEASURING = {  # without weights
     "bag_of_words": (1, "start", "data"),
     "predict": (2, "model", f"{LESSON} span"),
     "count": (1, "", "config tokens labels"),
-    "inspect_ghosts": (2, "model", f"{LESSON} rows"),
     "latency": (1, "model:", "models reference runs batch length numerics"),
     "maps": (2, "reference model model:", "data rows examples max_length numerics"),
 }
