@@ -222,7 +222,7 @@ def test_winners_are_handed_from_stage_to_stage_and_to_their_training(make, last
         assert spec.inputs["search"] == found
         model = backbone.load(make(spec).model)[0]
         assert supernet.of(model) == make(found).metrics[name]
-    final = make(search.final("toy", "CoLA", found=two))
+    final = make(search.final("toy", "CoLA", search=two))
     assert final.spec["args"]["net"] == {"$output": ["search", "net"]}
 
 

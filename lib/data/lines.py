@@ -13,9 +13,9 @@ SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 _BREAK, _HALF = re.compile("[\t\r\n]"), re.compile("[\ud800-\udfff]")
 
 
-def malformed(place, found, expected, fix="download the file again"):
+def malformed(place, fault, expected, fix="download the file again"):
     """A ValueError for a file's content. place: its path, with a line where one is known."""
-    return ValueError(f"{place}: {found}; expected {expected}; fix: {fix}")
+    return ValueError(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
 def short(text):

@@ -50,7 +50,7 @@ def weights(name):
 
 
 def digest(name):
-    """The same, else the official one (`data/digests.json`)."""
+    """Digest of a checkpoint's weights at hand, else the official one (`data/digests.json`)."""
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 

@@ -181,12 +181,12 @@ def _questions(place):
     return {split: squad.split("SQuAD2", [path]) for split, path in there.items()}
 
 
-def _held(place, found):
+def _held(place, splits):
     """The Splits of a place, with development rows drawn where there are none. Raises ValueError
     where there are too few rows."""
-    if (count := len({*_texts(found["train"])})) < LEAST:
+    if (count := len({*_texts(splits["train"])})) < LEAST:
         raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
-    return found if "dev" in found else found | _drawn(found["train"])
+    return splits if "dev" in splits else splits | _drawn(splits["train"])
 
 
 def _texts(rows):

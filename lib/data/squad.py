@@ -47,8 +47,8 @@ def _questions(path):
                 yield {"context": paragraph["context"], **question}
 
 
-def _answers(found):
+def _answers(cell):
     """[(text, first character), ...]. The hub has a list of texts and one of places."""
-    if isinstance(found, dict):
-        return list(zip(found["text"], found["answer_start"], strict=True))
-    return [(each["text"], each["answer_start"]) for each in found]
+    if isinstance(cell, dict):
+        return list(zip(cell["text"], cell["answer_start"], strict=True))
+    return [(each["text"], each["answer_start"]) for each in cell]

@@ -38,8 +38,9 @@ def marks(text):
     return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
-def short(found):
-    return {text for text in found if len(text) < WORDS}
+def short(every):
+    """The texts that have fewer than WORDS words."""
+    return {text for text in every if len(text) < WORDS}
 
 
 def within(text, whole):

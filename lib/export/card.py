@@ -39,21 +39,21 @@ Made by `{{ command }}` at commit {{ commit }}.
 """
 
 
-def card(run, told):
-    """The ModelCard of a run's model: how it was made, what it costs, how it scores. told: what
+def card(run, exported):
+    """The ModelCard of a run's model: how it was made, what it costs, how it scores. exported: what
     lib.export.export returned."""
     spec, described, task = from_json(run.spec), run.spec["args"].get("data", {}), task_of(run)
     bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
     seen = f"What {', '.join(bases)} read in pre-training is not searched for these rows."
-    apart = ", ".join(f"{form} by {most:.1e}" for form, most in told["forms"].items())
+    apart = ", ".join(f"{form} by {most:.1e}" for form, most in exported["forms"].items())
     return ModelCard.from_template(
         facts(run, task, bases),
         template_str=BODY,
         title=f"{Path(task.name).name if task else 'Encoder'}, {run.name}",
-        auto=told["auto"],
-        remote=", trust_remote_code=True" * told["remote"],
-        cost=f"{told['parameters']:,} parameters, {told['nonzero']:,} of them not zero; "
-        f"{told['flops'] / 1e6:,.1f} MFLOPs for a row of {told['tokens']} tokens. "
+        auto=exported["auto"],
+        remote=", trust_remote_code=True" * exported["remote"],
+        cost=f"{exported['parameters']:,} parameters, {exported['nonzero']:,} of them not zero; "
+        f"{exported['flops'] / 1e6:,.1f} MFLOPs for a row of {exported['tokens']} tokens. "
         f"Outputs differ from the run's: {apart}.",
         scores="".join(f", {name} {100 * v:.1f}" for name, v in measured(run, task).items()),
         answers=answers(task),

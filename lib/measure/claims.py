@@ -213,17 +213,17 @@ def verdict(results, least=""):
     return ("NOT_TESTABLE" if "NOT_TESTABLE" in words else "INCONCLUSIVE"), min(p, opposite)
 
 
-def after_holm(told):
+def after_holm(alone):
     """{claim: (word, p)} of the central claims of a paper, read after Holm over them.
 
     told: the same as each stands by itself. Claims whose seeds are not there yet count with p = 1,
     so that no word turns back when they are.
     """
-    family = [id for id, (word, p) in told.items() if p is not None or word in ("OPEN", "NOT_RUN")]
-    p = stats.holm([1.0 if told[id][1] is None else told[id][1] for id in family])
-    found = dict(told)
+    family = [id for id, (word, p) in alone.items() if p is not None or word in ("OPEN", "NOT_RUN")]
+    p = stats.holm([1.0 if alone[id][1] is None else alone[id][1] for id in family])
+    found = dict(alone)
     for id, adjusted in zip(family, map(float, p), strict=True):
-        word, own = told[id]
+        word, own = alone[id]
         if own is not None:
             lost = word in FINAL and adjusted >= ALPHA
             found[id] = "INCONCLUSIVE" if lost else word, adjusted

@@ -29,13 +29,14 @@ def rows_of(one, frame):
     return frame.loc[sorted({i for _, part in parts for i in part.index})]
 
 
-def thinnest(one, frame, there):
-    """Seeds of the model and task that have fewest; there: whose runs are all made, or failed."""
+def thinnest(one, frame, ended):
+    """Seeds of the model and task that have fewest; ended: only those whose runs were all made or
+    have failed."""
     found = []
     for _, part in parts_of(one, frame):
         for _, rows in part.groupby("task", dropna=False) if "task" in part else [("", part)]:
             made = rows["run"].notna() | (rows["state"] == "failed")
-            lack = {*rows["seed"][~made]} if there else {*()}
+            lack = {*rows["seed"][~made]} if ended else {*()}
             found.append({*rows["seed"]} - lack)
     return min(found, key=len)
 

@@ -167,13 +167,13 @@ def axis(page, column):
     return {number(str(value)) for value in told}
 
 
-def counted(what, shape="bert-base", **told):
+def counted(what, shape="bert-base", **options):
     """A count of an encoder by `lib.measure.cost`: what is "flops", "parameters", "ghost_flops" or
-    "ghost_parameters". told: heads, and options of ghosts, of which there are none without any."""
+    "ghost_parameters". options: heads, and those of ghosts, of which there are none without any."""
     from lib.papers import ghostbert
 
-    ours = {name: told.pop(name) for name in ("heads", "convention") if name in told}
-    ghost = ghostbert.ghost("paper", **told) if told else None
+    ours = {name: options.pop(name) for name in ("heads", "convention") if name in options}
+    ghost = ghostbert.ghost("paper", **options) if options else None
     return Fraction(getattr(cost, what)(cost.SHAPES[shape], ghost=ghost, **ours))
 
 
@@ -192,12 +192,12 @@ def operation(name, *operands):
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 
 
-def ours(place, *args, **told):
+def ours(place, *args, **keywords):
     """What another count of this code gives: ours("search.net:ffn_parameters", 768, 3072). The name
     of a shape stands for it."""
     module, name = place.split(":")
     args = [cost.SHAPES.get(each, each) for each in args]
-    return getattr(import_module(f"lib.{module}"), name)(*args, **told)
+    return getattr(import_module(f"lib.{module}"), name)(*args, **keywords)
 
 
 def given(text, constants="", **names):
@@ -239,16 +239,16 @@ def value(paper, formula):
     return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | own), cells.given
 
 
-def agrees(found, printed):
+def agrees(value, printed):
     """Whether the value of a formula is a printed text: true, the same, or so when rounded; of a
     set, its only value."""
     told = number(printed)
-    if isinstance(found, set):
-        return len(found) == 1 and agrees(*found, printed)
-    if isinstance(found, bool) or found == told:
-        return bool(found == told or found is True)
+    if isinstance(value, set):
+        return len(value) == 1 and agrees(*value, printed)
+    if isinstance(value, bool) or value == told:
+        return bool(value == told or value is True)
     decimals = len(printed.partition(".")[2])
-    return isinstance(found, int | float | Fraction) and rounded(found, decimals) == told
+    return isinstance(value, int | float | Fraction) and rounded(value, decimals) == told
 
 
 def inconsistencies():

@@ -146,15 +146,19 @@ def computed(line):
     return Verdict(line["id"], word, told, "; ".join(notes) if word != "CONFIRMED" else "")
 
 
-def corrected(found):
-    """The same Verdicts, those on central claims read after Holm over their paper."""
-    kept, result = recorded(), dict(found)
+def corrected(verdicts_by_id):
+    """The Verdicts, with those on central claims read after Holm over their paper."""
+    kept, result = recorded(), dict(verdicts_by_id)
     for paper in checks.PAPERS:
-        own = {id: (found[id].verdict, found[id].p) for id in central(paper) if id in found}
+        own = {
+            id: (verdicts_by_id[id].verdict, verdicts_by_id[id].p)
+            for id in central(paper)
+            if id in verdicts_by_id
+        }
         told = {id: kept[id] for id in central(paper) if id in kept} | own
         for id, (word, p) in claims.after_holm(told).items():
-            if id in found:
-                result[id] = replace(found[id], verdict=word, holm=p)
+            if id in verdicts_by_id:
+                result[id] = replace(verdicts_by_id[id], verdict=word, holm=p)
     return result
 
 
@@ -191,13 +195,13 @@ def recorded():
     return {row["claim"]: (row["word"], float(row["p"]) if row["p"] else None) for row in rows}
 
 
-def lines(found):
+def lines(by_id):
     """Rows of `verdicts.csv` of Verdicts {id: Verdict}: one for each claim and each of its cells.
 
     What was measured is told in words where there is no cell.
     """
     told = []
-    for id, each in found.items():
+    for id, each in by_id.items():
         measured = "" if each.results else each.measured
         told.append((id, "verdict", "", "", each.verdict, "", "", "", "", "", each.p, measured))
         for r in each.results:
@@ -252,22 +256,22 @@ def told(found=None, store=None):
     return dict(re.match(r"\*\*(.+?)\*\* (.+)", part).groups() for part in parts)
 
 
-def listed(told):
+def listed(sentences):
     """Titles and sentences as a list in Markdown."""
-    return "".join(f"- **{title}** {text}\n" for title, text in told.items())
+    return "".join(f"- **{title}** {text}\n" for title, text in sentences.items())
 
 
-def posted(readme, found):
+def posted(readme, by_id):
     """The text of README with scoreboard and first findings of all Verdicts between their marks."""
-    score = scoreboard({id: each.verdict for id, each in found.items()})
-    first = dict(list(told(found).items())[:FIRST])
+    score = scoreboard({id: each.verdict for id, each in by_id.items()})
+    first = dict(list(told(by_id).items())[:FIRST])
     for mark, text in ((BLOCK, score), (FOUND, listed(first))):
         before, _, behind = readme.split(mark)
         readme = mark.join([before, text, behind])
     return readme
 
 
-def forest(found, ids):
+def forest(by_id, ids):
     """One row for each cell in points of some claims: what a forest plot draws.
 
     A cell without its planned seeds has no interval.
@@ -276,7 +280,7 @@ def forest(found, ids):
 
     told = []
     for id in ids:
-        for r in found[id].results:
+        for r in by_id[id].results:
             if r.unit == "points" and r.estimate and not r.beside:
                 least, most = (end if isfinite(end) else None for end in r.cell.bounds)
                 text = f"{id} {r.cell.words}{f' on {r.task}' * r.cell.each}"

@@ -24,9 +24,9 @@ def readable(markdown):
     return "".join(parts)
 
 
-def drawn(found):
+def drawn(match):
     """The picture of an equation: $$...$$ on a line of its own, $...$ within the text."""
-    own, text, picture = bool(found[1]), " ".join((found[1] or found[2]).split()), io.BytesIO()
+    own, text, picture = bool(match[1]), " ".join((match[1] or match[2]).split()), io.BytesIO()
     shown = text.replace(r"\frac", r"\dfrac") if own else text
     look = FontProperties(size=13 if own else 12, math_fontfamily="stix")
     depth = mathtext.math_to_image(f"${shown}$", picture, look, dpi=72, format="svg")

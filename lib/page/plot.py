@@ -83,19 +83,19 @@ def means(axis, frame, x, y, label, **look):
             axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
-def dots(found, printed=(), label="difference (points)", axis=None):
+def dots(estimates, printed=(), label="difference (points)", axis=None):
     """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
-    found: {(source, what is compared): Estimate or None}, one row for each thing compared.
+    estimates: {(source, what is compared): Estimate or None}, one row for each thing compared.
     printed: {what is compared: points}, diamonds, where it is measured too; all where nothing is.
     Differences of fewer seeds than prove anything are grey, without an interval. axis: of a figure
     that has a legend of its own; a figure is made without one.
     """
-    there = dict.fromkeys(at for (_, at), estimate in found.items() if estimate)
+    there = dict.fromkeys(at for (_, at), estimate in estimates.items() if estimate)
     printed = {at: gain for at, gain in dict(printed).items() if at in there or not there}
     order = list(there or printed)
     told = [{"source": "published", "at": at, "gain": gain} for at, gain in printed.items()]
-    for (source, at), e in ((key, e) for key, e in found.items() if e):
+    for (source, at), e in ((key, e) for key, e in estimates.items() if e):
         ends = {"low": e.low, "high": e.high, "seeds": e.n_seeds}
         told.append({"source": source, "at": at, "gain": e.mean} | ends)
     data = pd.DataFrame(told, columns=["source", "at", "gain", "low", "high", "seeds"])

@@ -35,13 +35,13 @@ def counted(words):
     return ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
 
 
-def tally(found):
+def tally(kinds_and_words):
     """Counts of verdicts as text, findings and arithmetic checks apart.
 
-    found: (kind, word) of each verdict.
+    kinds_and_words: (kind, word) of each verdict.
     """
     kinds = {"finding": [], "arithmetic": []}
-    for kind, word in found:
+    for kind, word in kinds_and_words:
         kinds[kind].append(word)
     findings, checks = kinds.values()
     parts = [f"findings: {counted(findings)}"] * bool(findings)

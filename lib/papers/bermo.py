@@ -88,10 +88,10 @@ def common(profile_name, task, model, **args):
     return grids.common(profile_name, task, described(profile_name, task), **own, **args)
 
 
-def trained(own, profile_name, task, **changes):
+def trained(settings, profile_name, task, **changes):
     """Settings of training on a task; a change that is 0 or None is none."""
     long = LONG[profile_name] if grids.span(profile_name, task) else {}
-    return replace(own[profile_name], **long | {k: v for k, v in changes.items() if v})
+    return replace(settings[profile_name], **long | {k: v for k, v in changes.items() if v})
 
 
 def dense(

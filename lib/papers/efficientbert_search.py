@@ -125,37 +125,37 @@ def searched(profile_name, stage, method="", budget=1):
     return Spec("search", args, inputs)
 
 
-def several(profile_name, found):
-    """Spec of stage 3's supernet, with the formulas that the search `found` ended on: that of
+def several(profile_name, search):
+    """Spec of stage 3's supernet, with the formulas that a search ended on: that of
     `lib.papers.efficientbert`, made anew for each seed of the search. None keeps that one."""
     spec = efficientbert.several(profile_name)
-    if not found:
+    if not search:
         return spec
     told = {"output": "supernet", "shared": Output("search", "shared")}
-    return after(spec, found, {"start": after(spec.inputs["start"], found, **told)}, **told)
+    return after(spec, search, {"start": after(spec.inputs["start"], search, **told)}, **told)
 
 
-def after(spec, found, inputs=(), output="net", **args):
+def after(spec, search, inputs=(), output="net", **args):
     """The Spec with the network and the seed of a search, and with other inputs and arguments."""
     return Spec(
         spec.step,
         spec.args | {"net": Output("search", output)} | args,
-        spec.inputs | dict(inputs) | {"search": found},
+        spec.inputs | dict(inputs) | {"search": search},
     )
 
 
 # ---- WHAT BECOMES OF A NETWORK
 
 
-def retrained(profile_name, task, found, **tuning):
+def retrained(profile_name, task, search, **tuning):
     """Spec of a search's winner, pre-trained and fine-tuned as the rows of the tables are."""
-    start = after(efficientbert.prepared(profile_name, "EfficientBERT"), found)
+    start = after(efficientbert.prepared(profile_name, "EfficientBERT"), search)
     return after(
-        efficientbert.tuned(profile_name, task, base(profile_name), start, **tuning), found
+        efficientbert.tuned(profile_name, task, base(profile_name), start, **tuning), search
     )
 
 
-def final(profile_name, task, net=None, found=None):
+def final(profile_name, task, net=None, search=None):
     """Spec of a network, or of a search's winner, trained to the end on a task.
 
     At `paper` that is the training of the tables. At the small scales it is training on the task
@@ -163,12 +163,12 @@ def final(profile_name, task, net=None, found=None):
     """
     start = efficientbert.supernet(profile_name)
     if profile_name in efficientbert.BRIEF:
-        if found:
-            return retrained(profile_name, task, found)
+        if search:
+            return retrained(profile_name, task, search)
         start = efficientbert.pretrained(profile_name, net, start)
     net, train = net or base(profile_name), FINAL.get(profile_name)
     spec = efficientbert.tuned(profile_name, task, net, start, train=train)
-    return after(spec, found) if found else spec
+    return after(spec, search) if search else spec
 
 
 def brief(profile_name, net, **tuning):

@@ -88,7 +88,7 @@ def kept(profile_name, m, family="bert"):
 
 
 def possible(profile_name, wanted):
-    """Those of some widths that the heads of an encoder can have. Raises ValueError for none."""
+    """The widths, of some, that the heads of an encoder can have. Raises ValueError for none."""
     heads = shape(profile_name).heads
     there = tuple(m for m in wanted if not m * heads % HEADS)
     return there or (kept(profile_name, wanted[0]),)

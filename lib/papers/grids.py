@@ -92,18 +92,18 @@ def dataset(profile_name, task):
     return described(profile_name, task, ROWS[profile_name].get(task), HELD_OUT[profile_name])
 
 
-def described(profile_name, task, rows, held_out=0, judged=True, **told):
+def described(profile_name, task, rows, held_out=0, judged=True, **more):
     """Descriptor of so many training rows of a task, and of its unseen rows at a profile.
 
     The unseen rows are the same ones, however many the others are; there are none where nothing is
-    judged on them. told: more of `lib.data.describe`. A reader's rows are as many as
+    judged on them. more: other arguments of `lib.data.describe`. A reader's rows are as many as
     there are, and none of them is unseen.
     """
     if name := profiles.of(profile_name, "data"):
         own = profiles.rows(name, profile_name, rows, held_out)
-        return data.describe("own", name, *own, **told)
-    told |= UNSEEN[profile_name].get(task, {}) if judged else {}
-    return data.describe(source(profile_name, task), task, rows, held_out, **told)
+        return data.describe("own", name, *own, **more)
+    more |= UNSEEN[profile_name].get(task, {}) if judged else {}
+    return data.describe(source(profile_name, task), task, rows, held_out, **more)
 
 
 def common(profile_name, task, rows=None, /, **args):

@@ -268,7 +268,7 @@ def least(profile_name):
 
 
 def reachable(profile_name, ratios=()):
-    """Those of some ratios, or of RATIOS, that a search in the profile's encoder can reach. A small
+    """The ratios, of some or of RATIOS, that a search in the profile's encoder can reach. A small
     encoder has a high least one. Raises ValueError where it has none of them."""
     ratios, low = ratios or RATIOS, least(profile_name)
     there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]

@@ -96,7 +96,7 @@ def toy_backbone():
 
 
 def untrained():
-    """The same encoder with random weights."""
+    """Spec of the small encoder with random weights."""
     return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 

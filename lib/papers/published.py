@@ -67,7 +67,7 @@ def lines(paper, name):
 
 
 def printed(paper, name):
-    """The same rows as a frame."""
+    """The rows of a published table as a frame."""
     import pandas as pd
 
     return pd.DataFrame(lines(paper, name), dtype=object)

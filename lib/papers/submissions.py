@@ -54,10 +54,10 @@ def submitted(profile_name, task_names, seeds, make, model):
     ]
 
 
-def archives(rows, folder, stem, own):
+def archives(rows, folder, stem, source):
     """Write `<stem>.<model>.seed<n>.zip` for each model and seed of collected rows of `submitted`.
 
-    Yields the path of each and a line about it. own: the source of the rows.
+    Yields the path of each and a line about it. source: of the rows.
     """
     logits = {}
     for row in rows:
@@ -67,10 +67,10 @@ def archives(rows, folder, stem, own):
     for (model, seed), found in logits.items():
         name = "-".join(re.findall("[a-z0-9]+", model.lower()))
         path = folder / f"{stem}.{name}.seed{seed}.zip"
-        yield path, f"submission of {model}, seed {seed}: {archive(found, path, own)}"
+        yield path, f"submission of {model}, seed {seed}: {archive(found, path, source)}"
 
 
-def archive(logits, path, own):
+def archive(logits, path, source):
     """Write a zip with `<file>.tsv` of each file, and return a line about it.
 
     logits: {file: [N, C]}, in the order of the test files. WNLI, on which none of the papers
@@ -80,7 +80,7 @@ def archive(logits, path, own):
     """
     logits = {"WNLI": np.tile([1.0, 0.0], (TEST_ROWS["WNLI"], 1))} | logits
     for file, said in logits.items():
-        wanted = len(said) if own == "toy" else TEST_ROWS[file]
+        wanted = len(said) if source == "toy" else TEST_ROWS[file]
         if len(said) != wanted or not np.isfinite(said).all():
             raise ValueError(f"{file}: {len(said)} predictions; expected {wanted}, all finite")
     with files.whole(path) as place, zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -89,7 +89,7 @@ def archive(logits, path, own):
             packed.writestr(f"{file}.tsv", "index\tprediction\n" + "".join(lines))
     lacking = ", ".join(file for file in TEST_ROWS if file not in logits)
     about = f"the server wants {lacking} as well" if lacking else "complete"
-    return about + "; of generated sentences: its format alone is real" * (own == "toy")
+    return about + "; of generated sentences: its format alone is real" * (source == "toy")
 
 
 def cells(file, logits):

@@ -118,16 +118,16 @@ def watcher():
 class Slurm:
     """Executor of Slurm, a job a run.
 
-    told: parameters of submitit, such as "slurm_partition=gpu,timeout_min=240"; "cluster=local"
+    parameters: those of submitit, such as "slurm_partition=gpu,timeout_min=240"; "cluster=local"
     makes processes here instead. folder: of the logs.
     """
 
-    def __init__(self, told, slots, folder):
+    def __init__(self, parameters, slots, folder):
         import submitit
 
-        told = dict(each.split("=", 1) for each in told.split(",") if each)
-        self.jobs = submitit.AutoExecutor(folder, told.pop("cluster", "slurm"))
-        values = {name: int(text) if text.isdigit() else text for name, text in told.items()}
+        parameters = dict(each.split("=", 1) for each in parameters.split(",") if each)
+        self.jobs = submitit.AutoExecutor(folder, parameters.pop("cluster", "slurm"))
+        values = {name: int(text) if text.isdigit() else text for name, text in parameters.items()}
         self.jobs.update_parameters(**({"name": "lib", "timeout_min": 24 * 60} | values))
         submitit.SlurmJob.watcher = watcher()
         self.slots, self.running = slots, set()

@@ -115,7 +115,7 @@ class Control:
         return self.cost(self.sums(on)) / self.full
 
     def ratio(self, alphas):
-        """The same of alphas [N]."""
+        """F over the whole cost, of gates with alphas [N]."""
         return self.actual(self.on(alphas))
 
     def slope(self, alphas):

@@ -61,7 +61,7 @@ def valid(node, hidden=None, inner=None, mismatch="truncate"):
 
 
 def canonical(node):
-    """The same function with sorted operands of add, mul and max: a key that finds duplicates.
+    """The formula with sorted operands of add, mul and max: a key that finds duplicates.
 
     The order of W1 and W2 that `check` wants may be lost.
     """

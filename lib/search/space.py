@@ -230,11 +230,11 @@ def _sorted(formula):
 
 
 @lru_cache(maxsize=65536)
-def _indices(formula, own, searched):
+def _indices(formula, id, searched):
     """A layer's part of the features as coded."""
     if "formula" not in searched:
-        return [own]
-    linear, others = (own, len(IDS)) if "ids" in searched else (0, 1)
+        return [id]
+    linear, others = (id, len(IDS)) if "ids" in searched else (0, 1)
     tokens = prefix(language.parse(formula))
     if len(tokens) > NODES:
         raise ValueError(f"the formula {formula!r} has {len(tokens)} nodes; features hold {NODES}")

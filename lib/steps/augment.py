@@ -74,7 +74,7 @@ def candidates(run, texts, source, count, numerics):
     }
 
 
-def variants(split, source, found, options, seed):
+def variants(split, source, candidates, options, seed):
     """For each row: the variants of `a`, and of `b` where it has one, the original first.
 
     Each row has its own stream of random numbers, so that neither the order nor the choice of rows
@@ -83,4 +83,4 @@ def variants(split, source, found, options, seed):
     sides = [side for side in (split.a, split.b) if side]
     for i, index in enumerate(split.index):
         dice, texts = np.random.default_rng(stream(seed, f"augment:{index}")), [s[i] for s in sides]
-        yield [words.variants(text, source, found[text], options, dice) for text in texts]
+        yield [words.variants(text, source, candidates[text], options, dice) for text in texts]

@@ -77,13 +77,13 @@ def clocks():
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def encoder(told):
+def encoder(description):
     """The encoder of a description, random weights."""
-    if "net" in told:
-        model = supernet.build(told["net"])
+    if "net" in description:
+        model = supernet.build(description["net"])
     else:
-        known("published shape", told["shape"], SHAPES)
-        model = transformers.AutoModel.from_config(configuration(SHAPES[told["shape"]]))
-    for op in told.get("surgery", ()):
+        known("published shape", description["shape"], SHAPES)
+        model = transformers.AutoModel.from_config(configuration(SHAPES[description["shape"]]))
+    for op in description.get("surgery", ()):
         operate(model, op)
     return model
