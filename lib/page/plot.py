@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.ticker import LogLocator
+from matplotlib.transforms import Bbox
 
 from lib.measure.stats import SEEDS, replicates
 
@@ -29,6 +30,7 @@ LOOKS |= dict.fromkeys(("Ghost", "BERMo", "inherits", "stages 1, 2"), NEW)
 LOOKS |= dict.fromkeys(("Prune", "BERT", "from scratch", "single stage", "cascade"), OLD)
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
+WIDEST = 11  # inches of a row of panels
 
 
 def style():
@@ -45,19 +47,14 @@ def style():
 def panels(titles, width=4.6, height=3.6, columns=4, **shared):
     """A figure with one panel for each title. Returns (figure, axes); one empty panel for none.
 
-    width, height: inches of a panel. shared: options of plt.subplots, such as sharey.
+    width, height: inches of a panel; panels go on below where a row would be wider than can be
+    read at 700 pixels. shared: options of plt.subplots, such as sharey.
     """
     titles = list(titles) or [""]
-    across = min(columns, len(titles))
+    across = min(columns, len(titles), max(1, int(WIDEST // width)))
     down = -(-len(titles) // across)
-    figure, axes = plt.subplots(
-        down,
-        across,
-        figsize=(width * across, height * down),
-        squeeze=False,
-        layout="constrained",
-        **shared,
-    )
+    shared = {"figsize": (width * across, height * down), "layout": "constrained"} | shared
+    figure, axes = plt.subplots(down, across, squeeze=False, **shared)
     for axis, title in zip(axes.flat, titles, strict=False):
         axis.set_title(title)
     for axis in axes.flat[len(titles) :]:
@@ -119,6 +116,20 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     return axis.figure, data
 
 
+def draws(axis, groups, new, whole, label):
+    """Scores of draws {name: [N]} in %, a row each, with the 95 % interval of their mean.
+
+    new: the name that is drawn as new. whole, label: a score to compare with, and its name.
+    """
+    for y, (name, scores) in enumerate(groups.items()):
+        look, e = NEW if name == new else OLD, replicates(scores)
+        axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)
+        axis.errorbar(e.mean, y, xerr=e.high - e.mean, capsize=3, **look | {"linestyle": "none"})
+    axis.axvline(whole, color=GREY, ls=":", label=label)
+    axis.set(xlabel="accuracy (%)", yticks=range(len(groups)), yticklabels=list(groups))
+    axis.set_ylim(len(groups) - 0.5, -0.5)
+
+
 def line(axis, x, y, kind, **more):
     """A line in the look of its kind, without markers."""
     look = {name: LOOKS[kind][name] for name in ("color", "linestyle")}
@@ -128,27 +139,21 @@ def line(axis, x, y, kind, **more):
 def named(axis, points, x, y, looks=None, **look):
     """Points with their names, the index of `points`, beside them.
 
-    Names stand on the outer side of the points. One that meets another one moves up. looks: one for
-    each point, where they differ.
+    Names stand on the outer side of the points. One that meets another one or a point moves up.
+    looks: one for each point, where they differ.
     """
     looks = looks or [look] * len(points)
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
         axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
     axis.autoscale_view()
-    placed, (left, right) = [], axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
+    placed = [Bbox([at - 5, at + 5]) for at in axis.transData.transform(points[[x, y]])]
+    left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
     for name, row in points.sort_values(y).iterrows():
         at = row[x], row[y]
         side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
-        text = axis.annotate(
-            name,
-            at,
-            xytext=(7 * side, 0),
-            textcoords="offset points",
-            ha="right" if side < 0 else "left",
-            va="center",
-            fontsize=8.5,
-        )
+        where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
+        text = axis.annotate(name, at, (7 * side, 0), textcoords="offset points", **where)
         for up in range(0, 60, 3):
             text.xyann = (7 * side, up)
             box = text.get_window_extent()
