@@ -1,13 +1,16 @@
 """Executors: what a run needs, where it is put, what is refused; a stand-in tells the GPUs."""
 
+import asyncio
 import os
+import signal
 import sys
 from contextlib import closing
 from dataclasses import replace
 
+import psutil
 import pytest
 from conftest import put, untrained
-from test_sweep import teacher
+from test_sweep import teacher, until
 
 from lib.papers import grids
 from lib.runs import executors
@@ -16,6 +19,7 @@ from lib.runs.spec import Spec
 from lib.train.options import Numerics
 
 GB = 1 << 30
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
 
 
 @pytest.fixture
@@ -80,6 +84,48 @@ def test_a_worker_sees_its_gpu_alone_also_one_that_takes_the_place_of_another():
         with pytest.raises(executors.BrokenProcessPool):
             lost.result()
         assert executor.submit(os.getenv, "CUDA_VISIBLE_DEVICES").result() == "GPU-b"
+
+
+def seen():
+    """What a worker begins with: threads, what it has imported, its variable and its server."""
+    threads, had = (psutil.Process().num_threads(), {"torch", "seaborn"} & {*sys.modules})
+    return threads, had, os.environ.get("TOLD"), os.getppid()
+
+
+@linux
+def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_own(monkeypatch):
+    """Each has the environment as it is when it begins."""
+    found = []
+    for told in "ab":
+        monkeypatch.setenv("TOLD", told)
+        with closing(executors.Local(1)) as executor:
+            found.append(executor.submit(seen).result())
+            executor.finished()
+    server = found[0][-1]  # the other thread looks whether the parent is there
+    assert found == [(2, {"torch", "seaborn"}, told, server) for told in "ab"]
+    assert server != os.getpid()
+
+
+def kernel(folder):
+    """Start a kernel as a page does. Returns (its process, its parent, the one that asked)."""
+    from lib.page.kernel import Manager
+
+    where = {"transport": "ipc", "ip": f"{folder}/s", "connection_file": f"{folder}/kernel.json"}
+    manager = Manager(**where)
+    asyncio.run(manager.start_kernel())
+    pid = manager.provisioner.pid
+    return pid, psutil.Process(pid).ppid(), os.getpid()
+
+
+@linux
+def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(tmp_path):
+    with closing(executors.Local(1)) as executor:
+        *_, server = executor.submit(seen).result()
+        executor.finished()
+        pid, parent, asked = executor.submit(kernel, tmp_path).result()
+        assert parent == server == psutil.Process(asked).ppid()
+        os.kill(asked, signal.SIGKILL)
+        until(lambda: not psutil.pid_exists(pid), 20)
 
 
 def test_without_a_gpu_workers_are_as_many_as_cores_threads_and_memory_allow(smi, monkeypatch):

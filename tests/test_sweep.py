@@ -1,6 +1,5 @@
 """Sweeps: what is missing is made, once, whatever is killed on the way."""
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -14,7 +13,7 @@ import pytest
 from conftest import finish, holder, same_run, small_backbone
 
 from lib import data
-from lib.runs import sweep
+from lib.runs import executors, sweep
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store, locked
 from lib.train.options import Distil, Importance, Numerics, Targets, Train
@@ -152,8 +151,8 @@ def make_in_process(spec, runs, records):
 
 def process(spec, store):
     """A started process that makes a run."""
-    spawn = multiprocessing.get_context("spawn")
-    made = spawn.Process(target=make_in_process, args=(spec, store.runs, store.records))
+    about = {"target": make_in_process, "args": (spec, store.runs, store.records)}
+    made = executors.context().Process(**about)
     made.start()
     return made
 

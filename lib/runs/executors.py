@@ -9,15 +9,20 @@ import multiprocessing
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import astuple, dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 
 from lib.runs.spec import known
 
+# What workers and kernels are forked with. Of this package nothing: each imports it as it is then.
+WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
+WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # seconds that stopped workers are given to say so
 BACKENDS = ("local", "ray", "slurm")
 # Bytes of memory that a worker takes at its peak, of the GPU where it is on one, by numerics, which
@@ -110,6 +115,26 @@ def places(cards, need, each=None):
     return [name for turn in turns for name in cards if turn < room[name]]
 
 
+def context(device=None):
+    """How processes are started: forked from a server that has imports and ran nothing.
+
+    It is that of this process, or the one that this process was itself forked from. Processes are
+    spawned where a fork is unsafe: off Linux, and on a GPU.
+    """
+    if device or sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    server = forkserver._forkserver
+    if server._forkserver_address and not server._forkserver_pid:
+        server.ensure_running = lambda: None  # else it starts one of its own
+    server.set_forkserver_preload(WARM.split())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in all that it forks
+    try:
+        server.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    return multiprocessing.get_context("forkserver")
+
+
 class Local:
     """Executor on this machine: `slots` worker processes that stay alive between runs.
 
@@ -120,22 +145,18 @@ class Local:
     def __init__(self, slots, devices=()):
         self.slots, self.running = slots, {}
         self.devices = [*devices[:slots], *[None] * (slots - len(devices))]
-        self.pools = list(map(self._pool, self.devices))
+        self.pools = [None] * slots  # opened by the first call
         self.free = list(reversed(range(slots)))
-
-    def _pool(self, device):
-        # a forked torch may hang, and a forked CUDA fails
-        spawn, about = multiprocessing.get_context("spawn"), (os.getpid(), device)
-        return futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_tend, initargs=about)
 
     def submit(self, function, *args, need=None):
         """Begin a call in a free worker. Returns its future."""
         slot = self.free.pop()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as a worker begins
-        try:
-            future = self.pools[slot].submit(function, *args)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if not self.pools[slot]:
+            device = self.devices[slot]
+            env = os.environ | ({"CUDA_VISIBLE_DEVICES": device} if device else {})
+            about = context(device), _tend, (dict(env),)
+            self.pools[slot] = futures.ProcessPoolExecutor(1, *about)
+        future = self.pools[slot].submit(function, *args)
         self.running[future] = slot
         return future
 
@@ -145,7 +166,7 @@ class Local:
         for future in done:
             slot = self.running.pop(future)
             if isinstance(future.exception(), BrokenProcessPool):
-                self.pools[slot] = self._pool(self.devices[slot])
+                self.pools[slot] = None
             self.free.append(slot)
         return done
 
@@ -167,7 +188,7 @@ class Local:
         left = [process for pool in busy for process in (pool._processes or {}).values()]
         for process in left:
             process.terminate()
-        for pool in self.pools:
+        for pool in filter(None, self.pools):
             pool.shutdown(wait=pool not in busy, cancel_futures=True)
         end = time.monotonic() + LAST
         for process in left:
@@ -176,16 +197,20 @@ class Local:
                 process.kill()
 
 
-def _tend(parent, device=None):
-    """A worker's first act: leave interrupts to its parent, and see to it that it goes with it."""
+def _tend(env):
+    """A worker's first act: leave interrupts to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
-    if device:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device  # before torch looks for it
+    attach(env)
+
+
+def attach(env):
+    """Give a new process the environment of its parent, and let it end when its parent does."""
+    os.environ.clear()
+    os.environ.update(env)  # before torch looks for its GPU
 
     def watch():
-        while os.getppid() == parent:
-            time.sleep(1)
+        multiprocessing.parent_process().join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
