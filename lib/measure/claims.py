@@ -327,10 +327,12 @@ def untestable(one, frame, metric_of, teachers, may_fail=""):
     same answers on all rows; or of the scores that are ranked too few differ. Models of `may_fail`,
     with "; " between, are spared: that they fail is what the claim says.
     """
+    asked = {"run", "task", "spec", "diverged", *(each[0].key for each in metric_of.values())}
     for (label, where), part in parts_of(one, frame):
         if label in may_fail.split("; "):
             continue
-        rows = [r for r in compare.there(part).to_dict("records") if scored(r["spec"])]
+        told = compare.there(part).filter(asked)
+        rows = [row for row in told.to_dict("records") if scored(row["spec"])]
         found = list(filter(None, (fault(row, one.measure, metric_of, teachers) for row in rows)))
         if found and 2 * len(found) >= len(rows):
             place = "".join(f", {k} {v}" for k, v in where if v != "*" and k != "task")

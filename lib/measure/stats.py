@@ -176,7 +176,7 @@ def scores(pair, said, counts):
         sums = (np.bincount(at, each, counts.shape[1]) for each in (right, np.ones(len(right))))
         top, size = ((counts @ each.astype(np.float32)).astype(float) for each in sums)
         return 100 * (top / size)
-    found, rows = [], at_once(pair.labels)
+    found, rows = [], max(1, at_once(pair.labels) // 16)  # these few stay in a cache
     for start in range(0, len(counts), rows):
         weights = counts[start : start + rows]
         weights = weights if pair.cluster is None else weights[:, pair.cluster]

@@ -245,7 +245,7 @@ def collect(rows, store=None, on_missing="run", workers=None, progress=True):
     for row in rows:
         spec = row["spec"]
         run, line = store.find(spec), dict(row)
-        line |= {"run": run, "state": store.state(spec)["state"]}
+        line |= {"run": run, "state": (run.status if run else store.state(spec))["state"]}
         line["error"] = "" if run else failed.get(spec) or why(spec, store)
         metrics = run.metrics if run else {}
         lines.append(line | {name: v for name, v in metrics.items() if name not in line})
