@@ -17,11 +17,13 @@ def rows(profile, models, tasks, seeds, submit):
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
     make = partial(nas.named, profile)
     told = submissions.submitted(profile, tasks, seeds[:1], make, models) if submit else []
-    return [
-        {"kind": "score", "task": task, "model": model, "seed": seed}
-        | {"spec": make(task, model).at(seed)}
-        for task, model, seed in product(tasks, models, seeds)
-    ] + [{"kind": "prediction"} | row for row in told]
+    names = [
+        dict(zip(("task", "model", "seed"), x, strict=True)) for x in product(tasks, models, seeds)
+    ]
+    made = [row | {"spec": make(row["task"], row["model"]).at(row["seed"])} for row in names]
+    return [{"kind": "score"} | row for row in made] + [
+        {"kind": "prediction"} | row for row in told
+    ]
 
 
 def landed(frame, source):
