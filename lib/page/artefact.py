@@ -243,11 +243,18 @@ class Page:
         }
         runs = list(self.used.values())
         bad = [run for run in runs if run["state"] not in ("finished", "missing")]
-        body = {"id": self.id, "profile": self.profile.name, "differs": list(self.differs)}
-        body |= {"parameters": self.values, "answer": self.said or answers(verdicts), "runs": runs}
-        body |= {"verdicts": [{name: getattr(v, name) for name in TOLD} for v in verdicts]}
-        body |= {"deviations": told, "files": list(dict.fromkeys(self.files))}
-        body |= {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | commit()
+        body = {
+            "id": self.id,
+            "profile": self.profile.name,
+            "differs": list(self.differs),
+            "parameters": self.values,
+            "answer": self.said or answers(verdicts),
+            "runs": runs,
+            "verdicts": [{name: getattr(v, name) for name in TOLD} for v in verdicts],
+            "deviations": told,
+            "files": list(dict.fromkeys(self.files)),
+            "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        } | commit()
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
         files = paths.scrubbed(f"{paths.shown(self.folder)}/{self.id}.*")
         end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)

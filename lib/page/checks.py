@@ -21,8 +21,12 @@ from lib.runs.paths import PUBLISHED
 from lib.runs.spec import ancestry
 from lib.train import options
 
-PAPERS = {"ghostbert": "GhostBERT", "efficientbert": "EfficientBERT"}
-PAPERS |= {"bermo": "BERMo", "nas": "NAS pruning"}
+PAPERS = {
+    "ghostbert": "GhostBERT",
+    "efficientbert": "EfficientBERT",
+    "bermo": "BERMo",
+    "nas": "NAS pruning",
+}
 # Options by their place in a Spec, which leaves out what is a default.
 OPTIONS = {"train": options.Train, "surgery": options.Ghost, "warmup": options.Warmup}
 OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": options.Gates}
@@ -58,9 +62,14 @@ def effects(claim):
     A row of `effects.csv` has a formula for each of its tasks, "{task}" in it. A mean over tasks is
     named by all of them, in order, with "/" between: so it stands beside the mean over these alone.
     """
-    paper, rows = claims()[claim]["paper"], [r for r in lines("effects") if r["claim"] == claim]
-    told = [(r["cell"], task, r["formula"]) for r in rows for task in r["tasks"].split("; ")]
-    return {(c, t): float(value(paper, form.replace("{task}", t))[0]) for c, t, form in told}
+    return {
+        (row["cell"], task): float(
+            value(claims()[claim]["paper"], row["formula"].replace("{task}", task))[0]
+        )
+        for row in lines("effects")
+        if row["claim"] == claim
+        for task in row["tasks"].split("; ")
+    }
 
 
 def number(text):

@@ -108,8 +108,12 @@ def judge(line, store, scale, frames):
 def teachers(scale, store, spec):
     """Runs that a model is to come near: the fine-tuned ones that it descends from, else the whole
     model on its task."""
-    task, tuned = spec.args["data"]["task"], ancestry([spec]) - {spec}
-    own = [s for s in tuned if s.step == "finetune" and s.args["data"]["task"] == task]
+    task = spec.args["data"]["task"]
+    own = [
+        each
+        for each in ancestry([spec]) - {spec}
+        if each.step == "finetune" and each.args["data"]["task"] == task
+    ]
     return list(filter(None, map(store.find, own or [grids.teacher(scale, task).at(spec.seed)])))
 
 
@@ -162,9 +166,13 @@ def central(paper=None):
 
 def of_page(page):
     """The ids of the claims that a page shows: all that are judged and name it, central first."""
-    own = [c for c in checks.claims().values() if page in c["artefact"].split("; ")]
-    judged = [c for c in own if c["role"] in ("central", "finding", "own") or c["check"]]
-    return [c["id"] for c in judged if c["role"] != "background"]
+    return [
+        id
+        for id, line in checks.claims().items()
+        if page in line["artefact"].split("; ")
+        and (line["role"] in ("central", "finding", "own") or line["check"])
+        and line["role"] != "background"
+    ]
 
 
 # ---- THE TABLE OF VERDICTS

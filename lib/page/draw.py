@@ -65,10 +65,17 @@ def formula(axis, node, x=0.0, y=0.0, size=8.0):
         axis.plot(x + columns, y - ROW * rows, color=plot.GREY, lw=1.2, zorder=1)
     for op, column, row in nodes:
         fill, ink, shape = LOOKS[kind(op)]
-        look = {"ha": "center", "va": "center", "color": ink, "linespacing": 0.85}
-        look["fontsize"] = size * (0.75 if op in ("leaky_relu", "max") else 1.0)
-        box = {"boxstyle": shape, "facecolor": fill, "edgecolor": plot.INK, "lw": 0.7}
-        axis.text(x + column, y - ROW * row, SIGN.get(op, op), bbox=box, **look)
+        axis.text(
+            x + column,
+            y - ROW * row,
+            SIGN.get(op, op),
+            ha="center",
+            va="center",
+            color=ink,
+            linespacing=0.85,
+            fontsize=size * (0.75 if op in ("leaky_relu", "max") else 1.0),
+            bbox={"boxstyle": shape, "facecolor": fill, "edgecolor": plot.INK, "lw": 0.7},
+        )
 
 
 def network(axis, net, title="", before=None, size=8.0):

@@ -45,8 +45,11 @@ def rounds(claims):
     plan, found = [row["claim"] for row in checks.lines("plan")], {}
     order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
     for number in range(max(len(seeds(claim["seeds"])) for claim in claims)):
-        at = [(claim, seeds(claim["seeds"])[number : number + 1]) for claim in order]
-        specs = [spec for claim, seed in at for spec in cells(claim, seed)]
+        specs = [
+            spec
+            for claim in order
+            for spec in cells(claim, seeds(claim["seeds"])[number : number + 1])
+        ]
         # the second task costs more, and no claim is without the first one's runs
         found |= dict.fromkeys(sorted(specs, key=on_second))
     return list(found)

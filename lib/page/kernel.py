@@ -20,10 +20,12 @@ class Forked(LocalProvisioner):
         args = cmd[cmd.index("-f") :], env, self.cwd
         process = self.process = executors.context().Process(target=begin, args=args)
         process.start()
-        self.pid = pid = process.pid
-        popen = {"poll": lambda: process.exitcode, "wait": process.join}  # as subprocess's
-        popen |= dict.fromkeys(("stdin", "stdout", "stderr"))
-        vars(process).update(popen, send_signal=lambda number: os.kill(pid, number))
+        # what is asked of a subprocess.Popen
+        process.stdin = process.stdout = process.stderr = None
+        process.poll = lambda: process.exitcode
+        process.wait = process.join
+        process.send_signal = lambda number: os.kill(process.pid, number)
+        self.pid = process.pid
         return self.connection_info
 
 

@@ -17,19 +17,20 @@ def rows(profile, models, tasks, seeds, submit):
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
     make = partial(nas.named, profile)
     told = submissions.submitted(profile, tasks, seeds[:1], make, models) if submit else []
-    names = [
-        dict(zip(("task", "model", "seed"), x, strict=True)) for x in product(tasks, models, seeds)
-    ]
-    made = [row | {"spec": make(row["task"], row["model"]).at(row["seed"])} for row in names]
-    return [{"kind": "score"} | row for row in made] + [
-        {"kind": "prediction"} | row for row in told
-    ]
+    return [
+        {"kind": "score", "task": task, "model": model, "seed": seed}
+        | {"spec": make(task, model).at(seed)}
+        for task, model, seed in product(tasks, models, seeds)
+    ] + [{"kind": "prediction"} | row for row in told]
 
 
 def landed(frame, source):
     """Of searches and draws: share of the FLOPs before and after the trim, and trimmed gates."""
-    columns = {"before trim, %": ("before_trim", 100), "FLOPs, %": ("ratio", 100)}
-    columns["gates trimmed"] = ("trimmed", 1)
+    columns = {
+        "before trim, %": ("before_trim", 100),
+        "FLOPs, %": ("ratio", 100),
+        "gates trimmed": ("trimmed", 1),
+    }
     return {
         model: {
             (source, name): compare.spread(scale * part[key]) if key in part else "–"

@@ -158,12 +158,13 @@ def grids(path, values, looked_up=True):
     except Exception as error:
         why = str(error) if type(error) in (ValueError, TypeError) else one_line(error)
         raise ValueError(f"{Path(path).stem}: {why}") from error
-
-    def is_grid(rows):
-        return all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
-
-    lists = {name: each for name, each in names.items() if isinstance(each, list) and each}
-    return {name: each for name, each in lists.items() if is_grid(each)}
+    return {
+        name: rows
+        for name, rows in names.items()
+        if isinstance(rows, list)
+        and rows
+        and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
+    }
 
 
 def rows(grid, profile, values):
@@ -196,8 +197,10 @@ def normalised(text):
         cell["source"] = source.splitlines(keepends=True)
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
-    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    body["metadata"] = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    body["metadata"] = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
     body |= {"nbformat": 4, "nbformat_minor": 5}
     return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 

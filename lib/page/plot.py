@@ -33,8 +33,12 @@ MARKERS = "osD^vP"
 
 def style():
     """Set one look for all figures; the bytes of a figure do not depend on the day."""
-    rc = {"svg.hashsalt": "workbook", "figure.dpi": 110}
-    rc |= {"savefig.bbox": "tight", "axes.titlesize": "medium"}
+    rc = {
+        "svg.hashsalt": "workbook",
+        "figure.dpi": 110,
+        "savefig.bbox": "tight",
+        "axes.titlesize": "medium",
+    }
     sns.set_theme(style="whitegrid", context="notebook", palette="colorblind", rc=rc)
 
 
@@ -46,8 +50,14 @@ def panels(titles, width=4.6, height=3.6, columns=4, **shared):
     titles = list(titles) or [""]
     across = min(columns, len(titles))
     down = -(-len(titles) // across)
-    shared |= {"figsize": (width * across, height * down), "layout": "constrained"}
-    figure, axes = plt.subplots(down, across, squeeze=False, **shared)
+    figure, axes = plt.subplots(
+        down,
+        across,
+        figsize=(width * across, height * down),
+        squeeze=False,
+        layout="constrained",
+        **shared,
+    )
     for axis, title in zip(axes.flat, titles, strict=False):
         axis.set_title(title)
     for axis in axes.flat[len(titles) :]:
@@ -130,8 +140,15 @@ def named(axis, points, x, y, looks=None, **look):
     for name, row in points.sort_values(y).iterrows():
         at = row[x], row[y]
         side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
-        how = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
-        text = axis.annotate(name, at, (7 * side, 0), textcoords="offset points", **how)
+        text = axis.annotate(
+            name,
+            at,
+            xytext=(7 * side, 0),
+            textcoords="offset points",
+            ha="right" if side < 0 else "left",
+            va="center",
+            fontsize=8.5,
+        )
         for up in range(0, 60, 3):
             text.xyann = (7 * side, up)
             box = text.get_window_extent()

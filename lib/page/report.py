@@ -158,10 +158,12 @@ def publish(profile, sheets=(), working=False):
         sections[HEADINGS[-1] if sheet.differs else heading].append(shown)
     cards, code = sum(sections.values(), []), commit().get("commit")
     made = f"{sum(c['state'] == 'made' for c in cards)} of {len(cards)} artefacts made"
-    there = {heading: part for heading, part in sections.items() if part}
-    values = {"title": f"BERT compression workbook: {profile}", "sections": there}
-    values |= {"frame": frame(profile, working=working)}
-    values |= {"footer": f"code {code}, {made}" if code else made}
+    values = {
+        "frame": frame(profile, working=working),
+        "sections": {heading: part for heading, part in sections.items() if part},
+        "title": f"BERT compression workbook: {profile}",
+        "footer": f"code {code}, {made}" if code else made,
+    }
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(values)
     write(folder / "index.html", text)
 

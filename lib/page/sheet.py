@@ -120,8 +120,11 @@ def execute(path, folder, values, store, text, differs):
     began, ledger, output = time.monotonic(), folder / f"{path.stem}.json", folder / path.name
     draft, see = folder / f".{path.name}", f"see {paths.shown(output)}"
     folder.mkdir(parents=True, exist_ok=True)
-    os.environ |= {"RUNS_ROOT": str(store.runs), "RECORDS_ROOT": str(store.records)}
-    os.environ[notebook.BATCH] = json.dumps([str(folder), differs])
+    os.environ |= {
+        notebook.BATCH: json.dumps([str(folder), differs]),
+        "RUNS_ROOT": str(store.runs),
+        "RECORDS_ROOT": str(store.records),
+    }
     lock = FileLock(folder / f".{path.stem}.lock")  # another command may make the same page
     with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as sockets:
         ledger.unlink(missing_ok=True)

@@ -117,10 +117,17 @@ def environment(spec):
     import torch
 
     on_card = (spec.args.get("numerics") or {}).get("device")
-    found = {"python": platform.python_version(), "system": platform.system()}
-    found |= {"machine": platform.machine(), "processor": processor(), "torch": torch.__version__}
-    found |= {name: version(name) for name in PACKAGES} | {"threads": torch.get_num_threads()}
-    return found | {"device": torch.cuda.get_device_name() if on_card else "cpu"} | commit()
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": processor(),
+        "torch": torch.__version__,
+        **{name: version(name) for name in PACKAGES},
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name() if on_card else "cpu",
+        **commit(),
+    }
 
 
 def processor():

@@ -28,8 +28,12 @@ BACKENDS = ("local", "ray", "slurm")
 # Bytes of memory that a worker takes at its peak, of the GPU where it is on one, by numerics, which
 # tell the profiles apart. Those of a CPU are measured (tests/test_scale.py), those of a GPU counted
 # from the largest model and batch.
-PEAK = {("float32", ""): 0.9e9, ("bfloat16", ""): 2.2e9}  # toy, mini
-PEAK |= {("bfloat16", "cuda"): 2.2e9, ("float32", "cuda"): 28e9}  # mini, paper
+PEAK = {
+    ("float32", ""): 0.9e9,  # toy
+    ("bfloat16", ""): 2.2e9,  # mini
+    ("bfloat16", "cuda"): 2.2e9,
+    ("float32", "cuda"): 28e9,  # paper
+}
 
 
 @dataclass(frozen=True)
