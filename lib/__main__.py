@@ -49,7 +49,7 @@ MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA fo
 LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_your_task
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, *(option(f"--{name}", help=ABOUT) for name in LISTS))
-COUNT = {"type": positive, "help": "runs at once, on each GPU; as many as fit by default"}
+COUNT = {"type": positive, "help": "runs at once; by default as many as fit, on a GPU one"}
 WORKERS = option("--workers", "-w", **COUNT)
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
@@ -265,7 +265,6 @@ def record(args):
 
 
 @command(
-    option("--minutes", type=positive, help="start nothing after so many"),
     WORKERS,
     BACKEND,
     CLAIMS,
@@ -282,7 +281,7 @@ def evidence(args):
         print(*queue.listed(claims, store), sep="\n")
         return 0
     os.nice(10)  # the workers too
-    lost = queue.gather(claims, store, args.minutes, args.workers, backend=args.backend)
+    lost = queue.gather(claims, store, args.workers, backend=args.backend)
     report_lost(lost)
     return bool(lost)
 

@@ -475,11 +475,3 @@ def test_the_scorecard_counts_each_claim_once():
     )
     assert "1 held, 9 open" in source.scoreboard(words).splitlines()[2]
     assert (paths.ROOT / "README.md").read_text().count(source.BLOCK) == 2
-
-
-def test_what_all_cells_share_is_said_once():
-    assert claims.once(["a: +1.0 points (1 of 3 seeds)", "b: 0 (1 of 3 seeds)"]) == (
-        "a: +1.0 points; b: 0; each (1 of 3 seeds)"
-    )
-    assert claims.once(["a (1 of 3 seeds)", "b (2 of 3 seeds)"]).count("seeds") == 2
-    assert claims.once(["a (1 of 3 seeds)"]) == "a (1 of 3 seeds)"

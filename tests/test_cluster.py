@@ -128,22 +128,20 @@ def test_a_ray_cluster_that_is_not_there_is_named_at_once():
 
 
 @pytest.mark.slow
-def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store, monkeypatch, tmp_path):
+def test_a_sweep_on_a_ray_that_is_stopped_says_so_and_is_resumed(store):
     pytest.importorskip("ray", reason=ABSENT)
-    monkeypatch.setattr(sweep, "GRACE", 0.0)
     make([BACKBONE], store, keep=True)
-    spec, soon = long(), []
+    spec = long()
 
     def stop():
-        soon.append(until(lambda: checkpointed(store, spec)))
-        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 1e6)
+        until(lambda: checkpointed(store, spec))
+        os.kill(os.getpid(), signal.SIGINT)
 
     watch = threading.Thread(target=stop)
     watch.start()
-    how = {"checkpoint_seconds": 0.0, "until": time.monotonic() + 1e5, "backend": "ray"}
-    assert make([spec], store, **how) == {}
+    with pytest.raises(KeyboardInterrupt):
+        make([spec], store, checkpoint_seconds=0.0, backend="ray")
     watch.join()
-    monkeypatch.undo()
     until(lambda: store.state(spec)["state"] != "running")
     assert store.state(spec)["state"] == "stopped" and checkpointed(store, spec)
 

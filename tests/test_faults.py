@@ -440,7 +440,7 @@ def test_an_encoding_that_cannot_be_is_told_before_a_file_is_read(monkeypatch, c
     )
 
 
-@pytest.mark.parametrize("words", [["plan", "--workers", "-1"], ["evidence", "--minutes", "-3"]])
+@pytest.mark.parametrize("words", [["plan", "--workers", "-1"], ["evidence", "--workers", "0"]])
 def test_a_command_takes_no_negative_number(words, capsys):
     with pytest.raises(SystemExit):
         __main__.main(words)

@@ -1,6 +1,5 @@
 """What needs a GPU: `make test-gpu`. Workers on it, memory, bits of a resumed run, and speed."""
 
-from contextlib import closing
 from dataclasses import asdict, replace
 
 import bench
@@ -9,7 +8,7 @@ import torch
 from conftest import same_run, stop_at
 from test_sweep import NUMERICS, importance, teacher
 
-from lib.runs import executors, sweep
+from lib.runs import sweep
 from lib.runs.execute import execute
 from lib.runs.executors import need
 from lib.runs.spec import Spec
@@ -29,24 +28,6 @@ def on_card(spec):
 @pytest.fixture
 def store(tmp_path):
     return Store(tmp_path / "runs", tmp_path / "records")
-
-
-def card():
-    """(GPUs that a worker sees, identity of the first)."""
-    return torch.cuda.device_count(), str(torch.cuda.get_device_properties(0).uuid)
-
-
-def test_each_worker_sees_one_gpu_and_they_are_all_in_use():
-    there = executors.cards()
-    needs = [need(on_card(teacher()).at(0))] * 4 * len(there)
-    with closing(executors.opened("local", needs, 2)) as executor:
-        assert executor.slots == 2 * len(there)
-        found = [executor.submit(card) for _ in range(executor.slots)]
-        told = [future.result() for future in found]
-    assert {count for count, _ in told} == {1}
-    assert {identity.removeprefix("GPU-") for _, identity in told} == {
-        name.removeprefix("GPU-") for name in there
-    }
 
 
 def test_a_run_takes_no_more_of_the_gpu_than_is_noted(store):

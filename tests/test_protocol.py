@@ -1,9 +1,9 @@
 """The mini protocol: its Specs are fixed, and pages ask for the very runs that claims rest on."""
 
-from lib.measure import claims
-from lib.page import checks, runs
+from lib.measure import claims, compare
+from lib.page import checks
 from lib.page import claims as source
-from lib.papers import mini, nas, published
+from lib.papers import grids, mini, nas, published
 
 TRIALS = checks.lines("trials")
 
@@ -42,9 +42,9 @@ def test_central_claims_have_their_tasks_and_their_planned_seeds():
 
 def test_each_task_of_mini_counts_once(monkeypatch):
     seen = []
-    monkeypatch.setattr(runs.compare, "pairs", lambda rows, method, baseline, of: seen.append(of))
+    monkeypatch.setattr(compare, "pairs", lambda rows, method, baseline, of: seen.append(of))
     for scale in ("mini", "paper"):
-        runs.difference(None, scale, "a", "b", columns=nas.COLUMNS)
+        compare.difference(None, "a", "b", grids.metrics(scale, nas.COLUMNS))
     assert [len(of["STS-B"]) for of in seen] == [1, 2] and len(seen[0]["SST-2"]) == 1
 
 

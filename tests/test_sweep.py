@@ -1,6 +1,5 @@
 """Sweeps: what is missing is made, once, whatever is killed on the way."""
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -14,7 +13,7 @@ import pytest
 from conftest import finish, holder, same_run, small_backbone
 
 from lib import data
-from lib.runs import sweep
+from lib.runs import executors, sweep
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store, locked
 from lib.train.options import Distil, Importance, Numerics, Targets, Train
@@ -152,8 +151,8 @@ def make_in_process(spec, runs, records):
 
 def process(spec, store):
     """A started process that makes a run."""
-    spawn = multiprocessing.get_context("spawn")
-    made = spawn.Process(target=make_in_process, args=(spec, store.runs, store.records))
+    about = {"target": make_in_process, "args": (spec, store.runs, store.records)}
+    made = executors.context().Process(**about)
     made.start()
     return made
 
@@ -262,24 +261,3 @@ def test_the_time_left_follows_the_pace_of_this_machine(store):
         bar.drawn = bar.began + 0.75 * sum(took[:count])
         left = bar.left([1.0] * count + [0.0] * (40 - count))
         assert 0.5 < left / (0.75 * sum(took[count:])) < 2
-
-
-def test_nothing_is_started_after_the_time_and_what_runs_is_stopped(store, monkeypatch):
-    monkeypatch.setattr(sweep, "GRACE", 0.0)
-    make([BACKBONE], store, keep=True)
-    first, other, seen = long(), teacher().at(1), []
-    assert make([first], store, until=time.monotonic() - 1) == {}
-    assert store.state(first)["state"] == "missing"
-
-    def stop():  # the time is over when the run is at work
-        worker_of(store, first)
-        monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 1e6)
-
-    watch, how = threading.Thread(target=stop), {"checkpoint_seconds": 0.0, "done": seen.append}
-    watch.start()
-    left = make([first, other], store, until=time.monotonic() + 1e5, **how)
-    watch.join()
-    monkeypatch.undo()
-    assert left == {} and seen == [] and store.state(other)["state"] == "missing"
-    until(lambda: store.state(first)["state"] != "running")
-    assert store.state(first)["state"] == "stopped" and checkpointed(store, first)

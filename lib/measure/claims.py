@@ -35,7 +35,6 @@ WORDS, CHECKS, READING = map(
 )
 SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
 ALPHA = 0.05
-SEEDS = stats.SEEDS
 DIFFER = 10 / 12  # of the scores of things that are ranked
 FINAL = ("CONFIRMED", "CONTRADICTED", "PARTIAL")
 
@@ -67,7 +66,7 @@ class Result:
             return "OPEN" if e or self.done else "NOT_RUN"
         if low == high and e:
             return "CONFIRMED"
-        if e is None or e.n_seeds < SEEDS:
+        if e is None or e.n_seeds < stats.SEEDS:
             return "INCONCLUSIVE"
         if low <= e.low and e.high <= high and self.toward < ALPHA:
             return "CONFIRMED"
@@ -98,7 +97,7 @@ class Result:
         text = f"{self.estimate.mean:+.{digits}f} {self.unit}"
         if not self.cell.measure and self.estimate.n_tasks <= self.task.count("/"):
             text += f" over {self.estimate.n_tasks} of {self.task.count('/') + 1} tasks"
-        if self.word in ("OPEN", "NOT_RUN") or self.estimate.n_seeds < SEEDS:
+        if self.word in ("OPEN", "NOT_RUN") or self.estimate.n_seeds < stats.SEEDS:
             return f"{text} ({self.done} of {self.planned} seed{'s' * (self.planned != 1)})"
         text = f"{text} [{self.estimate.low:.{digits}f}, {self.estimate.high:.{digits}f}]"
         printed = "" if self.printed is None else f", {self.printed:+.{digits}f} printed"
@@ -197,7 +196,9 @@ def verdict(results, least=""):
         return "OPEN" if {*words} - {"NOT_RUN"} else "NOT_RUN", None
     if never:
         return "CONFIRMED", None
-    there = [r.estimate is not None and r.estimate.n_seeds >= SEEDS and not r.why for r in asked]
+    there = [
+        r.estimate is not None and r.estimate.n_seeds >= stats.SEEDS and not r.why for r in asked
+    ]
     toward = [r.toward if ok else 1.0 for r, ok in zip(asked, there, strict=True)]
     against = [r.against if ok else 1.0 for r, ok in zip(asked, there, strict=True)]
     n = len(asked)
@@ -261,18 +262,9 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
     word, p = verdict(results, line["least"])
     lost = frame.loc[sorted(used), "state"].isin(["failed", "died"]).sum()
     notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
-    shown = once(map(str, results)) if word != "NOT_RUN" else "not measured"
+    shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
-
-
-def once(texts):
-    """Texts with "; " between; "(1 of 3 seeds)" at the end of all of them is said once."""
-    texts = list(texts)
-    (first, *others) = {text[text.rfind(" (") :] for text in texts}
-    if others or len(texts) < 2 or not first.endswith("seeds)"):
-        return "; ".join(texts)
-    return "; ".join([*(text.removesuffix(first) for text in texts), f"each{first}"])
 
 
 # ---- ONE CELL
@@ -327,10 +319,12 @@ def untestable(one, frame, metric_of, teachers, may_fail=""):
     same answers on all rows; or of the scores that are ranked too few differ. Models of `may_fail`,
     with "; " between, are spared: that they fail is what the claim says.
     """
+    asked = {"run", "task", "spec", "diverged", *(each[0].key for each in metric_of.values())}
     for (label, where), part in parts_of(one, frame):
         if label in may_fail.split("; "):
             continue
-        rows = [r for r in compare.there(part).to_dict("records") if scored(r["spec"])]
+        told = compare.there(part).filter(asked)
+        rows = [row for row in told.to_dict("records") if scored(row["spec"])]
         found = list(filter(None, (fault(row, one.measure, metric_of, teachers) for row in rows)))
         if found and 2 * len(found) >= len(rows):
             place = "".join(f", {k} {v}" for k, v in where if v != "*" and k != "task")

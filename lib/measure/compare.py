@@ -10,7 +10,7 @@ from math import isfinite, nan
 import numpy as np
 
 from lib import data
-from lib.measure.stats import MARKS, SEEDS, Pair, predicted, weighted_score
+from lib.measure.stats import MARKS, SEEDS, Pair, paired_difference, predicted, weighted_score
 
 # Steps that score the model which they make. A search scores soft masks, so it is left out: the
 # network that is cut out of it is judged.
@@ -253,3 +253,10 @@ def by_task(frame, columns, source, by=()):
 def diverged(frame):
     """Which rows of a frame are of runs that were made and diverged: bool [N]."""
     return frame.reindex(columns=["diverged"])["diverged"].eq(True)
+
+
+def difference(frame, method, baseline, metric_of):
+    """The Estimate of the paired difference of two models in points; None where no two runs make a
+    pair. metric_of: as in `pairs`."""
+    found = pairs(frame, method, baseline, metric_of)
+    return paired_difference(found) if found else None

@@ -14,7 +14,7 @@ from math import isfinite
 
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from lib.measure import cells, claims
+from lib.measure import cells, claims, stats
 from lib.measure.claims import Verdict
 from lib.page import checks, notebook, verdicts
 from lib.papers import efficientbert, grids, nas
@@ -285,7 +285,7 @@ def forest(by_id, ids):
                 least, most = (end if isfinite(end) else None for end in r.cell.bounds)
                 text = f"{id} {r.cell.words}{f' on {r.task}' * r.cell.each}"
                 line = {"claim": text, "mean": r.estimate.mean, "printed": r.printed}
-                if r.word != "OPEN" and r.estimate.n_seeds >= claims.SEEDS:
+                if r.word != "OPEN" and r.estimate.n_seeds >= stats.SEEDS:
                     line |= {"low": r.estimate.low, "high": r.estimate.high}
                 told.append(line | {"seeds": r.done, "least": least, "most": most})
     return pd.DataFrame(told, columns="claim mean low high printed seeds least most".split())

@@ -7,9 +7,7 @@ Weights that no missing run of any claim needs are deleted, so that a round fits
 """
 
 import shutil
-import time
 from collections import Counter
-from math import inf
 
 from lib.measure.claims import seeds
 from lib.page import checks
@@ -59,7 +57,7 @@ def on_second(spec):
     return (spec.args.get("data") or {}).get("task") == mini.SECOND
 
 
-def gather(claims, store, minutes=None, workers=None, progress=True, backend="local"):
+def gather(claims, store, workers=None, progress=True, backend="local"):
     """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
     every, wanted = chosen(), rounds(claims)
     results = set(wanted) | found_by(wanted)
@@ -76,9 +74,8 @@ def gather(claims, store, minutes=None, workers=None, progress=True, backend="lo
             if needed[parent] <= 0 and not pinned and STEPS[parent.step].weights:
                 shutil.rmtree(store.runs / parent.name / "model", ignore_errors=True)
 
-    until = time.monotonic() + 60 * minutes if minutes else inf
     how = {"checkpoint_seconds": 60.0, "progress": progress, "backend": backend}
-    return sweep.make(wanted, store, workers, until=until, done=done, **how)
+    return sweep.make(wanted, store, workers, done=done, **how)
 
 
 def found_by(specs):

@@ -4,10 +4,8 @@ from functools import partial
 from itertools import product
 
 import numpy as np
-import pandas as pd
 
 from lib.measure import compare
-from lib.page import plot
 from lib.papers import grids, nas, published, submissions
 from lib.papers.nas import COLUMNS
 
@@ -110,6 +108,8 @@ def show_tested(page, table, models, every, searches):
     models: names of a whole model and of a network of 30 %. every: runs of the kinds score and
     prediction.
     """
+    from lib.page import plot  # grids are read without it
+
     runs, hidden = every.where(kind="score"), every.where(kind="prediction")
     page.table(
         tested(table, *models, runs, searches),
@@ -154,6 +154,8 @@ def curves(frame):
     Columns: model, seed, step as a share of all, target and actual ratio of the FLOPs, gates
     switched off and on again so far.
     """
+    import pandas as pd
+
     parts = [pd.DataFrame(columns=["model", "seed", "step", "target", "actual", "off", "on"])]
     for row in compare.there(frame).itertuples():
         target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T

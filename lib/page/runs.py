@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from lib.data.unseen import LONG
-from lib.measure import compare, stats
+from lib.measure import compare
 from lib.papers import grids
 from lib.papers.profiles import Own
 
@@ -80,11 +80,11 @@ class Runs:
     def gaps(self, method, baseline, by="task", columns=()):
         """{(source, value of the column `by`): Estimate} of how much a model scores above another.
 
-        Runs that diverged are left out, and values where no two runs make a pair. columns: as in
-        `difference`.
+        Runs that diverged are left out, and values where no two runs make a pair. columns: those
+        that the paper's table averages (lib.papers.grids.metrics).
         """
         found = {
-            (source, at): difference(rows, scale, method, baseline, columns)
+            (source, at): compare.difference(rows, method, baseline, grids.metrics(scale, columns))
             for source, frame, scale in self.frames
             for at, rows in frame[~compare.diverged(frame)].groupby(by, sort=False)
         }
@@ -102,10 +102,3 @@ class Runs:
             for (source, (*width, task)), gap in gaps.items():
                 found[source, ", ".join([rival, *map("{}/12".format, width), task])] = gap
         return found
-
-
-def difference(frame, profile_name, method, baseline, columns=()):
-    """The Estimate of the paired difference of two models in points; None where no two runs make a
-    pair. columns: those that the paper's table averages, as in `lib.papers.grids.metrics`."""
-    pairs = compare.pairs(frame, method, baseline, grids.metrics(profile_name, columns))
-    return stats.paired_difference(pairs) if pairs else None

@@ -115,7 +115,7 @@ def flat(value, name=""):
 def trained(spec):
     """{(step, setting): values} of the trainings that a run rests on, its own among them."""
     found = {}
-    for each in [spec, *ancestry([spec])]:
+    for each in [spec, *sorted(ancestry([spec]), key=lambda each: each.name)]:
         for name, value in flat(plain(each.args.get("train") or {})).items():
             values = found.setdefault((each.step, name), [])
             values += [str(value)] if str(value) not in values else []

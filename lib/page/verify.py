@@ -9,25 +9,22 @@ and files first: verdicts rest on them. No data are looked at, so every machine 
 
 import csv
 import io
-import re
 from collections import Counter
 from itertools import chain, product, zip_longest
 
 from lib import data
 from lib.measure import metrics
-from lib.page import claims, evidence, notebook, verdicts
+from lib.page import claims, evidence, notebook
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import sha, write
 
-AGAIN = "make the page again, with --profile mini"
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 # the columns of the committed files; the first KEY of them say what a line is about
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
 FILES, KEY = "files.csv", 4
 SEEN = "README.md data/README.md data/found.md data/digests.json data/published/**/*.*"
 SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
-PAGES = "figures/mini/*.page.md"
 # how far numbers may be from the committed ones, in the unit of the claim
 NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01, "p": 1e-4}
 
@@ -126,23 +123,6 @@ def changed(place):
     return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
 
 
-def stale():
-    """One line for each word on a claim at the top of a light page that `verdicts.csv` has not."""
-    found, text = [], (paths.records_root() / "verdicts.csv").read_text()
-    words = {
-        about: rest[0] for (about, _), rest in keyed(text).items() if about.endswith("verdict")
-    }
-    for path in sorted(paths.ROOT.glob(PAGES)):
-        for claim, shown in re.findall(
-            r"^- ([A-Z]\d+): .* (\S [a-z ]+)\.$", path.read_text(), re.M
-        ):
-            if verdicts.label(word := words.get(f"{claim}, verdict", "NOT_RUN")) != shown:
-                found.append(
-                    f"{paths.shown(path)}: {claim} {shown}, by the records {word}: {AGAIN}"
-                )
-    return found
-
-
 def keyed(text):
     """{(what a line of a table is about, which of these lines it is): the rest of the line}."""
     found, times = {}, Counter()
@@ -193,4 +173,4 @@ def wrong(store, renew=False):
         for path, text in now.items():
             write(path, text)
         return write(place, "".join(seen())) or []
-    return [line for path, text in now.items() for line in differences(path, text)] + stale()
+    return [line for path, text in now.items() for line in differences(path, text)]

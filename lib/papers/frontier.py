@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from lib.measure import claims, compare, cost, gated, stats
+from lib.measure import compare, cost, gated, stats
 from lib.methods import METHODS, module
 from lib.papers import bermo, efficientbert, ghostbert, grids, mini, nas
 from lib.papers.profiles import shape
@@ -54,10 +54,6 @@ def as_long(settings, profile_name):
     both = (ghostbert.DISTIL[profile_name], ghostbert.FINETUNE[profile_name])
     epochs = (grids.lengthened(profile_name, train).epochs for train in both)
     return replace(settings[profile_name], epochs=sum(epochs))
-
-
-def width(profile_name, task, m):
-    return ghostbert.student(profile_name, task, m)
 
 
 def ghosts(profile_name, task, m):
@@ -105,7 +101,7 @@ def fine_pruned(profile_name, task, m, model):
 
 def mixed(profile_name, task, m):
     """Spec of a width-pruned model whose last stage has BERMo's mix of the layers."""
-    last = width(profile_name, task, m)
+    last = ghostbert.student(profile_name, task, m)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
     return Spec("fineprune", args | {"mix": bermo.MIX[profile_name]}, last.inputs)
 
@@ -173,7 +169,7 @@ def _pruned(model):
 
 TABLE = {  # in the order of the page's tables
     "Whole": Method("whole", whole, "all", once=True),
-    "Width": Method("paper", width),
+    "Width": Method("paper", ghostbert.student),
     "GhostBERT": Method("paper", ghosts, ghosts=True),
     "NAS": Method("paper", network, "found"),
     "EfficientBERT": _network("EfficientBERT"),
@@ -297,16 +293,10 @@ def difference(frame, line, other, column):
     if other is None:
         return told
     told |= {"budget": other["m"] or HEADS, "beside": other["model"]}
-    gap = paired(frame, line["model"], other["model"], {column.task: (column,)})
+    gap = compare.difference(frame, line["model"], other["model"], {column.task: (column,)})
     told |= {"gap": gap.mean} if gap else {}
-    enough = gap and gap.n_seeds >= claims.SEEDS
+    enough = gap and gap.n_seeds >= stats.SEEDS
     return told | ({"gap_low": gap.low, "gap_high": gap.high} if enough else {})
-
-
-def paired(frame, first, second, columns):
-    """The Estimate of the difference of two models; None where no two runs make a pair."""
-    pairs = compare.pairs(frame, first, second, columns)
-    return stats.paired_difference(pairs) if pairs else None
 
 
 def against_labels(column, run, seed):

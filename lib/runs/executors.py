@@ -8,28 +8,26 @@ import concurrent.futures as futures
 import multiprocessing
 import os
 import signal
-import subprocess
+import sys
 import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import astuple, dataclass
+from multiprocessing import forkserver
 from pathlib import Path
 
 from lib.runs import paths
 from lib.runs.spec import known
 
+# What workers and kernels are forked with. Of this package nothing: each imports it as it is then.
+WARM = "torch transformers.models.bert.modeling_bert sklearn.metrics scipy.stats pandas seaborn"
+WARM += " safetensors.torch ipykernel.kernelapp papermill nbconvert"
 LAST = 20.0  # seconds that stopped workers are given to say so
 BACKENDS = ("local", "ray", "slurm")
-# Bytes of memory that a worker takes at its peak, of the GPU where it is on one, by numerics, which
-# tell the profiles apart. Those of a CPU are measured (tests/test_scale.py), those of a GPU counted
-# from the largest model and batch.
-PEAK = {
-    ("float32", ""): 0.9e9,  # toy
-    ("bfloat16", ""): 2.2e9,  # mini
-    ("bfloat16", "cuda"): 2.2e9,
-    ("float32", "cuda"): 28e9,  # paper
-}
+# Bytes of memory that a worker takes at its peak, by the type of its numbers: measured at toy and
+# mini (tests/test_scale.py), counted from the largest model and batch of paper on a GPU.
+PEAK = {"float32": 0.9e9, "bfloat16": 2.2e9, "cuda": 28e9}
 
 
 @dataclass(frozen=True)
@@ -45,15 +43,15 @@ def need(spec):
     """The Need of a run."""
     numerics = spec.args.get("numerics") or {}
     dtype, device = numerics.get("dtype", "float32"), numerics.get("device", "")
-    return Need(numerics.get("threads", 1), bool(device), PEAK[dtype, device])
+    return Need(numerics.get("threads", 1), bool(device), PEAK[device or dtype])
 
 
 def opened(backend, needs, workers=None, folder=None):
     """The executor of a backend for runs with these Needs.
 
-    backend: its name, and after a colon its address or its parameters. workers: runs at once; on
-    each GPU of this machine, where they are of one. folder: where a backend leaves its logs. Raises
-    ValueError for an unknown backend, RuntimeError where its package is absent.
+    backend: its name, and after a colon its address or its parameters. workers: runs at once; as
+    many as fit by default, on a GPU one. folder: where a backend leaves its logs. Raises ValueError
+    for an unknown backend, RuntimeError where its package is absent.
     """
     name, _, told = backend.partition(":")
     known("backend", name, BACKENDS)
@@ -61,17 +59,14 @@ def opened(backend, needs, workers=None, folder=None):
         from lib.runs import cluster
 
         try:
-            return getattr(cluster, name.capitalize())(
-                told, min(workers or 100, len(needs)), folder
-            )
+            most = min(workers or 100, len(needs))
+            return getattr(cluster, name.capitalize())(told, most, folder)
         except ModuleNotFoundError as error:
             how = "pip install -r requirements-cluster.txt"
             raise RuntimeError(f"{error.name} is absent: {how}") from None
     widest = Need(*map(max, zip(*map(astuple, needs), strict=True)))
-    fit = places(cards() if widest.card else {}, widest.memory, workers)
-    most = len(fit) or int(memory() // widest.memory)
-    slots = (len(fit) or workers) if workers else min(paths.cores() // widest.cores, most)
-    return Local(max(1, min(slots, len(needs))), fit)
+    fit = 1 if widest.card else min(paths.cores() // widest.cores, memory() // widest.memory)
+    return Local(max(1, min(workers or int(fit), len(needs))), widest.card)
 
 
 def memory():
@@ -83,56 +78,45 @@ def memory():
     return free
 
 
-def cards():
-    """{identity: free bytes} of the GPUs that this process may use, as nvidia-smi tells them."""
-    words = ["nvidia-smi", "--query-gpu=uuid,memory.free", "--format=csv,noheader,nounits"]
-    if (allowed := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
-        words.append(f"--id={allowed or 'none'}")
-    try:
-        told = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    lines = [line.split(", ") for line in told.splitlines() if ", " in line]
-    return {identity: int(free) << 20 for identity, free in lines if free.isdigit()}
+def context(card=False):
+    """How processes are started: forked from a server that has imports and ran nothing.
 
-
-def places(cards, need, each=None):
-    """The GPU of each worker, in turn; cards: {identity: free bytes}.
-
-    A GPU has `each` workers, else as many as its memory holds runs that need so many bytes, and
-    one at least.
+    It is that of this process, or the one that this process was itself forked from. Processes are
+    spawned where a fork is unsafe: off Linux, and on a GPU.
     """
-    room = {name: each or max(1, int(free // need)) for name, free in cards.items()}
-    turns = range(max(room.values(), default=0))
-    return [name for turn in turns for name in cards if turn < room[name]]
+    if card or sys.platform != "linux":
+        return multiprocessing.get_context("spawn")
+    server = forkserver._forkserver
+    if server._forkserver_address and not server._forkserver_pid:
+        server.ensure_running = lambda: None  # else it starts one of its own
+    server.set_forkserver_preload(WARM.split())
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in all that it forks
+    try:
+        server.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    return multiprocessing.get_context("forkserver")
 
 
 class Local:
     """Executor on this machine: `slots` worker processes that stay alive between runs.
 
-    A worker is a process of its own, so that one that is killed costs only its own run. devices:
-    identities of the GPUs of the first, second, ... worker; none sees another.
+    A worker is a process of its own, so that one that is killed costs only its own run. card: they
+    work on the GPU, the first one that this process may use.
     """
 
-    def __init__(self, slots, devices=()):
-        self.slots, self.running = slots, {}
-        self.devices = [*devices[:slots], *[None] * (slots - len(devices))]
-        self.pools = list(map(self._pool, self.devices))
+    def __init__(self, slots, card=False):
+        self.slots, self.card, self.running = slots, card, {}
+        self.pools = [None] * slots  # opened by the first call
         self.free = list(reversed(range(slots)))
-
-    def _pool(self, device):
-        # a forked torch may hang, and a forked CUDA fails
-        spawn, about = multiprocessing.get_context("spawn"), (os.getpid(), device)
-        return futures.ProcessPoolExecutor(1, mp_context=spawn, initializer=_tend, initargs=about)
 
     def submit(self, function, *args, need=None):
         """Begin a call in a free worker. Returns its future."""
         slot = self.free.pop()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # as a worker begins
-        try:
-            future = self.pools[slot].submit(function, *args)
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if not self.pools[slot]:
+            about = context(self.card), _tend, (dict(os.environ),)
+            self.pools[slot] = futures.ProcessPoolExecutor(1, *about)
+        future = self.pools[slot].submit(function, *args)
         self.running[future] = slot
         return future
 
@@ -142,7 +126,7 @@ class Local:
         for future in done:
             slot = self.running.pop(future)
             if isinstance(future.exception(), BrokenProcessPool):
-                self.pools[slot] = self._pool(self.devices[slot])
+                self.pools[slot] = None
             self.free.append(slot)
         return done
 
@@ -164,7 +148,7 @@ class Local:
         left = [process for pool in busy for process in (pool._processes or {}).values()]
         for process in left:
             process.terminate()
-        for pool in self.pools:
+        for pool in filter(None, self.pools):
             pool.shutdown(wait=pool not in busy, cancel_futures=True)
         end = time.monotonic() + LAST
         for process in left:
@@ -173,16 +157,20 @@ class Local:
                 process.kill()
 
 
-def _tend(parent, device=None):
-    """A worker's first act: leave interrupts to its parent, and see to it that it goes with it."""
+def _tend(env):
+    """A worker's first act: leave interrupts to its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so
-    if device:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device  # before torch looks for it
+    attach(env)
+
+
+def attach(env):
+    """Give a new process the environment of its parent, and let it end when its parent does."""
+    os.environ.clear()
+    os.environ.update(env)
 
     def watch():
-        while os.getppid() == parent:
-            time.sleep(1)
+        multiprocessing.parent_process().join()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

@@ -13,7 +13,6 @@ from collections import defaultdict
 from contextlib import suppress
 from graphlib import TopologicalSorter
 from itertools import islice
-from math import inf
 
 from lib.runs import executors, paths
 from lib.runs.execute import need_disk, one_line, work
@@ -94,7 +93,6 @@ class Clock:
 
 
 SAMPLE = 300  # runs that are read of a step
-GRACE = 60.0  # seconds that runs at work are given when the time is over
 
 
 def make(
@@ -104,7 +102,6 @@ def make(
     keep=False,
     checkpoint_seconds=30.0,
     progress=True,
-    until=inf,
     done=None,
     backend="local",
 ):
@@ -113,9 +110,7 @@ def make(
     A Spec is lost where its run failed, its worker died, or an input of it is lost.
     workers, backend: `lib.runs.executors.opened`. keep: save the weights of the Specs
     themselves.
-    until: the time (of `time.monotonic`) after which nothing is started; what is still at work
-    after GRACE is stopped, to be resumed from its checkpoint. done: f(spec), called when a run is
-    there.
+    done: f(spec), called when a run is there.
     """
     store = store or Store()
     todo = missing(specs, store, keep)
@@ -130,9 +125,9 @@ def make(
     order.prepare()
     bar = Bar(todo, store, executor, progress)
     try:
-        while time.monotonic() < until + GRACE:
+        while True:
             ready = sorted([*ready, *order.get_ready()], key=rank.get)
-            while ready and len(running) < executor.slots and time.monotonic() < until:
+            while ready and len(running) < executor.slots:
                 free = [spec for spec in ready if not alive(store.lock(spec))]
                 if not free and running:
                     break  # another process is at what is ready
@@ -245,7 +240,7 @@ def collect(rows, store=None, on_missing="run", workers=None, progress=True):
     for row in rows:
         spec = row["spec"]
         run, line = store.find(spec), dict(row)
-        line |= {"run": run, "state": store.state(spec)["state"]}
+        line |= {"run": run, "state": (run.status if run else store.state(spec))["state"]}
         line["error"] = "" if run else failed.get(spec) or why(spec, store)
         metrics = run.metrics if run else {}
         lines.append(line | {name: v for name, v in metrics.items() if name not in line})
