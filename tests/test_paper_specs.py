@@ -182,11 +182,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
     page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
-    rows = {
-        (row["m"], row["model"]): row["spec"]
-        for row in notebook.grids(page, values)["grid"]
-        if row["kind"] == "student"
-    }
+    rows = {(row["m"], row["model"]): row["spec"] for row in notebook.grids(page, values)["grid"]}
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     whole = ("Plain", "Ghost", "Distilled", "Ghost + DA", "Distilled + DA")
     assert set(rows) == {*product([3], cut), *product([12], whole)}
