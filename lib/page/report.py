@@ -188,7 +188,7 @@ def card(sheet, profile, working):
         "state": "made",
         "href": os.path.relpath(sheet.folder if by_hand else sheet.page, top),
         "folder": os.path.relpath(sheet.folder, top),
-        "alt": "; ".join(body["answer"] or [headed(sheet.path)[1]]),
+        "alt": "; ".join(body.get("answer") or [headed(sheet.path)[1]]),
         "picture": next((file for file in body["files"] if file.endswith(".png")), ""),
         "findings": [v for v in found if verdicts.leading(v["claim"])],
         "counts": verdicts.tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
