@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib.measure.compare import Column
 from lib.papers import grids, mini, published
-from lib.papers.profiles import backbone
+from lib.papers.grids import backbone
 from lib.runs import files
 from lib.runs.spec import Spec, known
 from lib.train.options import Mix, Prune, Targets

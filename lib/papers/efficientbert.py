@@ -17,7 +17,7 @@ from lib.data import read, texts
 from lib.measure import compare
 from lib.measure.compare import Column
 from lib.papers import grids, mini, published
-from lib.papers.profiles import backbone, profile, shape, started
+from lib.papers.grids import backbone, profile, shape, started
 from lib.runs import files
 from lib.runs.spec import Spec, known
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.papers import efficientbert, grids, published
-from lib.papers.profiles import backbone, profile
+from lib.papers.grids import backbone, profile
 from lib.runs import files
 from lib.runs.spec import Output, Spec, known, stream
 from lib.search import space as spaces

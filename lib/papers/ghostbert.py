@@ -14,8 +14,7 @@ from pathlib import Path
 
 from lib.measure import cost
 from lib.papers import grids, mini, published
-from lib.papers.grids import LABELS, common, teacher
-from lib.papers.profiles import families, shape
+from lib.papers.grids import LABELS, common, families, shape, teacher
 from lib.runs import files
 from lib.runs.spec import Spec, plain
 from lib.train.options import Distil, Ghost, Importance

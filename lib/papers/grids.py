@@ -1,22 +1,259 @@
-"""What the grids of all papers share: rows and settings of a profile, tasks and seeds, fine-tuned
-teachers. Free of torch."""
+"""What the grids of all papers share: the three profiles, their rows, settings and encoders, tasks,
+seeds and fine-tuned teachers. A reader's own data and model may stand in the place of a profile's.
+Free of torch.
 
-from dataclasses import replace
+An `Own` is the name of a profile. It finds the settings of that profile in every table, and says
+where rows and encoder come from instead. So no paper knows of it: `described` describes the rows,
+`backbone` the encoder.
+"""
+
+import os
+import shlex
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
 
 from lib import data
+from lib.data import grammar, lines, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
-from lib.papers import profiles
-from lib.papers.profiles import backbone, profile
-from lib.runs import files
+from lib.measure.cost import CONFIG, SHAPES, Shape, configured
+from lib.runs import files, paths
 from lib.runs.spec import Spec, known
-from lib.train.options import Augment, Span, Targets, Train
+from lib.train.options import Augment, MaskedLM, Numerics, Span, Targets, Train
 
 TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
 NAMES = ("ROWS", "HELD_OUT", "UNSEEN", "TRIES", "STEPS")
 ROWS, HELD_OUT, UNSEEN, TRIES, STEPS = map(TOLD.get, NAMES)
+
+
+@dataclass(frozen=True)
+class Profile:
+    name: str
+    source: str  # of the tasks, see lib.data
+    numerics: Numerics
+    about: str  # one line on every page
+
+
+DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GPU
+
+PROFILES = {
+    name: Profile(name, told["source"], Numerics(told["dtype"], 1, DEVICE), told["about"])
+    for name, told in TOLD["PROFILES"].items()
+}
+
+# Published checkpoints that a profile starts from, by kind.
+CHECKPOINTS = {
+    "mini": {"bert": "all-MiniLM-L6-v2"},
+    "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"},
+}
+
+TOY = TOLD["TOY"] | {"objective": MaskedLM(**TOLD["TOY"]["objective"])}  # arguments of `pretrain`
+
+# Of a reader's own data and model.
+MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
+FAMILIES = ("bert", "roberta", "electra")
+OTHER = "take another model"
+LONGEST = 128  # tokens that the position table must have
+PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
+NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")  # one of each
+
+
+def profile(name):
+    """Raises ValueError naming the nearest profile."""
+    known("profile", name, PROFILES)
+    return PROFILES[name]
+
+
+def checkpoint(name):
+    """Spec of a published checkpoint; its seed is pinned, all replicates start from it."""
+    known("checkpoint", name, models.HUB)
+    return Spec("checkpoint", {"name": name, "digest": models.digest(name)}, seed=0)
+
+
+def families(name):
+    """The kinds of encoder that a profile has; a reader's own model is of one."""
+    if folder := of(name, "model"):
+        return (shape_of(folder).family,)
+    return tuple(CHECKPOINTS.get(profile(name).name, ("bert",)))
+
+
+def backbone(name, family="bert"):
+    """Spec of the encoder that a profile's models of a kind start from.
+
+    A reader's own model stands for every kind. Raises ValueError for a kind that the profile does
+    not have.
+    """
+    if folder := of(name, "model"):
+        return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
+    known(f"kind of encoder in profile {name!r}", family, families(name))
+    return toy_backbone() if name == "toy" else checkpoint(CHECKPOINTS[name][family])
+
+
+def started(profile_name, name):
+    """Spec of a published checkpoint, or of the reader's own model in its place."""
+    return backbone(profile_name) if of(profile_name, "model") else checkpoint(name)
+
+
+def toy_backbone():
+    """Spec of the small encoder, pre-trained on generated text."""
+    common = dict(epochs=2, batch=32, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
+    told = {"train": Train(**common, lr=2e-3), "numerics": PROFILES["toy"].numerics}
+    return Spec("pretrain", TOY | told, seed=0)
+
+
+def untrained():
+    """Spec of the small encoder with random weights."""
+    return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
+
+
+def shape(name, family="bert"):
+    """The encoder of a profile and a kind as cost formulas see it."""
+    if folder := of(name, "model"):
+        return shape_of(folder)
+    known(f"kind of encoder in profile {name!r}", family, families(name))
+    if name != "toy":
+        return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
+    sizes = (TOY["model"][size] for size in ("layers", "hidden", "heads", "ffn"))
+    return Shape("bert", *sizes, len(grammar.vocabulary()), 128, 2, TOY["model"]["hidden"])
+
+
+class Own(str):
+    """The name of a profile, with the reader's data, model, or both.
+
+    data: a name of `lib.data.own.task_of`, or "". model: the full path of a folder, or "".
+    """
+
+    def __new__(cls, profile, data="", model=""):
+        self = super().__new__(cls, profile)
+        self.data, self.model = data and own.task_of(data), model and folder(model)
+        if data and profile == "toy" and not model:
+            fix = "name a model, or take the profile 'mini'"
+            raise ValueError(f"the encoder of 'toy' knows generated words alone: {fix}")
+        return self
+
+    def __str__(self):
+        named = " and ".join(name for name in PARAMETERS[1:] if getattr(self, name))
+        return f"{self[:]}, own {named}"
+
+    @property
+    def task(self):
+        """What tables call the reader's task; "" where the tasks are the profile's."""
+        return own.title(self.data) if self.data else ""
+
+    def about(self):
+        """Sentences for a page on what is the reader's; the first one is for captions."""
+        named = [f"data: {self.task}"] * bool(self.data)
+        named += [f"model: {Path(self.model).name}"] * bool(self.model)
+        lines = [f"Your own {', '.join(named)}."]
+        if self.data:
+            task, there = data.task("own", self.data), data.splits("own", self.data)
+            count, most = len(there["train"]), MOST[self]
+            kind = "answers" if task.span else "scores"
+            kind = f"{len(task.labels)} classes" if task.labels else kind
+            rows = f"{count:,} training and {len(there['dev']):,} development rows"
+            capped = f", trained on {most:,} of them" * bool(most and count > most)
+            lines.append(f"The data have {rows} of {kind}{capped}.")
+        if self.model:
+            s = shape_of(self.model)
+            sizes = f"{s.layers} layers of {s.hidden}, {s.heads} heads, {s.ffn} neurons"
+            lines.append(f"The model is a {s.family} of {sizes}.")
+        settled = (
+            f"All other settings are those of profile {self[:]}; the paper's verdicts are off."
+        )
+        return [*lines, settled]
+
+
+def named(profile, data="", model=""):
+    """The profile's name, an `Own` where data or model are given."""
+    return Own(profile, data, model) if data or model else profile
+
+
+def meant(values):
+    """The profile's name that the parameters of a notebook mean; only those that take data of a
+    reader's own have a `model` that is a folder."""
+    told = PARAMETERS if "data" in values else PARAMETERS[:1]
+    return named(*(values.get(name, "") for name in told))
+
+
+def values(profile_name):
+    """The parameters of a notebook that mean a profile's name."""
+    own = {name: of(profile_name, name) for name in PARAMETERS[1:]}
+    return {"profile": profile_name[:]} | (own if isinstance(profile_name, Own) else {})
+
+
+def words(profile_name):
+    """The words of a command that mean a profile's name."""
+    return [
+        f"--{name} {shlex.quote(value)}" for name, value in values(profile_name).items() if value
+    ]
+
+
+def of(profile_name, what):
+    """The reader's `data`, `model` or `task` behind a profile's name; "" where it has none."""
+    return getattr(profile_name, what, "")
+
+
+def own_lines(profile_name):
+    """Lines on what was read of the reader's own; none of a profile alone."""
+    if not isinstance(profile_name, Own):
+        return []
+    return [*profile_name.about(), *(own.told(profile_name.data) if profile_name.data else ())]
+
+
+def own_titles(profile_name):
+    """What the reader's data and model are called, each where there is one."""
+    model = of(profile_name, "model")
+    return [name for name in (of(profile_name, "task"), model and Path(model).name) if name]
+
+
+def own_digests(profile_name):
+    """Digests of the reader's data and model, "" where there is none."""
+    name, model = (of(profile_name, what) for what in PARAMETERS[1:])
+    return [name and data.digest_of("own", name), model and models.weights(model)]
+
+
+def own_rows(name, profile_name, wanted, held_out):
+    """(training rows or None for all, held-out rows) of a reader's task: what is wanted, or as many
+    as there are. A fifth of the training rows is held out at most."""
+    there, most = len(data.splits("own", name)["train"]), MOST[profile_name]
+    held_out = min(held_out, there // 5)
+    return min(wanted or most or there, most or there, there - held_out), held_out
+
+
+def folder(path):
+    """The full path of a reader's model. A path may be relative to the working folder or to the
+    project. Raises FileNotFoundError where a file of it is missing, ValueError as `shape_of`."""
+    found = paths.meant(path)
+    for names in map(str.split, NEEDED):
+        if not any((found / name).is_file() for name in names):
+            form = "it must be a BERT, RoBERTa or ELECTRA folder as save_pretrained writes it"
+            raise FileNotFoundError(
+                f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
+            )
+    shape_of(found)
+    return str(found)
+
+
+def shape_of(path):
+    """The Shape of a reader's model, from its config.json. Raises ValueError for what is no BERT,
+    RoBERTa or ELECTRA, for sizes that cannot be, for uneven heads, and for short position
+    tables."""
+    body = lines.parsed(file := Path(path) / "config.json")
+    family = body.get("model_type") if isinstance(body, dict) else None
+    if family not in FAMILIES:
+        raise lines.malformed(file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER)
+    sizes = {name: body.get(name) for name in CONFIG[1:]}
+    for name, size in sizes.items():
+        if type(size) is not int or size < 1:
+            raise lines.malformed(file, f"{name} {size!r}", "a whole number above 0", OTHER)
+    positions, least = sizes["max_position_embeddings"], LONGEST + 2 * (family == "roberta")
+    if positions < least:
+        raise lines.malformed(file, f"{positions} positions", f"{least} for long rows", OTHER)
+    return configured(body)
+
+
+# ---- ROWS, TASKS AND SEEDS
 
 
 def training(**fields):
@@ -49,7 +286,7 @@ def tasks(profile_name, wanted=(), *, own):
     for a profile that `own` lacks and for another task.
     """
     known("profile", profile_name, own)
-    if mine := profiles.of(profile_name, "task"):
+    if mine := of(profile_name, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
@@ -99,8 +336,8 @@ def described(profile_name, task, rows, held_out=0, judged=True, **more):
     judged on them. more: other arguments of `lib.data.describe`. A reader's rows are as many as
     there are, and none of them is unseen.
     """
-    if name := profiles.of(profile_name, "data"):
-        own = profiles.rows(name, profile_name, rows, held_out)
+    if name := of(profile_name, "data"):
+        own = own_rows(name, profile_name, rows, held_out)
         return data.describe("own", name, *own, **more)
     more |= UNSEEN[profile_name].get(task, {}) if judged else {}
     return data.describe(source(profile_name, task), task, rows, held_out, **more)
@@ -116,17 +353,17 @@ def common(profile_name, task, rows=None, /, **args):
 
 def asked(profile_name):
     """How the passages of a reader's questions are cut; None of other tasks."""
-    name = profiles.of(profile_name, "data")
+    name = of(profile_name, "data")
     return SPAN[profile_name] if name and data.task("own", name).span else None
 
 
 def lengthened(profile_name, train):
     """The settings of a training. Of a reader's few rows it has so many epochs that it has STEPS
     steps at least."""
-    name = profiles.of(profile_name, "data")
+    name = of(profile_name, "data")
     if not name or isinstance(train, dict):  # of a finished Spec
         return train
-    rows = profiles.rows(name, profile_name, None, HELD_OUT[profile_name])[0]
+    rows = own_rows(name, profile_name, None, HELD_OUT[profile_name])[0]
     return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
 
 
@@ -168,8 +405,8 @@ def metrics(profile_name, printed=()):
     They are those that the paper prints, and of other tasks the first metric. At mini each task
     counts once, by its first column.
     """
-    if name := profiles.of(profile_name, "data"):
-        title = profiles.of(profile_name, "task")
+    if name := of(profile_name, "data"):
+        title = of(profile_name, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     own = profile(profile_name).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]

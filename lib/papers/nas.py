@@ -12,7 +12,7 @@ from pathlib import Path
 from lib.measure import gated
 from lib.measure.compare import Column
 from lib.papers import grids, mini, published
-from lib.papers.profiles import TOY, backbone, shape, started
+from lib.papers.grids import TOY, backbone, shape, started
 from lib.runs import files
 from lib.runs.spec import Output, Spec, known
 from lib.train.options import Gates, Objective, Perceptron
