@@ -84,7 +84,7 @@ def test_the_printed_settings_are_those_of_the_specs():
 def test_tenths_are_of_the_official_training_sets():
     rows = (392702, 363846, 104743, 67349, 8551, 5749, 3668, 2490)
     assert list(efficientbert.TENTH.values()) == [count // 10 for count in rows]
-    assert efficientbert.PART == (rows[0] // 10, rows[0] // 100)
+    assert efficientbert.PART["paper"] == (rows[0] // 10, rows[0] // 100)
 
 
 def test_what_each_row_inherits(anywhere):

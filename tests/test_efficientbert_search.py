@@ -179,7 +179,7 @@ def shrunk():
         change.setattr(module, "backbone", lambda scale, kind="bert": first)
     text = {"sentences": 60, "seed": 1}
     change.setattr(efficientbert, "corpus", lambda scale, count=None, name="": text)
-    change.setitem(efficientbert.SIZES, "toy", {540: 24, 360: 12, 768: 48})
+    change.setitem(efficientbert.SIZES, "toy", {"540": 24, "360": 12, "768": 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
     change.setattr(efficientbert, "window", lambda scale: (1, 10**9))
     change.setitem(grids.ROWS["toy"], "CoLA", 64)

@@ -12,6 +12,7 @@ import shlex
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
 
 from lib import data
 from lib.data import grammar, lines, models, own
@@ -20,11 +21,36 @@ from lib.measure.compare import Column
 from lib.measure.cost import CONFIG, SHAPES, Shape, configured
 from lib.runs import files, paths
 from lib.runs.spec import Spec, known
-from lib.train.options import Augment, MaskedLM, Numerics, Span, Targets, Train
+from lib.train import options
+from lib.train.options import Augment, Numerics, Targets, Train
 
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-NAMES = ("ROWS", "HELD_OUT", "UNSEEN", "TRIES", "STEPS")
-ROWS, HELD_OUT, UNSEEN, TRIES, STEPS = map(TOLD.get, NAMES)
+
+def settings(name):
+    """What runs are made of: the tables of a TOML file of this folder, as attributes.
+
+    A table below the name of an option (lib.train.options), such as [Train.TEACHER], holds such an
+    option for each profile: the fields of `all`, and its own. A Train has the fields of [TRAINING]
+    in grids.toml too, which the trainings of its scale share. COLUMNS are made Columns.
+
+    >>> settings("ghostbert").DISTIL["paper"].epochs
+    3
+    """
+    tables = dict(files.toml(FOLDER / f"{name}.toml"))
+    for kind in tables.keys() & vars(options).keys():
+        common = files.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
+        for each, there in tables.pop(kind).items():
+            tables[each] = {
+                at: getattr(options, kind)(**common.get(at, {}) | there.get("all", {}) | fields)
+                for at, fields in there.items()
+                if at != "all"
+            }
+    columns = tuple(Column(*told) for told in tables.get("COLUMNS", ()))
+    return SimpleNamespace(**tables | {"COLUMNS": columns})
+
+
+FOLDER = Path(__file__).parent
+S = settings("grids")
+__getattr__ = S.__getattribute__  # grids.ROWS is the table ROWS
 
 
 @dataclass(frozen=True)
@@ -39,19 +65,10 @@ DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GP
 
 PROFILES = {
     name: Profile(name, told["source"], Numerics(told["dtype"], 1, DEVICE), told["about"])
-    for name, told in TOLD["PROFILES"].items()
+    for name, told in S.PROFILES.items()
 }
-
-# Published checkpoints that a profile starts from, by kind.
-CHECKPOINTS = {
-    "mini": {"bert": "all-MiniLM-L6-v2"},
-    "paper": {"bert": "bert-base-uncased", "roberta": "roberta-base", "electra": "electra-small"},
-}
-
-TOY = TOLD["TOY"] | {"objective": MaskedLM(**TOLD["TOY"]["objective"])}  # arguments of `pretrain`
 
 # Of a reader's own data and model.
-MOST = {"toy": 4000, "mini": 4000, "paper": None}  # training rows at most
 FAMILIES = ("bert", "roberta", "electra")
 OTHER = "take another model"
 LONGEST = 128  # tokens that the position table must have
@@ -75,7 +92,7 @@ def families(name):
     """The kinds of encoder that a profile has; a reader's own model is of one."""
     if folder := of(name, "model"):
         return (shape_of(folder).family,)
-    return tuple(CHECKPOINTS.get(profile(name).name, ("bert",)))
+    return tuple(S.CHECKPOINTS.get(profile(name).name, ("bert",)))
 
 
 def backbone(name, family="bert"):
@@ -87,7 +104,7 @@ def backbone(name, family="bert"):
     if folder := of(name, "model"):
         return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
     known(f"kind of encoder in profile {name!r}", family, families(name))
-    return toy_backbone() if name == "toy" else checkpoint(CHECKPOINTS[name][family])
+    return toy_backbone() if name == "toy" else checkpoint(S.CHECKPOINTS[name][family])
 
 
 def started(profile_name, name):
@@ -97,14 +114,13 @@ def started(profile_name, name):
 
 def toy_backbone():
     """Spec of the small encoder, pre-trained on generated text."""
-    common = dict(epochs=2, batch=32, max_length=64, clip=1.0, warmup=0.1, weight_decay=0.01)
-    told = {"train": Train(**common, lr=2e-3), "numerics": PROFILES["toy"].numerics}
-    return Spec("pretrain", TOY | told, seed=0)
+    told = {"train": Train(**S.LEARNING), "numerics": PROFILES["toy"].numerics}
+    return Spec("pretrain", S.TOY | told, seed=0)
 
 
 def untrained():
     """Spec of the small encoder with random weights."""
-    return Spec("pretrain", TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
+    return Spec("pretrain", S.TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
 def shape(name, family="bert"):
@@ -113,9 +129,9 @@ def shape(name, family="bert"):
         return shape_of(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     if name != "toy":
-        return SHAPES[CHECKPOINTS[name][family].removesuffix("-uncased")]
-    sizes = (TOY["model"][size] for size in ("layers", "hidden", "heads", "ffn"))
-    return Shape("bert", *sizes, len(grammar.vocabulary()), 128, 2, TOY["model"]["hidden"])
+        return SHAPES[S.CHECKPOINTS[name][family].removesuffix("-uncased")]
+    sizes = (S.TOY["model"][size] for size in ("layers", "hidden", "heads", "ffn"))
+    return Shape("bert", *sizes, len(grammar.vocabulary()), 128, 2, S.TOY["model"]["hidden"])
 
 
 class Own(str):
@@ -148,7 +164,7 @@ class Own(str):
         lines = [f"Your own {', '.join(named)}."]
         if self.data:
             task, there = data.task("own", self.data), data.splits("own", self.data)
-            count, most = len(there["train"]), MOST[self]
+            count, most = len(there["train"]), S.MOST[self]
             kind = "answers" if task.span else "scores"
             kind = f"{len(task.labels)} classes" if task.labels else kind
             rows = f"{count:,} training and {len(there['dev']):,} development rows"
@@ -216,7 +232,7 @@ def own_digests(profile_name):
 def own_rows(name, profile_name, wanted, held_out):
     """(training rows or None for all, held-out rows) of a reader's task: what is wanted, or as many
     as there are. A fifth of the training rows is held out at most."""
-    there, most = len(data.splits("own", name)["train"]), MOST[profile_name]
+    there, most = len(data.splits("own", name)["train"]), S.MOST[profile_name]
     held_out = min(held_out, there // 5)
     return min(wanted or most or there, most or there, there - held_out), held_out
 
@@ -256,25 +272,7 @@ def shape_of(path):
 # ---- ROWS, TASKS AND SEEDS
 
 
-def training(**fields):
-    """{profile: Train} with what the trainings of each scale have in common, and these fields.
-
-    A field that differs between the scales is a tuple: its values at toy, mini and paper.
-
-    >>> training(epochs=(2, 3, 3), lr=(1e-3, 2e-4, 2e-5))["paper"].epochs
-    3
-    """
-    return {
-        name: Train(**own | {f: v[n] if isinstance(v, tuple) else v for f, v in fields.items()})
-        for n, (name, own) in enumerate(TOLD["TRAINING"].items())
-    }
-
-
-TEACHER = training(
-    epochs=(4, 3, 3), lr=(5e-4, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
-)
 LABELS = Targets("hard")
-SPAN = {name: Span(**told) for name, told in TOLD["SPAN"].items()}
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
 
 
@@ -326,7 +324,7 @@ def source(profile_name, task):
 
 def dataset(profile_name, task):
     """Descriptor of a task's rows at a profile."""
-    return described(profile_name, task, ROWS[profile_name].get(task), HELD_OUT[profile_name])
+    return described(profile_name, task, S.ROWS[profile_name].get(task), S.HELD_OUT[profile_name])
 
 
 def described(profile_name, task, rows, held_out=0, judged=True, **more):
@@ -339,7 +337,7 @@ def described(profile_name, task, rows, held_out=0, judged=True, **more):
     if name := of(profile_name, "data"):
         own = own_rows(name, profile_name, rows, held_out)
         return data.describe("own", name, *own, **more)
-    more |= UNSEEN[profile_name].get(task, {}) if judged else {}
+    more |= S.UNSEEN[profile_name].get(task, {}) if judged else {}
     return data.describe(source(profile_name, task), task, rows, held_out, **more)
 
 
@@ -354,7 +352,7 @@ def common(profile_name, task, rows=None, /, **args):
 def asked(profile_name):
     """How the passages of a reader's questions are cut; None of other tasks."""
     name = of(profile_name, "data")
-    return SPAN[profile_name] if name and data.task("own", name).span else None
+    return S.SPAN[profile_name] if name and data.task("own", name).span else None
 
 
 def lengthened(profile_name, train):
@@ -363,8 +361,8 @@ def lengthened(profile_name, train):
     name = of(profile_name, "data")
     if not name or isinstance(train, dict):  # of a finished Spec
         return train
-    rows = own_rows(name, profile_name, None, HELD_OUT[profile_name])[0]
-    return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
+    rows = own_rows(name, profile_name, None, S.HELD_OUT[profile_name])[0]
+    return replace(train, epochs=max(train.epochs, ceil(S.STEPS * train.batch / rows)))
 
 
 def clock(runs, length, batch):
@@ -373,7 +371,7 @@ def clock(runs, length, batch):
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
 
-def span(profile_name, task, spans=SPAN):
+def span(profile_name, task, spans=S.SPAN):
     """How the passages of a task of spans are cut; None of other tasks."""
     return spans[profile_name] if task in SQUAD else asked(profile_name)
 
@@ -381,7 +379,7 @@ def span(profile_name, task, spans=SPAN):
 def teacher(profile_name, task, family="bert", train=None, span=None):
     """Spec of the fine-tuned whole model: the teacher and the start of many students, and the plain
     row of most tables. train: a paper's own settings; span: how a task such as SQuAD is cut."""
-    told = {"train": train or TEACHER[profile_name], "targets": LABELS}
+    told = {"train": train or S.TEACHER[profile_name], "targets": LABELS}
     told |= {"span": span} if span else {}
     start = {"start": backbone(profile_name, family)}
     return Spec("finetune", common(profile_name, task, **told), start)
@@ -393,7 +391,7 @@ def augmentation(profile_name, task, rows=None):
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
     once for all seeds. rows: descriptor of rows other than the profile's own.
     """
-    tries = TRIES.get(task, 30) if profile_name == "paper" else 1
+    tries = S.TRIES.get(task, 30) if profile_name == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = common(profile_name, task, rows, augment=options)
     return Spec("augment", args, {"language_model": backbone(profile_name)}, seed=0)
