@@ -26,7 +26,7 @@ from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
 from lib.page import notebook
-from lib.papers import profiles
+from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import execute
 from lib.runs.spec import Spec
@@ -44,7 +44,7 @@ WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 
 def small_backbone(train, sentences=80, **sizes):
     """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with `train`."""
-    whole = profiles.toy_backbone()
+    whole = grids.toy_backbone()
     more = {
         "corpus": {"sentences": sentences, "seed": 0},
         "train": replace(train, weight_decay=0.01),
@@ -60,7 +60,7 @@ def untrained(family="bert", **sizes):
     if family != "bert":
         folder = _stand_in(family, *sizes.items())
         return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
-    whole = profiles.untrained()
+    whole = grids.untrained()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
     return Spec("pretrain", whole.args | told, seed=0)
 

@@ -20,7 +20,7 @@ from lib.model.formula import parse
 from lib.model.parts import base
 from lib.page import notebook
 from lib.page.runs import Runs
-from lib.papers import efficientbert, grids, profiles, published
+from lib.papers import efficientbert, grids, published
 from lib.papers import efficientbert_search as search
 from lib.runs import paths, sweep
 from lib.runs.execute import execute
@@ -172,14 +172,14 @@ SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
 def shrunk():
     """The last stage of toy's own chain, shrunk."""
     change = pytest.MonkeyPatch()
-    first = profiles.untrained()
+    first = grids.untrained()
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
         change.setattr(module, "backbone", lambda scale, kind="bert": first)
     text = {"sentences": 60, "seed": 1}
     change.setattr(efficientbert, "corpus", lambda scale, count=None, name="": text)
-    change.setitem(efficientbert.SIZES, "toy", {540: 24, 360: 12, 768: 48})
+    change.setitem(efficientbert.SIZES, "toy", {"540": 24, "360": 12, "768": 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
     change.setattr(efficientbert, "window", lambda scale: (1, 10**9))
     change.setitem(grids.ROWS["toy"], "CoLA", 64)

@@ -21,7 +21,7 @@ from lib.model.parts import base, layers
 from lib.model.surgery import operate
 from lib.page import notebook
 from lib.papers import frontier, ghostbert
-from lib.papers.profiles import shape
+from lib.papers.grids import shape
 from lib.runs import paths
 from lib.runs.spec import ancestry
 

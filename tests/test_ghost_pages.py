@@ -8,7 +8,7 @@ import pytest
 from lib.measure import cost
 from lib.page import notebook
 from lib.papers import ghostbert, published
-from lib.papers.profiles import shape
+from lib.papers.grids import shape
 from lib.runs import paths
 from lib.train.augment import STOP
 

@@ -17,8 +17,8 @@ from lib.model import backbone, parts
 from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
 from lib.page import notebook
-from lib.papers import ghostbert, grids, profiles, published
-from lib.papers.profiles import shape
+from lib.papers import ghostbert, grids, published
+from lib.papers.grids import shape
 from lib.runs import paths
 from lib.runs.spec import plain
 from lib.runs.store import Store
@@ -36,7 +36,7 @@ def family_of(spec):
     """The kind of the checkpoint that a Spec's model came from."""
     while spec.step != "checkpoint":
         spec = spec.inputs.get("teacher") or spec.inputs["start"]
-    return next(f for f, name in profiles.CHECKPOINTS["paper"].items() if name == spec.args["name"])
+    return next(f for f, name in grids.CHECKPOINTS["paper"].items() if name == spec.args["name"])
 
 
 def classifier(sizes, labels=2, layers=None, surgery=()):
@@ -145,7 +145,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         return {name for name, value in now if not torch.equal(value, before[name])}
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
-    numerics = profiles.profile("paper").numerics
+    numerics = grids.profile("paper").numerics
     matches = distil.matches(student, teacher, Distil())
     with (
         teaching(teacher, numerics, scores=False) as teach,
@@ -256,7 +256,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     assert {layer.attention.self.num_attention_heads for layer in parts.layers(model)} == {heads}
     assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))
     rows = encode(tokenizer, data.load(last.args["data"])["dev"], 32)
-    again = loop.predict(model, rows, profiles.profile("toy").numerics)
+    again = loop.predict(model, rows, grids.profile("toy").numerics)
     assert heads < total and np.array_equal(again, run.arrays("predictions")["logits"])
 
 

@@ -8,7 +8,7 @@ from lib.data import grammar, toy
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone, parts
 from lib.model.parts import surgery
-from lib.papers.profiles import families, shape, toy_backbone, untrained
+from lib.papers.grids import families, shape, toy_backbone, untrained
 from lib.runs.execute import execute
 from lib.runs.store import Store
 from lib.steps import pretrain as step

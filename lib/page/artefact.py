@@ -33,7 +33,7 @@ from lib.page.tables import beside, compared, digits, escaped, joined, markdown,
 from lib.page.verdicts import ENVIRONMENT, answers, leading, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import profiles, submissions
+from lib.papers import grids, submissions
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.files import whole, write
@@ -69,17 +69,17 @@ class Page:
 
     @property
     def profile(self):
-        return profiles.PROFILES[self.values.get("profile", "toy")]
+        return grids.PROFILES[self.values.get("profile", "toy")]
 
     @cached_property
     def scope(self):
         """The profile as grids know it: with the reader's own data and model."""
-        return profiles.meant({"profile": "toy"} | self.values)
+        return grids.meant({"profile": "toy"} | self.values)
 
     @property
     def mine(self):
         """Sentences on what is the reader's own; none where all is the profile's."""
-        return self.scope.about() if isinstance(self.scope, profiles.Own) else []
+        return self.scope.about() if isinstance(self.scope, grids.Own) else []
 
     def collect(self, rows, on_missing="run"):
         """The rows with their results (lib.runs.sweep.collect).
@@ -101,7 +101,7 @@ class Page:
             told = {"run": row["spec"].name, "origin": row["run"].origin if row["run"] else ""}
             there[told["run"]] = told | {"state": row["state"], "error": row["error"]}
         self.used |= there
-        command = " ".join(["python -m lib run", self.id, *profiles.words(self.scope)])
+        command = " ".join(["python -m lib run", self.id, *grids.words(self.scope)])
         how = f"not made yet: `{command}` makes what is missing"
         new = [run for name, run in there.items() if name in self.wanted - before]
         why = Counter(run["error"] or how for run in new if run["state"] != "finished")

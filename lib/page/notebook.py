@@ -14,7 +14,7 @@ from inspect import signature
 from pathlib import Path
 
 from lib import data
-from lib.papers import profiles
+from lib.papers import grids as profiles
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import read_json, sha, write_json
@@ -249,7 +249,7 @@ def place(path, values, hand=False):
     now, before, scope = kept(path), committed().get(path.stem), profiles.meant(values)
     mine = profiles.values(scope)
     lines = scope.about() if isinstance(scope, profiles.Own) else []
-    words = [*profiles.titles(scope), scope[:]]
+    words = [*profiles.own_titles(scope), scope[:]]
     if before is None:
         lines.append("The notebook is none of the committed ones.")
     else:
@@ -266,7 +266,7 @@ def place(path, values, hand=False):
     if not lines:
         return paths.FIGURES / scope, []
     rest = {name: value for name, value in values.items() if name not in mine}
-    key = sha(json.dumps([words, profiles.content(scope), rest, now["cells"]]).encode())[:6]
+    key = sha(json.dumps([words, profiles.own_digests(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 

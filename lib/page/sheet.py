@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from lib.page import equation, notebook, verdicts
 from lib.page.checks import PAPERS
-from lib.papers.profiles import PROFILES
+from lib.papers.grids import PROFILES
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.files import write

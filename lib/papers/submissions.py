@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from lib.data import read, unlabelled
-from lib.papers.profiles import profile
+from lib.papers.grids import profile
 from lib.runs import files
 from lib.runs.spec import Spec
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from lib.measure.cost import SHAPES
 from lib.measure.cost import flops as flops_of
 from lib.measure.gated import BERT_MINI
-from lib.papers import grids, profiles
+from lib.papers import grids
 from lib.search import net as nets
 from lib.train.options import Train
 
@@ -42,12 +42,12 @@ def seconds(profile_name, specs, pace):
 
     pace: f(folder, name of the data, Train) -> rows a second, measured (lib.pace).
     """
-    name, folder = profiles.of(profile_name, "data"), profiles.of(profile_name, "model")
+    name, folder = grids.of(profile_name, "data"), grids.of(profile_name, "model")
     specs = [spec for spec in specs if flops(spec)]
     if not (name and folder and specs) or grids.asked(profile_name):
         return None
     train = replace(Train(**specs[0].args["train"]), epochs=1, select="last")
-    one = 3 * forward(profiles.backbone(profile_name), train.pad_to or train.max_length)
+    one = 3 * forward(grids.backbone(profile_name), train.pad_to or train.max_length)
     return sum(map(flops, specs)) / one / pace(folder, name, train)
 
 
@@ -75,7 +75,7 @@ def forward(spec, tokens):
         return forward(origin, tokens)
     name = spec.args.get("name", "")
     return flops_of(
-        profiles.shape_of(name) if "/" in name else ENCODERS.get(name, SHAPES["bert-base"]), tokens
+        grids.shape_of(name) if "/" in name else ENCODERS.get(name, SHAPES["bert-base"]), tokens
     )
 
 
