@@ -24,12 +24,12 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
         model, rows, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
     )
     assert told["tokens"] == 25
-    cache = states.Cache(tmp_path / "states.safetensors", len(layers(model)))
+    cached = states.cached(tmp_path / "states.safetensors", len(layers(model)))
     chosen = [4, 0, 1]
     batch = collate(rows, chosen)
     with taps(model) as seen, torch.no_grad():
         base(model)(**batch)
-    found = cache(chosen, batch["input_ids"].shape[1], "cpu")
+    found, _ = cached(batch, chosen)
     real = batch["attention_mask"].bool()
     assert torch.allclose(found["embedding"][real], seen["embedding"][real], atol=1e-5)
     for name in ("attention", "ffn"):
@@ -41,7 +41,5 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
 def test_half_precision_is_kept(tiny, rows, tmp_path):
     told = states.compute(tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors")
     assert told["bytes"] == 25 * 5 * 48 * 2
-    assert (
-        states.Cache(tmp_path / "s.safetensors", 2)([0], 3, "cpu")["embedding"].dtype
-        == torch.bfloat16
-    )
+    found, _ = states.cached(tmp_path / "s.safetensors", 2)(collate(rows, [0]), [0])
+    assert found["embedding"].dtype == torch.bfloat16

@@ -17,7 +17,7 @@ from lib.runs.spec import canonical
 from lib.runs.store import Scratch
 from lib.search import engine
 from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
-from lib.steps import predistil
+from lib.steps import warming
 from lib.train import loop, students
 from lib.train.learn import Lesson
 from lib.train.options import Search, Train, Warmup
@@ -128,7 +128,7 @@ def trained(lesson, options, corpus, pretrain):
     rows = lesson.rows(tokenizer)
     if corpus:
         general = backbone.load(run.inputs["general"].model)[0]
-        text, batches = predistil.rows(corpus, tokenizer, pretrain, run.seed)
+        text, batches = warming.rows(corpus, tokenizer, pretrain, run.seed)
 
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)

@@ -96,7 +96,7 @@ def learn(
     select="dev",
     may_diverge=False,
 ):
-    """Train a model in place, let the methods finish it, and judge it. Returns the metrics.
+    """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
 
     objective: a context that yields the loss. judged: beginnings of the names of splits; their
     predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
@@ -120,6 +120,7 @@ def learn(
             result |= loop.finished(methods)
     if "diverged" not in result:
         result |= predictions(run, judges)
+    backbone.save(model, tokenizer, run.model)
     return result
 
 

@@ -32,7 +32,7 @@ def predicting(lesson, model, rows, targets, alpha=None):
     return nullcontext(loss)
 
 
-def objective(lesson, model, rows, options):
+def objective_of(lesson, model, rows, options):
     """The objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5
     and 7.3).
     """

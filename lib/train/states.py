@@ -43,20 +43,20 @@ def compute(model, encoded, numerics, path, batch=32, progress=lambda fraction: 
     return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
 
 
-class Cache:
-    """States by row numbers: `cache(rows, tokens)` gives a taps dict, padded with zeros to
-    `tokens`.
+def cached(path, layers):
+    """Return f(batch, rows) -> (taps dict, None), as `teaching` of lib.train.matching does.
+
+    The states of these row numbers come from disk, padded with zeros to the tokens of the batch.
     """
+    there = load_file(path)
+    offsets, states = there["offsets"].tolist(), there["states"]
 
-    def __init__(self, path, layers):
-        self.layers = layers
-        found = load_file(path)
-        self.offsets = found["offsets"].tolist()
-        self.states = found["states"]
-
-    def __call__(self, rows, tokens, device):
-        pieces = [self.states[self.offsets[i] : self.offsets[i + 1]] for i in rows]
+    def teach(batch, rows):
+        pieces = [states[offsets[i] : offsets[i + 1]] for i in rows]
         table = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
-        table = torch.nn.functional.pad(table, (0, 0, 0, tokens - table.shape[1])).to(device)
-        parts = table.chunk(2 * self.layers + 1, -1)
-        return {"embedding": parts[0], "attention": parts[1::2], "ffn": parts[2::2]}
+        missing = batch["input_ids"].shape[1] - table.shape[1]
+        table = torch.nn.functional.pad(table, (0, 0, 0, missing)).to(loop.device())
+        parts = table.chunk(2 * layers + 1, -1)
+        return {"embedding": parts[0], "attention": parts[1::2], "ffn": parts[2::2]}, None
+
+    return teach

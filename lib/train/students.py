@@ -20,7 +20,7 @@ from lib.runs.spec import known, stream
 from lib.search.net import from_json, parameters
 from lib.train import heads, loop, losses
 from lib.train.matching import Match, layer_map, matching, projected, teaching
-from lib.train.options import Targets
+from lib.train.options import Shared, Targets
 
 SURGERY = "surgery.json"  # beside a run's model: what steps operate and distil did, with reports
 PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
@@ -155,22 +155,8 @@ def inherit(projection, tensors):
             value.copy_(larger[..., : value.shape[-1]])
 
 
-def save(student, tokenizer, folder):
-    """Save a student without its projection, and that beside it. `folder` None: nobody needs it."""
-    tensors = student.projection.state_dict()
-    del student.projection
-    backbone.save(student, tokenizer, folder)
-    if folder is not None:
-        keep({f"{MAP}{name}": value for name, value in tensors.items()}, folder / PROJECTION)
-
-
 def keep(tensors, path):
     save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
-
-
-def curve(run):
-    """Save the loss and its parts at some 500 steps of the run, as `curve`."""
-    run.save_arrays("curve", **run.logged("curve"))
 
 
 # ---- Heads of several tasks ----
@@ -210,7 +196,32 @@ def put(linear, weight, bias):
         linear.bias.copy_(bias)
 
 
-# ---- Parts of a supernet ----
+# ---- Methods of the training ----
+def methods(run, student, shared=None):
+    """List the methods of a warm-up: with `shared` (options as a dict) each step trains a part."""
+    parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
+    return [*parts, Kept(run, student)]
+
+
+class Kept(loop.Method):
+    """What a run keeps of a warm-up beside the model: the loss and its parts over some 500 steps as
+    `curve`, and the student's projection, which leaves the model when the training ends.
+    """
+
+    def __init__(self, run, student):
+        self.run, self.student = run, student
+
+    def finish(self):
+        self.run.save_arrays("curve", **self.run.logged("curve"))
+        tensors = self.student.projection.state_dict()
+        del self.student.projection
+        if self.run.model is not None:
+            self.run.model.mkdir(exist_ok=True)
+            named = {f"{MAP}{name}": value for name, value in tensors.items()}
+            keep(named, self.run.model / PROJECTION)
+        return {}
+
+
 class Parts(loop.Method):
     """Each step trains one part of a supernet (lib.train.options.Shared); the finished model is the
     whole one again.
