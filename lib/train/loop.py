@@ -18,10 +18,8 @@ from lib.runs import files, paths
 from lib.runs.spec import stream
 from lib.runs.store import say
 from lib.train.batches import collate, order
-from lib.train.dropout import byte_dropout
-from lib.train.lean import keep_memory, lean
+from lib.train.lean import byte_dropout, keep_memory, lean, used_rows
 from lib.train.options import Numerics, Train
-from lib.train.used_rows import used_rows
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
 STATE = "state.pt"  # of a checkpoint: all that a resumed run needs

@@ -56,7 +56,7 @@ class Train(Option):
     select_by: tuple = ()  # metrics whose mean "best" goes by; none is the task's first one
     eval_every: int = 0  # steps between evaluations when selecting; 0 is once an epoch
     spare_norms: bool = False  # no weight decay on biases and LayerNorms
-    # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.dropout
+    # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.lean
     byte_dropout: bool = False
 
 
