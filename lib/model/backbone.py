@@ -4,7 +4,6 @@ A model that was operated on (`lib.model.surgery`) is saved as a class of `lib.m
 and exports keep it in one format; an export carries the sources as well.
 """
 
-import copy
 import json
 import re
 import warnings
@@ -16,7 +15,7 @@ import transformers
 from safetensors import safe_open
 
 from . import modeling
-from .parts import base, set_dropout, surgery
+from .parts import set_dropout, surgery
 from .surgery import operate
 
 FLOATS = ("F64", "F32", "F16", "BF16")  # types of weights that can be opened in float32
@@ -28,7 +27,8 @@ def headed(folder, head, outputs, dropout, seed):
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
     keeps it; otherwise the head is drawn from `seed`. outputs: one value is a regression. dropout:
-    the rate everywhere. Raises ValueError where the folder's head is another, or has another size.
+    the rate everywhere. Raises ValueError where the folder's head has another size, and for a model
+    that was operated on and has no such head.
     """
     folder, cls = Path(folder), architecture(folder)
     if head in cls:
@@ -36,21 +36,14 @@ def headed(folder, head, outputs, dropout, seed):
         if model.config.num_labels != outputs:
             there = model.config.num_labels
             raise ValueError(f"{folder.name} has {there} outputs; the task needs {outputs}")
-    elif not operated(folder):
+    elif operated(folder):
+        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
+        raise ValueError(f"{told}: start from a model of such a task, or from one before surgery")
+    else:
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
         model = fitting(auto, folder, new_head=True, num_labels=outputs)
         tokenizer = words(folder)
-    elif cls.endswith("Model"):
-        encoder, tokenizer = load(folder)
-        config, wanted = copy.deepcopy(encoder.config), cls.removesuffix("Model") + "For" + head
-        config.num_labels = outputs
-        torch.manual_seed(seed)
-        model = build(getattr(transformers, wanted), config, surgery(encoder))
-        base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
-    else:
-        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
-        raise ValueError(f"{told}: start from an encoder, or from a model of such a task")
     set_dropout(model, dropout)
     return model, tokenizer
 

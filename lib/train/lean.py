@@ -136,7 +136,8 @@ def used_rows(model, encoded, weight_decay):
 
     Under Adam without weight decay, a row of the table without a gradient stays as it is. Leaving
     it out of the optimiser changes nothing but the time: a small task uses a few thousand of
-    30,522. Does nothing under weight decay, or where the output layer shares the table (masked-LM heads).
+    30,522. Does nothing under weight decay, or where the output layer shares the table (masked-LM
+    heads).
     """
     embeddings = getattr(base(model), "embeddings", None)
     head = model.get_output_embeddings()
