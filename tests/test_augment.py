@@ -1,6 +1,4 @@
-"""Augmentation: what may be replaced, by what, and that neither batches nor interruptions change a
-row.
-"""
+"""Augmentation: what may be replaced, by what, and that neither batches nor chunks change a row."""
 
 import json
 from dataclasses import replace
@@ -158,28 +156,12 @@ def test_draws_are_of_seed_and_row_number(source):
     assert rows_of(SPLIT.take(some), source) == [whole[i] for i in some]
 
 
-def test_resumed_chunks_give_the_same(source, tmp_path, monkeypatch):
+def test_chunks_change_nothing(source, tmp_path, monkeypatch):
+    whole, report = step.candidates(Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS)
     monkeypatch.setattr(step, "CHUNK", 3)
-    whole, report = step.candidates(Scratch(tmp_path / "whole", 0), TEXTS, source, 6, NUMERICS)
-    run, seen = Scratch(tmp_path / "cut", 0), []
-
-    def stop(fraction):
-        seen.append(fraction)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run, "progress", stop)
-        step.candidates(run, TEXTS, source, 6, NUMERICS)
-    assert seen == [0.9 * 3 / 8] and len(list(run.resume.glob("candidates-*"))) == 1
-    asked = []
-    compute = words.candidates
-    monkeypatch.setattr(
-        words, "candidates", lambda texts, *more: asked.extend(texts) or compute(texts, *more)
-    )
-    again, resumed = step.candidates(run, TEXTS, source, 6, NUMERICS)
-    assert asked == TEXTS[3:]
-    assert whole.keys() == again.keys() and all(np.array_equal(whole[t], again[t]) for t in whole)
-    assert resumed == report
+    again, same = step.candidates(Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS)
+    assert again.keys() == whole.keys() and report == same
+    assert all(np.array_equal(again[text], whole[text]) for text in whole)
 
 
 def test_neighbours_of_pieces_leave_the_word_out(headless):
