@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal, get_args, get_origin
 
-GHOST_KINDS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
-GHOST_POSITIONS = ("qk", "v", "o", "ffn1", "ffn2")
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
 GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
@@ -101,8 +99,8 @@ class Option:
 class Ghost(Option):
     """A ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
 
-    kind: Literal[GHOST_KINDS]  # of the convolution
-    positions: tuple[Literal[GHOST_POSITIONS], ...]  # where in each layer
+    kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]  # of the convolution
+    positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]  # where in each layer
     kernel: Count  # taps, odd
     features: Count = 1  # F ghost features; above 1 every head has kernels of its own
     softmax: bool = False  # normalise the taps; the paper says so for dwconv alone
