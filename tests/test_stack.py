@@ -11,14 +11,13 @@ import transformers
 from conftest import Draft
 from torch.nn import functional
 
-from lib import data
 from lib.model import backbone, formula, scores, stack, supernet
 from lib.model.parts import base, layers, set_dropout, size
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.papers.efficientbert import NETS
 from lib.search.net import BERT, Layer, Net, parameters
-from lib.train import heads, loop, losses
+from lib.train import loop, losses
 from lib.train.batches import Encoded
 from lib.train.options import Numerics, Targets, Train
 

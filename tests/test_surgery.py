@@ -274,7 +274,7 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
     "int8 without the prefix": (
         lambda w: {k.removeprefix("bert."): v.to(torch.int8) for k, v in w.items()},
         {},
-        "bert.embeddings.LayerNorm.bias is I8, expected a floating-point type",
+        "embeddings.LayerNorm.bias is I8, expected a floating-point type",
     ),
     "a mask": (
         lambda w: {k: v > 0 if k.endswith("0.output.dense.bias") else v for k, v in w.items()},

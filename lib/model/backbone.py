@@ -125,24 +125,24 @@ def fitting(cls, folder, new_head=False, **more):
     wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
     wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
     wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
-    there, own = stored_types(folder), f"{model.base_model_prefix}."
-    for name, tensor in model.state_dict().items():  # with the prefix in the file, or without
-        kind = there.get(name) or there.get(name.removeprefix(own)) or there.get(own + name, "F32")
-        if tensor.is_floating_point() and kind not in FLOATS:
-            wrong.append(f"{name} is {kind}, expected a floating-point type")
+    if not surgery(model):  # an operation may store integers
+        wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd(folder)]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
     return model.eval()
 
 
-def stored_types(folder):
-    """{name: type} of the tensors in the files of a folder's weights."""
-    found = {}
+def odd(folder):
+    """Yield (name, type) of each weight of a folder that is no floating-point number; ids may be
+    whole numbers.
+    """
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
-            found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}
-    return found
+            for name in file.keys():
+                kind = file.get_slice(name).get_dtype()
+                if kind not in FLOATS and not name.endswith("_ids"):
+                    yield name, kind
 
 
 def build(cls, config, surgery=()):

@@ -59,16 +59,9 @@ def choose(model, wanted=None):
     The first networks of each stack run, the first channels of each network, and the net's
     formulas. No weight is touched. Channels out of use get a gradient of zero, so AdamW's momentum
     and decay still move them; networks out of use get none and stay. Raises ValueError where the
-    net is not inside the supernet.
+    net has other layers, or larger ones.
     """
-    whole = of(model)
-    wanted = whole if wanted is None else as_json(wanted)
-    widths = [(n["hidden"], len(n["layers"]), n["heads"], n["embedding"]) for n in (wanted, whole)]
-    if widths[0] != widths[1]:
-        raise ValueError(
-            f"a net of hidden, layers, heads, embedding {widths[0]} in a supernet of {widths[1]}: "
-            "only formulas, stacks and ratios can be chosen; build a model of its own otherwise"
-        )
+    wanted = of(model) if wanted is None else as_json(wanted)
     for layer, (formula, count, q) in zip(layers(model), wanted["layers"], strict=True):
         layer.output.use(formula, count, wanted["width"] // q, wanted["mismatch"])
 

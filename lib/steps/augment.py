@@ -41,9 +41,9 @@ def augment(run, data, augment, numerics):
 
 
 def candidates(run, texts, source, count, numerics):
-    """Return ({text: int32 [its words that may be replaced, count]}, report), see lib.train.augment.
+    """Return ({text: int32 [its words that may be replaced, count]}, report).
 
-    Each different text is looked at once.
+    Each different text is looked at once (lib.train.augment).
     """
     unique = list(dict.fromkeys(texts))
     found, near, words_seen, one_piece = {}, {}, 0, 0

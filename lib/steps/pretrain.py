@@ -8,6 +8,7 @@ import transformers
 from torch.nn import functional
 
 from lib.data import Split, grammar, toy
+from lib.measure.cost import Shape, configuration
 from lib.model import backbone
 from lib.model.parts import base, size
 from lib.runs.spec import stream
@@ -27,17 +28,10 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     options, tokenizer = MaskedLM(**objective), words(run.folder / "vocabulary")
     dropout = train.dropout if train else 0.0
     torch.manual_seed(stream(run.seed, "init"))
-    config = transformers.BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=model["hidden"],
-        num_hidden_layers=model["layers"],
-        num_attention_heads=model["heads"],
-        intermediate_size=model["ffn"],
-        initializer_range=model["init"],
-        max_position_embeddings=POSITIONS,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
+    sizes = [model[name] for name in ("family", "layers", "hidden", "heads", "ffn")]
+    shape = Shape(*sizes, len(tokenizer), POSITIONS, types=2, embedding=model["hidden"])
+    rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
+    config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}
     if train:
         texts = toy.corpus(corpus["sentences"], corpus["seed"])
