@@ -20,7 +20,7 @@ POSITIONS = 128  # tokens of the longest row
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
-    """corpus: {"sentences", "seed"}. model: {"family": "bert", "layers", "hidden", "heads", "ffn",
+    """corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn",
     "init"}. Without `train` the encoder keeps its random weights: the control that tells what
     pre-training is worth.
     """
@@ -28,8 +28,8 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     options, tokenizer = MaskedLM(**objective), words(run.folder / "vocabulary")
     dropout = train.dropout if train else 0.0
     torch.manual_seed(stream(run.seed, "init"))
-    sizes = [model[name] for name in ("family", "layers", "hidden", "heads", "ffn")]
-    shape = Shape(*sizes, len(tokenizer), POSITIONS, types=2, embedding=model["hidden"])
+    sizes = [model[name] for name in ("layers", "hidden", "heads", "ffn")]
+    shape = Shape("bert", *sizes, len(tokenizer), POSITIONS, 2, model["hidden"])
     rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
     config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}
