@@ -17,7 +17,7 @@ from lib.model import backbone
 from lib.runs.store import Scratch
 from lib.steps import augment as step
 from lib.train import augment as words
-from lib.train.augment import STOP, cut, expanded
+from lib.train.augment import STOP, expanded, words_and_places
 from lib.train.batches import encode
 from lib.train.options import Augment, Numerics
 
@@ -85,7 +85,7 @@ def single(text):
 def look(source, text, count=6):
     """{eligible word: its candidates} of one sentence."""
     ids = words.candidates([text], source, count, NUMERICS, {})["ids"]
-    cut_words, places = cut(source, text)
+    cut_words, places = words_and_places(source, text)
     found = [[source.names[i] for i in row if i >= 0] for row in ids]
     return dict(zip([cut_words[i] for i in places], found, strict=True))
 
@@ -93,7 +93,7 @@ def look(source, text, count=6):
 def test_original_first_and_at_most_n_other_sentences(source):
     rows = rows_of(SPLIT, source)
     for text, (made,) in zip(TEXTS, rows, strict=True):
-        assert made[0] == text and " ".join(cut(source, text)[0]) not in made[1:]
+        assert made[0] == text and " ".join(words_and_places(source, text)[0]) not in made[1:]
         assert len(set(made)) == len(made) <= 1 + OPTIONS.tries
     assert any(len(made) > 5 for (made,) in rows)
 
@@ -101,7 +101,7 @@ def test_original_first_and_at_most_n_other_sentences(source):
 def test_stop_words_and_other_signs_stay(source):
     replaced = set()
     for text, (made,) in zip(TEXTS, rows_of(SPLIT, source), strict=True):
-        before, _ = cut(source, text)
+        before, _ = words_and_places(source, text)
         for variant in made[1:]:
             after = variant.split(" ")
             assert len(after) == len(before)
@@ -192,7 +192,7 @@ def test_word_behind_the_last_position_stays(source):
 
 
 def test_text_of_special_tokens_is_text(source):
-    assert cut(source, "the [MASK] cat [SEP]")[0] == "the [ mask ] cat [ sep ]".split()
+    assert words_and_places(source, "the [MASK] cat [SEP]")[0] == "the [ mask ] cat [ sep ]".split()
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "it is not"])

@@ -332,7 +332,7 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
     for op in ops:
         operate(student, op)
     with pytest.raises(ValueError, match=message):
-        objectives.kept_heads(student, tiny("bert", **other))
+        objectives.heads_of_search(student, tiny("bert", **other))
 
 
 # ---- mistakes ----

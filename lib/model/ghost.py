@@ -64,28 +64,28 @@ def mixed(x, kernels):
     return y.unflatten(1, (outputs, channels))
 
 
-def over_tokens(x, kernels):
+def along_tokens(x, kernels):
     """Convolve over the tokens, all channels mixed: kernels [R, M, C, C, K]."""
     return mixed(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
-def over_features(x, kernels):
+def along_features(x, kernels):
     """Convolve over the features, the n tokens being the channels: kernels [R, M, n, n, K]. A batch
     is of this length alone (Train.pad_to).
     """
     return mixed(x, kernels)
 
 
-def over_both(x, kernels):
+def along_both(x, kernels):
     """Convolve over tokens and features at once: kernels [R, M, K, K]."""
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
 
 
 CONVOLUTIONS = {  # kind: (convolution, shape of the kernel between two maps [T, C]; section 4.1)
     "dwconv": (depthwise, lambda c, n, k: (c, k)),
-    "conv1d_s": (over_tokens, lambda c, n, k: (c, c, k)),
-    "conv1d_f": (over_features, lambda c, n, k: (n, n, k)),
-    "conv2d": (over_both, lambda c, n, k: (k, k)),
+    "conv1d_s": (along_tokens, lambda c, n, k: (c, c, k)),
+    "conv1d_f": (along_features, lambda c, n, k: (n, n, k)),
+    "conv2d": (along_both, lambda c, n, k: (k, k)),
 }
 
 

@@ -61,7 +61,7 @@ class LayerMix(nn.Module):
             return lambda _, state: functional.layer_norm(state, state.shape[-1:], eps=EPS)
         if self.norm == "tokens":
             real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
-            return lambda _, state: over_tokens(state, real.unsqueeze(-1))
+            return lambda _, state: standardised(state, real.unsqueeze(-1))
         mean = sum(states) / len(states)
         rate = (sum((state - mean).square() for state in states) / len(states) + EPS).rsqrt()
         if self.norm == "layers":
@@ -84,7 +84,7 @@ class LayerMix(nn.Module):
         return output
 
 
-def over_tokens(state, real):
+def standardised(state, real):
     """state [B, T, H] less its mean, over its standard deviation, of real tokens and all channels.
 
     real: [B, T, 1], 1 at real tokens.

@@ -46,7 +46,7 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     rows = lesson.rows(tokenizer)
     select = "held_out" if "held_out" in lesson.splits else "dev"
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
-    heads = students.kept_heads(run)
+    heads = students.heads_of_cut(run)
     objective = students.distilling(student, teacher, options, lesson.numerics, rows.labels, heads)
     result = learn(lesson, student, tokenizer, rows, objective, methods, judged, select)
     return result | size(student)
@@ -124,9 +124,9 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model)
     if run.model is not None:
-        students.keep(learned.state_dict(), run.model / students.HEADS)
+        students.save_tensors(learned.state_dict(), run.model / students.HEADS)
     for name, lesson in lessons.items():
-        model = students.headed(encoder, learned[name].weight, learned[name].bias)
+        model = students.with_head(encoder, learned[name].weight, learned[name].bias)
         result |= predictions(run, lesson.judges(model, tokenizer), name)
     return result | size(encoder)
 

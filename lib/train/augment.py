@@ -60,13 +60,8 @@ class Source:
 
         self.pieces = pieces  # word: its ids, none where the vocabulary cannot spell it
 
-    def vector(self, word):
-        """The mean of a word's pieces [H]; None where the vocabulary cannot spell it."""
-        ids = self.pieces(word)
-        return self.embeddings[ids].mean(0) if ids else None
 
-
-def cut(source, text):
+def words_and_places(source, text):
     """(words of a text, places of the eligible ones). Words are not yet cut into pieces."""
     rules = source.tokenizer.backend_tokenizer
     text = rules.normalizer.normalize_str(text)
@@ -87,7 +82,7 @@ def candidates(texts, source, count, numerics, near, tokens=None):
     tokens = tokens or TOKENS[loop.device().type]
     limit = source.model.config.max_position_embeddings
     for text in texts:
-        words, eligible = cut(source, text)
+        words, eligible = words_and_places(source, text)
         pieces = [source.pieces(word) or [source.tokenizer.unk_token_id] for word in words]
         row = [i for ids in pieces for i in ids]
         starts = np.cumsum([1, *map(len, pieces)])
@@ -148,7 +143,9 @@ def likeliest(source, masked, length, count, numerics):
 def nearest(source, words, count, block=512):
     """{word: up to `count` nearest other words by cosine}; none for an unknown word."""
     found = {word: [] for word in words}
-    queries = {word: vector for word in words if (vector := source.vector(word)) is not None}
+    queries = {
+        word: source.embeddings[ids].mean(0) for word in words if (ids := source.pieces(word))
+    }
     rows = {source.names[place]: row for row, place in enumerate(source.places)}
     for start in range(0, len(queries), block):
         part = list(queries)[start : start + block]
@@ -168,7 +165,7 @@ def variants(text, source, ids, options, generator):
 
     ids: int32 [words that may be replaced, count], the candidates of the text.
     """
-    words, places = cut(source, text)
+    words, places = words_and_places(source, text)
     sizes = (ids >= 0).sum(1)
     chance = generator.random((2, options.tries, len(places)))
     chosen = ids[np.arange(len(places)), (chance[1] * sizes).astype(int)]

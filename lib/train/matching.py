@@ -74,12 +74,12 @@ def teaching(model, numerics, forward=None, scores=True):
 
         def teach(batch, rows):
             with torch.no_grad():
-                return seen, (forward or encode)(model, batch, rows)
+                return seen, (forward or states_alone)(model, batch, rows)
 
         yield teach
 
 
-def encode(model, batch, _):
+def states_alone(model, batch, _):
     """Run the encoder under a head, for its states."""
     base(model)(**batch)
 
@@ -95,7 +95,7 @@ def matching(student, teach, matches, forward=None, prediction=None):
 
         def loss(batch, rows):
             wanted, told = teach(batch, rows)
-            logits = (forward or encode)(student, batch, rows)
+            logits = (forward or states_alone)(student, batch, rows)
             parts = distances(matches, seen, wanted, batch["attention_mask"], student)
             total = sum(parts.values())
             if prediction:

@@ -73,7 +73,7 @@ def intermediate(lesson, student, options):
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        kept = kept_heads(student, teacher)
+        kept = heads_of_search(student, teacher)
         over = losses.over_keys
         matches.append(Match("attention", "scores", pairs, mask, heads=kept, distance=over))
     with ExitStack() as held:
@@ -105,7 +105,7 @@ class Stages(loop.Method):
         return self.now(batch, rows)
 
 
-def kept_heads(student, teacher):
+def heads_of_search(student, teacher):
     """L lists: the heads of the whole model that each layer of the student still has.
 
     Raises ValueError where a surgery does not say which, or where the teacher's heads are not those

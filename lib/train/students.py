@@ -117,7 +117,7 @@ def for_task(run, net, task, teacher, dropout):
     return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
 
 
-def kept_heads(run):
+def heads_of_cut(run):
     """L lists: the teacher's heads that a cut `start` still has, in its order; () for others."""
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
@@ -142,12 +142,12 @@ def student(run, net, cls, teacher, dropout, **config):
     if start:
         supernet.inherit(model, base(larger))
         if (start.model / PROJECTION).exists():
-            inherit(model.projection, load_file(start.model / PROJECTION))
+            inherit_projection(model.projection, load_file(start.model / PROJECTION))
     set_dropout(model, dropout)
     return model
 
 
-def inherit(projection, tensors):
+def inherit_projection(projection, tensors):
     """Take the leading columns of an earlier projection, where it is at least as wide."""
     for name, value in projection.state_dict().items():
         larger = tensors[f"{MAP}{name}"]
@@ -155,7 +155,7 @@ def inherit(projection, tensors):
             value.copy_(larger[..., : value.shape[-1]])
 
 
-def keep(tensors, path):
+def save_tensors(tensors, path):
     save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
 
 
@@ -165,7 +165,7 @@ def classifier(folder, name):
     task's own head. Raises ValueError for a task that it has not learned.
     """
     encoder, tokenizer = backbone.load(folder)
-    return headed(encoder, *head(folder, name)), tokenizer
+    return with_head(encoder, *head(folder, name)), tokenizer
 
 
 def head(folder, name):
@@ -175,7 +175,7 @@ def head(folder, name):
     return there[f"{name}.weight"], there[f"{name}.bias"]
 
 
-def headed(encoder, weight, bias):
+def with_head(encoder, weight, bias):
     """A classifier with a copy of an encoder's weights and of a head's, on its device, in eval
     mode.
     """
@@ -218,7 +218,7 @@ class Kept(loop.Method):
         if self.run.model is not None:
             self.run.model.mkdir(exist_ok=True)
             named = {f"{MAP}{name}": value for name, value in tensors.items()}
-            keep(named, self.run.model / PROJECTION)
+            save_tensors(named, self.run.model / PROJECTION)
         return {}
 
 
