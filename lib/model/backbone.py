@@ -23,7 +23,7 @@ PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": Tr
 
 
 def headed(folder, head, outputs, dropout, seed):
-    """A model with a head, and its tokenizer, out of any saved folder.
+    """Return a model with a head, and its tokenizer, out of any saved folder.
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
     keeps it; otherwise the head is drawn from `seed`. outputs: one value is a regression. dropout:
@@ -49,7 +49,9 @@ def headed(folder, head, outputs, dropout, seed):
 
 
 def described(folder):
-    """The configuration of a saved model, a dict. Raises FileNotFoundError where there is none."""
+    """Return the configuration of a saved model, a dict. Raises FileNotFoundError where there is
+    none.
+    """
     file = Path(folder) / "config.json"
     if not file.exists():
         raise FileNotFoundError(f"{file} is missing: name a checkpoint folder of Hugging Face's")
@@ -57,12 +59,12 @@ def described(folder):
 
 
 def architecture(folder):
-    """The class name, or names, of the model in a folder; "" where it does not say."""
+    """Return the class name, or names, of the model in a folder; "" where it does not say."""
     return " ".join(described(folder).get("architectures") or [])
 
 
 def operated(folder):
-    """Whether the model in a folder was operated on."""
+    """Return whether the model in a folder was operated on."""
     return "surgery" in described(folder)
 
 
@@ -83,7 +85,8 @@ def save(model, tokenizer, folder):
 
 
 def load(folder):
-    """A saved model of the class it was saved as, in float32 and eval mode, and its tokenizer.
+    """Return a saved model of the class it was saved as, in float32 and eval mode, and its
+    tokenizer.
 
     No random number is drawn. Raises ValueError where weights and configuration disagree, naming
     the first tensors and the folder.
@@ -106,13 +109,13 @@ def opening(what, folder):
 
 
 def words(folder):
-    """The tokenizer of a folder. Raises ValueError naming the folder."""
+    """Return the tokenizer of a folder. Raises ValueError naming the folder."""
     with opening("tokenizer", folder):
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def fitting(cls, folder, new_head=False, **more):
-    """A model of a class with the weights of a folder, in float32 and eval mode.
+    """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
     new_head: head and pooler may be absent; torch's random state then decides them. Raises
     ValueError naming the first tensors that are missing, unknown, or of another size.
@@ -146,7 +149,7 @@ def odd(folder):
 
 
 def build(cls, config, surgery=()):
-    """A model with random weights, operated on."""
+    """Return a model with random weights, operated on."""
     model = cls(config)
     for op in surgery:
         operate(model, op)

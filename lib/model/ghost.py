@@ -112,8 +112,9 @@ class Convolution(nn.Module):
         self.weight = nn.Parameter(weight)
 
     def taps(self):
-        """The weight that convolves. Under the softmax a kernel's taps sum to 1, or all weights
-        that one output sums."""
+        """Return the weight that convolves. Under the softmax a kernel's taps sum to 1, or all
+        weights that one output sums.
+        """
         if not self.options.softmax:
             return self.weight
         if self.options.kind == "conv2d" or self.options.softmax_over == "inputs":
@@ -197,7 +198,9 @@ register(ATTENTION, attend)
 
 
 def complete(attention, _, output):
-    """The forward hook of a self-attention with a ghost at "v": [B, T, M * D] to [B, T, A * D]."""
+    """Complete the contexts, [B, T, M * D] to [B, T, A * D]: the forward hook of a self-attention
+    with a ghost at "v".
+    """
     heads = output[0].unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
     return attention.ghost(heads).transpose(1, 2).flatten(2), *output[1:]
 
@@ -212,12 +215,14 @@ PLACES = {  # position: (part of a layer, its attribute that is the ghost module
 
 
 def present(layer):
-    """{position: ghost module} of a layer."""
+    """Return {position: ghost module} of a layer."""
     return {part.position: part for part in layer.modules() if isinstance(part, Ghosted)}
 
 
 def whole(layer):
-    """Which of values ("v") and output projection ("o") have more heads than queries and keys."""
+    """Return which of values ("v") and output projection ("o") have more heads than queries and
+    keys.
+    """
     width, output = layer.attention.self.query.out_features, layer.attention.output.dense
     inputs = {
         "v": layer.attention.self.value.out_features,
@@ -243,7 +248,9 @@ def check(model, options):
 
 
 def module(layer, position, options, generator, padding, total):
-    """The new ghost module of one layer at one position. total: A, heads of the whole model."""
+    """Return the new ghost module of one layer at one position. total: A, heads of the whole
+    model.
+    """
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads

@@ -42,7 +42,7 @@ class LayerMix(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def weights(self):
-        """softmax(alpha) [L + 1]."""
+        """Return softmax(alpha) [L + 1]."""
         return self.alpha.softmax(0)
 
     def forward(self, states, mask=None):
@@ -54,7 +54,7 @@ class LayerMix(nn.Module):
         )
 
     def normaliser(self, states, mask):
-        """f(j, state) -> the state normalised."""
+        """Return f(j, state) -> the state normalised."""
         if self.norm == "none":
             return lambda _, state: state
         if self.norm == "channels":
@@ -70,22 +70,25 @@ class LayerMix(nn.Module):
 
     # Forward hooks. They are methods, so that a copied model has its own.
     def start(self, _, __, output):
-        """After the embedding."""
+        """Begin a pass: the hook after the embedding."""
         self.seen = [output]
 
     def keep(self, _, __, output):
-        """After each layer."""
+        """Note a state: the hook after each layer."""
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
     def replace(self, _, __, output):
-        """After the last layer. Sums are in alpha's type: what tells layers apart is small."""
+        """Replace the last state, after the last layer. Sums are in alpha's type: what tells layers
+        apart is small.
+        """
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         output["last_hidden_state"] = self(states, self.padding.mask)
         return output
 
 
 def standardised(state, real):
-    """state [B, T, H] less its mean, over its standard deviation, of real tokens and all channels.
+    """Return state [B, T, H] less its mean, over its standard deviation, of real tokens and all
+    channels.
 
     real: [B, T, 1], 1 at real tokens.
     """
@@ -96,7 +99,7 @@ def standardised(state, real):
 
 
 def present(model):
-    """The LayerMix of a model, or None."""
+    """Return the LayerMix of a model, or None."""
     return getattr(base(model), "mix", None)
 
 
@@ -123,7 +126,7 @@ def add(model, norm, init, dropout=0.0, seed=0):
 
 
 def memory(layers, hidden, size=4):
-    """Bytes for each token that a forward pass without gradients holds for the mix.
+    """Count the bytes for each token that a forward pass without gradients holds for the mix.
 
     All L + 1 states of H values of `size` bytes stay until the last one is there; a plain encoder
     holds one of them (the limitation of BERMo's section 5).

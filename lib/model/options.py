@@ -47,12 +47,14 @@ def known(what, name, allowed):
 
 
 def stream(seed, name):
-    """A named stream of random numbers out of one integer seed: a 63-bit seed for a generator."""
+    """Return a named stream of random numbers out of one integer seed: a 63-bit seed for a
+    generator.
+    """
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1
 
 
 def settled(option):
-    """The fields of an option that are not "off", as a plain dict: what a Spec hashes."""
+    """Return the fields of an option that are not "off", as a plain dict: what a Spec hashes."""
     values = {f.name: (getattr(option, f.name), f.default) for f in fields(option)}
     return {name: value for name, (value, default) in values.items() if value != default}
 
@@ -91,7 +93,7 @@ class Option:
             raise self.refused(name, f"it must be {words}")
 
     def refused(self, name, why):
-        """The ValueError that names a field, its value and what is allowed."""
+        """Return the ValueError that names a field, its value and what is allowed."""
         return ValueError(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
 
 
@@ -120,7 +122,9 @@ class Ghost(Option):
 
     @property
     def whole(self):
-        """What the cut before this ghost leaves whole: values "v", output projection "o" (4.2)."""
+        """Return what the cut before this ghost leaves whole: values "v", output projection "o"
+        (4.2).
+        """
         return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
     def fits(self, pruned):

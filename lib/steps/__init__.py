@@ -19,7 +19,7 @@ class Step:
 
     @property
     def function(self):
-        """The function that makes a run; its module is imported now."""
+        """Return the function that makes a run; its module is imported now."""
         return getattr(import_module(f"{__name__}.{MODULES.get(self.name, self.name)}"), self.name)
 
 

@@ -45,14 +45,14 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
 
 
 def words(folder):
-    """BERT's tokenizer with one token for each word form of the grammar."""
+    """Return BERT's tokenizer with one token for each word form of the grammar."""
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
 def passages(texts, seed):
-    """(first sentences, second ones, codes: 0 where the second follows the first).
+    """Return (first sentences, second ones, codes: 0 where the second follows the first).
 
     Every second passage gets the second sentence of another one: of eight drawn ones the one that
     shares most words, so that words alone do not tell.
@@ -70,8 +70,8 @@ def passages(texts, seed):
 
 
 def mask(batch, tokenizer, options):
-    """(the batch with corrupted ids, what was there [n], and its places [B, T]) for the n tokens
-    that are to be predicted.
+    """Return (the batch with corrupted ids, what was there [n], and its places [B, T]) for the n
+    tokens that are to be predicted.
 
     Draws come from the loop's random state, so that a resumed run masks the same tokens.
     """
@@ -86,8 +86,9 @@ def mask(batch, tokenizer, options):
 
 
 def masked_words(network, tokenizer, options, follows=None):
-    """f(batch, rows) -> the losses of a batch, for `lib.train.loop.fit`. follows: codes of
-    `passages` [N] where the next sentence is to be told."""
+    """Return f(batch, rows) -> the losses of a batch, for `lib.train.loop.fit`. follows: codes of
+    `passages` [N] where the next sentence is to be told.
+    """
 
     def loss(batch, rows):
         masked, wanted, chosen = mask(batch, tokenizer, options)

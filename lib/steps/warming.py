@@ -132,7 +132,8 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
 
 
 def joined(parts, train, seed):
-    """(Encoded rows of all tasks one after another, the task of each row, f(epoch) -> batches).
+    """Return (Encoded rows of all tasks one after another, the task of each row, f(epoch) ->
+    batches).
 
     Labels are float32: no loss here reads codes, for which the teachers' logits stand.
     """
@@ -157,7 +158,7 @@ def joined(parts, train, seed):
 
 
 def rows(corpus, tokenizer, train, seed):
-    """(Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
+    """Return (Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
 
     corpus: {"sentences", "seed"} is generated text, paired as in pre-training. Otherwise it is a
     descriptor of lib.data.texts. Some epochs of data are made of a text and used in turn, as in the
@@ -187,7 +188,8 @@ def rows(corpus, tokenizer, train, seed):
 
 
 def tokenised(corpus, tokenizer):
-    """(token ids of a text's documents on disk, empty ones dropped; the key that they are kept by).
+    """Return (token ids of a text's documents on disk, empty ones dropped; the key that they are
+    kept by).
 
     They are tokenised once for all runs, epochs and seeds.
     """

@@ -31,8 +31,8 @@ def keep_memory():
 
 
 def frozen(model, numerics):
-    """A model that no longer learns, the weights of its plain linear layers cast once instead of in
-    every pass.
+    """Return a model that no longer learns, the weights of its plain linear layers cast once
+    instead of in every pass.
     """
     if numerics.dtype == "bfloat16":
         for part in layers(model).modules():
@@ -119,7 +119,7 @@ class UsedRows(nn.Module):
         self.train(embedding.training)
 
     def whole(self):
-        """The embedding with the trained rows written back."""
+        """Return the embedding with the trained rows written back."""
         with torch.no_grad():
             self.full[0].weight[self.used] = self.weight
         return self.full[0]

@@ -32,17 +32,19 @@ class Lesson:
         self.splits, self.task = sources.load(data), sources.described(data)
 
     def start(self):
-        """(model, tokenizer) of the input `start`, under the head that the task needs."""
+        """Return (model, tokenizer) of the input `start`, under the head that the task needs."""
         folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
         return heads.network(folder, self.task, self.train.dropout, seed)
 
     def encoded(self, tokenizer, split):
-        """(Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
+        """Return (Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
         rows, length = self.splits[split], self.train.max_length
         return heads.rows(tokenizer, rows, self.task, length, self.span)
 
     def rows(self, tokenizer):
-        """The Encoded rows to train on: those of the input `augmented`, else the plain ones."""
+        """Return the Encoded rows to train on: those of the input `augmented`, else the plain
+        ones.
+        """
         made = self.run.inputs.get("augmented")
         if made is None:
             return self.encoded(tokenizer, "train")[0]
@@ -50,23 +52,25 @@ class Lesson:
 
     @cached_property
     def teacher(self):
-        """The model of the input `teacher`, its classes in the order of the task's."""
+        """Return the model of the input `teacher`, its classes in the order of the task's."""
         return heads.by_name(backbone.load(self.run.inputs["teacher"].model)[0], self.task.labels)
 
     def told(self, rows):
-        """The teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before training."""
+        """Return the teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before
+        training.
+        """
         return torch.from_numpy(
             loop.predict(self.teacher, rows, self.numerics, pad_to=self.train.pad_to)
         )
 
     def steps(self, rows):
-        """How many steps the training has."""
+        """Return how many steps the training has."""
         return -(-len(rows) // self.train.batch) * self.train.epochs
 
     def judges(self, model, tokenizer, names=("dev", "unseen")):
-        """{split: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with
-        one of `names`, for the model as it then is. Unseen rows are for the end alone: nothing may
-        select on them.
+        """Return {split: f() -> (metrics, arrays to keep)} of every labelled split whose name
+        begins with one of `names`, for the model as it then is. Unseen rows are for the end alone:
+        nothing may select on them.
         """
 
         def judge(split):
@@ -84,7 +88,7 @@ class Lesson:
         }
 
     def score(self, judge):
-        """The number that `train.select` goes by: the mean of the metrics asked for."""
+        """Return the number that `train.select` goes by: the mean of the metrics asked for."""
         values, names = judge()[0], self.train.select_by or self.task.metrics[:1]
         return sum(values[name] for name in names) / len(names)
 
@@ -156,14 +160,14 @@ class Lab:
         (self.rows, _), (self.dev, self.marks) = both
 
     def scores(self, model):
-        """The metrics of a model on the development rows."""
+        """Return the metrics of a model on the development rows."""
         return self.marks(loop.predict(model, self.dev, self.numerics))[0]
 
     def accuracy(self, model):
         return 100 * self.scores(model)["accuracy"]
 
     def labels(self, model):
-        """f(batch, rows) -> the cross-entropy of a model's logits against the labels."""
+        """Return f(batch, rows) -> the cross-entropy of a model's logits against the labels."""
         return objectives.predicting(None, model, self.rows, Targets("hard")).enter_result
 
     def fit(self, model, loss=None, methods=(), **changes):

@@ -36,8 +36,8 @@ class Match:
 
 
 def layer_map(student, teacher):
-    """The pairs of layers, from 0. Layer m of 1..L_s goes with m L_t / L_s where that is a whole
-    number.
+    """Pair the layers of two models, from 0. Layer m of 1..L_s goes with m L_t / L_s where that
+    is a whole number.
 
     A deeper student thus has layers that match none. Raises ValueError where neither depth divides
     the other.
@@ -108,8 +108,8 @@ def matching(student, teach, matches, forward=None, prediction=None):
 
 
 def distances(matches, mine, theirs, real, student=None):
-    """{part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real: [B,
-    T], 1 at tokens.
+    """Return {part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real:
+    [B, T], 1 at tokens.
 
     Raises ValueError where student and teacher have other numbers of heads.
     """
@@ -133,8 +133,8 @@ def distances(matches, mine, theirs, real, student=None):
 
 
 def projected(student, teacher):
-    """A linear layer from the student's states to the teacher's width, N(0, 0.02) at first, biases
-    0.
+    """Return a linear layer from the student's states to the teacher's width, N(0, 0.02) at first,
+    biases 0.
     """
     made = nn.Linear(student, teacher)
     nn.init.normal_(made.weight, 0.0, 0.02)

@@ -33,8 +33,8 @@ def predicting(lesson, model, rows, targets, alpha=None):
 
 
 def objective_of(lesson, model, rows, options):
-    """The objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5
-    and 7.3).
+    """Return the objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4,
+    5.4, 5.5 and 7.3).
     """
     if options.kind == "prediction":
         return squared(lesson, model, rows)
@@ -47,7 +47,7 @@ def objective_of(lesson, model, rows, options):
 
 
 def squared(lesson, model, rows):
-    """Mean squared error to the logits of the input `teacher`."""
+    """Yield the mean squared error to the logits of the input `teacher`."""
     teacher = lesson.told(rows)
 
     def loss(batch, chosen):
@@ -106,7 +106,7 @@ class Stages(loop.Method):
 
 
 def heads_of_search(student, teacher):
-    """L lists: the heads of the whole model that each layer of the student still has.
+    """Return L lists: the heads of the whole model that each layer of the student still has.
 
     Raises ValueError where a surgery does not say which, or where the teacher's heads are not those
     of the whole model.

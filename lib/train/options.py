@@ -134,7 +134,7 @@ class Mix(Option):
 
     @property
     def surgery(self):
-        """The operation that puts it into a model."""
+        """Return the operation that puts the mix into a model."""
         return {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
 
 

@@ -17,7 +17,7 @@ from lib.train.lean import lean
 
 
 def order_of(seen):
-    """The S states of a taps dict in the order of the file."""
+    """Return the S states of a taps dict in the order of the file."""
     pairs = zip(seen["attention"], seen["ffn"], strict=True)
     return [seen["embedding"], *(state for pair in pairs for state in pair)]
 

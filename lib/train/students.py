@@ -59,7 +59,9 @@ def prediction(logits, teacher, labels, options):
 
 
 def predicted(labels, options):
-    """The prediction part of lib.train.matching.matching; None without one. labels: of all rows."""
+    """Return the prediction part of lib.train.matching.matching; None without one. labels: of all
+    rows.
+    """
 
     def compare(logits, teacher, rows):
         return prediction(logits, teacher, labels[rows].to(logits.device), options)
@@ -88,8 +90,8 @@ def logits(model, batch, _):
 
 # ---- Students ----
 def taught(folder, task):
-    """(teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without the head
-    that the task needs: one drawn at random would teach nothing.
+    """Return (teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without
+    the head that the task needs: one drawn at random would teach nothing.
     """
     model, tokenizer = backbone.load(folder)
     wanted = "QuestionAnswering" if task.span else "SequenceClassification"
@@ -102,8 +104,8 @@ def taught(folder, task):
 
 
 def for_task(run, net, task, teacher, dropout):
-    """A student under the head of a task: see `student`. A `start` that was cut, or has ghosts, is
-    the student as it is.
+    """Return a student under the head of a task: see `student`. A `start` that was cut, or has
+    ghosts, is the student as it is.
     """
     start = run.inputs.get("start")
     if net is None and start and (start.folder / SURGERY).exists():
@@ -118,14 +120,16 @@ def for_task(run, net, task, teacher, dropout):
 
 
 def heads_of_cut(run):
-    """L lists: the teacher's heads that a cut `start` still has, in its order; () for others."""
+    """Return L lists: the teacher's heads that a cut `start` still has, in its order; () for
+    others.
+    """
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
     return next((each["report"]["heads"] for each in reports if each["surgery"]["op"] == "cut"), ())
 
 
 def student(run, net, cls, teacher, dropout, **config):
-    """A model of class `cls` for a net (JSON), with a linear map to the teacher's width as
+    """Return a model of class `cls` for a net (JSON), with a linear map to the teacher's width as
     `student.projection`.
 
     The weights of encoder and projection come from the run's input `start`, a student or a
@@ -161,23 +165,25 @@ def save_tensors(tensors, path):
 
 # ---- Heads of several tasks ----
 def classifier(folder, name):
-    """(classifier, tokenizer) of one task of a run of step multitask: the shared encoder under that
-    task's own head. Raises ValueError for a task that it has not learned.
+    """Return (classifier, tokenizer) of one task of a run of step multitask: the shared encoder
+    under that task's own head. Raises ValueError for a task that it has not learned.
     """
     encoder, tokenizer = backbone.load(folder)
     return with_head(encoder, *head(folder, name)), tokenizer
 
 
 def head(folder, name):
-    """(weight [C, H], bias [C]) of one task's head in the folder of a run of step multitask."""
+    """Return (weight [C, H], bias [C]) of one task's head in the folder of a run of step
+    multitask.
+    """
     there = load_file(folder / HEADS) if (folder / HEADS).exists() else {}
     known("task with a head in this model", name, sorted({key.rpartition(".")[0] for key in there}))
     return there[f"{name}.weight"], there[f"{name}.bias"]
 
 
 def with_head(encoder, weight, bias):
-    """A classifier with a copy of an encoder's weights and of a head's, on its device, in eval
-    mode.
+    """Return a classifier with a copy of an encoder's weights and of a head's, on its device, in
+    eval mode.
     """
     config = copy.deepcopy(encoder.config)
     config.num_labels = len(bias)
@@ -241,7 +247,9 @@ class Parts(loop.Method):
 
 
 def tables(config, teacher):
-    """What the size of a network depends on beside its Net. teacher: the width of the teacher."""
+    """Return what the size of a network depends on beside its Net. teacher: the width of the
+    teacher.
+    """
     return {
         "teacher": teacher,
         "vocab": config.vocab_size,
@@ -251,9 +259,9 @@ def tables(config, teacher):
 
 
 def part(whole, shared, seed, step, **tables):
-    """The part of a supernet that a step trains, a function of seed and step alone (stage 3). The
-    stack and the ratio of each layer are drawn from its choices, all of them again until the size
-    is in the window, as in the code.
+    """Return the part of a supernet that a step trains, a function of seed and step alone (stage
+    3). The stack and the ratio of each layer are drawn from its choices, all of them again until
+    the size is in the window, as in the code.
 
     whole: the supernet's Net. tables: as `lib.search.net.parameters` takes them. Raises ValueError
     where no draw is in the window.
