@@ -6,7 +6,7 @@ import torch
 
 from lib.model.parts import base, layers
 from lib.model.taps import taps
-from lib.train import states
+from lib.train import matching
 from lib.train.batches import Encoded, collate
 from lib.train.options import Numerics
 
@@ -20,11 +20,11 @@ def rows():
 
 def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
     model = tiny("bert")
-    told = states.compute(
+    told = matching.write_states(
         model, rows, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
     )
     assert told["tokens"] == 25
-    cached = states.cached(tmp_path / "states.safetensors", len(layers(model)))
+    cached = matching.states_on_disk(tmp_path / "states.safetensors", len(layers(model)))
     chosen = [4, 0, 1]
     batch = collate(rows, chosen)
     with taps(model) as seen, torch.no_grad():
@@ -39,7 +39,9 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
 
 
 def test_half_precision_is_kept(tiny, rows, tmp_path):
-    told = states.compute(tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors")
+    told = matching.write_states(
+        tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors"
+    )
     assert told["bytes"] == 25 * 5 * 48 * 2
-    found, _ = states.cached(tmp_path / "s.safetensors", 2)(collate(rows, [0]), [0])
+    found, _ = matching.states_on_disk(tmp_path / "s.safetensors", 2)(collate(rows, [0]), [0])
     assert found["embedding"].dtype == torch.bfloat16

@@ -12,9 +12,8 @@ from lib.runs.files import write_json
 from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.learn import Lesson, learn
-from lib.train.matching import Match, layer_map, matching, teaching
+from lib.train.matching import Match, layer_map, matching, states_on_disk, teaching, write_states
 from lib.train.options import Distil
-from lib.train.states import cached, compute
 from lib.train.students import SURGERY
 
 
@@ -53,7 +52,7 @@ def imitating(lesson, student, teacher, options):
     ]
     if "states" in lesson.run.inputs:
         path = lesson.run.inputs["states"].model / "states.safetensors"
-        taught = nullcontext(cached(path, len(layers(teacher))))
+        taught = nullcontext(states_on_disk(path, len(layers(teacher))))
     else:
         taught = teaching(teacher, lesson.numerics, scores=False)
     with taught as teach, matching(student, teach, matches) as loss:
@@ -103,4 +102,4 @@ def states(run, data, train, numerics, distil):
     folder = run.folder / "model"  # large: kept only while another Spec needs it
     folder.mkdir(exist_ok=True)
     path, rows = folder / "states.safetensors", lesson.rows(tokenizer)
-    return compute(model, rows, lesson.numerics, path, progress=run.progress)
+    return write_states(model, rows, lesson.numerics, path, progress=run.progress)
