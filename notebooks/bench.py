@@ -7,7 +7,6 @@ interleaved, and CPU time stands beside wall time. Each part yields the lines of
 each measurement.
 """
 
-import importlib
 import platform
 import tempfile
 import time
@@ -32,6 +31,7 @@ from lib.runs import paths
 from lib.runs.execute import execute, processor
 from lib.runs.spec import Spec
 from lib.runs.store import Scratch, Store
+from lib.steps import STEPS
 from lib.steps.latency import clocks
 from lib.train import augment, loop, losses
 from lib.train.batches import encode
@@ -303,10 +303,9 @@ class Watched(Scratch):
 
 def step_seconds(spec, store, most):
     """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no more run."""
-    step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over), backbone.quiet():
         draft = Watched(folder, spec, store, most)
-        step(draft, **spec.args)
+        STEPS[spec.step].function(draft, **spec.args)
     return np.diff(draft.marks, axis=0)
 
 

@@ -16,8 +16,8 @@ from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
 from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain, stream
-from lib.steps.fineprune import cased
 from lib.steps.pretrain import words
+from lib.steps.training import cased
 from lib.train import heads, loop, losses
 from lib.train.batches import collate, encode, order
 from lib.train.options import Mix, Numerics, Prune, Span, Targets, Train

@@ -308,7 +308,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(outputs=classes)
     told = lesson(None, told=lambda _: b, task=task)
-    with objectives.objective(told, student, rows, Objective(kind)) as loss:
+    with objectives.objective_of(told, student, rows, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)
     if classes == 1:
@@ -332,7 +332,7 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
     for op in ops:
         operate(student, op)
     with pytest.raises(ValueError, match=message):
-        objectives.kept_heads(student, tiny("bert", **other))
+        objectives.heads_of_search(student, tiny("bert", **other))
 
 
 # ---- mistakes ----

@@ -4,6 +4,7 @@ import copy
 import json
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,10 +23,9 @@ from lib.papers.grids import shape
 from lib.runs import paths
 from lib.runs.spec import plain
 from lib.runs.store import Store
-from lib.steps import distil
+from lib.steps import distilling
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
-from lib.train.matching import matching, teaching
 from lib.train.options import Distil, Ghost, Importance
 
 PAGES = notebook.find(["ghostbert_*"])
@@ -146,11 +146,8 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = grids.profile("paper").numerics
-    matches = distil.matches(student, teacher, Distil())
-    with (
-        teaching(teacher, numerics, scores=False) as teach,
-        matching(student, teach, matches) as loss,
-    ):
+    lesson = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
+    with distilling.imitating(lesson, student, teacher, Distil()) as loss:
 
         def distilled(batch, rows):
             assert batch["input_ids"].shape == (2, 128)

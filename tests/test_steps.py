@@ -1,6 +1,5 @@
 """Every step end to end through the real store, on the toy world at the smallest size."""
 
-import importlib
 import inspect
 import json
 from dataclasses import replace
@@ -22,7 +21,7 @@ from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain, stream
 from lib.runs.store import Store
 from lib.steps import STEPS
-from lib.train import loop, losses, states
+from lib.train import loop, losses, matching
 from lib.train.batches import collate, encode, order
 from lib.train.options import Distil, Ghost, Importance, Numerics, Train
 
@@ -147,7 +146,7 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
         batch = collate(rows, chosen)
         with torch.no_grad(), taps(student) as mine, taps(teacher) as theirs:
             student(**batch), teacher(**batch)
-            pairs = zip(*map(states.order_of, (mine, theirs)), strict=True)
+            pairs = zip(*map(matching.order_of, (mine, theirs)), strict=True)
             real = batch["attention_mask"]
             values.append(sum(losses.mean_square(a, b, real, mask).item() for a, b in pairs))
     assert found.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
@@ -186,5 +185,7 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_table_names_the_arguments_of_each_step(name):
-    step = getattr(importlib.import_module(f"lib.steps.{name}"), name)
-    assert {*inspect.signature(step).parameters} == {"run", *STEPS[name].args}  # given by name
+    assert {*inspect.signature(STEPS[name].function).parameters} == {
+        "run",
+        *STEPS[name].args,
+    }  # given by name

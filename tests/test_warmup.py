@@ -26,7 +26,7 @@ from lib.runs.spec import Spec, plain
 from lib.runs.store import Store
 from lib.search.net import BERT, Layer, Net, bert, parameters
 from lib.steps import latency as timing
-from lib.steps import predistil as text
+from lib.steps import warming as text
 from lib.train import heads, loop, students
 from lib.train.batches import collate, encode
 from lib.train.matching import projected

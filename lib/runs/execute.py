@@ -5,7 +5,6 @@ This is the only place that turns a Spec into a run. `lib.runs.sweep` calls it i
 
 import ctypes
 import gc
-import importlib
 import platform
 import re
 import shutil
@@ -73,8 +72,7 @@ def _make(spec, store, keep, checkpoint_seconds):
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
-        step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
-        draft.seal(step(draft, **args), environment(spec))
+        draft.seal(STEPS[spec.step].function(draft, **args), environment(spec))
     except KeyboardInterrupt:
         draft.tell("stopped")
         raise
