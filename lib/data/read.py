@@ -10,7 +10,6 @@ Any split may be missing. Where an official file is not there, one of JSON lines
 are text, blanks around a text are dropped, labels of GLUE are names or digits.
 """
 
-import json
 import os
 import re
 from functools import partial
@@ -20,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.data import Split, Task, squad
-from lib.data.lines import cell_text, hub, malformed, short, table
-from lib.runs.files import toml, write
+from lib.data.lines import cell_text, hub, malformed, short, table, write_rows
+from lib.runs.files import toml
 from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
@@ -88,21 +87,18 @@ def fetch(task, root):
     folder. Raises FileExistsError where rows of the task are at hand already, and ValueError where
     the hub lacks a split."""
     known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
-    layout, texts = LAYOUTS[task], {}
+    layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
     if there := [name for name in layout["files"].values() if _choices(folder / name)]:
         raise FileExistsError(f"{folder} has {', '.join(there)}; move it away to fetch {task} anew")
-    found = hub(layout["hub"])
+    found, theirs = hub(layout["hub"]), {}
     for split, name in layout["files"].items():
         of = split.replace("dev", "validation").replace("_mm", "_mismatched")
-        theirs = found.get(of) or found.get(f"{of}_matched")
-        if theirs is None:
+        theirs[name] = found.get(of) or found.get(f"{of}_matched")
+        if theirs[name] is None:
             raise ValueError(f"the hub's {task} has no split {of}, but {', '.join(found)}")
-        (_, names), *rows = theirs
-        lines = (json.dumps(dict(zip(names, cells, strict=True))) for _, cells in rows)
-        texts[folder / name] = "".join(f"{line}\n" for line in lines)
-    for path, text in texts.items():
-        write(path.with_suffix(".jsonl"), text)
+    for name, rows in theirs.items():
+        write_rows((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
 
