@@ -15,7 +15,6 @@ from conftest import made, made_up, put
 
 from lib import data
 from lib.__main__ import main
-from lib.data import models
 from lib.data import own as rows_of
 from lib.measure import claims
 from lib.page import artefact, notebook, report
@@ -283,7 +282,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
     put(tmp_path, "elsewhere/classes.tsv", table(other))
     assert not names(tmp_path / "elsewhere" / "classes.tsv", folder) & before
     put(model, "vocab.txt", (model / "vocab.txt").read_text() + "more\n")
-    models.weights.cache_clear()
+    data.weights.cache_clear()
     assert not names(tsv, model) & before
 
 

@@ -1,4 +1,4 @@
-"""Published checkpoints: found, fetched and checked. Free of torch.
+"""Published checkpoints: fetched, checked and copied; `lib.data` finds them. Free of torch.
 
 A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` or under
 DATA_ROOT/models. One that has a pickle (`pytorch_model.bin`) alone is converted by `fetch`, once.
@@ -8,47 +8,14 @@ Runs never load a pickle, and no code of a checkpoint is run.
 import re
 import shutil
 import tempfile
-from functools import cache
 from pathlib import Path
 
-from lib.data import at_hand_or_official, check, official_digests
+from lib.data import PATTERNS, WEIGHTS, check, holding, locate, official_digests, weights
 from lib.runs import files, paths
 from lib.runs.spec import known
 
 HUB = files.toml(Path(__file__).with_name("models.toml"))["HUB"]
-WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
-PATTERNS = ("*.json", "*.txt", WEIGHTS)
-
-
-def holding(name, file):
-    """Folder on this machine of a checkpoint that has such a file; None where there is none."""
-    roots = paths.models_root(), paths.data_root() / "models"
-    return next((root / name for root in roots if (root / name / file).exists()), None)
-
-
-def locate(name):
-    """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get
-    it."""
-    if folder := holding(name, WEIGHTS):
-        return folder
-    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
-    fix = f"run `python -m lib fetch {name}`, or put its folder there, with {WEIGHTS}"
-    raise FileNotFoundError(f"{why}: {fix}")
-
-
-@cache
-def weights(name):
-    """sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its files."""
-    folder = locate(name)
-    if not Path(name).is_absolute():
-        return files.digest(folder / WEIGHTS)
-    every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
-    return files.sha("".join(path.name + files.digest(path) for path in every).encode())
-
-
-def digest(name):
-    """Digest of a checkpoint's weights at hand, else the official one (`data/digests.json`)."""
-    return at_hand_or_official(f"models/{name}", lambda: weights(name))
+PICKLE = "pytorch_model.bin"
 
 
 def fetch(name):
@@ -98,10 +65,10 @@ def convert(source, target):
     from safetensors.torch import save_file
 
     try:
-        weights = torch.load(source, map_location="cpu", weights_only=True)
+        tensors = torch.load(source, map_location="cpu", weights_only=True)
         # clones, as safetensors takes no two names for one piece of memory
-        weights = {name: weights[name].clone().contiguous() for name in sorted(weights)}
-        save_file(weights, target, {"format": "pt"})
+        tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
+        save_file(tensors, target, {"format": "pt"})
     except Exception as error:  # damaged archives, forbidden contents: many kinds, in many lines
         told = f"{paths.shown(source)} is no plain table of tensors ({type(error).__name__})"
         why = "it may be damaged, or run code when loaded; fix: get the checkpoint as safetensors"
