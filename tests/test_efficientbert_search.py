@@ -264,7 +264,7 @@ def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
     grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
-    return sweep.collect(grid, store, on_missing="skip")
+    return sweep.collect(grid, store)
 
 
 def drawn(frame):

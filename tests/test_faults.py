@@ -245,9 +245,11 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     there = copied(killed=True)
     run, first = again(there), whole[0].find(TEACHER)
     same_run(run, first)
-    resumed = [line for line in run.events() if line.get("resumed")]
+    resumed = [line for line in run.lines("events.jsonl") if line.get("resumed")]
     assert len(resumed) == 1 and run.status["attempts"] == 2
-    assert [line for line in run.events() if "resumed" not in line] == first.events()
+    assert [line for line in run.lines("events.jsonl") if "resumed" not in line] == first.lines(
+        "events.jsonl"
+    )
 
 
 # ---- two versions of the code on one store ----
@@ -279,7 +281,7 @@ def test_a_checkpoint_of_other_code_is_begun_anew_with_one_line(what, copied, wh
     assert told.count("\n") == 1 and TEACHER.name in told and "begins anew" in told
     assert "other code" in told
     same_run(run, whole[0].find(TEACHER))
-    assert run.events() == whole[0].find(TEACHER).events()
+    assert run.lines("events.jsonl") == whole[0].find(TEACHER).lines("events.jsonl")
 
 
 def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypatch):

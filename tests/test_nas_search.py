@@ -123,7 +123,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, mo
 def test_other_objectives(objective, store):
     run = made(store, search(objective=objective).at(0))
     assert abs(run.metrics["miss"]) <= 0.01
-    parts = [set(line) - {"step", "epoch"} for line in run.events() if "epoch" in line]
+    parts = [set(line) - {"step", "epoch"} for line in run.lines("events.jsonl") if "epoch" in line]
     told = {"cross_entropy": {"loss", "hard"}, "intermediate": {"loss", "layers"}}.get(
         objective.kind
     )
@@ -172,7 +172,7 @@ def test_cut_and_retrained_in_two_stages(store):
     assert last.metrics["parameters"] == size(model)["parameters"] < 0.75 * whole
     again = loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS)
     assert np.array_equal(again, last.arrays("predictions")["logits"])
-    assert {"layers", "attention"} < stage.events()[0]["curve"].keys()
+    assert {"layers", "attention"} < stage.lines("events.jsonl")[0]["curve"].keys()
 
 
 def test_original_and_searched_weights(store):

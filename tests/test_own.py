@@ -15,7 +15,6 @@ from conftest import made, made_up, put
 
 from lib import data
 from lib.__main__ import main
-from lib.data import models
 from lib.data import own as rows_of
 from lib.measure import claims
 from lib.page import artefact, notebook, report
@@ -142,32 +141,32 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
 
 
 def test_what_was_read_is_told_row_by_row(tmp_path, tsv):
-    head, train, dev, *first = rows_of.told(rows_of.task_of(tsv))
+    head, *first = rows_of.told(rows_of.task_of(tsv))
     assert head == "reviews.tsv: text, label" and len(first) == 10
-    assert "train: 80 rows of 8 words, at most 8; " in train and "20 rows" in dev
     text, label = reviews()[0]
     assert first[0] == f"    {label} | {text!r}"
     put(tmp_path, "scores/train.csv", table(SCORES, between=","))
     put(tmp_path, "scores/test.csv", table(SCORES, between=","))
     lines = [*rows_of.told(rows_of.task_of(str(tmp_path / "scores")))]
-    assert "scores from 0 to 7.375" in lines[1] and lines[3].startswith("  dev: 12 rows")
-    assert lines[2].startswith("  test: 60 rows") and lines[4] == "    0 | 'text 0'"
+    assert lines[1] == "    0 | 'text 0'"
 
 
-def test_a_data_set_of_the_hub(monkeypatch):
+def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     labels = datasets.ClassLabel(names=["zebra", "ant"])
     kinds = datasets.Features({"words": datasets.Value("string"), "kind": labels})
     rows = {"words": [f"text {i}" for i in range(60)], "kind": [i % 2 for i in range(60)]}
+    hidden = {"words": ["a text", "another"], "kind": [-1, -1]}
     there = {"train": datasets.Dataset.from_dict(rows, features=kinds)}
+    there["test"] = datasets.Dataset.from_dict(hidden, features=kinds)
     asked = []
+    monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(datasets, "load_dataset", lambda *name: asked.append(name) or there)
     name = rows_of.task_of("hub:someone/animals/small")
-    assert (
-        set(asked) == {("someone/animals", "small")}
-        and rows_of.title(name) == "someone/animals/small"
-    )
-    assert name == "hub:someone/animals/small: words, kind"
+    folder = tmp_path / "hub/someone/animals/small"
+    assert name == f"{folder}: words, kind" == rows_of.task_of(str(folder))
+    assert asked == [("someone/animals", "small")] and rows_of.title(name) == "small/"
     assert data.task("own", name).labels == ("ant", "zebra")
+    assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
     monkeypatch.setattr(datasets, "load_dataset", lambda *name: {"test": there["train"]})
     with pytest.raises(ValueError, match="someone/else has no split train, but test"):
         rows_of.task_of("hub:someone/else")
@@ -283,7 +282,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
     put(tmp_path, "elsewhere/classes.tsv", table(other))
     assert not names(tmp_path / "elsewhere" / "classes.tsv", folder) & before
     put(model, "vocab.txt", (model / "vocab.txt").read_text() + "more\n")
-    models.weights.cache_clear()
+    data.weights.cache_clear()
     assert not names(tsv, model) & before
 
 
@@ -441,7 +440,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(tmp_path, tsv, encoder,
     words = ["plan", "92_your_task", "--data", tsv, "--model", folder]
     assert main([*words, "--methods", "Whole, Width", "--budgets", "6", "--seeds", "0,1"]) == 0
     told = capsys.readouterr().out
-    assert "train: 80 rows of 8 words" in told and "12 heads, 192 neurons" in told
+    assert "80 training and 20 development rows" in told and "12 heads, 192 neurons" in told
     assert "92_your_task: 5 results, " in told and "by a measured step of training" in told
     assert main([*words, "--methods", "Wdith"]) == 1
     (line,) = capsys.readouterr().out.splitlines()[:1]

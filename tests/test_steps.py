@@ -154,7 +154,7 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
 
 def test_targets_have_their_parts(runs):
     parts = {
-        name: set(next(line for line in runs[name].events() if "epoch" in line))
+        name: set(next(line for line in runs[name].lines("events.jsonl") if "epoch" in line))
         - {"step", "epoch", "loss"}
         for name in ("student", "soft", "both")
     }
@@ -163,7 +163,11 @@ def test_targets_have_their_parts(runs):
 
 
 def test_the_best_model_is_the_one_that_is_kept(runs):
-    scored = {line["step"]: line["score"] for line in runs["both"].events() if "score" in line}
+    scored = {
+        line["step"]: line["score"]
+        for line in runs["both"].lines("events.jsonl")
+        if "score" in line
+    }
     found = runs["both"].metrics
     assert sorted(scored) == [3, 6, 8]
     assert found["matthews"] == max(scored.values()) == scored[found["best_step"]]

@@ -91,9 +91,11 @@ class Page:
             self.wanted |= {row["spec"].name for row in rows}
         batch = on_missing == "run" and os.environ.get(notebook.BATCH)
         make = on_missing != "skip" and not batch
-        if make and (todo := sweep.missing([row["spec"] for row in rows])):
+        lost, specs = {}, [row["spec"] for row in rows]
+        if make and (todo := sweep.missing(specs)):
             self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
-        frame = sweep.collect(rows, on_missing="run" if make else "skip")
+            lost = sweep.make(specs)
+        frame = sweep.collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
         before, there = set(self.used), {}

@@ -89,7 +89,7 @@ def judge(line, store, scale, frames):
         every = {
             (cells.labelled(row), row["spec"]): row for row in at(key[0], scale, tuple(key[1]))
         }
-        frames[key] = sweep.collect(list(every.values()), store, on_missing="skip")
+        frames[key] = sweep.collect(list(every.values()), store)
     line = line if scale == SCALE else line | {"seeds": ""}
     of = grids.metrics(scale, COLUMNS.get(line["paper"], ()))
     printed = checks.effects(line["id"])

@@ -85,7 +85,7 @@ def profile(name):
 def checkpoint(name):
     """Spec of a published checkpoint; its seed is pinned, all replicates start from it."""
     known("checkpoint", name, models.HUB)
-    return Spec("checkpoint", {"name": name, "digest": models.digest(name)}, seed=0)
+    return Spec("checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0)
 
 
 def families(name):
@@ -102,7 +102,7 @@ def backbone(name, family="bert"):
     not have.
     """
     if folder := of(name, "model"):
-        return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
+        return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
     known(f"kind of encoder in profile {name!r}", family, families(name))
     return toy_backbone() if name == "toy" else checkpoint(S.CHECKPOINTS[name][family])
 
@@ -226,7 +226,7 @@ def own_titles(profile_name):
 def own_digests(profile_name):
     """Digests of the reader's data and model, "" where there is none."""
     name, model = (of(profile_name, what) for what in PARAMETERS[1:])
-    return [name and data.digest_of("own", name), model and models.weights(model)]
+    return [name and data.digest_of("own", name), model and data.weights(model)]
 
 
 def own_rows(name, profile_name, wanted, held_out):

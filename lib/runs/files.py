@@ -71,11 +71,6 @@ def write_json(path, value):
     write(path, json.dumps(value, indent=1, allow_nan=True) + "\n")
 
 
-def write_lines(path, values):
-    """Write values as lines of JSON."""
-    Path(path).write_text("".join(json.dumps(value) + "\n" for value in values))
-
-
 def read_json(path):
     """The value in a file of JSON. Raises Damaged naming the file."""
     try:

@@ -89,9 +89,6 @@ class Run:
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
-    def events(self):
-        return self.lines("events.jsonl")
-
     def check(self, spec, weights=False):
         """Raise Damaged where it is not the whole run of a Spec, OSError where it cannot be read.
 
@@ -130,16 +127,13 @@ def alive(path):
         return True
 
 
-@dataclass(frozen=True)
 class Store:
-    """Committed records first, so that pages are the same wherever runs were made; then runs."""
+    """Two folders: committed records come first, so that pages are the same wherever runs were
+    made; then runs."""
 
-    runs: Path = None
-    records: Path | None = None
-
-    def __post_init__(self):
-        object.__setattr__(self, "runs", Path(self.runs or paths.runs_root()))
-        object.__setattr__(self, "records", Path(self.records or paths.records_root()))
+    def __init__(self, runs=None, records=None):
+        self.runs = Path(runs or paths.runs_root())
+        self.records = Path(records or paths.records_root())
 
     def find(self, spec, weights=False):
         """The finished run of a Spec, or None. With `weights`, one that still has its model.
@@ -325,7 +319,8 @@ class Draft(Scratch):
         """Write what is left of a run; it only wants its name now (`Store.place`)."""
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", env)
-        files.write_lines(self.folder / "events.jsonl", self.lines)
+        body = "".join(json.dumps(line) + "\n" for line in self.lines)
+        files.write(self.folder / "events.jsonl", body)
         shutil.rmtree(self.resume, ignore_errors=True)
         self.tell("finished")
         files.seal(self.folder)
