@@ -36,6 +36,18 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     return learn(lesson, student, tokenizer, rows, objective, judged=()) | size(student)
 
 
+def matches(student, teacher, options):
+    """What L_distill compares: the embedding output, and those of the attention and feed-forward
+    blocks of each layer.
+    """
+    pairs = layer_map(len(layers(student)), len(layers(teacher)))
+    return [
+        Match("embedding", "embedding", mask=options.mask),
+        Match("attention", "attention", pairs, options.mask),
+        Match("ffn", "ffn", pairs, options.mask),
+    ]
+
+
 @contextmanager
 def imitating(lesson, student, teacher, options):
     """The loss of L_distill: the embedding output, and the outputs of the L attention and the L
@@ -44,18 +56,13 @@ def imitating(lesson, student, teacher, options):
     The teacher runs beside the student or, with the input `states`, its states come from disk.
     These are of the plain rows, and without padding.
     """
-    pairs = layer_map(len(layers(student)), len(layers(teacher)))
-    matches = [
-        Match("embedding", "embedding", mask=options.mask),
-        Match("attention", "attention", pairs, options.mask),
-        Match("ffn", "ffn", pairs, options.mask),
-    ]
+    compared = matches(student, teacher, options)
     if "states" in lesson.run.inputs:
         path = lesson.run.inputs["states"].model / "states.safetensors"
         taught = nullcontext(states_on_disk(path, len(layers(teacher))))
     else:
         taught = teaching(teacher, lesson.numerics, scores=False)
-    with taught as teach, matching(student, teach, matches) as loss:
+    with taught as teach, matching(student, teach, compared) as loss:
         yield loss
 
 
