@@ -21,7 +21,7 @@ import transformers
 from safetensors.numpy import load_file
 
 from lib import data
-from lib.data import models, texts, toy
+from lib.data import texts, toy
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
@@ -277,7 +277,7 @@ def anywhere(monkeypatch):
             {"text": name, "digest": "0" * 16} | ({"documents": count} if count else {})
         ),
     )
-    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
+    monkeypatch.setattr(data, "checkpoint_digest", lambda name: "0" * 64)
 
 
 @pytest.fixture
