@@ -88,7 +88,7 @@ def read(args, looked_up=True):
             print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
             continue
         try:
-            grids[path] = notebook.grids(path, values, looked_up)
+            grids[path] = notebook.planned(path, values, looked_up)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
             print(

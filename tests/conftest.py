@@ -323,7 +323,7 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.grids(path, {"profile": profile}).get("grid", [])
+        for row in notebook.planned(path, {"profile": profile}).get("grid", [])
     )
 
 

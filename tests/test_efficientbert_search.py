@@ -45,7 +45,7 @@ PAGES = (
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.grids(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
+    found = notebook.planned(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
     specs = [row["spec"] for row in found["grid"]]
     assert specs and found["recorded"] and len({*specs}) == len(specs)
     assert {row["kind"] for row in found["grid"]} <= {"student", "search", "supernet"}
@@ -55,7 +55,7 @@ def test_grids_build_anywhere(page, profile, anywhere):
 def table_5(profile, **values):
     """The grid of Table 5."""
     (path,) = notebook.find(["efficientbert_t05_*"])
-    return notebook.grids(path, {"profile": profile} | values)["grid"]
+    return notebook.planned(path, {"profile": profile} | values)["grid"]
 
 
 def test_networks_of_table_5_have_read_each_text(anywhere):
@@ -111,7 +111,7 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 @pytest.mark.parametrize("method, options", [("random", {}), ("evolution", {"population": 10})])
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
+    grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
     told = [spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)]
     found = list(filter(None, told))
     assert found and all((options | {"method": method}).items() <= each.items() for each in found)
@@ -122,7 +122,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.grids(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
+        notebook.planned(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
 
 
 def test_the_last_stage_of_mini_stands_alone(anywhere):
@@ -263,7 +263,7 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
+    grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
     return sweep.collect(grid, store)
 
 
@@ -368,7 +368,7 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.grids(paths.NOTEBOOKS / f"{PAGES[2]}.ipynb", values)["grid"]
+    rows = notebook.planned(paths.NOTEBOOKS / f"{PAGES[2]}.ipynb", values)["grid"]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

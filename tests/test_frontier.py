@@ -30,7 +30,7 @@ PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
 
 def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
-    return [row for row in notebook.grids(PAGE, values)["grid"] if row["kind"] == kind]
+    return [row for row in notebook.planned(PAGE, values)["grid"] if row["kind"] == kind]
 
 
 def test_every_method_has_a_point_at_each_budget(anywhere):

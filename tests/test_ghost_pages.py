@@ -14,7 +14,7 @@ from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.grids(paths.NOTEBOOKS / f"ghostbert_{name}.ipynb", values)
+    return notebook.planned(paths.NOTEBOOKS / f"ghostbert_{name}.ipynb", values)
 
 
 # ---- task sets and seeds ----

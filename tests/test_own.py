@@ -274,7 +274,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
     def names(data_set, at):
         mine = grids.Own("toy", str(data_set), str(at))
         path = paths.NOTEBOOKS / f"{TITLES[0]}.ipynb"
-        return {spec.name for spec in notebook.wanted(notebook.grids(path, grids.values(mine)))}
+        return {spec.name for spec in notebook.wanted(notebook.planned(path, grids.values(mine)))}
 
     before = names(tsv, folder)
     assert names(rows, folder) == names(tsv, model) == names(rows, model) == before
@@ -394,7 +394,7 @@ def training():
 @pytest.mark.parametrize("path", training(), ids=lambda path: path.stem)
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
     mine = grids.Own("toy", tsv, encoder(12))
-    specs = notebook.wanted(notebook.grids(path, grids.values(mine)))
+    specs = notebook.wanted(notebook.planned(path, grids.values(mine)))
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
         spec.args["data"]["source"] for spec in every if "source" in spec.args.get("data", {})
@@ -456,7 +456,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(tmp_path, tsv, encoder,
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
     mine = grids.Own("toy", tsv, encoder(12))
     values = grids.values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.grids(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
+    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
     steps = [a["train"]["epochs"] * a["data"]["rows"] / a["train"]["batch"] for a in lessons]
@@ -467,7 +467,7 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
     mine = grids.Own("toy", str(path), encoder(12))
-    grid = notebook.grids(paths.NOTEBOOKS / "92_your_task.ipynb", grids.values(mine))["grid"]
+    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", grids.values(mine))["grid"]
     assert {row.get("model") for row in grid} == {"Whole", "Width", "GhostBERT", "Int8", None}
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     read = [spec.args.get("span") for spec in every if "train" in spec.args]
@@ -516,7 +516,7 @@ def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
     mine = grids.Own("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = paths.NOTEBOOKS / "92_your_task.ipynb"
-    grid = notebook.grids(path, grids.values(mine) | values)["grid"]
+    grid = notebook.planned(path, grids.values(mine) | values)["grid"]
     assert {row["m"] for row in grid if "m" in row} == {0, 6}  # 4 heads cannot have 5/12
 
 

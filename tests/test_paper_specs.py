@@ -86,7 +86,7 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
     page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
-    rows = notebook.grids(page, {"profile": "paper"})["grid"]
+    rows = notebook.planned(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
     assert bare and bare == {spec.parents["start"].name for spec in without}
 
@@ -179,7 +179,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
     page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
-    rows = {(row["m"], row["model"]): row["spec"] for row in notebook.grids(page, values)["grid"]}
+    rows = {(row["m"], row["model"]): row["spec"] for row in notebook.planned(page, values)["grid"]}
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     whole = ("Plain", "Ghost", "Distilled", "Ghost + DA", "Distilled + DA")
     assert set(rows) == {*product([3], cut), *product([12], whole)}
@@ -197,18 +197,18 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
-    rows = notebook.grids(T01, {"profile": "toy"})
+    rows = notebook.planned(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
     assert {(r["family"], r["m"]) for r in students} == {*product(("bert",), (12, 3, 1))}
     every = ["MNLI", "RTE", "SST-2", "CoLA", "STS-B"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
-    whole = notebook.grids(T01, {"profile": "toy"} | more)["grid"]
+    whole = notebook.planned(T01, {"profile": "toy"} | more)["grid"]
     assert len(whole) == 5 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
     page = paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb"
-    shared = {row["spec"] for row in notebook.grids(page, {})["recorded"]}
+    shared = {row["spec"] for row in notebook.planned(page, {})["recorded"]}
     assert {row["spec"] for row in rows["recorded"]} <= shared  # nothing of its own to record
 
 
@@ -318,7 +318,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(heads, changes
 )
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
-        notebook.grids(T01, values)
+        notebook.planned(T01, values)
 
 
 def test_a_model_refuses_a_cut_of_another_kind():

@@ -13,7 +13,7 @@ from conftest import finish, stop_at
 from filelock import Timeout
 
 from lib.runs import execute, paths
-from lib.runs.files import read_json, write_json
+from lib.runs.paths import read_json, write_json
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store, alive, locked
 from lib.steps import checkpoint

@@ -20,7 +20,7 @@ from lib.measure.stats import Estimate
 from lib.page import claims, notebook, verify
 from lib.papers.grids import backbone
 from lib.runs import paths
-from lib.runs.files import seal, write_json
+from lib.runs.paths import seal, write_json
 from lib.runs.spec import Spec
 from lib.runs.store import Store
 

@@ -23,7 +23,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from lib.data import unseen as left
-from lib.runs import files, paths
+from lib.runs import paths
 from lib.runs.spec import known
 
 
@@ -188,9 +188,9 @@ def weights(name):
     """sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its files."""
     folder = locate(name)
     if not Path(name).is_absolute():
-        return files.digest(folder / WEIGHTS)
+        return paths.digest(folder / WEIGHTS)
     every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
-    return files.sha("".join(path.name + files.digest(path) for path in every).encode())
+    return paths.sha("".join(path.name + paths.digest(path) for path in every).encode())
 
 
 def checkpoint_digest(name):
@@ -249,7 +249,7 @@ def remembered(what, name, task_name, read):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
     if name == "own":
         read_from += source(name).files(task_name)
-    return files.remembered([*what, name, task_name], read_from, read)
+    return paths.remembered([*what, name, task_name], read_from, read)
 
 
 @cache

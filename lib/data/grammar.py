@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from lib.runs import files
+from lib.runs import paths
 
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))
+TOLD = paths.toml(Path(__file__).with_suffix(".toml"))
 SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))
 PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")

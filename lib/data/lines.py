@@ -8,7 +8,7 @@ import csv
 import json
 import re
 
-from lib.runs.files import write
+from lib.runs.paths import write
 
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")

@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 
 from lib.data import PATTERNS, WEIGHTS, check, holding, locate, official_digests, weights
-from lib.runs import files, paths
+from lib.runs import paths
 from lib.runs.spec import known
 
-HUB = files.toml(Path(__file__).with_name("models.toml"))["HUB"]
+HUB = paths.toml(Path(__file__).with_name("models.toml"))["HUB"]
 PICKLE = "pytorch_model.bin"
 
 
@@ -37,11 +37,11 @@ def fetch(name):
         _copy(source, made)
         if not (made / WEIGHTS).exists():
             convert(source / PICKLE, made / WEIGHTS)
-        found = files.digest(made / WEIGHTS)
+        found = paths.digest(made / WEIGHTS)
         if (wanted := official_digests().get(f"models/{name}", found)) != found:
             told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
             raise ValueError(f"{told}: fetch them again; nothing was stored")
-        files.seal(made)
+        paths.seal(made)
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(made.iterdir(), key=lambda path: path.name == WEIGHTS):  # it comes last
             path.replace(target / path.name)
@@ -96,7 +96,7 @@ def copy(name, expected, target):
     """Copy the checkpoint's files to `target`. Raises ValueError where its digest is not the
     expected one, or a file is not as it was fetched."""
     folder = locate(name)
-    if (folder / files.NAME).exists() and (why := files.wrong(folder)):
+    if (folder / paths.MANIFEST).exists() and (why := paths.wrong(folder)):
         raise ValueError(f"{why}: delete its folder, and fetch {name} again")
     check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
     _copy(folder, target)

@@ -20,7 +20,7 @@ import numpy as np
 
 from lib.data import Split, Task, squad
 from lib.data.lines import cell_text, hub, malformed, short, table, write_rows
-from lib.runs.files import toml
+from lib.runs.paths import toml
 from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))

@@ -36,7 +36,7 @@ from lib.page.verdicts import table as table_of_verdicts
 from lib.papers import grids, submissions
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
-from lib.runs.files import whole, write
+from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 LIGHT = ENVIRONMENT.get_template("end.md.j2")

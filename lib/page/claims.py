@@ -49,7 +49,7 @@ def at(artefact, scale, seeds=()):
         values = {"profile": scale}
         if seeds and "seeds" in notebook.parameters(path):
             values["seeds"] = list(seeds)
-        there = notebook.grids(path, values)
+        there = notebook.planned(path, values)
         for part in there.values() if scale == SCALE else [there.get("grid", [])]:
             found += part  # what a page looks up beside its own rows is of mini
     found += nas.architectures(found)

@@ -22,7 +22,7 @@ from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, headed, made_of,
 from lib.papers import grids
 from lib.runs import executors, paths
 from lib.runs.execute import commit, one_line
-from lib.runs.files import write
+from lib.runs.paths import write
 
 
 class Book:

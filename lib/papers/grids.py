@@ -19,7 +19,7 @@ from lib.data import grammar, lines, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
 from lib.measure.cost import CONFIG, SHAPES, Shape, configured
-from lib.runs import files, paths
+from lib.runs import paths
 from lib.runs.spec import Spec, known
 from lib.train import options
 from lib.train.options import Augment, Numerics, Targets, Train
@@ -35,9 +35,9 @@ def settings(name):
     >>> settings("ghostbert").DISTIL["paper"].epochs
     3
     """
-    tables = dict(files.toml(FOLDER / f"{name}.toml"))
+    tables = dict(paths.toml(FOLDER / f"{name}.toml"))
     for kind in tables.keys() & vars(options).keys():
-        common = files.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
+        common = paths.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
         for each, there in tables.pop(kind).items():
             tables[each] = {
                 at: getattr(options, kind)(**common.get(at, {}) | there.get("all", {}) | fields)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from lib.runs import files, paths
-from lib.runs.files import Damaged
+from lib.runs import paths
+from lib.runs.paths import Damaged
 from lib.runs.spec import from_json
 from lib.runs.store import MIN_FREE, Draft, Store, locked, say
 from lib.steps import STEPS
@@ -43,7 +43,7 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
             return run
         try:
             with locked(store.lock(spec)):
-                if not files.wrong(store.part(spec)):
+                if not paths.wrong(store.part(spec)):
                     store.place(spec)  # a kill came between its end and its name
                 if run := store.find(spec, weights=keep):
                     return run

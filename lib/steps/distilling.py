@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from lib.model import backbone
 from lib.model.parts import layers, set_dropout, size
 from lib.model.surgery import operate as change
-from lib.runs.files import write_json
+from lib.runs.paths import write_json
 from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.learn import Lesson, learn
@@ -37,8 +37,8 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
 
 
 def matches(student, teacher, options):
-    """What L_distill compares: the embedding output, and those of the attention and feed-forward
-    blocks of each layer.
+    """List what L_distill compares: the embedding output, and the outputs of the L attention and
+    the L feed-forward blocks.
     """
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     return [
@@ -50,19 +50,17 @@ def matches(student, teacher, options):
 
 @contextmanager
 def imitating(lesson, student, teacher, options):
-    """The loss of L_distill: the embedding output, and the outputs of the L attention and the L
-    feed-forward blocks.
+    """Yield the loss of L_distill.
 
     The teacher runs beside the student or, with the input `states`, its states come from disk.
     These are of the plain rows, and without padding.
     """
-    compared = matches(student, teacher, options)
     if "states" in lesson.run.inputs:
         path = lesson.run.inputs["states"].model / "states.safetensors"
         taught = nullcontext(states_on_disk(path, len(layers(teacher))))
     else:
         taught = teaching(teacher, lesson.numerics, scores=False)
-    with taught as teach, matching(student, teach, compared) as loss:
+    with taught as teach, matching(student, teach, matches(student, teacher, options)) as loss:
         yield loss
 
 

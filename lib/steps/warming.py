@@ -15,7 +15,7 @@ from lib.data import Split, texts, tokens, toy
 from lib.data.corpus import EPOCHS, pairs
 from lib.model import backbone, stack
 from lib.model.parts import size
-from lib.runs import files
+from lib.runs import paths
 from lib.runs.spec import stream
 from lib.steps.pretrain import passages
 from lib.train import loop, students
@@ -172,7 +172,7 @@ def rows(corpus, tokenizer, train, seed):
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
-    key = files.key_of(key, train.max_length, seed, len(epochs))
+    key = paths.key_of(key, train.max_length, seed, len(epochs))
     kept = tokens.kept(key, lambda: chain.from_iterable(map(made, epochs)), names)
     columns = {name: kept[name] for name in names if name in tokenizer.model_input_names}
     encoded, each = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
@@ -194,7 +194,7 @@ def tokenised(corpus, tokenizer):
     They are tokenised once for all runs, epochs and seeds.
     """
     what = corpus["text"], corpus["digest"], corpus.get("documents")
-    key = files.key_of("documents", *what, tokens.vocabulary(tokenizer))
+    key = paths.key_of("documents", *what, tokens.vocabulary(tokenizer))
 
     def rows():
         for part in tokens.chunks(map(" ".join, texts.load(corpus))):

@@ -23,13 +23,13 @@ from torch.nn import functional
 from lib.data import tokens
 from lib.model import backbone
 from lib.model.parts import base
-from lib.runs import files
+from lib.runs import paths
 from lib.train import loop
 from lib.train.batches import Encoded
 
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
-STOP = frozenset(files.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
+STOP = frozenset(paths.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 class Source:
@@ -207,7 +207,7 @@ def encoded(run, tokenizer, max_length):
                 yield from ({name: found[name][row] for name in names} for row in range(len(part)))
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
-    key = files.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
+    key = paths.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
     there = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
     return Encoded(tokens.kept(key, rows, names), labels, tokenizer.pad_token_id)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from lib.runs import files, paths
+from lib.runs import paths
 from lib.runs.spec import stream
 from lib.runs.store import say
 from lib.train.batches import collate, order
@@ -252,10 +252,10 @@ def checkpoint(run, model, optimiser, place):
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
     }
-    with files.whole(target) as folder:
+    with paths.whole(target) as folder:
         folder.mkdir()
         torch.save(body, folder / STATE)
-        files.seal(folder)
+        paths.seal(folder)
     for old in sorted(run.resume.glob("*step-*")):  # also what a kill left half written
         if old != target:
             shutil.rmtree(old)
@@ -268,7 +268,7 @@ def restore(run, model, optimiser):
     folder = max(run.resume.glob("step-*"), default=None)
     if folder is None:
         return Place()
-    why = files.wrong(folder)
+    why = paths.wrong(folder)
     try:
         body = {} if why else torch.load(folder / STATE, map_location="cpu")
         if shapes(body["model"]) != shapes(model.state_dict()):
