@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from lib.measure.cost import SHAPES
 from lib.measure.cost import flops as flops_of
-from lib.measure.gated import BERT_MINI
 from lib.papers import grids
 from lib.search import net as nets
 from lib.train.options import Train
@@ -23,7 +22,6 @@ ROWS = {"MNLI": 392702, "QQP": 363846, "QNLI": 104743, "SST-2": 67349, "CoLA": 8
 ROWS |= {"MRPC": 3668, "RTE": 2490, "WNLI": 635, "SQuAD1": 88524, "SQuAD2": 132034}
 PROBING, DOCUMENTS = 100_000, 6_000_000
 ENCODERS = SHAPES | {  # those that are not BERT-base, by the names of their checkpoints
-    "bert-mini": BERT_MINI,
     "2nd_General_TinyBERT_4L_312D": SHAPES["tinybert-4"],
     "2nd_General_TinyBERT_6L_768D": SHAPES["tinybert-6"],
 }
