@@ -95,7 +95,7 @@ PRETRAIN = grids.training(
 FINETUNE = grids.training(epochs=(3, 3, 10), lr=(1e-3, 3e-4, 5e-5), **_ALL)
 FINETUNE["paper"] = replace(FINETUNE["paper"], select="best", eval_every=50)
 TOGETHER = grids.training(  # several tasks, stage 3
-    epochs=(3, 1, 10), batch=(32, 32, 256), lr=(1e-3, 3e-4, 4e-4), **_ALL
+    epochs=(2, 1, 10), batch=(32, 32, 256), lr=(1e-3, 3e-4, 4e-4), **_ALL
 )
 CANDIDATE = FINETUNE | {"paper": replace(TOGETHER["paper"], epochs=3)}  # stages 1 and 2
 TEACHER = grids.TEACHER | {"paper": replace(FINETUNE["paper"], epochs=3, lr=3e-5, eval_every=0)}
@@ -194,7 +194,7 @@ TEXTS = {"toy": (TEXT,), "mini": (TEXT,), "paper": (TEXT, ENCYCLOPEDIA)}
 def corpus(profile_name, count=None, name=TEXT):
     """Descriptor of the text for pre-training; count: of so many documents, else the profile's."""
     if profile_name == "toy":
-        return {"sentences": count or 4000, "seed": 1}
+        return {"sentences": count or 2000, "seed": 1}
     return texts.describe(name, count or (4000 if profile_name == "mini" else None))
 
 

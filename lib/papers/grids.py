@@ -34,7 +34,7 @@ def training(**fields):
 
 
 TEACHER = training(
-    epochs=(4, 3, 3), lr=(5e-4, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
+    epochs=(6, 3, 3), lr=(1e-3, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
 )
 LABELS = Targets("hard")
 SPAN = {name: Span(**told) for name, told in TOLD["SPAN"].items()}
