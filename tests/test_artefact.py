@@ -41,7 +41,7 @@ def page(monkeypatch, tmp_path):
 def collected(monkeypatch, *origins, error=""):
     """Let every later `collect` find runs of these origins, "" for one that is missing."""
 
-    def collect(rows, *_, on_missing):
+    def collect(rows, *_, **more):
         return pd.DataFrame(
             [
                 row
@@ -55,6 +55,7 @@ def collected(monkeypatch, *origins, error=""):
         )
 
     monkeypatch.setattr(sweep, "collect", collect)
+    monkeypatch.setattr(sweep, "make", lambda specs: {})
 
 
 def test_published_cells_keep_their_digits(page):

@@ -1,6 +1,4 @@
-"""Augmentation: what may be replaced, by what, and that neither batches nor interruptions change a
-row.
-"""
+"""Augmentation: what may be replaced, by what, and that neither batches nor chunks change a row."""
 
 import json
 from dataclasses import replace
@@ -19,7 +17,7 @@ from lib.model import backbone
 from lib.runs.store import Scratch
 from lib.steps import augment as step
 from lib.train import augment as words
-from lib.train.augment import STOP, cut, expanded
+from lib.train.augment import STOP, expanded, words_and_places
 from lib.train.batches import encode
 from lib.train.options import Augment, Numerics
 
@@ -87,7 +85,7 @@ def single(text):
 def look(source, text, count=6):
     """{eligible word: its candidates} of one sentence."""
     ids = words.candidates([text], source, count, NUMERICS, {})["ids"]
-    cut_words, places = cut(source, text)
+    cut_words, places = words_and_places(source, text)
     found = [[source.names[i] for i in row if i >= 0] for row in ids]
     return dict(zip([cut_words[i] for i in places], found, strict=True))
 
@@ -95,7 +93,7 @@ def look(source, text, count=6):
 def test_original_first_and_at_most_n_other_sentences(source):
     rows = rows_of(SPLIT, source)
     for text, (made,) in zip(TEXTS, rows, strict=True):
-        assert made[0] == text and " ".join(cut(source, text)[0]) not in made[1:]
+        assert made[0] == text and " ".join(words_and_places(source, text)[0]) not in made[1:]
         assert len(set(made)) == len(made) <= 1 + OPTIONS.tries
     assert any(len(made) > 5 for (made,) in rows)
 
@@ -103,7 +101,7 @@ def test_original_first_and_at_most_n_other_sentences(source):
 def test_stop_words_and_other_signs_stay(source):
     replaced = set()
     for text, (made,) in zip(TEXTS, rows_of(SPLIT, source), strict=True):
-        before, _ = cut(source, text)
+        before, _ = words_and_places(source, text)
         for variant in made[1:]:
             after = variant.split(" ")
             assert len(after) == len(before)
@@ -158,28 +156,12 @@ def test_draws_are_of_seed_and_row_number(source):
     assert rows_of(SPLIT.take(some), source) == [whole[i] for i in some]
 
 
-def test_resumed_chunks_give_the_same(source, tmp_path, monkeypatch):
+def test_chunks_change_nothing(source, tmp_path, monkeypatch):
+    whole, report = step.candidates(Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS)
     monkeypatch.setattr(step, "CHUNK", 3)
-    whole, report = step.candidates(Scratch(tmp_path / "whole", 0), TEXTS, source, 6, NUMERICS)
-    run, seen = Scratch(tmp_path / "cut", 0), []
-
-    def stop(fraction):
-        seen.append(fraction)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run, "progress", stop)
-        step.candidates(run, TEXTS, source, 6, NUMERICS)
-    assert seen == [0.9 * 3 / 8] and len(list(run.resume.glob("candidates-*"))) == 1
-    asked = []
-    compute = words.candidates
-    monkeypatch.setattr(
-        words, "candidates", lambda texts, *more: asked.extend(texts) or compute(texts, *more)
-    )
-    again, resumed = step.candidates(run, TEXTS, source, 6, NUMERICS)
-    assert asked == TEXTS[3:]
-    assert whole.keys() == again.keys() and all(np.array_equal(whole[t], again[t]) for t in whole)
-    assert resumed == report
+    again, same = step.candidates(Scratch(tmp_path, 0), TEXTS, source, 6, NUMERICS)
+    assert again.keys() == whole.keys() and report == same
+    assert all(np.array_equal(again[text], whole[text]) for text in whole)
 
 
 def test_neighbours_of_pieces_leave_the_word_out(headless):
@@ -210,7 +192,7 @@ def test_word_behind_the_last_position_stays(source):
 
 
 def test_text_of_special_tokens_is_text(source):
-    assert cut(source, "the [MASK] cat [SEP]")[0] == "the [ mask ] cat [ sep ]".split()
+    assert words_and_places(source, "the [MASK] cat [SEP]")[0] == "the [ mask ] cat [ sep ]".split()
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "it is not"])

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from lib import data
-from lib.data import models
 from lib.runs import paths
 from lib.runs.spec import Spec
 from lib.runs.store import Store
@@ -29,7 +28,7 @@ class Clock:
 
 def test_steps_are_timed_after_the_first_and_the_rest_is_left_out(tmp_path, monkeypatch):
     clock = Clock(monkeypatch, (9, 9), (1, 2), (3, 4), (50, 50))
-    monkeypatch.setattr("lib.steps.finetune.finetune", clock.step)
+    monkeypatch.setattr("lib.steps.training.finetune", clock.step)
     assert bench.step_seconds(Spec("finetune", seed=0), Store(tmp_path, tmp_path), 2).tolist() == [
         [1, 2],
         [3, 4],
@@ -59,7 +58,7 @@ def test_the_real_steps_on_real_rows():
     if not (paths.data_root() / "glue" / "CoLA").is_dir():
         pytest.skip("CoLA is not under DATA_ROOT/glue")
     try:
-        models.locate(bench.MODEL)
+        data.locate(bench.MODEL)
     except FileNotFoundError:
         pytest.skip(f"{bench.MODEL} is not at hand")
     found = pd.DataFrame(bench.pruning(repeats=1, sizes=(("CoLA", 0, 2),)))

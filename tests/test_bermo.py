@@ -110,7 +110,7 @@ def test_unpruned_settings_are_the_appendix_s(anywhere):
 # ---- grids ----
 def grids_of(profile):
     """{page: rows of its grid}."""
-    return {path.stem[6:9]: notebook.grids(path, {"profile": profile})["grid"] for path in RUN}
+    return {path.stem[6:9]: notebook.planned(path, {"profile": profile})["grid"] for path in RUN}
 
 
 def names(rows, **wanted):
@@ -146,7 +146,7 @@ def test_grids_build_and_share_their_specs(profile, anywhere):
 )
 def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
     (path,) = notebook.find([f"bermo_{page}"])
-    rows = notebook.grids(path, {"profile": "toy", **axes})["grid"]
+    rows = notebook.planned(path, {"profile": "toy", **axes})["grid"]
     group, name, value = option
     found = [row["spec"].args.get(group, {}) for row in rows]
     found = [each.get(name) if isinstance(each, dict) else each for each in found]
@@ -157,7 +157,7 @@ def test_an_axis_adds_its_point_and_keeps_what_was_there(page, axes, option):
 
 def test_recorded_specs_need_no_data(without_data):
     without_data()
-    assert all(notebook.grids(path, {})["recorded"] for path in RUN)
+    assert all(notebook.planned(path, {})["recorded"] for path in RUN)
 
 
 @pytest.mark.parametrize(

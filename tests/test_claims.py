@@ -208,7 +208,7 @@ def test_a_recipe_has_one_name_at_every_profile():
     names = {"mini": ("+ DA", "GhostBERT"), "paper": ("GhostBERT", "- DA")}
     with data.planning(look=False):
         for scale, labels in names.items():
-            rows = notebook.grids(path, {"profile": scale})["grid"]
+            rows = notebook.planned(path, {"profile": scale})["grid"]
             for recipe, label in zip(("+ DA", "KD alone"), labels, strict=True):
                 own = named(parsed(f"{recipe} > - DA & KD @ m=3"), rows)
                 assert {row["model"] for row in own} == {label, "- DA & KD"}, (scale, recipe)

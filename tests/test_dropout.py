@@ -5,7 +5,7 @@ import torch
 
 from lib.model.parts import set_dropout
 from lib.model.scores import SHORT, attend
-from lib.train.dropout import byte_dropout, dropped
+from lib.train.lean import byte_dropout, dropped
 
 
 def test_rate_and_mean():

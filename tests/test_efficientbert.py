@@ -12,7 +12,7 @@ from conftest import every_spec, holding
 from lib.measure import measures, stats
 from lib.model import parts, supernet
 from lib.page import notebook
-from lib.papers import efficientbert, grids, profiles, published, submissions
+from lib.papers import efficientbert, grids, published, submissions
 from lib.papers import settings as paper_settings
 from lib.search.net import from_json, macs, parameters
 from lib.train.matching import layer_map
@@ -84,7 +84,7 @@ def test_the_printed_settings_are_those_of_the_specs():
 def test_tenths_are_of_the_official_training_sets():
     rows = (392702, 363846, 104743, 67349, 8551, 5749, 3668, 2490)
     assert list(efficientbert.TENTH.values()) == [count // 10 for count in rows]
-    assert efficientbert.PART == (rows[0] // 10, rows[0] // 100)
+    assert efficientbert.PART["paper"] == (rows[0] // 10, rows[0] // 100)
 
 
 def test_what_each_row_inherits(anywhere):
@@ -140,7 +140,7 @@ def test_candidates_of_the_paper_see_a_part_of_everything(anywhere):
 def test_recorded_runs_are_found_without_data(without_data):
     without_data()
     for path in PAGES:
-        assert notebook.grids(path, {}).keys() & {"recorded", "known_scores"}
+        assert notebook.planned(path, {}).keys() & {"recorded", "known_scores"}
 
 
 @pytest.mark.parametrize("scale", ["toy", "mini"])
@@ -175,7 +175,7 @@ def test_every_published_network_has_a_form_at_every_scale(name):
     for scale, depths in DEPTHS.items():
         small, depth = efficientbert.scaled(name, scale), depths[len(whole.layers)]
         assert len(small.layers) == depth
-        assert layer_map(depth, profiles.shape(scale).layers)
+        assert layer_map(depth, grids.shape(scale).layers)
         assert small.heads == whole.heads and small.hidden % small.heads == 0
         assert small.width / small.hidden == pytest.approx(whole.width / whole.hidden, rel=0.02)
 
@@ -257,7 +257,7 @@ def test_sentences_of_the_pages_are_true(anywhere):
     assert "At `toy` and `mini` the last model counts, at `paper` the best one" in page.read_text()
     for scale in ("toy", "mini"):  # of ++ every second layer is distilled
         deep = len(efficientbert.scaled("EfficientBERT++", scale).layers)
-        teacher = profiles.shape(scale).layers
+        teacher = grids.shape(scale).layers
         assert deep == 2 * teacher and len(layer_map(deep, teacher)) == teacher
 
 

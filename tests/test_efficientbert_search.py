@@ -20,7 +20,7 @@ from lib.model.formula import parse
 from lib.model.parts import base
 from lib.page import notebook
 from lib.page.runs import Runs
-from lib.papers import efficientbert, grids, profiles, published
+from lib.papers import efficientbert, grids, published
 from lib.papers import efficientbert_search as search
 from lib.runs import paths, sweep
 from lib.runs.execute import execute
@@ -45,7 +45,7 @@ PAGES = (
 @pytest.mark.parametrize("profile", ["toy", "mini", "paper"])
 @pytest.mark.parametrize("page", PAGES)
 def test_grids_build_anywhere(page, profile, anywhere):
-    found = notebook.grids(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
+    found = notebook.planned(paths.NOTEBOOKS / f"{page}.ipynb", {"profile": profile})
     specs = [row["spec"] for row in found["grid"]]
     assert specs and found["recorded"] and len({*specs}) == len(specs)
     assert {row["kind"] for row in found["grid"]} <= {"student", "search", "supernet"}
@@ -55,7 +55,7 @@ def test_grids_build_anywhere(page, profile, anywhere):
 def table_5(profile, **values):
     """The grid of Table 5."""
     (path,) = notebook.find(["efficientbert_t05_*"])
-    return notebook.grids(path, {"profile": profile} | values)["grid"]
+    return notebook.planned(path, {"profile": profile} | values)["grid"]
 
 
 def test_networks_of_table_5_have_read_each_text(anywhere):
@@ -111,7 +111,7 @@ def test_each_seed_has_a_search_supernets_and_students_of_its_own(anywhere):
 @pytest.mark.parametrize("method, options", [("random", {}), ("evolution", {"population": 10})])
 def test_other_ways_of_proposing(method, options, anywhere):
     values = {"profile": "paper", "method": method}
-    grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
+    grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
     told = [spec.args.get("search") for spec in with_inputs(row["spec"] for row in grid)]
     found = list(filter(None, told))
     assert found and all((options | {"method": method}).items() <= each.items() for each in found)
@@ -122,7 +122,7 @@ def test_an_unknown_method_stops_before_anything_runs():
         ValueError, match="unknown search method: 'evolutoin'; did you mean 'evolution'"
     ):
         values = {"profile": "toy", "method": "evolutoin"}
-        notebook.grids(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
+        notebook.planned(paths.NOTEBOOKS / f"{PAGES[0]}.ipynb", values)
 
 
 def test_the_last_stage_of_mini_stands_alone(anywhere):
@@ -172,14 +172,14 @@ SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
 def shrunk():
     """The last stage of toy's own chain, shrunk."""
     change = pytest.MonkeyPatch()
-    first = profiles.untrained()
+    first = grids.untrained()
     small = first.args["model"] | {"hidden": 48, "ffn": 96}
     first = Spec("pretrain", first.args | {"model": small}, seed=0)
     for module in (efficientbert, grids, search):
         change.setattr(module, "backbone", lambda scale, kind="bert": first)
     text = {"sentences": 60, "seed": 1}
     change.setattr(efficientbert, "corpus", lambda scale, count=None, name="": text)
-    change.setitem(efficientbert.SIZES, "toy", {540: 24, 360: 12, 768: 48})
+    change.setitem(efficientbert.SIZES, "toy", {"540": 24, "360": 12, "768": 48})
     change.setitem(efficientbert.MULTITASK, "toy", ("CoLA",))
     change.setattr(efficientbert, "window", lambda scale: (1, 10**9))
     change.setitem(grids.ROWS["toy"], "CoLA", 64)
@@ -263,8 +263,8 @@ def test_killed_in_any_stage_a_search_finds_the_same_winner(
 def costed(store, seed):
     """The frame of Table 6's grid at toy and one seed."""
     values = {"profile": "toy", "tasks": ["CoLA"], "seeds": [seed]}
-    grid = notebook.grids(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
-    return sweep.collect(grid, store, on_missing="skip")
+    grid = notebook.planned(paths.NOTEBOOKS / f"{PAGES[1]}.ipynb", values)["grid"]
+    return sweep.collect(grid, store)
 
 
 def drawn(frame):
@@ -368,7 +368,7 @@ def test_a_longer_search_and_a_longer_brief_training_are_other_runs(anywhere):
     for stage, spec in (("stage2", more), ("stage1", more.inputs["before"])):
         assert spec.args["search"]["budget"] == 2 * search.BUDGET["toy"][stage]
     values = {"profile": "toy", "epochs": [1, 6], "candidates": 3}
-    rows = notebook.grids(paths.NOTEBOOKS / f"{PAGES[2]}.ipynb", values)["grid"]
+    rows = notebook.planned(paths.NOTEBOOKS / f"{PAGES[2]}.ipynb", values)["grid"]
     brief = [row for row in rows if row["kind"] == "search"]
     assert len(rows) == 9 and len({row["spec"].id for row in rows}) == 9
     assert all(row["spec"].args["train"]["epochs"] == row["epochs"] for row in brief)

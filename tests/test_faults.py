@@ -24,7 +24,7 @@ from test_efficientbert_search import shrunk
 
 from lib import __main__, data
 from lib.page import notebook
-from lib.runs import execute, files, paths, store, sweep
+from lib.runs import execute, paths, store, sweep
 from lib.runs.store import Store
 from lib.train import loop
 from lib.train.options import Train
@@ -88,7 +88,7 @@ def copied(whole, tmp_path):
 def again(there):
     """The run, after the command that makes what is missing; and that nothing was lost."""
     run = execute.execute(TEACHER, there, keep=True)
-    assert not files.wrong(run.folder) and not there.part(TEACHER).exists()
+    assert not paths.wrong(run.folder) and not there.part(TEACHER).exists()
     assert not there.lock(TEACHER).exists()
     return run
 
@@ -107,15 +107,15 @@ def test_every_damaged_file_of_a_finished_run_is_found_and_the_run_set_aside(cop
             assert there.find(TEACHER, weights=True) is None, (name, kind)
             told = capsys.readouterr().err
             assert told.count("\n") == 1 and TEACHER.name in told
-            assert name.name in told or name.name == files.NAME
+            assert name.name in told or name.name == paths.MANIFEST
             there.mend(TEACHER, True)
             assert not folder.exists() and there.state(TEACHER)["state"] == "missing"
             aside = list(there.runs.glob(".damaged/*/*"))
             assert len(aside) == 1 and aside[0].parent.name == TEACHER.name.split("/")[0]
             assert "made again" in capsys.readouterr().err
-            if name.suffix == ".json" and not weights and name.name != files.NAME:
+            if name.suffix == ".json" and not weights and name.name != paths.MANIFEST:
                 run.__dict__["folder"] = aside[0]
-                with pytest.raises((files.Damaged, FileNotFoundError)):
+                with pytest.raises((paths.Damaged, FileNotFoundError)):
                     getattr(run, name.stem)
             shutil.rmtree(there.runs / ".damaged")
             shutil.copytree(whole, folder)
@@ -164,7 +164,7 @@ def test_a_kill_between_the_end_of_a_run_and_its_name_costs_nothing(copied, monk
             stop_at(patch, type(folder), "rename", 1)
             with pytest.raises(KeyboardInterrupt):
                 execute.execute(TEACHER, there, keep=True)
-        assert folder.exists() == kept and not files.wrong(there.part(TEACHER))
+        assert folder.exists() == kept and not paths.wrong(there.part(TEACHER))
         assert again(there).status["attempts"] == 1  # it was taken up as it was
 
 
@@ -233,7 +233,7 @@ def test_damage_costs_time_alone(count, whole, tmp_path):
         store.say.cache_clear()
         run = made(there, spec)
         alike(run, sound[spec])
-        assert not files.wrong(run.folder) and not there.part(spec).exists()
+        assert not paths.wrong(run.folder) and not there.part(spec).exists()
         assert not there.lock(spec).exists()
         found.update([what, kind])
         shutil.rmtree(folder)
@@ -245,9 +245,11 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
     there = copied(killed=True)
     run, first = again(there), whole[0].find(TEACHER)
     same_run(run, first)
-    resumed = [line for line in run.events() if line.get("resumed")]
+    resumed = [line for line in run.lines("events.jsonl") if line.get("resumed")]
     assert len(resumed) == 1 and run.status["attempts"] == 2
-    assert [line for line in run.events() if "resumed" not in line] == first.events()
+    assert [line for line in run.lines("events.jsonl") if "resumed" not in line] == first.lines(
+        "events.jsonl"
+    )
 
 
 # ---- two versions of the code on one store ----
@@ -274,12 +276,12 @@ def test_a_checkpoint_of_other_code_is_begun_anew_with_one_line(what, copied, wh
     else:
         OTHERS[what](body := torch.load(path))
         torch.save(body, path)
-    files.seal(folder)
+    paths.seal(folder)
     run, told = again(there), capsys.readouterr().err
     assert told.count("\n") == 1 and TEACHER.name in told and "begins anew" in told
     assert "other code" in told
     same_run(run, whole[0].find(TEACHER))
-    assert run.events() == whole[0].find(TEACHER).events()
+    assert run.lines("events.jsonl") == whole[0].find(TEACHER).lines("events.jsonl")
 
 
 def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypatch):
@@ -290,7 +292,7 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
     for name in ("rmtree", "replace"):
         with monkeypatch.context() as patch:
             stop_at(patch, {"rmtree": shutil, "replace": os}[name], name, 1)
-            patch.setattr(files, "remove", lambda path: None)  # nobody clears up after a kill
+            patch.setattr(paths, "remove", lambda path: None)  # nobody clears up after a kill
             with pytest.raises(KeyboardInterrupt):
                 there.record(run)
         assert [r.name for r in there.recorded()] in ([], [TEACHER.name])
@@ -418,7 +420,7 @@ WRONG = [
 @pytest.mark.parametrize("name, values, told", WRONG)
 def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
     with pytest.raises((ValueError, TypeError)) as caught:
-        notebook.grids(paths.NOTEBOOKS / f"{name}.ipynb", values)
+        notebook.planned(paths.NOTEBOOKS / f"{name}.ipynb", values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -471,7 +473,7 @@ def test_generated_parameters_are_refused_in_one_line_or_make_a_grid(count):
         path = dice.choice(list(names))
         values = {name: dice.choice(POOL) for name in dice.sample(names[path], 1)}
         try:
-            rows = notebook.grids(path, values)
+            rows = notebook.planned(path, values)
         except (ValueError, TypeError, FileNotFoundError) as error:
             named = path.stem in str(error) or isinstance(error, FileNotFoundError)
             assert named and len(str(error).splitlines()) == 1, (values, error)

@@ -16,8 +16,8 @@ from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
 from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain, stream
-from lib.steps.fineprune import cased
 from lib.steps.pretrain import words
+from lib.steps.training import cased
 from lib.train import heads, loop, losses
 from lib.train.batches import collate, encode, order
 from lib.train.options import Mix, Numerics, Prune, Span, Targets, Train
@@ -230,15 +230,19 @@ def test_a_probe_leaves_the_encoder_alone(runs, store):
 
 
 def test_distillation_weighs_its_two_parts(runs):
-    for line in (line for line in runs["distilled"].events() if "epoch" in line):
+    for line in (line for line in runs["distilled"].lines("events.jsonl") if "epoch" in line):
         assert line["loss"] == pytest.approx(0.1 * line["hard"] + 0.9 * line["soft"], rel=1e-6)
-    soft = next(line for line in runs["soft"].events() if line.get("epoch") == 2)
+    soft = next(line for line in runs["soft"].lines("events.jsonl") if line.get("epoch") == 2)
     assert soft["penalty"] > 0
     assert soft["loss"] == pytest.approx(soft["hard"] + soft["penalty"], rel=1e-6)
 
 
 def test_the_best_model_is_judged_under_the_final_masks(runs):
-    scored = {line["step"]: line["score"] for line in runs["best"].events() if "score" in line}
+    scored = {
+        line["step"]: line["score"]
+        for line in runs["best"].lines("events.jsonl")
+        if "score" in line
+    }
     assert sorted(scored) == [3, 6, 8] and runs["best"].metrics["matthews"] == max(scored.values())
     assert runs["best"].metrics["kept_share"] < 0.11
 
@@ -325,7 +329,7 @@ def test_a_killed_run_resumes_to_the_same_bits(name, runs, tmp_path, monkeypatch
         execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
     assert other.state(CHAIN[name])["state"] == "failed"
     run = execute(CHAIN[name], other, keep=True, checkpoint_seconds=0.0)
-    assert len(calls) == 6 + 3 and any(line.get("resumed") for line in run.events())
+    assert len(calls) == 6 + 3 and any(line.get("resumed") for line in run.lines("events.jsonl"))
     same_run(run, runs[name])
 
 

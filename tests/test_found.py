@@ -38,9 +38,6 @@ CONCLUSIONS = {
     "On STS-B neither can be tested: students stay under half of their teacher's score.": (
         under_half("E1", "E2")
     ),
-    "On STS-B this cannot be tested: BERMo stays under half of its teacher's score.": (
-        under_half("B2")
-    ),
     "No method is proven better than another at equal FLOPs so far (page `91_frontier`).": (
         nothing_proven
     ),

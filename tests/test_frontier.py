@@ -21,7 +21,7 @@ from lib.model.parts import base, layers
 from lib.model.surgery import operate
 from lib.page import notebook
 from lib.papers import frontier, ghostbert
-from lib.papers.profiles import shape
+from lib.papers.grids import shape
 from lib.runs import paths
 from lib.runs.spec import ancestry
 
@@ -30,7 +30,7 @@ PAGE = paths.NOTEBOOKS / "91_frontier.ipynb"
 
 def grid(kind="model", **values):
     """The rows of a kind of the page's grid."""
-    return [row for row in notebook.grids(PAGE, values)["grid"] if row["kind"] == kind]
+    return [row for row in notebook.planned(PAGE, values)["grid"] if row["kind"] == kind]
 
 
 def test_every_method_has_a_point_at_each_budget(anywhere):

@@ -156,7 +156,7 @@ def noise(c, steps, scale, seed):
             for ratio in (0.1, 0.3, 0.5, 0.7)
             for more in ((0.0, 0.0), (1e-6, 0.9), (1e-3, 0.0), (1e-3, 0.9))
         ),
-        *((gated.BERT_MINI, ratio, 1e-5, 0.9) for ratio in (0.1, 0.3, 0.5, 0.7)),
+        *((cost.SHAPES["bert-mini"], ratio, 1e-5, 0.9) for ratio in (0.1, 0.3, 0.5, 0.7)),
         (BASE, 0.3, 1e-6, 0.9),
     ],
 )

@@ -59,7 +59,8 @@ def test_shares():
 
 
 @pytest.mark.parametrize(
-    "shape, neurons", [(TINY4, 62.7), (cost.SHAPES["bert-base"], 138.7), (gated.BERT_MINI, 160)]
+    "shape, neurons",
+    [(TINY4, 62.7), (cost.SHAPES["bert-base"], 138.7), (cost.SHAPES["bert-mini"], 160)],
 )
 def test_units(shape, neurons):
     """8 T H D + 4 T T D for a head and 4 T H for a dimension; one of the former in terms of the

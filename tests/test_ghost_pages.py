@@ -8,13 +8,13 @@ import pytest
 from lib.measure import cost
 from lib.page import notebook
 from lib.papers import ghostbert, published
-from lib.papers.profiles import shape
+from lib.papers.grids import shape
 from lib.runs import paths
 from lib.train.augment import STOP
 
 
 def rows(name, **values):
-    return notebook.grids(paths.NOTEBOOKS / f"ghostbert_{name}.ipynb", values)
+    return notebook.planned(paths.NOTEBOOKS / f"ghostbert_{name}.ipynb", values)
 
 
 # ---- task sets and seeds ----

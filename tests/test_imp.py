@@ -9,7 +9,7 @@ from conftest import finetuned, made, untrained
 from lib import data
 from lib.model import backbone
 from lib.runs.spec import Spec
-from lib.steps import imp
+from lib.steps import training as imp
 from lib.train.options import Numerics, Train
 
 NUMERICS, DATA = Numerics("float32", 1), data.describe("toy", "SST-2", 48, unseen=8)

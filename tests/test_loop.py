@@ -18,8 +18,8 @@ from lib.model.options import settled
 from lib.model.parts import base, set_dropout
 from lib.train import loop, losses
 from lib.train.batches import Encoded, collate, order
+from lib.train.lean import UsedRows, used_rows
 from lib.train.options import Numerics, Targets, Train
-from lib.train.used_rows import UsedRows, used_rows
 
 NUMERICS = Numerics("float32", 1)
 EVERY_STEP, NEVER = 0.0, 1e9

@@ -10,6 +10,7 @@ import torch
 import transformers
 from safetensors.torch import load_file
 
+from lib import data
 from lib.__main__ import main
 from lib.data import models
 from lib.model import backbone
@@ -21,9 +22,9 @@ def root(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "models_root", lambda: tmp_path / "models")
     monkeypatch.setattr(paths, "DIGESTS", tmp_path / "digests.json")
     monkeypatch.setenv("DATA_ROOT", str(tmp_path / "data"))
-    models.weights.cache_clear()
+    data.weights.cache_clear()
     yield tmp_path
-    models.weights.cache_clear()
+    data.weights.cache_clear()
 
 
 def pickled(folder, tiny, tokenizer, weights=None):
@@ -41,22 +42,22 @@ def pickled(folder, tiny, tokenizer, weights=None):
 def test_a_pickle_becomes_safetensors_once(where, root, tiny, tokenizer, capsys):
     model = pickled(root / where / "mine", tiny, tokenizer)
     with pytest.raises(FileNotFoundError, match="python -m lib fetch mine"):
-        models.locate("mine")
+        data.locate("mine")
     assert not main(["fetch", "mine"])
     assert capsys.readouterr().out.strip().endswith("models/mine")
-    assert models.locate("mine") == root / "models" / "mine"
-    found, words = backbone.load(models.locate("mine"))
+    assert data.locate("mine") == root / "models" / "mine"
+    found, words = backbone.load(data.locate("mine"))
     assert isinstance(found, transformers.BertForMaskedLM) and len(words) == len(tokenizer)
     assert all(torch.equal(v, found.state_dict()[k]) for k, v in model.state_dict().items())
     assert (root / where / "mine" / models.PICKLE).exists()
     assert (root / "models" / "mine" / models.PICKLE).exists() == (where == "models")
-    first = models.digest("mine")
+    first = data.checkpoint_digest("mine")
     (root / "models" / "mine" / "model.safetensors").unlink()
     if where == "data/models":
         shutil.rmtree(root / "models" / "mine")
-    models.weights.cache_clear()
+    data.weights.cache_clear()
     models.fetch("mine")
-    assert models.digest("mine") == first, "the same pickle gives the same bytes"
+    assert data.checkpoint_digest("mine") == first, "the same pickle gives the same bytes"
     models.copy("mine", first, root / "run")
     assert (root / "run" / "model.safetensors").exists()
     assert not (root / "run" / models.PICKLE).exists()
@@ -68,11 +69,11 @@ def test_a_file_that_is_not_as_it_was_fetched_is_refused(file, root, tiny, token
     pickled(root / "data" / "models" / "mine", tiny, tokenizer)
     (place := root / "data" / "models" / "mine" / "vocab.txt").write_text("a\nb\n")
     path = models.fetch("mine") / file
-    models.copy("mine", models.weights("mine"), root / "sound")
+    models.copy("mine", data.weights("mine"), root / "sound")
     assert place.exists() and (root / "sound" / file).read_bytes() == path.read_bytes()
     path.write_bytes(path.read_bytes().replace(b"a", b"e", 1))
     with pytest.raises(ValueError, match=f"{file} has another digest .*: delete its folder, and"):
-        models.copy("mine", models.weights("mine"), root / "damaged")
+        models.copy("mine", data.weights("mine"), root / "damaged")
     assert not (root / "damaged").exists()
 
 
@@ -151,7 +152,7 @@ def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(
     folder = models.fetch("someone/mine")
     assert folder == root / "models" / "someone/mine" and (folder / "config.json").exists()
     assert not (folder / models.PICKLE).exists()
-    assert asked == [("someone/mine", list(models.PATTERNS)), ("someone/mine", [models.PICKLE])]
+    assert asked == [("someone/mine", list(data.PATTERNS)), ("someone/mine", [models.PICKLE])]
     (root / "hub" / models.PICKLE).unlink()
     with pytest.raises(ValueError, match="is no plain table of tensors .FileNotFoundError"):
         models.fetch("someone/other")

@@ -25,7 +25,7 @@ NOTEBOOKS = notebook.find(["nas_*"])
 def grid(name, **values):
     """The rows of the grid of a page."""
     (path,) = notebook.find([f"nas_{name}"])
-    return notebook.grids(path, values)["grid"]
+    return notebook.planned(path, values)["grid"]
 
 
 def cells(name):

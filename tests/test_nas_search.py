@@ -123,7 +123,7 @@ def test_a_killed_search_is_resumed_with_the_same_bits(spec, store, tmp_path, mo
 def test_other_objectives(objective, store):
     run = made(store, search(objective=objective).at(0))
     assert abs(run.metrics["miss"]) <= 0.01
-    parts = [set(line) - {"step", "epoch"} for line in run.events() if "epoch" in line]
+    parts = [set(line) - {"step", "epoch"} for line in run.lines("events.jsonl") if "epoch" in line]
     told = {"cross_entropy": {"loss", "hard"}, "intermediate": {"loss", "layers"}}.get(
         objective.kind
     )
@@ -172,7 +172,7 @@ def test_cut_and_retrained_in_two_stages(store):
     assert last.metrics["parameters"] == size(model)["parameters"] < 0.75 * whole
     again = loop.predict(model, encode(tokenizer, data.load(DATA)["dev"], 24), NUMERICS)
     assert np.array_equal(again, last.arrays("predictions")["logits"])
-    assert {"layers", "attention"} < stage.events()[0]["curve"].keys()
+    assert {"layers", "attention"} < stage.lines("events.jsonl")[0]["curve"].keys()
 
 
 def test_original_and_searched_weights(store):
@@ -308,7 +308,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(outputs=classes)
     told = lesson(None, told=lambda _: b, task=task)
-    with objectives.objective(told, student, rows, Objective(kind)) as loss:
+    with objectives.objective_of(told, student, rows, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)
     if classes == 1:
@@ -332,7 +332,7 @@ def test_attention_needs_heads_that_pair(ops, other, message, tiny):
     for op in ops:
         operate(student, op)
     with pytest.raises(ValueError, match=message):
-        objectives.kept_heads(student, tiny("bert", **other))
+        objectives.heads_of_search(student, tiny("bert", **other))
 
 
 # ---- mistakes ----

@@ -126,7 +126,7 @@ def test_pages_and_grids_do_not_import_a_framework():
     """Nor grids what draws: commands that read them alone take a second."""
     code = (
         "import sys; from lib.page import notebook\n"
-        "for p in notebook.find(): notebook.grids(p, {'profile': 'toy'})\n"
+        "for p in notebook.find(): notebook.planned(p, {'profile': 'toy'})\n"
         "found = {'pandas', 'scipy.stats', 'matplotlib', 'seaborn'} & {*sys.modules}\n"
         "from lib.page import artefact, report\n"
         "frameworks = {'torch', 'transformers', 'datasets', 'papermill'}\n"
@@ -139,15 +139,15 @@ def test_pages_and_grids_do_not_import_a_framework():
 
 
 def test_the_grid_of_table_3():
-    rows = notebook.grids(T03, {"profile": "toy", "seeds": [0]})["grid"]
+    rows = notebook.planned(T03, {"profile": "toy", "seeds": [0]})["grid"]
     assert len(rows) == 2 * 2 * 2 and len({row["spec"] for row in rows}) == 8
 
 
 def test_recorded_specs_need_no_data(without_data):
     """On a fresh clone the digests of the official files stand in for the files."""
-    there = notebook.grids(T03, {})["recorded"]
+    there = notebook.planned(T03, {})["recorded"]
     without_data()
-    assert [r["spec"] for r in notebook.grids(T03, {})["recorded"]] == [r["spec"] for r in there]
+    assert [r["spec"] for r in notebook.planned(T03, {})["recorded"]] == [r["spec"] for r in there]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_recorded_specs_need_no_data(without_data):
 )
 def test_wrong_parameters_stop_before_anything_runs(values, error, message):
     with pytest.raises(error, match=message):
-        notebook.grids(T03, values)
+        notebook.planned(T03, values)
 
 
 def test_what_papermill_injected_is_checked():

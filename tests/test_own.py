@@ -15,11 +15,10 @@ from conftest import made, made_up, put
 
 from lib import data
 from lib.__main__ import main
-from lib.data import models
 from lib.data import own as rows_of
 from lib.measure import claims
 from lib.page import artefact, notebook, report
-from lib.papers import bermo, frontier, ghostbert, grids, nas, profiles
+from lib.papers import bermo, frontier, ghostbert, grids, nas
 from lib.runs import paths
 from lib.runs.store import Store
 
@@ -142,32 +141,32 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
 
 
 def test_what_was_read_is_told_row_by_row(tmp_path, tsv):
-    head, train, dev, *first = rows_of.told(rows_of.task_of(tsv))
+    head, *first = rows_of.told(rows_of.task_of(tsv))
     assert head == "reviews.tsv: text, label" and len(first) == 10
-    assert "train: 80 rows of 8 words, at most 8; " in train and "20 rows" in dev
     text, label = reviews()[0]
     assert first[0] == f"    {label} | {text!r}"
     put(tmp_path, "scores/train.csv", table(SCORES, between=","))
     put(tmp_path, "scores/test.csv", table(SCORES, between=","))
     lines = [*rows_of.told(rows_of.task_of(str(tmp_path / "scores")))]
-    assert "scores from 0 to 7.375" in lines[1] and lines[3].startswith("  dev: 12 rows")
-    assert lines[2].startswith("  test: 60 rows") and lines[4] == "    0 | 'text 0'"
+    assert lines[1] == "    0 | 'text 0'"
 
 
-def test_a_data_set_of_the_hub(monkeypatch):
+def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     labels = datasets.ClassLabel(names=["zebra", "ant"])
     kinds = datasets.Features({"words": datasets.Value("string"), "kind": labels})
     rows = {"words": [f"text {i}" for i in range(60)], "kind": [i % 2 for i in range(60)]}
+    hidden = {"words": ["a text", "another"], "kind": [-1, -1]}
     there = {"train": datasets.Dataset.from_dict(rows, features=kinds)}
+    there["test"] = datasets.Dataset.from_dict(hidden, features=kinds)
     asked = []
+    monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(datasets, "load_dataset", lambda *name: asked.append(name) or there)
     name = rows_of.task_of("hub:someone/animals/small")
-    assert (
-        set(asked) == {("someone/animals", "small")}
-        and rows_of.title(name) == "someone/animals/small"
-    )
-    assert name == "hub:someone/animals/small: words, kind"
+    folder = tmp_path / "hub/someone/animals/small"
+    assert name == f"{folder}: words, kind" == rows_of.task_of(str(folder))
+    assert asked == [("someone/animals", "small")] and rows_of.title(name) == "small/"
     assert data.task("own", name).labels == ("ant", "zebra")
+    assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
     monkeypatch.setattr(datasets, "load_dataset", lambda *name: {"test": there["train"]})
     with pytest.raises(ValueError, match="someone/else has no split train, but test"):
         rows_of.task_of("hub:someone/else")
@@ -273,9 +272,9 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
     model = shutil.copytree(folder, tmp_path / "elsewhere" / "model")
 
     def names(data_set, at):
-        mine = profiles.Own("toy", str(data_set), str(at))
+        mine = grids.Own("toy", str(data_set), str(at))
         path = paths.NOTEBOOKS / f"{TITLES[0]}.ipynb"
-        return {spec.name for spec in notebook.wanted(notebook.grids(path, profiles.values(mine)))}
+        return {spec.name for spec in notebook.wanted(notebook.planned(path, grids.values(mine)))}
 
     before = names(tsv, folder)
     assert names(rows, folder) == names(tsv, model) == names(rows, model) == before
@@ -283,7 +282,7 @@ def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path,
     put(tmp_path, "elsewhere/classes.tsv", table(other))
     assert not names(tmp_path / "elsewhere" / "classes.tsv", folder) & before
     put(model, "vocab.txt", (model / "vocab.txt").read_text() + "more\n")
-    models.weights.cache_clear()
+    data.weights.cache_clear()
     assert not names(tsv, model) & before
 
 
@@ -300,19 +299,19 @@ def test_a_changed_file_is_another_task(tmp_path, tsv):
 
 # ---- model ----
 def test_the_shape_is_that_of_the_configuration(encoder):
-    mine = profiles.Own("mini", model=encoder(4))
-    of = profiles.shape(mine)
+    mine = grids.Own("mini", model=encoder(4))
+    of = grids.shape(mine)
     assert (of.family, of.layers, of.hidden, of.heads, of.ffn) == ("bert", 2, 32, 4, 64)
-    assert profiles.families(mine) == ("bert",)
-    assert profiles.backbone(mine).args["name"] == mine.model
-    assert profiles.backbone(mine) == profiles.started(mine, "bert-base-uncased")
-    electra = profiles.Own("toy", model=encoder(4, "Electra", embedding_size=16))
-    assert (profiles.shape(electra).embedding, profiles.families(electra)) == (16, ("electra",))
+    assert grids.families(mine) == ("bert",)
+    assert grids.backbone(mine).args["name"] == mine.model
+    assert grids.backbone(mine) == grids.started(mine, "bert-base-uncased")
+    electra = grids.Own("toy", model=encoder(4, "Electra", embedding_size=16))
+    assert (grids.shape(electra).embedding, grids.families(electra)) == (16, ("electra",))
 
 
 def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     with pytest.raises(FileNotFoundError, match="has no config.json; it must be a BERT"):
-        profiles.folder(str(tmp_path))
+        grids.folder(str(tmp_path))
     folder = Path(encoder())
     sound = json.loads((folder / "config.json").read_text())
     told = [
@@ -330,12 +329,12 @@ def test_what_is_no_encoder_is_refused(tmp_path, encoder):
     for content, message in told:
         put(folder, "config.json", content)
         with pytest.raises(ValueError, match=message) as caught:
-            profiles.folder(str(folder))
+            grids.folder(str(folder))
         assert "\n" not in str(caught.value)
 
 
 def test_widths_are_twelfths_that_the_heads_can_have(encoder):
-    four, five = (profiles.Own("mini", model=encoder(heads)) for heads in (4, 5))
+    four, five = (grids.Own("mini", model=encoder(heads)) for heads in (4, 5))
     assert ghostbert.widths(four) == (9, 6, 3) and ghostbert.kept(four, 9) == 3
     assert ghostbert.not_run(four, (9, 6, 3)) == ["Skipped: 1/12, which 4 heads cannot have."]
     spec = ghostbert.untrained(four, "SST-2", 3, ghostbert.ghost(four))
@@ -347,7 +346,7 @@ def test_widths_are_twelfths_that_the_heads_can_have(encoder):
 
 
 def test_ratios_are_those_that_one_head_leaves(encoder):
-    mine = profiles.Own("toy", model=encoder(2, intermediate_size=8))
+    mine = grids.Own("toy", model=encoder(2, intermediate_size=8))
     low = nas.least(mine)
     assert nas.reachable(mine, [low / 2, low, 1.0]) == [low, 1.0]
     assert "Skipped" in nas.out_of_reach(mine, [low / 2, 1.0])[0]
@@ -356,18 +355,18 @@ def test_ratios_are_those_that_one_head_leaves(encoder):
 
 # ---- both ----
 def test_an_own_profile_is_a_profile_with_other_rows_and_another_encoder(tsv, encoder):
-    mine = profiles.Own("toy", tsv, encoder())
+    mine = grids.Own("toy", tsv, encoder())
     assert mine == "toy" and grids.TEACHER[mine] == grids.TEACHER["toy"]
     assert grids.tasks(mine, own=ghostbert.TASKS) == ("reviews.tsv",)
     assert [column.metric for column in grids.metrics(mine)["reviews.tsv"]] == ["accuracy"]
-    assert str(mine) == "toy, own data and model" and profiles.Own(**profiles.values(mine)) == mine
+    assert str(mine) == "toy, own data and model" and grids.Own(**grids.values(mine)) == mine
     described = grids.dataset(mine, "reviews.tsv")
     assert (described["rows"], described["held_out"]) == (64, 16) and "unseen" not in described
     assert bermo.settings(mine, "reviews.tsv")[1].warmup_steps > 0
     with pytest.raises(ValueError, match="unknown task of your own data: 'CoLA'"):
         grids.tasks(mine, ["CoLA"], own=ghostbert.TASKS)
     with pytest.raises(ValueError, match="name a model, or take the profile 'mini'"):
-        profiles.Own("toy", tsv)
+        grids.Own("toy", tsv)
 
 
 def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
@@ -376,8 +375,8 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     other = put(tmp_path, "other/reviews.tsv", table(reviews(80)))
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
-        mine = profiles.Own("toy", data_set, model)
-        book = report.Book(mine, profiles.values(mine), asked, store)
+        mine = grids.Own("toy", data_set, model)
+        book = report.Book(mine, grids.values(mine), asked, store)
         (page,) = book.sheets.values()
         folders.add(page.folder)
         assert page.folder.name.startswith("reviews.tsv-encoder")
@@ -394,8 +393,8 @@ def training():
 
 @pytest.mark.parametrize("path", training(), ids=lambda path: path.stem)
 def test_every_notebook_s_grid_is_of_the_reader_s_data_and_model(path, tsv, encoder):
-    mine = profiles.Own("toy", tsv, encoder(12))
-    specs = notebook.wanted(notebook.grids(path, profiles.values(mine)))
+    mine = grids.Own("toy", tsv, encoder(12))
+    specs = notebook.wanted(notebook.planned(path, grids.values(mine)))
     every = {*specs, *(p for spec in specs for p in _inputs(spec))}
     sources = {
         spec.args["data"]["source"] for spec in every if "source" in spec.args.get("data", {})
@@ -412,7 +411,7 @@ def _inputs(spec):
 
 
 def test_a_run_on_them_is_judged_on_the_drawn_rows(tmp_path, tsv, encoder, store):
-    mine = profiles.Own("toy", tsv, encoder())
+    mine = grids.Own("toy", tsv, encoder())
     run = made(store, grids.teacher(mine, "reviews.tsv").at(0))
     assert len(run.arrays("predictions")["labels"]) == 20 and 0 <= run.metrics["accuracy"] <= 1
 
@@ -441,7 +440,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(tmp_path, tsv, encoder,
     words = ["plan", "92_your_task", "--data", tsv, "--model", folder]
     assert main([*words, "--methods", "Whole, Width", "--budgets", "6", "--seeds", "0,1"]) == 0
     told = capsys.readouterr().out
-    assert "train: 80 rows of 8 words" in told and "12 heads, 192 neurons" in told
+    assert "80 training and 20 development rows" in told and "12 heads, 192 neurons" in told
     assert "92_your_task: 5 results, " in told and "by a measured step of training" in told
     assert main([*words, "--methods", "Wdith"]) == 1
     (line,) = capsys.readouterr().out.splitlines()[:1]
@@ -455,9 +454,9 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(tmp_path, tsv, encoder,
 
 # ---- the frontier on them ----
 def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
-    mine = profiles.Own("toy", tsv, encoder(12))
-    values = profiles.values(mine) | {"methods": list(frontier.TABLE)}
-    grid = notebook.grids(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
+    mine = grids.Own("toy", tsv, encoder(12))
+    values = grids.values(mine) | {"methods": list(frontier.TABLE)}
+    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", values)["grid"]
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     lessons = [spec.args for spec in every if {"train", "data"} <= spec.args.keys()]
     steps = [a["train"]["epochs"] * a["data"]["rows"] / a["train"]["batch"] for a in lessons]
@@ -467,8 +466,8 @@ def test_few_rows_are_read_until_there_are_steps_enough(tsv, encoder):
 
 def test_questions_have_the_methods_that_read_passages(tmp_path, encoder):
     path = put(tmp_path, "questions.json", questions())
-    mine = profiles.Own("toy", str(path), encoder(12))
-    grid = notebook.grids(paths.NOTEBOOKS / "92_your_task.ipynb", profiles.values(mine))["grid"]
+    mine = grids.Own("toy", str(path), encoder(12))
+    grid = notebook.planned(paths.NOTEBOOKS / "92_your_task.ipynb", grids.values(mine))["grid"]
     assert {row.get("model") for row in grid} == {"Whole", "Width", "GhostBERT", "Int8", None}
     every = {p for row in grid for p in (row["spec"], *_inputs(row["spec"]))}
     read = [spec.args.get("span") for spec in every if "train" in spec.args]
@@ -514,10 +513,10 @@ def test_a_method_is_recommended_within_a_share_of_the_whole_cost():
 
 
 def test_budgets_are_those_that_the_heads_can_have(tsv, encoder):
-    mine = profiles.Own("toy", tsv, encoder(num_hidden_layers=1))
+    mine = grids.Own("toy", tsv, encoder(num_hidden_layers=1))
     values = {"seeds": [0], "budgets": [6, 5], "methods": ["Whole", "Width", "NAS"]}
     path = paths.NOTEBOOKS / "92_your_task.ipynb"
-    grid = notebook.grids(path, profiles.values(mine) | values)["grid"]
+    grid = notebook.planned(path, grids.values(mine) | values)["grid"]
     assert {row["m"] for row in grid if "m" in row} == {0, 6}  # 4 heads cannot have 5/12
 
 

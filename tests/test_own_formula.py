@@ -34,7 +34,7 @@ def test_counts_equal_pytorch_s(text):
 
 # ---- one line of text ----
 def grid(**values):
-    return notebook.grids(paths.NOTEBOOKS / f"{PAGE}.ipynb", {"profile": "toy"} | values)["grid"]
+    return notebook.planned(paths.NOTEBOOKS / f"{PAGE}.ipynb", {"profile": "toy"} | values)["grid"]
 
 
 def test_a_typed_formula_is_a_row_beside_the_published_ones():

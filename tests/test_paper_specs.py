@@ -4,6 +4,7 @@ import copy
 import json
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,15 +18,14 @@ from lib.model import backbone, parts
 from lib.model.parts import set_dropout, size, surgery
 from lib.model.surgery import operate
 from lib.page import notebook
-from lib.papers import ghostbert, grids, profiles, published
-from lib.papers.profiles import shape
+from lib.papers import ghostbert, grids, published
+from lib.papers.grids import shape
 from lib.runs import paths
 from lib.runs.spec import plain
 from lib.runs.store import Store
-from lib.steps import distil
+from lib.steps import distilling
 from lib.train import loop, losses
 from lib.train.batches import Encoded, encode
-from lib.train.matching import matching, teaching
 from lib.train.options import Distil, Ghost, Importance
 
 PAGES = notebook.find(["ghostbert_*"])
@@ -36,7 +36,7 @@ def family_of(spec):
     """The kind of the checkpoint that a Spec's model came from."""
     while spec.step != "checkpoint":
         spec = spec.inputs.get("teacher") or spec.inputs["start"]
-    return next(f for f, name in profiles.CHECKPOINTS["paper"].items() if name == spec.args["name"])
+    return next(f for f, name in grids.CHECKPOINTS["paper"].items() if name == spec.args["name"])
 
 
 def classifier(sizes, labels=2, layers=None, surgery=()):
@@ -86,7 +86,7 @@ def test_what_the_paper_s_specs_hold_together(anywhere):
             assert args["train"]["pad_to"] == args["train"]["max_length"] == 128
     bare = {s.name for s in specs if s.step == "distil" and "augmented" not in s.inputs}
     page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
-    rows = notebook.grids(page, {"profile": "paper"})["grid"]
+    rows = notebook.planned(page, {"profile": "paper"})["grid"]
     without = [row["spec"] for row in rows if row["model"].endswith("- DA")]
     assert bare and bare == {spec.parents["start"].name for spec in without}
 
@@ -145,12 +145,9 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         return {name for name, value in now if not torch.equal(value, before[name])}
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
-    numerics = profiles.profile("paper").numerics
-    matches = distil.matches(student, teacher, Distil())
-    with (
-        teaching(teacher, numerics, scores=False) as teach,
-        matching(student, teach, matches) as loss,
-    ):
+    numerics = grids.profile("paper").numerics
+    lesson = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
+    with distilling.imitating(lesson, student, teacher, Distil()) as loss:
 
         def distilled(batch, rows):
             assert batch["input_ids"].shape == (2, 128)
@@ -182,7 +179,7 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
     task, module = ghostbert.TASKS[scale][0], ghostbert.ghost(scale)
     page = paths.NOTEBOOKS / "ghostbert_t04_ablation.ipynb"
     values = {"profile": scale, "tasks": [task], "widths": [3], "seeds": [0]}
-    rows = {(row["m"], row["model"]): row["spec"] for row in notebook.grids(page, values)["grid"]}
+    rows = {(row["m"], row["model"]): row["spec"] for row in notebook.planned(page, values)["grid"]}
     cut = ("GhostBERT", "- Softmax", "- ReLU", "- DA & KD", "+ DA")
     whole = ("Plain", "Ghost", "Distilled", "Ghost + DA", "Distilled + DA")
     assert set(rows) == {*product([3], cut), *product([12], whole)}
@@ -200,18 +197,18 @@ def test_augmentation_is_one_switch_at_the_small_scales(scale):
 
 
 def test_the_grid_of_table_1_is_a_sample_at_toy(anywhere):
-    rows = notebook.grids(T01, {"profile": "toy"})
+    rows = notebook.planned(T01, {"profile": "toy"})
     students = [row for row in rows["grid"] if row["model"] != "Plain"]
     assert len(students) == 4 and {row["task"] for row in students} == {"CoLA"}
     assert {(r["family"], r["m"]) for r in students} == {*product(("bert",), (12, 3, 1))}
     every = ["MNLI", "RTE", "SST-2", "CoLA", "STS-B"]
     more = {"tasks": every, "widths": [9, 6, 3, 1], "seeds": [0, 1]}
-    whole = notebook.grids(T01, {"profile": "toy"} | more)["grid"]
+    whole = notebook.planned(T01, {"profile": "toy"} | more)["grid"]
     assert len(whole) == 5 * 2 * (3 + 4)
     assert {row["task"] for row in whole} == {*every}
     assert {row["family"] for row in rows["recorded"]} == {"bert"}
     page = paths.NOTEBOOKS / "ghostbert_f01_accuracy_vs_cost.ipynb"
-    shared = {row["spec"] for row in notebook.grids(page, {})["recorded"]}
+    shared = {row["spec"] for row in notebook.planned(page, {})["recorded"]}
     assert {row["spec"] for row in rows["recorded"]} <= shared  # nothing of its own to record
 
 
@@ -256,7 +253,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     assert {layer.attention.self.num_attention_heads for layer in parts.layers(model)} == {heads}
     assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))
     rows = encode(tokenizer, data.load(last.args["data"])["dev"], 32)
-    again = loop.predict(model, rows, profiles.profile("toy").numerics)
+    again = loop.predict(model, rows, grids.profile("toy").numerics)
     assert heads < total and np.array_equal(again, run.arrays("predictions")["logits"])
 
 
@@ -321,7 +318,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(heads, changes
 )
 def test_wrong_parameters_of_table_1(values, message):
     with pytest.raises(ValueError, match=message):
-        notebook.grids(T01, values)
+        notebook.planned(T01, values)
 
 
 def test_a_model_refuses_a_cut_of_another_kind():

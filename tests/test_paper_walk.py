@@ -296,7 +296,7 @@ def few(step, run, examples, **more):
 
 # ---- what costs time alone, by paper: seeds, budgets, tasks of tables that change one thing
 def cut_ghostbert(at_paper, patch):
-    patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
+    patch.setattr(grids.S, "TRIES", dict.fromkeys(grids.TRIES, 1))
     at_paper(ghostbert.ONE_LENGTH, TOKENS)
     at_paper(ghostbert.TASKS, THREE)
     at_paper(ghostbert.SWEPT, ("CoLA", "STS-B"))
@@ -305,7 +305,7 @@ def cut_ghostbert(at_paper, patch):
 
 
 def cut_nas(at_paper, patch):
-    patch.setattr(grids, "TRIES", dict.fromkeys(grids.TRIES, 1))
+    patch.setattr(grids.S, "TRIES", dict.fromkeys(grids.TRIES, 1))
     for names in (nas.TASKS, nas.RANDOM, nas.PAIR, nas.TRIO):
         at_paper(names, ("CoLA", "STS-B"))
     at_paper(nas.TEST, THREE)
@@ -332,7 +332,7 @@ def cut_efficientbert(at_paper, patch):
         at_paper(names, THREE)
     for seeds in (efficientbert.SEEDS, efficientbert.HEADLINES):
         at_paper(seeds, (0,))
-    at_paper(efficientbert.SIZES, {540: 36, 360: HIDDEN, 768: HIDDEN})
+    at_paper(efficientbert.SIZES, {"540": 36, "360": HIDDEN, "768": HIDDEN})
     at_paper(efficientbert.LAYERS, 2)
     at_paper(efficientbert.SPAN, SPAN)
     family, heads, layers, neurons = SIZES["bert-base-uncased"]
@@ -345,8 +345,7 @@ def cut_efficientbert(at_paper, patch):
     )
     patch.delitem(efficientbert.LIMITS, "paper")
     at_paper(efficientbert.WINDOW, efficientbert.WINDOW["toy"])
-    patch.setattr(efficientbert, "TENTH", dict.fromkeys(efficientbert.TENTH, 4))
-    patch.setattr(efficientbert, "PART", (12, 4))
+    patch.setattr(efficientbert.S, "TENTH", dict.fromkeys(efficientbert.TENTH, 4))
     at_paper(efficientbert.BRIEF, 20)
     at_paper(efficientbert_search.PART, (12, 4))
     at_paper(efficientbert_search.HELD_OUT, 4)

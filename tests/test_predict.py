@@ -13,7 +13,7 @@ from lib.data import read, unlabelled
 from lib.measure import cost, metrics
 from lib.page import artefact, notebook
 from lib.papers import ghostbert, published, submissions
-from lib.runs import files, paths
+from lib.runs import paths
 from lib.runs.spec import Spec, plain
 from lib.steps import count
 from lib.train.options import Ghost, Numerics, Train
@@ -156,7 +156,7 @@ def test_refused_submissions(broken, tmp_path):
 
 
 def predicted(kind="prediction", **values):
-    found = notebook.grids(paths.NOTEBOOKS / "ghostbert_t02_glue_test.ipynb", values)["grid"]
+    found = notebook.planned(paths.NOTEBOOKS / "ghostbert_t02_glue_test.ipynb", values)["grid"]
     return [row for row in found if row["kind"] == kind]
 
 
@@ -193,7 +193,7 @@ def test_table_2_has_every_row_that_a_profile_has():
     printed = published.table("ghostbert", "table2")["Model"].str.replace(
         r" \(.*\d{4}\)", "", regex=True
     )
-    own = [name for name in printed if name not in files.toml(QUOTED)["models"]]
+    own = [name for name in printed if name not in paths.toml(QUOTED)["models"]]
     assert len(own) == 3 + 11 and set(ghostbert.lines_of_table_2("paper")) == set(own)
     kind = {name for name in own if name.removeprefix("Ghost").startswith("BERT")}
     assert set(ghostbert.lines_of_table_2("mini")) == kind
@@ -312,7 +312,7 @@ def test_which_quoted_figures_are_met(counted):
         "MobileBERT-tiny": (True, True),
     }
     medium, small = counted["ConvBERT-medium"], counted["ConvBERT-small"]
-    told = " ".join(files.toml(QUOTED)["notes"].values())
+    told = " ".join(paths.toml(QUOTED)["notes"].values())
     head = 128 * (2 * 512**2 + 11 * 512)
     for value in (
         medium["flops"],

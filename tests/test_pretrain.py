@@ -8,7 +8,7 @@ from lib.data import grammar, toy
 from lib.measure.cost import Shape, parameters
 from lib.model import backbone, parts
 from lib.model.parts import surgery
-from lib.papers.profiles import families, shape, toy_backbone, untrained
+from lib.papers.grids import families, shape, toy_backbone, untrained
 from lib.runs.execute import execute
 from lib.runs.store import Store
 from lib.steps import pretrain as step
@@ -26,7 +26,7 @@ def test_identities():
 
 
 def test_the_loss_falls(runs):
-    lines = [line for line in runs["bert"].events() if "epoch" in line]
+    lines = [line for line in runs["bert"].lines("events.jsonl") if "epoch" in line]
     assert runs["bert"].metrics["train_loss"] == lines[-1]["loss"] < lines[0]["loss"]
     assert {"masked", "next"} < lines[0].keys() and runs["bert"].metrics["passages"] == 80
 

@@ -147,10 +147,9 @@ def test_deviations_have_parts():
     assert "MNIST" in told["toy"][0] and told["paper"] == told["mini"] == told["toy"][1:]
 
 
-def test_trainings_of_three_scales_are_one_line():
-    made = grids.training(epochs=(1, 2, 3), lr=1e-3)
-    assert [train.epochs for train in made.values()] == [1, 2, 3]
-    assert {train.lr for train in made.values()} == {1e-3}
+def test_trainings_of_three_scales_stand_in_one_table():
+    made = grids.TEACHER
+    assert [train.epochs for train in made.values()] == [6, 3, 3]
     assert [train.pad_to for train in made.values()] == [0, 0, 128]
     with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
         grids.tasks("tou", own={"toy": ("CoLA",)})

@@ -13,9 +13,9 @@ from test_sweep import BACKBONE, importance, teacher
 
 from lib import data
 from lib.papers import grids
-from lib.runs import executors, files, paths, sweep
+from lib.runs import executors, paths, sweep
 from lib.runs.executors import need
-from lib.runs.files import read_json, write_json
+from lib.runs.paths import read_json, write_json
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store
 
@@ -41,7 +41,7 @@ def many(tmp_path_factory):
     draft = Draft(store, spec(0), {}, keep=False)
     draft.worked += 60
     first = finish(draft, {"accuracy": 0.5, "mean_tokens": 9.0})
-    digests = read_json(first.folder / files.NAME)["files"]
+    digests = read_json(first.folder / paths.MANIFEST)["files"]
     for number, seed in product(range(RUNS // SEEDS), range(SEEDS)):
         folder = store.runs / spec(number, seed).name
         if not seed and number:
@@ -49,8 +49,8 @@ def many(tmp_path_factory):
         elif seed:
             shutil.copytree(folder.with_name("0"), folder, copy_function=os.link)
         write_json(folder / "spec.json", spec(number, seed).to_json())
-        written = {"spec.json": files.digest(folder / "spec.json")}
-        write_json(folder / files.NAME, {"files": digests | written})
+        written = {"spec.json": paths.digest(folder / "spec.json")}
+        write_json(folder / paths.MANIFEST, {"files": digests | written})
     return store
 
 

@@ -120,7 +120,7 @@ def test_a_distilled_reader_starts_the_next_stage(runs):
     scores = runs["two ranks"].arrays("scores")
     assert scores["heads"].shape == (1, 12) and (scores["heads"] > 0).all()
     assert "best_step" in runs["two"].metrics and {"hard", "soft"} <= set(
-        next(line for line in runs["soft"].events() if "epoch" in line)
+        next(line for line in runs["soft"].lines("events.jsonl") if "epoch" in line)
     )
 
 

@@ -11,14 +11,13 @@ import transformers
 from conftest import Draft
 from torch.nn import functional
 
-from lib import data
 from lib.model import backbone, formula, scores, stack, supernet
 from lib.model.parts import base, layers, set_dropout, size
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.papers.efficientbert import NETS
 from lib.search.net import BERT, Layer, Net, parameters
-from lib.train import heads, loop, losses
+from lib.train import loop, losses
 from lib.train.batches import Encoded
 from lib.train.options import Numerics, Targets, Train
 
@@ -258,19 +257,6 @@ def test_save_and_load_give_the_same_logits(
     assert torch.equal(logits(copy.deepcopy(made), sentences()), logits(made, sentences()))
 
 
-def test_a_saved_encoder_without_a_head_gets_one(tokenizer, tmp_path):
-    """Both kinds of head, drawn from the seed, over the encoder's own weights."""
-    encoder = supernet.build(net((FORMULAS[1], 2, 2)), like=LIKE)
-    backbone.save(encoder, tokenizer, tmp_path / "model")
-    for task, head in (("SQuAD1", "qa_outputs"), ("SST-2", "classifier")):
-        task = data.task("toy", task)
-        made, again = (heads.network(tmp_path / "model", task, 0.1, 5)[0] for _ in range(2))
-        assert getattr(made, head).out_features == 2 and supernet.of(made) == supernet.of(encoder)
-        assert torch.equal(getattr(made, head).weight, getattr(again, head).weight)
-        same = encoder.state_dict()
-        assert all(torch.equal(value, same[n]) for n, value in made.bert.state_dict().items())
-
-
 # ---- raw scores ----
 @pytest.mark.parametrize("ghosts", [False, True])
 def test_raw_scores_are_those_that_the_softmax_sees(ghosts, family, tiny, sentences, logits):
@@ -312,7 +298,6 @@ def inherited(student, *source, **config):
     "act, message",
     [
         (lambda: supernet.choose(model(net()), large()), "4 networks of 48 .* 2 networks of 24"),
-        (lambda: supernet.choose(model(large()), net(hidden=36)), "only formulas, stacks and rati"),
         (lambda: operate(model(net()), {"op": "cut", "heads": 3}), "cut after stack"),
         (lambda: operate(model(net()), GHOST, seed=0), "ghost after stack"),
         (lambda: supernet.of(plain_bert()), "BertForSequenceClassification has no stacks"),

@@ -6,7 +6,7 @@ import torch
 
 from lib.model.parts import base, layers
 from lib.model.taps import taps
-from lib.train import states
+from lib.train import matching
 from lib.train.batches import Encoded, collate
 from lib.train.options import Numerics
 
@@ -20,16 +20,16 @@ def rows():
 
 def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
     model = tiny("bert")
-    told = states.compute(
+    told = matching.write_states(
         model, rows, Numerics("float32", 1), tmp_path / "states.safetensors", batch=2
     )
     assert told["tokens"] == 25
-    cache = states.Cache(tmp_path / "states.safetensors", len(layers(model)))
+    cached = matching.states_on_disk(tmp_path / "states.safetensors", len(layers(model)))
     chosen = [4, 0, 1]
     batch = collate(rows, chosen)
     with taps(model) as seen, torch.no_grad():
         base(model)(**batch)
-    found = cache(chosen, batch["input_ids"].shape[1], "cpu")
+    found, _ = cached(batch, chosen)
     real = batch["attention_mask"].bool()
     assert torch.allclose(found["embedding"][real], seen["embedding"][real], atol=1e-5)
     for name in ("attention", "ffn"):
@@ -39,9 +39,9 @@ def test_cached_states_are_the_computed_ones(tiny, rows, tmp_path):
 
 
 def test_half_precision_is_kept(tiny, rows, tmp_path):
-    told = states.compute(tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors")
-    assert told["bytes"] == 25 * 5 * 48 * 2
-    assert (
-        states.Cache(tmp_path / "s.safetensors", 2)([0], 3, "cpu")["embedding"].dtype
-        == torch.bfloat16
+    told = matching.write_states(
+        tiny("bert"), rows, Numerics("bfloat16", 1), tmp_path / "s.safetensors"
     )
+    assert told["bytes"] == 25 * 5 * 48 * 2
+    found, _ = matching.states_on_disk(tmp_path / "s.safetensors", 2)(collate(rows, [0]), [0])
+    assert found["embedding"].dtype == torch.bfloat16

@@ -1,6 +1,5 @@
 """Every step end to end through the real store, on the toy world at the smallest size."""
 
-import importlib
 import inspect
 import json
 from dataclasses import replace
@@ -22,7 +21,7 @@ from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain, stream
 from lib.runs.store import Store
 from lib.steps import STEPS
-from lib.train import loop, losses, states
+from lib.train import loop, losses, matching
 from lib.train.batches import collate, encode, order
 from lib.train.options import Distil, Ghost, Importance, Numerics, Train
 
@@ -147,7 +146,7 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
         batch = collate(rows, chosen)
         with torch.no_grad(), taps(student) as mine, taps(teacher) as theirs:
             student(**batch), teacher(**batch)
-            pairs = zip(*map(states.order_of, (mine, theirs)), strict=True)
+            pairs = zip(*map(matching.order_of, (mine, theirs)), strict=True)
             real = batch["attention_mask"]
             values.append(sum(losses.mean_square(a, b, real, mask).item() for a, b in pairs))
     assert found.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
@@ -155,7 +154,7 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
 
 def test_targets_have_their_parts(runs):
     parts = {
-        name: set(next(line for line in runs[name].events() if "epoch" in line))
+        name: set(next(line for line in runs[name].lines("events.jsonl") if "epoch" in line))
         - {"step", "epoch", "loss"}
         for name in ("student", "soft", "both")
     }
@@ -164,7 +163,11 @@ def test_targets_have_their_parts(runs):
 
 
 def test_the_best_model_is_the_one_that_is_kept(runs):
-    scored = {line["step"]: line["score"] for line in runs["both"].events() if "score" in line}
+    scored = {
+        line["step"]: line["score"]
+        for line in runs["both"].lines("events.jsonl")
+        if "score" in line
+    }
     found = runs["both"].metrics
     assert sorted(scored) == [3, 6, 8]
     assert found["matthews"] == max(scored.values()) == scored[found["best_step"]]
@@ -186,5 +189,7 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
 
 @pytest.mark.parametrize("name", STEPS)
 def test_the_table_names_the_arguments_of_each_step(name):
-    step = getattr(importlib.import_module(f"lib.steps.{name}"), name)
-    assert {*inspect.signature(step).parameters} == {"run", *STEPS[name].args}  # given by name
+    assert {*inspect.signature(STEPS[name].function).parameters} == {
+        "run",
+        *STEPS[name].args,
+    }  # given by name

@@ -13,7 +13,7 @@ from conftest import finish, stop_at
 from filelock import Timeout
 
 from lib.runs import execute, paths
-from lib.runs.files import read_json, write_json
+from lib.runs.paths import read_json, write_json
 from lib.runs.spec import Spec
 from lib.runs.store import Draft, Store, alive, locked
 from lib.steps import checkpoint
@@ -68,7 +68,7 @@ def test_a_record_is_the_run_without_weights_and_events(store):
     for part in ("spec", "status", "env", "name"):
         assert getattr(found, part) == getattr(run, part)
     assert found.metrics["accuracy"] == 0.5 and np.isnan(found.metrics["loss"])
-    assert found.events() == run.lines("none") == []
+    assert found.lines("events.jsonl") == run.lines("none") == []
     assert found.lines("history.jsonl") == [{"a": 1}, {"b": 2}] == run.lines("history.jsonl")
     for name in ("predictions", "curve"):
         mine, theirs = run.arrays(name), found.arrays(name)

@@ -89,11 +89,13 @@ def test_a_chain_is_made_and_found_again(store):
     surgery = [{"op": "cut", "heads": 3}, ghost | {"softmax": True, "relu": True}]
     student = Spec("finetune", dict(start.args), {"start": distilled(start, surgery)})
     rows = [{"model": "student", "spec": student.at(0)}, {"model": "plain", "spec": start.at(0)}]
-    frame = sweep.collect(rows, store, workers=2, progress=False)
+    assert not make([row["spec"] for row in rows], store, workers=2)
+    frame = sweep.collect(rows, store)
     assert list(frame["state"]) == ["finished"] * 2 and frame["matthews"].between(-1, 1).all()
     assert frame["parameters"][0] < frame["parameters"][1]
     began = [run.status["at"] for run in frame["run"]]
-    again = sweep.collect(rows, store, progress=False)
+    assert not make([row["spec"] for row in rows], store)
+    again = sweep.collect(rows, store)
     assert [run.status["at"] for run in again["run"]] == began
     logits = frame["run"][0].arrays("predictions")["logits"]
     assert logits.shape == (4000, 2) and np.isfinite(logits).all()
@@ -107,7 +109,7 @@ def test_a_failed_run_costs_only_what_needs_it(store):
     assert "FloatingPointError" in lost[bad.at(0)]
     assert "could not be made" in lost[importance(bad).at(0)]
     assert store.find(good.at(0)) and store.state(bad.at(0))["state"] == "failed"
-    frame = sweep.collect([{"spec": bad.at(0)}], store, on_missing="skip")
+    frame = sweep.collect([{"spec": bad.at(0)}], store)
     assert frame["state"][0] == "failed" and "FloatingPointError" in frame["error"][0]
 
 
@@ -117,7 +119,7 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
     top = distilled(bad).at(0)
     wanted = f"needs {bad.at(0).name}, which could not be made: FloatingPointError"
     assert make([top], store)[top].startswith(wanted)
-    assert sweep.collect([{"spec": top}], store, on_missing="skip")["error"][0].startswith(wanted)
+    assert sweep.collect([{"spec": top}], store)["error"][0].startswith(wanted)
 
 
 def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
@@ -187,7 +189,9 @@ def test_a_killed_worker_is_told_resumed_and_changes_no_bit(store, tmp_path):
     assert store.find(other)
     assert not make([slow], store, keep=True)
     resumed = store.find(slow)
-    assert resumed.status["attempts"] == 2 and any(e.get("resumed") for e in resumed.events())
+    assert resumed.status["attempts"] == 2 and any(
+        e.get("resumed") for e in resumed.lines("events.jsonl")
+    )
     whole = Store(tmp_path / "whole", tmp_path / "records")
     make([slow], whole, keep=True)
     assert whole.find(slow).status["attempts"] == 1
@@ -201,7 +205,7 @@ def test_two_processes_that_ask_for_the_same_run_make_it_once(store):
     for each in both:
         each.join()
     assert [p.exitcode for p in both] == [0, 0] and store.find(spec).status["attempts"] == 1
-    assert len([e for e in store.find(spec).events() if "epoch" in e]) == 1
+    assert len([e for e in store.find(spec).lines("events.jsonl") if "epoch" in e]) == 1
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it_while_there_is_other_work(store):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib.data import tokens
-from lib.runs import files
+from lib.runs import paths
 
 
 @pytest.fixture(autouse=True)
@@ -73,11 +73,11 @@ def test_a_damaged_folder_is_made_again(runs, kind, name):
         tokens.kept(key, lambda seed=seed: rows(300, seed), ("a", "b"))
     there, other = (runs / ".tokens" / key / name for key in ("one", "two"))
     DAMAGE[kind](there, other)
-    files._digest.cache_clear()
+    paths._digest.cache_clear()
     calls = []
     found = tokens.kept("one", lambda: calls.append(0) or rows(300), ("a", "b"))
     assert [row.tolist() for row in found["a"]] == wanted and calls == [0]
-    assert not files.wrong(there.parent)
+    assert not paths.wrong(there.parent)
 
 
 def test_a_folder_of_another_key_is_made_again(runs):
@@ -113,11 +113,11 @@ def test_a_digest_is_remembered_until_a_file_changes(tmp_path):
         calls.append(path.read_text())
         return calls[-1]
 
-    found = [files.remembered("what", [path], compute) for _ in range(3)]
+    found = [paths.remembered("what", [path], compute) for _ in range(3)]
     assert found == ["one"] * 3 and calls == ["one"]
     path.write_text("other")
-    assert files.remembered("what", [path], compute) == "other" and len(calls) == 2
+    assert paths.remembered("what", [path], compute) == "other" and len(calls) == 2
     (note,) = (tmp_path / ".tokens" / "digests").iterdir()
     for number, damaged in enumerate(("{", note.read_text().replace("other", "otter")), 3):
         note.write_text(damaged)
-        assert files.remembered("what", [path], compute) == "other" and len(calls) == number
+        assert paths.remembered("what", [path], compute) == "other" and len(calls) == number

@@ -18,9 +18,9 @@ from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
 from lib.measure.stats import Estimate
 from lib.page import claims, notebook, verify
-from lib.papers.profiles import backbone
+from lib.papers.grids import backbone
 from lib.runs import paths
-from lib.runs.files import seal, write_json
+from lib.runs.paths import seal, write_json
 from lib.runs.spec import Spec
 from lib.runs.store import Store
 

@@ -26,7 +26,7 @@ from lib.runs.spec import Spec, plain
 from lib.runs.store import Store
 from lib.search.net import BERT, Layer, Net, bert, parameters
 from lib.steps import latency as timing
-from lib.steps import predistil as text
+from lib.steps import warming as text
 from lib.train import heads, loop, students
 from lib.train.batches import collate, encode
 from lib.train.matching import projected
@@ -261,7 +261,10 @@ def test_metrics_are_finite_and_losses_fall(runs):
     for name in ("whole", "shared", "student", "many", "final", "cold", "deep", "answers"):
         run = runs[name]
         assert all(np.isfinite(v) for v in run.metrics.values() if isinstance(v, float)), name
-        curve, epochs = run.arrays("curve"), [line for line in run.events() if "epoch" in line]
+        curve, epochs = (
+            run.arrays("curve"),
+            [line for line in run.lines("events.jsonl") if "epoch" in line],
+        )
         steps = run.metrics["steps"]
         assert curve["step"].tolist() == list(range(steps)) and len(curve["loss"]) == steps
         assert np.mean(curve["loss"][steps // 2 :]) == pytest.approx(epochs[-1]["loss"], rel=1e-5)
@@ -337,7 +340,11 @@ def test_predictions_are_those_of_the_saved_model(runs):
 
 
 def test_held_out_rows_select(runs):
-    scored = {line["step"]: line["score"] for line in runs["best"].events() if "score" in line}
+    scored = {
+        line["step"]: line["score"]
+        for line in runs["best"].lines("events.jsonl")
+        if "score" in line
+    }
     assert sorted(scored) == [2, 4, 6]
     assert max(scored.values()) == runs["best"].metrics["held_out.matthews"]
     assert len(runs["best"].arrays("curve")["loss"]) == 6

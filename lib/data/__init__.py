@@ -23,7 +23,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from lib.data import unseen as left
-from lib.runs import files, paths
+from lib.runs import paths
 from lib.runs.spec import known
 
 
@@ -77,6 +77,8 @@ class Split:
 # Sources, and the folder below DATA_ROOT that each reads.
 FOLDERS = {"toy": None, "own": None, "glue": "glue", "squad": "squad", "senteval": "probing"}
 FOLDERS |= {"treebank": "ud_english_ewt"}
+WEIGHTS = "model.safetensors"
+PATTERNS = ("*.json", "*.txt", WEIGHTS)  # the files of a checkpoint
 TABLED = ("glue", "squad", "senteval")  # the sources in the table of tasks, which `read` reads
 
 
@@ -164,6 +166,39 @@ def at_hand_or_official(key, compute):
         return told or "absent"
 
 
+# ---- checkpoints ----
+def holding(name, file):
+    """Folder on this machine of a checkpoint that has such a file; None where there is none."""
+    roots = paths.models_root(), paths.data_root() / "models"
+    return next((root / name for root in roots if (root / name / file).exists()), None)
+
+
+def locate(name):
+    """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get
+    it."""
+    if folder := holding(name, WEIGHTS):
+        return folder
+    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
+    fix = f"run `python -m lib fetch {name}`, or put its folder there, with {WEIGHTS}"
+    raise FileNotFoundError(f"{why}: {fix}")
+
+
+@cache
+def weights(name):
+    """sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its files."""
+    folder = locate(name)
+    if not Path(name).is_absolute():
+        return paths.digest(folder / WEIGHTS)
+    every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
+    return paths.sha("".join(path.name + paths.digest(path) for path in every).encode())
+
+
+def checkpoint_digest(name):
+    """Return the digest of a checkpoint's weights at hand, else the official one
+    (`data/digests.json`)."""
+    return at_hand_or_official(f"models/{name}", lambda: weights(name))
+
+
 # ---- descriptors ----
 @cache
 def splits(name, task_name):
@@ -214,7 +249,7 @@ def remembered(what, name, task_name, read):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
     if name == "own":
         read_from += source(name).files(task_name)
-    return files.remembered([*what, name, task_name], read_from, read)
+    return paths.remembered([*what, name, task_name], read_from, read)
 
 
 @cache

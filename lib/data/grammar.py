@@ -12,52 +12,28 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from lib.runs import files
+from lib.runs import paths
 
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))
+TOLD = paths.toml(Path(__file__).with_suffix(".toml"))
 SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))
 PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
-
-
-def with_s(word):
-    """A noun in the regular plural, a verb in the third person: "ladies", "boys", "chases"."""
-    if word[-1] == "y" and word[-2] not in "aeiou":
-        return word[:-1] + "ies"
-    return word + ("es" if word.endswith(("s", "x", "ch", "sh")) else "s")
-
-
-def plural(noun):
-    return TOLD["irregular"].get(noun) or with_s(noun)
-
-
-def _forms(lemma, past="", participle=""):
-    """{Penn tag: form} of a verb, a regular one where no past is given."""
-    ends_in_y = lemma[-1] == "y" and lemma[-2] not in "aeiou"
-    regular = lemma[:-1] + "ied" if ends_in_y else lemma + ("d" if lemma[-1] == "e" else "ed")
-    past = past or regular
-    plain = {"VB": lemma, "VBP": lemma, "VBZ": with_s(lemma)}
-    return plain | {"VBD": past, "VBN": participle or past}
-
-
-def _lexicon():
-    """{kind of verb: {verb: its forms}}, {noun: class} and {word: its synonyms}."""
-    verbs, classes, groups = {}, {}, []
-    for kind, listed in TOLD["nouns"].items():
-        groups += [group.split("=") for group in listed.split()]
-        classes |= {noun: kind for noun in listed.replace("=", " ").split()}
-    for kind, listed in TOLD["verbs"].items():
-        told = [[entry.split(":") for entry in group.split("=")] for group in listed.split()]
-        groups += [[lemma for lemma, *_ in group] for group in told]
-        verbs[kind] = {entry[0]: _forms(*entry) for group in told for entry in group}
-    return verbs, classes, {w: tuple(v for v in group if v != w) for group in groups for w in group}
-
-
-VERBS, CLASS, SYNONYM = _lexicon()
-INTRANSITIVE, TRANSITIVE = (tuple(VERBS[kind]) for kind in ("intransitive", "transitive"))
-VERB = VERBS["intransitive"] | VERBS["transitive"]  # {verb: {Penn tag: form}}
-NOUNS = {kind: tuple(noun for noun in CLASS if CLASS[noun] == kind) for kind in TOLD["nouns"]}
 GOOD, BAD, PLAIN = (TOLD["adjectives"][kind].split() for kind in ("good", "bad", "plain"))
+NOUNS = {kind: tuple(nouns) for kind, nouns in TOLD["nouns"].items()}
+CLASS = {noun: kind for kind, nouns in NOUNS.items() for noun in nouns}
+MANY = {noun: many for nouns in TOLD["nouns"].values() for noun, many in nouns.items()}
+INTRANSITIVE, TRANSITIVE = (tuple(verbs) for verbs in TOLD["verbs"].values())
+TAGS = ("VB", "VBP", "VBZ", "VBD", "VBN")  # of the Penn treebank
+VERB = {  # {verb: {tag: form}}
+    verb: dict(zip(TAGS, [verb, verb, *forms.split()], strict=True))
+    for verbs in TOLD["verbs"].values()
+    for verb, forms in verbs.items()
+}
+SYNONYM = {
+    word: tuple(other for other in group.split("=") if other != word)
+    for group in TOLD["synonyms"].split()
+    for word in group.split("=")
+}
 
 
 def is_a(word, other):
@@ -69,7 +45,7 @@ def is_a(word, other):
 def vocabulary():
     """The special tokens in BERT's order, then every form of the lexicon, sorted."""
     words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *GOOD, *BAD, *PLAIN}
-    words = words.union(CLASS, map(plural, CLASS))
+    words = words.union(MANY, MANY.values())
     for forms in VERB.values():
         words.update(forms.values())
     return [*SPECIAL, *sorted(words)]
@@ -108,7 +84,7 @@ def denial(event):
 # ---- sentences ----
 class Word(NamedTuple):
     text: str
-    tag: str  # of the Penn treebank, or AUX, NEG
+    tag: str  # one of TAGS, or another of the Penn treebank, or AUX, NEG
     lemma: str = ""
 
 
@@ -127,7 +103,7 @@ def phrase(e):
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
         words.append(Word(e.adjective, "JJ"))
-    words.append(Word(plural(e.noun), "NNS", e.noun) if e.plural else Word(e.noun, "NN", e.noun))
+    words.append(Word(MANY[e.noun], "NNS", e.noun) if e.plural else Word(e.noun, "NN", e.noun))
     if e.place:
         words += [Word(e.place[0], "IN"), *phrase(e.place[1])]
     if e.clause:

@@ -8,6 +8,8 @@ import csv
 import json
 import re
 
+from lib.runs.paths import write
+
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
 _BREAK, _HALF = re.compile("[\t\r\n]"), re.compile("[\ud800-\udfff]")
@@ -114,25 +116,32 @@ def _records(place, rows):
 
 
 # ---- the hub ----
-def hub(name):
-    """{split: table} of a data set of the hub, "owner/name" or "owner/name/part".
+def hub(name, labelled=False):
+    """{split: rows} of a data set of the hub, "owner/name" or "owner/name/part"; a row is a dict.
 
-    Names of classes stand for their codes, and None for a code below 0. Raises ConnectionError in
-    one line where the hub gives nothing.
+    Names of classes stand for their codes, and None for a code below 0. labelled: rows with such a
+    code are left out. Raises ConnectionError in one line where the hub gives nothing.
     """
     import datasets
 
-    parts, tables = name.split("/"), {}
+    parts, found = name.split("/"), {}
     try:
-        found = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
+        there = datasets.load_dataset("/".join(parts[:2]), *parts[2:3])
     except Exception as error:  # the client raises many kinds, by version and by failure
         fix = "check the network, or put its rows into a file by hand"
         told = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
         raise ConnectionError(told) from error
-    for split, rows in found.items():
-        listed = rows.to_list()
-        for column, feature in rows.features.items():
-            for row in listed if isinstance(feature, datasets.ClassLabel) else ():
-                row[column] = feature.names[row[column]] if row[column] >= 0 else None
-        tables[split] = _records(f"{name}, {split}", listed)
-    return tables
+    for split, rows in there.items():
+        found[split] = rows.to_list()
+        classes = {c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")}
+        for column, names in classes.items():
+            for row in found[split]:
+                row[column] = names[row[column]] if row[column] >= 0 else None
+        if labelled:
+            found[split] = [row for row in found[split] if None not in map(row.get, classes)]
+    return found
+
+
+def write_rows(path, rows):
+    """Write rows as a file of JSON lines."""
+    write(path, "".join(f"{json.dumps(row)}\n" for row in rows))

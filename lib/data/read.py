@@ -10,7 +10,6 @@ Any split may be missing. Where an official file is not there, one of JSON lines
 are text, blanks around a text are dropped, labels of GLUE are names or digits.
 """
 
-import json
 import os
 import re
 from functools import partial
@@ -20,34 +19,30 @@ from typing import NamedTuple
 import numpy as np
 
 from lib.data import Split, Task, squad
-from lib.data.lines import cell_text, hub, malformed, short, table
-from lib.runs.files import toml, write
+from lib.data.lines import cell_text, hub, malformed, short, table, write_rows
+from lib.runs.paths import toml
 from lib.runs.spec import known
 
 TABLE = toml(Path(__file__).with_name("tasks.toml"))
-WORDS = 1000  # classes of WordContent
-SPLITS = {split: f"{split}.tsv" for split in ("train", "dev", "test")}
 PARTS = {"tr": "train", "va": "dev", "te": "test"}  # of SentEval's files, which hold all splits
-_ALL = {"splits": ("all",), "at": (-1, 1), "width": 3, "more": True}
 _STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$")
 
 
-def _layout(source, name, row):
-    """A row of the table with what it leaves out, and its names of columns as lists."""
-    usual = {"source": source, "files": SPLITS, "metrics": ("accuracy",), "labels": ()}
-    usual |= {"folder": name if source == "glue" else "", "texts": (), "label": "label"}
-    probing = {"texts": ("sentence",), "labels": tuple(map(str, range(WORDS))), "bare": _ALL}
-    row = usual | (probing if source == "senteval" else {}) | row
+def _layout(source, row):
+    """A row of the table with what is usual in its source, and its names of columns as lists."""
+    row = {"source": source} | TABLE["usual"][source] | row
+    if "classes" in row:
+        row["labels"] = tuple(map(str, range(row["classes"])))
     columns = {"texts": [names.split("/") for names in row["texts"]]}
     return row | columns | {"label": row["label"].split("/")}
 
 
-LAYOUTS = {name: _layout(s, name, row) for s, rows in TABLE.items() for name, row in rows.items()}
+LAYOUTS = {name: _layout(s, row) for s in TABLE["usual"] for name, row in TABLE[s].items()}
 TASKS = {
     name: Task(name, len(row["texts"]) != 1, row["labels"], row["metrics"], not row["texts"])
     for name, row in LAYOUTS.items()
 }
-SOURCES = {source: {name: TASKS[name] for name in rows} for source, rows in TABLE.items()}
+SOURCES = {source: {name: TASKS[name] for name in TABLE[source]} for source in TABLE["usual"]}
 GLUE, SQUAD, SENTEVAL = SOURCES.values()
 UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in row}
 
@@ -88,21 +83,18 @@ def fetch(task, root):
     folder. Raises FileExistsError where rows of the task are at hand already, and ValueError where
     the hub lacks a split."""
     known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
-    layout, texts = LAYOUTS[task], {}
+    layout = LAYOUTS[task]
     folder = Path(root) / layout["folder"]
     if there := [name for name in layout["files"].values() if _choices(folder / name)]:
         raise FileExistsError(f"{folder} has {', '.join(there)}; move it away to fetch {task} anew")
-    found = hub(layout["hub"])
+    found, theirs = hub(layout["hub"]), {}
     for split, name in layout["files"].items():
         of = split.replace("dev", "validation").replace("_mm", "_mismatched")
-        theirs = found.get(of) or found.get(f"{of}_matched")
-        if theirs is None:
+        theirs[name] = found.get(of) or found.get(f"{of}_matched")
+        if theirs[name] is None:
             raise ValueError(f"the hub's {task} has no split {of}, but {', '.join(found)}")
-        (_, names), *rows = theirs
-        lines = (json.dumps(dict(zip(names, cells, strict=True))) for _, cells in rows)
-        texts[folder / name] = "".join(f"{line}\n" for line in lines)
-    for path, text in texts.items():
-        write(path.with_suffix(".jsonl"), text)
+    for name, rows in theirs.items():
+        write_rows((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
 
@@ -145,13 +137,8 @@ def _parted(task, root):
 
 def unseen(task, root):
     """The test rows of a task of UNSEEN, whose labels are public. Raises FileNotFoundError."""
-    found = rows(table(unseen_file(task, root), ".tsv"), LAYOUTS[task], "unseen")
-    return split_of(found, LAYOUTS[task], "unseen")
-
-
-def unseen_file(task, root):
-    """Where the official unseen rows of a task of UNSEEN lie."""
-    return Path(os.path.normpath(Path(root) / UNSEEN[task]))
+    path = Path(os.path.normpath(Path(root) / UNSEEN[task]))
+    return split_of(rows(table(path, ".tsv"), LAYOUTS[task], "unseen"), LAYOUTS[task], "unseen")
 
 
 def rows(table, layout, split, first=0):

@@ -15,7 +15,7 @@ from itertools import chain, islice, zip_longest
 from lib.data import at_hand_or_official, check
 from lib.data.lines import each_line
 from lib.runs import paths
-from lib.runs.files import remembered
+from lib.runs.paths import remembered
 from lib.runs.spec import known
 
 # {corpus: (most paragraphs of a document, how many of its first ones are a title, and dropped)}. A

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from lib.runs import files, paths
+from lib.runs import paths
 
 CHUNK = 1000  # rows that are tokenised and written together
 
@@ -67,7 +67,7 @@ def kept(key, rows, columns):
         return {name: Rows([_joined([row[name] for row in made])]) for name in columns}
     folder = root() / key
     if _damaged(folder):
-        files.remove(folder)
+        paths.remove(folder)
         try:
             _write(datasets, folder, rows, columns)
         except OSError:
@@ -80,7 +80,7 @@ def kept(key, rows, columns):
 def _damaged(folder):
     """Whether a folder is missing, or not what was written under its key."""
     state = folder / "state.json"
-    return files.wrong(folder) or json.loads(state.read_text())["_fingerprint"] != folder.name
+    return paths.wrong(folder) or json.loads(state.read_text())["_fingerprint"] != folder.name
 
 
 def _joined(rows):
@@ -96,14 +96,14 @@ def _write(datasets, folder, rows, columns):
     datasets.disable_progress_bars()
     kinds = datasets.Features(dict.fromkeys(columns, datasets.Sequence(datasets.Value("int32"))))
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent) as cache, files.whole(folder) as place:
+    with TemporaryDirectory(dir=folder.parent) as cache, paths.whole(folder) as place:
         told = {"cache_dir": cache, "fingerprint": folder.name, "writer_batch_size": CHUNK}
         try:
             made = datasets.Dataset.from_generator(rows, features=kinds, **told)
         except datasets.exceptions.DatasetGenerationError as error:
             raise error.__cause__ from None
         made.save_to_disk(str(place))
-        files.seal(place)
+        paths.seal(place)
 
 
 def chunks(rows, size=CHUNK):

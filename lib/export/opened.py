@@ -105,7 +105,7 @@ def chosen(name, profile, wanted):
         raise ValueError(f"{name!r} is part of {path.stem} and {more[0].stem}: name one of them")
     own = {PARAMETERS[c]: [v] for c, v in wanted.items() if c in PARAMETERS}
     own = {name: value for name, value in own.items() if name in notebook.parameters(path)}
-    rows = notebook.grids(path, own | {"profile": profile}).get("grid", [])
+    rows = notebook.planned(path, own | {"profile": profile}).get("grid", [])
     columns = list(dict.fromkeys(c for row in rows for c in row if c != "spec"))
     for column in wanted:
         known(f"column of {path.stem}", column, columns)

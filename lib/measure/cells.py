@@ -21,28 +21,20 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from math import inf
+from pathlib import Path
 
 import numpy as np
 
 from lib.measure import compare, stats
 from lib.measure.measures import MEASURES
+from lib.runs import paths
 from lib.runs.spec import known
 
 CELL = re.compile(
     r"(?:(?P<what>[^:]+?) :: )?(?P<left>.+?) (?P<sign>>=|<=|[<>~]|=(?= value )) (?P<right>.+?)"
     r"(?: (?P<turn>\+-|[+-]) (?P<margin>[\d.]+))?(?: @ (?P<where>\w+=.+))?"
 )
-CLAIMED = {">": "above", "<": "below", ">=": "at least", "<=": "at most", "~": "within", "=": "as"}
-SAID = {  # parts of a cell, as a reader is told them
-    r"(, | @ )?\w+=(each|\*)(?=\W|$)": "",
-    r" \[\]": "",
-    r" (?:@ |\[)(\w+=[^\]]+?)(\]|$)": r" at \1",
-    r"\bm=(\d+)": r"\1/12",
-    r"\b(?:at )?task=": "on ",
-    r"(\w)=": r"\1 ",
-    r" \| ": ", ",
-    r"\*": "any",
-}
+TEXTS = paths.toml(Path(__file__).with_suffix(".toml"))  # how a reader is told the parts of a cell
 TURNS = {"~": ("+-",), ">=": ("-", None), "<=": ("+", None)}  # how each sign takes its margin
 WEIGHTS = {  # f(x) -> weights of the points of a line
     "per doubling": lambda x: stats.slope_weights(np.log2(x)),
@@ -96,10 +88,10 @@ class Cell:
             told, end = f"{told} less {right}", end if hit["turn"] != "-" else f"-{end}"
         told = ": ".join(filter(None, (hit["what"], "slope over " * bool(self.slope) + told)))
         told += f" @ {hit['where']}" * bool(hit["where"])
-        for found, said in SAID.items():
-            told = re.sub(found, said, told)
+        for pattern, words in TEXTS["SAID"].items():
+            told = re.sub(pattern, words, told)
         plain = (hit["sign"], end) == (">", "0")
-        return told if plain else f"{told}, claimed {CLAIMED[hit['sign']]} {end}"
+        return told if plain else f"{told}, claimed {TEXTS['CLAIMED'][hit['sign']]} {end}"
 
     @property
     def models(self):

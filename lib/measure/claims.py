@@ -26,12 +26,12 @@ from lib.measure import compare, stats
 from lib.measure.cells import Cell, cell, parsed, scored
 from lib.measure.estimates import estimate, groups_of, parts_of, rows_of, thinnest
 from lib.measure.measures import MEASURES, ranked
-from lib.runs import files
+from lib.runs import paths
 
 # Texts: of each word (its mark, how it is counted, one line), of each word for a check of printed
 # numbers, and how verdicts are to be read.
 WORDS, CHECKS, READING = map(
-    files.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
+    paths.toml(Path(__file__).with_suffix(".toml")).get, ("WORDS", "CHECKS", "READING")
 )
 SCALES = {"toy": "at toy scale", "mini": "at mini scale", "paper": "at the paper's scale"}
 ALPHA = 0.05

@@ -7,8 +7,10 @@ output biases and the head stay whole (GhostBERT section 2.1). One multiply-accu
 """
 
 from dataclasses import astuple, dataclass
+from pathlib import Path
 
 from lib.model.options import one_of
+from lib.runs import paths
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,9 @@ class Shape:
     embedding: int  # width of the three tables; where it differs (ELECTRA), a dense layer follows
 
     def __post_init__(self):
-        one_of("Shape", "family", self.family, ("bert", "roberta", "electra"))
-        h, e = self.hidden, self.embedding
+        h = self.hidden
         if h % self.heads:
             raise ValueError(f"Shape.hidden is {h}, not a multiple of its {self.heads} heads")
-        if self.family != "electra" and e != h:
-            raise ValueError(f"Shape.embedding is {e}; only ELECTRA's may differ from hidden")
 
 
 # What transformers calls the fields of a Shape, the last one left out: only ELECTRA has it.
@@ -59,12 +58,8 @@ def configured(config):
 
 
 SHAPES = {
-    "bert-base": Shape("bert", 12, 768, 12, 3072, 30522, 512, 2, 768),
-    "roberta-base": Shape("roberta", 12, 768, 12, 3072, 50265, 514, 1, 768),
-    "electra-small": Shape("electra", 12, 256, 4, 1024, 30522, 512, 2, 128),
-    "all-MiniLM-L6-v2": Shape("bert", 6, 384, 12, 1536, 30522, 512, 2, 384),
-    "tinybert-6": Shape("bert", 6, 768, 12, 3072, 30522, 512, 2, 768),
-    "tinybert-4": Shape("bert", 4, 312, 12, 1200, 30522, 512, 2, 312),
+    name: Shape(*sizes)
+    for name, sizes in paths.toml(Path(__file__).with_suffix(".toml"))["SHAPES"].items()
 }
 
 

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from lib.measure import compare, stats
 from lib.measure.cells import scored
-from lib.measure.measures import MEASURES, valued
+from lib.measure.measures import FUNCTIONS, MEASURES, valued
 
 
 def parts_of(one, frame):
@@ -44,7 +44,8 @@ def thinnest(one, frame, ended):
 def estimate(one, frame, metric_of):
     """The Estimate of a Cell; None where a part of it was not run."""
     if one.measure and (whole := MEASURES[one.measure].whole):
-        return whole([part for _, part in parts_of(one, frame)], metric_of, one.about)
+        parts = [part for _, part in parts_of(one, frame)]
+        return FUNCTIONS[whole](parts, metric_of, one.about)
     if one.measure:
         return of_measure(one, frame, metric_of)
     groups, weights = groups_of(one, frame, metric_of)

@@ -13,19 +13,18 @@ whole. Widths may be numbers, arrays or tensors.
 
 import math
 
-from lib.measure.cost import SHAPES, Shape
+from lib.measure.cost import SHAPES
 from lib.model.options import START
 
 TOKENS = 128
 OPEN = 1 / (1 + math.exp(-START))  # the mask of a gate that is on: 0.9933
 KEPT = 0.99  # a gate counts as on above this
 
-BERT_MINI = Shape("bert", 4, 256, 4, 1024, 30522, 512, 2, 256)
 REPORTED = {  # name: (shape, mask, GFLOPs as printed)
     "TinyBERT-4L": (SHAPES["tinybert-4"], OPEN, 1.239),
     "TinyBERT-6L": (SHAPES["tinybert-6"], OPEN, 11.100),
     "BERT-base": (SHAPES["bert-base"], OPEN, 22.199),
-    "BERT-Mini": (BERT_MINI, 1.0, 0.873),
+    "BERT-Mini": (SHAPES["bert-mini"], 1.0, 0.873),
 }
 
 

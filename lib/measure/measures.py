@@ -4,14 +4,15 @@ A measure gives a value for each row of a collected frame, or one Estimate of al
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import nan
+from pathlib import Path
 
 import numpy as np
 import scipy
 
 from lib.measure import compare, stats
+from lib.runs import paths
 
 MATCH = 0.5  # points by which a run may fall short of the score that it is to match (B3)
 RANKED = 12  # things that a rank correlation takes (E4)
@@ -19,15 +20,17 @@ RANKED = 12  # things that a rank correlation takes (E4)
 
 @dataclass(frozen=True)
 class Measure:
-    """How a measure is computed.
+    """How a measure is computed, as `measures.toml` says it: by one of three.
 
-    values: an expression over the metrics of runs, or f(frame, metric_of) -> a value for each row.
-    whole: f(frames of each model, metric_of, what is named in brackets) -> Estimate or None.
+    values: an expression over the metrics of runs. each: the name of f(frame, metric_of) -> a value
+    for each row. whole: the name of f(frames of each model, metric_of, what is named in brackets)
+    -> Estimate or None.
     """
 
     unit: str
-    values: str | Callable = ""
-    whole: Callable | None = None
+    values: str = ""
+    each: str = ""
+    whole: str = ""
     resolution: float = 0.0  # values are multiples of it
 
 
@@ -196,36 +199,20 @@ def speed_up(parts, _, name):
 
 
 MEASURES = {
-    "accuracy": Measure("points", "100 * accuracy"),
-    "diverged": Measure("points of the runs that diverge", "diverged == True"),
-    "F1": Measure("F1 points", "100 * span_f1"),
-    "epochs to match": Measure("epochs", epochs_to_match, resolution=1.0),
-    "epochs to the target": Measure("epochs", epochs_to_target),
-    "gates that return": Measure("of the gates", "switched_on / switched_off"),
-    "gradient of the lower layers": Measure("decades", lower_gradient),
-    "kept weights": Measure("points of weights", "100 * remaining"),
-    "last loss": Measure("of the loss", last_loss),
-    "misses": Measure(
-        "points of the searches that miss their target by over 1 %",
-        "abs(before_trim / target - 1) > 0.01",
-    ),
-    "noise": Measure("noise inputs", "1.0 * noise"),
-    "rank correlation": Measure("of Kendall's tau", whole=rank_correlation),
-    "share of noise": Measure("of the kept inputs", "noise / (noise + pixels)"),
-    "share of steps": Measure("of the steps to the loss that training from scratch ends on", steps),
-    "size": Measure("times the target", "before_trim / target"),
-    "speed-up": Measure("times BERT-base", whole=speed_up),
-    "variance ratio": Measure("times the variance", whole=variance_ratio),
+    name: Measure(**told) for name, told in paths.toml(Path(__file__).with_suffix(".toml")).items()
 }
+EACH = (epochs_to_match, epochs_to_target, last_loss, lower_gradient, steps)
+WHOLE = (rank_correlation, speed_up, variance_ratio)
+FUNCTIONS = {function.__name__: function for function in EACH + WHOLE}
 
 
 def valued(name, frame, metric_of):
     """The rows of a frame whose runs have a measure, with it as `value`."""
-    how, frame = MEASURES[name].values, frame[frame["run"].notna()]
-    if callable(how):
-        return frame.assign(value=how(frame, metric_of)).dropna(subset="value")
-    names = re.findall(r"\b[a-z_]\w{3,}", how)
+    how, frame = MEASURES[name], frame[frame["run"].notna()]
+    if how.each:
+        return frame.assign(value=FUNCTIONS[how.each](frame, metric_of)).dropna(subset="value")
+    names = re.findall(r"\b[a-z_]\w{3,}", how.values)
     if not {*names} <= {*frame}:
         return frame[:0].assign(value=0.0)
     frame = frame.dropna(subset=names).infer_objects()
-    return frame.assign(value=frame.eval(how))
+    return frame.assign(value=frame.eval(how.values))

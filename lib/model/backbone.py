@@ -4,7 +4,6 @@ A model that was operated on (`lib.model.surgery`) is saved as a class of `lib.m
 and exports keep it in one format; an export carries the sources as well.
 """
 
-import copy
 import json
 import re
 import warnings
@@ -16,7 +15,7 @@ import transformers
 from safetensors import safe_open
 
 from . import modeling
-from .parts import base, set_dropout, surgery
+from .parts import set_dropout, surgery
 from .surgery import operate
 
 FLOATS = ("F64", "F32", "F16", "BF16")  # types of weights that can be opened in float32
@@ -24,11 +23,12 @@ PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": Tr
 
 
 def headed(folder, head, outputs, dropout, seed):
-    """A model with a head, and its tokenizer, out of any saved folder.
+    """Return a model with a head, and its tokenizer, out of any saved folder.
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
     keeps it; otherwise the head is drawn from `seed`. outputs: one value is a regression. dropout:
-    the rate everywhere. Raises ValueError where the folder's head is another, or has another size.
+    the rate everywhere. Raises ValueError where the folder's head has another size, and for a model
+    that was operated on and has no such head.
     """
     folder, cls = Path(folder), architecture(folder)
     if head in cls:
@@ -36,27 +36,22 @@ def headed(folder, head, outputs, dropout, seed):
         if model.config.num_labels != outputs:
             there = model.config.num_labels
             raise ValueError(f"{folder.name} has {there} outputs; the task needs {outputs}")
-    elif not operated(folder):
+    elif operated(folder):
+        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
+        raise ValueError(f"{told}: start from a model of such a task, or from one before surgery")
+    else:
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
         model = fitting(auto, folder, new_head=True, num_labels=outputs)
         tokenizer = words(folder)
-    elif cls.endswith("Model"):
-        encoder, tokenizer = load(folder)
-        config, wanted = copy.deepcopy(encoder.config), cls.removesuffix("Model") + "For" + head
-        config.num_labels = outputs
-        torch.manual_seed(seed)
-        model = build(getattr(transformers, wanted), config, surgery(encoder))
-        base(model).load_state_dict(encoder.state_dict(), strict=False)  # a head may need no pooler
-    else:
-        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
-        raise ValueError(f"{told}: start from an encoder, or from a model of such a task")
     set_dropout(model, dropout)
     return model, tokenizer
 
 
 def described(folder):
-    """The configuration of a saved model, a dict. Raises FileNotFoundError where there is none."""
+    """Return the configuration of a saved model, a dict. Raises FileNotFoundError where there is
+    none.
+    """
     file = Path(folder) / "config.json"
     if not file.exists():
         raise FileNotFoundError(f"{file} is missing: name a checkpoint folder of Hugging Face's")
@@ -64,12 +59,12 @@ def described(folder):
 
 
 def architecture(folder):
-    """The class name, or names, of the model in a folder; "" where it does not say."""
+    """Return the class name, or names, of the model in a folder; "" where it does not say."""
     return " ".join(described(folder).get("architectures") or [])
 
 
 def operated(folder):
-    """Whether the model in a folder was operated on."""
+    """Return whether the model in a folder was operated on."""
     return "surgery" in described(folder)
 
 
@@ -90,7 +85,8 @@ def save(model, tokenizer, folder):
 
 
 def load(folder):
-    """A saved model of the class it was saved as, in float32 and eval mode, and its tokenizer.
+    """Return a saved model of the class it was saved as, in float32 and eval mode, and its
+    tokenizer.
 
     No random number is drawn. Raises ValueError where weights and configuration disagree, naming
     the first tensors and the folder.
@@ -113,13 +109,13 @@ def opening(what, folder):
 
 
 def words(folder):
-    """The tokenizer of a folder. Raises ValueError naming the folder."""
+    """Return the tokenizer of a folder. Raises ValueError naming the folder."""
     with opening("tokenizer", folder):
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 
 def fitting(cls, folder, new_head=False, **more):
-    """A model of a class with the weights of a folder, in float32 and eval mode.
+    """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
     new_head: head and pooler may be absent; torch's random state then decides them. Raises
     ValueError naming the first tensors that are missing, unknown, or of another size.
@@ -132,28 +128,28 @@ def fitting(cls, folder, new_head=False, **more):
     wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
     wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
     wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
-    there, own = stored_types(folder), f"{model.base_model_prefix}."
-    for name, tensor in model.state_dict().items():  # with the prefix in the file, or without
-        kind = there.get(name) or there.get(name.removeprefix(own)) or there.get(own + name, "F32")
-        if tensor.is_floating_point() and kind not in FLOATS:
-            wrong.append(f"{name} is {kind}, expected a floating-point type")
+    if not surgery(model):  # an operation may store integers
+        wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd(folder)]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
     return model.eval()
 
 
-def stored_types(folder):
-    """{name: type} of the tensors in the files of a folder's weights."""
-    found = {}
+def odd(folder):
+    """Yield (name, type) of each weight of a folder that is no floating-point number; ids may be
+    whole numbers.
+    """
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
-            found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}
-    return found
+            for name in file.keys():
+                kind = file.get_slice(name).get_dtype()
+                if kind not in FLOATS and not name.endswith("_ids"):
+                    yield name, kind
 
 
 def build(cls, config, surgery=()):
-    """A model with random weights, operated on."""
+    """Return a model with random weights, operated on."""
     model = cls(config)
     for op in surgery:
         operate(model, op)

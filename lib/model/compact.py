@@ -37,7 +37,8 @@ def shrink(model):
 
 
 def emptied(incoming, outgoing, constant, size):
-    """The indices of the units that stay; what the others give goes into the bias of `outgoing`.
+    """Return the indices of the units that stay; what the others give goes into the bias of
+    `outgoing`.
 
     incoming: weights [N * size, I]. outgoing: a linear layer of N * size inputs. constant [N *
     size]: what a unit without incoming weights gives.
@@ -53,9 +54,9 @@ def emptied(incoming, outgoing, constant, size):
 
 
 def sizes(model):
-    """{"bytes_dense", "bytes_sparse"} of the tensors of a baked model in float32. A sparse
-    projection would have its weights that are not 0, and one bit for each weight; it counts as
-    such where that is less.
+    """Return {"bytes_dense", "bytes_sparse"} of the tensors of a baked model in float32. A sparse
+    projection would have its weights that are not 0, and one bit for each weight; it counts as such
+    where that is less.
     """
     dense, spared = stored(model), 0
     for _, _, linear in masks.projections(model):
@@ -65,5 +66,5 @@ def sizes(model):
 
 
 def stored(model):
-    """Bytes of a model's tensors, as saved."""
+    """Count the bytes of a model's tensors, as saved."""
     return sum(value.numel() * value.element_size() for value in model.state_dict().values())

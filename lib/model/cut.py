@@ -14,7 +14,9 @@ WHOLE = ([], ["o"], ["v", "o"])  # left whole for nothing, for a ghost at "v", f
 
 
 def rank(scores):
-    """Indices by falling score. Ties keep their order, so a ranking is equal on every machine."""
+    """Return the indices by falling score. Ties keep their order, so a ranking is equal on every
+    machine.
+    """
     return torch.sort(scores, descending=True, stable=True).indices
 
 
@@ -52,7 +54,9 @@ def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
 
 
 def ranked(scores, model, number, total, what):
-    """The indices of one layer's parts by falling score, or in their order without scores."""
+    """Return the indices of one layer's parts by falling score, or in their order without
+    scores.
+    """
     if scores is None:
         return torch.arange(total, device="cpu")  # also where a model is built on the meta device
     if tuple(scores.shape) != (len(layers(model)), total):
@@ -114,7 +118,7 @@ def keep(model, **wanted):
 
 
 def wide(layer):
-    """How much a layer has of what `keep` keeps."""
+    """Return how much a layer has of what `keep` keeps."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,

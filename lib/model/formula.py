@@ -96,7 +96,7 @@ class Node:
             raise ValueError(f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}")
 
     def __str__(self):
-        """The formula as text: what `parse` reads back as the same tree."""
+        """Return the formula as text: what `parse` reads back as the same tree."""
 
         def inside(child, *loose):
             return f"({child})" if child.op in loose else str(child)
@@ -123,13 +123,13 @@ def walk(node):
 
 
 def height(node):
-    """Edges from the node to its deepest leaf; 3 for `W2 gelu(W1 x)`."""
+    """Return the number of edges from the node to its deepest leaf; 3 for `W2 gelu(W1 x)`."""
     return 1 + max(map(height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)
 def parse(text):
-    """The tree of a formula. Raises FormulaError.
+    """Return the tree of a formula. Raises FormulaError.
 
     Python reads it, once each application is written as a power: that binds tighter than products,
     and to the right.
@@ -146,7 +146,7 @@ def parse(text):
 
 
 def _read(part):
-    """The Node of a part of Python's tree."""
+    """Return the Node of a part of Python's tree."""
     match part:
         case ast.Name("x"):
             return X
@@ -162,7 +162,7 @@ def _read(part):
 
 
 def evaluate(node, x, linears, functions, mismatch="truncate"):
-    """f(x) for an array with channels last, (..., d) to (..., d), in any framework.
+    """Return f(x) for an array with channels last, (..., d) to (..., d), in any framework.
 
     functions: {name of OPERATIONS: function of arrays, "pad": f(array, count, value) that appends
     `count` channels of a value}. linears: {name of LINEAR: the map, a function of arrays}.

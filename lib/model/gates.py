@@ -47,7 +47,7 @@ class Gated(nn.Linear):
 
 
 def plan(layer, regions):
-    """{kind: (gates, columns of each, {linear layer: side})} of one layer."""
+    """Return {kind: (gates, columns of each, {linear layer: side})} of one layer."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
@@ -93,12 +93,12 @@ def detach(model):
 
 
 def present(model):
-    """Whether the model has gates."""
+    """Return whether the model has gates."""
     return hasattr(layers(model)[0], "gates")
 
 
 def alphas(model):
-    """{(layer, kind): Parameter}, in a fixed order."""
+    """Return {(layer, kind): Parameter}, in a fixed order."""
     return {
         (number, kind): alpha
         for number, layer in enumerate(layers(model))

@@ -64,28 +64,28 @@ def mixed(x, kernels):
     return y.unflatten(1, (outputs, channels))
 
 
-def over_tokens(x, kernels):
+def along_tokens(x, kernels):
     """Convolve over the tokens, all channels mixed: kernels [R, M, C, C, K]."""
     return mixed(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
-def over_features(x, kernels):
+def along_features(x, kernels):
     """Convolve over the features, the n tokens being the channels: kernels [R, M, n, n, K]. A batch
     is of this length alone (Train.pad_to).
     """
     return mixed(x, kernels)
 
 
-def over_both(x, kernels):
+def along_both(x, kernels):
     """Convolve over tokens and features at once: kernels [R, M, K, K]."""
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
 
 
 CONVOLUTIONS = {  # kind: (convolution, shape of the kernel between two maps [T, C]; section 4.1)
     "dwconv": (depthwise, lambda c, n, k: (c, k)),
-    "conv1d_s": (over_tokens, lambda c, n, k: (c, c, k)),
-    "conv1d_f": (over_features, lambda c, n, k: (n, n, k)),
-    "conv2d": (over_both, lambda c, n, k: (k, k)),
+    "conv1d_s": (along_tokens, lambda c, n, k: (c, c, k)),
+    "conv1d_f": (along_features, lambda c, n, k: (n, n, k)),
+    "conv2d": (along_both, lambda c, n, k: (k, k)),
 }
 
 
@@ -112,8 +112,9 @@ class Convolution(nn.Module):
         self.weight = nn.Parameter(weight)
 
     def taps(self):
-        """The weight that convolves. Under the softmax a kernel's taps sum to 1, or all weights
-        that one output sums."""
+        """Return the weight that convolves. Under the softmax a kernel's taps sum to 1, or all
+        weights that one output sums.
+        """
         if not self.options.softmax:
             return self.weight
         if self.options.kind == "conv2d" or self.options.softmax_over == "inputs":
@@ -197,7 +198,9 @@ register(ATTENTION, attend)
 
 
 def complete(attention, _, output):
-    """The forward hook of a self-attention with a ghost at "v": [B, T, M * D] to [B, T, A * D]."""
+    """Complete the contexts, [B, T, M * D] to [B, T, A * D]: the forward hook of a self-attention
+    with a ghost at "v".
+    """
     heads = output[0].unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
     return attention.ghost(heads).transpose(1, 2).flatten(2), *output[1:]
 
@@ -212,12 +215,14 @@ PLACES = {  # position: (part of a layer, its attribute that is the ghost module
 
 
 def present(layer):
-    """{position: ghost module} of a layer."""
+    """Return {position: ghost module} of a layer."""
     return {part.position: part for part in layer.modules() if isinstance(part, Ghosted)}
 
 
 def whole(layer):
-    """Which of values ("v") and output projection ("o") have more heads than queries and keys."""
+    """Return which of values ("v") and output projection ("o") have more heads than queries and
+    keys.
+    """
     width, output = layer.attention.self.query.out_features, layer.attention.output.dense
     inputs = {
         "v": layer.attention.self.value.out_features,
@@ -243,7 +248,9 @@ def check(model, options):
 
 
 def module(layer, position, options, generator, padding, total):
-    """The new ghost module of one layer at one position. total: A, heads of the whole model."""
+    """Return the new ghost module of one layer at one position. total: A, heads of the whole
+    model.
+    """
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner = getattr(layer.get_submodule(part), name, None)
     size, heads = attention.attention_head_size, attention.num_attention_heads

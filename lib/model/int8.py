@@ -14,7 +14,7 @@ LARGEST = 127
 
 
 def rounded(x):
-    """(whole numbers of x [..., I], their scale [..., 1]); the largest of a row is 127."""
+    """Return (whole numbers of x [..., I], their scale [..., 1]); the largest of a row is 127."""
     scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(torch.finfo(x.dtype).tiny)
     return (x / scale).round().to(torch.int8), scale
 

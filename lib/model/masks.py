@@ -33,7 +33,9 @@ EDGE = 1e-4  # u is clamped this far from 0 and 1
 
 
 def projections(model):
-    """The linear layers of the encoder in order: (layer, name like "3.output.dense", module)."""
+    """Return the linear layers of the encoder in order: (layer, name like "3.output.dense",
+    module).
+    """
     return [
         (number, f"{number}.{name}", part)
         for number, layer in enumerate(layers(model))
@@ -44,7 +46,7 @@ def projections(model):
 
 # ---- selection ----
 def kth_largest(values, k):
-    """The k-th largest of all values, by partial selection."""
+    """Return the k-th largest of all values, by partial selection."""
     flat = values.detach().flatten()
     if flat.device.type == "cpu":  # numpy's is ten times faster than torch's
         return torch.as_tensor(np.partition(flat.numpy(), len(flat) - k)[len(flat) - k])
@@ -52,7 +54,9 @@ def kth_largest(values, k):
 
 
 def top(values, k):
-    """True on exactly k of the values: the largest, of equal ones the first."""
+    """Return a mask that is True on exactly k of the values: the largest, of equal ones the
+    first.
+    """
     kth = kth_largest(values, k)
     if values.device.type == "cpu":  # numpy's are eight times faster than torch's
         mask = values.detach().numpy() >= kth.item()
@@ -67,14 +71,15 @@ def top(values, k):
 
 
 def top_of_all(tensors, k):
-    """The masks of `top` over all tensors together; of equals the first tensors' stay."""
+    """Return the masks of `top` over all tensors together; of equals the first tensors' stay."""
     mask = top(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
     return [part.view(values.shape) for part, values in zip(parts, tensors, strict=True)]
 
 
 def final_cut(options):
-    """The score above which a mask is not 0 in the end; None where scores compare with each other.
+    """Return the score above which a mask is not 0 in the end; None where scores compare with each
+    other.
 
     It is the logit of the threshold for "soft" and ln(-l / r) for "l0".
     """
@@ -115,7 +120,9 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def chosen(self, weight):
-        """The mask of "magnitude", "movement" or "soft", bool [O, I]; None where all stay."""
+        """Return the mask of "magnitude", "movement" or "soft", bool [O, I]; None where all
+        stay.
+        """
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
             mask, least = self.scores.sigmoid() > threshold, int(FLOOR * self.scores.numel()) + 1
@@ -125,7 +132,7 @@ class Mask(nn.Module):
         return None if k >= values.numel() else top(values, k)
 
     def concrete(self, draw):
-        """The mask of "l0" [O, I]: drawn, or as it is in eval mode."""
+        """Return the mask of "l0" [O, I]: drawn, or as it is in eval mode."""
         logits = self.scores
         if draw:
             logits = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_().add_(logits).div_(HEAT)
@@ -138,12 +145,14 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def kept(self, weight):
-        """How many weights have a mask above 0, a tensor. For "l0" always as in eval mode."""
+        """Return how many weights have a mask above 0, a tensor. For "l0" always as in eval
+        mode.
+        """
         mask = self.concrete(draw=False) > 0 if self.method == "l0" else self.chosen(weight)
         return torch.tensor(weight.numel()) if mask is None else torch.count_nonzero(mask)
 
     def penalty(self):
-        """Mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0 ("l0").
+        """Return the mean of sigmoid(S) ("soft"), or of the chance that a mask is not 0 ("l0").
 
         That chance is sigmoid(S - b ln(-l / r)).
         """

@@ -42,7 +42,7 @@ class LayerMix(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def weights(self):
-        """softmax(alpha) [L + 1]."""
+        """Return softmax(alpha) [L + 1]."""
         return self.alpha.softmax(0)
 
     def forward(self, states, mask=None):
@@ -54,14 +54,14 @@ class LayerMix(nn.Module):
         )
 
     def normaliser(self, states, mask):
-        """f(j, state) -> the state normalised."""
+        """Return f(j, state) -> the state normalised."""
         if self.norm == "none":
             return lambda _, state: state
         if self.norm == "channels":
             return lambda _, state: functional.layer_norm(state, state.shape[-1:], eps=EPS)
         if self.norm == "tokens":
             real = torch.ones_like(states[0][..., 0]) if mask is None else mask.to(states[0].dtype)
-            return lambda _, state: over_tokens(state, real.unsqueeze(-1))
+            return lambda _, state: standardised(state, real.unsqueeze(-1))
         mean = sum(states) / len(states)
         rate = (sum((state - mean).square() for state in states) / len(states) + EPS).rsqrt()
         if self.norm == "layers":
@@ -70,22 +70,25 @@ class LayerMix(nn.Module):
 
     # Forward hooks. They are methods, so that a copied model has its own.
     def start(self, _, __, output):
-        """After the embedding."""
+        """Begin a pass: the hook after the embedding."""
         self.seen = [output]
 
     def keep(self, _, __, output):
-        """After each layer."""
+        """Note a state: the hook after each layer."""
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
     def replace(self, _, __, output):
-        """After the last layer. Sums are in alpha's type: what tells layers apart is small."""
+        """Replace the last state, after the last layer. Sums are in alpha's type: what tells layers
+        apart is small.
+        """
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         output["last_hidden_state"] = self(states, self.padding.mask)
         return output
 
 
-def over_tokens(state, real):
-    """state [B, T, H] less its mean, over its standard deviation, of real tokens and all channels.
+def standardised(state, real):
+    """Return state [B, T, H] less its mean, over its standard deviation, of real tokens and all
+    channels.
 
     real: [B, T, 1], 1 at real tokens.
     """
@@ -96,7 +99,7 @@ def over_tokens(state, real):
 
 
 def present(model):
-    """The LayerMix of a model, or None."""
+    """Return the LayerMix of a model, or None."""
     return getattr(base(model), "mix", None)
 
 
@@ -123,7 +126,7 @@ def add(model, norm, init, dropout=0.0, seed=0):
 
 
 def memory(layers, hidden, size=4):
-    """Bytes for each token that a forward pass without gradients holds for the mix.
+    """Count the bytes for each token that a forward pass without gradients holds for the mix.
 
     All L + 1 states of H values of `size` bytes stay until the last one is there; a plain encoder
     holds one of them (the limitation of BERMo's section 5).

@@ -16,7 +16,8 @@ FAMILIES = ("Bert", "Roberta", "Electra")
 
 @cache
 def __getattr__(name):
-    """The class of models that were operated on for a class of transformers, both of one name.
+    """Return the class of models that were operated on for a class of transformers, both of one
+    name.
 
     A configuration's `model_type` is one that transformers does not know: without this file nothing
     opens such a folder, so no cut matrix is filled with random numbers. Raises AttributeError for

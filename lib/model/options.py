@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal, get_args, get_origin
 
-GHOST_KINDS = ("dwconv", "conv1d_s", "conv1d_f", "conv2d")
-GHOST_POSITIONS = ("qk", "v", "o", "ffn1", "ffn2")
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
 MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
 GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
@@ -49,12 +47,14 @@ def known(what, name, allowed):
 
 
 def stream(seed, name):
-    """A named stream of random numbers out of one integer seed: a 63-bit seed for a generator."""
+    """Return a named stream of random numbers out of one integer seed: a 63-bit seed for a
+    generator.
+    """
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1
 
 
 def settled(option):
-    """The fields of an option that are not "off", as a plain dict: what a Spec hashes."""
+    """Return the fields of an option that are not "off", as a plain dict: what a Spec hashes."""
     values = {f.name: (getattr(option, f.name), f.default) for f in fields(option)}
     return {name: value for name, (value, default) in values.items() if value != default}
 
@@ -93,7 +93,7 @@ class Option:
             raise self.refused(name, f"it must be {words}")
 
     def refused(self, name, why):
-        """The ValueError that names a field, its value and what is allowed."""
+        """Return the ValueError that names a field, its value and what is allowed."""
         return ValueError(f"{type(self).__name__}.{name} is {getattr(self, name)!r}; {why}")
 
 
@@ -101,8 +101,8 @@ class Option:
 class Ghost(Option):
     """A ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
 
-    kind: Literal[GHOST_KINDS]  # of the convolution
-    positions: tuple[Literal[GHOST_POSITIONS], ...]  # where in each layer
+    kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]  # of the convolution
+    positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]  # where in each layer
     kernel: Count  # taps, odd
     features: Count = 1  # F ghost features; above 1 every head has kernels of its own
     softmax: bool = False  # normalise the taps; the paper says so for dwconv alone
@@ -122,7 +122,9 @@ class Ghost(Option):
 
     @property
     def whole(self):
-        """What the cut before this ghost leaves whole: values "v", output projection "o" (4.2)."""
+        """Return what the cut before this ghost leaves whole: values "v", output projection "o"
+        (4.2).
+        """
         return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
     def fits(self, pruned):

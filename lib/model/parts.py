@@ -10,22 +10,26 @@ OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
 
 
 def base(model):
-    """The encoder under the head: embeddings and L layers."""
+    """Return the encoder under the head: embeddings and L layers."""
     return model.base_model
 
 
 def layers(model):
-    """The L transformer layers: `attention.self`, `attention.output`, `intermediate`, `output`."""
+    """Return the L transformer layers: `attention.self`, `attention.output`, `intermediate`,
+    `output`.
+    """
     return base(model).encoder.layer
 
 
 def embedding_output(model):
-    """The module whose output [B, T, H] enters the first layer. ELECTRA projects its embeddings."""
+    """Return the module whose output [B, T, H] enters the first layer. ELECTRA projects its
+    embeddings.
+    """
     return getattr(base(model), "embeddings_project", None) or base(model).embeddings
 
 
 def size(model):
-    """The number of parameters of the model as it is: {"parameters"}."""
+    """Return the number of parameters of the model as it is: {"parameters"}."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
@@ -37,7 +41,8 @@ def set_dropout(model, rate):
 
 
 def surgery(model):
-    """The operations that were done to a model, the oldest first: JSON, saved with the model.
+    """Return the operations that were done to a model, the oldest first: JSON, saved with the
+    model.
 
     `operate` of surgery.py adds to this list; whoever undoes an operation takes it out.
     """
@@ -45,7 +50,7 @@ def surgery(model):
 
 
 def sliced(whole, rows=None, columns=None):
-    """A new linear layer of the chosen rows (outputs) and columns (inputs).
+    """Return a new linear layer of the chosen rows (outputs) and columns (inputs).
 
     Device and dtype stay. rows, columns: indices, or None for all.
     """
@@ -60,7 +65,7 @@ def sliced(whole, rows=None, columns=None):
 
 
 def linear(weight, bias=None):
-    """A linear layer of these Parameters."""
+    """Return a linear layer of these Parameters."""
     new = nn.Linear(*weight.shape[::-1], bias is not None, device="meta")
     new.weight, new.bias = weight, bias
     return new
@@ -77,7 +82,9 @@ class Padding:
 
 
 def padding(model):
-    """The Padding of a model. There is one for all its modules; a copied model gets its own."""
+    """Return the Padding of a model. There is one for all its modules; a copied model gets its
+    own.
+    """
     encoder = base(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = Padding()
@@ -86,7 +93,8 @@ def padding(model):
 
 
 def real(x, padding, square=False):
-    """x with zeros at padded tokens. x: [B, T, C] or [B, M, T, C]; square: columns are tokens too.
+    """Return x with zeros at padded tokens. x: [B, T, C] or [B, M, T, C]; square: columns are
+    tokens too.
 
     padding: a Padding, or None to leave x as it is.
     """

@@ -52,7 +52,7 @@ def maps(scores, drop):
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
     """Context [B, T, A, D] and maps [B, A, T, T] after dropout, as transformers' interface wants.
 
-    Dropout goes through the module's own layer, of the same rate: `lib.train.dropout` may have put
+    Dropout goes through the module's own layer, of the same rate: `lib.train.lean` may have put
     another kind of layer there.
     """
     scores = raw(module, query, key, attention_mask, scaling)

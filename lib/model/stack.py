@@ -28,7 +28,7 @@ class Network(nn.Module):
         self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
 
     def sliced(self, inner):
-        """{name: linear map as a function of arrays}, with their first `inner` channels."""
+        """Return {name: linear map as a function of arrays}, with their first `inner` channels."""
         there = {name: part for name, part in self._modules.items() if name in LINEAR}
         if inner == self.W1.out_features:
             return there
@@ -140,7 +140,9 @@ def stack(model, net):
 
 
 def draw(module, model):
-    """The module with weights N(0, range of the model's configuration), on the model's device."""
+    """Return the module with weights N(0, range of the model's configuration), on the model's
+    device.
+    """
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):
             nn.init.normal_(part.weight, 0.0, model.config.initializer_range)

@@ -14,12 +14,14 @@ from .parts import layers, surgery
 
 
 def as_json(net):
-    """A Net, or its JSON, as JSON."""
+    """Return a Net, or its JSON, as JSON."""
     return net if isinstance(net, dict) else net.to_json()
 
 
 def of(model):
-    """The net that a model was built for, as JSON. Raises ValueError where it has no stacks."""
+    """Return the net that a model was built for, as JSON. Raises ValueError where it has no
+    stacks.
+    """
     for op in surgery(model):
         if op["op"] == "stack":
             return op["net"]
@@ -30,7 +32,8 @@ def of(model):
 
 
 def build(net, cls=transformers.BertModel, like=None, **config):
-    """A model of class `cls` for a Net or its JSON, weights N(0, 0.02) from torch's random state.
+    """Return a model of class `cls` for a Net or its JSON, weights N(0, 0.02) from torch's random
+    state.
 
     like: a configuration whose tables (vocabulary, positions, segments, padding) are taken instead
     of BERT's own. config: further values, such as num_labels. LayerNorm's eps is the framework's
@@ -59,16 +62,9 @@ def choose(model, wanted=None):
     The first networks of each stack run, the first channels of each network, and the net's
     formulas. No weight is touched. Channels out of use get a gradient of zero, so AdamW's momentum
     and decay still move them; networks out of use get none and stay. Raises ValueError where the
-    net is not inside the supernet.
+    net has other layers, or larger ones.
     """
-    whole = of(model)
-    wanted = whole if wanted is None else as_json(wanted)
-    widths = [(n["hidden"], len(n["layers"]), n["heads"], n["embedding"]) for n in (wanted, whole)]
-    if widths[0] != widths[1]:
-        raise ValueError(
-            f"a net of hidden, layers, heads, embedding {widths[0]} in a supernet of {widths[1]}: "
-            "only formulas, stacks and ratios can be chosen; build a model of its own otherwise"
-        )
+    wanted = of(model) if wanted is None else as_json(wanted)
     for layer, (formula, count, q) in zip(layers(model), wanted["layers"], strict=True):
         layer.output.use(formula, count, wanted["width"] // q, wanted["mismatch"])
 
@@ -114,7 +110,9 @@ def inherit(student, source):
 
 
 def as_stack(name):
-    """What a tensor of a plain BERT's feed-forward block is called in a stack; other names stay."""
+    """Return what a tensor of a plain BERT's feed-forward block is called in a stack; other names
+    stay.
+    """
     for block, part in (
         ("intermediate.dense", "W1"),
         ("output.dense", "W2"),
@@ -125,5 +123,7 @@ def as_stack(name):
 
 
 def plain(name, model):
-    """A tensor's name without the prefix that a model with a head puts before its encoder's."""
+    """Return a tensor's name without the prefix that a model with a head puts before its
+    encoder's.
+    """
     return name.removeprefix(f"{model.base_model_prefix}.")

@@ -54,8 +54,9 @@ def operate(model, op, **more):
 
 
 def function(name):
-    """The function of an operation: one of OPERATIONS, or `change` of the method of that name, a
-    module of `lib.methods`, or of an exported folder. Raises ValueError for an unknown name.
+    """Return the function of an operation: one of OPERATIONS, or `change` of the method of that
+    name, a module of `lib.methods`, or of an exported folder. Raises ValueError for an unknown
+    name.
     """
     if name not in OPERATIONS:
         for package in (__package__, "lib.methods"):
@@ -67,7 +68,7 @@ def function(name):
 
 
 def kind(op):
-    """The name of an operation, as REFUSED tells them apart."""
+    """Return the name of an operation, as REFUSED tells them apart."""
     if op["op"] == "cut" and op.get("whole"):
         return "cut with whole parts"
     if op["op"] == "keep" and op.keys() & {"embedding", "qk", "v"}:

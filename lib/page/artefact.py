@@ -33,10 +33,10 @@ from lib.page.tables import beside, compared, digits, escaped, joined, markdown,
 from lib.page.verdicts import ENVIRONMENT, answers, leading, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import profiles, submissions
+from lib.papers import grids, submissions
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
-from lib.runs.files import whole, write
+from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 LIGHT = ENVIRONMENT.get_template("end.md.j2")
@@ -69,17 +69,17 @@ class Page:
 
     @property
     def profile(self):
-        return profiles.PROFILES[self.values.get("profile", "toy")]
+        return grids.PROFILES[self.values.get("profile", "toy")]
 
     @cached_property
     def scope(self):
         """The profile as grids know it: with the reader's own data and model."""
-        return profiles.meant({"profile": "toy"} | self.values)
+        return grids.meant({"profile": "toy"} | self.values)
 
     @property
     def mine(self):
         """Sentences on what is the reader's own; none where all is the profile's."""
-        return self.scope.about() if isinstance(self.scope, profiles.Own) else []
+        return self.scope.about() if isinstance(self.scope, grids.Own) else []
 
     def collect(self, rows, on_missing="run"):
         """The rows with their results (lib.runs.sweep.collect).
@@ -91,9 +91,11 @@ class Page:
             self.wanted |= {row["spec"].name for row in rows}
         batch = on_missing == "run" and os.environ.get(notebook.BATCH)
         make = on_missing != "skip" and not batch
-        if make and (todo := sweep.missing([row["spec"] for row in rows])):
+        lost, specs = {}, [row["spec"] for row in rows]
+        if make and (todo := sweep.missing(specs)):
             self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
-        frame = sweep.collect(rows, on_missing="run" if make else "skip")
+            lost = sweep.make(specs)
+        frame = sweep.collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
         before, there = set(self.used), {}
@@ -101,7 +103,7 @@ class Page:
             told = {"run": row["spec"].name, "origin": row["run"].origin if row["run"] else ""}
             there[told["run"]] = told | {"state": row["state"], "error": row["error"]}
         self.used |= there
-        command = " ".join(["python -m lib run", self.id, *profiles.words(self.scope)])
+        command = " ".join(["python -m lib run", self.id, *grids.words(self.scope)])
         how = f"not made yet: `{command}` makes what is missing"
         new = [run for name, run in there.items() if name in self.wanted - before]
         why = Counter(run["error"] or how for run in new if run["state"] != "finished")

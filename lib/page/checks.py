@@ -221,7 +221,7 @@ def made(page):
 
     (path,) = (path for path in notebook.find() if path.stem == page)
     with data.planning(look=False):
-        return notebook.grids(path, {"profile": "paper"})
+        return notebook.planned(path, {"profile": "paper"})
 
 
 FUNCTIONS = dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len)

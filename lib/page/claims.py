@@ -49,7 +49,7 @@ def at(artefact, scale, seeds=()):
         values = {"profile": scale}
         if seeds and "seeds" in notebook.parameters(path):
             values["seeds"] = list(seeds)
-        there = notebook.grids(path, values)
+        there = notebook.planned(path, values)
         for part in there.values() if scale == SCALE else [there.get("grid", [])]:
             found += part  # what a page looks up beside its own rows is of mini
     found += nas.architectures(found)
@@ -89,7 +89,7 @@ def judge(line, store, scale, frames):
         every = {
             (cells.labelled(row), row["spec"]): row for row in at(key[0], scale, tuple(key[1]))
         }
-        frames[key] = sweep.collect(list(every.values()), store, on_missing="skip")
+        frames[key] = sweep.collect(list(every.values()), store)
     line = line if scale == SCALE else line | {"seeds": ""}
     of = grids.metrics(scale, COLUMNS.get(line["paper"], ()))
     printed = checks.effects(line["id"])

@@ -14,10 +14,10 @@ from inspect import signature
 from pathlib import Path
 
 from lib import data
-from lib.papers import profiles
+from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.files import read_json, sha, write_json
+from lib.runs.paths import read_json, sha, write_json
 from lib.runs.spec import Spec, ancestry, known
 from lib.runs.store import alive
 
@@ -104,7 +104,7 @@ def check(path, values):
         known(f"parameter {of}", name, declared)
         if why := absurd(name, value, declared[name]):
             raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
-        options = profiles.PROFILES if name == "profile" else ()
+        options = grids.PROFILES if name == "profile" else ()
         if told := OPTIONS.search(declared[name].about):
             options = *told[1].split(", ")[:-1], told[2], told[3]
         if options and declared[name].type is str and not declared[name].listed:
@@ -136,7 +136,7 @@ def wanted(grids):
     return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
 
 
-def grids(path, values, looked_up=True):
+def planned(path, values, looked_up=True):
     """{variable: rows} that the `grid` cell makes.
 
     `grid` is what the page runs. A function `grid` makes it, and at mini what is `recorded`; any
@@ -144,7 +144,7 @@ def grids(path, values, looked_up=True):
     long. The cell is run in this process: it is free of torch. looked_up: make those rows too.
     """
     names = check(path, values)
-    names["profile"] = profiles.meant(names)
+    names["profile"] = grids.meant(names)
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
@@ -246,10 +246,10 @@ def place(path, values, hand=False):
     values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
     those of the file.
     """
-    now, before, scope = kept(path), committed().get(path.stem), profiles.meant(values)
-    mine = profiles.values(scope)
-    lines = scope.about() if isinstance(scope, profiles.Own) else []
-    words = [*profiles.titles(scope), scope[:]]
+    now, before, scope = kept(path), committed().get(path.stem), grids.meant(values)
+    mine = grids.values(scope)
+    lines = scope.about() if isinstance(scope, grids.Own) else []
+    words = [*grids.own_titles(scope), scope[:]]
     if before is None:
         lines.append("The notebook is none of the committed ones.")
     else:
@@ -266,7 +266,7 @@ def place(path, values, hand=False):
     if not lines:
         return paths.FIGURES / scope, []
     rest = {name: value for name, value in values.items() if name not in mine}
-    key = sha(json.dumps([words, profiles.content(scope), rest, now["cells"]]).encode())[:6]
+    key = sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 
@@ -289,8 +289,8 @@ def deletable(store):
     """Folders that may go: unfinished runs that nobody is at, damaged runs, and weights that are no
     input on any page of any profile."""
     with data.planning():  # data that are not at hand are known by their digests
-        made = [grids(p, {"profile": s}) for p in find() for s in profiles.PROFILES]
-    specs = {row["spec"] for found in made for rows in found.values() for row in rows}
+        made = [planned(p, {"profile": s}) for p in find() for s in grids.PROFILES]
+    specs = {row["spec"] for found in made for there in found.values() for row in there}
     needed = {spec.name for spec in ancestry(specs)}
     yield from (part for part in store.parts() if not alive(part.with_suffix(".lock")))
     yield from store.runs.glob(".damaged/*/*")

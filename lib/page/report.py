@@ -19,10 +19,10 @@ from tqdm import tqdm
 
 from lib.page import notebook, verdicts
 from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, headed, made_of, make
-from lib.papers import profiles
+from lib.papers import grids
 from lib.runs import executors, paths
 from lib.runs.execute import commit, one_line
-from lib.runs.files import write
+from lib.runs.paths import write
 
 
 class Book:
@@ -173,7 +173,7 @@ def card(sheet, profile, working):
     told, body = {"id": sheet.name, "differs": sheet.differs}, sheet.body
     if not body:
         there, total = sheet.runs
-        words = profiles.words(profiles.meant({"profile": profile} | sheet.values))
+        words = grids.words(grids.meant({"profile": profile} | sheet.values))
         state, line = "not made", " ".join(["python -m lib run", sheet.name, *words])
         if working:
             state = "in work" if there else "waiting"

@@ -7,7 +7,7 @@ import pandas as pd
 from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.papers import grids
-from lib.papers.profiles import Own
+from lib.papers.grids import Own
 
 
 @dataclass(frozen=True)

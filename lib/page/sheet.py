@@ -15,10 +15,10 @@ from filelock import FileLock
 
 from lib.page import equation, notebook, verdicts
 from lib.page.checks import PAPERS
-from lib.papers.profiles import PROFILES
+from lib.papers.grids import PROFILES
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.files import write
+from lib.runs.paths import write
 
 CODE = ("data/published", "data/found.md", "lib")  # what pages come from
 # Of the index: pages that are of no paper, those of each paper, and what is not standard.

@@ -17,7 +17,7 @@ from lib.measure import metrics
 from lib.page import claims, evidence, notebook
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.files import sha, write
+from lib.runs.paths import sha, write
 
 FIX = "take it from git again, or write it with `python -m lib verify --write`"
 # the columns of the committed files; the first KEY of them say what a line is about
@@ -80,7 +80,7 @@ def runs():
     """
     grids = {(claim["id"], claims.SCALE): claims.rows(claim) for claim in evidence.chosen()}
     for profile, path in product(("mini", "paper"), notebook.find()):
-        found = notebook.grids(path, {"profile": profile})
+        found = notebook.planned(path, {"profile": profile})
         chosen = found.values() if profile == "mini" else [found.get("grid", [])]
         grids[path.stem, profile] = chain(*chosen)
     every = ((*place, row) for place, rows in grids.items() for row in rows)

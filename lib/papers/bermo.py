@@ -7,59 +7,21 @@ silent, those of the public code of movement pruning. The pages list how `toy` a
 
 from dataclasses import replace
 from math import ceil
-from pathlib import Path
 
-from lib.measure.compare import Column
-from lib.papers import grids, mini, published
-from lib.papers.profiles import backbone
-from lib.runs import files
+from lib.papers import grids, published
+from lib.papers.grids import backbone
 from lib.runs.spec import Spec, known
-from lib.train.options import Mix, Prune, Targets
+from lib.train.options import Prune, Targets
 
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-
-MODELS = ("BERT", "BERMo")
-METHODS, PROBES, TABLES = map(TOLD.get, ("METHODS", "PROBES", "TABLES"))
-COLUMNS = tuple(Column(*told) for told in TOLD["COLUMNS"])
-
-# ---- SETTINGS: by profile and, where they differ, by task; "" is every other task
-
-BUDGETS, EXAMPLES, LONG = map(TOLD.get, ("BUDGETS", "EXAMPLES", "LONG"))
-UNPRUNED, WARMUPS, PENALTIES = map(TOLD.get, ("UNPRUNED", "WARMUPS", "PENALTIES"))
-ALL = tuple(PROBES.values())
-PROBING = {"toy": ("BigramShift", "Tense"), "mini": ALL, "paper": ALL}
-# Tasks on which a baseline sees cased text. Generated text has no capitals.
-CASED = {"toy": (), "mini": ("Tense", "SubjNumber"), "paper": ("Tense", "SubjNumber")}
+S = grids.settings("bermo")
+__getattr__ = S.__getattribute__  # bermo.SEEDS is the table SEEDS
 # Tasks whose mixes are shown. The first one has all readings of the normalisation.
 MIXES = {
-    name: tuple(dict.fromkeys((first, *PROBING[name], *UNPRUNED[name])))
+    name: tuple(dict.fromkeys((first, *S.PROBING[name], *S.UNPRUNED[name])))
     for name, first in (("toy", "BigramShift"), ("mini", "WordContent"), ("paper", "Tense"))
 }
-STABILITY = {"toy": ("Tense",), "mini": mini.BOTH, "paper": ("SST-2",)}
-PRUNED = {"toy": ("Tense",), "mini": ("SST-2",), "paper": ("MNLI", "QQP", "SQuAD1")}
-# At paper the seeds of Table 12; the other tables print one run.
-SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (63, 77, 9, 96, 39)}
-PROBED = SEEDS | {"mini": mini.FIVE}  # of Table 1
-TEN = {"toy": (0, 1, 2, 3), "mini": mini.TEN, "paper": (9, 25, 39, 52, 59, 63, 77, 87, 91, 96)}
-# Training rows; all where a task is not named.
-ROWS = {
-    "toy": {"": 512, "SQuAD1": 256},
-    "mini": grids.ROWS["mini"]
-    | dict.fromkeys(("Length", "TopConstituents", "BigramShift", "Tense", "OddManOut"), 2000),
-    "paper": {},
-}
-DENSE = grids.training(
-    epochs=(4, 5, 3), batch=(16, 16, 32), lr=(5e-4, 1e-4, 5e-5), warmup=(0.1, 0.1, 0.0)
-)
-MASKED = grids.training(epochs=(4, 6, 6), batch=(16, 32, 32), lr=(1e-3, 1e-4, 3e-5))
-EPOCHS = {"SST-2": 25, "MNLI": 6, "QQP": 10, "SQuAD1": 10}  # at paper; Tables 7, 11 print none
-MIX = {name: Mix(**told) for name, told in TOLD["MIX"].items()}
-HEAD = 1e-3  # learning rate of a probe's head: not in the paper
-# Distillation during pruning: its share of the loss. The temperature is the public code's.
-ALPHA, TAUGHT = 0.9, Targets("both", sum_classes=True, temperature=2.0)
-# A run diverged that ends within this of the majority class. The paper does not define the word.
-DIVERGED = 0.02
-
+# The temperature of distillation during pruning is the public code's.
+TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.deviations("bermo")
 
 
@@ -76,21 +38,21 @@ def of(settings, profile_name, task, what):
 
 def described(profile_name, task):
     """Descriptor of the rows of every run on a task."""
-    rows = ROWS[profile_name]
+    rows = S.ROWS[profile_name]
     return grids.described(profile_name, task, rows.get(task, rows.get("")))
 
 
 def common(profile_name, task, model, **args):
     """Arguments of every run on a task: its rows, how it is cut, the model's mix, and these."""
-    known("model", model, MODELS)
-    own = {"margin": DIVERGED, "span": grids.span(profile_name, task)}
-    own["mix"] = MIX[profile_name] if model == "BERMo" else None
+    known("model", model, S.MODELS)
+    own = {"margin": S.DIVERGED, "span": grids.span(profile_name, task)}
+    own["mix"] = S.MIX[profile_name] if model == "BERMo" else None
     return grids.common(profile_name, task, described(profile_name, task), **own, **args)
 
 
 def trained(settings, profile_name, task, **changes):
     """Settings of training on a task; a change that is 0 or None is none."""
-    long = LONG[profile_name] if grids.span(profile_name, task) else {}
+    long = S.LONG[profile_name] if grids.span(profile_name, task) else {}
     return replace(settings[profile_name], **long | {k: v for k, v in changes.items() if v})
 
 
@@ -103,7 +65,7 @@ def dense(
     False gives the text as it is to the uncased vocabulary. lr, mix_lr: learning rates of the
     weights and of the mix; 0 is the profile's.
     """
-    train = trained(DENSE, profile_name, task, lr=lr or HEAD * probe)
+    train = trained(S.DENSE, profile_name, task, lr=lr or S.HEAD * probe)
     more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
     told = common(profile_name, task, model, train=train, targets=grids.LABELS, **more)
     if mix := told["mix"]:
@@ -131,28 +93,28 @@ def settings(
     penalty is steered to it. weight: lambda of a penalty. Where the warm-ups do not fit the epochs,
     the threshold falls by one jump, as in the public code. Raises ValueError for what cannot be.
     """
-    known("pruning method", method, METHODS)
+    known("pruning method", method, S.METHODS)
     if share is not None and not 0 < share <= 1:
         raise ValueError(f"the kept share is {share}: take one above 0, at most 1")
-    told = dict(METHODS[method], final_lambda=weight or 0.0)
+    told = dict(S.METHODS[method], final_lambda=weight or 0.0)
     kind = told["method"]
     if profile_name == "paper":
-        known("task with printed settings", task, EPOCHS)
-        epochs = epochs or EPOCHS[task]
+        known("task with printed settings", task, S.EPOCHS)
+        epochs = epochs or S.EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
-    train = trained(MASKED, profile_name, task, epochs=epochs, lr=lr)
+    train = trained(S.MASKED, profile_name, task, epochs=epochs, lr=lr)
     train = grids.lengthened(profile_name, train)
     capped = profile_name != "paper" and described(profile_name, task).get("rows")
-    rows = capped or of(EXAMPLES, profile_name, task, "a known number of rows")
+    rows = capped or of(S.EXAMPLES, profile_name, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
-    w, *parts = of(WARMUPS, profile_name, task, "warm-ups")
+    w, *parts = of(S.WARMUPS, profile_name, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
-    if not EXAMPLES[profile_name] and w * (first + last) >= steps:  # few rows have short ones
+    if not S.EXAMPLES[profile_name] and w * (first + last) >= steps:  # few rows have short ones
         w = steps // (first + last + 1)
     told |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
-    if kind in PENALTIES:
-        rate, *weights = of(PENALTIES[kind], profile_name, task, f"settings of {method}")
-        weight = weights[MODELS.index(model)] if weight is None else weight
+    if kind in S.PENALTIES:
+        rate, *weights = of(S.PENALTIES[kind], profile_name, task, f"settings of {method}")
+        weight = weights[S.MODELS.index(model)] if weight is None else weight
         told |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
     elif share:
         told["final_threshold"] = share

@@ -11,19 +11,17 @@ from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 
-from lib.data import read, texts
+from lib.data import texts
 from lib.measure import compare
-from lib.measure.compare import Column
-from lib.papers import grids, mini, published
-from lib.papers.profiles import backbone, profile, shape, started
-from lib.runs import files
+from lib.papers import grids, published
+from lib.papers.grids import backbone, profile, shape, started
 from lib.runs.spec import Spec, known
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
-from lib.train.options import Shared, Warmup
+from lib.train.options import Shared
 
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
+S = grids.settings("efficientbert")
+__getattr__ = S.__getattribute__  # efficientbert.SEEDS is the table SEEDS
 
 # ---- PUBLISHED NETWORKS
 
@@ -62,67 +60,16 @@ def _networks():
 
 
 NETS, HEADS = _networks(), 12
-# Baselines of Table 2 that the paper fine-tuned from published weights (section 4.4).
-GENERAL = {"TinyBERT_4": "2nd_General_TinyBERT_4L_312D"}
-
-# ---- SETTINGS
-
-GLUE = ("MNLI", "QQP", "QNLI", "SST-2", "CoLA", "STS-B", "MRPC", "RTE")
-TASKS = {"toy": ("CoLA",), "mini": mini.ONE, "paper": GLUE}
-SQUAD = {"toy": ("SQuAD1", "SQuAD2"), "mini": ("SQuAD1",), "paper": ("SQuAD1", "SQuAD2")}
-SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
-# Tasks and seeds of Tables 2 and 5; Figure 4 has these seeds too.
-PAIRED, HEADLINES = TASKS | {"mini": mini.BOTH}, SEEDS | {"mini": mini.FIVE}
-PROXY = {"toy": "CoLA", "mini": "SST-2", "paper": "MNLI"}  # on which a search scores candidates
-MULTITASK = {"toy": ("CoLA", "RTE"), "mini": mini.BOTH, "paper": GLUE}  # learned together
-
-# Hidden sizes for the paper's 540, for the 360 of TINY and ++, and for the 768 of TinyBERT_6.
-SIZES = {"toy": {540: 96, 360: 60, 768: 192}, "mini": {540: 288, 360: 192, 768: 384}}
-LAYERS = {"toy": 2, "mini": 6}  # for the paper's six; toy takes the formulas of layers 1 and 4
-# Least and most parameters of a candidate. At the small scales they are shares of the way from the
-# smallest candidate to the largest; the paper's 15 to 16 lie so between 12.7 and 25.9 million.
-LIMITS = {"paper": (15_000_000, 16_000_000)}
-WINDOW = {"toy": (0.15, 0.4), "mini": (0.174, 0.25)}
-
-COLUMNS = tuple(Column(*told) for told in TOLD["COLUMNS"])
-DEV_COLUMNS = tuple(column for column in COLUMNS if column.split == "dev")  # Table 3
-SELECT_BY, TENTH, SPANS = map(TOLD.get, ("SELECT_BY", "TENTH", "SPANS"))
-
-_ALL = dict(warmup=0.1, weight_decay=0.01, spare_norms=True)
-PRETRAIN = grids.training(
-    epochs=(2, 2, 10), batch=(32, 32, 256), lr=(2e-3, 1e-3, 1e-4), max_length=(64, 64, 128), **_ALL
-)
-FINETUNE = grids.training(epochs=(3, 3, 10), lr=(1e-3, 3e-4, 5e-5), **_ALL)
-FINETUNE["paper"] = replace(FINETUNE["paper"], select="best", eval_every=50)
-TOGETHER = grids.training(  # several tasks, stage 3
-    epochs=(2, 1, 10), batch=(32, 32, 256), lr=(1e-3, 3e-4, 4e-4), **_ALL
-)
-CANDIDATE = FINETUNE | {"paper": replace(TOGETHER["paper"], epochs=3)}  # stages 1 and 2
-TEACHER = grids.TEACHER | {"paper": replace(FINETUNE["paper"], epochs=3, lr=3e-5, eval_every=0)}
-SPAN = {
-    scale: replace(grids.SPAN[scale], stride=stride)
-    for scale, stride in (("toy", 64), ("mini", 128), ("paper", 32))
-}
-SPANNED = {"toy": {"max_length": 96}, "mini": {"max_length": 192, "epochs": 2}}  # fields of Train
-_SMALL = Warmup("scores", "shared", mask=True)
-_PAPER = Warmup("scores", "shared", zero=True, gold=True, hide_first=True)
-WARM = {"toy": _SMALL, "mini": _SMALL, "paper": _PAPER}  # on text
-TAUGHT = {name: replace(own, prediction=1.0) for name, own in WARM.items()}  # on a task
-FROM_SCRATCH = 3  # epochs on Wikipedia of networks with TinyBERT_6's embedding, at paper
-# A candidate reads 2 % of the paper's Wikipedia for an epoch. The small scales skip the text.
-BRIEF = {"paper": 120_000}  # documents
-READ = {"paper": replace(PRETRAIN["paper"], epochs=1)}
-# Rows of MNLI that stages 1 and 2 train on and score by: the first tenth and the last hundredth.
-PART = (39270, 3927)
+DEV_COLUMNS = tuple(column for column in S.COLUMNS if column.split == "dev")  # Table 3
 DEVIATIONS = published.deviations("efficientbert")
 
 
 def proxy(profile_name):
     """The task on which a search scores candidates."""
-    return grids.tasks(profile_name, own={profile_name: (PROXY[profile_name],)})[0]
+    return grids.tasks(profile_name, own={profile_name: (S.PROXY[profile_name],)})[0]
 
 
-together = partial(grids.tasks, own=MULTITASK)
+together = partial(grids.tasks, own=S.MULTITASK)
 
 
 def network(name):
@@ -143,14 +90,14 @@ def scaled(name, profile_name):
 
     Its depth is the largest one, up to the scaled depth, whose layers match those of the teacher.
     """
-    net, sizes = network(name), SIZES.get(profile_name)
+    net, sizes = network(name), S.SIZES.get(profile_name)
     if sizes is None:
         return net
     teacher = shape(profile_name).layers
-    most = max(1, LAYERS[profile_name] * len(net.layers) // 6)
+    most = max(1, S.LAYERS[profile_name] * len(net.layers) // 6)
     depth = next(n for n in range(most, 0, -1) if not (n % teacher and teacher % n))
     heads = net.heads * shape(profile_name).heads // HEADS
-    hidden = sizes.get(net.hidden) or net.hidden * sizes[540] / 540
+    hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
     hidden = heads * round(hidden / heads)
     return replace(
         net,
@@ -169,8 +116,8 @@ def tables(profile_name):
 
 def window(profile_name):
     """Least and most parameters of a candidate, counted with the projection."""
-    if profile_name in LIMITS:
-        return LIMITS[profile_name]
+    if profile_name in S.LIMITS:
+        return S.LIMITS[profile_name]
     whole = scaled("Supernet", profile_name)
     low, high = (
         parameters(
@@ -180,27 +127,24 @@ def window(profile_name):
         )
         for k, q in ((STACKS[0], QS[-1]), (STACKS[-1], QS[0]))
     )
-    return tuple(round(low + share * (high - low)) for share in WINDOW[profile_name])
+    return tuple(round(low + share * (high - low)) for share in S.WINDOW[profile_name])
 
 
 # ---- TEXT
 
 TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
 WIKI = ", Wiki"  # how Table 5 marks a network that has read ENCYCLOPEDIA alone
-# Texts of Table 5; the supernet of stages 1 and 2 has read the last one.
-TEXTS = {"toy": (TEXT,), "mini": (TEXT,), "paper": (TEXT, ENCYCLOPEDIA)}
 
 
 def corpus(profile_name, count=None, name=TEXT):
     """Descriptor of the text for pre-training; count: of so many documents, else the profile's."""
-    if profile_name == "toy":
-        return {"sentences": count or 2000, "seed": 1}
-    return texts.describe(name, count or (4000 if profile_name == "mini" else None))
+    count = count or S.DOCUMENTS.get(profile_name)
+    return {"sentences": count, "seed": 1} if profile_name == "toy" else texts.describe(name, count)
 
 
 def brief_text(profile_name):
     """Descriptor of the text that a candidate reads before its task, at profiles of BRIEF."""
-    return corpus(profile_name, BRIEF[profile_name], ENCYCLOPEDIA)
+    return corpus(profile_name, S.BRIEF[profile_name], ENCYCLOPEDIA)
 
 
 def pretrained(profile_name, net, start=None, text=None, train=None, shared=None):
@@ -214,8 +158,8 @@ def pretrained(profile_name, net, start=None, text=None, train=None, shared=None
         {
             "corpus": text or corpus(profile_name),
             "net": net.to_json(),
-            "warmup": WARM[profile_name],
-            "train": train or PRETRAIN[profile_name],
+            "warmup": S.WARM[profile_name],
+            "train": train or S.PRETRAIN[profile_name],
             "numerics": profile(profile_name).numerics,
             "shared": shared,
         },
@@ -232,7 +176,7 @@ def supernet(profile_name, text=TEXT):
 
 def searching(profile_name):
     """Spec of the supernet that candidates of stages 1 and 2 inherit from."""
-    return supernet(profile_name, TEXTS[profile_name][-1])
+    return supernet(profile_name, S.TEXTS[profile_name][-1])
 
 
 def prepared(profile_name, name, text=TEXT):
@@ -243,14 +187,14 @@ def prepared(profile_name, name, text=TEXT):
     baseline of GENERAL is a published checkpoint.
     """
     net, paper = scaled(name, profile_name), profile_name == "paper"
-    if paper and name in GENERAL:
-        return started(profile_name, GENERAL[name])
+    if paper and name in S.GENERAL:
+        return started(profile_name, S.GENERAL[name])
     if net.embedding != "plain":
         start = None if name in (COLD, THIN) else supernet(profile_name, text)
         return pretrained(profile_name, net, start, corpus(profile_name, name=text))
     if not paper:
         return pretrained(profile_name, net)
-    train = replace(PRETRAIN["paper"], epochs=FROM_SCRATCH)
+    train = replace(S.PRETRAIN["paper"], epochs=S.FROM_SCRATCH)
     return pretrained("paper", net, text=corpus("paper", name=ENCYCLOPEDIA), train=train)
 
 
@@ -259,29 +203,26 @@ def prepared(profile_name, name, text=TEXT):
 
 def teacher(profile_name, task):
     """Spec of the fine-tuned backbone that teaches a task."""
-    train = finetuning(TEACHER, profile_name, task)
+    train = finetuning(S.TEACHER, profile_name, task)
     return grids.teacher(profile_name, task, train=train, span=span(profile_name, task))
 
 
 def span(profile_name, task):
-    return grids.span(profile_name, task, SPAN)
+    return grids.span(profile_name, task, S.SPAN)
 
 
 def finetuning(settings, profile_name, task):
     """Train of a task, out of {profile: Train}.
 
-    Rows of SQuAD have a length of their own. Some tasks choose the best model by two metrics. At
-    `paper` CoLA and SQuAD have the printed epochs and learning rate.
+    Some tasks choose the best model by two metrics, and some have settings of their own; at `paper`
+    their teachers have not.
     """
-    train, spanned = settings[profile_name], task in read.SQUAD
-    if spanned:
-        train = replace(train, **SPANNED.get(profile_name, {}))
+    train = settings[profile_name]
     if train.select == "best":
-        train = replace(train, select_by=SELECT_BY.get(task, ()))
-    if profile_name != "paper" or settings is TEACHER:
+        train = replace(train, select_by=S.SELECT_BY.get(task, ()))
+    if profile_name == "paper" and settings is S.TEACHER:
         return train
-    more = {"CoLA": {"epochs": 50}, "QQP": {"eval_every": 250}}.get(task, {})
-    return replace(train, **more | ({"lr": 1e-4, "eval_every": 500} if spanned else {}))
+    return replace(train, **S.OF_TASK[profile_name].get(task, {}))
 
 
 def tuned(
@@ -294,9 +235,9 @@ def tuned(
     gamma: weight of the prediction loss (equation 4). changes: of `train`, each where it is not 0.
     """
     changes = {name: value for name, value in changes.items() if value}
-    train = replace(train or finetuning(FINETUNE, profile_name, task), **changes)
+    train = replace(train or finetuning(S.FINETUNE, profile_name, task), **changes)
     told = {"net": net.to_json(), "classifier": classifier, "span": span(profile_name, task)}
-    told |= {"train": train, "warmup": replace(TAUGHT[profile_name], prediction=gamma)}
+    told |= {"train": train, "warmup": replace(S.TAUGHT[profile_name], prediction=gamma)}
     inputs = {"teacher": teacher(profile_name, task), "start": start}
     return Spec("warmup", grids.common(profile_name, task, rows, **told), inputs)
 
@@ -338,7 +279,7 @@ def several(profile_name):
     def rows(task):
         if profile_name != "paper":
             return grids.dataset(profile_name, task)
-        return grids.described(profile_name, task, None, TENTH.get(task, 0), False, in_order=True)
+        return grids.described(profile_name, task, None, S.TENTH.get(task, 0), False, in_order=True)
 
     whole, found = scaled("Supernet", profile_name), scaled("Search Stage 2", profile_name)
     layers = zip(whole.layers, found.layers, strict=True)
@@ -349,8 +290,8 @@ def several(profile_name):
         {
             "data": {task: rows(task) for task in names},
             "net": net.to_json(),
-            "warmup": TAUGHT[profile_name],
-            "train": TOGETHER[profile_name],
+            "warmup": S.TAUGHT[profile_name],
+            "train": S.TOGETHER[profile_name],
             "numerics": profile(profile_name).numerics,
             "shared": parts,
         },
@@ -367,27 +308,23 @@ def candidate(profile_name, net, warm=True, train=None, rows=None, **tuning):
     train, rows: settings and data other than those. tuning: as in `student`.
     """
     task, start = proxy(profile_name), searching(profile_name) if warm else None
-    if profile_name in BRIEF:
-        start = pretrained(profile_name, net, start, brief_text(profile_name), READ[profile_name])
+    if profile_name in S.BRIEF:
+        start = pretrained(profile_name, net, start, brief_text(profile_name), S.READ[profile_name])
     if profile_name == "paper":
-        rows = rows or grids.described(profile_name, task, *PART, False, in_order=True)
-    train = train or CANDIDATE[profile_name]
+        part = S.PART[profile_name]
+        rows = rows or grids.described(profile_name, task, *part, False, in_order=True)
+    train = train or S.CANDIDATE[profile_name]
     return tuned(profile_name, task, net, start, train=train, rows=rows, **tuning)
 
 
 # ---- ROWS AND TABLES
 
-# Rows of Table 2, and the baselines of it that are trained here too.
-OWN = (TEACHER_ROW, "EfficientBERT_TINY", COLD, "EfficientBERT", PLUS, "EfficientBERT++")
-BASELINES = {"paper": ("TinyBERT_4", THIN)}
-OTHER_BASE = ("TinyBERT_6", "EfficientBERT (TinyBERT_6)")  # Table 7
-TIMED = ("BERT_BASE", "EfficientBERT_TINY", "EfficientBERT", "EfficientBERT++")  # Figure 1
 CLAIMED = 128  # batch of claim E5 (Table 2)
 TURNS = {"toy": {1: 50}, "mini": {1: 100, CLAIMED: 50}, "paper": {1: 100, CLAIMED: 100}}
 
 
-tasks = partial(grids.tasks, own=TASKS)  # those of Tables 2 and 5 are PAIRED
-seeds = partial(grids.seeds, own=SEEDS)  # and HEADLINES
+tasks = partial(grids.tasks, own=S.TASKS)  # those of Tables 2 and 5 are PAIRED
+seeds = partial(grids.seeds, own=S.SEEDS)  # and HEADLINES
 
 
 def printed(table):
@@ -409,7 +346,7 @@ def sizes(names):
     return cells
 
 
-def table(printed, runs, networks=(), columns=COLUMNS):
+def table(printed, runs, networks=(), columns=S.COLUMNS):
     """A table of the paper with our scores and sizes beside it, as a DataFrame.
 
     printed: as `printed` gives it. runs: lib.page.runs.Runs. networks: rows that it lacks.
@@ -423,7 +360,7 @@ def table(printed, runs, networks=(), columns=COLUMNS):
     return compare.table(*parts)
 
 
-def latency(batch, runs, names=TIMED[1:], length=128):
+def latency(batch, runs, names=S.TIMED[1:], length=128):
     """Spec of the passes of Figure 1: networks at full size with random weights, beside BERT-base.
 
     length: of the sequences, in tokens.
@@ -439,9 +376,9 @@ def mapped(profile_name, task):
 
     Arrays of the first four development rows are kept; similarity is measured on more of them.
     """
-    names = ("EfficientBERT", *OTHER_BASE)
+    names = ("EfficientBERT", *S.OTHER_BASE)
     inputs = {f"model:{name}": student(profile_name, task, name) for name in names}
     inputs["reference"] = teacher(profile_name, task)
     told = {"rows": [0, 1, 2, 3], "examples": 64 if profile_name == "toy" else 200}
-    told["max_length"] = FINETUNE[profile_name].max_length
+    told["max_length"] = S.FINETUNE[profile_name].max_length
     return Spec("maps", grids.common(profile_name, task, **told), inputs, seed=0)

@@ -5,46 +5,19 @@ network that the search before found. `Output("search", "supernet")` is that net
 and the full width: the last stage trains it as a supernet. Free of torch.
 """
 
-from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from lib.papers import efficientbert, grids, published
-from lib.papers.profiles import backbone, profile
-from lib.runs import files
+from lib.papers.grids import backbone, profile
 from lib.runs.spec import Output, Spec, known, stream
 from lib.search import space as spaces
 from lib.train.options import Search
 
 SINGLE, LAST = "single", "stage3"
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-STAGES, ENDS = TOLD["STAGES"], TOLD["ENDS"]
-
-# ---- SETTINGS
-
-BUDGET, LEARN, DRAWS, METHODS = map(TOLD.get, ("BUDGET", "LEARN", "DRAWS", "METHODS"))
-# At paper as coded. At the small scales the method that did best on made-up scores of networks,
-# after 16, 20 and 40 evaluations; nothing else was looked at.
-METHOD = {"toy": "evolution", "mini": "evolution", "paper": "cascade"}
-# Rows that a candidate of stages 1 and 2 trains on and is scored by, and rows that score stage 3.
-PART = {"toy": (300, 300), "mini": (1000, 1000), "paper": efficientbert.PART}
-HELD_OUT = {"toy": grids.HELD_OUT["toy"], "mini": 1000, "paper": efficientbert.TENTH["MNLI"]}
-# A candidate's training to the end; elsewhere that of the tables.
-FINAL = {"toy": replace(efficientbert.FINETUNE["toy"], epochs=3, batch=16, lr=2e-3)}
-# Training of a candidate in stages 1 and 2. Toy's was chosen at seeds 90 to 92: all eight
-# candidates of Figure 3 have a Matthews correlation above 0, at seed 90 from 0.23 to
-# 0.29. A rate of 3e-3 left all eight at 0 or below at one of these seeds.
-BRIEFLY = {
-    "toy": replace(FINAL["toy"], epochs=6),
-    "mini": replace(efficientbert.FINETUNE["mini"], epochs=2, lr=1e-3),
-    "paper": replace(efficientbert.CANDIDATE["paper"], select="best"),
-}
-ALONE = ("mini",)  # profiles whose stage 3 starts from the published network of stage 2
-ENOUGH = 12  # candidates that claim E4 asks for
-CANDIDATES = {"toy": 8, "mini": ENOUGH, "paper": ENOUGH}  # of Figure 3; the paper has 8
-SHOWN = {"toy": ("Base Model", "EfficientBERT")}  # published rows of Table 5; elsewhere all four
+S = efficientbert.S
+__getattr__ = S.__getattribute__  # efficientbert_search.BUDGET is the table BUDGET
 DEVIATIONS = published.deviations("efficientbert", "search")
 
 
@@ -59,12 +32,12 @@ def sampler(profile_name, stage, method="", budget=1):
 
     budget: how many times the profile's evaluations. Raises ValueError naming the nearest method.
     """
-    method = method or METHOD[profile_name]
-    known("search method", method, METHODS)
-    more = dict(METHODS[method])
+    method = method or S.METHOD[profile_name]
+    known("search method", method, S.METHODS)
+    more = dict(S.METHODS[method])
     if method == "cascade":
-        more |= zip(("initial", "refit"), LEARN[profile_name], strict=True)
-    return Search(method, budget * BUDGET[profile_name][stage], DRAWS[profile_name], **more)
+        more |= zip(("initial", "refit"), S.LEARN[profile_name], strict=True)
+    return Search(method, budget * S.BUDGET[profile_name][stage], S.DRAWS[profile_name], **more)
 
 
 def rows(profile_name, count, held_out):
@@ -87,7 +60,7 @@ def searched(profile_name, stage, method="", budget=1):
     Stage 3 scores parts of a supernet and trains none of them. method, budget: as in `sampler`.
     Raises ValueError naming the nearest stage.
     """
-    known("search stage", stage, BUDGET[profile_name])
+    known("search stage", stage, S.BUDGET[profile_name])
     task, inputs, how = efficientbert.proxy(profile_name), {}, (method, budget)
     args = {
         "space": space(profile_name, stage),
@@ -95,32 +68,32 @@ def searched(profile_name, stage, method="", budget=1):
         "numerics": profile(profile_name).numerics,
     }
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
-    if before and not (stage == LAST and profile_name in ALONE):
+    if before and not (stage == LAST and profile_name in S.ALONE):
         inputs["before"] = searched(profile_name, before, *how)
         args["net"] = Output("before", "net")
     elif stage == LAST:
-        args["net"] = efficientbert.scaled(STAGES["stage2"], profile_name).to_json()
+        args["net"] = efficientbert.scaled(S.STAGES["stage2"], profile_name).to_json()
     else:
         args["net"] = base(profile_name).to_json()
     if stage == LAST:
         count = grids.ROWS[profile_name].get(task)
         args |= {
-            "data": rows(profile_name, count, HELD_OUT[profile_name]),
-            "train": efficientbert.TOGETHER[profile_name],
+            "data": rows(profile_name, count, S.HELD_OUT[profile_name]),
+            "train": S.TOGETHER[profile_name],
             "classifier": task,
         }
         inputs["start"] = several(profile_name, inputs.get("before"))
         return Spec("search", args, inputs)
     args |= {
-        "data": rows(profile_name, *PART[profile_name]),
-        "train": BRIEFLY[profile_name],
-        "warmup": efficientbert.TAUGHT[profile_name],
+        "data": rows(profile_name, *S.PART[profile_name]),
+        "train": S.BRIEFLY[profile_name],
+        "warmup": S.TAUGHT[profile_name],
     }
     inputs["start"] = efficientbert.searching(profile_name)
     inputs["teacher"] = efficientbert.teacher(profile_name, task)
-    if profile_name in efficientbert.BRIEF:
+    if profile_name in S.BRIEF:
         args["corpus"] = efficientbert.brief_text(profile_name)
-        args["pretrain"] = efficientbert.READ[profile_name]
+        args["pretrain"] = S.READ[profile_name]
         inputs["general"] = backbone(profile_name)
     return Spec("search", args, inputs)
 
@@ -162,18 +135,18 @@ def final(profile_name, task, net=None, search=None):
     alone, from the supernet.
     """
     start = efficientbert.supernet(profile_name)
-    if profile_name in efficientbert.BRIEF:
+    if profile_name in S.BRIEF:
         if search:
             return retrained(profile_name, task, search)
         start = efficientbert.pretrained(profile_name, net, start)
-    net, train = net or base(profile_name), FINAL.get(profile_name)
+    net, train = net or base(profile_name), S.FINAL.get(profile_name)
     spec = efficientbert.tuned(profile_name, task, net, start, train=train)
     return after(spec, search) if search else spec
 
 
 def brief(profile_name, net, **tuning):
     """Spec of a candidate as stages 1 and 2 train it; its score is that of the held-out rows."""
-    told = {"train": BRIEFLY[profile_name], "rows": rows(profile_name, *PART[profile_name])}
+    told = {"train": S.BRIEFLY[profile_name], "rows": rows(profile_name, *S.PART[profile_name])}
     return efficientbert.candidate(profile_name, net, **told | tuning)
 
 
@@ -188,7 +161,7 @@ def candidates(profile_name, count=0):
         | {"start": base(profile_name).to_json(), "tables": efficientbert.tables(profile_name)}
     )
     found, rng = {}, np.random.default_rng(stream(0, "candidates"))
-    while len(found) < (count or CANDIDATES[profile_name]):
+    while len(found) < (count or S.CANDIDATES[profile_name]):
         net = where.draw(rng)
         found.setdefault(where.key(net), net)
     return tuple(found.values())

@@ -16,7 +16,7 @@ import numpy as np
 from lib.measure import compare, cost, gated, stats
 from lib.methods import METHODS, module
 from lib.papers import bermo, efficientbert, ghostbert, grids, mini, nas
-from lib.papers.profiles import shape
+from lib.papers.grids import shape
 from lib.runs.spec import Spec, plain
 from lib.search.net import macs
 from lib.train.options import Targets

@@ -10,58 +10,31 @@ Free of torch.
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 from lib.measure import cost
-from lib.papers import grids, mini, published
-from lib.papers.grids import LABELS, common, teacher
-from lib.papers.profiles import families, shape
-from lib.runs import files
+from lib.papers import grids, published
+from lib.papers.grids import LABELS, common, families, shape, teacher
 from lib.runs.spec import Spec, plain
-from lib.train.options import Distil, Ghost, Importance
+from lib.train.options import Distil, Ghost
 
 # ---- SETTINGS
 
+S = grids.settings("ghostbert")
+__getattr__ = S.__getattribute__  # ghostbert.SEEDS is the table SEEDS
 HEADS = 12  # a width is a whole number M of kept heads, of 12 (ELECTRA-small has 4)
-WIDTHS = (9, 6, 3, 1)  # of Tables 3 and 10
-MODELS, WHOLE = ("Prune", "Ghost"), ("Plain", "Ghost", "Distilled")  # rows of cut and whole models
-LONG = ("MNLI", "QQP")  # distilled for one epoch instead of three (Table 8)
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-NAMES, FIVE, ABLATIONS, POSITIONS = map(TOLD.get, ("NAMES", "FIVE", "ABLATIONS", "POSITIONS"))
-PRUNED = ("bert", "roberta")  # kinds that Table 1 cuts as well
-
-TASKS = {
-    "toy": ("CoLA", "RTE"),
-    "mini": mini.BOTH,
-    "paper": ("MNLI", "QNLI", "QQP", "RTE", "SST-2", "MRPC", "CoLA", "STS-B"),
-}
-SEEDS = {"toy": (0,), "mini": mini.FIVE, "paper": (0, 1, 2, 3, 4)}
-# Of the tables that change one thing at a time. A verdict takes three seeds.
-SWEPT = TASKS | {"toy": ("CoLA",), "mini": mini.ONE}
-SWEPT_SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
-CUT = {"toy": (3, 1)}  # widths of Tables 1 and 3; elsewhere all
-SWEPT_CUT = {"toy": (3,)}  # widths of Tables 4, 5 and 9, which print 3 and 1
-
-DISTIL = grids.training(epochs=(2, 3, 3), lr=(1e-3, 2e-4, 2e-5))
-FINETUNE = grids.training(epochs=(2, 3, 3), lr=(5e-4, 5e-5, 2e-5), select=("last", "last", "best"))
-IMPORTANCE = {name: Importance(**told) for name, told in TOLD["IMPORTANCE"].items()}
-# Whether the distillation stage has augmented rows. Table 4 has both.
-AUGMENTED = {"toy": False, "mini": False, "paper": True}
-CACHED = {"toy": True, "mini": True, "paper": False}  # the teacher's states are read from disk
-
 DEVIATIONS = published.deviations("ghostbert")
 
-tasks = partial(grids.tasks, own=TASKS)
+tasks = partial(grids.tasks, own=S.TASKS)
 picked = grids.picked
-seeds = partial(grids.seeds, own=SEEDS)
-sampled = partial(grids.tasks, own=TASKS | {"toy": SWEPT["toy"]})  # of Tables 1 and 2
-swept = partial(grids.tasks, own=SWEPT)
-swept_seeds = partial(grids.seeds, own=SWEPT_SEEDS)
+seeds = partial(grids.seeds, own=S.SEEDS)
+sampled = partial(grids.tasks, own=S.SAMPLED)
+swept = partial(grids.tasks, own=S.SWEPT)
+swept_seeds = partial(grids.seeds, own=S.SWEPT_SEEDS)
 
 
 def five(profile_name, wanted=()):
     """The tasks of the tables of five tasks, of those that `swept` has."""
-    return tasks(profile_name, wanted or [name for name in swept(profile_name) if name in FIVE])
+    return tasks(profile_name, wanted or [name for name in swept(profile_name) if name in S.FIVE])
 
 
 def parts(family="bert"):
@@ -96,15 +69,15 @@ def possible(profile_name, wanted):
 
 def widths(profile_name, wanted=()):
     """Widths of the tables over widths, in twelfths; those that the heads cannot have are left."""
-    return possible(profile_name, tuple(wanted) or CUT.get(profile_name, WIDTHS))
+    return possible(profile_name, tuple(wanted) or S.CUT[profile_name])
 
 
 def swept_widths(profile_name, wanted=()):
     """Widths of the tables that change one thing at a time."""
-    return possible(profile_name, tuple(wanted) or SWEPT_CUT.get(profile_name, (3, 1)))
+    return possible(profile_name, tuple(wanted) or S.SWEPT_CUT[profile_name])
 
 
-def not_run(profile_name, ran, printed=WIDTHS):
+def not_run(profile_name, ran, printed=S.WIDTHS):
     """Lines for a page: the printed widths that it did not run, and how to run them; those that the
     heads of the encoder cannot have."""
     heads, lines = shape(profile_name).heads, []
@@ -122,7 +95,7 @@ def not_run(profile_name, ran, printed=WIDTHS):
 
 def ghost(profile_name, **changes):
     """The paper's ghost module (section 2.1), or one that differs from it in some fields."""
-    return Ghost(**TOLD["GHOST"] | {"mask": profile_name != "paper"} | changes)
+    return Ghost(**S.GHOST | {"mask": profile_name != "paper"} | changes)
 
 
 def operation(profile_name, task, m, ghosts, family="bert"):
@@ -137,7 +110,7 @@ def operation(profile_name, task, m, ghosts, family="bert"):
     if pruned:
         whole = {"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}
         surgery.append({"op": "cut", "heads": heads} | whole)
-        ranked = common(profile_name, task, importance=IMPORTANCE[profile_name])
+        ranked = common(profile_name, task, importance=S.IMPORTANCE[profile_name])
         inputs["importance"] = Spec("importance", ranked, {"teacher": inputs["teacher"]})
     if ghosts:
         ghosts.fits(pruned)
@@ -155,15 +128,15 @@ def finetuned(profile_name, task, start, tokens=0, targets=LABELS, taught_by=Non
 
     These are the labels or, where the targets ask for them, the answers of the model `taught_by`.
     """
-    train = padded(FINETUNE[profile_name], tokens)
+    train = padded(S.FINETUNE[profile_name], tokens)
     inputs = {"start": start} | ({"teacher": taught_by} if targets.kind != "hard" else {})
     return Spec("finetune", common(profile_name, task, train=train, targets=targets), inputs)
 
 
 def distillation(profile_name, task, lr=0.0):
     """Settings of the distillation stage of a task; a learning rate of 0 is the profile's."""
-    train = DISTIL[profile_name]
-    epochs = 1 if profile_name == "paper" and task in LONG else train.epochs
+    train = S.DISTIL[profile_name]
+    epochs = 1 if profile_name == "paper" and task in S.LONG else train.epochs
     return replace(train, epochs=epochs, lr=lr or train.lr)
 
 
@@ -178,9 +151,9 @@ def student(
     """
     surgery, inputs = operation(profile_name, task, heads, ghosts, family)
     train, tokens = distillation(profile_name, task, lr), ghosts.tokens if ghosts else 0
-    if AUGMENTED[profile_name] if augmented is None else augmented:
+    if S.AUGMENTED[profile_name] if augmented is None else augmented:
         inputs["augmented"] = grids.augmentation(profile_name, task)
-    elif CACHED[profile_name] and not tokens and not grids.asked(profile_name):
+    elif S.CACHED[profile_name] and not tokens and not grids.asked(profile_name):
         read = distillation(profile_name, task)  # the states are the same at every learning rate
         kept = common(profile_name, task, train=read, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
@@ -212,9 +185,6 @@ def undistilled(profile_name, task, heads, ghosts):
 
 # ---- AXES
 
-KERNELS, FEATURES = (1, 3, 5, 9, 17), (1, 2, 4, 8, 12)  # of Figure 3 and of B.4
-ONE_LENGTH = {"toy": 32, "mini": 64, "paper": 128}  # tokens that Conv1D_F is tied to
-
 
 def convolutions(profile_name):
     """The rows of Table 5.
@@ -223,7 +193,7 @@ def convolutions(profile_name):
     one output sums: over the taps alone, an output would be a sum over 768 channels. The paper
     leaves this open.
     """
-    tied = {"softmax_over": "inputs", "tokens": ONE_LENGTH[profile_name]}
+    tied = {"softmax_over": "inputs", "tokens": S.ONE_LENGTH[profile_name]}
     return {
         "Conv1D_S": {"kind": "conv1d_s", "softmax_over": "inputs"},
         "Conv1D_F": {"kind": "conv1d_f", **tied},
@@ -238,11 +208,11 @@ def convolutions(profile_name):
 def lines_of_table_1(widths):
     """{name: (family, model, heads)} of the rows of Table 1 and of the control, in their order."""
     lines = {}
-    for family, (name, ghosted) in NAMES.items():
+    for family, (name, ghosted) in S.NAMES.items():
         heads = parts(family)
         lines[name] = family, "Plain", heads
         lines[f"{name}, distilled"] = family, "Distilled", heads
-        for m in (heads, *(widths if family in PRUNED else ())):
+        for m in (heads, *(widths if family in S.PRUNED else ())):
             lines[f"{ghosted} (m = {m}/{heads})"] = family, "Ghost", m
     return lines
 
@@ -251,7 +221,7 @@ def lines_of_table_2(profile_name, wanted=()):
     """{name: (family, model, heads)} of the rows of Table 2 that a profile can make: models as
     fine-tuned, and with ghosts, whole and cut. Raises ValueError naming the nearest row."""
     there, kinds = {}, families(profile_name)
-    for name, line in lines_of_table_1(WIDTHS if wanted else widths(profile_name)).items():
+    for name, line in lines_of_table_1(S.WIDTHS if wanted else widths(profile_name)).items():
         if line[0] in kinds and line[1] != "Distilled":
             there[name] = line
     return picked(f"row of Table 2 in profile {profile_name!r}", there, wanted)

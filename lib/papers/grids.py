@@ -1,43 +1,278 @@
-"""What the grids of all papers share: rows and settings of a profile, tasks and seeds, fine-tuned
-teachers. Free of torch."""
+"""What the grids of all papers share: the three profiles, their rows, settings and encoders, tasks,
+seeds and fine-tuned teachers. A reader's own data and model may stand in the place of a profile's.
+Free of torch.
 
-from dataclasses import replace
+An `Own` is the name of a profile. It finds the settings of that profile in every table, and says
+where rows and encoder come from instead. So no paper knows of it: `described` describes the rows,
+`backbone` the encoder.
+"""
+
+import os
+import shlex
+from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
 
 from lib import data
+from lib.data import grammar, lines, models, own
 from lib.data.read import GLUE, SENTEVAL, SQUAD
 from lib.measure.compare import Column
-from lib.papers import profiles
-from lib.papers.profiles import backbone, profile
-from lib.runs import files
+from lib.measure.cost import CONFIG, SHAPES, Shape, configured
+from lib.runs import paths
 from lib.runs.spec import Spec, known
-from lib.train.options import Augment, Span, Targets, Train
-
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-NAMES = ("ROWS", "HELD_OUT", "UNSEEN", "TRIES", "STEPS")
-ROWS, HELD_OUT, UNSEEN, TRIES, STEPS = map(TOLD.get, NAMES)
+from lib.train import options
+from lib.train.options import Augment, Numerics, Targets, Train
 
 
-def training(**fields):
-    """{profile: Train} with what the trainings of each scale have in common, and these fields.
+def settings(name):
+    """What runs are made of: the tables of a TOML file of this folder, as attributes.
 
-    A field that differs between the scales is a tuple: its values at toy, mini and paper.
+    A table below the name of an option (lib.train.options), such as [Train.TEACHER], holds such an
+    option for each profile: the fields of `all`, and its own. A Train has the fields of [TRAINING]
+    in grids.toml too, which the trainings of its scale share. COLUMNS are made Columns.
 
-    >>> training(epochs=(2, 3, 3), lr=(1e-3, 2e-4, 2e-5))["paper"].epochs
+    >>> settings("ghostbert").DISTIL["paper"].epochs
     3
     """
-    return {
-        name: Train(**own | {f: v[n] if isinstance(v, tuple) else v for f, v in fields.items()})
-        for n, (name, own) in enumerate(TOLD["TRAINING"].items())
-    }
+    tables = dict(paths.toml(FOLDER / f"{name}.toml"))
+    for kind in tables.keys() & vars(options).keys():
+        common = paths.toml(FOLDER / "grids.toml")["TRAINING"] if kind == "Train" else {}
+        for each, there in tables.pop(kind).items():
+            tables[each] = {
+                at: getattr(options, kind)(**common.get(at, {}) | there.get("all", {}) | fields)
+                for at, fields in there.items()
+                if at != "all"
+            }
+    columns = tuple(Column(*told) for told in tables.get("COLUMNS", ()))
+    return SimpleNamespace(**tables | {"COLUMNS": columns})
 
 
-TEACHER = training(
-    epochs=(6, 3, 3), lr=(1e-3, 1e-4, 2e-5), warmup=(0.1, 0.1, 0.0), select=("last", "last", "best")
-)
+FOLDER = Path(__file__).parent
+S = settings("grids")
+__getattr__ = S.__getattribute__  # grids.ROWS is the table ROWS
+
+
+@dataclass(frozen=True)
+class Profile:
+    name: str
+    source: str  # of the tasks, see lib.data
+    numerics: Numerics
+    about: str  # one line on every page
+
+
+DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GPU
+
+PROFILES = {
+    name: Profile(name, told["source"], Numerics(told["dtype"], 1, DEVICE), told["about"])
+    for name, told in S.PROFILES.items()
+}
+
+# Of a reader's own data and model.
+FAMILIES = ("bert", "roberta", "electra")
+OTHER = "take another model"
+LONGEST = 128  # tokens that the position table must have
+PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
+NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")  # one of each
+
+
+def profile(name):
+    """Raises ValueError naming the nearest profile."""
+    known("profile", name, PROFILES)
+    return PROFILES[name]
+
+
+def checkpoint(name):
+    """Spec of a published checkpoint; its seed is pinned, all replicates start from it."""
+    known("checkpoint", name, models.HUB)
+    return Spec("checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0)
+
+
+def families(name):
+    """The kinds of encoder that a profile has; a reader's own model is of one."""
+    if folder := of(name, "model"):
+        return (shape_of(folder).family,)
+    return tuple(S.CHECKPOINTS.get(profile(name).name, ("bert",)))
+
+
+def backbone(name, family="bert"):
+    """Spec of the encoder that a profile's models of a kind start from.
+
+    A reader's own model stands for every kind. Raises ValueError for a kind that the profile does
+    not have.
+    """
+    if folder := of(name, "model"):
+        return Spec("checkpoint", {"name": folder, "digest": data.weights(folder)}, seed=0)
+    known(f"kind of encoder in profile {name!r}", family, families(name))
+    return toy_backbone() if name == "toy" else checkpoint(S.CHECKPOINTS[name][family])
+
+
+def started(profile_name, name):
+    """Spec of a published checkpoint, or of the reader's own model in its place."""
+    return backbone(profile_name) if of(profile_name, "model") else checkpoint(name)
+
+
+def toy_backbone():
+    """Spec of the small encoder, pre-trained on generated text."""
+    told = {"train": Train(**S.LEARNING), "numerics": PROFILES["toy"].numerics}
+    return Spec("pretrain", S.TOY | told, seed=0)
+
+
+def untrained():
+    """Spec of the small encoder with random weights."""
+    return Spec("pretrain", S.TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
+
+
+def shape(name, family="bert"):
+    """The encoder of a profile and a kind as cost formulas see it."""
+    if folder := of(name, "model"):
+        return shape_of(folder)
+    known(f"kind of encoder in profile {name!r}", family, families(name))
+    if name != "toy":
+        return SHAPES[S.CHECKPOINTS[name][family].removesuffix("-uncased")]
+    sizes = (S.TOY["model"][size] for size in ("layers", "hidden", "heads", "ffn"))
+    return Shape("bert", *sizes, len(grammar.vocabulary()), 128, 2, S.TOY["model"]["hidden"])
+
+
+class Own(str):
+    """The name of a profile, with the reader's data, model, or both.
+
+    data: a name of `lib.data.own.task_of`, or "". model: the full path of a folder, or "".
+    """
+
+    def __new__(cls, profile, data="", model=""):
+        self = super().__new__(cls, profile)
+        self.data, self.model = data and own.task_of(data), model and folder(model)
+        if data and profile == "toy" and not model:
+            fix = "name a model, or take the profile 'mini'"
+            raise ValueError(f"the encoder of 'toy' knows generated words alone: {fix}")
+        return self
+
+    def __str__(self):
+        named = " and ".join(name for name in PARAMETERS[1:] if getattr(self, name))
+        return f"{self[:]}, own {named}"
+
+    @property
+    def task(self):
+        """What tables call the reader's task; "" where the tasks are the profile's."""
+        return own.title(self.data) if self.data else ""
+
+    def about(self):
+        """Sentences for a page on what is the reader's; the first one is for captions."""
+        named = [f"data: {self.task}"] * bool(self.data)
+        named += [f"model: {Path(self.model).name}"] * bool(self.model)
+        lines = [f"Your own {', '.join(named)}."]
+        if self.data:
+            task, there = data.task("own", self.data), data.splits("own", self.data)
+            count, most = len(there["train"]), S.MOST[self]
+            kind = "answers" if task.span else "scores"
+            kind = f"{len(task.labels)} classes" if task.labels else kind
+            rows = f"{count:,} training and {len(there['dev']):,} development rows"
+            capped = f", trained on {most:,} of them" * bool(most and count > most)
+            lines.append(f"The data have {rows} of {kind}{capped}.")
+        if self.model:
+            s = shape_of(self.model)
+            sizes = f"{s.layers} layers of {s.hidden}, {s.heads} heads, {s.ffn} neurons"
+            lines.append(f"The model is a {s.family} of {sizes}.")
+        settled = (
+            f"All other settings are those of profile {self[:]}; the paper's verdicts are off."
+        )
+        return [*lines, settled]
+
+
+def named(profile, data="", model=""):
+    """The profile's name, an `Own` where data or model are given."""
+    return Own(profile, data, model) if data or model else profile
+
+
+def meant(values):
+    """The profile's name that the parameters of a notebook mean; only those that take data of a
+    reader's own have a `model` that is a folder."""
+    told = PARAMETERS if "data" in values else PARAMETERS[:1]
+    return named(*(values.get(name, "") for name in told))
+
+
+def values(profile_name):
+    """The parameters of a notebook that mean a profile's name."""
+    own = {name: of(profile_name, name) for name in PARAMETERS[1:]}
+    return {"profile": profile_name[:]} | (own if isinstance(profile_name, Own) else {})
+
+
+def words(profile_name):
+    """The words of a command that mean a profile's name."""
+    return [
+        f"--{name} {shlex.quote(value)}" for name, value in values(profile_name).items() if value
+    ]
+
+
+def of(profile_name, what):
+    """The reader's `data`, `model` or `task` behind a profile's name; "" where it has none."""
+    return getattr(profile_name, what, "")
+
+
+def own_lines(profile_name):
+    """Lines on what was read of the reader's own; none of a profile alone."""
+    if not isinstance(profile_name, Own):
+        return []
+    return [*profile_name.about(), *(own.told(profile_name.data) if profile_name.data else ())]
+
+
+def own_titles(profile_name):
+    """What the reader's data and model are called, each where there is one."""
+    model = of(profile_name, "model")
+    return [name for name in (of(profile_name, "task"), model and Path(model).name) if name]
+
+
+def own_digests(profile_name):
+    """Digests of the reader's data and model, "" where there is none."""
+    name, model = (of(profile_name, what) for what in PARAMETERS[1:])
+    return [name and data.digest_of("own", name), model and data.weights(model)]
+
+
+def own_rows(name, profile_name, wanted, held_out):
+    """(training rows or None for all, held-out rows) of a reader's task: what is wanted, or as many
+    as there are. A fifth of the training rows is held out at most."""
+    there, most = len(data.splits("own", name)["train"]), S.MOST[profile_name]
+    held_out = min(held_out, there // 5)
+    return min(wanted or most or there, most or there, there - held_out), held_out
+
+
+def folder(path):
+    """The full path of a reader's model. A path may be relative to the working folder or to the
+    project. Raises FileNotFoundError where a file of it is missing, ValueError as `shape_of`."""
+    found = paths.meant(path)
+    for names in map(str.split, NEEDED):
+        if not any((found / name).is_file() for name in names):
+            form = "it must be a BERT, RoBERTa or ELECTRA folder as save_pretrained writes it"
+            raise FileNotFoundError(
+                f"no model {str(path)!r}: it has no {' or '.join(names)}; {form}"
+            )
+    shape_of(found)
+    return str(found)
+
+
+def shape_of(path):
+    """The Shape of a reader's model, from its config.json. Raises ValueError for what is no BERT,
+    RoBERTa or ELECTRA, for sizes that cannot be, for uneven heads, and for short position
+    tables."""
+    body = lines.parsed(file := Path(path) / "config.json")
+    family = body.get("model_type") if isinstance(body, dict) else None
+    if family not in FAMILIES:
+        raise lines.malformed(file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER)
+    sizes = {name: body.get(name) for name in CONFIG[1:]}
+    for name, size in sizes.items():
+        if type(size) is not int or size < 1:
+            raise lines.malformed(file, f"{name} {size!r}", "a whole number above 0", OTHER)
+    positions, least = sizes["max_position_embeddings"], LONGEST + 2 * (family == "roberta")
+    if positions < least:
+        raise lines.malformed(file, f"{positions} positions", f"{least} for long rows", OTHER)
+    return configured(body)
+
+
+# ---- ROWS, TASKS AND SEEDS
+
+
 LABELS = Targets("hard")
-SPAN = {name: Span(**told) for name, told in TOLD["SPAN"].items()}
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
 
 
@@ -49,7 +284,7 @@ def tasks(profile_name, wanted=(), *, own):
     for a profile that `own` lacks and for another task.
     """
     known("profile", profile_name, own)
-    if mine := profiles.of(profile_name, "task"):
+    if mine := of(profile_name, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
@@ -89,7 +324,7 @@ def source(profile_name, task):
 
 def dataset(profile_name, task):
     """Descriptor of a task's rows at a profile."""
-    return described(profile_name, task, ROWS[profile_name].get(task), HELD_OUT[profile_name])
+    return described(profile_name, task, S.ROWS[profile_name].get(task), S.HELD_OUT[profile_name])
 
 
 def described(profile_name, task, rows, held_out=0, judged=True, **more):
@@ -99,10 +334,10 @@ def described(profile_name, task, rows, held_out=0, judged=True, **more):
     judged on them. more: other arguments of `lib.data.describe`. A reader's rows are as many as
     there are, and none of them is unseen.
     """
-    if name := profiles.of(profile_name, "data"):
-        own = profiles.rows(name, profile_name, rows, held_out)
+    if name := of(profile_name, "data"):
+        own = own_rows(name, profile_name, rows, held_out)
         return data.describe("own", name, *own, **more)
-    more |= UNSEEN[profile_name].get(task, {}) if judged else {}
+    more |= S.UNSEEN[profile_name].get(task, {}) if judged else {}
     return data.describe(source(profile_name, task), task, rows, held_out, **more)
 
 
@@ -116,18 +351,18 @@ def common(profile_name, task, rows=None, /, **args):
 
 def asked(profile_name):
     """How the passages of a reader's questions are cut; None of other tasks."""
-    name = profiles.of(profile_name, "data")
-    return SPAN[profile_name] if name and data.task("own", name).span else None
+    name = of(profile_name, "data")
+    return S.SPAN[profile_name] if name and data.task("own", name).span else None
 
 
 def lengthened(profile_name, train):
     """The settings of a training. Of a reader's few rows it has so many epochs that it has STEPS
     steps at least."""
-    name = profiles.of(profile_name, "data")
+    name = of(profile_name, "data")
     if not name or isinstance(train, dict):  # of a finished Spec
         return train
-    rows = profiles.rows(name, profile_name, None, HELD_OUT[profile_name])[0]
-    return replace(train, epochs=max(train.epochs, ceil(STEPS * train.batch / rows)))
+    rows = own_rows(name, profile_name, None, S.HELD_OUT[profile_name])[0]
+    return replace(train, epochs=max(train.epochs, ceil(S.STEPS * train.batch / rows)))
 
 
 def clock(runs, length, batch):
@@ -136,7 +371,7 @@ def clock(runs, length, batch):
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
 
-def span(profile_name, task, spans=SPAN):
+def span(profile_name, task, spans=S.SPAN):
     """How the passages of a task of spans are cut; None of other tasks."""
     return spans[profile_name] if task in SQUAD else asked(profile_name)
 
@@ -144,7 +379,7 @@ def span(profile_name, task, spans=SPAN):
 def teacher(profile_name, task, family="bert", train=None, span=None):
     """Spec of the fine-tuned whole model: the teacher and the start of many students, and the plain
     row of most tables. train: a paper's own settings; span: how a task such as SQuAD is cut."""
-    told = {"train": train or TEACHER[profile_name], "targets": LABELS}
+    told = {"train": train or S.TEACHER[profile_name], "targets": LABELS}
     told |= {"span": span} if span else {}
     start = {"start": backbone(profile_name, family)}
     return Spec("finetune", common(profile_name, task, **told), start)
@@ -156,7 +391,7 @@ def augmentation(profile_name, task, rows=None):
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
     once for all seeds. rows: descriptor of rows other than the profile's own.
     """
-    tries = TRIES.get(task, 30) if profile_name == "paper" else 1
+    tries = S.TRIES.get(task, 30) if profile_name == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
     args = common(profile_name, task, rows, augment=options)
     return Spec("augment", args, {"language_model": backbone(profile_name)}, seed=0)
@@ -168,8 +403,8 @@ def metrics(profile_name, printed=()):
     They are those that the paper prints, and of other tasks the first metric. At mini each task
     counts once, by its first column.
     """
-    if name := profiles.of(profile_name, "data"):
-        title = profiles.of(profile_name, "task")
+    if name := of(profile_name, "data"):
+        title = of(profile_name, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
     own = profile(profile_name).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]

@@ -7,111 +7,69 @@ values of their own, each chosen once, before the first recorded run. Free of to
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from lib.measure import gated
-from lib.measure.compare import Column
-from lib.papers import grids, mini, published
-from lib.papers.profiles import TOY, backbone, shape, started
-from lib.runs import files
+from lib.papers import grids, published
+from lib.papers.grids import backbone, shape, started
 from lib.runs.spec import Output, Spec, known
-from lib.train.options import Gates, Objective, Perceptron
+from lib.train.options import Gates, Objective
 
 # ---- SETTINGS
 
-TOLD = files.toml(Path(__file__).with_suffix(".toml"))  # says what each of its tables is
-
-MAIN = "TinyBERT-4L"  # the model of all searches but those of Tables 7 and 8
-CHECKPOINTS = TOLD["CHECKPOINTS"]
-RATIOS = (0.1, 0.3, 0.5, 0.7)
-
-TASKS = {"toy": ("CoLA",), "mini": mini.ONE, "paper": ("CoLA", "MRPC", "STS-B")}  # Table 4
-RANDOM = TASKS | {"mini": mini.BOTH}  # Table 5
-PAIR = TASKS | {"paper": ("CoLA", "SST-2")}  # Tables 11 and 12
-TRIO = TASKS | {"paper": ("CoLA", "RTE", "SST-2")}  # Tables 2 and 3
-TEST = TASKS | {"paper": tuple(TOLD["WINNING"])}  # Tables 6 to 10
-TINYBERTS = dict.fromkeys(TASKS, (MAIN,)) | {"paper": (MAIN, "TinyBERT-6L")}  # Table 3
-SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
-HEADLINES = SEEDS | {"mini": mini.FIVE}  # Tables 4, 5 and 10
-REPEATS = {"toy": (0, 1), "mini": mini.FIVE, "paper": (0, 1, 2, 3, 4)}  # Table 11
-ROWS = {"toy": 600}  # training rows of searches and retraining; elsewhere those of all papers
-LONG = ("MNLI", "QQP", "QNLI", "SST-2")  # "fewer" than 10 epochs at paper (5.5.1): 3
-TEN = ("SST-2",)  # tasks of LONG whose teacher has 10 epochs in print (6.1.1)
-AUGMENTED = ("CoLA", "STS-B", "MRPC", "RTE")  # Tables 6 to 9 retrain on augmented rows, at paper
-
-COLUMNS = tuple(Column(*told) for told in TOLD["COLUMNS"])
+S = grids.settings("nas")
+__getattr__ = S.__getattribute__  # nas.SEEDS is the table SEEDS
 # Table 10 stands beside another paper's accuracies: it is at their level, and names Pearson's
 # correlation alone.
-AGAINST_IMP = COLUMNS[0], COLUMNS[3]
-
-_DECAY = dict(weight_decay=(0.0, 0.0, 0.01), spare_norms=(False, False, True))
-_BEST = dict(select=("last", "last", "best"), eval_every=(0, 0, 100))
-SEARCH = grids.training(epochs=(2, 3, 10), lr=(5e-4, 5e-5, 3e-5), warmup=(0.0, 0.0, 0.1), **_DECAY)
-INTERMEDIATE = grids.training(epochs=(1, 3, 10), lr=(1e-3, 2e-4, 5e-5), **_DECAY)
-PREDICTION = grids.training(
-    epochs=(1, 3, 10), lr=(5e-4, 5e-5, 3e-5), warmup=(0.0, 0.0, 0.1), **_BEST, **_DECAY
-)
-TEACHER = grids.TEACHER | {"paper": replace(PREDICTION["paper"], lr=5e-5, eval_every=0)}
-# Dense model and rounds of magnitude pruning; at paper as the public code that the report quotes.
-MAGNITUDE = grids.TEACHER | {"paper": replace(grids.TEACHER["paper"], select="last")}
-TEACHING, STAGES, ROUNDS, WINNING = map(TOLD.get, ("TEACHING", "STAGES", "ROUNDS", "WINNING"))
-REPORTED = TOLD["REPORTED"]  # options of a search as the report has it
-
+AGAINST_IMP = S.COLUMNS[0], S.COLUMNS[3]
 LOGITS, TINYBERT = Objective("prediction"), Objective("soft_cross_entropy")
-# Toy's BERT-Mini: like BERT-Mini itself it has 70 % of the FLOPs of the model that is searched.
-TOY_MINI = TOY["model"] | {"hidden": 160, "heads": 4, "ffn": 640}
-
-IMAGES, TARGETS = TOLD["IMAGES"], TOLD["TARGETS"]  # of the digits check (7.1), as its networks
-NETWORKS = {name: Perceptron(**told) for name, told in TOLD["NETWORKS"].items()}
 
 DEVIATIONS = published.deviations("nas")
 SMALL_TEACHER = published.deviations("nas", "small_teacher")
 DIGITS = published.deviations("nas", "digits")
 
 
-tasks = partial(grids.tasks, own=TASKS)  # others are RANDOM, PAIR, TRIO and TEST
-seeds = partial(grids.seeds, own=SEEDS)  # others are HEADLINES and REPEATS
+tasks = partial(grids.tasks, own=S.TASKS)  # others are RANDOM, PAIR, TRIO and TEST
+seeds = partial(grids.seeds, own=S.SEEDS)  # others are HEADLINES and REPEATS
 
 
 def gates(ratio=0.3, **changes):
     """The report's search at a target ratio of FLOPs; changes: other fields of Gates."""
-    return Gates(ratio=ratio, **TOLD["GATES"] | changes)
+    return Gates(ratio=ratio, **S.GATES | changes)
 
 
 # ---- MODELS
 
 
-def general(profile_name, model=MAIN):
+def general(profile_name, model=S.MAIN):
     """Spec of an encoder before any task.
 
     Raises ValueError, naming the nearest, for an unknown model, and for BERT-Mini at mini.
     """
-    known("model", model, CHECKPOINTS)
+    known("model", model, S.CHECKPOINTS)
     if profile_name == "paper":
-        return started(profile_name, CHECKPOINTS[model])
+        return started(profile_name, S.CHECKPOINTS[model])
     if model != "BERT-Mini":
         return backbone(profile_name)
     if profile_name != "toy":
         raise ValueError(
             f"model 'BERT-Mini' has no stand-in at profile {profile_name!r}: take 'toy' or 'paper'"
         )
-    changes = {"model": TOY_MINI, "corpus": {"sentences": 8000, "seed": 0}}
-    return Spec("pretrain", backbone("toy").args | changes, seed=0)
+    return Spec("pretrain", backbone("toy").args | S.TOY_MINI, seed=0)
 
 
-def whole(profile_name, task, model=MAIN, epochs=0):
+def whole(profile_name, task, model=S.MAIN, epochs=0):
     """Spec of a model on a task before any search, fine-tuned on the labels.
 
     At `paper` a TinyBERT is distilled from BERT-base instead. epochs: other than the profile's.
     """
     if profile_name == "paper" and model.startswith("TinyBERT"):
         return distilled(profile_name, task, model)
-    train = paced(TEACHER, profile_name, task, () if task in TEN else LONG, epochs=epochs)
+    train = paced(S.TEACHER, profile_name, task, () if task in S.TEN else S.LONG, epochs=epochs)
     spec = grids.teacher(profile_name, task, train=train)
     return replace(spec, inputs={"start": general(profile_name, model)})
 
 
-def distilled(profile_name, task, model=MAIN, epochs=()):
+def distilled(profile_name, task, model=S.MAIN, epochs=()):
     """Spec of TinyBERT on a task, distilled from BERT-base in two stages (Table 3).
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows (6.1.1).
@@ -121,7 +79,7 @@ def distilled(profile_name, task, model=MAIN, epochs=()):
     return stages(profile_name, task, start, guide, None, more, epochs, TINYBERT)
 
 
-def paced(settings, profile_name, task, long=LONG, **changes):
+def paced(settings, profile_name, task, long=S.LONG, **changes):
     """Train of a task, out of {profile: Train}; long: tasks of fewer epochs at `paper`.
 
     TinyBERT's code chooses the best model by both correlations of STS-B. changes: fields that are
@@ -136,8 +94,8 @@ def paced(settings, profile_name, task, long=LONG, **changes):
 
 def rows(profile_name, task):
     """Descriptor of the rows of searches and retraining."""
-    if profile_name in ROWS:
-        return grids.described(profile_name, task, ROWS[profile_name])
+    if profile_name in S.ROWS:
+        return grids.described(profile_name, task, S.ROWS[profile_name])
     return grids.dataset(profile_name, task)
 
 
@@ -154,7 +112,7 @@ def variants(profile_name, task, wanted=True):
 def searched(
     profile_name,
     task,
-    model=MAIN,
+    model=S.MAIN,
     objective=LOGITS,
     start=None,
     guide=None,
@@ -168,7 +126,7 @@ def searched(
     times: multiple of the profile's epochs. enlarged: on augmented rows, at `paper` for one epoch
     (7.6). lr: learning rate, 0 is the profile's. changes: of `gates`.
     """
-    own, train = whole(profile_name, task, model), paced(SEARCH, profile_name, task, lr=lr)
+    own, train = whole(profile_name, task, model), paced(S.SEARCH, profile_name, task, lr=lr)
     epochs = 1 if enlarged and profile_name == "paper" else train.epochs
     inputs = {"start": start or own, "augmented": variants(profile_name, task, enlarged)}
     if objective.kind != "cross_entropy":
@@ -178,7 +136,7 @@ def searched(
     return Spec("nas_search", told | {"gates": gates(**changes)}, inputs)
 
 
-def drawn(profile_name, task, model=MAIN, **changes):
+def drawn(profile_name, task, model=S.MAIN, **changes):
     """Spec of a random architecture of the same cost (Table 5)."""
     start = {"start": whole(profile_name, task, model)}
     return Spec("random_architecture", {"gates": gates(**changes)}, start)
@@ -195,7 +153,7 @@ def stages(
     told = grids.common(profile_name, task, rows(profile_name, task))
     one, two = (
         told | {"train": paced(settings, profile_name, task, epochs=number)}
-        for settings, number in zip((INTERMEDIATE, PREDICTION), epochs or (0, 0), strict=True)
+        for settings, number in zip((S.INTERMEDIATE, S.PREDICTION), epochs or (0, 0), strict=True)
     )
     inputs = {"teacher": guide, "augmented": variants(profile_name, task, augmented)}
     architecture = Output("search", "architecture") if found else None
@@ -205,7 +163,7 @@ def stages(
 
 
 def pruned(
-    profile_name, task, model=MAIN, objective=LOGITS, augmented=False, kept=False, **changes
+    profile_name, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=False, **changes
 ):
     """Spec of procedure B (5.5): search in the fine-tuned model, cut, retrain with it as teacher.
 
@@ -216,7 +174,7 @@ def pruned(
     return stages(profile_name, task, found if kept else own, own, found, augmented)
 
 
-def random(profile_name, task, model=MAIN, **changes):
+def random(profile_name, task, model=S.MAIN, **changes):
     """Spec of a random architecture with the very same retraining."""
     own = whole(profile_name, task, model)
     return stages(profile_name, task, own, own, drawn(profile_name, task, model, **changes))
@@ -228,12 +186,12 @@ def magnitude(profile_name, task, share, model="BERT-base"):
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model is. Raises
     ValueError for a share that is no round's.
     """
-    known("kept share", share, ROUNDS[profile_name])
+    known("kept share", share, S.ROUNDS[profile_name])
     origin = general(profile_name, model)
-    dense = grids.teacher(profile_name, task, train=MAGNITUDE[profile_name])
+    dense = grids.teacher(profile_name, task, train=S.MAGNITUDE[profile_name])
     told = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = replace(dense, inputs={"start": origin})
-    for kept in ROUNDS[profile_name]:
+    for kept in S.ROUNDS[profile_name]:
         spec = Spec("imp", told | {"kept": kept}, {"start": spec, "origin": origin})
         if kept == share:
             return spec
@@ -246,7 +204,7 @@ def named(profile_name, task, model):
     """
     if not model.startswith("30 % "):
         return whole(profile_name, task, model)
-    augmented = profile_name == "paper" and task in AUGMENTED
+    augmented = profile_name == "paper" and task in S.AUGMENTED
     return pruned(profile_name, task, model.removeprefix("30 % "), augmented=augmented)
 
 
@@ -270,7 +228,7 @@ def least(profile_name):
 def reachable(profile_name, ratios=()):
     """The ratios, of some or of RATIOS, that a search in the profile's encoder can reach. A small
     encoder has a high least one. Raises ValueError where it has none of them."""
-    ratios, low = ratios or RATIOS, least(profile_name)
+    ratios, low = ratios or S.RATIOS, least(profile_name)
     there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
     if not there:
         raise ValueError(f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more")
@@ -280,7 +238,7 @@ def reachable(profile_name, ratios=()):
 def out_of_reach(profile_name, ratios=()):
     """A line for a page: those of some ratios, or of RATIOS, that it skipped."""
     there = reachable(profile_name, ratios)
-    left = [f"{100 * ratio:.0f} %" for ratio in ratios or RATIOS if ratio not in there]
+    left = [f"{100 * ratio:.0f} %" for ratio in ratios or S.RATIOS if ratio not in there]
     why = f"one head and one neuron in each layer are {100 * least(profile_name):.1f} %"
     return [f"Skipped: {', '.join(left)}, as {why} of the FLOPs."] * bool(left)
 

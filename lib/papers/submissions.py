@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 
 from lib.data import read, unlabelled
-from lib.papers.profiles import profile
-from lib.runs import files
+from lib.papers.grids import profile
+from lib.runs import paths
 from lib.runs.spec import Spec
 
 TEST_ROWS, TASK_OF = {}, {}  # official rows of each file; the task whose codes a file holds
@@ -83,7 +83,7 @@ def archive(logits, path, source):
         wanted = len(said) if source == "toy" else TEST_ROWS[file]
         if len(said) != wanted or not np.isfinite(said).all():
             raise ValueError(f"{file}: {len(said)} predictions; expected {wanted}, all finite")
-    with files.whole(path) as place, zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as packed:
+    with paths.whole(path) as place, zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as packed:
         for file in (name for name in TEST_ROWS if name in logits):
             lines = (f"{i}\t{cell}\n" for i, cell in enumerate(cells(file, logits[file])))
             packed.writestr(f"{file}.tsv", "index\tprediction\n" + "".join(lines))

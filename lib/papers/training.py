@@ -10,8 +10,7 @@ from dataclasses import replace
 
 from lib.measure.cost import SHAPES
 from lib.measure.cost import flops as flops_of
-from lib.measure.gated import BERT_MINI
-from lib.papers import grids, profiles
+from lib.papers import grids
 from lib.search import net as nets
 from lib.train.options import Train
 
@@ -23,7 +22,6 @@ ROWS = {"MNLI": 392702, "QQP": 363846, "QNLI": 104743, "SST-2": 67349, "CoLA": 8
 ROWS |= {"MRPC": 3668, "RTE": 2490, "WNLI": 635, "SQuAD1": 88524, "SQuAD2": 132034}
 PROBING, DOCUMENTS = 100_000, 6_000_000
 ENCODERS = SHAPES | {  # those that are not BERT-base, by the names of their checkpoints
-    "bert-mini": BERT_MINI,
     "2nd_General_TinyBERT_4L_312D": SHAPES["tinybert-4"],
     "2nd_General_TinyBERT_6L_768D": SHAPES["tinybert-6"],
 }
@@ -42,12 +40,12 @@ def seconds(profile_name, specs, pace):
 
     pace: f(folder, name of the data, Train) -> rows a second, measured (lib.pace).
     """
-    name, folder = profiles.of(profile_name, "data"), profiles.of(profile_name, "model")
+    name, folder = grids.of(profile_name, "data"), grids.of(profile_name, "model")
     specs = [spec for spec in specs if flops(spec)]
     if not (name and folder and specs) or grids.asked(profile_name):
         return None
     train = replace(Train(**specs[0].args["train"]), epochs=1, select="last")
-    one = 3 * forward(profiles.backbone(profile_name), train.pad_to or train.max_length)
+    one = 3 * forward(grids.backbone(profile_name), train.pad_to or train.max_length)
     return sum(map(flops, specs)) / one / pace(folder, name, train)
 
 
@@ -75,7 +73,7 @@ def forward(spec, tokens):
         return forward(origin, tokens)
     name = spec.args.get("name", "")
     return flops_of(
-        profiles.shape_of(name) if "/" in name else ENCODERS.get(name, SHAPES["bert-base"]), tokens
+        grids.shape_of(name) if "/" in name else ENCODERS.get(name, SHAPES["bert-base"]), tokens
     )
 
 

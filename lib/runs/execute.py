@@ -5,7 +5,6 @@ This is the only place that turns a Spec into a run. `lib.runs.sweep` calls it i
 
 import ctypes
 import gc
-import importlib
 import platform
 import re
 import shutil
@@ -19,8 +18,8 @@ from pathlib import Path
 
 from filelock import Timeout
 
-from lib.runs import files, paths
-from lib.runs.files import Damaged
+from lib.runs import paths
+from lib.runs.paths import Damaged
 from lib.runs.spec import from_json
 from lib.runs.store import MIN_FREE, Draft, Store, locked, say
 from lib.steps import STEPS
@@ -44,7 +43,7 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
             return run
         try:
             with locked(store.lock(spec)):
-                if not files.wrong(store.part(spec)):
+                if not paths.wrong(store.part(spec)):
                     store.place(spec)  # a kill came between its end and its name
                 if run := store.find(spec, weights=keep):
                     return run
@@ -73,8 +72,7 @@ def _make(spec, store, keep, checkpoint_seconds):
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
     try:
         args = spec.resolved({name: run.metrics for name, run in inputs.items()})
-        step = getattr(importlib.import_module(f"lib.steps.{spec.step}"), spec.step)
-        draft.seal(step(draft, **args), environment(spec))
+        draft.seal(STEPS[spec.step].function(draft, **args), environment(spec))
     except KeyboardInterrupt:
         draft.tell("stopped")
         raise

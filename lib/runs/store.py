@@ -11,7 +11,7 @@
 A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, `env.json`,
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
 weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
-manifest (lib.runs.files) has a digest of each file. What is found damaged, or holds the run of
+manifest (lib.runs.paths) has a digest of each file. What is found damaged, or holds the run of
 another Spec, is not used; it is set aside when the run is made again. What cannot be read is left
 where it is, and an error tells it.
 """
@@ -29,13 +29,13 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors.numpy import load_file, save_file
 
-from lib.runs import files, paths
-from lib.runs.files import Damaged, read_json, write_json
+from lib.runs import paths
+from lib.runs.paths import Damaged, read_json, write_json
 from lib.runs.spec import placeless
 
 MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
 PARTS = ("spec", "status", "metrics", "env")  # of a run that are JSON
-LEFT = ("model", "events.jsonl", files.NAME)  # what a record has not, or has of its own
+LEFT = ("model", "events.jsonl", paths.MANIFEST)  # what a record has not, or has of its own
 
 
 @cache
@@ -62,7 +62,7 @@ class Run:
     @cached_property
     def body(self):
         """All parts, after a look at the digests of all files but the weights."""
-        files.check(self.folder, ("model/",))
+        paths.check(self.folder, ("model/",))
         return {name: read_json(self.folder / f"{name}.json") for name in PARTS}
 
     @property
@@ -89,9 +89,6 @@ class Run:
         text = path.read_bytes() if path.exists() else b""
         return [json.loads(line) for line in text.splitlines()]
 
-    def events(self):
-        return self.lines("events.jsonl")
-
     def check(self, spec, weights=False):
         """Raise Damaged where it is not the whole run of a Spec, OSError where it cannot be read.
 
@@ -101,7 +98,7 @@ class Run:
         if told != asked and placeless(told) != placeless(asked):
             raise Damaged(f"{paths.shown(self.folder)} holds the run of another Spec")
         if weights:
-            files.check(self.folder)
+            paths.check(self.folder)
 
 
 @contextmanager
@@ -130,16 +127,13 @@ def alive(path):
         return True
 
 
-@dataclass(frozen=True)
 class Store:
-    """Committed records first, so that pages are the same wherever runs were made; then runs."""
+    """Two folders: committed records come first, so that pages are the same wherever runs were
+    made; then runs."""
 
-    runs: Path = None
-    records: Path | None = None
-
-    def __post_init__(self):
-        object.__setattr__(self, "runs", Path(self.runs or paths.runs_root()))
-        object.__setattr__(self, "records", Path(self.records or paths.records_root()))
+    def __init__(self, runs=None, records=None):
+        self.runs = Path(runs or paths.runs_root())
+        self.records = Path(records or paths.records_root())
 
     def find(self, spec, weights=False):
         """The finished run of a Spec, or None. With `weights`, one that still has its model.
@@ -231,9 +225,9 @@ class Store:
     def record(self, run):
         """Write a finished run to the records, without weights and events. Returns the folder."""
         target = self.records / run.name
-        with files.whole(target) as folder:
+        with paths.whole(target) as folder:
             shutil.copytree(run.folder, folder, ignore=shutil.ignore_patterns(*LEFT))
-            files.seal(folder)
+            paths.seal(folder)
             shutil.rmtree(target, ignore_errors=True)
         return target
 
@@ -296,7 +290,7 @@ class Draft(Scratch):
         self.spent = before["seconds"]
         self.worked = before["core_seconds"] - time.process_time()
         self.began = self.told = time.monotonic()
-        (self.folder / files.NAME).unlink(missing_ok=True)
+        (self.folder / paths.MANIFEST).unlink(missing_ok=True)
         write_json(self.folder / "spec.json", spec.to_json())
         self.tell("started")
 
@@ -325,7 +319,8 @@ class Draft(Scratch):
         """Write what is left of a run; it only wants its name now (`Store.place`)."""
         write_json(self.folder / "metrics.json", metrics)
         write_json(self.folder / "env.json", env)
-        files.write_lines(self.folder / "events.jsonl", self.lines)
+        body = "".join(json.dumps(line) + "\n" for line in self.lines)
+        paths.write(self.folder / "events.jsonl", body)
         shutil.rmtree(self.resume, ignore_errors=True)
         self.tell("finished")
-        files.seal(self.folder)
+        paths.seal(self.folder)

@@ -1,7 +1,8 @@
 """Sweep: many Specs as one graph, made under one progress bar.
 
     rows = [{"width": m, "spec": student(m).at(seed)} for m in (9, 6, 3, 1) for seed in (0, 1)]
-    frame = collect(rows)        # one line a row, its metrics beside it; makes what is missing
+    make([row["spec"] for row in rows])
+    frame = collect(rows)        # one line a row, its metrics beside it
 
 The inputs of a run are made before it. Who makes it is an executor (lib.runs.executors).
 """
@@ -224,24 +225,22 @@ def why(spec, store):
     return ""
 
 
-def collect(rows, store=None, on_missing="run", workers=None, progress=True):
+def collect(rows, store=None, lost=None):
     """A grid's rows with the results of their Specs, as a DataFrame.
 
     It has the rows' own columns, `state`, `error`, `run` (a Run or None) and one column a metric.
-    on_missing: "run" makes what is missing, "skip" leaves it out and says so in `state`. `error`
-    tells the root: of an input, where that is what could not be made.
+    lost: what `make` returned, where it was asked before. `error` tells the root: of an input,
+    where that is what could not be made.
     """
     import pandas as pd
 
     store = store or Store()
-    failed, lines = {}, []
-    if on_missing == "run":
-        failed = make([row["spec"] for row in rows], store, workers, progress=progress)
+    lines = []
     for row in rows:
         spec = row["spec"]
         run, line = store.find(spec), dict(row)
         line |= {"run": run, "state": (run.status if run else store.state(spec))["state"]}
-        line["error"] = "" if run else failed.get(spec) or why(spec, store)
+        line["error"] = "" if run else (lost or {}).get(spec) or why(spec, store)
         metrics = run.metrics if run else {}
         lines.append(line | {name: v for name, v in metrics.items() if name not in line})
     return pd.DataFrame(lines)

@@ -14,8 +14,8 @@ import numpy as np
 
 from lib.model.formula import FormulaError
 from lib.model.options import settled
-from lib.runs import files, paths
-from lib.runs.files import Damaged
+from lib.runs import paths
+from lib.runs.paths import Damaged
 from lib.runs.spec import canonical, stream
 from lib.search import samplers
 from lib.search.samplers import Evaluation
@@ -80,7 +80,7 @@ def append(path, value):
 
 def mark(value):
     """Digest of a line, but for what a clock said."""
-    return files.sha(canonical({**value, "seconds": 0}).encode())[:16]
+    return paths.sha(canonical({**value, "seconds": 0}).encode())[:16]
 
 
 def whole(content):

@@ -1,11 +1,12 @@
 """What a run can do. This table is free of torch: notebooks build Specs from it without a model.
 
-To add a step, write one module `lib/steps/<name>.py` with a function `<name>(run, **args)` that
-returns metrics, and one entry here. Raise the version when a change alters results: runs of the old
-version are then no longer found.
+To add a step, write a function `<name>(run, **args)` that returns metrics, in a module of this
+folder, and one entry here. Raise the version when a change alters results: runs of the old version
+are then no longer found.
 """
 
 from dataclasses import dataclass
+from importlib import import_module
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,11 @@ class Step:
     inputs: tuple  # names of the Specs it may take; "teacher:" is any name that begins so
     args: tuple  # names of its other arguments
     weights: bool  # it makes a model, or other large files, that other steps may need
+
+    @property
+    def function(self):
+        """Return the function that makes a run; its module is imported now."""
+        return getattr(import_module(f"{__name__}.{MODULES.get(self.name, self.name)}"), self.name)
 
 
 LESSON = "data train numerics"  # the arguments of a training on a task
@@ -60,6 +66,12 @@ MEASURING = {  # without weights
     "latency": (1, "model:", "models reference runs batch length numerics"),
     "maps": (2, "reference model model:", "data rows examples max_length numerics"),
 }
+PRESETS = {  # modules of several steps; the others have the name of their step
+    "training": ("finetune", "fineprune", "nas_search", "retrain", "imp", "quantise"),
+    "distilling": ("distil", "operate", "states"),
+    "warming": ("warmup", "predistil", "multitask"),
+}
+MODULES = {name: module for module, names in PRESETS.items() for name in names}
 STEPS = {
     name: Step(name, version, tuple(inputs.split()), tuple(args.split()), name in MAKING)
     for name, (version, inputs, args) in (MAKING | MEASURING).items()

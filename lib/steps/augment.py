@@ -8,16 +8,14 @@ import json
 import os
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
 
 from lib import data as sources
-from lib.runs import files
 from lib.runs.spec import stream
 from lib.train import augment as words
 from lib.train import loop
 from lib.train.options import Augment
 
-CHUNK = 2000  # sentences whose candidates are written together, to resume from
+CHUNK = 2000  # sentences whose candidates are looked for together
 
 
 def augment(run, data, augment, numerics):
@@ -43,25 +41,15 @@ def augment(run, data, augment, numerics):
 
 
 def candidates(run, texts, source, count, numerics):
-    """({text: int32 [its words that may be replaced, count]}, report), see lib.train.augment.
+    """Return ({text: int32 [its words that may be replaced, count]}, report).
 
-    Chunks of texts are kept beside the checkpoints and taken up from there. Each different text is
-    looked at once.
+    Each different text is looked at once (lib.train.augment).
     """
     unique = list(dict.fromkeys(texts))
     found, near, words_seen, one_piece = {}, {}, 0, 0
     for start in range(0, len(unique), CHUNK):
         part = unique[start : start + CHUNK]
-        folder = run.resume / f"candidates-{start:09d}"
-        if not files.wrong(folder):
-            there = load_file(folder / "words.safetensors")
-        else:
-            there = words.candidates(part, source, count, numerics, near)
-            files.remove(folder)
-            with files.whole(folder) as place:
-                place.mkdir()
-                save_file(there, place / "words.safetensors")
-                files.seal(place)
+        there = words.candidates(part, source, count, numerics, near)
         found |= zip(part, np.split(there["ids"], np.cumsum(there["sizes"])[:-1]), strict=True)
         words_seen += len(there["ids"])
         one_piece += int(there["one_piece"])

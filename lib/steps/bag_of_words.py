@@ -37,14 +37,16 @@ def bag_of_words(run, data):
 
 
 def linear(task, train, dev, x, y):
-    """The score of a linear model over the features x of the training and y of the dev rows."""
+    """Return the score of a linear model over the features x of the training and y of the dev
+    rows.
+    """
     model = LogisticRegression(C=0.3, max_iter=1000) if task.labels else Ridge(10.0)
     return metrics.score(task.metrics[0], model.fit(x, train.y).predict(y), dev.y)
 
 
 @torch.no_grad()
 def cosines(model, tokenizer, split):
-    """The cosine of the two texts of each row, [N, 1]: of means over the last states."""
+    """Return the cosine of the two texts of each row, [N, 1]: of means over the last states."""
 
     def means(texts):
         given = dict(padding=True, truncation=True, max_length=128, return_tensors="pt")
@@ -58,8 +60,9 @@ def cosines(model, tokenizer, split):
 
 
 def counts(counter, split):
-    """Counts of a row's words; of a pair those of each side, the number of shared words, and the
-    number of words that are new in the second."""
+    """Return counts of a row's words; of a pair those of each side, the number of shared words, and
+    the number of words that are new in the second.
+    """
     a = counter.transform(split.a)
     if split.b is None:
         return a

@@ -59,7 +59,7 @@ def digits(run, images, perceptron, gates, numerics):
 
 
 def mlp(inputs, widths):
-    """Dense layers with ReLU between them."""
+    """Build dense layers with ReLU between them."""
     layers = []
     for width in widths:
         layers += [nn.Linear(inputs, width), nn.ReLU()]
@@ -105,7 +105,7 @@ def train(run, network, split, gates, options):
 
 @torch.inference_mode()
 def share(network, split, masks, options, seed):
-    """Share of the images that are told right with these masks [N] on the inputs."""
+    """Return the share of the images that are told right with these masks [N] on the inputs."""
     pixels, labels = split
     generator = torch.Generator().manual_seed(stream(seed, "test noise"))
     masks = torch.from_numpy(masks).float().to(labels.device)

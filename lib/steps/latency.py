@@ -71,14 +71,14 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
 
 
 def clocks():
-    """Seconds of wall and of CPU [2], once the accelerator is done."""
+    """Return seconds of wall and of CPU [2], once the accelerator is done."""
     if loop.device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def encoder(description):
-    """The encoder of a description, random weights."""
+    """Return the encoder of a description, random weights."""
     if "net" in description:
         model = supernet.build(description["net"])
     else:

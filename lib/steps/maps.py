@@ -57,7 +57,9 @@ def maps(run, data, rows, examples, max_length, numerics):
 
 @torch.inference_mode()
 def last_layer(model, encoded, row, project, numerics):
-    """(attention probabilities [A, T, T], output [T, H]) of the last layer on one row, float32."""
+    """Return (attention probabilities [A, T, T], output [T, H]) of the last layer on one row,
+    float32.
+    """
     model.to(loop.device()).eval()
     with observed(model) as seen, loop.autocast(numerics):
         base(model)(**collate(encoded, [row], device=loop.device()))
@@ -69,8 +71,8 @@ def last_layer(model, encoded, row, project, numerics):
 
 
 def similarity(reference, states):
-    """Figures of one model against the reference, each a list of (attention [A, T, T], output [T,
-    H]).
+    """Return figures of one model against the reference, each a list of (attention [A, T, T],
+    output [T, H]).
     """
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}

@@ -8,6 +8,7 @@ import transformers
 from torch.nn import functional
 
 from lib.data import Split, grammar, toy
+from lib.measure.cost import Shape, configuration
 from lib.model import backbone
 from lib.model.parts import base, size
 from lib.runs.spec import stream
@@ -19,7 +20,7 @@ POSITIONS = 128  # tokens of the longest row
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
-    """corpus: {"sentences", "seed"}. model: {"family": "bert", "layers", "hidden", "heads", "ffn",
+    """corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn",
     "init"}. Without `train` the encoder keeps its random weights: the control that tells what
     pre-training is worth.
     """
@@ -27,17 +28,10 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     options, tokenizer = MaskedLM(**objective), words(run.folder / "vocabulary")
     dropout = train.dropout if train else 0.0
     torch.manual_seed(stream(run.seed, "init"))
-    config = transformers.BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=model["hidden"],
-        num_hidden_layers=model["layers"],
-        num_attention_heads=model["heads"],
-        intermediate_size=model["ffn"],
-        initializer_range=model["init"],
-        max_position_embeddings=POSITIONS,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
+    sizes = [model[name] for name in ("layers", "hidden", "heads", "ffn")]
+    shape = Shape("bert", *sizes, len(tokenizer), POSITIONS, 2, model["hidden"])
+    rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
+    config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}
     if train:
         texts = toy.corpus(corpus["sentences"], corpus["seed"])
@@ -51,14 +45,14 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
 
 
 def words(folder):
-    """BERT's tokenizer with one token for each word form of the grammar."""
+    """Return BERT's tokenizer with one token for each word form of the grammar."""
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
 def passages(texts, seed):
-    """(first sentences, second ones, codes: 0 where the second follows the first).
+    """Return (first sentences, second ones, codes: 0 where the second follows the first).
 
     Every second passage gets the second sentence of another one: of eight drawn ones the one that
     shares most words, so that words alone do not tell.
@@ -76,8 +70,8 @@ def passages(texts, seed):
 
 
 def mask(batch, tokenizer, options):
-    """(the batch with corrupted ids, what was there [n], and its places [B, T]) for the n tokens
-    that are to be predicted.
+    """Return (the batch with corrupted ids, what was there [n], and its places [B, T]) for the n
+    tokens that are to be predicted.
 
     Draws come from the loop's random state, so that a resumed run masks the same tokens.
     """
@@ -92,8 +86,9 @@ def mask(batch, tokenizer, options):
 
 
 def masked_words(network, tokenizer, options, follows=None):
-    """f(batch, rows) -> the losses of a batch, for `lib.train.loop.fit`. follows: codes of
-    `passages` [N] where the next sentence is to be told."""
+    """Return f(batch, rows) -> the losses of a batch, for `lib.train.loop.fit`. follows: codes of
+    `passages` [N] where the next sentence is to be told.
+    """
 
     def loss(batch, rows):
         masked, wanted, chosen = mask(batch, tokenizer, options)

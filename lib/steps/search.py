@@ -17,7 +17,7 @@ from lib.runs.spec import canonical
 from lib.runs.store import Scratch
 from lib.search import engine
 from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
-from lib.steps import predistil
+from lib.steps import warming
 from lib.train import loop, students
 from lib.train.learn import Lesson
 from lib.train.options import Search, Train, Warmup
@@ -75,7 +75,7 @@ def search(
 
 
 def handed(where, net):
-    """What later steps take from a search as Outputs, all as JSON.
+    """Return what later steps take from a search as Outputs, all as JSON.
 
     net: the network found. supernet: its formulas with the deepest stacks and the widest networks.
     shared: what lib.train.options.Shared takes to train that in parts. Its choices are, for each
@@ -96,19 +96,19 @@ def handed(where, net):
 
 
 def tables(folder):
-    """What the size of a part of a supernet depends on beside its Net."""
+    """Return what the size of a part of a supernet depends on beside its Net."""
     with safe_open(folder / students.PROJECTION, "np") as file:
         wide = file.get_slice(f"{students.MAP}weight").get_shape()[0]
     return students.tables(backbone.load(folder)[0].config, wide)
 
 
 def judged(lesson, model, tokenizer):
-    """f() -> the task's metric on the held-out rows, of the model as it then is."""
+    """Return f() -> the task's metric on the held-out rows, of the model as it then is."""
     return partial(lesson.score, lesson.judges(model, tokenizer, "held_out")["held_out"])
 
 
 def shared(lesson, classifier):
-    """f(net) -> score of a part of the supernet, as it is."""
+    """Return f(net) -> score of a part of the supernet, as it is."""
     folder = lesson.run.inputs["start"].model
     opened = students.classifier if classifier else students.taught
     model, tokenizer = opened(folder, classifier or lesson.task)
@@ -122,13 +122,13 @@ def shared(lesson, classifier):
 
 
 def trained(lesson, options, corpus, pretrain):
-    """f(net) -> score of a network that inherits from the supernet and is then trained."""
+    """Return f(net) -> score of a network that inherits from the supernet and is then trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
     teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
     rows = lesson.rows(tokenizer)
     if corpus:
         general = backbone.load(run.inputs["general"].model)[0]
-        text, batches = predistil.rows(corpus, tokenizer, pretrain, run.seed)
+        text, batches = warming.rows(corpus, tokenizer, pretrain, run.seed)
 
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
@@ -147,8 +147,8 @@ def trained(lesson, options, corpus, pretrain):
 
 
 def candidate(run, net, leg):
-    """A part of a run as the training sees it. Its checkpoints have a folder of the candidate's
-    own, so that those of another one, left by a kill, are never taken up.
+    """Return a part of a run as the training sees it. Its checkpoints have a folder of the
+    candidate's own, so that those of another one, left by a kill, are never taken up.
     """
     name = hashlib.sha256(canonical(net.to_json()).encode()).hexdigest()[:12]
     return Scratch(run.resume / f"{name}-{leg}", run.seed, run.checkpoint_seconds)

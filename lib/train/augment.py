@@ -23,13 +23,13 @@ from torch.nn import functional
 from lib.data import tokens
 from lib.model import backbone
 from lib.model.parts import base
-from lib.runs import files
+from lib.runs import paths
 from lib.train import loop
 from lib.train.batches import Encoded
 
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
-STOP = frozenset(files.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
+STOP = frozenset(paths.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 class Source:
@@ -60,14 +60,9 @@ class Source:
 
         self.pieces = pieces  # word: its ids, none where the vocabulary cannot spell it
 
-    def vector(self, word):
-        """The mean of a word's pieces [H]; None where the vocabulary cannot spell it."""
-        ids = self.pieces(word)
-        return self.embeddings[ids].mean(0) if ids else None
 
-
-def cut(source, text):
-    """(words of a text, places of the eligible ones). Words are not yet cut into pieces."""
+def words_and_places(source, text):
+    """Return (words of a text, places of the eligible ones). Words are not yet cut into pieces."""
     rules = source.tokenizer.backend_tokenizer
     text = rules.normalizer.normalize_str(text)
     words = [word for word, _ in rules.pre_tokenizer.pre_tokenize_str(text)]
@@ -77,7 +72,7 @@ def cut(source, text):
 
 
 def candidates(texts, source, count, numerics, near, tokens=None):
-    """Candidates of every word that may be replaced, in different texts.
+    """Find the candidates of every word that may be replaced, in different texts.
 
     near: {word: neighbours} of earlier calls; new ones are added. tokens: of one batch, with
     padding. Returns {"ids": int32 [words, count], places in `source.names`, then -1; "sizes": such
@@ -87,7 +82,7 @@ def candidates(texts, source, count, numerics, near, tokens=None):
     tokens = tokens or TOKENS[loop.device().type]
     limit = source.model.config.max_position_embeddings
     for text in texts:
-        words, eligible = cut(source, text)
+        words, eligible = words_and_places(source, text)
         pieces = [source.pieces(word) or [source.tokenizer.unk_token_id] for word in words]
         row = [i for ids in pieces for i in ids]
         starts = np.cumsum([1, *map(len, pieces)])
@@ -118,7 +113,7 @@ def candidates(texts, source, count, numerics, near, tokens=None):
 
 @torch.inference_mode()
 def likeliest(source, masked, length, count, numerics):
-    """Up to `count` likeliest pieces of each masked place.
+    """Find up to `count` likeliest pieces of each masked place.
 
     masked: (_, ids of a sentence, place) of each row. The model reads the sentence twice, the first
     time masked, cut to `length` tokens.
@@ -146,9 +141,11 @@ def likeliest(source, masked, length, count, numerics):
 
 @torch.inference_mode()
 def nearest(source, words, count, block=512):
-    """{word: up to `count` nearest other words by cosine}; none for an unknown word."""
+    """Return {word: up to `count` nearest other words by cosine}; none for an unknown word."""
     found = {word: [] for word in words}
-    queries = {word: vector for word in words if (vector := source.vector(word)) is not None}
+    queries = {
+        word: source.embeddings[ids].mean(0) for word in words if (ids := source.pieces(word))
+    }
     rows = {source.names[place]: row for row, place in enumerate(source.places)}
     for start in range(0, len(queries), block):
         part = list(queries)[start : start + block]
@@ -164,11 +161,11 @@ def nearest(source, words, count, block=512):
 
 
 def variants(text, source, ids, options, generator):
-    """The text, then the different sentences of its tries, words joined by spaces.
+    """Return the text, then the different sentences of its tries, words joined by spaces.
 
     ids: int32 [words that may be replaced, count], the candidates of the text.
     """
-    words, places = cut(source, text)
+    words, places = words_and_places(source, text)
     sizes = (ids >= 0).sum(1)
     chance = generator.random((2, options.tries, len(places)))
     chosen = ids[np.arange(len(places)), (chance[1] * sizes).astype(int)]
@@ -182,7 +179,7 @@ def variants(text, source, ids, options, generator):
 
 
 def expanded(sides):
-    """The rows out of one row (a, b).
+    """Yield the rows out of one row (a, b).
 
     Variants of `a` stand beside the original `b`, then those of `b` beside the original `a`. b is
     None where a row has one text.
@@ -196,7 +193,9 @@ def expanded(sides):
 
 
 def encoded(run, tokenizer, max_length):
-    """The Encoded training rows of a run of step augment, tokenised once and read from disk."""
+    """Return the Encoded training rows of a run of step augment, tokenised once and read from
+    disk.
+    """
     path = run.model / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]
 
@@ -208,7 +207,7 @@ def encoded(run, tokenizer, max_length):
                 yield from ({name: found[name][row] for name in names} for row in range(len(part)))
 
     stat, words = path.stat(), tokens.vocabulary(tokenizer)
-    key = files.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
+    key = paths.key_of("augmented", run.name, stat.st_size, stat.st_mtime_ns, words, max_length)
     there = run.arrays("rows")
     labels = torch.from_numpy(np.repeat(there["y"], there["counts"]))
     return Encoded(tokens.kept(key, rows, names), labels, tokenizer.pad_token_id)

@@ -31,7 +31,7 @@ class Encoded:
         return np.array([len(row) for row in ids]) if isinstance(ids, list) else ids.lengths()
 
     def used(self):
-        """The different token ids, padding included."""
+        """Return the different token ids, padding included."""
         ids = self.columns["input_ids"]
         return np.unique(
             np.append(np.concatenate(ids) if isinstance(ids, list) else ids.used(), self.pad)
@@ -51,7 +51,7 @@ def encode(tokenizer, split, max_length):
 
 
 def order(lengths, batch, seed, epoch, bucket=True):
-    """The batches of one epoch, a list of index arrays.
+    """Return the batches of one epoch, a list of index arrays.
 
     With `bucket`, rows of similar length share a batch: shuffled rows are sorted by length within
     pools of 50 batches, then the batches are shuffled.
@@ -69,7 +69,7 @@ def order(lengths, batch, seed, epoch, bucket=True):
 
 
 def collate(encoded, rows, pad_to=0, device="cpu"):
-    """The rows as padded tensors [B, T] with their `attention_mask`.
+    """Return the rows as padded tensors [B, T] with their `attention_mask`.
 
     T is the length of the longest row, or `pad_to` where that is more.
     """

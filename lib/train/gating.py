@@ -36,7 +36,7 @@ class Gating(loop.Method):
         self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def land(self):
-        """The final trim. Returns (metrics, alphas [N], the curve [steps, 4] in COLUMNS)."""
+        """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] in COLUMNS)."""
         control, before, told = self.control, flat(self.apart), self.run.logged("search")
         alphas, trimmed = control.trim(before, self.model.average.cpu().numpy())
         write(self.apart, alphas)
@@ -84,12 +84,12 @@ class GateSearch(Gating):
 
 
 def flat(tensors):
-    """One float64 array of several tensors."""
+    """Return one float64 array of several tensors."""
     return torch.cat([t.detach() for t in tensors]).double().cpu().numpy()
 
 
 def write(tensors, values):
-    """The reverse of `flat`, in place."""
+    """Fill several tensors from one array, the reverse of `flat`."""
     ends = np.cumsum([len(t) for t in tensors])[:-1]
     with torch.no_grad():
         for tensor, part in zip(tensors, np.split(values, ends), strict=True):
@@ -98,7 +98,7 @@ def write(tensors, values):
 
 # ---- Gates of an encoder ----
 def costs(model, regions):
-    """What a search over these regions needs (lib.search.control), of a model gated or not.
+    """Return what a search over these regions needs (lib.search.control), of a model gated or not.
 
     Returns {(layer, kind): gates} and f({(layer, kind): sum of masks}) -> FLOPs.
     """
@@ -111,13 +111,13 @@ def costs(model, regions):
 
 
 def widths(layer):
-    """{"heads", "ffn"}: how many a layer has."""
+    """Return {"heads", "ffn"}: how many a layer has."""
     heads = layer.attention.self.num_attention_heads
     return {"heads": heads, "ffn": layer.output.dense.in_features}
 
 
 def flops(model):
-    """FLOPs of a model as it is, cut or whole, in the report's convention."""
+    """Count the FLOPs of a model as it is, cut or whole, in the report's convention."""
     found = []
     for layer in layers(model):
         query, _, value = (layer.get_submodule(path).weight for path in QKV)
@@ -127,7 +127,8 @@ def flops(model):
 
 
 def architecture(sizes, on):
-    """{"heads": L lists of indices, "neurons": L lists, ...}: what the operation "keep" takes.
+    """Return {"heads": L lists of indices, "neurons": L lists, ...}: what the operation "keep"
+    takes.
 
     sizes: {(layer, kind): gates}. on: for all gates, one after another, whether each is on.
     """

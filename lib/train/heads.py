@@ -17,9 +17,9 @@ from lib.train.options import Span
 
 
 def network(folder, task, dropout, seed):
-    """A model with the head that a Task (lib.data) needs, and its tokenizer, out of any saved
-    folder; a head that is not there is drawn from `seed`. Raises ValueError where the folder's head
-    is another.
+    """Return a model with the head that a Task (lib.data) needs, and its tokenizer, out of any
+    saved folder; a head that is not there is drawn from `seed`. Raises ValueError where the
+    folder's head is another.
     """
     head = "QuestionAnswering" if task.span else "SequenceClassification"
     kept, outputs = head in backbone.architecture(folder), 2 if task.span else task.outputs
@@ -28,8 +28,8 @@ def network(folder, task, dropout, seed):
 
 
 def by_name(model, labels):
-    """The model with its classes in the order of `labels`; names such as LABEL_0 say nothing, so
-    that such a head stays as it is.
+    """Return the model with its classes in the order of `labels`; names such as LABEL_0 say
+    nothing, so that such a head stays as it is.
 
     Raises ValueError where the names are others.
     """
@@ -57,7 +57,7 @@ def by_name(model, labels):
 
 
 def rows(tokenizer, split, task, max_length, span=None):
-    """(Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
+    """Return (Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
 
     span: a lib.train.options.Span as a dict, for tasks with spans. Their rows are windows of
     passages. What is kept holds no text.
@@ -74,7 +74,7 @@ def rows(tokenizer, split, task, max_length, span=None):
 
 
 def class_marks(task, split, logits):
-    """logits [N, C]."""
+    """Judge logits [N, C]: returns (metrics, arrays to keep)."""
     return metrics.scores(task, logits, split.y), {
         "logits": logits,
         "labels": np.ascontiguousarray(split.y),
@@ -83,15 +83,15 @@ def class_marks(task, split, logits):
 
 
 def unseen_marks(task, split, logits):
-    """The marks of unseen rows: a run keeps what lib.data.data.packed says, and metrics are of
-    that.
+    """Return the marks of unseen rows: a run keeps what lib.data.packed says, and metrics are
+    of that.
     """
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.scores(task, said, split.y), data.packed(task.labels, said)
 
 
 def span_marks(split, windows, max_answer, logits):
-    """logits [W, 2, T] of all windows.
+    """Judge logits [W, 2, T] of all windows: returns (metrics, arrays to keep).
 
     Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
     0. The official script's best threshold is fitted to the rows that it is judged on: left out.
@@ -117,8 +117,8 @@ def span_marks(split, windows, max_answer, logits):
 
 
 def majority(task, splits):
-    """First metric of the development set for the answer that needs no reading: the training set's
-    most frequent class, its mean score, no answer to any question.
+    """Return the first metric of the development set for the answer that needs no reading: the
+    training set's most frequent class, its mean score, no answer to any question.
     """
     train, dev = splits["train"], splits["dev"]
     if task.span:

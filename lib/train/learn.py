@@ -6,7 +6,9 @@ over gates.
 """
 
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cached_property, partial
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -14,7 +16,9 @@ from lib import data as sources
 from lib.data import unlabelled
 from lib.model import backbone
 from lib.runs.spec import stream
-from lib.train import augment, heads, loop
+from lib.runs.store import Scratch
+from lib.train import augment, heads, loop, objectives
+from lib.train.options import Targets
 
 
 class Lesson:
@@ -28,17 +32,19 @@ class Lesson:
         self.splits, self.task = sources.load(data), sources.described(data)
 
     def start(self):
-        """(model, tokenizer) of the input `start`, under the head that the task needs."""
+        """Return (model, tokenizer) of the input `start`, under the head that the task needs."""
         folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
         return heads.network(folder, self.task, self.train.dropout, seed)
 
     def encoded(self, tokenizer, split):
-        """(Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
+        """Return (Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
         rows, length = self.splits[split], self.train.max_length
         return heads.rows(tokenizer, rows, self.task, length, self.span)
 
     def rows(self, tokenizer):
-        """The Encoded rows to train on: those of the input `augmented`, else the plain ones."""
+        """Return the Encoded rows to train on: those of the input `augmented`, else the plain
+        ones.
+        """
         made = self.run.inputs.get("augmented")
         if made is None:
             return self.encoded(tokenizer, "train")[0]
@@ -46,23 +52,25 @@ class Lesson:
 
     @cached_property
     def teacher(self):
-        """The model of the input `teacher`, its classes in the order of the task's."""
+        """Return the model of the input `teacher`, its classes in the order of the task's."""
         return heads.by_name(backbone.load(self.run.inputs["teacher"].model)[0], self.task.labels)
 
     def told(self, rows):
-        """The teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before training."""
+        """Return the teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before
+        training.
+        """
         return torch.from_numpy(
             loop.predict(self.teacher, rows, self.numerics, pad_to=self.train.pad_to)
         )
 
     def steps(self, rows):
-        """How many steps the training has."""
+        """Return how many steps the training has."""
         return -(-len(rows) // self.train.batch) * self.train.epochs
 
     def judges(self, model, tokenizer, names=("dev", "unseen")):
-        """{split: f() -> (metrics, arrays to keep)} of every labelled split whose name begins with
-        one of `names`, for the model as it then is. Unseen rows are for the end alone: nothing may
-        select on them.
+        """Return {split: f() -> (metrics, arrays to keep)} of every labelled split whose name
+        begins with one of `names`, for the model as it then is. Unseen rows are for the end alone:
+        nothing may select on them.
         """
 
         def judge(split):
@@ -80,7 +88,7 @@ class Lesson:
         }
 
     def score(self, judge):
-        """The number that `train.select` goes by: the mean of the metrics asked for."""
+        """Return the number that `train.select` goes by: the mean of the metrics asked for."""
         values, names = judge()[0], self.train.select_by or self.task.metrics[:1]
         return sum(values[name] for name in names) / len(names)
 
@@ -96,7 +104,7 @@ def learn(
     select="dev",
     may_diverge=False,
 ):
-    """Train a model in place, let the methods finish it, and judge it. Returns the metrics.
+    """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
 
     objective: a context that yields the loss. judged: beginnings of the names of splits; their
     predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
@@ -120,6 +128,7 @@ def learn(
             result |= loop.finished(methods)
     if "diverged" not in result:
         result |= predictions(run, judges)
+    backbone.save(model, tokenizer, run.model)
     return result
 
 
@@ -134,3 +143,41 @@ def predictions(run, judges, name=""):
         run.save_arrays(f"predictions_{own}" if own else "predictions", **arrays)
         result |= {f"{own}.{metric}" if own else metric: value for metric, value in values.items()}
     return result
+
+
+class Lab:
+    """A way to train in this process, without Spec or store: the encoded rows of a task, to train
+    on (`rows`) and to judge by (`dev`).
+
+    splits: {"train", "dev"} of the Task. train: the Train that `fit` takes where no field is
+    changed.
+    """
+
+    def __init__(self, tokenizer, task, splits, train, seed=0, threads=1):
+        self.train, self.seed = train, seed
+        self.numerics = loop.options({"dtype": "float32", "threads": threads})
+        both = (heads.rows(tokenizer, splits[n], task, train.max_length) for n in ("train", "dev"))
+        (self.rows, _), (self.dev, self.marks) = both
+
+    def scores(self, model):
+        """Return the metrics of a model on the development rows."""
+        return self.marks(loop.predict(model, self.dev, self.numerics))[0]
+
+    def accuracy(self, model):
+        return 100 * self.scores(model)["accuracy"]
+
+    def labels(self, model):
+        """Return f(batch, rows) -> the cross-entropy of a model's logits against the labels."""
+        return objectives.predicting(None, model, self.rows, Targets("hard")).enter_result
+
+    def fit(self, model, loss=None, methods=(), **changes):
+        """Train a model in place on a loss (lib.train.loop.fit), the labels where none is given.
+
+        changes: of the Train. Returns the Scratch that was logged to, with `result` {"steps", ...}.
+        Raises FloatingPointError where the loss is not finite.
+        """
+        loss, told = loss or self.labels(model), (replace(self.train, **changes), self.numerics)
+        with TemporaryDirectory() as folder:
+            run = Scratch(folder, self.seed)
+            run.result = loop.fit(run, model, self.rows, loss, *told, methods=methods)
+        return run

@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from lib.runs import files, paths
+from lib.runs import paths
 from lib.runs.spec import stream
 from lib.runs.store import say
 from lib.train.batches import collate, order
-from lib.train.dropout import byte_dropout
-from lib.train.lean import keep_memory, lean
+from lib.train.lean import byte_dropout, keep_memory, lean, used_rows
 from lib.train.options import Numerics, Train
-from lib.train.used_rows import used_rows
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
 STATE = "state.pt"  # of a checkpoint: all that a resumed run needs
@@ -32,20 +30,20 @@ _chosen = "cpu"  # of the run that this process makes
 
 
 def device():
-    """Where the tensors of the run are. `options` sets it from the run's Numerics."""
+    """Return where the tensors of the run are. `options` sets it from the run's Numerics."""
     return torch.device(_chosen)
 
 
 def autocast(numerics):
-    """The context of a forward pass in the run's dtype."""
+    """Return the context of a forward pass in the run's dtype."""
     if numerics.dtype == "float32":
         return nullcontext()
     return torch.autocast(device().type, torch.bfloat16)
 
 
 def schedule(step, steps, warmup):
-    """The factor of the learning rate at a step. It rises linearly from 0 over the first `warmup`
-    fraction of all steps, then it falls linearly to 0.
+    """Return the factor of the learning rate at a step. It rises linearly from 0 over the first
+    `warmup` fraction of all steps, then it falls linearly to 0.
     """
     first = int(warmup * steps)
     if step < first:
@@ -67,14 +65,14 @@ class Method:
     apart = ()
 
     def before(self, step, steps):
-        """Before each forward pass."""
+        """Do what is due before each forward pass."""
 
     def penalty(self):
-        """{name: scalar} that is added to the loss."""
+        """Return {name: scalar} that is added to the loss."""
         return {}
 
     def gradients(self, step, steps):
-        """When the gradients are there, before they are clipped."""
+        """Look at the gradients, or change them, before they are clipped."""
 
     @contextmanager
     def final(self):
@@ -82,7 +80,7 @@ class Method:
         yield
 
     def finish(self):
-        """Once after the last step: make the model what is saved. Returns metrics."""
+        """Make the model what is saved, once, after the last step. Returns metrics."""
         return {}
 
 
@@ -215,8 +213,8 @@ def diverged(loss, step, steps, train):
 
 
 def parameter_groups(model, train, methods):
-    """The optimiser's groups: what trains, what is spared weight decay where that is asked for, and
-    those of methods.
+    """Return the optimiser's groups: what trains, what is spared weight decay where that is asked
+    for, and those of methods.
     """
     own = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
@@ -233,7 +231,7 @@ def parameter_groups(model, train, methods):
 
 
 def keep_best(run, model, score, step, best):
-    """The better one of the best so far and the model as it is, with its weights."""
+    """Return the better one of the best so far and the model as it is, with its weights."""
     run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
@@ -254,10 +252,10 @@ def checkpoint(run, model, optimiser, place):
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
     }
-    with files.whole(target) as folder:
+    with paths.whole(target) as folder:
         folder.mkdir()
         torch.save(body, folder / STATE)
-        files.seal(folder)
+        paths.seal(folder)
     for old in sorted(run.resume.glob("*step-*")):  # also what a kill left half written
         if old != target:
             shutil.rmtree(old)
@@ -270,7 +268,7 @@ def restore(run, model, optimiser):
     folder = max(run.resume.glob("step-*"), default=None)
     if folder is None:
         return Place()
-    why = files.wrong(folder)
+    why = paths.wrong(folder)
     try:
         body = {} if why else torch.load(folder / STATE, map_location="cpu")
         if shapes(body["model"]) != shapes(model.state_dict()):
@@ -295,8 +293,8 @@ def shapes(tensors):
 
 
 def outputs(model, batch):
-    """Logits of a collated batch: [B, C] of classes, or [B, 2, T] of an answer's first and last
-    token, where padding is as good as impossible.
+    """Return the logits of a collated batch: [B, C] of classes, or [B, 2, T] of an answer's
+    first and last token, where padding is as good as impossible.
     """
     out = model(**batch)
     if "logits" in out:
@@ -307,9 +305,9 @@ def outputs(model, batch):
 
 @torch.inference_mode()
 def predict(model, encoded, numerics, tokens=2048, pad_to=0):
-    """Logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the longest row's
-    length. Batches of rows of like length, of some `tokens` tokens with padding; weights are cast
-    to the run's dtype once for all of them.
+    """Return the logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the
+    longest row's length. Batches of rows of like length, of some `tokens` tokens with padding;
+    weights are cast to the run's dtype once for all of them.
     """
     model.to(device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
@@ -328,8 +326,8 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
 
 
 def options(numerics, train=None):
-    """The option dataclasses of a step's plain arguments, with the run's thread count and device
-    set. Raises RuntimeError where the device is not at hand.
+    """Return the option dataclasses of a step's plain arguments, with the run's thread count and
+    device set. Raises RuntimeError where the device is not at hand.
     """
     global _chosen
     numerics = Numerics(**numerics)

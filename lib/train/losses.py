@@ -8,8 +8,8 @@ from torch.nn import functional
 
 
 def prediction(logits, labels, targets, teacher_logits=None):
-    """Cross-entropy or squared error to the labels, to the teacher's logits, or both (GhostBERT
-    section 2.3, Table 8).
+    """Return the cross-entropy or squared error to the labels, to the teacher's logits, or both
+    (GhostBERT section 2.3, Table 8).
 
     logits [B, C]. labels [B]: codes, or scores where C is 1. teacher_logits [B, C]. The soft part
     of a regression is the squared error to the teacher's score. Spans: logits [B, 2, T], labels [B,
@@ -42,8 +42,8 @@ def prediction(logits, labels, targets, teacher_logits=None):
 
 
 def mean_square(a, b, real=None, mask=True):
-    """Mean of (a - b)^2 over [B, T, H]; with `mask` over the tokens alone that are 1 in real [B,
-    T]. Nothing flows back to `b`.
+    """Return the mean of (a - b)^2 over [B, T, H]; with `mask` over the tokens alone that are 1
+    in real [B, T]. Nothing flows back to `b`.
     """
     return MeanSquare.apply(a, b, real if mask else None)
 
@@ -66,8 +66,8 @@ class MeanSquare(torch.autograd.Function):
 
 
 def over_tokens(a, b, real, mask):
-    """Mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1); with `mask` over
-    pairs of real tokens.
+    """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1); with
+    `mask` over pairs of real tokens.
     """
     square = (a.float() - b.float()).square()
     if not mask:
@@ -77,8 +77,8 @@ def over_tokens(a, b, real, mask):
 
 
 def zeroed(a, b, real, mask):
-    """The same, scores being 0 at padded keys and wherever they are at most -100, as
-    EfficientBERT's code has them.
+    """Return the distance of `over_tokens`, scores being 0 at padded keys and wherever they are
+    at most -100, as EfficientBERT's code has them.
     """
     gone = (real == 0)[:, None, None, :]
     a, b = (x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float()))
@@ -86,8 +86,8 @@ def zeroed(a, b, real, mask):
 
 
 def over_keys(a, b, real, mask):
-    """Mean of (a - b)^2 over scores [B, A, T, T]. Those to padded keys are 0 on both sides, as in
-    TinyBERT's code; with `mask` the mean is over pairs of real tokens.
+    """Return the mean of (a - b)^2 over scores [B, A, T, T]. Those to padded keys are 0 on both
+    sides, as in TinyBERT's code; with `mask` the mean is over pairs of real tokens.
     """
     real = real.bool()
     pairs = real[:, None, None, :] & real[:, None, :, None] if mask else real[:, None, None, :]

@@ -10,13 +10,16 @@ from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lib.model.parts import base
 from lib.model.scores import watch
 from lib.model.taps import taps
 from lib.train import loop
+from lib.train.batches import collate
 from lib.train.lean import frozen, lean
 from lib.train.losses import mean_square
 
@@ -36,8 +39,8 @@ class Match:
 
 
 def layer_map(student, teacher):
-    """The pairs of layers, from 0. Layer m of 1..L_s goes with m L_t / L_s where that is a whole
-    number.
+    """Pair the layers of two models, from 0. Layer m of 1..L_s goes with m L_t / L_s where that
+    is a whole number.
 
     A deeper student thus has layers that match none. Raises ValueError where neither depth divides
     the other.
@@ -74,12 +77,12 @@ def teaching(model, numerics, forward=None, scores=True):
 
         def teach(batch, rows):
             with torch.no_grad():
-                return seen, (forward or encode)(model, batch, rows)
+                return seen, (forward or states_alone)(model, batch, rows)
 
         yield teach
 
 
-def encode(model, batch, _):
+def states_alone(model, batch, _):
     """Run the encoder under a head, for its states."""
     base(model)(**batch)
 
@@ -95,7 +98,7 @@ def matching(student, teach, matches, forward=None, prediction=None):
 
         def loss(batch, rows):
             wanted, told = teach(batch, rows)
-            logits = (forward or encode)(student, batch, rows)
+            logits = (forward or states_alone)(student, batch, rows)
             parts = distances(matches, seen, wanted, batch["attention_mask"], student)
             total = sum(parts.values())
             if prediction:
@@ -108,8 +111,8 @@ def matching(student, teach, matches, forward=None, prediction=None):
 
 
 def distances(matches, mine, theirs, real, student=None):
-    """{part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real: [B,
-    T], 1 at tokens.
+    """Return {part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real:
+    [B, T], 1 at tokens.
 
     Raises ValueError where student and teacher have other numbers of heads.
     """
@@ -133,10 +136,60 @@ def distances(matches, mine, theirs, real, student=None):
 
 
 def projected(student, teacher):
-    """A linear layer from the student's states to the teacher's width, N(0, 0.02) at first, biases
-    0.
+    """Return a linear layer from the student's states to the teacher's width, N(0, 0.02) at first,
+    biases 0.
     """
     made = nn.Linear(student, teacher)
     nn.init.normal_(made.weight, 0.0, 0.02)
     nn.init.zeros_(made.bias)
     return made
+
+
+# ---- A teacher's states on disk, computed once for all its students ----
+# N rows, T tokens of a row, S = 2 L + 1 states: the embedding, then the attention and the layer
+# output of each layer. The rows lie one after another, in one array [sum of T, S * H] with N + 1
+# offsets.
+def order_of(seen):
+    """Return the S states of a taps dict in the order of the file."""
+    pairs = zip(seen["attention"], seen["ffn"], strict=True)
+    return [seen["embedding"], *(state for pair in pairs for state in pair)]
+
+
+@torch.no_grad()
+def write_states(model, encoded, numerics, path, batch=32, progress=lambda fraction: None):
+    """Write the states of every row to `path`, in the run's dtype. Returns {"bytes", "tokens"}."""
+    model.to(loop.device()).eval()
+    lengths = encoded.lengths()
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    rows, table = np.argsort(lengths, kind="stable"), None
+    with taps(model) as seen, lean(model, numerics), loop.autocast(numerics):
+        for start in range(0, len(rows), batch):
+            chosen = rows[start : start + batch]
+            base(model)(**collate(encoded, chosen, device=loop.device()))
+            states = torch.cat(order_of(seen), -1).to(getattr(torch, numerics.dtype)).cpu()
+            if table is None:
+                table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)
+            for line, row in enumerate(chosen):
+                table[offsets[row] : offsets[row + 1]] = states[line, : lengths[row]]
+            progress((start + batch) / len(rows))
+    save_file({"states": table, "offsets": torch.from_numpy(offsets)}, path)
+    return {"bytes": table.numel() * table.element_size(), "tokens": int(offsets[-1])}
+
+
+def states_on_disk(path, layers):
+    """Return f(batch, rows) -> (taps dict, None), as `teaching` yields it.
+
+    The states of these row numbers come from disk, padded with zeros to the tokens of the batch.
+    """
+    there = load_file(path)
+    offsets, states = there["offsets"].tolist(), there["states"]
+
+    def teach(batch, rows):
+        pieces = [states[offsets[i] : offsets[i + 1]] for i in rows]
+        table = torch.nn.utils.rnn.pad_sequence(pieces, batch_first=True)
+        missing = batch["input_ids"].shape[1] - table.shape[1]
+        table = torch.nn.functional.pad(table, (0, 0, 0, missing)).to(loop.device())
+        parts = table.chunk(2 * layers + 1, -1)
+        return {"embedding": parts[0], "attention": parts[1::2], "ffn": parts[2::2]}, None
+
+    return teach

@@ -32,9 +32,9 @@ def predicting(lesson, model, rows, targets, alpha=None):
     return nullcontext(loss)
 
 
-def objective(lesson, model, rows, options):
-    """The objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4, 5.4, 5.5
-    and 7.3).
+def objective_of(lesson, model, rows, options):
+    """Return the objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4,
+    5.4, 5.5 and 7.3).
     """
     if options.kind == "prediction":
         return squared(lesson, model, rows)
@@ -47,7 +47,7 @@ def objective(lesson, model, rows, options):
 
 
 def squared(lesson, model, rows):
-    """Mean squared error to the logits of the input `teacher`."""
+    """Yield the mean squared error to the logits of the input `teacher`."""
     teacher = lesson.told(rows)
 
     def loss(batch, chosen):
@@ -73,7 +73,7 @@ def intermediate(lesson, student, options):
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        kept = kept_heads(student, teacher)
+        kept = heads_of_search(student, teacher)
         over = losses.over_keys
         matches.append(Match("attention", "scores", pairs, mask, heads=kept, distance=over))
     with ExitStack() as held:
@@ -105,8 +105,8 @@ class Stages(loop.Method):
         return self.now(batch, rows)
 
 
-def kept_heads(student, teacher):
-    """L lists: the heads of the whole model that each layer of the student still has.
+def heads_of_search(student, teacher):
+    """Return L lists: the heads of the whole model that each layer of the student still has.
 
     Raises ValueError where a surgery does not say which, or where the teacher's heads are not those
     of the whole model.

@@ -22,9 +22,6 @@ from lib.model.options import (
 )
 from lib.model.options import Ghost as Ghost
 
-PRUNE_METHODS = ("magnitude", "movement", "soft", "l0")
-OBJECTIVES = ("prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage")
-
 
 # ---- Every run ----
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Train(Option):
     select_by: tuple = ()  # metrics whose mean "best" goes by; none is the task's first one
     eval_every: int = 0  # steps between evaluations when selecting; 0 is once an epoch
     spare_norms: bool = False  # no weight decay on biases and LayerNorms
-    # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.dropout
+    # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.lean
     byte_dropout: bool = False
 
 
@@ -137,7 +134,7 @@ class Mix(Option):
 
     @property
     def surgery(self):
-        """The operation that puts it into a model."""
+        """Return the operation that puts the mix into a model."""
         return {"op": "mix", "norm": self.norm, "init": self.init, "dropout": self.dropout}
 
 
@@ -145,7 +142,8 @@ class Mix(Option):
 class Prune(Option):
     """Fine-pruning of the encoder's projections (Sanh et al. 2020; BERMo 2.3, Tables 6 to 11)."""
 
-    method: Literal[PRUNE_METHODS]  # "movement" is printed as topK, "soft" as sigmoied_threshold
+    # "movement" is printed as topK, "soft" as sigmoied_threshold
+    method: Literal["magnitude", "movement", "soft", "l0"]
     # kept share; of "soft" the sigmoid's threshold; of "l0" only its ratio to the final one counts
     initial_threshold: Share
     final_threshold: Share
@@ -195,13 +193,6 @@ class Search(Option):
     encoding: Literal["", "index"] = ""  # of candidates, as coded (lib.search.space)
     population: int = 0  # of evolution: candidates alive, the youngest
     tournament: int = 0  # of these that compete to be the parent
-
-    def __post_init__(self):
-        super().__post_init__()
-        takes = {"cascade": ("initial", "refit"), "evolution": ("population", "tournament")}
-        for name in takes.get(self.method, ()):
-            if not getattr(self, name):
-                raise self.refused(name, f"{self.method!r} takes at least 1")
 
 
 @dataclass(frozen=True)
@@ -290,7 +281,7 @@ class Objective(Option):
 
     # "prediction" (squared error of logits), "cross_entropy" (labels), "soft_cross_entropy" (of a
     # teacher, as TinyBERT's code: a regression learns its labels), "intermediate", or "two_stage"
-    kind: Literal[OBJECTIVES]
+    kind: Literal["prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage"]
     # the intermediate loss has attention scores too: kept heads by their index, a guess
     attention: bool = False
     mask: bool = False  # leave padding out of the intermediate means; not said

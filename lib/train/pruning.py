@@ -78,7 +78,7 @@ class Masks(loop.Method):
         state.error.fill_(error)
 
     def penalty(self):
-        """The weight times the mean over all matrices."""
+        """Return the weight times the mean over all matrices."""
         if not self.options.penalised:
             return {}
         if not self.weight:
@@ -131,8 +131,8 @@ class Masks(loop.Method):
 
 
 def counted(masked, kept, everything):
-    """Counts and shares of N masked and K kept weights, E being all parameters of the layers,
-    biases and LayerNorms too. "remaining" is the papers' "remaining weights".
+    """Return the counts and shares of N masked and K kept weights, E being all parameters of the
+    layers, biases and LayerNorms too. "remaining" is the papers' "remaining weights".
     """
     return {
         "masked_weights": masked,
@@ -192,7 +192,7 @@ class Frozen(loop.Method):
 
 
 class Course(loop.Method):
-    """What happens at each step: the norm of the unclipped gradient of each layer (scores of masks
+    """A record of each step: the norm of the unclipped gradient of each layer (scores of masks
     left out), threshold, weight of the penalty and kept share. Saved: `course`, means over at most
     50 bins of the run.
     """
@@ -216,8 +216,8 @@ class Course(loop.Method):
         self.run.log(step, course={"gradient_norm": norms.tolist()} | note)
 
     def finish(self):
-        """Means over the steps of a bin, but the kept share at its first step; NaN where a run did
-        not get to.
+        """Save the means over the steps of a bin, but the kept share at its first step; NaN where a
+        run did not get to.
         """
         told = self.run.logged("course")
         steps, first, result = told.pop("step"), self.edges[:-1], {}

@@ -34,7 +34,7 @@ class Ramp:
 
 
 def plan(options, steps):
-    """The Ramp of the threshold of a run of `steps` steps, from a lib.train.options.Prune.
+    """Return the Ramp of the threshold of a run of `steps` steps, from a lib.train.options.Prune.
 
     Where the two warm-ups leave no room for a ramp, `overlong` "refuse" raises ValueError. "jump"
     lets the threshold jump after the initial warm-up, as the public code does.
@@ -51,12 +51,14 @@ def plan(options, steps):
 
 
 def penalty(threshold, options):
-    """The weight of the penalty at a threshold, final_lambda * threshold / final_threshold."""
+    """Return the weight of the penalty at a threshold, final_lambda * threshold /
+    final_threshold.
+    """
     return options.final_lambda * threshold / options.final_threshold
 
 
 def course(step, first, steps):
-    """Where on its way from 1 to 0 the deciding score should be at a step.
+    """Return where on its way from 1 to 0 the deciding score should be at a step.
 
     It is 1 up to step `first`. Then it falls along a parabola that ends at 0 with zero slope, as
     its speed falls with a linear learning rate. It never rises: no penalty can raise a score again.
@@ -65,7 +67,7 @@ def course(step, first, steps):
 
 
 def steered(weight, error, before, first):
-    """The next weight of the penalty.
+    """Return the next weight of the penalty.
 
     It is weight * exp(PROPORTIONAL * (error - before) + INTEGRAL * error), within a factor of REACH
     from `first`. error: how far the deciding score is behind `course`, as a share of its way.

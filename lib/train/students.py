@@ -20,7 +20,7 @@ from lib.runs.spec import known, stream
 from lib.search.net import from_json, parameters
 from lib.train import heads, loop, losses
 from lib.train.matching import Match, layer_map, matching, projected, teaching
-from lib.train.options import Targets
+from lib.train.options import Shared, Targets
 
 SURGERY = "surgery.json"  # beside a run's model: what steps operate and distil did, with reports
 PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
@@ -59,7 +59,9 @@ def prediction(logits, teacher, labels, options):
 
 
 def predicted(labels, options):
-    """The prediction part of lib.train.matching.matching; None without one. labels: of all rows."""
+    """Return the prediction part of lib.train.matching.matching; None without one. labels: of all
+    rows.
+    """
 
     def compare(logits, teacher, rows):
         return prediction(logits, teacher, labels[rows].to(logits.device), options)
@@ -88,8 +90,8 @@ def logits(model, batch, _):
 
 # ---- Students ----
 def taught(folder, task):
-    """(teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without the head
-    that the task needs: one drawn at random would teach nothing.
+    """Return (teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without
+    the head that the task needs: one drawn at random would teach nothing.
     """
     model, tokenizer = backbone.load(folder)
     wanted = "QuestionAnswering" if task.span else "SequenceClassification"
@@ -102,8 +104,8 @@ def taught(folder, task):
 
 
 def for_task(run, net, task, teacher, dropout):
-    """A student under the head of a task: see `student`. A `start` that was cut, or has ghosts, is
-    the student as it is.
+    """Return a student under the head of a task: see `student`. A `start` that was cut, or has
+    ghosts, is the student as it is.
     """
     start = run.inputs.get("start")
     if net is None and start and (start.folder / SURGERY).exists():
@@ -117,15 +119,17 @@ def for_task(run, net, task, teacher, dropout):
     return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
 
 
-def kept_heads(run):
-    """L lists: the teacher's heads that a cut `start` still has, in its order; () for others."""
+def heads_of_cut(run):
+    """Return L lists: the teacher's heads that a cut `start` still has, in its order; () for
+    others.
+    """
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
     return next((each["report"]["heads"] for each in reports if each["surgery"]["op"] == "cut"), ())
 
 
 def student(run, net, cls, teacher, dropout, **config):
-    """A model of class `cls` for a net (JSON), with a linear map to the teacher's width as
+    """Return a model of class `cls` for a net (JSON), with a linear map to the teacher's width as
     `student.projection`.
 
     The weights of encoder and projection come from the run's input `start`, a student or a
@@ -142,12 +146,12 @@ def student(run, net, cls, teacher, dropout, **config):
     if start:
         supernet.inherit(model, base(larger))
         if (start.model / PROJECTION).exists():
-            inherit(model.projection, load_file(start.model / PROJECTION))
+            inherit_projection(model.projection, load_file(start.model / PROJECTION))
     set_dropout(model, dropout)
     return model
 
 
-def inherit(projection, tensors):
+def inherit_projection(projection, tensors):
     """Take the leading columns of an earlier projection, where it is at least as wide."""
     for name, value in projection.state_dict().items():
         larger = tensors[f"{MAP}{name}"]
@@ -155,43 +159,31 @@ def inherit(projection, tensors):
             value.copy_(larger[..., : value.shape[-1]])
 
 
-def save(student, tokenizer, folder):
-    """Save a student without its projection, and that beside it. `folder` None: nobody needs it."""
-    tensors = student.projection.state_dict()
-    del student.projection
-    backbone.save(student, tokenizer, folder)
-    if folder is not None:
-        keep({f"{MAP}{name}": value for name, value in tensors.items()}, folder / PROJECTION)
-
-
-def keep(tensors, path):
+def save_tensors(tensors, path):
     save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
-
-
-def curve(run):
-    """Save the loss and its parts at some 500 steps of the run, as `curve`."""
-    run.save_arrays("curve", **run.logged("curve"))
 
 
 # ---- Heads of several tasks ----
 def classifier(folder, name):
-    """(classifier, tokenizer) of one task of a run of step multitask: the shared encoder under that
-    task's own head. Raises ValueError for a task that it has not learned.
+    """Return (classifier, tokenizer) of one task of a run of step multitask: the shared encoder
+    under that task's own head. Raises ValueError for a task that it has not learned.
     """
     encoder, tokenizer = backbone.load(folder)
-    return headed(encoder, *head(folder, name)), tokenizer
+    return with_head(encoder, *head(folder, name)), tokenizer
 
 
 def head(folder, name):
-    """(weight [C, H], bias [C]) of one task's head in the folder of a run of step multitask."""
+    """Return (weight [C, H], bias [C]) of one task's head in the folder of a run of step
+    multitask.
+    """
     there = load_file(folder / HEADS) if (folder / HEADS).exists() else {}
     known("task with a head in this model", name, sorted({key.rpartition(".")[0] for key in there}))
     return there[f"{name}.weight"], there[f"{name}.bias"]
 
 
-def headed(encoder, weight, bias):
-    """A classifier with a copy of an encoder's weights and of a head's, on its device, in eval
-    mode.
+def with_head(encoder, weight, bias):
+    """Return a classifier with a copy of an encoder's weights and of a head's, on its device, in
+    eval mode.
     """
     config = copy.deepcopy(encoder.config)
     config.num_labels = len(bias)
@@ -210,7 +202,32 @@ def put(linear, weight, bias):
         linear.bias.copy_(bias)
 
 
-# ---- Parts of a supernet ----
+# ---- Methods of the training ----
+def methods(run, student, shared=None):
+    """List the methods of a warm-up: with `shared` (options as a dict) each step trains a part."""
+    parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
+    return [*parts, Kept(run, student)]
+
+
+class Kept(loop.Method):
+    """What a run keeps of a warm-up beside the model: the loss and its parts over some 500 steps as
+    `curve`, and the student's projection, which leaves the model when the training ends.
+    """
+
+    def __init__(self, run, student):
+        self.run, self.student = run, student
+
+    def finish(self):
+        self.run.save_arrays("curve", **self.run.logged("curve"))
+        tensors = self.student.projection.state_dict()
+        del self.student.projection
+        if self.run.model is not None:
+            self.run.model.mkdir(exist_ok=True)
+            named = {f"{MAP}{name}": value for name, value in tensors.items()}
+            save_tensors(named, self.run.model / PROJECTION)
+        return {}
+
+
 class Parts(loop.Method):
     """Each step trains one part of a supernet (lib.train.options.Shared); the finished model is the
     whole one again.
@@ -230,7 +247,9 @@ class Parts(loop.Method):
 
 
 def tables(config, teacher):
-    """What the size of a network depends on beside its Net. teacher: the width of the teacher."""
+    """Return what the size of a network depends on beside its Net. teacher: the width of the
+    teacher.
+    """
     return {
         "teacher": teacher,
         "vocab": config.vocab_size,
@@ -240,9 +259,9 @@ def tables(config, teacher):
 
 
 def part(whole, shared, seed, step, **tables):
-    """The part of a supernet that a step trains, a function of seed and step alone (stage 3). The
-    stack and the ratio of each layer are drawn from its choices, all of them again until the size
-    is in the window, as in the code.
+    """Return the part of a supernet that a step trains, a function of seed and step alone (stage
+    3). The stack and the ratio of each layer are drawn from its choices, all of them again until
+    the size is in the window, as in the code.
 
     whole: the supernet's Net. tables: as `lib.search.net.parameters` takes them. Raises ValueError
     where no draw is in the window.

@@ -1,0 +1,244 @@
+"""Steps that train a model on a task, each a preset of `learn` (lib.train.learn), and one that
+turns a trained model into int8.
+"""
+
+import numpy as np
+import torch
+
+from lib.model import backbone, compact, gates, masks
+from lib.model import mix as mixes
+from lib.model.parts import base, size
+from lib.model.surgery import operate
+from lib.train import heads, loop, pruning
+from lib.train.gating import GateSearch, flops
+from lib.train.learn import Lesson, learn, predictions
+from lib.train.objectives import objective_of, predicting
+from lib.train.options import Gates, Mix, Objective, Prune, Targets
+
+
+def finetune(run, data, train, numerics, targets, span=None):
+    """Step: fine-tune a model on a task; the last stage of every method and the teacher of most.
+
+    Inputs: `start` (any model), and `teacher` where the targets need its logits. `span` for tasks
+    such as SQuAD.
+
+    Predictions, labels and row numbers of every labelled evaluation split are saved. Metrics are in
+    float64; those of the first development set have their own names.
+    """
+    lesson = Lesson(run, data, train, numerics, span)
+    model, tokenizer = lesson.start()
+    rows = lesson.rows(tokenizer)
+    objective = predicting(lesson, model, rows, Targets(**targets))
+    return learn(lesson, model, tokenizer, rows, objective) | size(model)
+
+
+def fineprune(
+    run,
+    data,
+    train,
+    numerics,
+    targets,
+    alpha=None,
+    prune=None,
+    mix=None,
+    frozen=None,
+    margin=None,
+    span=None,
+    lower_case=None,
+):
+    """Step: fine-tune under masks that a schedule closes, with or without a mix of the layers
+    (BERMo; Sanh et al. 2020). A run that diverges is a result.
+
+    Inputs: `start` (any model), and `teacher` where the targets need its logits.
+
+    prune, mix: lib.train.options.Prune and Mix. Without `prune` it is dense fine-tuning with the
+    same measurements; without `mix` the mix is that of `start`.
+    alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
+    (0.9 in the paper).
+    frozen: what stays as it is (lib.train.pruning.Frozen); with "encoder" the run is a probe.
+    margin: a run is called diverged up to this much above the first metric of the majority class.
+    Without it no run is, and a loss that is not finite is an error.
+    lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
+    uncased vocabulary every capitalised word is then unknown; `unknown_share` is of all tokens of
+    the training rows. None leaves it to `start`.
+
+    Predictions are kept of every labelled split but the training rows; metrics of test rows are
+    "test.<metric>". `course`, `shares` and `mix` are those of the methods in lib.train.pruning.
+    Metrics have the counts of the masks and the bytes of the model, dense and sparse. Where the
+    loss was not finite there are no predictions, `diverged` is true and `diverged_at` says the
+    step.
+    """
+    lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
+    model, tokenizer = lesson.start()
+    if lower_case is False:
+        tokenizer = cased(run.inputs["start"].model, tokenizer)
+    rows = lesson.rows(tokenizer)
+    objective, steps = predicting(lesson, model, rows, targets, alpha), lesson.steps(rows)
+    methods = []
+    if mix or mixes.present(model):
+        methods.append(pruning.LayerMix(run, model, mix and Mix(**mix)))
+    pruned = pruning.Masks(run, model, Prune(**prune), steps) if prune else None
+    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, steps, pruned)]
+    if frozen:
+        methods.append(pruning.Frozen(model, frozen))
+    judged = ("dev", "unseen", "test")
+    result = learn(
+        lesson, model, tokenizer, rows, objective, methods, judged, may_diverge=margin is not None
+    )
+    if margin is not None:
+        result["majority"] = heads.majority(lesson.task, lesson.splits)
+        score = result.get(lesson.task.metrics[0], -np.inf)
+        result["diverged"] = bool(score <= result["majority"] + margin)
+    if lower_case is False:
+        ids = np.concatenate(rows.columns["input_ids"])
+        result["unknown_share"] = float(np.mean(ids == tokenizer.unk_token_id))
+    return result | size(model) | (compact.sizes(model) if pruned else {})
+
+
+def cased(folder, tokenizer):
+    """Return the tokenizer of a model's folder with do_lower_case off; it is saved so.
+
+    Raises ValueError where that changes nothing.
+    """
+    found = type(tokenizer).from_pretrained(folder, do_lower_case=False, local_files_only=True)
+    if tokenizer.tokenize("A") == found.tokenize("A"):
+        raise ValueError(
+            f"fineprune.lower_case is False, and changes nothing for a {type(tokenizer).__name__}: "
+            "leave it out, or start from an uncased BERT"
+        )
+    return found
+
+
+def nas_search(run, data, train, numerics, gates, objective):
+    """Step: search which heads and neurons of a model to keep at a given cost, by gates that train
+    beside its weights (report on NAS pruning, sections 5 and 7).
+
+    Inputs: `start`, the model to search in, fine-tuned or general. `teacher` where the objective
+    needs one; it may be the same model. `augmented` for its rows instead of the plain ones.
+
+    Weights and gates learn from the same batches. The model is saved as it then is, with its gates;
+    predictions and scores are those of its soft masks. lib.train.gating.GateSearch says what else
+    is kept. The last model is the result: `train.select` is "last".
+    """
+    lesson = Lesson(run, data, train, numerics)
+    model, tokenizer = lesson.start()
+    search = GateSearch(run, model, Gates(**gates))
+    rows = lesson.rows(tokenizer)
+    objective = objective_of(lesson, model, rows, Objective(**objective))
+    return learn(lesson, model, tokenizer, rows, objective, [search])
+
+
+def retrain(run, data, train, numerics, objective, architecture=None):
+    """Step: cut an architecture out of a model and train it on a teacher's states, on its logits,
+    or on labels (report on NAS pruning, sections 5.4 and 5.5). Each of the two stages is one run.
+
+    Inputs: `start`, whose weights are taken: the model that was searched in, or the search
+    itself, whose gates are then left out (section 7.8). `teacher` where the objective needs one.
+    `search`, so that `architecture` can be its Output. `augmented` for its rows instead of the
+    plain ones.
+
+    architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`; none keeps the
+    model as it is. Predictions and metrics are those of `finetune`; `flops` is in the report's
+    convention.
+    """
+    lesson = Lesson(run, data, train, numerics)
+    model, tokenizer = lesson.start()
+    if gates.present(model):
+        gates.detach(model)
+    if architecture:
+        operate(model, {"op": "keep"} | architecture)
+    rows = lesson.rows(tokenizer)
+    objective = objective_of(lesson, model, rows, Objective(**objective))
+    result = learn(lesson, model, tokenizer, rows, objective)
+    return result | size(model) | {"flops": flops(model)}
+
+
+def imp(run, data, train, numerics, kept):
+    """Step: one round of iterative magnitude pruning with rewinding, the rival of the report on NAS
+    pruning (Table 10). The procedure is that of the public code of "The Lottery Ticket Hypothesis
+    for Pre-trained BERT Networks" (Chen et al. 2020).
+
+    Inputs: `start`, the round before, or for the first round the dense fine-tuned model; `origin`,
+    the pre-trained model.
+
+    Of the weights of all linear layers of encoder and pooler together, the share `kept` with the
+    largest magnitude in `start` stays. The encoder goes back to its pre-trained values, the
+    classifier does not. Then the rest is fine-tuned on the labels, and pruned weights stay zero.
+    The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`,
+    `kept_share` and `pruned`. Raises ValueError where `kept` is no less than what the round before
+    kept.
+    """
+    lesson = Lesson(run, data, train, numerics)
+    model, tokenizer = lesson.start()
+    ticket = Ticket(model, backbone.load(run.inputs["origin"].model)[0], kept)
+    rows = lesson.rows(tokenizer)
+    objective = predicting(lesson, model, rows, Targets("hard"))
+    return learn(lesson, model, tokenizer, rows, objective, [ticket]) | size(model)
+
+
+class Ticket(loop.Method):
+    """The largest weights of a model, set back to those of `origin`; the others are zero and stay
+    so.
+    """
+
+    def __init__(self, model, origin, kept):
+        self.weights = prunable(model)
+        self.masks = largest([w.detach().abs() for w in self.weights], kept)
+        rewind(model, origin)
+        with torch.no_grad():
+            for weight, mask in zip(self.weights, self.masks, strict=True):
+                weight *= mask
+        self.masks = [mask.to(loop.device()) for mask in self.masks]
+
+    def gradients(self, step, steps):
+        """Zero the gradients of pruned weights: Adam then leaves them where they are."""
+        for weight, mask in zip(self.weights, self.masks, strict=True):
+            weight.grad *= mask
+
+    def finish(self):
+        total = sum(mask.numel() for mask in self.masks)
+        left = sum(int(mask.sum()) for mask in self.masks)
+        return {"kept_share": left / total, "pruned": total - left}
+
+
+def prunable(model):
+    """List the weights of the encoder's linear layers, and of the pooler where there is one."""
+    found = [part.weight for _, _, part in masks.projections(model)]
+    pooler = getattr(base(model), "pooler", None)
+    return found + ([pooler.dense.weight] if pooler is not None else [])
+
+
+def largest(sizes, kept):
+    """Mask exactly round(kept * n) of the n values of all tensors together, the largest; of equal
+    ones the first. Raises ValueError where that is none, or not fewer than the values above 0.
+    """
+    total, there = sum(s.numel() for s in sizes), sum(int(torch.count_nonzero(s)) for s in sizes)
+    count = round(kept * total)
+    if not 0 < count < there:
+        raise ValueError(
+            f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: "
+            "keep fewer, and at least one"
+        )
+    return masks.top_of_all(sizes, count)
+
+
+def rewind(model, origin):
+    """Set the encoder to the weights of `origin`, which may have more. Raises KeyError or
+    RuntimeError where one is missing or of another shape.
+    """
+    theirs = base(origin).state_dict()
+    base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
+
+
+def quantise(run, data, train, numerics, span=None):
+    """Step: turn a finished model into int8 and judge it again; nothing is trained.
+
+    Input: `start`. `train`, that of the model, tells how rows are cut and padded. Metrics and
+    predictions are those of `finetune`, with the bytes of all tensors.
+    """
+    lesson = Lesson(run, data, train, numerics, span)
+    model, tokenizer = lesson.start()
+    operate(model, {"op": "int8"})
+    result = predictions(run, lesson.judges(model, tokenizer))
+    backbone.save(model, tokenizer, run.model)
+    return result | size(model) | {"bytes": compact.stored(model)}

@@ -1,0 +1,204 @@
+"""Steps of EfficientBERT's warm-up distillation (section 3.2): attention, states and predictions of
+a teacher in one loss, on text, on a task, or on several tasks.
+"""
+
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+
+import numpy as np
+import torch
+import transformers
+from torch import nn
+
+from lib.data import Split, texts, tokens, toy
+from lib.data.corpus import EPOCHS, pairs
+from lib.model import backbone, stack
+from lib.model.parts import size
+from lib.runs import paths
+from lib.runs.spec import stream
+from lib.steps.pretrain import passages
+from lib.train import loop, students
+from lib.train.batches import Encoded, encode, order
+from lib.train.learn import Lesson, learn, predictions
+from lib.train.matching import matching, teaching
+from lib.train.options import Warmup
+
+
+def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
+    """Step: fine-tune by warm-up distillation. There are no labels but those of a regression, where
+    the options ask for them.
+
+    Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from, or
+    a model that `operate` cut, which is the student; `search`, whose Output net may be. net: what
+    to train, or to cut out of `start` (lib.search.net as JSON), by default that of `start`.
+    classifier: the task whose head a `start` of step multitask hands down as well.
+
+    Metrics and predictions are kept as by step finetune, also of the held-out rows where the data
+    have some. These select, where the training asks for the best. The loss over the steps is kept
+    as `curve`.
+    """
+    lesson, options = Lesson(run, data, train, numerics, span), Warmup(**warmup)
+    teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
+    if classifier:
+        students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
+    rows = lesson.rows(tokenizer)
+    select = "held_out" if "held_out" in lesson.splits else "dev"
+    judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
+    heads = students.heads_of_cut(run)
+    objective = students.distilling(student, teacher, options, lesson.numerics, rows.labels, heads)
+    result = learn(lesson, student, tokenizer, rows, objective, methods, judged, select)
+    return result | size(student)
+
+
+def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
+    """Step: warm-up distillation on plain text, from a teacher's states alone, of a network or of a
+    supernet; with `shared`, of one part of a supernet in each step (stage 3 of its search).
+
+    Text is shown whole: nothing is masked, and no word is predicted.
+
+    Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from; `search`, whose
+    Outputs net and shared may be. corpus: see `rows`. net: what to train (lib.search.net as JSON),
+    by default that of `start`.
+    """
+    numerics, train = loop.options(numerics, train)
+    teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
+    encoded, batches = rows(corpus, tokenizer, train, run.seed)
+    student = students.student(run, net, transformers.BertModel, teacher, train.dropout)
+    told = {"methods": students.methods(run, student, shared), "batches": batches}
+    with students.distilling(student, teacher, Warmup(**warmup), numerics) as loss:
+        result = loop.fit(run, student, encoded, loss, train, numerics, **told)
+    backbone.save(student, tokenizer, run.model)
+    return result | size(student) | {"rows": len(encoded)}
+
+
+def multitask(run, data, warmup, train, numerics, net=None, shared=None):
+    """Step: fine-tune one encoder on several tasks by warm-up distillation, a classifier each
+    (stage 3); with `shared`, one part of a supernet in each step.
+
+    Inputs: `teacher:<name>`, fine-tuned, for each task of data: {name: descriptor}; `start`, a
+    student or supernet to inherit from; `search`, whose Outputs net and shared may be. net: what to
+    train (lib.search.net as JSON), by default that of `start`.
+
+    A batch is of one task; batches of all tasks come mixed in proportion to their rows. The run
+    keeps the encoder with its pooler, one head for each task (`lib.train.students.classifier` puts
+    them together), and of each task, with the whole net active, metrics named <name>.<metric> and
+    `predictions_<name>`.
+    """
+    options = Warmup(**warmup)
+    lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
+    numerics, train = loop.options(numerics, train)
+    teachers = {
+        name: students.taught(run.inputs[f"teacher:{name}"].model, lesson.task)
+        for name, lesson in lessons.items()
+    }
+    teacher, tokenizer = next(iter(teachers.values()))
+    encoder = students.student(run, net, transformers.BertModel, teacher, train.dropout)
+    width = encoder.config.hidden_size
+    encoder.classifiers = nn.ModuleDict()
+    for name, lesson in lessons.items():
+        encoder.classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
+    encoder.dropout = nn.Dropout(train.dropout)
+    parts = {name: lesson.rows(tokenizer) for name, lesson in lessons.items()}
+    encoded, names, batches = joined(parts, train, run.seed)
+    told = {"methods": students.methods(run, encoder, shared), "batches": batches}
+    matches = students.matches(encoder, teacher, options)
+    prediction = students.predicted(encoded.labels, options)
+
+    def logits(model, batch, rows):
+        pooled = model.dropout(model(**batch).pooler_output)
+        return model.classifiers[names[rows[0]]](pooled)
+
+    def teach(batch, rows):
+        return teaches[names[rows[0]]](batch, rows)
+
+    with ExitStack() as held:
+        teaches = {
+            name: held.enter_context(teaching(model, numerics, students.logits))
+            for name, (model, _) in teachers.items()
+        }
+        loss = held.enter_context(matching(encoder, teach, matches, logits, prediction))
+        result = loop.fit(run, encoder, encoded, loss, train, numerics, **told)
+    learned, result = encoder.classifiers, result | {"rows": len(encoded)}
+    del encoder.classifiers, encoder.dropout
+    backbone.save(encoder, tokenizer, run.model)
+    if run.model is not None:
+        students.save_tensors(learned.state_dict(), run.model / students.HEADS)
+    for name, lesson in lessons.items():
+        model = students.with_head(encoder, learned[name].weight, learned[name].bias)
+        result |= predictions(run, lesson.judges(model, tokenizer), name)
+    return result | size(encoder)
+
+
+def joined(parts, train, seed):
+    """Return (Encoded rows of all tasks one after another, the task of each row, f(epoch) ->
+    batches).
+
+    Labels are float32: no loss here reads codes, for which the teachers' logits stand.
+    """
+    each = list(parts.values())
+    columns = {
+        name: [row for part in each for row in part.columns[name]] for name in each[0].columns
+    }
+    encoded = Encoded(columns, torch.cat([part.labels.float() for part in each]), each[0].pad)
+    names = [name for name, part in parts.items() for _ in range(len(part))]
+    starts = np.cumsum([0, *map(len, each)])
+
+    def batches(epoch):
+        every = [
+            start + rows
+            for start, part in zip(starts, each, strict=False)
+            for rows in order(part.lengths(), train.batch, seed, epoch, bucket=not train.pad_to)
+        ]
+        dice = np.random.default_rng(stream(seed, f"tasks:{epoch}"))
+        return [every[i] for i in dice.permutation(len(every))]
+
+    return encoded, names, batches
+
+
+def rows(corpus, tokenizer, train, seed):
+    """Return (Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
+
+    corpus: {"sentences", "seed"} is generated text, paired as in pre-training. Otherwise it is a
+    descriptor of lib.data.texts. Some epochs of data are made of a text and used in turn, as in the
+    code.
+    """
+    if "text" not in corpus:
+        first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
+        split = Split(first, second, np.zeros(len(first), np.int64), None)
+        return encode(tokenizer, split, train.max_length), None
+    documents, key = tokenised(corpus, tokenizer)
+    special = tokenizer.cls_token_id, tokenizer.sep_token_id
+    names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
+    made = partial(pairs, documents, special, train.max_length, seed)
+    key = paths.key_of(key, train.max_length, seed, len(epochs))
+    kept = tokens.kept(key, lambda: chain.from_iterable(map(made, epochs)), names)
+    columns = {name: kept[name] for name in names if name in tokenizer.model_input_names}
+    encoded, each = Encoded(columns, None, tokenizer.pad_token_id), len(documents)
+    lengths = encoded.lengths()
+
+    def batches(epoch):
+        start = epoch % len(epochs) * each
+        part = lengths[start : start + each]
+        found = order(part, train.batch, seed, epoch, bucket=not train.pad_to)
+        return [start + chosen for chosen in found]
+
+    return encoded, batches
+
+
+def tokenised(corpus, tokenizer):
+    """Return (token ids of a text's documents on disk, empty ones dropped; the key that they are
+    kept by).
+
+    They are tokenised once for all runs, epochs and seeds.
+    """
+    what = corpus["text"], corpus["digest"], corpus.get("documents")
+    key = paths.key_of("documents", *what, tokens.vocabulary(tokenizer))
+
+    def rows():
+        for part in tokens.chunks(map(" ".join, texts.load(corpus))):
+            found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+            yield from ({"ids": ids} for ids in found if ids)
+
+    return tokens.kept(key, rows, ("ids",))["ids"], key
