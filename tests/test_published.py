@@ -149,7 +149,7 @@ def test_deviations_have_parts():
 
 def test_trainings_of_three_scales_stand_in_one_table():
     made = grids.TEACHER
-    assert [train.epochs for train in made.values()] == [4, 3, 3]
+    assert [train.epochs for train in made.values()] == [6, 3, 3]
     assert [train.pad_to for train in made.values()] == [0, 0, 128]
     with pytest.raises(ValueError, match="unknown profile: 'tou'; did you mean 'toy'"):
         grids.tasks("tou", own={"toy": ("CoLA",)})
