@@ -215,23 +215,6 @@ def show(args):
     print(f"{found.origin} in {paths.shown(found.folder)}: {files}")
 
 
-@command(RUN, option("other", help="the other run"))
-def diff(args):
-    """how two runs differ, in Spec and metrics; a change that several inputs share is one line"""
-    from lib.export.opened import named
-    from lib.page.tables import flat
-
-    first, second, places = named(args.run), named(args.other), {}
-    for name in ("spec", "metrics"):
-        a, b = flat(getattr(first, name)), flat(getattr(second, name))
-        for key in sorted(a.keys() | b.keys(), key=lambda key: (key.count("."), key)):
-            if a.get(key) != b.get(key):
-                change = key.rpartition(".")[2], f"{a.get(key, '-')} -> {b.get(key, '-')}"
-                places.setdefault(change, []).append(f"{name}.{key}")
-    for (_, change), (place, *more) in places.items():
-        print(f"{place}: {change}" + f" (and in {len(more)} inputs)" * bool(more))
-
-
 @command(
     RUN,
     option("--onnx", action="store_true", help="also as ONNX"),

@@ -263,17 +263,15 @@ def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook):
     assert all(f'scratch/ghostbert_t98_fine/{page.parent.name}"' in index for page in pages)
 
 
-def test_plan_status_show_diff_and_gc(workbook):
+def test_plan_status_show_and_gc(workbook):
     root, lib, _ = workbook
     assert "2 results, 0 runs missing" in lib("plan").stdout
     assert "finished  2" in lib("status").stdout
     recorded = lib("record", "t98").stdout.split()[1::2]
-    one, two = sorted(str(Path(folder).relative_to(root / "records")) for folder in recorded)
-    assert all((root / "records" / each / "metrics.json").exists() for each in (one, two))
-    shown = lib("show", one).stdout.splitlines()
-    assert shown[0].startswith(f"{one}: matthews ") and len(shown) < 12
-    changes = [line.partition(" (and")[0] for line in lib("diff", one, two).stdout.splitlines()]
-    assert "spec.seed: 0 -> 1" in changes and len({*changes}) == len(changes)
+    both = sorted(str(Path(folder).relative_to(root / "records")) for folder in recorded)
+    assert all((root / "records" / each / "metrics.json").exists() for each in both)
+    shown = lib("show", both[0]).stdout.splitlines()
+    assert shown[0].startswith(f"{both[0]}: matthews ") and len(shown) < 12
     checked = lib("verify")
     assert checked.returncode == 1 and "runs.csv is missing" in checked.stdout
     # weights of the finished models
