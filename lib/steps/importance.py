@@ -14,6 +14,7 @@ from lib import data as sources
 from lib.model import backbone, parts
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
+from lib.train.lean import products
 from lib.train.options import Importance, Targets
 
 
@@ -33,7 +34,7 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
     """(head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows` (Encoded)."""
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
-    with ExitStack() as held:
+    with ExitStack() as held, products(numerics):
         for layer in layers:
             attention, dense = layer.attention, layer.intermediate.dense
             number = attention.self.num_attention_heads
