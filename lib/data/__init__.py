@@ -65,6 +65,14 @@ class Split:
     def __len__(self):
         return len(self.a)
 
+    @property
+    def labelled(self):
+        """Whether each row has a label: -1 stands for none, and nan for no score. Spans always have
+        their answers."""
+        whole = self.y.dtype.kind == "i"
+        there = self.y >= 0 if whole else np.isfinite(self.y)
+        return self.answers is not None or bool(there.all())
+
     def take(self, rows):
         """The Split of these rows."""
 

@@ -13,7 +13,7 @@ from itertools import product
 
 from lib.measure import cost
 from lib.papers import grids, published
-from lib.papers.grids import LABELS, common, families, shape, teacher
+from lib.papers.grids import LABELS, common, shape, teacher
 from lib.runs.spec import Spec, plain
 from lib.train.options import Distil, Ghost
 
@@ -215,16 +215,6 @@ def lines_of_table_1(widths):
         for m in (heads, *(widths if family in S.PRUNED else ())):
             lines[f"{ghosted} (m = {m}/{heads})"] = family, "Ghost", m
     return lines
-
-
-def lines_of_table_2(profile_name, wanted=()):
-    """{name: (family, model, heads)} of the rows of Table 2 that a profile can make: models as
-    fine-tuned, and with ghosts, whole and cut. Raises ValueError naming the nearest row."""
-    there, kinds = {}, families(profile_name)
-    for name, line in lines_of_table_1(S.WIDTHS if wanted else widths(profile_name)).items():
-        if line[0] in kinds and line[1] != "Distilled":
-            there[name] = line
-    return picked(f"row of Table 2 in profile {profile_name!r}", there, wanted)
 
 
 # ---- COST COLUMNS, printed beside computed
