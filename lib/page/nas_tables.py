@@ -89,9 +89,10 @@ def cost(frame, source, network):
     fewer than the whole model's these are, as Tables 6 to 9 print them."""
     there = frame.dropna(subset=["flops"]) if "flops" in frame else frame[:0]
     found = {}
-    for name, flops in {network: "flops", network.removeprefix("30 % "): "whole_flops"}.items():
+    columns = {network: "flops", network.removeprefix("30 % "): "whole_flops"}
+    for name, flops in columns.items() if len(there) else ():
         ends = [(there[flops].min(), "low", "high"), (there[flops].max(), "high", "low")]
-        for value, end, other in ends if len(there) else ():
+        for value, end, other in ends:
             speed = there["whole_flops"].max() / value
             row = {(source, f"FLOPS (B) {end}"): f"{value / 1e9:.3f}"}
             row |= {(source, f"Speedup {other}"): f"{speed:.1f}"}
