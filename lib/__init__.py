@@ -53,14 +53,6 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
     return lab.fit(model).result | lab.scores(model)
 
 
-def pace(folder, place, train):
-    """Rows a second that an encoder learns from, by a few steps on rows of your own."""
-    task, there = rows(place)
-    count = min(2 * train.batch, 40, *map(len, there.values()))
-    some = {name: there[name].take(range(count)) for name in ("train", "dev")}
-    return fit(*network(folder, task), task, some, train)["examples_per_second"]
-
-
 def lab(count=2000, seed=0):
     """(Lab, encoder) of the method notebooks: is a generated sentence in order, or have two words
     changed places? `count` rows to train on, 4,000 to judge by. The encoder is new: 2 layers, 96

@@ -154,13 +154,11 @@ def report(args):
 
 @command(*PAGES, WORKERS)
 def plan(args):
-    """what a run of these notebooks would take"""
-    from lib import data, pace
-    from lib.papers import training
+    """what a run of these notebooks would take; all work in hand, and what did not finish"""
+    from lib import data
     from lib.papers.grids import own_lines
-    from lib.runs import paths, sweep
+    from lib.runs import sweep
 
-    on_gpus = args.profile == "paper" and not (args.data or args.model)
     with data.planning() as absent:
         grids, cannot, store = read(args, looked_up=False)
         clock, every, workers = sweep.Clock(store), {}, args.workers or paths.cores()
@@ -169,33 +167,18 @@ def plan(args):
             specs = wanted({path: found})
             missing = sweep.missing(specs, store)
             every |= missing
-            about = training.gpu_hours(missing) if on_gpus else f"{clock.about(missing)} of a core"
-            print(f"{path.stem}: {len(specs)} results, {len(missing)} runs missing, {about}")
+            about = f"{len(missing)} runs missing, {clock.about(missing)} of a core"
+            print(f"{path.stem}: {len(specs)} results, {about}")
     about = f"{clock.about(every, workers)} on {workers} workers"
-    if seconds := training.seconds(args.profile, every, pace):
-        about = f"about {sweep.clocked(seconds)} of a core, by a measured step of training"
-    if on_gpus:
-        about = f"at most {training.gpu_hours(every)} of {training.RATE}"
     print(f"together {len(every)} runs missing, {about}")
-    if absent and every:
-        told = "`python -m lib fetch NAME` brings each, or data/README.md says how"
-        print(f"not at hand: {', '.join(sorted(absent))}; {told}")
-    return bool(cannot)
-
-
-@command(*PAGES)
-def status(args):
-    """what these notebooks have and lack; all work in hand, and what did not finish"""
-    from lib.runs import sweep
-
-    grids, _, store = read(args, looked_up=False)
-    missing, specs = sweep.missing(wanted(grids), store), wanted(grids)
-    about = f", {sweep.Clock(store).about(missing)} of one worker" * bool(missing)
-    print(f"finished  {len(set(specs) - missing.keys())}\nmissing   {len(missing)}{about}")
     for part in store.parts():
         s = store.unfinished(part)
         far = f"{s.get('progress', 0):.0%} after {sweep.clocked(s['seconds'])}"
         print(f"{s['state']:9} {part.parent.name}/{part.stem}  {far}  {s.get('error', '')}")
+    if absent and every:
+        told = "`python -m lib fetch NAME` brings each, or data/README.md says how"
+        print(f"not at hand: {', '.join(sorted(absent))}; {told}")
+    return bool(cannot)
 
 
 @command(RUN)

@@ -210,12 +210,10 @@ def test_squad(tmp_path, content, message):
     "name, content, message",
     [
         (TEST_IMAGES, LABELS, "; expected a whole idx file of 3 dimension"),
-        (TEST_LABELS, IMAGES, "magic number 2051; expected a whole idx file of 1 dimension"),
+        (TEST_LABELS, IMAGES[:-1], "; expected a whole idx file of 1 dimension"),
         (TEST_IMAGES, IMAGES[:-1], "2351 .*; expected a whole idx"),
         (TEST_IMAGES, IMAGES + b"x", "2353 .*; expected a whole idx"),
         (TEST_IMAGES, b"", "; expected a whole idx"),
-        (TEST_LABELS, idx(np.arange(4)), "4 labels up to 3; expected 3 from 0 to 9"),
-        (TEST_LABELS, idx(np.array([1, 12, 3])), "3 labels up to 12; expected 3 from 0 to 9"),
         (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:-20], "; expected a whole idx"),
         (TEST_IMAGES, gzip.compress(IMAGES, mtime=0)[:40] + b"\0" * 60, "; expected a whole idx"),
     ],

@@ -12,7 +12,7 @@ from conftest import every_spec, holding
 from lib.measure import measures, stats
 from lib.model import parts, supernet
 from lib.page import notebook
-from lib.papers import efficientbert, grids, published, submissions
+from lib.papers import efficientbert, grids, published
 from lib.papers import settings as paper_settings
 from lib.search.net import from_json, macs, parameters
 from lib.train.matching import layer_map
@@ -259,18 +259,6 @@ def test_sentences_of_the_pages_are_true(anywhere):
         deep = len(efficientbert.scaled("EfficientBERT++", scale).layers)
         teacher = grids.shape(scale).layers
         assert deep == 2 * teacher and len(layer_map(deep, teacher)) == teacher
-
-
-def test_submissions_are_of_the_rows_asked_for():
-    def make(task, model):
-        return efficientbert.student("toy", task, model)
-
-    rows = submissions.submitted("toy", ("CoLA", "MNLI"), [1], make, model=["EfficientBERT"])
-    files = [(row["file"], row["task"]) for row in rows]
-    mnli = [("MNLI-m", "MNLI"), ("MNLI-mm", "MNLI"), ("AX", "AX")]
-    assert files == [("CoLA", "CoLA"), *mnli]
-    assert rows[-1]["spec"].inputs["model"] == make("MNLI", "EfficientBERT")
-    assert {row["spec"].seed for row in rows} == {1}
 
 
 def test_speedups_are_of_the_same_turn():

@@ -15,7 +15,7 @@ from lib.data import models
 from lib.measure import gated, measures
 from lib.page import nas_tables, notebook
 from lib.page.runs import Runs
-from lib.papers import grids, nas, published, submissions
+from lib.papers import grids, nas, published
 from lib.runs import paths
 from lib.search import control as search
 
@@ -216,26 +216,6 @@ def test_augmented_searches_and_teachers_of_sst_2_have_the_printed_epochs(anywhe
 def test_mistakes_are_told(wrong, message):
     with pytest.raises(ValueError, match=message):
         wrong()
-
-
-def test_a_submission_has_every_model_of_its_page(anywhere, monkeypatch, tmp_path):
-    rows = {"source": "glue", "task": "CoLA", "split": "test", "digest": "0"}
-    monkeypatch.setattr(submissions, "file_rows", lambda at, file: rows)
-    for page, first in (("t06_tinybert4", "TinyBERT-4L"), ("t09_bert_mini", "BERT-Mini")):
-        kinds = {"score": {}, "prediction": {}}
-        told = {"profile": "paper", "tasks": ["CoLA"], "seeds": [1, 2], "submit": True}
-        for row in grid(page, **told):
-            kinds[row["kind"]].setdefault(row["model"], row["spec"])
-        own, found = kinds.values()
-        assert {name: spec.parents["model"] for name, spec in found.items()} == own
-        assert list(found) == [first, "30 % TinyBERT-4L"]
-        assert all(spec.seed == 1 for spec in found.values())
-    told = {"file": "CoLA", "task": "CoLA", "seed": 1, "run": holding({"logits": np.eye(2)})}
-    archives = submissions.archives(
-        [told | {"model": name} for name in found], tmp_path, "page", "toy"
-    )
-    names = [path.name for path, _ in archives]
-    assert names == ["page.bert-mini.seed1.zip", "page.30-tinybert-4l.seed1.zip"]
 
 
 # ---- networks that are timed

@@ -441,7 +441,7 @@ def test_plan_tells_what_it_read_and_refuses_in_one_line(tmp_path, tsv, encoder,
     assert main([*words, "--methods", "Whole, Width", "--budgets", "6", "--seeds", "0,1"]) == 0
     told = capsys.readouterr().out
     assert "80 training and 20 development rows" in told and "12 heads, 192 neurons" in told
-    assert "92_your_task: 5 results, " in told and "by a measured step of training" in told
+    assert "92_your_task: 5 results, " in told and "time unknown" in told
     assert main([*words, "--methods", "Wdith"]) == 1
     (line,) = capsys.readouterr().out.splitlines()[:1]
     assert "cannot   92_your_task: unknown method: 'Wdith'; did you mean 'Width'" in line

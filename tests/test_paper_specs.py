@@ -12,6 +12,7 @@ import torch
 from conftest import FAMILIES, Draft, classes, every_spec, made, untrained
 
 from lib import data
+from lib.__main__ import main
 from lib.measure import cost
 from lib.measure.cost import configuration
 from lib.model import backbone, parts
@@ -328,3 +329,16 @@ def test_a_model_refuses_a_cut_of_another_kind():
 
 
 # ---- claims ----
+
+
+def test_the_plan_of_the_paper_needs_no_data(without_data, capsys):
+    without_data()
+    assert main(["plan", "nas_t0", "ghostbert_t03", "--profile", "paper"]) == 0
+    told = capsys.readouterr().out
+    for words in (
+        *("ghostbert_t03_pruned_vs_ghost: ", "729 runs missing", "time unknown"),
+        *("models/bert-base-uncased", "glue/CoLA", "glue/MNLI"),
+    ):
+        assert words in told
+    with pytest.raises(FileNotFoundError):
+        grids.teacher("paper", "MNLI")  # a plan alone does without

@@ -263,10 +263,9 @@ def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook):
     assert all(f'scratch/ghostbert_t98_fine/{page.parent.name}"' in index for page in pages)
 
 
-def test_plan_status_show_and_gc(workbook):
+def test_plan_show_and_gc(workbook):
     root, lib, _ = workbook
     assert "2 results, 0 runs missing" in lib("plan").stdout
-    assert "finished  2" in lib("status").stdout
     recorded = lib("record", "t98").stdout.split()[1::2]
     both = sorted(str(Path(folder).relative_to(root / "records")) for folder in recorded)
     assert all((root / "records" / each / "metrics.json").exists() for each in both)
@@ -324,7 +323,7 @@ def test_gc_deletes_what_no_page_needs(workbook):
         left.mkdir()
         at_work.mkdir()
         with locked(at_work.with_suffix(".lock")):
-            told = lib("status", "t98").stdout  # of all work, whatever is asked for
+            told = lib("plan", "t98").stdout  # of all work, whatever is asked for
             assert re.search(r"running +finetune-\w+/7 ", told) and "died " in told
             assert "6 folders of" in lib("gc").stdout  # five models and what is left of a run
             assert "6 folders of" in (done := lib("gc", "--delete").stdout) and "deleted" in done

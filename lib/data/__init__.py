@@ -39,13 +39,14 @@ class Task:
     scale: tuple = (0.0, 5.0)  # of a regression: what the scores 0 and 5 are in a reader's file
 
     def scaled(self, scores):
-        """Scores from 0 to 5 as they are in the reader's file."""
+        """Return scores from 0 to 5 as they are in the reader's file."""
         low, high = self.scale
         return low + scores * (high - low) / 5
 
     @property
     def outputs(self):
-        """Width of the model's last layer: classes, one score, or start and end of a span."""
+        """Return the width of the model's last layer: classes, one score, or start and end of a
+        span."""
         return 2 if self.span else len(self.labels) or 1
 
 
@@ -65,8 +66,16 @@ class Split:
     def __len__(self):
         return len(self.a)
 
+    @property
+    def labelled(self):
+        """Return whether each row has a label: -1 stands for none, and nan for no score. Spans
+        always have their answers."""
+        whole = self.y.dtype.kind == "i"
+        there = self.y >= 0 if whole else np.isfinite(self.y)
+        return self.answers is not None or bool(there.all())
+
     def take(self, rows):
-        """The Split of these rows."""
+        """Return the Split of these rows."""
 
         def pick(values):
             return values and [values[i] for i in rows]
@@ -84,7 +93,7 @@ TABLED = ("glue", "squad", "senteval")  # the sources in the table of tasks, whi
 
 @cache
 def source(name):
-    """The module of a source.
+    """Return the module of a source.
 
     It has `TASKS` and `load(task, root) -> {split name: Split}`, and where it has official unseen
     rows `UNSEEN` and `unseen(task, root)`. `toy` and `own` take no root. `own` reads its tasks and
@@ -95,18 +104,18 @@ def source(name):
 
 
 def tasks(name):
-    """{name: Task} of a source; none of `own`."""
+    """Return {name: Task} of a source; none of `own`."""
     return source(name).SOURCES[name] if name in TABLED else source(name).TASKS
 
 
 def folder(name):
-    """The arguments that say where a source reads."""
+    """Return the arguments that say where a source reads."""
     return (paths.data_root() / FOLDERS[name],) if FOLDERS[name] else ()
 
 
 def task(name, task_name):
-    """The Task of a source by its name, without a look at its data. Raises ValueError naming the
-    nearest one."""
+    """Return the Task of a source by its name, without a look at its data. Raises ValueError naming
+    the nearest one."""
     if name == "own":
         return source(name).task(task_name)
     known(f"task of source {name!r}", task_name, tasks(name))
@@ -114,7 +123,7 @@ def task(name, task_name):
 
 
 def described(descriptor):
-    """The Task of a descriptor."""
+    """Return the Task of a descriptor."""
     return task(descriptor["source"], descriptor["task"])
 
 
@@ -137,7 +146,7 @@ def planning(look=True):
 
 
 def official_digests():
-    """{name: digest of official rows, texts or weights}, so that committed records are found
+    """Return {name: digest of official rows, texts or weights}, so that committed records are found
     without the data."""
     place = paths.DIGESTS
     return _noted(place, place.stat().st_mtime_ns) if place.exists() else {}
@@ -149,8 +158,8 @@ def _noted(path, _):
 
 
 def at_hand_or_official(key, compute):
-    """`compute()`, a digest. Where its data are not at hand it is the official one of the key, or
-    "absent" while planning; else raises FileNotFoundError."""
+    """Return `compute()`, a digest. Where its data are not at hand it is the official one of the
+    key, or "absent" while planning; else raises FileNotFoundError."""
     told, place = official_digests().get(key), (key, paths.data_root(), paths.models_root())
     try:
         if not _look or place in _missed:
@@ -168,14 +177,15 @@ def at_hand_or_official(key, compute):
 
 # ---- checkpoints ----
 def holding(name, file):
-    """Folder on this machine of a checkpoint that has such a file; None where there is none."""
+    """Return the folder on this machine of a checkpoint that has such a file; None where there is
+    none."""
     roots = paths.models_root(), paths.data_root() / "models"
     return next((root / name for root in roots if (root / name / file).exists()), None)
 
 
 def locate(name):
-    """Folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways to get
-    it."""
+    """Return the folder of a checkpoint on this machine. Raises FileNotFoundError naming the ways
+    to get it."""
     if folder := holding(name, WEIGHTS):
         return folder
     why = f"no checkpoint {name!r} under {paths.shown(paths.models_root())}"
@@ -185,7 +195,8 @@ def locate(name):
 
 @cache
 def weights(name):
-    """sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its files."""
+    """Return sha256 of the weights at hand of a checkpoint; of a reader's folder, of all its
+    files."""
     folder = locate(name)
     if not Path(name).is_absolute():
         return paths.digest(folder / WEIGHTS)
@@ -202,13 +213,13 @@ def checkpoint_digest(name):
 # ---- descriptors ----
 @cache
 def splits(name, task_name):
-    """{split name: Split} of a task. Raises FileNotFoundError where its files are absent,
+    """Return {split name: Split} of a task. Raises FileNotFoundError where its files are absent,
     ValueError with file and line where a row is malformed."""
     return source(name).load(task(name, task_name).name, *folder(name))
 
 
 def one_split(name, task_name, wanted):
-    """A split of a task. Raises FileNotFoundError where it is not at hand."""
+    """Return a split of a task. Raises FileNotFoundError where it is not at hand."""
     there = splits(name, task_name)
     if wanted not in there:
         lacking = f"{name}/{task_name} has no split {wanted!r}, only {', '.join(there)}"
@@ -217,7 +228,8 @@ def one_split(name, task_name, wanted):
 
 
 def digest(splits, labels=()):
-    """First 16 hex digits of the sha256 of the rows of train and the development sets, in order.
+    """Return the first 16 hex digits of the sha256 of the rows of train and the development sets,
+    in order.
 
     Test rows are left out, since some sources label them. labels: the names of the classes, where
     the rows alone decide on them.
@@ -231,13 +243,14 @@ def digest(splits, labels=()):
 
 
 def of_rows(name, task_name):
-    """The digest of a task's rows; a reader's rows tell the classes or the scale of scores."""
+    """Return the digest of a task's rows; a reader's rows tell the classes or the scale of
+    scores."""
     own = task(name, task_name) if name == "own" else None
     return digest(splits(name, task_name), own and (own.labels or own.scale))
 
 
 def remembered(what, name, task_name, read):
-    """`read()`, a JSON value of the rows of a task at hand.
+    """Return `read()`, a JSON value of the rows of a task at hand.
 
     It is remembered on disk until a file of the source or the code of this package changes: reading
     every task takes seconds, and each command asks for most of them.
@@ -254,7 +267,7 @@ def remembered(what, name, task_name, read):
 
 @cache
 def at_hand(name, task_name):
-    """(digest, names of the splits) of a task's rows at hand."""
+    """Return (digest, names of the splits) of a task's rows at hand."""
     digest, *names = remembered(
         ["rows"], name, task_name, lambda: [of_rows(name, task_name), *splits(name, task_name)]
     )
@@ -262,13 +275,13 @@ def at_hand(name, task_name):
 
 
 def digest_of(name, task_name):
-    """Digest of a task's rows at hand."""
+    """Return the digest of a task's rows at hand."""
     return at_hand(name, task_name)[0]
 
 
 def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
-    """Descriptor of a task for a Spec. Without the data its digests are the official ones; a run
-    then stops in `load`.
+    """Return the descriptor of a task for a Spec. Without the data its digests are the official
+    ones; a run then stops in `load`.
 
     rows: training rows, all by default.
     held_out: further training rows, for importance and selection.
@@ -298,8 +311,8 @@ def describe(name, task_name, rows=None, held_out=0, unseen=0, beside=0, in_orde
 
 
 def load(descriptor):
-    """{split name: Split} of a descriptor: "train", "held_out" and "unseen" as asked for, and the
-    official others.
+    """Return {split name: Split} of a descriptor: "train", "held_out" and "unseen" as asked for,
+    and the official others.
 
     Rows are drawn in a fixed order from the training set, or taken from its two ends (`in_order`).
     Raises ValueError where the data have changed since they were described, or hold too few rows.
@@ -324,23 +337,24 @@ def load(descriptor):
     return there
 
 
-def check(what, found, wanted):
-    """Raises ValueError where rows at hand have another digest than those that were described."""
-    if found != wanted:
+def check(what, actual, wanted):
+    """Raise ValueError where rows at hand have another digest than those that were described."""
+    if actual != wanted:
         fix = "put the same data back, or ask for a new run"
-        raise ValueError(f"{what} has digest {found}; this run is of {wanted}: {fix}")
+        raise ValueError(f"{what} has digest {actual}; this run is of {wanted}: {fix}")
 
 
 def permuted(split):
-    """The order in which rows are drawn from a split."""
+    """Return the order in which rows are drawn from a split."""
     return np.random.default_rng(0).permutation(len(split))
 
 
 # ---- unseen rows ----
 @cache
 def unseen_rows(name, task_name, beside, count):
-    """A Split of at most `count` unseen rows: official ones of the source (`beside` 0), or training
-    rows behind the first `beside` in the order of drawing. Raises ValueError where there are none.
+    """Return a Split of at most `count` unseen rows: official ones of the source (`beside` 0), or
+    training rows behind the first `beside` in the order of drawing. Raises ValueError where there
+    are none.
     """
     if not beside:
         split = source(name).unseen(task_name, *folder(name))
@@ -355,14 +369,14 @@ def unseen_rows(name, task_name, beside, count):
 
 
 def summary(name, task_name, beside, count):
-    """What a descriptor says of unseen rows."""
+    """Return what a descriptor says of unseen rows."""
     split = unseen_rows(name, task_name, beside, count)
     return {"rows": len(split), "beside": beside, "digest": digest({"unseen": split})}
 
 
 def judging(descriptor):
-    """What predictions for the unseen rows of a descriptor are judged by (lib.data.unseen.judged).
-    Of those in `data/unseen/` it needs no data."""
+    """Return what predictions for the unseen rows of a descriptor are judged by
+    (lib.data.unseen.judged). Of those in `data/unseen/` it needs no data."""
     told = descriptor["unseen"]
     path = paths.UNSEEN / f"{told['digest']}.safetensors"
     if path.exists():
@@ -377,8 +391,8 @@ def judging(descriptor):
 
 
 def packed(labels, scores):
-    """What a run keeps of its predictions [N, C] for unseen rows of a task of these classes: one
-    bit a row for two classes, the class for more; of a regression the scores."""
+    """Return what a run keeps of its predictions [N, C] for unseen rows of a task of these classes:
+    one bit a row for two classes, the class for more; of a regression the scores."""
     if not labels:
         return {"scores": scores[:, 0]}
     said = scores.argmax(1)
@@ -388,6 +402,6 @@ def packed(labels, scores):
 
 
 def unpacked(arrays, count):
-    """The classes or scores [N] of `count` rows that `packed` kept."""
+    """Return the classes or scores [N] of `count` rows that `packed` kept."""
     [(kind, values)] = arrays.items()
     return np.unpackbits(values.astype(np.uint8), count=count) if kind == "bits" else values

@@ -13,8 +13,8 @@ SHORT = 0.1  # share of documents for which a lower length is drawn
 
 
 def pairs(documents, special, max_length, seed, epoch):
-    """Rows of one epoch one after another, in the order of the documents: {"input_ids":
-    [CLS] document [SEP] another [SEP], "token_type_ids"}, each of at most `max_length` tokens.
+    """Yield rows of one epoch one after another, in the order of the documents: {"input_ids": [CLS]
+    document [SEP] another [SEP], "token_type_ids"}, each of at most `max_length` tokens.
 
     documents: token ids of each (`tokens.Rows`, or lists). special: ids of [CLS] and [SEP]. Raises
     ValueError for fewer than two documents.
@@ -34,8 +34,8 @@ def pairs(documents, special, max_length, seed, epoch):
 
 
 def _fitted(first, last, room, rng):
-    """Both cut to `room` tokens, the longer one first, each token off the front or the back by a
-    coin."""
+    """Yield both cut to `room` tokens, the longer one first, each token off the front or the back
+    by a coin."""
     sizes = len(first), len(last)
     if sum(sizes) > room:
         short = min(len(last), max(room // 2, room - len(first)))

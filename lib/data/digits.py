@@ -26,7 +26,7 @@ _BUNDLED_TEST = 360  # a fifth of scikit-learn's
 
 @cache
 def load(root, kind="files"):
-    """{"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])}.
+    """Return {"train", "test": (images uint8 [N, height, width] from 0 to 255, labels int64 [N])}.
 
     Raises FileNotFoundError where a file is missing, ValueError where one is cut off or no idx
     file.
@@ -34,11 +34,18 @@ def load(root, kind="files"):
     known("kind of digits", kind, KINDS)
     if kind == "bundled":
         return _bundled()
-    return {split: _pair(Path(root), stem) for split, stem in _STEMS.items()}
+    return {
+        split: (
+            _read(Path(root), f"{stem}-images", 3),
+            _read(Path(root), f"{stem}-labels", 1).astype(np.int64),
+        )
+        for split, stem in _STEMS.items()
+    }
 
 
 def describe(root, kind):
-    """Descriptor for a Spec: {"kind", "digest"}, the digest being of images and labels."""
+    """Return the descriptor for a Spec: {"kind", "digest"}, the digest being of images and
+    labels."""
     body = hashlib.sha256()
     for images, labels in load(root, kind).values():
         body.update(str(images.shape).encode() + images.tobytes() + labels.tobytes())
@@ -46,23 +53,16 @@ def describe(root, kind):
 
 
 def described(root, descriptor):
-    """What `load` gives, of a descriptor. Raises ValueError where the digits at hand are others."""
+    """Return what `load` gives, of a descriptor. Raises ValueError where the digits at hand are
+    others."""
     kind, what = descriptor["kind"], f"the set of digits in {root}"
     check(what, describe(root, kind)["digest"], descriptor["digest"])
     return load(root, kind)
 
 
-def _pair(root, stem):
-    images, labels = _read(root, f"{stem}-images", 3), _read(root, f"{stem}-labels", 1)
-    if len(images) != len(labels) or labels.max() > 9:
-        found = f"{len(labels)} labels up to {labels.max()}"
-        raise malformed(root / f"{stem}-labels-idx1-ubyte", found, f"{len(images)} from 0 to 9")
-    return images, labels.astype(np.int64)
-
-
 def _read(root, name, dimensions):
-    """The values of an idx file: magic number of unsigned bytes in so many dimensions, one length
-    each, big-endian; then the bytes."""
+    """Return the values of an idx file: a magic number, the length of each dimension, big-endian,
+    then the bytes. Raises FileNotFoundError where there is none, ValueError where it is cut off."""
     path = next(iter(sorted(root.glob(f"{name}[-.]idx{dimensions}-ubyte*"))), None)
     if path is None:
         wanted = f"{name}-idx{dimensions}-ubyte is missing in {root}"
@@ -70,13 +70,10 @@ def _read(root, name, dimensions):
     body = path.read_bytes()
     try:
         body = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body  # whatever its name
-        magic, *shape = np.frombuffer(body, ">u4", 1 + dimensions).tolist()
-        if magic != 2048 + dimensions:
-            raise ValueError(f"magic number {magic}")
+        _, *shape = np.frombuffer(body, ">u4", 1 + dimensions).tolist()
         return np.frombuffer(body, np.uint8, offset=4 + 4 * dimensions).reshape(shape).copy()
     except (EOFError, OSError, ValueError, zlib.error) as error:
-        expected = f"a whole idx file of {dimensions} dimension(s)"
-        raise malformed(path, error, expected) from None
+        raise malformed(path, error, f"a whole idx file of {dimensions} dimension(s)") from None
 
 
 def _bundled():

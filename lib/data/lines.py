@@ -16,7 +16,7 @@ _BREAK, _HALF = re.compile("[\t\r\n]"), re.compile("[\ud800-\udfff]")
 
 
 def malformed(place, fault, expected, fix="download the file again"):
-    """A ValueError for a file's content. place: its path, with a line where one is known."""
+    """Return a ValueError for a file's content. place: its path, with a line where one is known."""
     return ValueError(f"{place}: {fault}; expected {expected}; fix: {fix}")
 
 
@@ -26,8 +26,8 @@ def short(text):
 
 # ---- text ----
 def each_line(path):
-    """Lines of a UTF-8 file one after another: the file may exceed the memory. Raises ValueError
-    where a byte is not UTF-8."""
+    """Yield lines of a UTF-8 file one after another: the file may exceed the memory. Raises
+    ValueError where a byte is not UTF-8."""
     try:
         with open(path, encoding="utf-8-sig") as file:
             for line in file:
@@ -38,7 +38,7 @@ def each_line(path):
 
 
 def read_lines(path):
-    """Lines of a UTF-8 file, whatever its line ends, without blank ones at the end."""
+    """Return lines of a UTF-8 file, whatever its line ends, without blank ones at the end."""
     lines = list(each_line(path))
     while lines and not lines[-1].strip():
         lines.pop()
@@ -46,7 +46,7 @@ def read_lines(path):
 
 
 def cell_text(value, place):
-    """A cell as text: "" for what is missing, a blank for each tab and line break.
+    """Return a cell as text: "" for what is missing, a blank for each tab and line break.
 
     "NA" is text. Raises ValueError for lists and objects, and for half a character of UTF-16.
     """
@@ -58,8 +58,8 @@ def cell_text(value, place):
 
 # ---- tables ----
 def table(path, kind=None):
-    """The table of a file, by `kind` or its ending. Raises ValueError with the file, and the line
-    where one is known.
+    """Return the table of a file, by `kind` or its ending. Raises ValueError with the file, and the
+    line where one is known.
 
     .csv: commas, semicolons, tabs or bars between cells, quotes around some. .json: a list of
     objects. .jsonl: an object a line. .parquet. Others: tabs between cells; quotes are text.
@@ -88,7 +88,7 @@ def _csv(path):
 
 
 def parsed(path):
-    """The value in a file of JSON, or the list of those in the lines of a .jsonl file."""
+    """Return the value in a file of JSON, or the list of those in the lines of a .jsonl file."""
     text = (",\n" if path.suffix == ".jsonl" else "\n").join(read_lines(path))
     try:
         return json.loads(f"[{text}]" if path.suffix == ".jsonl" else text)
@@ -107,7 +107,7 @@ def _parquet(path):
 
 
 def _records(place, rows):
-    """The table of objects that all have the keys of the first."""
+    """Return the table of objects that all have the keys of the first."""
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise malformed(place, f"{rows!r:.60}", "a list of objects, one for each row", MEND)
     names = list(rows[0]) if rows else []
@@ -117,7 +117,8 @@ def _records(place, rows):
 
 # ---- the hub ----
 def hub(name, labelled=False):
-    """{split: rows} of a data set of the hub, "owner/name" or "owner/name/part"; a row is a dict.
+    """Return {split: rows} of a data set of the hub, "owner/name" or "owner/name/part"; a row is a
+    dict.
 
     Names of classes stand for their codes, and None for a code below 0. labelled: rows with such a
     code are left out. Raises ConnectionError in one line where the hub gives nothing.

@@ -49,7 +49,7 @@ def fetch(name):
 
 
 def _copy(source, target):
-    """The files of a checkpoint into a folder, which is made."""
+    """Copy the files of a checkpoint into a folder, which is made."""
     target.mkdir(parents=True, exist_ok=True)
     for path in (path for pattern in PATTERNS for path in source.glob(pattern)):
         shutil.copy(path, target / path.name)
@@ -76,7 +76,7 @@ def convert(source, target):
 
 
 def _download(name, folder):
-    """The folder with a checkpoint of the hub; its pickle where there is nothing else."""
+    """Return the folder with a checkpoint of the hub; its pickle where there is nothing else."""
     from huggingface_hub import snapshot_download
 
     if "/" not in name:

@@ -40,7 +40,7 @@ TASKS = ()  # none by name: each is read from its file
 
 
 def task_of(line):
-    """The name of the task that a reader's line means.
+    """Return the name of the task that a reader's line means.
 
     A path may be relative to the working folder or to the project. Raises FileNotFoundError where
     nothing is there, ValueError with file and row where columns or rows are not clear.
@@ -49,29 +49,29 @@ def task_of(line):
 
 
 def title(name):
-    """What tables call a task: the name of its file or folder."""
+    """Return what tables call a task: the name of its file or folder."""
     place = Path(name.partition(": ")[0])
     return place.name + "/" * place.is_dir()
 
 
 def files(name):
-    """The files that a task is read from."""
+    """Return the files that a task is read from."""
     return list(_files(name.partition(": ")[0]).values())
 
 
 def task(name):
-    """The Task of a name that `task_of` gave."""
+    """Return the Task of a name that `task_of` gave."""
     return _read(name)[0]
 
 
 def load(name):
-    """{"train", "dev", and where it is there "test"} as Splits. Raises ValueError with file and row
-    where a row is malformed."""
+    """Return {"train", "dev", and where it is there "test"} as Splits. Raises ValueError with file
+    and row where a row is malformed."""
     return dict(_read(name)[1])
 
 
 def told(name, first=10):
-    """Lines on what was read: the columns, and the first rows."""
+    """Yield lines on what was read: the columns, and the first rows."""
     task, splits = _read(name)
     rows = splits["train"].take(range(first))
     yield f"{title(name)}: {name.partition(': ')[2] or 'questions about passages'}"
@@ -83,7 +83,7 @@ def told(name, first=10):
 
 # ---- files ----
 def _files(place):
-    """{split: Path}: one file, or those of a folder."""
+    """Return {split: Path}: one file, or those of a folder."""
     path, kinds = Path(place), ", ".join(SUFFIXES)
     found = {"train": path} if path.is_file() else {}
     for split, names in () if found else SPLITS.items():
@@ -97,7 +97,7 @@ def _files(place):
 
 
 def _fetched(place):
-    """The folder of "hub:NAME", whose labelled rows are fetched once."""
+    """Return the folder of "hub:NAME", whose labelled rows are fetched once."""
     name = place.removeprefix(HUB)
     if not (folder := paths.DATA / "hub" / name).exists():
         splits = {split: rows for split, rows in hub(name, labelled=True).items() if rows}
@@ -110,7 +110,8 @@ def _fetched(place):
 
 # ---- columns and labels ----
 def _chosen(place, rows, wanted):
-    """The columns of the texts, then of the label: those that are wanted, or found by their names.
+    """Return the columns of the texts, then of the label: those that are wanted, or found by their
+    names.
 
     Raises ValueError where they are not one or two texts and a label, and where the first line
     seems to be no header.
@@ -136,7 +137,7 @@ def _chosen(place, rows, wanted):
 
 @cache
 def _read(line):
-    """(Task, {split: Split}) of a reader's line, or of the name of a task."""
+    """Return (Task, {split: Split}) of a reader's line, or of the name of a task."""
     place, _, columns = line.partition(": ")
     place = str(_fetched(place) if place.startswith(HUB) else paths.meant(place))
     if not columns and (found := _questions(place)):
@@ -157,7 +158,7 @@ def _read(line):
 
 
 def _questions(place):
-    """{split: Split} of files of SQuAD's shape; nothing where they have another."""
+    """Return {split: Split} of files of SQuAD's shape; nothing where they have another."""
     there = _files(place)
     if any(
         path.suffix != ".json" or '"paragraphs"' not in path.read_text() for path in there.values()
@@ -167,8 +168,8 @@ def _questions(place):
 
 
 def _held(place, splits):
-    """The Splits of a place, with development rows drawn where there are none. Raises ValueError
-    where there are too few rows."""
+    """Return the Splits of a place, with development rows drawn where there are none. Raises
+    ValueError where there are too few rows."""
     if (count := len({*_texts(splits["train"])})) < LEAST:
         raise malformed(place, f"{count} different rows", f"at least {LEAST}", "add some")
     return splits if "dev" in splits else splits | _drawn(splits["train"])
@@ -186,8 +187,8 @@ def _number(text):
 
 
 def _coded(place, column, rows):
-    """(class names, or () for scores; the scale of scores; f(row) -> code or score) of the Rows of
-    all splits.
+    """Return (class names, or () for scores; the scale of scores; f(row) -> code or score) of the
+    Rows of all splits.
 
     Raises ValueError with the row of a label that is no finite number among scores, or "nan" among
     classes; and where there are no two different labels, or too many.
@@ -216,8 +217,8 @@ def _coded(place, column, rows):
 
 
 def _drawn(rows):
-    """{"train", "dev"} of one Split. All rows of the same texts go to the same side, and so do all
-    questions about a passage."""
+    """Return {"train", "dev"} of one Split. All rows of the same texts go to the same side, and so
+    do all questions about a passage."""
     texts = rows.b if rows.answers else _texts(rows)
     different = list(dict.fromkeys(texts))
     order = np.random.default_rng(SEED).permutation(len(different))

@@ -29,7 +29,8 @@ _STAND_IN = re.compile(r"\.(reconstructed|subset|prefix|sample\d*|[\w-]+-half)$"
 
 
 def _layout(source, row):
-    """A row of the table with what is usual in its source, and its names of columns as lists."""
+    """Return a row of the table with what is usual in its source, and its names of columns as
+    lists."""
     row = {"source": source} | TABLE["usual"][source] | row
     if "classes" in row:
         row["labels"] = tuple(map(str, range(row["classes"])))
@@ -49,13 +50,14 @@ UNSEEN = {name: row["unseen"] for name, row in LAYOUTS.items() if "unseen" in ro
 
 # ---- files ----
 def stand_in(path):
-    """What replaces the official file, such as "sample1000"; "" for an official file."""
+    """Return what replaces the official file, such as "sample1000"; "" for an official file."""
     found = _STAND_IN.search(Path(path).stem)
     return found.group(1) if found else ""
 
 
 def _choices(official):
-    """The files that hold the rows of an official one: itself, that of the hub, or stand-ins."""
+    """Return the files that hold the rows of an official one: itself, that of the hub, or
+    stand-ins."""
     for path in (official, official.with_suffix(".jsonl")):
         if path.is_file():
             return [path]
@@ -64,7 +66,7 @@ def _choices(official):
 
 
 def files(task, root):
-    """{split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
+    """Return {split: [Path, ...]} of what `load` reads; "all" for a file of all splits. Raises
     FileNotFoundError where there is none."""
     known("task", task, LAYOUTS)
     layout = LAYOUTS[task]
@@ -108,8 +110,8 @@ class Row(NamedTuple):
 
 
 def load(task, root):
-    """{split: Split} of all files that are there. Test rows without a label have y -1 (NaN for
-    STS-B). Raises ValueError with file and line where a row is malformed."""
+    """Return {split: Split} of all files that are there. Test rows without a label have y -1 (NaN
+    for STS-B). Raises ValueError with file and line where a row is malformed."""
     if task in SQUAD:
         return {name: squad.split(task, paths) for name, paths in files(task, root).items()}
     parted, layout = _parted(task, root), LAYOUTS[task]
@@ -119,7 +121,8 @@ def load(task, root):
 
 
 def _parted(task, root):
-    """{split: [Row, ...]} of a task's files, which hold a split each, or, in SentEval, all."""
+    """Return {split: [Row, ...]} of a task's files, which hold a split each, or, in SentEval,
+    all."""
     parted = {}
     for split, paths in files(task, root).items():
         found = []
@@ -136,14 +139,15 @@ def _parted(task, root):
 
 
 def unseen(task, root):
-    """The test rows of a task of UNSEEN, whose labels are public. Raises FileNotFoundError."""
+    """Return the test rows of a task of UNSEEN, whose labels are public. Raises
+    FileNotFoundError."""
     path = Path(os.path.normpath(Path(root) / UNSEEN[task]))
     return split_of(rows(table(path, ".tsv"), LAYOUTS[task], "unseen"), LAYOUTS[task], "unseen")
 
 
 def rows(table, layout, split, first=0):
-    """The Rows of a table (lib.data.lines), numbered from `first`. layout: of LAYOUTS. Raises
-    ValueError with the place of what is malformed."""
+    """Return the Rows of a table (lib.data.lines), numbered from `first`. layout: of LAYOUTS.
+    Raises ValueError with the place of what is malformed."""
     bare, (place, head), body = layout.get("bare", {}), table[0], table[1:]
     head = [cell_text(cell, place) for cell in head]
     names, hidden = [*layout["texts"], layout["label"]], split.startswith("test")
@@ -176,8 +180,8 @@ def rows(table, layout, split, first=0):
 
 
 def split_of(rows, layout, split, code=None):
-    """The Split of Rows. code: f(Row) -> class code or score; by default by the classes of the
-    layout."""
+    """Return the Split of Rows. code: f(Row) -> class code or score; by default by the classes of
+    the layout."""
     code = code or partial(_code, layout["labels"], _codes(layout, split))
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
     y = np.array(list(map(code, rows)), np.int64 if layout["labels"] else np.float32)
@@ -185,7 +189,7 @@ def split_of(rows, layout, split, code=None):
 
 
 def _codes(layout, split):
-    """{cell: class code} of a task. GLUE's may be digits, and a test row may have none."""
+    """Return {cell: class code} of a task. GLUE's may be digits, and a test row may have none."""
     classes = layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}

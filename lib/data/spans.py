@@ -28,7 +28,8 @@ class Features:
 
 
 def features(tokenizer, split, max_length, stride, max_query=64):
-    """Windows of at most `max_length` tokens over a Split with spans, questions cut to `max_query`.
+    """Return windows of at most `max_length` tokens over a Split with spans, questions cut to
+    `max_query`.
 
     Token 0, [CLS], stands for no answer. Raises ValueError where a question leaves no room.
     """
@@ -68,13 +69,15 @@ def features(tokenizer, split, max_length, stride, max_query=64):
 
 
 def texts(split, places):
-    """N texts: what stands at the characters `places` [N, 2] of the passages, "" for -1 and -1."""
+    """Return N texts: what stands at the characters `places` [N, 2] of the passages, "" for -1 and
+    -1."""
     spans = zip(split.b, places.tolist(), strict=True)
     return [text[first:end] if first >= 0 else "" for text, (first, end) in spans]
 
 
 def best_places(start_logits, end_logits, features, split, n_best=20, max_answer=30):
-    """(int64 [N, 2], float64 [N]): the best span of each row, and how much better no answer scores.
+    """Return (int64 [N, 2], float64 [N]): the best span of each row, and how much better no answer
+    scores.
 
     A span is its first character and the one after its last, as if the row had an answer; -1 and -1
     where no span is valid, and then the difference is infinite. It has at most `max_answer` tokens,
@@ -107,15 +110,16 @@ def best_places(start_logits, end_logits, features, split, n_best=20, max_answer
 
 
 def _top(logits, n_best, first, allowed):
-    """The allowed ones of the window's `n_best` tokens, numbered within the passage, best first."""
+    """Return the allowed ones of the window's `n_best` tokens, numbered within the passage, best
+    first."""
     places = np.argsort(-logits, kind="stable")[:n_best] - first
     places = places[(places >= 0) & (places < len(allowed))]
     return places[allowed[places]]
 
 
 def _form(tokenizer):
-    """How a tokenizer writes a pair: special tokens before, between and after, and the type of
-    either text."""
+    """Return how a tokenizer writes a pair: special tokens before, between and after, and the type
+    of either text."""
     form = tokenizer("a", "a", return_token_type_ids=True)
     sides, ids = form.sequence_ids(0), form["input_ids"]
     a, b, size = sides.index(0), sides.index(1), sides.count(0)
@@ -125,8 +129,8 @@ def _form(tokenizer):
 
 @lru_cache(maxsize=10_000)
 def _windows(tokens, room, stride):
-    """[(first token, one after the last, bool [n] where no other window has more context)] of a
-    passage."""
+    """Return [(first token, one after the last, bool [n] where no other window has more context)]
+    of a passage."""
     step = min(stride, room)  # no token is left out
     starts = np.arange(1 + max(0, -(-(tokens - room) // step))) * step
     ends, spots = np.minimum(starts + room, tokens), np.arange(tokens)

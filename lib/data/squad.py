@@ -10,9 +10,9 @@ from lib.data.lines import malformed, parsed
 
 
 def split(task, paths):
-    """The Split of a task's files, one after another. `a` are questions, `b` passages; `answers` is
-    [] where a passage has none. Raises ValueError with the file, and the question where an answer
-    is not where it is said to be, or SQuAD1 has none."""
+    """Return the Split of a task's files, one after another. `a` are questions, `b` passages;
+    `answers` is [] where a passage has none. Raises ValueError with the file, and the question
+    where an answer is not where it is said to be, or SQuAD1 has none."""
     rows = []
     for path in paths:
         try:
@@ -36,7 +36,7 @@ def split(task, paths):
 
 
 def _questions(path):
-    """Each question of a file as an object, with its passage as `context`."""
+    """Yield each question of a file as an object, with its passage as `context`."""
     whole = parsed(path)
     if path.suffix == ".jsonl":
         yield from whole
@@ -48,7 +48,7 @@ def _questions(path):
 
 
 def _answers(cell):
-    """[(text, first character), ...]. The hub has a list of texts and one of places."""
+    """Return [(text, first character), ...]. The hub has a list of texts and one of places."""
     if isinstance(cell, dict):
         return list(zip(cell["text"], cell["answer_start"], strict=True))
     return [(each["text"], each["answer_start"]) for each in cell]

@@ -24,8 +24,8 @@ TEXTS = {"wikipedia": (None, 1), "books": (20, 0)}
 
 
 def files(name):
-    """The files of a corpus, by name; of several joined by "+" all. Raises FileNotFoundError where
-    there is none."""
+    """Return the files of a corpus, by name; of several joined by "+" all. Raises FileNotFoundError
+    where there is none."""
     chosen = []
     for each in name.split("+"):
         known("text corpus", each, TEXTS)
@@ -39,7 +39,7 @@ def files(name):
 
 
 def read(paths, most=None):
-    """Lists of paragraphs, one list a document, of several files.
+    """Yield lists of paragraphs, one list a document, of several files.
 
     A file's end ends a document, and so do `most` paragraphs. Raises ValueError where a file is not
     UTF-8.
@@ -55,7 +55,7 @@ def read(paths, most=None):
 
 
 def documents(name):
-    """The documents of a corpus, lists of paragraphs; of several joined by "+" in turn."""
+    """Yield the documents of a corpus, lists of paragraphs; of several joined by "+" in turn."""
     if "+" in name:
         turns = zip_longest(*map(documents, name.split("+")))
         yield from (document for turn in turns for document in turn if document)
@@ -66,8 +66,8 @@ def documents(name):
 
 @cache
 def first(name, count=None):
-    """[number of the first `count` documents (None: all), digest of their text]. They are read
-    once, then remembered by the sizes and times of the files."""
+    """Return [number of the first `count` documents (None: all), digest of their text]. They are
+    read once, then remembered by the sizes and times of the files."""
 
     def read():
         number, body = 0, hashlib.sha256()
@@ -81,16 +81,16 @@ def first(name, count=None):
 
 
 def describe(name, count=None):
-    """Descriptor of a corpus for a Spec. Where it is not at hand, the digest is the official one,
-    so that records are found."""
+    """Return the descriptor of a corpus for a Spec. Where it is not at hand, the digest is the
+    official one, so that records are found."""
     key = f"texts/{name}/{count or 'all'}"
     digest = at_hand_or_official(key, lambda: first(name, count)[1])
     return {"text": name, "digest": digest} | ({"documents": count} if count else {})
 
 
 def load(descriptor):
-    """The documents of a descriptor, one after another. Raises ValueError where they are not those
-    that were described, or too few."""
+    """Return the documents of a descriptor, one after another. Raises ValueError where they are not
+    those that were described, or too few."""
     name, count = descriptor["text"], descriptor.get("documents")
     number, digest = first(name, count)
     check(f"the text of {name}", digest, descriptor["digest"])

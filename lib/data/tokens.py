@@ -26,7 +26,7 @@ def root():
 
 
 def vocabulary(tokenizer):
-    """Digest of a tokenizer: its rules and its words."""
+    """Return the digest of a tokenizer: its rules and its words."""
     return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
 
 
@@ -52,14 +52,14 @@ class Rows:
         return np.concatenate([np.diff(ends) for _, ends in self.parts])
 
     def used(self):
-        """The different numbers in them."""
+        """Return the different numbers in the rows."""
         seen = (np.unique(ids[ends[0] : ends[-1]]) for ids, ends in self.parts)
         return np.unique(np.concatenate(list(seen)))
 
 
 def kept(key, rows, columns):
-    """{column: Rows} of `key`: what `rows()` gives, each {column: list of ids}. Rows are written as
-    they come, and appear whole."""
+    """Return {column: Rows} of `key`: what `rows()` gives, each {column: list of ids}. Rows are
+    written as they come, and appear whole."""
     try:
         import datasets
     except ImportError:
@@ -78,7 +78,7 @@ def kept(key, rows, columns):
 
 
 def _damaged(folder):
-    """Whether a folder is missing, or not what was written under its key."""
+    """Return whether a folder is missing, or not what was written under its key."""
     state = folder / "state.json"
     return paths.wrong(folder) or json.loads(state.read_text())["_fingerprint"] != folder.name
 
@@ -107,7 +107,7 @@ def _write(datasets, folder, rows, columns):
 
 
 def chunks(rows, size=CHUNK):
-    """Lists of up to `size` of them."""
+    """Yield lists of up to `size` rows."""
     rows = iter(rows)
     while part := list(islice(rows, size)):
         yield part

@@ -80,7 +80,7 @@ class Row(NamedTuple):
 
 # ---- CoNLL-U ----
 def read(path):
-    """Sentences of a CoNLL-U file.
+    """Return sentences of a CoNLL-U file.
 
     Ranges (multiword tokens) and empty nodes are passed over: the words of a range have lines of
     their own. Raises ValueError with file and line behind a sentence that is malformed.
@@ -103,7 +103,7 @@ def read(path):
 
 
 def _sentence(rows, document):
-    """A Sentence, or None where its rows are no tree."""
+    """Return a Sentence, or None where its rows are no tree."""
     try:
         ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
         heads = tuple(int(head) - 1 for head in heads)
@@ -118,8 +118,8 @@ def _sentence(rows, document):
 
 
 def above(s, i):
-    """A word and those above it, up to the root; more than there are words where these go in a
-    circle."""
+    """Return a word and those above it, up to the root; more than there are words where these go in
+    a circle."""
     found = [i]
     while (i := s.heads[i]) != -1 and len(found) <= len(s.heads):
         found.append(i)
@@ -127,7 +127,7 @@ def above(s, i):
 
 
 def depths(s):
-    """Steps from each word up to the root."""
+    """Return steps from each word up to the root."""
     return [len(above(s, i)) - 1 for i in range(len(s.heads))]
 
 
@@ -138,8 +138,8 @@ def _feature(sentence, i, name):
 
 
 def _asked(sentence, kind, values, main):
-    """Class and lemma of the main clause's word of a kind; else of the highest clause's, where all
-    values agree."""
+    """Return the class and lemma of the main clause's word of a kind; else of the highest clause's,
+    where all values agree."""
     words = [i for i, value in values.items() if sentence.kinds[i] == kind and value in _NAMES]
     found = [i for i in words if main(i)]
     if words and not found and len(set(values.values())) == 1:
@@ -149,15 +149,16 @@ def _asked(sentence, kind, values, main):
 
 
 def tense(s):
-    """("PAST" or "PRES", lemma) of the main clause's finite full verb, or of another clause's."""
+    """Return ("PAST" or "PRES", lemma) of the main clause's finite full verb, or of another
+    clause's."""
     verbs = [i for i, kind in enumerate(s.kinds) if kind in ("VERB", "AUX")]
     finite = {i: _feature(s, i, "Tense") for i in verbs if "VerbForm=Fin" in s.features[i]}
     return _asked(s, "VERB", finite, lambda i: s.heads[i] == -1)
 
 
 def number(s, relation):
-    """("NN" or "NNS", lemma) of the main clause's subject ("nsubj") or object ("obj"), a common
-    noun, or of another clause's. Pronouns without a number disagree with none."""
+    """Return ("NN" or "NNS", lemma) of the main clause's subject ("nsubj") or object ("obj"), a
+    common noun, or of another clause's. Pronouns without a number disagree with none."""
     places = [i for i, name in enumerate(s.relations) if name == relation]
     values = {i: _feature(s, i, "Number") for i in places}
     values = {i: value for i, value in values.items() if value or s.kinds[i] == "NOUN"}
@@ -165,15 +166,16 @@ def number(s, relation):
 
 
 def shape(s):
-    """The root among its clause-level dependents, in order: "nsubj root obj"."""
+    """Return the root among its clause-level dependents, in order: "nsubj root obj"."""
     root = s.heads.index(-1)
     names = {i: name for i, name in enumerate(s.relations) if s.heads[i] == root and name in _SHAPE}
     return " ".join((names | {root: "root"})[i] for i in sorted({*names, root}))
 
 
 def inverted(s):
-    """(the words with the two coordinated main clauses swapped, whether the first was longer (1),
-    shorter (-1) or as long (0)): "He left , but she stayed ." as "She stayed , but he left ."."""
+    """Return (the words with the two coordinated main clauses swapped, whether the first was
+    longer (1), shorter (-1) or as long (0)): "He left , but she stayed ." as "She stayed , but
+    he left ."."""
     words, root, links = s.words, s.heads.index(-1), list(zip(s.heads, s.relations, strict=True))
     clauses = [i for i, link in enumerate(links) if link == (root, "conj")]
     marks = [i for i, (head, name) in enumerate(links) if head in clauses and name == "cc"]
@@ -231,7 +233,7 @@ class _World:
         return *form[1:], self.times[form].bit_length()  # as frequent within a factor of two
 
     def row(self, task, s, rng):
-        """A Row, or None where the sentence cannot be asked."""
+        """Return a Row, or None where the sentence cannot be asked."""
         words, label = list(s.words), rng.choice("IO")
         if task == "Length":
             return Row(str(sum(len(words) > last for last in BINS)), s.document, words)
@@ -284,7 +286,7 @@ def _shifted(s, words, label, rng):
 
 
 def _forms(s):
-    """((word, part of speech, features), place) of the nouns and verbs in lower case."""
+    """Yield ((word, part of speech, features), place) of the nouns and verbs in lower case."""
     for i, (word, kind) in enumerate(zip(s.words, s.kinds, strict=True)):
         if kind in ("NOUN", "VERB") and word.isalpha() and word.islower():
             yield (word, kind, s.features[i]), i
@@ -294,12 +296,12 @@ UNSEEN = tuple(TASKS)  # the rows of its test part, which share no sentence with
 
 
 def unseen(task, root):
-    """The labelled test rows of a task: nobody trains or selects on them."""
+    """Return the labelled test rows of a task: nobody trains or selects on them."""
     return load(task, root)["test"]
 
 
 def load(task, root):
-    """{"train", "dev", "test": Split}; a row's index is its sentence's number among all.
+    """Return {"train", "dev", "test": Split}; a row's index is its sentence's number among all.
 
     Raises FileNotFoundError without the three files, ValueError with file and line where one is
     malformed, or where they are too small.
@@ -333,7 +335,7 @@ def load(task, root):
 
 
 def _parts(rows, by_label):
-    """{key: split}. A frequent key goes to train, lest it be much of a small split."""
+    """Return {key: split}. A frequent key goes to train, lest it be much of a small split."""
     found = {}
     for _, part in rows.groupby("label") if by_label else [("", rows)]:
         sizes, filled = part["key"].value_counts().to_dict(), 0

@@ -19,38 +19,39 @@ LONG = 9  # words of an unseen row that is judged, at least
 
 
 def texts(split, row):
-    """The texts of a row as tuples of words."""
+    """Return the texts of a row as tuples of words."""
     return [tuple(each[row].lower().split()) for each in (split.a, split.b) if each]
 
 
 def words(split):
-    """Words [N] of each row, both texts of a pair together."""
+    """Return words [N] of each row, both texts of a pair together."""
     return np.array([sum(map(len, texts(split, row))) for row in range(len(split))])
 
 
 def parts(text, *sizes):
-    """Every so many words in a row."""
+    """Return every so many words in a row."""
     return [part for size in sizes for part in zip(*(text[i:] for i in range(size)), strict=False)]
 
 
 def marks(text):
-    """What a text is compared by: every four words in a row, or a shorter text as a whole."""
+    """Return what a text is compared by: every four words in a row, or a shorter text as a
+    whole."""
     return parts(text, WORDS) if len(text) >= WORDS else [text] * bool(text)
 
 
 def short(every):
-    """The texts that have fewer than WORDS words."""
+    """Return the texts that have fewer than WORDS words."""
     return {text for text in every if len(text) < WORDS}
 
 
 def within(text, whole):
-    """The parts of a text that are one of the short texts `whole`."""
+    """Return the parts of a text that are one of the short texts `whole`."""
     return [part for part in parts(text, *range(1, WORDS)) if part in whole]
 
 
 def apart(split, taken, rest, count):
-    """The first `count` rows of `rest` that share with none of the rows `taken`; fewer where no
-    more are there."""
+    """Return the first `count` rows of `rest` that share with none of the rows `taken`; fewer where
+    no more are there."""
     found = [text for row in taken for text in texts(split, row)]
     there = {part for text in found for part in parts(text, *range(1, WORDS + 1))}
     whole = short(found)
@@ -69,8 +70,8 @@ def apart(split, taken, rest, count):
 
 
 def clusters(*splits, whole=False):
-    """Number of each row's cluster, [N] over all rows of the splits: rows that share are of one,
-    and so are those that a chain of such rows links. whole: only equal texts are shared."""
+    """Return the number of each row's cluster, [N] over all rows of the splits: rows that share are
+    of one, and so are those that a chain of such rows links. whole: only equal texts are shared."""
     found = [texts(split, row) for split in splits for row in range(len(split))]
     few = short(text for each in found for text in each)
     parent, first = list(range(len(found))), {}
@@ -88,7 +89,7 @@ def clusters(*splits, whole=False):
 
 
 def judged(split, dev, train=None):
-    """What N unseen rows of a split are judged by, beside D development rows.
+    """Return what N unseen rows of a split are judged by, beside D development rows.
 
     train: the training rows, with which no judged row has a text in common, where unseen rows are
     official. Returns {"labels" [N], "judged": numbers of the K rows that count, "cluster" [D + K]

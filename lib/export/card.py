@@ -19,60 +19,24 @@ SAW = {
     "all-MiniLM-L6-v2": "It was tuned on a billion sentence pairs, by its makers' word also those "
     "of SNLI, MultiNLI and Quora's questions: MNLI and QQP are not new to it."
 }
-BODY = """---
-{{ card_data }}
----
-# {{ title }}
-
-    transformers.AutoTokenizer.from_pretrained(FOLDER{{ remote }})
-    transformers.{{ auto }}.from_pretrained(FOLDER{{ remote }})
-
-{{ cost }}
-
-{{ answers }}
-
-Scores of this seed{{ scores }}. Data: `{{ described }}`. {{ origin }}
-
-{{ method }}
-
-Made by `{{ command }}` at commit {{ commit }}.
-"""
+TEMPLATE = Path(__file__).with_name("card.md.j2")
 
 
 def card(run, exported):
     """The ModelCard of a run's model: how it was made, what it costs, how it scores. exported: what
     lib.export.export returned."""
-    spec, described, task = from_json(run.spec), run.spec["args"].get("data", {}), task_of(run)
+    spec, task = from_json(run.spec), task_of(run)
     bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
-    seen = f"What {', '.join(bases)} read in pre-training is not searched for these rows."
-    apart = ", ".join(f"{form} by {most:.1e}" for form, most in exported["forms"].items())
     return ModelCard.from_template(
         facts(run, task, bases),
-        template_str=BODY,
+        template_path=TEMPLATE,
         title=f"{Path(task.name).name if task else 'Encoder'}, {run.name}",
-        auto=exported["auto"],
         remote=", trust_remote_code=True" * exported["remote"],
-        cost=f"{exported['parameters']:,} parameters, {exported['nonzero']:,} of them not zero; "
-        f"{exported['flops'] / 1e6:,.1f} MFLOPs for a row of {exported['tokens']} tokens. "
-        f"Outputs differ from the run's: {apart}.",
-        scores="".join(f", {name} {100 * v:.1f}" for name, v in measured(run, task).items()),
-        answers=answers(task),
-        described=json.dumps(placeless(described)),
-        origin=" ".join([seen, *(SAW[name] for name in bases if name in SAW)])
-        if bases
-        else "Its pre-training read generated text alone.",
+        scores=measured(run, task),
+        described=json.dumps(placeless(spec.args.get("data", {}))),
         method="\n".join(steps(spec)),
-        command=f"python -m lib export {run.name} --keep",
-        commit=run.env.get("commit", "unknown") + ", changed" * bool(run.env.get("changed")),
+        **{"run": run, "exported": exported, "task": task, "bases": bases, "saw": SAW},
     )
-
-
-def answers(task):
-    """What the outputs of a model of a task say."""
-    if not task or task.span:
-        return ""
-    classes = ", ".join(f"{code} {name}" for code, name in enumerate(task.labels))
-    return f"Classes: {classes}." if classes else "A score from {:g} to {:g}.".format(*task.scale)
 
 
 def task_of(run):

@@ -33,7 +33,7 @@ from lib.page.tables import beside, compared, digits, escaped, joined, markdown,
 from lib.page.verdicts import ENVIRONMENT, answers, leading, legend
 from lib.page.verdicts import claims as texts
 from lib.page.verdicts import table as table_of_verdicts
-from lib.papers import grids, submissions
+from lib.papers import grids
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.paths import whole, write
@@ -207,14 +207,6 @@ class Page:
     def unmade(self, what):
         """Say what a table or figure would show, had it runs."""
         display(Shown(PARTS.unmade(what), f"Not measured yet: {escaped(what)}."))
-
-    def archives(self, frame):
-        """Write, list and link an archive for the GLUE server of each model and seed of a collected
-        frame (lib.papers.submissions.submitted)."""
-        rows = frame.to_dict("records")
-        for path, about in submissions.archives(rows, self.folder, self.id, self.profile.source):
-            self.files.append(path.relative_to(self.folder).as_posix())
-            display(HTML(PARTS.link(self.files[-1], about)))
 
     def _stem(self, name):
         return f"{self.id}.{name}" if name else self.id

@@ -1,27 +1,24 @@
 """Parts of the tables of the pages on differentiable NAS pruning. Free of torch."""
 
-from functools import partial
 from itertools import product
 
 import numpy as np
 
 from lib.measure import compare
-from lib.papers import grids, nas, published, submissions
+from lib.papers import grids, nas, published
 from lib.papers.nas import COLUMNS
 
 
-def rows(profile, models, tasks, seeds, submit):
-    """The rows of one of Tables 6 to 9: the scores of two models and, with `submit`, their
-    predictions of test rows. BERT-Mini has no stand-in at mini."""
+def rows(profile, models, tasks, seeds):
+    """The rows of one of Tables 6 to 9: the scores of two models. BERT-Mini has no
+    stand-in at mini."""
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
-    make = partial(nas.named, profile)
-    told = submissions.submitted(profile, tasks, seeds[:1], make, models) if submit else []
     return [
         {"kind": "score", "task": task, "model": model, "seed": seed}
-        | {"spec": make(task, model).at(seed)}
+        | {"spec": nas.named(profile, task, model).at(seed)}
         for task, model, seed in product(tasks, models, seeds)
-    ] + [{"kind": "prediction"} | row for row in told]
+    ]
 
 
 def landed(frame, source):
@@ -92,9 +89,10 @@ def cost(frame, source, network):
     fewer than the whole model's these are, as Tables 6 to 9 print them."""
     there = frame.dropna(subset=["flops"]) if "flops" in frame else frame[:0]
     found = {}
-    for name, flops in {network: "flops", network.removeprefix("30 % "): "whole_flops"}.items():
+    columns = {network: "flops", network.removeprefix("30 % "): "whole_flops"}
+    for name, flops in columns.items() if len(there) else ():
         ends = [(there[flops].min(), "low", "high"), (there[flops].max(), "high", "low")]
-        for value, end, other in ends if len(there) else ():
+        for value, end, other in ends:
             speed = there["whole_flops"].max() / value
             row = {(source, f"FLOPS (B) {end}"): f"{value / 1e9:.3f}"}
             row |= {(source, f"Speedup {other}"): f"{speed:.1f}"}
@@ -102,15 +100,13 @@ def cost(frame, source, network):
     return found
 
 
-def show_tested(page, table, models, every, searches):
-    """Show one of Tables 6 to 9, its corrections and the archives for the server.
+def show_tested(page, table, models, runs, searches):
+    """Show one of Tables 6 to 9, and its corrections.
 
-    models: names of a whole model and of a network of 30 %. every: runs of the kinds score and
-    prediction.
+    models: names of a whole model and of a network of 30 %.
     """
     from lib.page import plot  # grids are read without it
 
-    runs, hidden = every.where(kind="score"), every.where(kind="prediction")
     page.table(
         tested(table, *models, runs, searches),
         f"Published: test scores in points. Measured: scores {runs.rows}, mean ± standard "
@@ -122,7 +118,6 @@ def show_tested(page, table, models, every, searches):
     gains = {t: np.nanmean([network[c] - whole[c] for c in of]) for t, of in columns.items()}
     found = runs.gaps(*models[::-1], columns=COLUMNS)
     page.figure(*plot.dots(found, gains, f"{models[1]} above {models[0]} (points)"), name="gains")
-    page.archives(hidden.own)
 
 
 def tested(table, whole, network, runs, searches):

@@ -26,7 +26,8 @@ DEVIATIONS = published.deviations("bermo")
 
 
 def of(settings, profile_name, task, what):
-    """What a profile has for a task. Raises ValueError for a task that it has nothing for."""
+    """Return what a profile has for a task. Raises ValueError for a task that it has nothing
+    for."""
     there = settings[profile_name]
     if "" not in there:
         known(f"task with {what} at {profile_name}", task, there)
@@ -37,13 +38,14 @@ def of(settings, profile_name, task, what):
 
 
 def described(profile_name, task):
-    """Descriptor of the rows of every run on a task."""
+    """Return the descriptor of the rows of every run on a task."""
     rows = S.ROWS[profile_name]
     return grids.described(profile_name, task, rows.get(task, rows.get("")))
 
 
 def common(profile_name, task, model, **args):
-    """Arguments of every run on a task: its rows, how it is cut, the model's mix, and these."""
+    """Return arguments of every run on a task: its rows, how it is cut, the model's mix, and
+    these."""
     known("model", model, S.MODELS)
     own = {"margin": S.DIVERGED, "span": grids.span(profile_name, task)}
     own["mix"] = S.MIX[profile_name] if model == "BERMo" else None
@@ -51,7 +53,7 @@ def common(profile_name, task, model, **args):
 
 
 def trained(settings, profile_name, task, **changes):
-    """Settings of training on a task; a change that is 0 or None is none."""
+    """Return settings of training on a task; a change that is 0 or None is none."""
     long = S.LONG[profile_name] if grids.span(profile_name, task) else {}
     return replace(settings[profile_name], **long | {k: v for k, v in changes.items() if v})
 
@@ -59,7 +61,7 @@ def trained(settings, profile_name, task, **changes):
 def dense(
     profile_name, task, model="BERT", norm=None, probe=False, lower_case=None, lr=0.0, mix_lr=0.0
 ):
-    """Spec of an un-pruned model.
+    """Return the Spec of an un-pruned model.
 
     norm: another reading of the mix. probe: encoder and embeddings keep their weights. lower_case:
     False gives the text as it is to the uncased vocabulary. lr, mix_lr: learning rates of the
@@ -74,7 +76,7 @@ def dense(
 
 
 def warmup(w, steps):
-    """The `Train.warmup` whose linear warm-up is exactly w of so many steps.
+    """Return the `Train.warmup` whose linear warm-up is exactly w of so many steps.
 
     Raises ValueError where it is longer than the run.
     """
@@ -87,7 +89,7 @@ def warmup(w, steps):
 def settings(
     profile_name, task, model="BERT", method="Movement", epochs=0, share=None, weight=None, lr=0.0
 ):
-    """(Train, Prune) of a pruned model.
+    """Return (Train, Prune) of a pruned model.
 
     epochs, share, weight, lr: other than the profile's. share: of the weights that is kept; a
     penalty is steered to it. weight: lambda of a penalty. Where the warm-ups do not fit the epochs,
@@ -123,8 +125,8 @@ def settings(
 
 
 def pruned(profile_name, task, model="BERT", method="Movement", epochs=0, alpha=0.0, **more):
-    """Spec of a pruned model. alpha: the share of the loss that the dense BERT of the task teaches;
-    more: of `settings`."""
+    """Return the Spec of a pruned model. alpha: the share of the loss that the dense BERT of the
+    task teaches; more: of `settings`."""
     train, prune = settings(profile_name, task, model, method, epochs, **more)
     taught = {"targets": TAUGHT, "alpha": alpha} if alpha else {"targets": grids.LABELS}
     told = {"train": train, "prune": prune, "frozen": "embeddings"} | taught

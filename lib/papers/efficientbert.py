@@ -35,7 +35,7 @@ THIN = "MobileBERT_TINY shape"
 
 
 def _networks():
-    """{name: Net} of architectures.csv, and of the plain BERTs of parameter_counts.csv.
+    """Return {name: Net} of architectures.csv, and of the plain BERTs of parameter_counts.csv.
 
     Formulas are those of the public code, because the paper prints them only as a picture.
     """
@@ -65,7 +65,7 @@ DEVIATIONS = published.deviations("efficientbert")
 
 
 def proxy(profile_name):
-    """The task on which a search scores candidates."""
+    """Return the task on which a search scores candidates."""
     return grids.tasks(profile_name, own={profile_name: (S.PROXY[profile_name],)})[0]
 
 
@@ -73,7 +73,7 @@ together = partial(grids.tasks, own=S.MULTITASK)
 
 
 def network(name):
-    """The published network of a table's row; a formula names the base network that has it.
+    """Return the published network of a table's row; a formula names the base network that has it.
 
     So a formula of a reader's own stands wherever a row may. Raises ValueError naming the nearest
     row, and FormulaError that names the fault.
@@ -86,7 +86,8 @@ def network(name):
 
 
 def scaled(name, profile_name):
-    """A published network at the widths and depth of a profile; at `paper` the network itself.
+    """Return a published network at the widths and depth of a profile; at `paper` the network
+    itself.
 
     Its depth is the largest one, up to the scaled depth, whose layers match those of the teacher.
     """
@@ -109,13 +110,14 @@ def scaled(name, profile_name):
 
 
 def tables(profile_name):
-    """The widths of a profile's backbone that `lib.search.net.parameters` needs beside a Net."""
+    """Return the widths of a profile's backbone that `lib.search.net.parameters` needs beside a
+    Net."""
     of = shape(profile_name)
     return dict(teacher=of.hidden, vocab=of.vocab, positions=of.positions, types=of.types)
 
 
 def window(profile_name):
-    """Least and most parameters of a candidate, counted with the projection."""
+    """Return least and most parameters of a candidate, counted with the projection."""
     if profile_name in S.LIMITS:
         return S.LIMITS[profile_name]
     whole = scaled("Supernet", profile_name)
@@ -137,18 +139,20 @@ WIKI = ", Wiki"  # how Table 5 marks a network that has read ENCYCLOPEDIA alone
 
 
 def corpus(profile_name, count=None, name=TEXT):
-    """Descriptor of the text for pre-training; count: of so many documents, else the profile's."""
+    """Return the descriptor of the text for pre-training; count: of so many documents, else the
+    profile's."""
     count = count or S.DOCUMENTS.get(profile_name)
     return {"sentences": count, "seed": 1} if profile_name == "toy" else texts.describe(name, count)
 
 
 def brief_text(profile_name):
-    """Descriptor of the text that a candidate reads before its task, at profiles of BRIEF."""
+    """Return the descriptor of the text that a candidate reads before its task, at profiles of
+    BRIEF."""
     return corpus(profile_name, S.BRIEF[profile_name], ENCYCLOPEDIA)
 
 
 def pretrained(profile_name, net, start=None, text=None, train=None, shared=None):
-    """Spec of a network that is distilled on text from the whole backbone.
+    """Return the Spec of a network that is distilled on text from the whole backbone.
 
     start: the run that it inherits weights from. shared: how a supernet is trained one part in each
     step. text, train: others than the profile's.
@@ -169,18 +173,18 @@ def pretrained(profile_name, net, start=None, text=None, train=None, shared=None
 
 
 def supernet(profile_name, text=TEXT):
-    """Spec of the largest network, pre-trained whole: all others inherit from it."""
+    """Return the Spec of the largest network, pre-trained whole: all others inherit from it."""
     read = corpus(profile_name, name=text)
     return pretrained(profile_name, scaled("Supernet", profile_name), text=read)
 
 
 def searching(profile_name):
-    """Spec of the supernet that candidates of stages 1 and 2 inherit from."""
+    """Return the Spec of the supernet that candidates of stages 1 and 2 inherit from."""
     return supernet(profile_name, S.TEXTS[profile_name][-1])
 
 
 def prepared(profile_name, name, text=TEXT):
-    """Spec of a published network, pre-trained and ready to be trained on a task.
+    """Return the Spec of a published network, pre-trained and ready to be trained on a task.
 
     It inherits from the supernet of its text. It begins from scratch if its row says so, or if it
     has the embedding of TinyBERT_6 (at `paper` with three epochs of Wikipedia). At `paper` a
@@ -202,7 +206,7 @@ def prepared(profile_name, name, text=TEXT):
 
 
 def teacher(profile_name, task):
-    """Spec of the fine-tuned backbone that teaches a task."""
+    """Return the Spec of the fine-tuned backbone that teaches a task."""
     train = finetuning(S.TEACHER, profile_name, task)
     return grids.teacher(profile_name, task, train=train, span=span(profile_name, task))
 
@@ -212,7 +216,7 @@ def span(profile_name, task):
 
 
 def finetuning(settings, profile_name, task):
-    """Train of a task, out of {profile: Train}.
+    """Return the Train of a task, out of {profile: Train}.
 
     Some tasks choose the best model by two metrics, and some have settings of their own; at `paper`
     their teachers have not.
@@ -228,7 +232,7 @@ def finetuning(settings, profile_name, task):
 def tuned(
     profile_name, task, net, start, classifier=None, train=None, rows=None, gamma=1.0, **changes
 ):
-    """Spec of a network that is distilled on a task from its fine-tuned teacher.
+    """Return the Spec of a network that is distilled on a task from its fine-tuned teacher.
 
     start: the run that it inherits weights from, or None. classifier: the task whose head a `start`
     of several tasks hands on. train, rows: settings and data other than those of the tables.
@@ -243,8 +247,8 @@ def tuned(
 
 
 def student(profile_name, task, model, text=TEXT, **tuning):
-    """Spec of a row of the paper's tables on a task: the teacher, or a published network, which has
-    read a text.
+    """Return the Spec of a row of the paper's tables on a task: the teacher, or a published
+    network, which has read a text.
 
     "+" takes encoder, pooler and classifier from the supernet of several tasks, and is fine-tuned
     at once. The others are pre-trained first. tuning: gamma and changes as in `tuned`.
@@ -260,7 +264,7 @@ def student(profile_name, task, model, text=TEXT, **tuning):
 
 
 def shared(profile_name):
-    """How stage 3 trains its supernet: in each step one part, of a size in the window.
+    """Return how stage 3 trains its supernet: in each step one part, of a size in the window.
 
     Each layer draws (k, q) from all 16 pairs and, once more, from the pair that stage 2 found.
     """
@@ -270,7 +274,7 @@ def shared(profile_name):
 
 
 def several(profile_name):
-    """Spec of stage 3's supernet, with the formulas of stage 2.
+    """Return the Spec of stage 3's supernet, with the formulas of stage 2.
 
     It inherits from the supernet, is pre-trained in parts, then fine-tuned in parts on several
     tasks. At `paper` a tenth of each task's rows is left out for the search.
@@ -302,7 +306,7 @@ def several(profile_name):
 
 
 def candidate(profile_name, net, warm=True, train=None, rows=None, **tuning):
-    """Spec of a network as stages 1 and 2 train a candidate, on the proxy task.
+    """Return the Spec of a network as stages 1 and 2 train a candidate, on the proxy task.
 
     warm: it inherits from the supernet. At `paper` it first reads some text, and its rows are PART.
     train, rows: settings and data other than those. tuning: as in `student`.
@@ -328,14 +332,16 @@ seeds = partial(grids.seeds, own=S.SEEDS)  # and HEADLINES
 
 
 def printed(table):
-    """A published table as `lib.papers.published.rows` gives it, without citations in the names."""
+    """Return a published table as `lib.papers.published.rows` gives it, without citations in the
+    names."""
     return published.rows(
         "efficientbert", table, "Model", rename=lambda name: re.sub(r" \([^)]*\d{4}\w?\)", "", name)
     )
 
 
 def sizes(names):
-    """Parts of a table: parameters of networks at the paper's size, counted as its #Params are."""
+    """Return parts of a table: parameters of networks at the paper's size, counted as its #Params
+    are."""
     told = published.table("efficientbert", "parameter_counts").set_index("row")["printed equals"]
     by, cells = told.dropna().str.split("; ").str[-1], {}
     for name in names:
@@ -347,7 +353,7 @@ def sizes(names):
 
 
 def table(printed, runs, networks=(), columns=S.COLUMNS):
-    """A table of the paper with our scores and sizes beside it, as a DataFrame.
+    """Return a table of the paper with our scores and sizes beside it, as a DataFrame.
 
     printed: as `printed` gives it. runs: lib.page.runs.Runs. networks: rows that it lacks.
     """
@@ -361,7 +367,8 @@ def table(printed, runs, networks=(), columns=S.COLUMNS):
 
 
 def latency(batch, runs, names=S.TIMED[1:], length=128):
-    """Spec of the passes of Figure 1: networks at full size with random weights, beside BERT-base.
+    """Return the Spec of the passes of Figure 1: networks at full size with random weights, beside
+    BERT-base.
 
     length: of the sequences, in tokens.
     """
@@ -372,7 +379,7 @@ def latency(batch, runs, names=S.TIMED[1:], length=128):
 
 
 def mapped(profile_name, task):
-    """Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher.
+    """Return the Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher.
 
     Arrays of the first four development rows are kept; similarity is measured on more of them.
     """

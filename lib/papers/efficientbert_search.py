@@ -22,13 +22,13 @@ DEVIATIONS = published.deviations("efficientbert", "search")
 
 
 def space(profile_name, stage):
-    """What step search takes as its space: stage, window of sizes, and grammar."""
+    """Return what step search takes as its space: stage, window of sizes, and grammar."""
     low, high = efficientbert.window(profile_name)
     return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage)}
 
 
 def sampler(profile_name, stage, method="", budget=1):
-    """How a stage proposes candidates; without a method, in the profile's own way.
+    """Return how a stage proposes candidates; without a method, in the profile's own way.
 
     budget: how many times the profile's evaluations. Raises ValueError naming the nearest method.
     """
@@ -41,7 +41,8 @@ def sampler(profile_name, stage, method="", budget=1):
 
 
 def rows(profile_name, count, held_out):
-    """Descriptor of so many rows of the proxy task, and of held-out rows that score candidates."""
+    """Return the descriptor of so many rows of the proxy task, and of held-out rows that score
+    candidates."""
     task = efficientbert.proxy(profile_name)
     in_order = profile_name == "paper"
     return grids.described(profile_name, task, count, held_out, False, in_order=in_order)
@@ -55,7 +56,8 @@ def base(profile_name):
 
 
 def searched(profile_name, stage, method="", budget=1):
-    """Spec of a stage after those before it; "single" searches the space of stage 1 to the end.
+    """Return the Spec of a stage after those before it; "single" searches the space of stage 1 to
+    the end.
 
     Stage 3 scores parts of a supernet and trains none of them. method, budget: as in `sampler`.
     Raises ValueError naming the nearest stage.
@@ -99,7 +101,7 @@ def searched(profile_name, stage, method="", budget=1):
 
 
 def several(profile_name, search):
-    """Spec of stage 3's supernet, with the formulas that a search ended on: that of
+    """Return the Spec of stage 3's supernet, with the formulas that a search ended on: that of
     `lib.papers.efficientbert`, made anew for each seed of the search. None keeps that one."""
     spec = efficientbert.several(profile_name)
     if not search:
@@ -109,7 +111,8 @@ def several(profile_name, search):
 
 
 def after(spec, search, inputs=(), output="net", **args):
-    """The Spec with the network and the seed of a search, and with other inputs and arguments."""
+    """Return the Spec with the network and the seed of a search, and with other inputs and
+    arguments."""
     return Spec(
         spec.step,
         spec.args | {"net": Output("search", output)} | args,
@@ -121,7 +124,8 @@ def after(spec, search, inputs=(), output="net", **args):
 
 
 def retrained(profile_name, task, search, **tuning):
-    """Spec of a search's winner, pre-trained and fine-tuned as the rows of the tables are."""
+    """Return the Spec of a search's winner, pre-trained and fine-tuned as the rows of the tables
+    are."""
     start = after(efficientbert.prepared(profile_name, "EfficientBERT"), search)
     return after(
         efficientbert.tuned(profile_name, task, base(profile_name), start, **tuning), search
@@ -129,7 +133,7 @@ def retrained(profile_name, task, search, **tuning):
 
 
 def final(profile_name, task, net=None, search=None):
-    """Spec of a network, or of a search's winner, trained to the end on a task.
+    """Return the Spec of a network, or of a search's winner, trained to the end on a task.
 
     At `paper` that is the training of the tables. At the small scales it is training on the task
     alone, from the supernet.
@@ -145,7 +149,8 @@ def final(profile_name, task, net=None, search=None):
 
 
 def brief(profile_name, net, **tuning):
-    """Spec of a candidate as stages 1 and 2 train it; its score is that of the held-out rows."""
+    """Return the Spec of a candidate as stages 1 and 2 train it; its score is that of the held-out
+    rows."""
     told = {"train": S.BRIEFLY[profile_name], "rows": rows(profile_name, *S.PART[profile_name])}
     return efficientbert.candidate(profile_name, net, **told | tuning)
 
@@ -155,7 +160,7 @@ def brief(profile_name, net, **tuning):
 
 @cache
 def candidates(profile_name, count=0):
-    """Different networks of stage 1, drawn without guidance: always the same ones."""
+    """Return different networks of stage 1, drawn without guidance: always the same ones."""
     where = spaces.from_json(
         space(profile_name, "stage1")
         | {"start": base(profile_name).to_json(), "tables": efficientbert.tables(profile_name)}

@@ -42,7 +42,8 @@ seeds = partial(grids.seeds, own=SEEDS)
 
 
 def student(profile_name, task, *surgery, **inputs):
-    """Spec of a student by GhostBERT's two stages, after these operations on the teacher."""
+    """Return the Spec of a student by GhostBERT's two stages, after these operations on the
+    teacher."""
     last = ghostbert.student(profile_name, task, HEADS)
     first = last.inputs["start"]
     told = {"args": first.args | {"surgery": list(surgery)}, "inputs": first.inputs | inputs}
@@ -50,7 +51,7 @@ def student(profile_name, task, *surgery, **inputs):
 
 
 def as_long(settings, profile_name):
-    """Train with the epochs of both stages, for a method that has one."""
+    """Return the Train with the epochs of both stages, for a method that has one."""
     both = (ghostbert.DISTIL[profile_name], ghostbert.FINETUNE[profile_name])
     epochs = (grids.lengthened(profile_name, train).epochs for train in both)
     return replace(settings[profile_name], epochs=sum(epochs))
@@ -61,27 +62,28 @@ def ghosts(profile_name, task, m):
 
 
 def searched(profile_name, task, m):
-    """Spec of a search in the teacher, to m/12 of its FLOPs."""
+    """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
     own = grids.teacher(profile_name, task)
     return nas.searched(profile_name, task, start=own, guide=own, ratio=m / HEADS)
 
 
 def drawn(profile_name, task, m):
-    """Spec of a random architecture of the same cost."""
+    """Return the Spec of a random architecture of the same cost."""
     found = nas.drawn(profile_name, task, ratio=m / HEADS)
     return replace(found, inputs={"start": grids.teacher(profile_name, task)})
 
 
 def network(profile_name, task, m, find=searched, added=False):
-    """Spec of a student that keeps what a Spec of `find` finds. added: with ghosts on it."""
+    """Return the Spec of a student that keeps what a Spec of `find` finds. added: with ghosts on
+    it."""
     ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile_name))] * added
     found = find(profile_name, task, m)
     return student(profile_name, task, {"op": "keep"}, *ghost, search=found)
 
 
 def uniform(profile_name, task, m):
-    """Spec of a model of the same shape as `width`, cut in order and not by importance. It learns
-    from the teacher's logits alone."""
+    """Return the Spec of a model of the same shape as `width`, cut in order and not by importance.
+    It learns from the teacher's logits alone."""
     own = grids.teacher(profile_name, task)
     cut = {"op": "cut", "heads": ghostbert.kept(profile_name, m)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": own})
@@ -92,7 +94,8 @@ def uniform(profile_name, task, m):
 
 
 def fine_pruned(profile_name, task, m, model):
-    """Spec of a model that is pruned to m/12 of the encoder's weights while it is fine-tuned."""
+    """Return the Spec of a model that is pruned to m/12 of the encoder's weights while it is
+    fine-tuned."""
     epochs = as_long(ghostbert.FINETUNE, profile_name).epochs
     made = bermo.pruned(profile_name, task, model, PRUNING, epochs)
     prune = made.args["prune"] | {"final_threshold": m / HEADS}
@@ -100,15 +103,15 @@ def fine_pruned(profile_name, task, m, model):
 
 
 def mixed(profile_name, task, m):
-    """Spec of a width-pruned model whose last stage has BERMo's mix of the layers."""
+    """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the layers."""
     last = ghostbert.student(profile_name, task, m)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
     return Spec("fineprune", args | {"mix": bermo.MIX[profile_name]}, last.inputs)
 
 
 def warmed(profile_name, task, m):
-    """Spec of a model with ghosts by EfficientBERT's warm-up distillation: attention, states and
-    predictions in one loss, instead of two stages."""
+    """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation: attention,
+    states and predictions in one loss, instead of two stages."""
     start = ghostbert.untrained(profile_name, task, m, ghostbert.ghost(profile_name))
     train = as_long(ghostbert.FINETUNE, profile_name)
     told = grids.common(profile_name, task, train=train, warmup=efficientbert.TAUGHT[profile_name])
@@ -116,13 +119,13 @@ def warmed(profile_name, task, m):
 
 
 def net(profile_name, task, m, name):
-    """Spec of a network of EfficientBERT's tables; m is of no use."""
+    """Return the Spec of a network of EfficientBERT's tables; m is of no use."""
     made = efficientbert.student(profile_name, task, name)
     return replace(made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile_name)})
 
 
 def quantised(profile_name, task, m, make):
-    """Spec of a finished model in int8."""
+    """Return the Spec of a finished model in int8."""
     model = make(profile_name, task, m)
     told = grids.common(profile_name, task, train=model.args["train"])
     return Spec("quantise", told, {"start": model})
@@ -133,12 +136,13 @@ def whole(profile_name, task, m):
 
 
 def distilled(profile_name, task, m):
-    """Spec of the whole model by the two stages of the cut ones: width with nothing cut."""
+    """Return the Spec of the whole model by the two stages of the cut ones: width with nothing
+    cut."""
     return ghostbert.student(profile_name, task, HEADS)
 
 
 def listed(profile_name, task, m, name):
-    """Spec of a student by a module of lib.methods."""
+    """Return the Spec of a student by a module of lib.methods."""
     _, arguments = module(name).kept(shape(profile_name), m / HEADS)
     return student(profile_name, task, {"op": name} | arguments)
 
@@ -189,8 +193,8 @@ TABLE = {  # in the order of the page's tables
 
 
 def budgets(profile_name, name, wanted=()):
-    """The budgets of a method, in twelfths: those that are wanted, or the profile's own, which the
-    encoder's heads can have and a search can reach; 0 alone for a method of one point."""
+    """Return the budgets of a method, in twelfths: those that are wanted, or the profile's own,
+    which the encoder's heads can have and a search can reach; 0 alone for a method of one point."""
     method = TABLE[name]
     if method.once:
         return (0,)
@@ -207,7 +211,8 @@ SLACK = 1.05  # of a budget: searches end near their target, ghosts cost a littl
 
 
 def flops(profile_name, name, m, architecture=None):
-    """FLOPs of one forward pass of 128 tokens: matrix products and convolutions, with the pooler.
+    """Return FLOPs of one forward pass of 128 tokens: matrix products and convolutions, with the
+    pooler.
 
     architecture: what the search of a method that keeps what is found has found.
     """
@@ -232,14 +237,14 @@ def label(model, m):
 
 
 def named(frame):
-    """The models of a collected grid, by method and budget, with `method` beside."""
+    """Return the models of a collected grid, by method and budget, with `method` beside."""
     frame = frame[frame["kind"] == "model"]
     names = map(label, frame["model"], frame["m"].astype(int))
     return frame.assign(method=frame["model"], model=list(names))
 
 
 def points(frame, profile_name):
-    """One line for each task and model that has a run: its scores, costs and difference.
+    """Return one line for each task and model that has a run: its scores, costs and difference.
 
     frame: the collected grid of a page, of which rows of the kind "search" have the architectures.
     `score` is in points, the mean over seeds on the judged rows, with its 95 % interval `low` to
@@ -270,7 +275,7 @@ def points(frame, profile_name):
 
 
 def costs(profile_name, row, architecture):
-    """(MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES."""
+    """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES."""
     pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
     weights = row["parameters"] - np.nan_to_num(pruned)
     stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
@@ -280,15 +285,16 @@ def costs(profile_name, row, architecture):
 
 
 def baseline(lines, flops):
-    """The line of the narrowest model that is cut to a width and has at least so many FLOPs, or the
-    whole one, distilled alike; None where there is none."""
+    """Return the line of the narrowest model that is cut to a width and has at least so many FLOPs,
+    or the whole one, distilled alike; None where there is none."""
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
     there = [line for line in both if SLACK * line["flops"] >= flops]
     return min(there, key=lambda line: line["flops"], default=None)
 
 
 def difference(frame, line, other, column):
-    """Columns of a line of `points` on the difference to the plain model `other`, of one task."""
+    """Return columns of a line of `points` on the difference to the plain model `other`, of one
+    task."""
     told = {"budget": np.nan, "beside": "", "gap": np.nan, "gap_low": np.nan, "gap_high": np.nan}
     if other is None:
         return told
@@ -300,28 +306,30 @@ def difference(frame, line, other, column):
 
 
 def against_labels(column, run, seed):
-    """The Pair of a run and the labels: its difference is the score of the run less 100 points."""
+    """Return the Pair of a run and the labels: its difference is the score of the run less 100
+    points."""
     labels, said, cluster = map(compare.judged(run, column).get, ("labels", "said", "cluster"))
     labels = np.ones(len(said)) if column.metric in stats.MARKS else labels
     return stats.Pair(column.task, seed, labels, said, labels, column.metric, cluster)
 
 
 def front(table, axis):
-    """The models of a table of `points` that none of their cost or less beats, cheapest first."""
+    """Return the models of a table of `points` that none of their cost or less beats, cheapest
+    first."""
     ordered = table.sort_values([axis, "score"], ascending=[True, False])
     best = ordered["score"].cummax().shift(fill_value=-np.inf)
     return list(ordered["model"][ordered["score"] > best])
 
 
 def whole_cost(table, axis):
-    """The cost of the whole model in a table of `points`; None where it is not there."""
+    """Return the cost of the whole model in a table of `points`; None where it is not there."""
     there = table.loc[table["method"] == "Whole", axis]
     return float(there.iloc[0]) if len(there) else None
 
 
 def recommended(table, axis, share):
-    """The line of `points` with the best score whose cost is at most a share of the whole model's,
-    and SLACK; of equal scores the cheapest. None where nothing is so cheap.
+    """Return the line of `points` with the best score whose cost is at most a share of the whole
+    model's, and SLACK; of equal scores the cheapest. None where nothing is so cheap.
 
     Raises ValueError where the whole model has no run.
     """

@@ -13,7 +13,7 @@ from itertools import product
 
 from lib.measure import cost
 from lib.papers import grids, published
-from lib.papers.grids import LABELS, common, families, shape, teacher
+from lib.papers.grids import LABELS, common, shape, teacher
 from lib.runs.spec import Spec, plain
 from lib.train.options import Distil, Ghost
 
@@ -33,17 +33,17 @@ swept_seeds = partial(grids.seeds, own=S.SWEPT_SEEDS)
 
 
 def five(profile_name, wanted=()):
-    """The tasks of the tables of five tasks, of those that `swept` has."""
+    """Return the tasks of the tables of five tasks, of those that `swept` has."""
     return tasks(profile_name, wanted or [name for name in swept(profile_name) if name in S.FIVE])
 
 
 def parts(family="bert"):
-    """Of how many parts a width is told: the heads of the paper's model of a kind."""
+    """Return how many parts a whole width has: the heads of the paper's model of a kind."""
     return shape("paper", family).heads
 
 
 def kept(profile_name, m, family="bert"):
-    """Heads of an encoder that a width of m parts keeps.
+    """Return the heads of an encoder that a width of m parts keeps.
 
     Raises ValueError for none or too many, where they are no whole number, and where neurons do
     not split as heads do.
@@ -61,25 +61,27 @@ def kept(profile_name, m, family="bert"):
 
 
 def possible(profile_name, wanted):
-    """The widths, of some, that the heads of an encoder can have. Raises ValueError for none."""
+    """Return the widths, of some, that the heads of an encoder can have. Raises ValueError for
+    none."""
     heads = shape(profile_name).heads
     there = tuple(m for m in wanted if not m * heads % HEADS)
     return there or (kept(profile_name, wanted[0]),)
 
 
 def widths(profile_name, wanted=()):
-    """Widths of the tables over widths, in twelfths; those that the heads cannot have are left."""
+    """Return widths of the tables over widths, in twelfths; those that the heads cannot have are
+    left."""
     return possible(profile_name, tuple(wanted) or S.CUT[profile_name])
 
 
 def swept_widths(profile_name, wanted=()):
-    """Widths of the tables that change one thing at a time."""
+    """Return widths of the tables that change one thing at a time."""
     return possible(profile_name, tuple(wanted) or S.SWEPT_CUT[profile_name])
 
 
 def not_run(profile_name, ran, printed=S.WIDTHS):
-    """Lines for a page: the printed widths that it did not run, and how to run them; those that the
-    heads of the encoder cannot have."""
+    """Return lines for a page: the printed widths that it did not run, and how to run them; those
+    that the heads of the encoder cannot have."""
     heads, lines = shape(profile_name).heads, []
     left = [f"{m}/12" for m in printed if m not in ran and not m * heads % HEADS]
     if left:
@@ -94,12 +96,13 @@ def not_run(profile_name, ran, printed=S.WIDTHS):
 
 
 def ghost(profile_name, **changes):
-    """The paper's ghost module (section 2.1), or one that differs from it in some fields."""
+    """Return the paper's ghost module (section 2.1), or one that differs from it in some fields."""
     return Ghost(**S.GHOST | {"mask": profile_name != "paper"} | changes)
 
 
 def operation(profile_name, task, m, ghosts, family="bert"):
-    """(surgery, inputs) that make a student of a width of m parts out of a fine-tuned teacher.
+    """Return (surgery, inputs) that make a student of a width of m parts out of a fine-tuned
+    teacher.
 
     A width of all heads has no cut. What a ghost stands in for stays whole (section 4.2). Raises
     ValueError, before anything runs, for a width or ghosts that the encoder cannot have.
@@ -119,12 +122,13 @@ def operation(profile_name, task, m, ghosts, family="bert"):
 
 
 def padded(train, tokens):
-    """The settings with every row padded to one number of tokens; 0 leaves them as they are."""
+    """Return the settings with every row padded to one number of tokens; 0 leaves them as they
+    are."""
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
 def finetuned(profile_name, task, start, tokens=0, targets=LABELS, taught_by=None):
-    """Spec of the last stage (section 2.3): a model `start` learns from its targets.
+    """Return the Spec of the last stage (section 2.3): a model `start` learns from its targets.
 
     These are the labels or, where the targets ask for them, the answers of the model `taught_by`.
     """
@@ -134,7 +138,8 @@ def finetuned(profile_name, task, start, tokens=0, targets=LABELS, taught_by=Non
 
 
 def distillation(profile_name, task, lr=0.0):
-    """Settings of the distillation stage of a task; a learning rate of 0 is the profile's."""
+    """Return settings of the distillation stage of a task; a learning rate of 0 is the
+    profile's."""
     train = S.DISTIL[profile_name]
     epochs = 1 if profile_name == "paper" and task in S.LONG else train.epochs
     return replace(train, epochs=epochs, lr=lr or train.lr)
@@ -143,7 +148,8 @@ def distillation(profile_name, task, lr=0.0):
 def student(
     profile_name, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS, lr=0.0
 ):
-    """Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned (section 2.3).
+    """Return the Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned (section
+    2.3).
 
     ghosts: its Ghost; None is the pruned baseline, made by the same procedure. augmented: whether
     it is distilled on augmented rows; None is the profile's habit. targets: of the last stage. lr:
@@ -164,8 +170,8 @@ def student(
 
 
 def named(profile_name, task, m, model, family="bert", **more):
-    """Spec of a model by its name: "Plain" is fine-tuned alone, "Ghost" a student with ghosts,
-    "Prune" or "Distilled" a student without. more: of `student`."""
+    """Return the Spec of a model by its name: "Plain" is fine-tuned alone, "Ghost" a student with
+    ghosts, "Prune" or "Distilled" a student without. more: of `student`."""
     if model == "Plain":
         return teacher(profile_name, task, family)
     module = ghost(profile_name) if model == "Ghost" else None
@@ -173,13 +179,13 @@ def named(profile_name, task, m, model, family="bert", **more):
 
 
 def untrained(profile_name, task, heads, ghosts, family="bert"):
-    """Spec of a student as it begins: cut, with its ghosts as drawn."""
+    """Return the Spec of a student as it begins: cut, with its ghosts as drawn."""
     surgery, inputs = operation(profile_name, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
 def undistilled(profile_name, task, heads, ghosts):
-    """Spec of the ablation without distillation: cut, with ghosts, then labels alone."""
+    """Return the Spec of the ablation without distillation: cut, with ghosts, then labels alone."""
     return finetuned(profile_name, task, untrained(profile_name, task, heads, ghosts))
 
 
@@ -187,7 +193,7 @@ def undistilled(profile_name, task, heads, ghosts):
 
 
 def convolutions(profile_name):
-    """The rows of Table 5.
+    """Return the rows of Table 5.
 
     Conv1D_S mixes channels and Conv1D_F mixes tokens. There the softmax is over all weights that
     one output sums: over the taps alone, an output would be a sum over 768 channels. The paper
@@ -206,7 +212,8 @@ def convolutions(profile_name):
 
 
 def lines_of_table_1(widths):
-    """{name: (family, model, heads)} of the rows of Table 1 and of the control, in their order."""
+    """Return {name: (family, model, heads)} of the rows of Table 1 and of the control, in their
+    order."""
     lines = {}
     for family, (name, ghosted) in S.NAMES.items():
         heads = parts(family)
@@ -217,21 +224,12 @@ def lines_of_table_1(widths):
     return lines
 
 
-def lines_of_table_2(profile_name, wanted=()):
-    """{name: (family, model, heads)} of the rows of Table 2 that a profile can make: models as
-    fine-tuned, and with ghosts, whole and cut. Raises ValueError naming the nearest row."""
-    there, kinds = {}, families(profile_name)
-    for name, line in lines_of_table_1(S.WIDTHS if wanted else widths(profile_name)).items():
-        if line[0] in kinds and line[1] != "Distilled":
-            there[name] = line
-    return picked(f"row of Table 2 in profile {profile_name!r}", there, wanted)
-
-
 # ---- COST COLUMNS, printed beside computed
 
 
 def costs(family, model, m):
-    """(FLOPs as the paper counts, FLOPs as PyTorch counts, parameters) of a network at `paper`.
+    """Return (FLOPs as the paper counts, FLOPs as PyTorch counts, parameters) of a network at
+    `paper`.
 
     model: "Ghost", or another one without ghosts. m: kept heads of 12. One sentence of 128 tokens.
     """
@@ -241,7 +239,8 @@ def costs(family, model, m):
 
 
 def cost_cells(unit, text, as_printed, true):
-    """Three cells of a row, under ("GFLOPs" or "M parameters", "printed", "by its rule", "true").
+    """Return three cells of a row, under ("GFLOPs" or "M parameters", "printed", "by its rule",
+    "true").
 
     text: the printed cell. as_printed, true: counts, or None. A star marks the count that should be
     the printed one and is not: the true one where no other is at hand.
@@ -260,7 +259,7 @@ def cost_cells(unit, text, as_printed, true):
 
 
 def module_costs(modules, widths, printed):
-    """Rows of a table {(width, label): cells} of ghost modules on BERT-base, at 128 tokens.
+    """Return rows of a table {(width, label): cells} of ghost modules on BERT-base, at 128 tokens.
 
     printed: a published table with its costs, indexed by ("1/12", label).
     """

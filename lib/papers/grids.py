@@ -26,7 +26,7 @@ from lib.train.options import Augment, Numerics, Targets, Train
 
 
 def settings(name):
-    """What runs are made of: the tables of a TOML file of this folder, as attributes.
+    """Return what runs are made of: the tables of a TOML file of this folder, as attributes.
 
     A table below the name of an option (lib.train.options), such as [Train.TEACHER], holds such an
     option for each profile: the fields of `all`, and its own. A Train has the fields of [TRAINING]
@@ -77,26 +77,27 @@ NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.js
 
 
 def profile(name):
-    """Raises ValueError naming the nearest profile."""
+    """Return the Profile of a name. Raises ValueError naming the nearest one."""
     known("profile", name, PROFILES)
     return PROFILES[name]
 
 
 def checkpoint(name):
-    """Spec of a published checkpoint; its seed is pinned, all replicates start from it."""
+    """Return the Spec of a published checkpoint; its seed is pinned, all replicates start from
+    it."""
     known("checkpoint", name, models.HUB)
     return Spec("checkpoint", {"name": name, "digest": data.checkpoint_digest(name)}, seed=0)
 
 
 def families(name):
-    """The kinds of encoder that a profile has; a reader's own model is of one."""
+    """Return the kinds of encoder that a profile has; a reader's own model is of one."""
     if folder := of(name, "model"):
         return (shape_of(folder).family,)
     return tuple(S.CHECKPOINTS.get(profile(name).name, ("bert",)))
 
 
 def backbone(name, family="bert"):
-    """Spec of the encoder that a profile's models of a kind start from.
+    """Return the Spec of the encoder that a profile's models of a kind start from.
 
     A reader's own model stands for every kind. Raises ValueError for a kind that the profile does
     not have.
@@ -108,23 +109,23 @@ def backbone(name, family="bert"):
 
 
 def started(profile_name, name):
-    """Spec of a published checkpoint, or of the reader's own model in its place."""
+    """Return the Spec of a published checkpoint, or of the reader's own model in its place."""
     return backbone(profile_name) if of(profile_name, "model") else checkpoint(name)
 
 
 def toy_backbone():
-    """Spec of the small encoder, pre-trained on generated text."""
+    """Return the Spec of the small encoder, pre-trained on generated text."""
     told = {"train": Train(**S.LEARNING), "numerics": PROFILES["toy"].numerics}
     return Spec("pretrain", S.TOY | told, seed=0)
 
 
 def untrained():
-    """Spec of the small encoder with random weights."""
+    """Return the Spec of the small encoder with random weights."""
     return Spec("pretrain", S.TOY | {"numerics": PROFILES["toy"].numerics}, seed=0)
 
 
 def shape(name, family="bert"):
-    """The encoder of a profile and a kind as cost formulas see it."""
+    """Return the encoder of a profile and a kind as cost formulas see it."""
     if folder := of(name, "model"):
         return shape_of(folder)
     known(f"kind of encoder in profile {name!r}", family, families(name))
@@ -154,11 +155,11 @@ class Own(str):
 
     @property
     def task(self):
-        """What tables call the reader's task; "" where the tasks are the profile's."""
+        """Return what tables call the reader's task; "" where the tasks are the profile's."""
         return own.title(self.data) if self.data else ""
 
     def about(self):
-        """Sentences for a page on what is the reader's; the first one is for captions."""
+        """Return sentences for a page on what is the reader's; the first one is for captions."""
         named = [f"data: {self.task}"] * bool(self.data)
         named += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(named)}."]
@@ -181,65 +182,67 @@ class Own(str):
 
 
 def named(profile, data="", model=""):
-    """The profile's name, an `Own` where data or model are given."""
+    """Return the profile's name, an `Own` where data or model are given."""
     return Own(profile, data, model) if data or model else profile
 
 
 def meant(values):
-    """The profile's name that the parameters of a notebook mean; only those that take data of a
-    reader's own have a `model` that is a folder."""
+    """Return the profile's name that the parameters of a notebook mean; only those that take data
+    of a reader's own have a `model` that is a folder."""
     told = PARAMETERS if "data" in values else PARAMETERS[:1]
     return named(*(values.get(name, "") for name in told))
 
 
 def values(profile_name):
-    """The parameters of a notebook that mean a profile's name."""
+    """Return the parameters of a notebook that mean a profile's name."""
     own = {name: of(profile_name, name) for name in PARAMETERS[1:]}
     return {"profile": profile_name[:]} | (own if isinstance(profile_name, Own) else {})
 
 
 def words(profile_name):
-    """The words of a command that mean a profile's name."""
+    """Return the words of a command that mean a profile's name."""
     return [
         f"--{name} {shlex.quote(value)}" for name, value in values(profile_name).items() if value
     ]
 
 
 def of(profile_name, what):
-    """The reader's `data`, `model` or `task` behind a profile's name; "" where it has none."""
+    """Return the reader's `data`, `model` or `task` behind a profile's name; "" where it has
+    none."""
     return getattr(profile_name, what, "")
 
 
 def own_lines(profile_name):
-    """Lines on what was read of the reader's own; none of a profile alone."""
+    """Return lines on what was read of the reader's own; none of a profile alone."""
     if not isinstance(profile_name, Own):
         return []
     return [*profile_name.about(), *(own.told(profile_name.data) if profile_name.data else ())]
 
 
 def own_titles(profile_name):
-    """What the reader's data and model are called, each where there is one."""
+    """Return what the reader's data and model are called, each where there is one."""
     model = of(profile_name, "model")
     return [name for name in (of(profile_name, "task"), model and Path(model).name) if name]
 
 
 def own_digests(profile_name):
-    """Digests of the reader's data and model, "" where there is none."""
+    """Return digests of the reader's data and model, "" where there is none."""
     name, model = (of(profile_name, what) for what in PARAMETERS[1:])
     return [name and data.digest_of("own", name), model and data.weights(model)]
 
 
 def own_rows(name, profile_name, wanted, held_out):
-    """(training rows or None for all, held-out rows) of a reader's task: what is wanted, or as many
-    as there are. A fifth of the training rows is held out at most."""
+    """Return (training rows or None for all, held-out rows) of a reader's task: what is wanted, or
+    as many as there are. A fifth of the training rows is held out at most."""
     there, most = len(data.splits("own", name)["train"]), S.MOST[profile_name]
     held_out = min(held_out, there // 5)
     return min(wanted or most or there, most or there, there - held_out), held_out
 
 
 def folder(path):
-    """The full path of a reader's model. A path may be relative to the working folder or to the
-    project. Raises FileNotFoundError where a file of it is missing, ValueError as `shape_of`."""
+    """Return the full path of a reader's model. A path may be relative to the working folder or
+    to the project. Raises FileNotFoundError where a file of it is missing, ValueError as
+    `shape_of`."""
     found = paths.meant(path)
     for names in map(str.split, NEEDED):
         if not any((found / name).is_file() for name in names):
@@ -252,8 +255,8 @@ def folder(path):
 
 
 def shape_of(path):
-    """The Shape of a reader's model, from its config.json. Raises ValueError for what is no BERT,
-    RoBERTa or ELECTRA, for sizes that cannot be, for uneven heads, and for short position
+    """Return the Shape of a reader's model, from its config.json. Raises ValueError for what is no
+    BERT, RoBERTa or ELECTRA, for sizes that cannot be, for uneven heads, and for short position
     tables."""
     body = lines.parsed(file := Path(path) / "config.json")
     family = body.get("model_type") if isinstance(body, dict) else None
@@ -277,7 +280,7 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 
 
 def tasks(profile_name, wanted=(), *, own):
-    """The tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
+    """Return the tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
     A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval; AX has no training
     rows. A reader's data are one task, and stand for all. Raises ValueError, naming the nearest,
@@ -297,7 +300,7 @@ def tasks(profile_name, wanted=(), *, own):
 
 
 def seeds(profile_name, wanted=(), *, own):
-    """The seeds of a page: those that are wanted, or a profile's own of {profile: seeds}.
+    """Return the seeds of a page: those that are wanted, or a profile's own of {profile: seeds}.
 
     Raises ValueError, naming the nearest, for a profile that `own` lacks.
     """
@@ -306,16 +309,16 @@ def seeds(profile_name, wanted=(), *, own):
 
 
 def picked(what, options, wanted=()):
-    """{label: value} of the wanted labels, or of all. Raises ValueError naming the nearest label;
-    what: that it names."""
+    """Return {label: value} of the wanted labels, or of all. Raises ValueError naming the nearest
+    label; what: that it names."""
     for name in wanted:
         known(what, name, options)
     return {name: options[name] for name in options if name in (wanted or options)}
 
 
 def source(profile_name, task):
-    """Where a task's rows come from: generated sentences at toy, else GLUE, SQuAD or, for probing,
-    SentEval. At mini a treebank stands in for SentEval."""
+    """Return where a task's rows come from: generated sentences at toy, else GLUE, SQuAD or, for
+    probing, SentEval. At mini a treebank stands in for SentEval."""
     own = profile(profile_name).source
     if own == "toy" or task in GLUE:
         return own
@@ -323,12 +326,13 @@ def source(profile_name, task):
 
 
 def dataset(profile_name, task):
-    """Descriptor of a task's rows at a profile."""
+    """Return the descriptor of a task's rows at a profile."""
     return described(profile_name, task, S.ROWS[profile_name].get(task), S.HELD_OUT[profile_name])
 
 
 def described(profile_name, task, rows, held_out=0, judged=True, **more):
-    """Descriptor of so many training rows of a task, and of its unseen rows at a profile.
+    """Return the descriptor of so many training rows of a task, and of its unseen rows at a
+    profile.
 
     The unseen rows are the same ones, however many the others are; there are none where nothing is
     judged on them. more: other arguments of `lib.data.describe`. A reader's rows are as many as
@@ -342,7 +346,8 @@ def described(profile_name, task, rows, held_out=0, judged=True, **more):
 
 
 def common(profile_name, task, rows=None, /, **args):
-    """Arguments of a step on a task: its rows, or the profile's own, the numerics, and these."""
+    """Return arguments of a step on a task: its rows, or the profile's own, the numerics, and
+    these."""
     own = {"data": rows or dataset(profile_name, task), "numerics": profile(profile_name).numerics}
     own |= {"span": asked(profile_name)} if asked(profile_name) else {}
     own |= {"train": lengthened(profile_name, args.pop("train"))} if "train" in args else {}
@@ -350,14 +355,14 @@ def common(profile_name, task, rows=None, /, **args):
 
 
 def asked(profile_name):
-    """How the passages of a reader's questions are cut; None of other tasks."""
+    """Return how the passages of a reader's questions are cut; None of other tasks."""
     name = of(profile_name, "data")
     return S.SPAN[profile_name] if name and data.task("own", name).span else None
 
 
 def lengthened(profile_name, train):
-    """The settings of a training. Of a reader's few rows it has so many epochs that it has STEPS
-    steps at least."""
+    """Return the settings of a training. Of a reader's few rows it has so many epochs that it has
+    STEPS steps at least."""
     name = of(profile_name, "data")
     if not name or isinstance(train, dict):  # of a finished Spec
         return train
@@ -366,19 +371,21 @@ def lengthened(profile_name, train):
 
 
 def clock(runs, length, batch):
-    """Arguments of step latency beside its models: turns, tokens and rows of a pass, one thread."""
+    """Return arguments of step latency beside its models: turns, tokens and rows of a pass, one
+    thread."""
     numerics = profile("toy").numerics
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
 
 def span(profile_name, task, spans=S.SPAN):
-    """How the passages of a task of spans are cut; None of other tasks."""
+    """Return how the passages of a task of spans are cut; None of other tasks."""
     return spans[profile_name] if task in SQUAD else asked(profile_name)
 
 
 def teacher(profile_name, task, family="bert", train=None, span=None):
-    """Spec of the fine-tuned whole model: the teacher and the start of many students, and the plain
-    row of most tables. train: a paper's own settings; span: how a task such as SQuAD is cut."""
+    """Return the Spec of the fine-tuned whole model: the teacher and the start of many students,
+    and the plain row of most tables. train: a paper's own settings; span: how a task such as SQuAD
+    is cut."""
     told = {"train": train or S.TEACHER[profile_name], "targets": LABELS}
     told |= {"span": span} if span else {}
     start = {"start": backbone(profile_name, family)}
@@ -386,7 +393,8 @@ def teacher(profile_name, task, family="bert", train=None, span=None):
 
 
 def augmentation(profile_name, task, rows=None):
-    """Spec of training rows and of others beside them in which a BERT has replaced words.
+    """Return the Spec of training rows and of others beside them in which a BERT has replaced
+    words.
 
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
     once for all seeds. rows: descriptor of rows other than the profile's own.
@@ -398,7 +406,7 @@ def augmentation(profile_name, task, rows=None):
 
 
 def metrics(profile_name, printed=()):
-    """{task: its columns (lib.measure.compare.Column)} for a table of scores.
+    """Return {task: its columns (lib.measure.compare.Column)} for a table of scores.
 
     They are those that the paper prints, and of other tasks the first metric. At mini each task
     counts once, by its first column.

@@ -33,7 +33,7 @@ seeds = partial(grids.seeds, own=S.SEEDS)  # others are HEADLINES and REPEATS
 
 
 def gates(ratio=0.3, **changes):
-    """The report's search at a target ratio of FLOPs; changes: other fields of Gates."""
+    """Return the report's search at a target ratio of FLOPs; changes: other fields of Gates."""
     return Gates(ratio=ratio, **S.GATES | changes)
 
 
@@ -41,7 +41,7 @@ def gates(ratio=0.3, **changes):
 
 
 def general(profile_name, model=S.MAIN):
-    """Spec of an encoder before any task.
+    """Return the Spec of an encoder before any task.
 
     Raises ValueError, naming the nearest, for an unknown model, and for BERT-Mini at mini.
     """
@@ -58,7 +58,7 @@ def general(profile_name, model=S.MAIN):
 
 
 def whole(profile_name, task, model=S.MAIN, epochs=0):
-    """Spec of a model on a task before any search, fine-tuned on the labels.
+    """Return the Spec of a model on a task before any search, fine-tuned on the labels.
 
     At `paper` a TinyBERT is distilled from BERT-base instead. epochs: other than the profile's.
     """
@@ -70,7 +70,7 @@ def whole(profile_name, task, model=S.MAIN, epochs=0):
 
 
 def distilled(profile_name, task, model=S.MAIN, epochs=()):
-    """Spec of TinyBERT on a task, distilled from BERT-base in two stages (Table 3).
+    """Return the Spec of TinyBERT on a task, distilled from BERT-base in two stages (Table 3).
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows (6.1.1).
     """
@@ -80,7 +80,7 @@ def distilled(profile_name, task, model=S.MAIN, epochs=()):
 
 
 def paced(settings, profile_name, task, long=S.LONG, **changes):
-    """Train of a task, out of {profile: Train}; long: tasks of fewer epochs at `paper`.
+    """Return the Train of a task, out of {profile: Train}; long: tasks of fewer epochs at `paper`.
 
     TinyBERT's code chooses the best model by both correlations of STS-B. changes: fields that are
     other than the profile's; 0 leaves a field as it is.
@@ -93,19 +93,20 @@ def paced(settings, profile_name, task, long=S.LONG, **changes):
 
 
 def rows(profile_name, task):
-    """Descriptor of the rows of searches and retraining."""
+    """Return the descriptor of the rows of searches and retraining."""
     if profile_name in S.ROWS:
         return grids.described(profile_name, task, S.ROWS[profile_name])
     return grids.dataset(profile_name, task)
 
 
 def states(profile_name, kind="intermediate"):
-    """The objective that matches attention scores and layer outputs."""
+    """Return the objective that matches attention scores and layer outputs."""
     return Objective(kind, attention=True, mask=profile_name != "paper")
 
 
 def variants(profile_name, task, wanted=True):
-    """Spec of augmented rows beside the rows of searches and retraining; None if not `wanted`."""
+    """Return the Spec of augmented rows beside the rows of searches and retraining; None if not
+    `wanted`."""
     return grids.augmentation(profile_name, task, rows(profile_name, task)) if wanted else None
 
 
@@ -121,7 +122,7 @@ def searched(
     lr=0.0,
     **changes,
 ):
-    """Spec of a search, by default in a fine-tuned model that is its own teacher (5.5).
+    """Return the Spec of a search, by default in a fine-tuned model that is its own teacher (5.5).
 
     times: multiple of the profile's epochs. enlarged: on augmented rows, at `paper` for one epoch
     (7.6). lr: learning rate, 0 is the profile's. changes: of `gates`.
@@ -137,17 +138,17 @@ def searched(
 
 
 def drawn(profile_name, task, model=S.MAIN, **changes):
-    """Spec of a random architecture of the same cost (Table 5)."""
+    """Return the Spec of a random architecture of the same cost (Table 5)."""
     start = {"start": whole(profile_name, task, model)}
     return Spec("random_architecture", {"gates": gates(**changes)}, start)
 
 
 def stages(
-    profile_name, task, start, guide, found=None, augmented=False, epochs=(), objective=LOGITS
+    profile_name, task, start, guide, search=None, augmented=False, epochs=(), objective=LOGITS
 ):
-    """Spec of two stages of distillation from `start`: states first, then `objective`.
+    """Return the Spec of two stages of distillation from `start`: states first, then `objective`.
 
-    found: the Spec that finds the architecture to train; None trains the whole model. epochs: of
+    search: the Spec that finds the architecture to train; None trains the whole model. epochs: of
     the two stages, else the profile's.
     """
     told = grids.common(profile_name, task, rows(profile_name, task))
@@ -156,16 +157,17 @@ def stages(
         for settings, number in zip((S.INTERMEDIATE, S.PREDICTION), epochs or (0, 0), strict=True)
     )
     inputs = {"teacher": guide, "augmented": variants(profile_name, task, augmented)}
-    architecture = Output("search", "architecture") if found else None
+    architecture = Output("search", "architecture") if search else None
     one |= {"objective": states(profile_name), "architecture": architecture}
-    first = Spec("retrain", one, inputs | {"start": start, "search": found})
+    first = Spec("retrain", one, inputs | {"start": start, "search": search})
     return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
 
 
 def pruned(
     profile_name, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=False, **changes
 ):
-    """Spec of procedure B (5.5): search in the fine-tuned model, cut, retrain with it as teacher.
+    """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut, retrain with it as
+    teacher.
 
     kept: start from the searched weights (7.8). changes: of `searched`.
     """
@@ -175,13 +177,13 @@ def pruned(
 
 
 def random(profile_name, task, model=S.MAIN, **changes):
-    """Spec of a random architecture with the very same retraining."""
+    """Return the Spec of a random architecture with the very same retraining."""
     own = whole(profile_name, task, model)
     return stages(profile_name, task, own, own, drawn(profile_name, task, model, **changes))
 
 
 def magnitude(profile_name, task, share, model="BERT-base"):
-    """Spec of iterative magnitude pruning down to a share of the weights (Table 10).
+    """Return the Spec of iterative magnitude pruning down to a share of the weights (Table 10).
 
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model is. Raises
     ValueError for a share that is no round's.
@@ -198,7 +200,7 @@ def magnitude(profile_name, task, share, model="BERT-base"):
 
 
 def named(profile_name, task, model):
-    """Spec of a model of Tables 6 to 9: a whole one, or the network of "30 % BERT-base".
+    """Return the Spec of a model of Tables 6 to 9: a whole one, or the network of "30 % BERT-base".
 
     A network is retrained on augmented rows where the report does so, at `paper`.
     """
@@ -216,7 +218,7 @@ def label(ratio, kind="NAS"):
 
 
 def least(profile_name):
-    """Share of the encoder's FLOPs that one head and one neuron in each layer leave."""
+    """Return the share of the encoder's FLOPs that one head and one neuron in each layer leave."""
     of = shape(profile_name)
     one, whole = (
         gated.flops(of.hidden, of.hidden // of.heads, [{"heads": a, "ffn": f}] * of.layers)
@@ -226,8 +228,8 @@ def least(profile_name):
 
 
 def reachable(profile_name, ratios=()):
-    """The ratios, of some or of RATIOS, that a search in the profile's encoder can reach. A small
-    encoder has a high least one. Raises ValueError where it has none of them."""
+    """Return the ratios, of some or of RATIOS, that a search in the profile's encoder can reach. A
+    small encoder has a high least one. Raises ValueError where it has none of them."""
     ratios, low = ratios or S.RATIOS, least(profile_name)
     there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
     if not there:
@@ -236,7 +238,7 @@ def reachable(profile_name, ratios=()):
 
 
 def out_of_reach(profile_name, ratios=()):
-    """A line for a page: those of some ratios, or of RATIOS, that it skipped."""
+    """Return a line for a page: those of some ratios, or of RATIOS, that it skipped."""
     there = reachable(profile_name, ratios)
     left = [f"{100 * ratio:.0f} %" for ratio in ratios or S.RATIOS if ratio not in there]
     why = f"one head and one neuron in each layer are {100 * least(profile_name):.1f} %"
@@ -244,7 +246,7 @@ def out_of_reach(profile_name, ratios=()):
 
 
 def architectures(grid):
-    """The searches and draws behind the rows of a grid."""
+    """Return the searches and draws behind the rows of a grid."""
     return [
         row | {"spec": found}
         for row in grid

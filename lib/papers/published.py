@@ -22,7 +22,7 @@ class Printed(float):
         return self
 
     def points(self):
-        """A share in points, as text of all its digits: 0.0211 is 2.11."""
+        """Return a share in points, as text of all its digits: 0.0211 is 2.11."""
         return f"{Decimal(self.text).scaleb(2):f}"
 
     def __repr__(self):
@@ -39,7 +39,7 @@ def _file(paper, name):
 
 
 def table(paper, name, **options):
-    """One printed table, one row for each of its rows, columns named as printed.
+    """Return one printed table, one row for each of its rows, columns named as printed.
 
     Numbers are numbers. A dash ("not reported") and an empty cell are NaN. A width such as "3/12"
     stays text. Raises ValueError for a paper or a table that is not there. options: of
@@ -54,7 +54,8 @@ def table(paper, name, **options):
 
 
 def lines(paper, name):
-    """Its rows as dicts for the eye: numbers are `Printed`, and compute as numbers do."""
+    """Return the rows of a printed table as dicts for the eye: numbers are
+    `Printed`, and compute as numbers do."""
 
     def cell(text):
         try:
@@ -67,14 +68,14 @@ def lines(paper, name):
 
 
 def printed(paper, name):
-    """The rows of a published table as a frame."""
+    """Return the rows of a published table as a frame."""
     import pandas as pd
 
     return pd.DataFrame(lines(paper, name), dtype=object)
 
 
 def rows(paper, name, label, widths=None, rename=str, columns=()):
-    """A published table as a part of a page's table: {row: {("published", column): value}}.
+    """Return a published table as a part of a page's table: {row: {("published", column): value}}.
 
     label: the column that names the rows, or a list of such columns. rename: f(name of a row) ->
     name that the page has for it. widths: only the rows of these kept heads, named (m, row); a
@@ -97,7 +98,7 @@ def rows(paper, name, label, widths=None, rename=str, columns=()):
 
 
 def gaps(paper, name, label, method, widths=None, rename=str):
-    """By how much the row `method` of a published table is printed above each other row.
+    """Return by how much the row `method` of a published table is printed above each other row.
 
     Returns {"row, 3/12, column": points}, without the width where no `widths` are given; arguments
     as in `rows`.
@@ -114,7 +115,8 @@ def gaps(paper, name, label, method, widths=None, rename=str):
 
 
 def _of(paper, name, places):
-    """The rows of `corrections.csv`, `checks.csv` or `misses.csv` that are of these places, or all.
+    """Return the rows of `corrections.csv`, `checks.csv` or `misses.csv` that are of these places,
+    or all.
 
     Raises ValueError for a place that has none.
     """
@@ -129,7 +131,7 @@ def _of(paper, name, places):
 
 
 def checks(paper, *places):
-    """Lines for a page on printed numbers that follow from others (`checks.csv`).
+    """Return lines for a page on printed numbers that follow from others (`checks.csv`).
 
     They tell how many of these places agree, and each that does not.
     """
@@ -145,7 +147,8 @@ def checks(paper, *places):
 
 
 def misses(paper, *places):
-    """The printed values of these places, or of all, that no arithmetic gives (`misses.csv`).
+    """Return the printed values of these places, or of all, that no arithmetic gives
+    (`misses.csv`).
 
     Each is a dict with the keys table, row, column, printed, computed and reason. Raises ValueError
     for a place that has none.
@@ -154,7 +157,7 @@ def misses(paper, *places):
 
 
 def deviations(paper, part="pages"):
-    """What each profile does differently from a paper: {profile: sentences}, for the pages.
+    """Return what each profile does differently from a paper: {profile: sentences}, for the pages.
 
     They stand in `deviations.toml` of the paper, in the table `part`. The sentences of all papers,
     in the file of the same name one folder above, join those of "pages".
@@ -168,7 +171,7 @@ def deviations(paper, part="pages"):
 
 
 def corrections(paper, *places):
-    """Lines for a page: what `corrections.csv` says of cells of these places.
+    """Return lines for a page: what `corrections.csv` says of cells of these places.
 
     A place is such as "table03", "eq. 1" or "text 3.1". Raises ValueError for one that has none.
     """

@@ -6,8 +6,8 @@ PRINTED, NONE = "published", "–"
 
 
 def text(value):
-    """Numbers in one form, so that 3e-5 and 0.00003 are alike, and yes and no; others as they
-    are.
+    """Return numbers in one form, so that 3e-5 and 0.00003 are alike, and yes and no; others as
+    they are.
     """
     try:
         return "NY"[value] if isinstance(value, bool) else f"{float(value):g}"
@@ -16,7 +16,7 @@ def text(value):
 
 
 def beside(printed, ours):
-    """A table of text. Its columns are (source, column), those of `printed` first.
+    """Return a table of text. Its columns are (source, column), those of `printed` first.
 
     printed: a frame, one row a setting. ours: {(source, column of `printed`): {row: value}}; a dash
     stands where there is none.
@@ -28,10 +28,10 @@ def beside(printed, ours):
 
 
 def differs(table):
-    """A frame of `beside` as bool: where a source has something else than the paper."""
+    """Return a frame of `beside` as bool: where a source has something else than the paper."""
     return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
 
 
 def bold(table):
-    """Marks of what differs (`lib.page.artefact.Page.table`)."""
+    """Return marks of what differs (`lib.page.artefact.Page.table`)."""
     return differs(table).map({True: "font-weight: bold", False: ""}.get)

@@ -61,7 +61,7 @@ MEASURING = {  # without weights
     "digits": (2, "", "images perceptron gates numerics"),
     # what is measured
     "bag_of_words": (1, "start", "data"),
-    "predict": (2, "model", f"{LESSON} span"),
+    "predict": (3, "model", f"{LESSON} digest span"),
     "count": (1, "", "config tokens labels"),
     "latency": (1, "model:", "models reference runs batch length numerics"),
     "maps": (2, "reference model model:", "data rows examples max_length numerics"),

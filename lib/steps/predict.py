@@ -1,24 +1,22 @@
-"""Step: predict a split without public labels, such as GLUE's test rows, for its server."""
+"""Step: predict the rows of a reader's file `test`, by the model that is chosen in the end."""
 
 from lib import data as sources
-from lib.data import unlabelled
 from lib.train import heads, loop
 
 
-def predict(run, data, train, numerics, span=None):
-    """Input: `model`, fine-tuned on the task (for AX, on MNLI). data: a descriptor of
-    `lib.data.unlabelled`. `train`, that of the model, tells how rows are cut and padded.
+def predict(run, data, train, numerics, digest, span=None):
+    """Input: `model`, fine-tuned on the task of the descriptor `data`. digest: that of the task's
+    test rows. `train`, that of the model, says how rows are cut and padded.
 
-    Logits [N, C] and row numbers are saved as `test`; where every row has a label, as in a
-    generated twin, labels and metrics as well.
+    Logits [N, C], labels and row numbers are saved as `test`. Raises ValueError where the test rows
+    have changed.
     """
     numerics, train = loop.options(numerics, train)
-    task, split = sources.described(data), unlabelled.load(data)
+    split = sources.one_split(data["source"], data["task"], "test")
+    sources.check("the test file", sources.digest({"rows": split}), digest)
+    task = sources.described(data)
     model, tokenizer = heads.network(run.inputs["model"].model, task, 0.0, run.seed)
     rows, marks = heads.rows(tokenizer, split, task, train.max_length, span)
-    logits = loop.predict(model, rows, numerics, pad_to=train.pad_to)
-    metrics, arrays = {}, {"logits": logits, "index": split.index}
-    if unlabelled.labelled(split):
-        metrics, arrays = marks(logits)
+    metrics, arrays = marks(loop.predict(model, rows, numerics, pad_to=train.pad_to))
     run.save_arrays("test", **arrays)
-    return metrics | {"test_rows": len(split), "scored": bool(metrics)}
+    return metrics | {"test_rows": len(split)}

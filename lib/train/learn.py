@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 import torch
 
 from lib import data as sources
-from lib.data import unlabelled
 from lib.model import backbone
 from lib.runs.spec import stream
 from lib.runs.store import Scratch
@@ -84,7 +83,7 @@ class Lesson:
         return {
             name: judge(name)
             for name, split in self.splits.items()
-            if name.startswith(names) and unlabelled.labelled(split)
+            if name.startswith(names) and split.labelled
         }
 
     def score(self, judge):
