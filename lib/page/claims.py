@@ -45,15 +45,21 @@ def at(artefact, scale, seeds=()):
     """The rows of all grids of some pages, with the searches behind networks, at these seeds."""
     found = []
     for page in artefact.split("; "):
-        (path,) = (path for path in notebook.find() if path.stem == page)
-        values = {"profile": scale}
-        if seeds and "seeds" in notebook.parameters(path):
-            values["seeds"] = list(seeds)
-        there = notebook.planned(path, values)
+        there = planned(page, scale, seeds)
         for part in there.values() if scale == SCALE else [there.get("grid", [])]:
             found += part  # what a page looks up beside its own rows is of mini
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
+
+
+@cache
+def planned(page, scale, seeds=()):
+    """{variable: rows} of the grids of a page, at these seeds where it takes some."""
+    (path,) = (path for path in notebook.find() if path.stem == page)
+    values = {"profile": scale}
+    if seeds and "seeds" in notebook.parameters(path):
+        values["seeds"] = list(seeds)
+    return notebook.planned(path, values)
 
 
 # ---- VERDICTS
