@@ -45,11 +45,19 @@ def at(artefact, scale, seeds=()):
     """The rows of all grids of some pages, with the searches behind networks, at these seeds."""
     found = []
     for page in artefact.split("; "):
-        there = planned(page, scale, seeds)
+        every = planned_seeds(page)
+        there = planned(page, scale, every if {*seeds} <= {*every} and seeds else seeds)
         for part in there.values() if scale == SCALE else [there.get("grid", [])]:
             found += part  # what a page looks up beside its own rows is of mini
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
+
+
+@cache
+def planned_seeds(page):
+    """The planned seeds of all claims of a page, so that its grids are made once for all."""
+    own = [line for line in checks.claims().values() if page in line["artefact"].split("; ")]
+    return tuple(sorted({seed for line in own for seed in claims.seeds(line["seeds"])}))
 
 
 @cache
