@@ -30,7 +30,8 @@ def judged(cells, frame, teachers=lambda spec: [], printed=None, **line):
         for number, task in enumerate(frame["task"])
     ]
     told = LINE | {"cells": cells} | line
-    return claims.judge(told, frame.assign(spec=specs), METRICS, teachers, "mini", printed)
+    rows = frame.assign(spec=specs).to_dict("records")
+    return claims.judge(told, rows, METRICS, teachers, "mini", printed)
 
 
 # ---- CELLS
@@ -162,7 +163,7 @@ def test_what_scores_no_model_decides_nothing():
     for cells in ("A > B", "variance ratio :: A over B <= value 1"):
         told = [
             claims.judge(LINE | {"cells": cells}, each, METRICS, lambda _: [], "paper")
-            for each in (pd.concat(rows, ignore_index=True), rows[0])
+            for each in (pd.concat(rows).to_dict("records"), rows[0].to_dict("records"))
         ]
         assert told[0].results[0].estimate == told[1].results[0].estimate, cells
     assert told[0].results[0].estimate.n_seeds == 5
@@ -192,7 +193,7 @@ def test_questions_are_paired_by_their_marks():
 
     def judge(cells):
         told = LINE | {"cells": cells, "seeds": "0 to 2"}
-        return claims.judge(told, frame, columns, lambda _: [], "paper")
+        return claims.judge(told, frame.to_dict("records"), columns, lambda _: [], "paper")
 
     found = judge("a > b @ task=SQuAD2")
     assert found.verdict == "CONFIRMED"
@@ -235,7 +236,7 @@ def test_cells_of_the_same_runs_count_once():
     frame = made_up({"a": 0.9, "b": 0.8})
     spec = [Spec("fineprune", {"data": {"task": "SST-2"}}).at(n) for n in range(len(frame))]
     twin = frame.assign(spec=spec).assign(model=frame["model"] + " again")
-    both = pd.concat([frame.assign(spec=spec), twin], ignore_index=True)
+    both = pd.concat([frame.assign(spec=spec), twin]).to_dict("records")
     line = LINE | {"cells": "a > b; a again > b again"}
     found = claims.judge(line, both, METRICS, lambda spec: [], "mini")
     assert (found.verdict, len(found.results)) == ("CONFIRMED", 1)
@@ -411,8 +412,8 @@ def test_a_central_claim_has_its_rows_at_mini_and_the_planned_seeds(id):
     line = checks.claims()[id]
     planned, rows = {*claims.seeds(line["seeds"])}, source.rows(line)
     assert planned and {row["seed"] for row in rows} == planned
-    frame = pd.DataFrame(rows).assign(run=None, state="missing")
-    judged = claims.judge(line, frame, METRICS, None, "mini")
+    missing = [row | {"run": None, "state": "missing"} for row in rows]
+    judged = claims.judge(line, missing, METRICS, None, "mini")
     assert judged.verdict == "NOT_RUN" and judged.results
 
 

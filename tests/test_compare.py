@@ -135,7 +135,7 @@ def test_a_split_that_is_not_there_is_no_column_and_no_pair(frame):
     lean = frame[frame["task"] == "MNLI"].drop(columns="dev_mm.accuracy")
     for place, run in lean["run"].items():
         only = {"accuracy": run.metrics["accuracy"]}
-        lean.at[place, "run"] = SimpleNamespace(**vars(run) | {"metrics": only})
+        lean.at[place, "run"] = type(run)(**vars(run) | {"metrics": only})
     points = compare.points(lean, PRINTED)
     assert set(points["column"]) == {"MNLI-m"} and len(compare.average(points)) == 6
     pairs = compare.pairs(lean, "EfficientBERT", "Base Model", PRINTED)

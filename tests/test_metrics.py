@@ -33,7 +33,7 @@ def test_three_classes():
     # right 3, n 4, guessed 1 2 1, true 1 1 2: (3*4 - 5) / sqrt((16 - 6)(16 - 6))
     assert matthews(logits(guess, 3), true) == pytest.approx(0.7)
     assert accuracy(logits(guess, 3), true) == 0.75
-    with pytest.raises(ValueError, match="multiclass"):
+    with pytest.raises(ValueError, match="more classes"):
         f1(logits(guess, 3), true)
 
 

@@ -2,12 +2,11 @@
 
 import json
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import REAL, forget, put
+from conftest import REAL, forget, holding, put
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from unseen import note
@@ -439,8 +438,7 @@ def test_pooled_runs_without_specs_of_their_own_rows():
     """A made-up run with development rows alone makes a pair of these."""
     labels = np.arange(6) % 2
     arrays = {"labels": labels, "index": np.arange(6), "logits": np.eye(2)[labels]}
-    run = SimpleNamespace(name="x", spec={"args": {"data": {}}}, arrays=lambda _: arrays)
-    found = compare.judged(run, compare.Column("x", "x", "accuracy"))
+    found = compare.judged(holding(arrays), compare.Column("x", "x", "accuracy"))
     assert found["said"].tolist() == [0, 1] * 3 and found["cluster"].tolist() == list(range(6))
 
 

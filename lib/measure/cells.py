@@ -50,14 +50,9 @@ class Form:
 
     models: tuple
 
-    def parts(self, frame):
-        """The rows of a frame that have each of its models."""
-        keys = {key for _, where in self.models for key, _ in where}
-        keys |= {"model", "network", "recipe"}
-        names = [key for key in frame if key in keys]
-        values = zip(*(frame[name].tolist() for name in names), strict=True)
-        lines = [dict(zip(names, row, strict=True)) for row in values]
-        return [frame[np.array([fits(row, *m) for row in lines], bool)] for m in self.models]
+    def parts(self, rows):
+        """The rows that have each of its models."""
+        return [[row for row in rows if fits(row, *model)] for model in self.models]
 
 
 @dataclass(frozen=True)

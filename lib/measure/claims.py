@@ -24,7 +24,7 @@ import scipy
 
 from lib.measure import compare, stats
 from lib.measure.cells import Cell, cell, parsed, scored
-from lib.measure.estimates import estimate, groups_of, parts_of, rows_of, thinnest
+from lib.measure.estimates import estimate, frames_of, groups_of, parts_of, rows_of, thinnest
 from lib.measure.measures import MEASURES, ranked
 from lib.runs import paths
 
@@ -231,37 +231,37 @@ def after_holm(alone):
     return found
 
 
-def judge(line, frame, metric_of, teachers, scale, printed=None):
+def judge(line, rows, metric_of, teachers, scale, printed=None):
     """The Verdict on a claim from the collected rows of its cells.
 
-    line: its row of claims.csv. frame: see `lib.runs.sweep.collect`. metric_of: {task: columns}
+    line: its row of claims.csv. rows: see `lib.runs.sweep.joined`. metric_of: {task: columns}
     (`lib.measure.compare.pairs`). teachers: f(Spec) -> runs that it is to come near.
     printed: {(cell, task): points}, see `Result`. Raises LookupError, naming it, where no cell has
     rows.
     """
-    results, absent, seen, used = [], {}, {}, set()
+    results, absent, seen, lost = [], {}, {}, set()
     for one in parsed(line["cells"]):
         try:
-            rows = rows_of(one, frame)
+            own = rows_of(one, rows)
         except LookupError as error:
             absent[f"not at this scale: {error.args[0]}"] = error.args[0]
             continue
         runs = (
             one.measure,
             one.bounds,
-            *(frozenset(part["spec"]) for _, part in parts_of(one, rows)),
+            *(frozenset(row["spec"] for row in part) for _, part in parts_of(one, own)),
         )
         if runs in seen:
             absent[f"{one.words} has the runs of {seen[runs]} here"] = ""
             continue
-        seen[runs], used = one.words, used | {*rows.index}
-        results += measured(one, rows, metric_of, teachers, line)
+        seen[runs] = one.words
+        lost |= {row["spec"] for row in own if row["state"] in ("failed", "died")}
+        results += measured(one, own, metric_of, teachers, line)
     if not results:
         raise LookupError("; ".join(absent.values()))
     results = [replace(r, printed=(printed or {}).get((r.cell.text, r.task))) for r in results]
     word, p = verdict(results, line["least"])
-    lost = frame.loc[sorted(used), "state"].isin(["failed", "died"]).sum()
-    notes = [*absent, *[f"{lost} runs failed"] * bool(lost)]
+    notes = [*absent, *[f"{len(lost)} runs failed"] * bool(lost)]
     shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
@@ -273,30 +273,34 @@ def judge(line, frame, metric_of, teachers, scale, printed=None):
 def measured(one, rows, metric_of, teachers, line):
     """The Results of one Cell on its rows: on each task, or on all that can be tested and on each
     beside."""
-    tasks = list(dict.fromkeys(rows["task"].dropna())) if "task" in rows else []
-    plan = seeds(line["seeds"])
+    of = {}
+    for row in rows:
+        if isinstance(row.get("task"), str):
+            of.setdefault(row["task"], []).append(row)
+    plan = len(seeds(line["seeds"]))
 
     def result(cells, part, task, **more):
-        wanted = plan or thinnest(cells, part, False)
-        e, why = None, untestable(cells, part, metric_of, teachers, line["may_fail"])
+        there, done = thinnest(cells, part)
+        groups = [] if cells.measure else groups_of(cells, part, metric_of)
+        e, why = None, untestable(cells, part, metric_of, teachers, groups, line["may_fail"])
         if not why:
-            e = estimate(cells, part, metric_of)
-        done = min(len(thinnest(cells, part, True)), len(wanted))
-        return Result(one, task, e, done, len(wanted), why=why, **more)
+            e = estimate(cells, part, metric_of, groups)
+        planned = plan or there
+        return Result(one, task, e, min(done, planned), planned, why=why, **more)
 
     if one.each:
-        own = {t: cell(one.text.replace("task=each", f"task={t}")) for t in tasks}
-        kept = {t: c for t, c in own.items() if all(len(part) for _, part in parts_of(c, rows))}
+        own = {t: cell(one.text.replace("task=each", f"task={t}")) for t in of}
+        kept = {t: c for t, c in own.items() if all(part for _, part in parts_of(c, rows))}
         return [result(c, rows_of(c, rows), t) for t, c in kept.items()]
     apart = any(key == "task" for _, where in one.models for key, _ in where)
-    if len(tasks) < 2 or apart or one.measure:
-        return [result(one, rows, "/".join(sorted(tasks)))]
-    alone = [result(one, rows[rows["task"] == t], t, beside=True) for t in tasks]
+    if len(of) < 2 or apart or one.measure:
+        return [result(one, rows, "/".join(sorted(of)))]
+    alone = [result(one, part, task, beside=True) for task, part in of.items()]
     sound = [r.task for r in alone if not r.why]
     if not sound:
-        return [Result(one, "/".join(sorted(tasks)), None, 0, 1, why=alone[0].why), *alone]
-    partly = len(sound) < len(tasks)
-    whole = result(one, rows[rows["task"].isin(sound)], "/".join(sorted(sound)), partly=partly)
+        return [Result(one, "/".join(sorted(of)), None, 0, 1, why=alone[0].why), *alone]
+    part = [row for row in rows if row.get("task") in sound]
+    whole = result(one, part, "/".join(sorted(sound)), partly=len(sound) < len(of))
     if line["role"] not in ("central", "own") or len(sound) == 1:
         alone = [r for r in alone if r.why]
     return [whole, *alone]
@@ -311,7 +315,7 @@ def seeds(text):
 # ---- WHAT CANNOT BE TESTED
 
 
-def untestable(one, frame, metric_of, teachers, may_fail=""):
+def untestable(one, rows, metric_of, teachers, groups=(), may_fail=""):
     """Why the runs of a Cell on some tasks decide nothing; "" where they do.
 
     In at least half of its runs a model is no better than chance, gives one answer, diverged though
@@ -319,24 +323,20 @@ def untestable(one, frame, metric_of, teachers, may_fail=""):
     same answers on all rows; or of the scores that are ranked too few differ. Models of `may_fail`,
     with "; " between, are spared: that they fail is what the claim says.
     """
-    asked = {"run", "task", "spec", "diverged", *(each[0].key for each in metric_of.values())}
-    for (label, where), part in parts_of(one, frame):
+    for (label, where), part in parts_of(one, rows):
         if label in may_fail.split("; "):
             continue
-        told = compare.there(part).filter(asked)
-        rows = [row for row in told.to_dict("records") if scored(row["spec"])]
-        found = list(filter(None, (fault(row, one.measure, metric_of, teachers) for row in rows)))
-        if found and 2 * len(found) >= len(rows):
+        there = [row for row in part if row["run"] and scored(row["spec"])]
+        found = list(filter(None, (fault(row, one.measure, metric_of, teachers) for row in there)))
+        if found and 2 * len(found) >= len(there):
             place = "".join(f", {k} {v}" for k, v in where if v != "*" and k != "task")
-            about = f" ({len(found)} of {len(rows)} runs)" * (len(rows) > 1)
+            about = f" ({len(found)} of {len(there)} runs)" * (len(there) > 1)
             return f"{label.replace('*', 'any')}{place}: {found[0]}{about}"
-    if not one.measure:
-        groups, _ = groups_of(one, frame, metric_of)
-        for group in groups:
-            if group and all(np.array_equal(pair.a, pair.b) for pair in group):
-                return f"two models give the same answers on all {len(group[0].labels):,} rows"
+    for group, _ in groups:
+        if group and all(np.array_equal(pair.a, pair.b) for pair in group):
+            return f"two models give the same answers on all {len(group[0].labels):,} rows"
     if one.measure == "rank correlation":
-        both = ranked([part for _, part in parts_of(one, frame)], metric_of)
+        both = ranked(frames_of(one, rows), metric_of)
         fewest = min(both.nunique()) if len(both) else inf
         if fewest < DIFFER * len(both):
             return f"{fewest} scores of {len(both)} differ"

@@ -5,6 +5,7 @@ what a verdict on them says.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isfinite, nan
 
 import numpy as np
@@ -44,10 +45,16 @@ def pairs(frame, method, baseline, columns):
     rows by index. A Pair has the title of its column as task. columns: {task: its Columns}. Runs
     that are missing or failed, or that lack the split of a column, make no pair.
     """
-    rows = frame[["model", "task", "seed", "run"]].to_numpy().tolist()
+    rows = frame[["model", "task", "seed", "run"]].to_dict("records")
+    parts = ([row for row in rows if row["model"] == model] for model in (method, baseline))
+    return aligned(*parts, columns)
+
+
+def aligned(ours, theirs, columns):
+    """The Pairs of two lists of collected rows; see `pairs`."""
     ours, theirs = (
-        {(task, seed): run for name, task, seed, run in rows if name == model and run}
-        for model in (method, baseline)
+        {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
+        for rows in (ours, theirs)
     )
     found = []
     for task, seed in sorted(ours.keys() & theirs.keys()):
@@ -72,6 +79,7 @@ def unseen(run):
     return run.spec["args"].get("data", {}).get("unseen")
 
 
+@lru_cache(maxsize=512)
 def judged(run, column):
     """The rows that a run is scored on: {"labels", "said", "cluster", "index"}.
 

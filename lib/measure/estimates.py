@@ -3,6 +3,7 @@
 Free of torch.
 """
 
+from collections import defaultdict
 from dataclasses import replace
 from itertools import combinations
 
@@ -11,72 +12,74 @@ from lib.measure.cells import scored
 from lib.measure.measures import FUNCTIONS, MEASURES, valued
 
 
-def parts_of(one, frame):
-    """((label, where), rows of a frame) of each model of a Cell, in its order."""
+def parts_of(one, rows):
+    """((label, where), rows) of each model of a Cell, in its order."""
     forms = [form for _, form in one.terms]
-    return [each for f in forms for each in zip(f.models, f.parts(frame), strict=True)]
+    return [each for f in forms for each in zip(f.models, f.parts(rows), strict=True)]
 
 
-def rows_of(one, frame):
-    """The rows of a frame that a Cell names. Raises LookupError for a model without any."""
-    if not one.measure:
-        frame = frame[[scored(spec) for spec in frame["spec"]]]
-    parts = parts_of(one, frame)
-    for (label, where), part in parts:
-        if part.empty:
-            place = ", ".join(f"{key} {value}" for key, value in where)
-            raise LookupError(" at ".join(filter(None, [label, place])))
-    return frame.loc[sorted({i for _, part in parts for i in part.index})]
-
-
-def thinnest(one, frame, ended):
-    """Seeds of the model and task that have fewest; ended: only those whose runs were all made or
-    have failed."""
-    found = []
-    for _, part in parts_of(one, frame):
-        for _, rows in part.groupby("task", dropna=False) if "task" in part else [("", part)]:
-            made = rows["run"].notna() | (rows["state"] == "failed")
-            lack = {*rows["seed"][~made]} if ended else {*()}
-            found.append({*rows["seed"]} - lack)
-    return min(found, key=len)
-
-
-def estimate(one, frame, metric_of):
-    """The Estimate of a Cell; None where a part of it was not run."""
-    if one.measure and (whole := MEASURES[one.measure].whole):
-        parts = [part for _, part in parts_of(one, frame)]
-        return FUNCTIONS[whole](parts, metric_of, one.about)
-    if one.measure:
-        return of_measure(one, frame, metric_of)
-    groups, weights = groups_of(one, frame, metric_of)
-    tasks = [{pair.task for pair in group} for group in groups]
-    if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
-        groups = stats.common(groups)
-    return stats.contrast(groups, weights) if all(groups) else None
-
-
-def groups_of(one, frame, metric_of):
-    """(lists of Pairs, their weights) of a Cell; runs that diverged are no replicates."""
+def frames_of(one, rows):
+    """The rows of each model of a Cell as DataFrames."""
     import pandas as pd
 
-    frame = frame[~compare.diverged(frame)]
+    return [pd.DataFrame(part) for _, part in parts_of(one, rows)]
+
+
+def rows_of(one, rows):
+    """The rows that a Cell names. Raises LookupError for a model without any."""
+    rows = rows if one.measure else [row for row in rows if scored(row["spec"])]
+    named = set()
+    for (label, where), part in parts_of(one, rows):
+        if not part:
+            place = ", ".join(f"{key} {value}" for key, value in where)
+            raise LookupError(" at ".join(filter(None, [label, place])))
+        named |= {*map(id, part)}
+    return [row for row in rows if id(row) in named]
+
+
+def thinnest(one, rows):
+    """How many seeds the model and task with fewest has, and how many with fewest whose runs were
+    all made or have failed."""
+    every, lacking = defaultdict(set), defaultdict(set)
+    for model, part in parts_of(one, rows):
+        for row in part:
+            place = model, str(row.get("task"))
+            every[place].add(row["seed"])
+            if row["run"] is None and row["state"] != "failed":
+                lacking[place].add(row["seed"])
+    ended = [len(seeds - lacking[place]) for place, seeds in every.items()]
+    return min(map(len, every.values())), min(ended)
+
+
+def estimate(one, rows, metric_of, groups):
+    """The Estimate of a Cell; None where a part of it was not run. groups: see `groups_of`."""
+    if one.measure and (whole := MEASURES[one.measure].whole):
+        return FUNCTIONS[whole](frames_of(one, rows), metric_of, one.about)
+    if one.measure:
+        return of_measure(one, rows, metric_of)
+    tasks = [{pair.task for pair in group} for group, _ in groups]
+    pairs, weights = zip(*groups, strict=True)
+    if any(not a.isdisjoint(b) for a, b in combinations(tasks, 2)):
+        pairs = stats.common(pairs)
+    return stats.contrast(pairs, weights) if all(pairs) else None
+
+
+def groups_of(one, rows, metric_of):
+    """[(Pairs, their weight)] of a Cell of scores; runs that diverged are no replicates."""
+    rows = [row for row in rows if row.get("diverged") not in (True,)]
     alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
-    told = [(weight, *form.parts(frame)) for weight, form in one.terms if len(form.models) == 2]
-    told += [(w, *form.parts(frame), *alone[-1][1].parts(frame)) for w, form in alone[:-1]]
-    groups = [
-        compare.pairs(
-            pd.concat([a.assign(model="method"), b.assign(model="baseline")]),
-            *("method", "baseline", metric_of),
-        )
-        for _, a, b in told
-    ]
-    return groups, [weight for weight, *_ in told]
+    told = [(weight, form.parts(rows)) for weight, form in one.terms if len(form.models) == 2]
+    told += [(w, form.parts(rows) + alone[-1][1].parts(rows)) for w, form in alone[:-1]]
+    return [(compare.aligned(*parts, metric_of), weight) for weight, parts in told]
 
 
-def of_measure(one, frame, metric_of):
+def of_measure(one, rows, metric_of):
     """The Estimate of a measure: its mean over seeds, or the share of runs where it is yes."""
-    frame = valued(one.measure, frame, metric_of)
-    parts = [(weight, form.parts(frame)) for weight, form in one.terms]
+    import pandas as pd
+
+    frame = valued(one.measure, pd.DataFrame(rows), metric_of)
+    rows = frame.to_dict("records")
+    parts = [(weight, [*map(pd.DataFrame, form.parts(rows))]) for weight, form in one.terms]
     if not all(len(part) for _, own in parts for part in own):
         return None
     if frame["value"].dtype == bool:

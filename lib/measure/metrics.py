@@ -12,28 +12,27 @@ score would mean something.
 
 import numpy as np
 import scipy
-from sklearn import metrics as sk
 
+from lib.measure.stats import weighted_score
 from lib.runs.spec import known
 
 
 def accuracy(predictions, labels):
     """Share of right classes."""
-    predicted, true = _classes(predictions, labels)
-    return float(sk.accuracy_score(true, predicted))
+    return _once("accuracy", *_classes(predictions, labels))
 
 
 def f1(predictions, labels):
     """F1 of class 1 in a task of two classes, as GLUE scores MRPC and QQP."""
-    predicted, true = _classes(predictions, labels)
-    return float(sk.f1_score(true, predicted, zero_division=0))
+    both = _classes(predictions, labels)
+    if max(map(np.max, both)) > 1:
+        raise ValueError("F1 is that of class 1 of two; these rows have more classes")
+    return _once("f1", *both)
 
 
 def matthews(predictions, labels):
     """Matthews correlation of any number of classes; 0.0 when either side is all of one class."""
-    predicted, true = _classes(predictions, labels)
-    # asked beforehand: scikit-learn gives 0 too, but warns where both sides are one class
-    return 0.0 if _constant(predicted, true) else float(sk.matthews_corrcoef(true, predicted))
+    return _once("matthews", *_classes(predictions, labels))
 
 
 def pearson(predictions, labels):
@@ -44,6 +43,11 @@ def pearson(predictions, labels):
 def spearman(predictions, labels):
     """Rank correlation, ties sharing their mean rank; 0.0 when either side is constant."""
     return _correlation(scipy.stats.spearmanr, predictions, labels)
+
+
+def _once(name, predicted, true):
+    """A metric of classes as verdicts compute it, each row being there once."""
+    return float(weighted_score(name, [predicted], true, np.ones((1, len(true))))[0, 0])
 
 
 def _correlation(function, predictions, labels):

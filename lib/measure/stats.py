@@ -77,13 +77,15 @@ def draw_weights(rng, draws, n):
 
 @lru_cache(maxsize=4)
 def drawn_rows(draws, n, at_once, *seeds):
-    """How often each bootstrap draw has each of n examples [draws, n], drawn so many at once.
+    """How often each bootstrap draw has each of n examples, behind all of them, each once:
+    [1 + draws, n], drawn so many at once.
 
     Claims on the same examples share the draws, so they are kept, in the smallest type.
     """
     rng = np.random.default_rng(seeds)
     sizes = [min(at_once, draws - i) for i in range(0, draws, at_once)]
-    return np.concatenate([draw_weights(rng, size, n).astype(np.float32) for size in sizes])
+    drawn = [draw_weights(rng, size, n).astype(np.float32) for size in sizes]
+    return np.concatenate([np.ones((1, n), np.float32), *drawn])
 
 
 def predicted(logits):
@@ -144,9 +146,10 @@ def _pearson(said, labels, weights):
 
 def _spearman(said, labels, weights):
     y, spread = _ranks(labels, weights)
+    y *= weights
     found = []
     for x, own in (_ranks(each, weights) for each in said):
-        found.append(_ratio((weights * x * y).sum(1), np.sqrt(own * spread)))
+        found.append(_ratio(np.einsum("dn,dn->d", x, y), np.sqrt(own * spread)))
     return np.stack(found, 1)
 
 
@@ -159,43 +162,58 @@ def _ranks(x, weights):
     new = np.append(True, np.diff(x[order]) != 0)
     group = np.empty(len(x), int)
     group[order] = np.cumsum(new) - 1
-    size = np.add.reduceat(weights[:, order], np.flatnonzero(new), axis=1)  # [D, groups]
-    n = weights.sum(1, keepdims=True)
-    ranks = size.cumsum(1) - (size + n) / 2
-    return ranks[:, group], (n[:, 0] ** 3 - (size**3).sum(1)) / 12
+    ends = weights[:, order].cumsum(1)[:, np.flatnonzero(np.append(new[1:], True))]  # [D, groups]
+    size, n = np.diff(ends, axis=1, prepend=0), ends[:, -1:]
+    ranks = ends - (size + n) / 2
+    return ranks[:, group], (n[:, 0] ** 3 - np.einsum("dg,dg,dg->d", size, size, size)) / 12
 
 
 def scores(pair, said, counts):
-    """The score of one model of a Pair under each draw, in points: [D].
+    """The scores of M models of a Pair under each draw, in points: [D, M].
 
-    said: the model's part of the Pair. counts: how often each draw has each cluster, [D, U].
+    said: what each said of its examples. counts: how often each draw has each cluster, [D, U].
     """
     if pair.metric == "accuracy":  # summed by cluster; whole numbers are exact in float32
-        right = predicted(said) == pair.labels
-        at = np.arange(len(right)) if pair.cluster is None else pair.cluster
-        sums = (np.bincount(at, each, counts.shape[1]) for each in (right, np.ones(len(right))))
-        top, size = ((counts @ each.astype(np.float32)).astype(float) for each in sums)
-        return 100 * (top / size)
+        marks = [predicted(each) == pair.labels for each in said] + [np.ones(len(pair.labels))]
+        at = np.arange(len(pair.labels)) if pair.cluster is None else pair.cluster
+        sums = np.stack([np.bincount(at, each, counts.shape[1]) for each in marks], 1)
+        right = (counts @ sums.astype(np.float32)).astype(float)
+        return 100 * (right[:, :-1] / right[:, -1:])
     found, rows = [], max(1, at_once(pair.labels) // 16)  # these few stay in a cache
     for start in range(0, len(counts), rows):
         weights = counts[start : start + rows]
         weights = weights if pair.cluster is None else weights[:, pair.cluster]
-        found.append(weighted_score(pair.metric, [said], pair.labels, weights.astype(float))[:, 0])
+        found.append(weighted_score(pair.metric, said, pair.labels, weights.astype(float)))
     return 100 * np.concatenate(found)
 
 
-_drawn = {}  # scores under the draws, which claims on the same model share
+_drawn = {}  # scores under the draws, which claims on the same models share
 
 
-def drawn_scores(pair, said, draws, units, seed):
-    """The score of one model of a Pair under each bootstrap draw of its `units` clusters."""
-    place = (pair.labels, said, np.empty(0) if pair.cluster is None else pair.cluster)
-    key = pair.metric, draws, seed, *(sha256(each.tobytes()).digest() for each in place)
-    if key not in _drawn:
-        rows = crc32(pair.labels.tobytes())  # two metrics of the same ones share the draws
-        counts = drawn_rows(draws, units, at_once(pair.labels), seed, rows)
-        _drawn[key] = scores(pair, said, counts)
-    return _drawn[key]
+def drawn_scores(pairs, draws, units, seed):
+    """[(scores of a, of b) of each Pair of a task], each with all examples and under each
+    bootstrap draw of their `units` clusters: [1 + D]."""
+    first = pairs[0]
+    cluster = np.empty(0) if first.cluster is None else first.cluster
+    place = first.metric, draws, seed, hashed(first.labels), hashed(cluster)
+    keys = [[(*place, hashed(said)) for said in (pair.a, pair.b)] for pair in pairs]
+    said = {
+        key: said
+        for pair, both in zip(pairs, keys, strict=True)
+        for key, said in zip(both, (pair.a, pair.b), strict=True)
+        if key not in _drawn
+    }
+    if said:
+        rows = crc32(first.labels.tobytes())  # two metrics of the same ones share the draws
+        counts = drawn_rows(draws, units, at_once(first.labels), seed, rows)
+        found = scores(first, [*said.values()], counts)
+        _drawn.update(zip(said, found.T, strict=True))
+    return [[_drawn[key] for key in both] for both in keys]
+
+
+def hashed(array):
+    """What tells one array from others."""
+    return sha256(array.tobytes()).digest()
 
 
 def at_once(labels):
@@ -235,12 +253,11 @@ def contrast(groups, coefficients, draws=2000, seed=0):
                 what = "examples, their order, their clusters and the metric"
                 raise ValueError(f"{task}: all pairs must share {what}")
         units = len(labels) if cluster is None else int(cluster.max()) + 1
-        for (g, _, s), pair in of_task.items():
-            at, both = (g, t, seeds.index(s)), (pair.a, pair.b)
-            a, b = (scores(pair, said, np.ones((1, units)))[0] for said in both)
-            seen[at], values[at] = True, a - b
-            a, b = (drawn_scores(pair, said, draws, units, seed) for said in both)
-            drawn += weight[g, t] / sum(p.task == task for p in groups[g]) * (a - b)
+        told = drawn_scores([*of_task.values()], draws, units, seed)
+        for (g, _, s), (a, b) in zip(of_task, told, strict=True):
+            at, gaps = (g, t, seeds.index(s)), a - b
+            seen[at], values[at] = True, gaps[0]
+            drawn += weight[g, t] / sum(p.task == task for p in groups[g]) * gaps[1:]
     counts = seen.sum(2)
     centre = np.where(seen, values, 0).sum(2) / np.maximum(counts, 1)
     mean = float((weight * centre).sum())

@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import math
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Annotated, Literal, get_args, get_origin
 
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
@@ -55,8 +56,14 @@ def stream(seed, name):
 
 def settled(option):
     """Return the fields of an option that are not "off", as a plain dict: what a Spec hashes."""
-    values = {f.name: (getattr(option, f.name), f.default) for f in fields(option)}
-    return {name: value for name, (value, default) in values.items() if value != default}
+    values = ((field.name, getattr(option, field.name), field.default) for field in fields(option))
+    return {name: value for name, value, default in values if value != default}
+
+
+@cache
+def annotated(option):
+    """Return (name, annotation, its origin, its arguments) of each field of an Option's class."""
+    return [(f.name, f.type, get_origin(f.type), get_args(f.type)) for f in fields(option)]
 
 
 class Option:
@@ -68,23 +75,23 @@ class Option:
     """
 
     def __post_init__(self):
-        for field in fields(self):
-            value, kind = getattr(self, field.name), field.type
-            if tuple in (kind, get_origin(kind)):
-                self.typed(field.name, list | tuple, "a list")
-                object.__setattr__(self, field.name, tuple(value))
-                for choices in get_args(kind)[:1]:
+        for name, kind, origin, args in annotated(type(self)):
+            value = getattr(self, name)
+            if tuple in (kind, origin):
+                self.typed(name, (list, tuple), "a list")
+                object.__setattr__(self, name, tuple(value))
+                for choices in args[:1]:
                     for each in value:
-                        one_of(type(self).__name__, field.name, each, get_args(choices))
-            elif get_origin(kind) is Literal:
-                one_of(type(self).__name__, field.name, value, get_args(kind))
+                        one_of(type(self).__name__, name, each, get_args(choices))
+            elif origin is Literal:
+                one_of(type(self).__name__, name, value, args)
             else:
-                kind, *bounds = get_args(kind) or (kind,)
-                self.typed(field.name, int | float if kind is float else kind, kind.__name__)
+                kind, *bounds = args or (kind,)
+                self.typed(name, (int, float) if kind is float else kind, kind.__name__)
                 if kind in (int, float):
                     inside, words = bounds or get_args(Number)[1:]
                     if not inside(value):
-                        raise self.refused(field.name, f"it must be {words}")
+                        raise self.refused(name, f"it must be {words}")
 
     def typed(self, name, kind, words):
         """Raises ValueError where a field is of another type; a bool is no number."""

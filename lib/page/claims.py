@@ -45,15 +45,29 @@ def at(artefact, scale, seeds=()):
     """The rows of all grids of some pages, with the searches behind networks, at these seeds."""
     found = []
     for page in artefact.split("; "):
-        (path,) = (path for path in notebook.find() if path.stem == page)
-        values = {"profile": scale}
-        if seeds and "seeds" in notebook.parameters(path):
-            values["seeds"] = list(seeds)
-        there = notebook.planned(path, values)
+        every = planned_seeds(page)
+        there = planned(page, scale, every if {*seeds} <= {*every} and seeds else seeds)
         for part in there.values() if scale == SCALE else [there.get("grid", [])]:
             found += part  # what a page looks up beside its own rows is of mini
     found += nas.architectures(found)
     return [row for row in found if not seeds or row.get("seed", seeds[0]) in seeds]
+
+
+@cache
+def planned_seeds(page):
+    """The planned seeds of all claims of a page, so that its grids are made once for all."""
+    own = [line for line in checks.claims().values() if page in line["artefact"].split("; ")]
+    return tuple(sorted({seed for line in own for seed in claims.seeds(line["seeds"])}))
+
+
+@cache
+def planned(page, scale, seeds=()):
+    """{variable: rows} of the grids of a page, at these seeds where it takes some."""
+    (path,) = (path for path in notebook.find() if path.stem == page)
+    values = {"profile": scale}
+    if seeds and "seeds" in notebook.parameters(path):
+        values["seeds"] = list(seeds)
+    return notebook.planned(path, values)
 
 
 # ---- VERDICTS
@@ -66,16 +80,21 @@ def judged(names=None, store=None, scale=SCALE):
     those of their paper; what is not among the names is taken from `verdicts.csv`. Raises
     ValueError, naming the nearest, for an unknown claim.
     """
-    store, frames, found = store or Store(), {}, {}
+    store, found = store or Store(), {}
+    look = cache(partial(sweep.found, store=store))
+    taught = cache(partial(teachers, scale, look))
     with threadpool_limits(1):  # the products are small: more threads would but wait
         for name in checks.claims() if names is None else names:
             known("claim", name, checks.claims())
-            found[name] = judge(checks.claims()[name], store, scale, frames)
+            found[name] = judge(checks.claims()[name], scale, look, taught)
     return corrected(found) if scale == SCALE else found
 
 
-def judge(line, store, scale, frames):
-    """The Verdict on a claim by itself; frames keeps what claims of the same pages share."""
+def judge(line, scale, look, taught):
+    """The Verdict on a claim by itself.
+
+    look: f(Spec) -> (run or None, state). taught: f(Spec) -> runs that it is to come near.
+    """
     if line["check"] and line["role"] in ("arithmetic", "setting"):
         return computed(line)
     if line["cannot"] and (scale == SCALE or not line["cells"]):
@@ -84,18 +103,15 @@ def judge(line, store, scale, frames):
         why = "background, not to be judged" if line["role"] == "background" else line["rule"]
         why = f"no comparison or formula decides it: {why}"
         return Verdict(line["id"], "NOT_RUN", "not measured", why)
-    key = line["artefact"], claims.seeds(line["seeds"]) if scale == SCALE else ()
-    if key not in frames:
-        every = {
-            (cells.labelled(row), row["spec"]): row for row in at(key[0], scale, tuple(key[1]))
-        }
-        frames[key] = sweep.collect(list(every.values()), store)
     line = line if scale == SCALE else line | {"seeds": ""}
+    own = [
+        sweep.joined(row | dict(zip(("run", "state"), look(row["spec"]), strict=True)))
+        for row in rows(line, scale)
+    ]
     of = grids.metrics(scale, COLUMNS.get(line["paper"], ()))
     printed = checks.effects(line["id"])
     try:
-        taught = partial(teachers, scale, store)
-        found = claims.judge(line, frames[key], of, taught, scale, printed)
+        found = claims.judge(line, own, of, taught, scale, printed)
     except LookupError as error:
         return undecided(line, f"{line['artefact']} at {scale} has no {error.args[0]}")
     plan = line["planned"] or {"word": ""}
@@ -105,7 +121,7 @@ def judge(line, store, scale, frames):
     return found
 
 
-def teachers(scale, store, spec):
+def teachers(scale, look, spec):
     """Runs that a model is to come near: the fine-tuned ones that it descends from, else the whole
     model on its task."""
     task = spec.args["data"]["task"]
@@ -114,7 +130,8 @@ def teachers(scale, store, spec):
         for each in ancestry([spec]) - {spec}
         if each.step == "finetune" and each.args["data"]["task"] == task
     ]
-    return list(filter(None, map(store.find, own or [grids.teacher(scale, task).at(spec.seed)])))
+    told = map(look, own or [grids.teacher(scale, task).at(spec.seed)])
+    return [run for run, _ in told if run]
 
 
 def undecided(line, why):

@@ -11,7 +11,7 @@ from collections import Counter
 
 from lib.measure.claims import seeds
 from lib.page import checks
-from lib.page.claims import judged, rows
+from lib.page.claims import judged, recorded, rows
 from lib.papers import mini
 from lib.runs import sweep
 from lib.runs.spec import ancestry, known
@@ -33,9 +33,9 @@ def chosen(names=()):
 
 
 def cells(claim, numbers):
-    """The Specs of a claim at some seeds, each once."""
-    there = rows(claim, seeds=tuple(numbers)) if numbers else []
-    return list(dict.fromkeys(row["spec"] for row in there))
+    """The Specs of a claim at some of its planned seeds, each once."""
+    there = rows(claim, seeds=seeds(claim["seeds"])) if numbers else []
+    return list(dict.fromkeys(r["spec"] for r in there if r.get("seed", numbers[0]) in numbers))
 
 
 def rounds(claims):
@@ -92,14 +92,21 @@ def keep(specs, store):
 
 
 def listed(claims, store):
-    """A line for each claim: its planned seeds that are done, runs left, the word on it so far."""
-    clock, found = sweep.Clock(store), judged([claim["id"] for claim in claims], store)
+    """A line for each claim: its planned seeds that are done, runs left, the word on it so far.
+
+    The committed word is told where no seed changes it or it fits the seeds that are done; else
+    the claim is judged.
+    """
+    clock, words = sweep.Clock(store), recorded()
     for claim in claims:
         by_seed = [cells(claim, (seed,)) for seed in seeds(claim["seeds"])]
         done = sum(all(map(store.find, specs)) for specs in by_seed)
         missing = sweep.missing([spec for specs in by_seed for spec in specs], store)
         left = f"{len(missing)} runs left, {clock.about(missing)}"
-        word = found[claim["id"]].verdict
+        word, _ = words.get(claim["id"], ("", None))
+        unknown = (word in ("", "OPEN", "NOT_RUN")) == (done == len(by_seed))
+        if unknown and word != "NOT_DECIDABLE":
+            word = judged([claim["id"]], store)[claim["id"]].verdict
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"
     missing = sweep.missing(rounds(claims), store)
     yield f"together left on one core: {clock.about(missing)}"

@@ -10,11 +10,11 @@ and files first: verdicts rest on them. No data are looked at, so every machine 
 import csv
 import io
 from collections import Counter
-from itertools import chain, product, zip_longest
+from itertools import chain, zip_longest
 
 from lib import data
 from lib.measure import metrics
-from lib.page import claims, evidence, notebook
+from lib.page import checks, claims, evidence, notebook
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.paths import sha, write
@@ -79,10 +79,9 @@ def runs():
     of a claim stands for a page.
     """
     grids = {(claim["id"], claims.SCALE): claims.rows(claim) for claim in evidence.chosen()}
-    for profile, path in product(("mini", "paper"), notebook.find()):
-        found = notebook.planned(path, {"profile": profile})
-        chosen = found.values() if profile == "mini" else [found.get("grid", [])]
-        grids[path.stem, profile] = chain(*chosen)
+    for page in (path.stem for path in notebook.find()):
+        grids[page, claims.SCALE] = chain(*claims.planned(page, claims.SCALE).values())
+        grids[page, "paper"] = checks.made(page).get("grid", [])
     every = ((*place, row) for place, rows in grids.items() for row in rows)
     return sorted({(*at, labels(r), str(r["spec"].seed), r["spec"].name) for *at, r in every})
 

@@ -10,7 +10,6 @@ that of the Spec which asks for it, so that two models compared at one seed shar
 data order. An input with a seed is pinned, and that seed is part of the identity.
 """
 
-import copy
 import hashlib
 import json
 from dataclasses import dataclass, field, is_dataclass
@@ -56,9 +55,9 @@ class Spec:
         """The replicate with this seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
-        made = copy.copy(self)  # with the identity, if it is known: the seed is no part of it
+        made = object.__new__(Spec)  # with the identity, if it is known: the seed is no part of it
+        made.__dict__.update(self.__dict__, seed=seed)
         made.__dict__.pop("parents", None)
-        object.__setattr__(made, "seed", seed)
         return made
 
     @cached_property
@@ -72,8 +71,10 @@ class Spec:
     @cached_property
     def id(self):
         inputs = {n: s.id + f"/{s.seed}" * (s.seed is not None) for n, s in self.inputs.items()}
-        body = [self.step, STEPS[self.step].version, placeless(self.args), inputs]
-        return hashlib.sha256(canonical(body).encode()).hexdigest()[:12]
+        body = canonical([self.step, STEPS[self.step].version, self.args, inputs])
+        if '"/' in body:
+            body = canonical([self.step, STEPS[self.step].version, placeless(self.args), inputs])
+        return hashlib.sha256(body.encode()).hexdigest()[:12]
 
     @property
     def name(self):
@@ -131,9 +132,12 @@ def ancestry(specs):
     return found
 
 
+PLAIN = {bool, int, float, str, type(None)}
+
+
 def plain(value):
     """Options and Outputs as plain JSON values. Raises TypeError for what JSON would change."""
-    if value is None or type(value) in (bool, int, float, str):
+    if type(value) in PLAIN:
         return value
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in sorted(value.items())}
@@ -156,7 +160,7 @@ def placeless(value):
     return "" if isinstance(value, str) and value.startswith("/") else value
 
 
-def canonical(value):
-    """A value as JSON of which there is one form. Raises ValueError for numbers that are none."""
-    compact = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
-    return json.dumps(value, allow_nan=False, **compact)
+# A value as JSON of which there is one form; it raises ValueError for numbers that are none.
+canonical = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+).encode

@@ -238,9 +238,19 @@ def collect(rows, store=None, lost=None):
     lines = []
     for row in rows:
         spec = row["spec"]
-        run, line = store.find(spec), dict(row)
-        line |= {"run": run, "state": (run.status if run else store.state(spec))["state"]}
-        line["error"] = "" if run else (lost or {}).get(spec) or why(spec, store)
-        metrics = run.metrics if run else {}
-        lines.append(line | {name: v for name, v in metrics.items() if name not in line})
+        run, state = found(spec, store)
+        error = "" if run else (lost or {}).get(spec) or why(spec, store)
+        lines.append(joined(row | {"run": run, "state": state, "error": error}))
     return pd.DataFrame(lines)
+
+
+def found(spec, store):
+    """(the Run of a Spec or None, the state that it is in)."""
+    run = store.find(spec)
+    return run, (run.status if run else store.state(spec))["state"]
+
+
+def joined(row):
+    """A row with the metrics of its run behind its own columns."""
+    metrics = row["run"].metrics if row["run"] else {}
+    return row | {name: value for name, value in metrics.items() if name not in row}
