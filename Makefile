@@ -7,7 +7,8 @@ PYTHON ?= python3
 PIP_ARGS ?=
 bin := .venv/bin
 # Tests run in two processes; a file stays in one of them, with the runs that its tests share.
-SHARED := -n 2 --dist loadfile
+# Files begin in the order of tests/conftest.py, the longest first.
+SHARED := -n 2 --dist loadfile --no-loadscope-reorder
 
 # What the pins bring, each at its version, for one platform: it is written from an empty environment.
 lock:

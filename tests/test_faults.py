@@ -301,21 +301,6 @@ def test_a_kill_while_a_record_is_replaced_leaves_no_half_of_it(copied, monkeypa
 
 
 # ---- disks, signals ----
-FULL = """
-import sys
-from lib.runs import execute
-from lib.runs.spec import from_json
-from lib.runs.store import Store
-import json
-execute.MIN_FREE = 0
-store = Store(sys.argv[1], sys.argv[1] + "/none")
-try:
-    execute.execute(from_json(json.load(open(sys.argv[2]))), store, True, checkpoint_seconds=0.0)
-except Exception as error:
-    print(error)
-"""
-
-
 @pytest.fixture
 def small_disk(tmp_path):
     """A folder on a file system of 1 MB; skipped where nobody may mount one."""
@@ -328,25 +313,22 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_leaves_failed_with_its_advice_and_is_gone_on_from(small_disk, whole, tmp_path):
-    shutil.copytree(
-        whole[0].runs / TEACHER.parents["start"].name.split("/")[0],
-        small_disk / TEACHER.parents["start"].name.split("/")[0],
-    )
+def test_a_full_disk_leaves_failed_with_its_advice_and_is_gone_on_from(
+    small_disk, whole, monkeypatch
+):
+    start = TEACHER.parents["start"].name.split("/")[0]
+    shutil.copytree(whole[0].runs / start, small_disk / start)
     free = shutil.disk_usage(small_disk).free
     (small_disk / "filler").write_bytes(bytes(max(0, free - (200 << 10))))
-    (tmp_path / "spec.json").write_text(json.dumps(TEACHER.to_json()))
-    words = [sys.executable, "-c", FULL, str(small_disk), str(tmp_path / "spec.json")]
-    done = subprocess.run(words, capture_output=True, text=True)
+    monkeypatch.setattr(execute, "MIN_FREE", 0)
     there = Store(small_disk, small_disk / "none")
-    assert done.returncode == 0 and "the disk is full" in done.stdout, done.stdout + done.stderr
+    with pytest.raises(Exception, match="the disk is full"):
+        execute.execute(TEACHER, there, True, checkpoint_seconds=0.0)
     state = there.state(TEACHER)
     assert state["state"] == "failed" and "the disk is full" in state["error"]
     assert not there.lock(TEACHER).exists()
     (small_disk / "filler").unlink()
-    done = subprocess.run(words, capture_output=True, text=True)
-    assert not done.stdout, done.stdout
-    same_run(there.find(TEACHER), whole[0].find(TEACHER))
+    same_run(execute.execute(TEACHER, there, True, 0.0), whole[0].find(TEACHER))
 
 
 RUN = """

@@ -33,9 +33,11 @@ def shown(monkeypatch, tmp_path):
     return found
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
-def test_normalised(path):
-    assert path.read_text() == notebook.normalised(path.read_text()), "run `python -m lib tidy`"
+def test_normalised():
+    for path in NOTEBOOKS:
+        assert path.read_text() == notebook.normalised(path.read_text()), (
+            f"{path.stem}: run `python -m lib tidy`"
+        )
 
 
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
@@ -54,47 +56,45 @@ def test_outputs_and_empty_cells_are_no_edit():
     assert notebook.normalised(json.dumps(body)) == T03.read_text()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
-def test_skeleton(path):
-    tags = [
-        tag
-        for cell in json.loads(path.read_text())["cells"]
-        for tag in cell["metadata"].get("tags", [])
-    ]
-    wanted = [tag for tag in notebook.ORDER if tag in tags]
-    assert list(dict.fromkeys(tags)) == wanted and {
-        "title",
-        "parameters",
-        "bootstrap",
-        "verdicts",
-    } <= set(tags)
-    assert notebook.cells(path)["bootstrap"].split("\n\n") == [
-        "from lib.page import artefact",
-        f'page = artefact.start("{path.stem}", globals())',
-    ]
+def test_skeleton():
+    for path in NOTEBOOKS:
+        tags = [
+            tag
+            for cell in json.loads(path.read_text())["cells"]
+            for tag in cell["metadata"].get("tags", [])
+        ]
+        wanted = [tag for tag in notebook.ORDER if tag in tags]
+        assert list(dict.fromkeys(tags)) == wanted, path.stem
+        assert {"title", "parameters", "bootstrap", "verdicts"} <= set(tags), path.stem
+        assert notebook.cells(path)["bootstrap"].split("\n\n") == [
+            "from lib.page import artefact",
+            f'page = artefact.start("{path.stem}", globals())',
+        ]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
-def test_thin(path):
-    for cell in json.loads(path.read_text())["cells"]:
-        if cell["cell_type"] == "code":
-            # a grid is the experiment itself, and stands in the notebook alone
-            grid = "grid" in cell["metadata"].get("tags", [])
-            assert len(cell["source"]) <= (50 if grid else 30), "part it, or move it to lib"
-            nodes = list(ast.walk(ast.parse("".join(cell["source"]))))
-            assert not any(isinstance(n, ast.ClassDef) for n in nodes)
-            assert all(
-                n.end_lineno - n.lineno < (36 if n.name == "grid" else 14)
-                for n in nodes
-                if isinstance(n, ast.FunctionDef)
-            )
+def test_thin():
+    for path in NOTEBOOKS:
+        for cell in json.loads(path.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                # a grid is the experiment itself, and stands in the notebook alone
+                grid = "grid" in cell["metadata"].get("tags", [])
+                assert len(cell["source"]) <= (50 if grid else 30), (
+                    f"{path.stem}: part it, or move it to lib"
+                )
+                nodes = list(ast.walk(ast.parse("".join(cell["source"]))))
+                assert not any(isinstance(n, ast.ClassDef) for n in nodes), path.stem
+                assert all(
+                    n.end_lineno - n.lineno < (36 if n.name == "grid" else 14)
+                    for n in nodes
+                    if isinstance(n, ast.FunctionDef)
+                ), path.stem
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
-def test_deviations_are_chosen_by_the_page(path):
-    assert "DEVIATIONS[" not in notebook.cells(path)["verdicts"], (
-        "pass {profile: lines} whole: Page.finish knows what is judged"
-    )
+def test_deviations_are_chosen_by_the_page():
+    for path in NOTEBOOKS:
+        assert "DEVIATIONS[" not in notebook.cells(path)["verdicts"], (
+            f"{path.stem}: pass {{profile: lines}} whole: Page.finish knows what is judged"
+        )
 
 
 def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown):
@@ -114,12 +114,12 @@ def test_a_page_tells_the_deviations_of_the_scale_that_it_judges(tmp_path, shown
         assert (judged_at in shown[-1]) == ("mini" in told)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
-def test_parameters_are_typed_and_told(path):
-    for name, parameter in notebook.parameters(path).items():
-        assert parameter.about, name
-        for each in parameter.default if parameter.listed else [parameter.default]:
-            assert isinstance(each, parameter.type), name
+def test_parameters_are_typed_and_told():
+    for path in NOTEBOOKS:
+        for name, parameter in notebook.parameters(path).items():
+            assert parameter.about, (path.stem, name)
+            for each in parameter.default if parameter.listed else [parameter.default]:
+                assert isinstance(each, parameter.type), (path.stem, name)
 
 
 def test_pages_and_grids_do_not_import_a_framework():
@@ -284,18 +284,17 @@ def test_environments_agree_with_the_pins_and_the_lock_has_them_all():
     assert {*pins} <= {*lock} and len(lock) > 3 * len(pins)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=IDS)
-def test_links_and_equations_reach_the_page(path):
-    text = "\n".join(
-        "".join(cell["source"])
-        for cell in json.loads(path.read_text())["cells"]
-        if cell["cell_type"] == "markdown"
-    )
-    linked = re.findall(r"\]\((\w+)\.ipynb\)", text)
-    page = equation.readable(text)
-    assert set(linked) <= set(IDS) and not re.search(
-        r"\]\(\w+\.ipynb\)|\$", equation.CODE.sub("", page)
-    )
+def test_links_and_equations_reach_the_page():
+    for path in NOTEBOOKS:
+        text = "\n".join(
+            "".join(cell["source"])
+            for cell in json.loads(path.read_text())["cells"]
+            if cell["cell_type"] == "markdown"
+        )
+        linked = re.findall(r"\]\((\w+)\.ipynb\)", text)
+        page = equation.readable(text)
+        assert set(linked) <= set(IDS), path.stem
+        assert not re.search(r"\]\(\w+\.ipynb\)|\$", equation.CODE.sub("", page)), path.stem
 
 
 def test_an_equation_is_a_picture_with_its_words_and_code_stays():

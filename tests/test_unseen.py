@@ -1,6 +1,7 @@
 """Unseen rows: which they are, which count, what a run keeps, scores with development rows."""
 
 import json
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -371,7 +372,10 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
         compare.pairs(frame, "a", "b", of)
 
 
-RECORDED = [row for id in ("G1", "N1") for row in source.rows(checks.claims()[id], seeds=(10,))]
+@cache
+def recorded():
+    """Rows of two claims at one seed."""
+    return [row for id in ("G1", "N1") for row in source.rows(checks.claims()[id], seeds=(10,))]
 
 
 @pytest.mark.parametrize("method, baseline", [("Ghost", "Prune"), ("10 % NAS", "10 % Random")])
@@ -379,7 +383,7 @@ RECORDED = [row for id in ("G1", "N1") for row in source.rows(checks.claims()[id
 def test_a_table_and_a_verdict_say_the_same(task, method, baseline):
     """What a reader takes off two cells is the estimate, and each cell is of the judged rows."""
     of = grids.metrics("mini", nas.COLUMNS)
-    frame = sweep.collect([row for row in RECORDED if row["task"] == task])
+    frame = sweep.collect([row for row in recorded() if row["task"] == task])
     frame = compare.there(frame[frame["model"].isin([method, baseline])]).dropna(axis=1, how="all")
     for _, part in frame.groupby("m") if "m" in frame else [(0, frame)]:
         points = compare.points(part, of).set_index("model")
