@@ -121,11 +121,10 @@ def show_tested(page, table, models, every, searches):
     )
     page.note(published.corrections("nas", table.split("_")[0]))
     whole, network, *_ = published.rows("nas", table, "Models").values()
-    columns = {t: [c for c in network if c[1].startswith(t)] for t in nas.TEST["paper"]}
-    lost = {
-        f"{models[1]}, {t}": np.nanmean([whole[c] - network[c] for c in of])
-        for t, of in columns.items()
-    }
+    lost = {}
+    for task in nas.TEST["paper"]:
+        gaps = [whole[c] - network[c] for c in network if c[1].startswith(task)]
+        lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
     found = runs.above(models[0], COLUMNS)
     page.figure(*plot.dots(found, lost, f"{models[0]} above the network (points)"), name="gains")
     page.archives(hidden.own)

@@ -31,7 +31,6 @@ LOOKS |= dict.fromkeys(("Prune", "BERT", "from scratch", "single stage", "cascad
 LOOKS |= dict.fromkeys(("Distilled", "stage 3", "evolution"), THIRD)
 MARKERS = "osD^vP"
 WIDEST = 11  # inches of a row of panels
-FAR = 20  # points of a difference
 
 
 def style():
@@ -124,9 +123,10 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
 
 def signed_log(axis):
     """Show what lies far from 0 and what lies near it on one axis: log outside -1 to 1."""
-    if max(map(abs, axis.get_xlim())) > FAR:
+    if max(map(abs, axis.get_xlim())) > 20:
         axis.set_xscale("symlog", linthresh=1)
         axis.xaxis.set_major_formatter("{x:g}")
+        axis.autoscale(axis="x")
 
 
 def draws(axis, groups, new, whole, label):
