@@ -9,9 +9,11 @@ from lib.papers import grids, nas, published
 from lib.papers.nas import COLUMNS
 
 
-def rows(profile, models, tasks, seeds):
-    """The rows of one of Tables 6 to 9: the scores of two models. BERT-Mini has no
-    stand-in at mini."""
+def rows(profile, models, tasks, seeds, ratios):
+    """Return the rows of one of Tables 6 to 9: the scores of two models, of the second at other
+    `ratios` of the FLOPs too. BERT-Mini has no stand-in at mini."""
+    base, others = models[1].removeprefix("30 % "), ratios and nas.reachable(profile, ratios)
+    models = dict.fromkeys([*models, *(nas.label(ratio, base) for ratio in others)])
     models = [m for m in models if (m, str(profile)) != ("BERT-Mini", "mini")]
     tasks, seeds = nas.tasks(profile, tasks, own=nas.TEST), nas.seeds(profile, seeds)
     return [
@@ -114,10 +116,12 @@ def show_tested(page, table, models, runs, searches):
     )
     page.note(published.corrections("nas", table.split("_")[0]))
     whole, network, *_ = published.rows("nas", table, "Models").values()
-    columns = {t: [c for c in network if c[1].startswith(t)] for t in nas.TEST["paper"]}
-    gains = {t: np.nanmean([network[c] - whole[c] for c in of]) for t, of in columns.items()}
-    found = runs.gaps(*models[::-1], columns=COLUMNS)
-    page.figure(*plot.dots(found, gains, f"{models[1]} above {models[0]} (points)"), name="gains")
+    lost = {}
+    for task in nas.TEST["paper"]:
+        gaps = [whole[c] - network[c] for c in network if c[1].startswith(task)]
+        lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
+    found = runs.above(models[0], COLUMNS)
+    page.figure(*plot.dots(found, lost, f"{models[0]} above the network (points)"), name="gains")
 
 
 def tested(table, whole, network, runs, searches):
@@ -125,7 +129,8 @@ def tested(table, whole, network, runs, searches):
     as printed and as measured."""
     names, printed = (whole, network, "change in %"), published.rows("nas", table, "Models")
     parts = [dict(zip(names, printed.values(), strict=True)), *measured(runs, searches)]
-    parts += [cost(searches.at(at), source, network) for source, _, at in runs.frames]
+    searched = searches.where(model=network)
+    parts += [cost(searched.at(at), source, network) for source, _, at in runs.frames]
     parts += [{names[2]: part[network]} for part in changes(runs, whole) if network in part]
     return compare.table(*parts)
 

@@ -111,9 +111,22 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     axis.axvline(0, color=INK, lw=0.8)
     axis.set(xlabel=label, yticks=range(len(order)), yticklabels=order)
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
+    signed_log(axis)
     if alone:
+        sure, count = data[data["seeds"] >= SEEDS], data["seeds"].count()
+        above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
+        told = f"{above} of {count} surely above 0, {below} surely below"
+        axis.set_title(told if count else "published, not measured yet")
         legend(axis.figure)
     return axis.figure, data
+
+
+def signed_log(axis):
+    """Show what lies far from 0 and what lies near it on one axis: log outside -1 to 1."""
+    if max(map(abs, axis.get_xlim())) > 20:
+        axis.set_xscale("symlog", linthresh=1)
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.autoscale(axis="x")
 
 
 def draws(axis, groups, new, whole, label):
@@ -146,20 +159,21 @@ def named(axis, points, x, y, looks=None, **look):
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
         axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
-    axis.autoscale_view()
+    axis.figure.draw_without_rendering()  # the panels get their places
     placed = [Bbox([at - 5, at + 5]) for at in axis.transData.transform(points[[x, y]])]
     left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
+    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # above lines
     for name, row in points.sort_values(y).iterrows():
         at = row[x], row[y]
         side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
         where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
-        text = axis.annotate(name, at, (7 * side, 0), textcoords="offset points", **where)
+        text = axis.annotate(name, at, textcoords="offset points", bbox=box, **where)
         for up in range(0, 60, 3):
             text.xyann = (7 * side, up)
-            box = text.get_window_extent()
-            if not any(box.overlaps(other) for other in placed):
+            place = text.get_window_extent()
+            if not any(place.overlaps(other) for other in placed):
                 break
-        placed.append(box)
+        placed.append(place)
         if up:  # a line from the name to its point
             line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
             axis.annotate("", at, (7 * side, up), textcoords="offset points", arrowprops=line)

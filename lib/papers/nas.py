@@ -200,14 +200,15 @@ def magnitude(profile_name, task, share, model="BERT-base"):
 
 
 def named(profile_name, task, model):
-    """Return the Spec of a model of Tables 6 to 9: a whole one, or the network of "30 % BERT-base".
+    """Return the Spec of a model of Tables 6 to 9: a whole one, or one such as "30 % BERT-base".
 
     A network is retrained on augmented rows where the report does so, at `paper`.
     """
-    if not model.startswith("30 % "):
+    share, _, base = model.rpartition(" % ")
+    if not share:
         return whole(profile_name, task, model)
     augmented = profile_name == "paper" and task in S.AUGMENTED
-    return pruned(profile_name, task, model.removeprefix("30 % "), augmented=augmented)
+    return pruned(profile_name, task, base, augmented=augmented, ratio=int(share) / 100)
 
 
 # ---- WHAT GRIDS SHARE
