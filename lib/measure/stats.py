@@ -191,24 +191,17 @@ _drawn = {}  # scores under the draws, which claims on the same models share
 
 
 def drawn_scores(pairs, draws, units, seed):
-    """[(scores of a, of b) of each Pair of a task], each with all examples and under each
-    bootstrap draw of their `units` clusters: [1 + D]."""
-    first = pairs[0]
+    """The scores of a and of b of each Pair of a task, in turn: with all examples, then under each
+    bootstrap draw of their `units` clusters, [1 + D]."""
+    first, said = pairs[0], [said for pair in pairs for said in (pair.a, pair.b)]
     cluster = np.empty(0) if first.cluster is None else first.cluster
     place = first.metric, draws, seed, hashed(first.labels), hashed(cluster)
-    keys = [[(*place, hashed(said)) for said in (pair.a, pair.b)] for pair in pairs]
-    said = {
-        key: said
-        for pair, both in zip(pairs, keys, strict=True)
-        for key, said in zip(both, (pair.a, pair.b), strict=True)
-        if key not in _drawn
-    }
-    if said:
+    keys = [(*place, hashed(each)) for each in said]
+    if new := {key: each for key, each in zip(keys, said, strict=True) if key not in _drawn}:
         rows = crc32(first.labels.tobytes())  # two metrics of the same ones share the draws
         counts = drawn_rows(draws, units, at_once(first.labels), seed, rows)
-        found = scores(first, [*said.values()], counts)
-        _drawn.update(zip(said, found.T, strict=True))
-    return [[_drawn[key] for key in both] for both in keys]
+        _drawn.update(zip(new, scores(first, [*new.values()], counts).T, strict=True))
+    return [_drawn[key] for key in keys]
 
 
 def hashed(array):
@@ -254,7 +247,7 @@ def contrast(groups, coefficients, draws=2000, seed=0):
                 raise ValueError(f"{task}: all pairs must share {what}")
         units = len(labels) if cluster is None else int(cluster.max()) + 1
         told = drawn_scores([*of_task.values()], draws, units, seed)
-        for (g, _, s), (a, b) in zip(of_task, told, strict=True):
+        for (g, _, s), a, b in zip(of_task, told[::2], told[1::2], strict=True):
             at, gaps = (g, t, seeds.index(s)), a - b
             seen[at], values[at] = True, gaps[0]
             drawn += weight[g, t] / sum(p.task == task for p in groups[g]) * gaps[1:]
