@@ -15,7 +15,7 @@ def load(name, profile="toy", keep=False, **wanted):
 
 
 def rows(place):
-    """(Task, {"train", "dev"}: Split) of a file or folder of your own; see lib.data.own."""
+    """Return (Task, {"train", "dev"}: Split) of a file or folder of your own; see lib.data.own."""
     from lib.data import own
 
     name = own.task_of(place)
@@ -23,7 +23,9 @@ def rows(place):
 
 
 def dataset(splits):
-    """The Splits of `rows` as a `datasets.DatasetDict` with the columns a, b (of pairs), label."""
+    """Return the Splits of `rows` as a `datasets.DatasetDict` with the columns a, b (of pairs),
+    label.
+    """
     import datasets
 
     columns = {
@@ -34,8 +36,9 @@ def dataset(splits):
 
 
 def network(folder, task, dropout=0.1, seed=0):
-    """(model, tokenizer) of a saved encoder, under the head that a Task needs; a head that is not
-    in the folder is drawn from the seed."""
+    """Return (model, tokenizer) of a saved encoder, under the head that a Task needs; a head that
+    is not in the folder is drawn from the seed.
+    """
     from lib.train import heads
 
     return heads.network(folder, task, dropout, seed)
@@ -54,9 +57,10 @@ def fit(model, tokenizer, task, rows, train, seed=0, threads=1):
 
 
 def lab(count=2000, seed=0):
-    """(Lab, encoder) of the method notebooks: is a generated sentence in order, or have two words
-    changed places? `count` rows to train on, 4,000 to judge by. The encoder is new: 2 layers, 96
-    channels, 12 heads, 384 neurons."""
+    """Return (Lab, encoder) of the method notebooks: is a generated sentence in order, or have two
+    words changed places? `count` rows to train on, 4,000 to judge by. The encoder is new: 2 layers,
+    96 channels, 12 heads, 384 neurons.
+    """
     from pathlib import Path
     from tempfile import mkdtemp
 
@@ -80,8 +84,9 @@ def lab(count=2000, seed=0):
 
 
 def rank(model, tokenizer, task, split, max_length=128, batch=32, threads=1):
-    """How much the loss on the rows of a Split needs each head [L, A] and each neuron [L, F]:
-    first-order Taylor scores (GhostBERT, section 2.3)."""
+    """Return how much the loss on the rows of a Split needs each head [L, A] and each neuron [L,
+    F]: first-order Taylor scores (GhostBERT, section 2.3).
+    """
     from lib.steps import importance
     from lib.train import heads
     from lib.train.options import Importance, Numerics

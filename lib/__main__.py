@@ -36,7 +36,7 @@ def option(*flags, **keywords):
 
 
 def positive(text):
-    """A whole number above 0, for argparse."""
+    """Return a whole number above 0, for argparse."""
     if not (text.isdigit() and int(text)):
         raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
     return int(text)
@@ -58,8 +58,9 @@ CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 
 
 def named(args):
-    """(the profile of a command, with the reader's own data and model, and the values of all
-    parameters of notebooks that it names)."""
+    """Return (the profile of a command, with the reader's own data and model, and the values of all
+    parameters of notebooks that it names).
+    """
     from lib.papers import grids
 
     told = [getattr(args, name, "") for name in grids.PARAMETERS[1:]]
@@ -72,7 +73,8 @@ def named(args):
 
 
 def read(args, looked_up=True):
-    """The notebooks of a command's pattern: ({path: {variable: rows}}, {path: error}, store).
+    """Return the notebooks of a command's pattern: ({path: {variable: rows}}, {path: error},
+    store).
 
     The second has the notebooks whose Specs cannot be made, because data are not at hand, or a
     parameter, data or model does not suit. Notebooks that lack a parameter which the command names
@@ -98,7 +100,7 @@ def read(args, looked_up=True):
 
 
 def wanted(grids):
-    """Specs of all variables `grid`, each once."""
+    """Return the Specs of all variables `grid`, each once."""
     from lib.page import notebook
 
     return list(dict.fromkeys(spec for found in grids.values() for spec in notebook.wanted(found)))

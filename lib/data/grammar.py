@@ -43,7 +43,7 @@ def is_a(word, other):
 
 @cache
 def vocabulary():
-    """The special tokens in BERT's order, then every form of the lexicon, sorted."""
+    """Return the special tokens in BERT's order, then every form of the lexicon, sorted."""
     words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *GOOD, *BAD, *PLAIN}
     words = words.union(MANY, MANY.values())
     for forms in VERB.values():
@@ -89,7 +89,7 @@ class Word(NamedTuple):
 
 
 def text(words):
-    """A sentence, with "a" or "an" as the next word wants it."""
+    """Return a sentence, with "a" or "an" as the next word wants it."""
     said = [word.text for word in words] + ["."]
     for i, word in enumerate(said):
         if word in ("a", "an"):
@@ -99,7 +99,7 @@ def text(words):
 
 
 def phrase(e):
-    """The words of an entity."""
+    """Return the words of an entity."""
     words = [Word(e.quantifier, "DT")]
     if e.adjective:
         words.append(Word(e.adjective, "JJ"))
@@ -113,7 +113,7 @@ def phrase(e):
 
 
 def _finite(p, many):
-    """The finite verb and what goes with it: "chases", "did not chase", "was not chased"."""
+    """Return the finite verb and what goes with it: "chases", "did not chase", "was not chased"."""
     negation = [] if p.positive else [Word("not", "NEG")]
     if p.passive or p.quality:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
@@ -127,7 +127,7 @@ def _finite(p, many):
 
 
 def clause(p, gap=None):
-    """The words of an event. A passive one begins with the patient.
+    """Return the words of an event. A passive one begins with the patient.
 
     gap: the entity that a relative clause is about. It is no agent of a passive one.
     """
@@ -139,7 +139,7 @@ def clause(p, gap=None):
 
 
 def question(p, role):
-    """The words that ask for the agent or the patient of an event.
+    """Return the words that ask for the agent or the patient of an event.
 
     "who chased the dog", "who was the dog chased by"; "who did the pig chase", "who was chased by
     the pig".
@@ -167,8 +167,9 @@ def pick(rng, options):
 
 
 def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
-    """A person or an animal. varied: with any quantifier, not with "the" alone. The numbers are the
-    probabilities of each modifier."""
+    """Return a person or an animal. varied: with any quantifier, not with "the" alone. The numbers
+    are the probabilities of each modifier.
+    """
     e = Entity(pick(rng, NOUNS[pick(rng, ANIMATE)]), rng.random() < 0.5)
     if varied:
         e = replace(e, quantifier=pick(rng, PLURAL if e.plural else SINGULAR))
@@ -182,7 +183,7 @@ def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
 
 
 def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), **fields):
-    """An event of one of the verbs, whose agent and patient have no word in common.
+    """Return an event of one of the verbs, whose agent and patient have no word in common.
 
     modifiers: those of the agent (`sample_entity`). fields: of the Event; tense and polarity are
     drawn, and events are said in the active voice, where nothing else is asked for.
@@ -196,5 +197,7 @@ def sample_event(rng, verbs=TRANSITIVE, agent=None, varied=False, modifiers=(), 
 
 
 def about(rng, event):
-    """The event as a relative clause: its agent or its patient is the one that it is about."""
+    """Return the event as a relative clause: its agent or its patient is the one that it is
+    about.
+    """
     return replace(event, **{"patient" if event.passive else pick(rng, ROLES): None})

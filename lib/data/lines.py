@@ -38,7 +38,7 @@ def each_line(path):
 
 
 def read_lines(path):
-    """Return lines of a UTF-8 file, whatever its line ends, without blank ones at the end."""
+    """Return the lines of a UTF-8 file, whatever its line ends, without blank ones at the end."""
     lines = list(each_line(path))
     while lines and not lines[-1].strip():
         lines.pop()

@@ -67,7 +67,7 @@ FAULTS = (_order,) * 5 + (_form,) * 3 + (_valency,) * 2
 
 
 def _well_formed(rng, label, faults=FAULTS):
-    """A good sentence (1), or one with a fault (0)."""
+    """Return a good sentence (1), or one with a fault (0)."""
     while True:
         verbs = pick(rng, (g.INTRANSITIVE, g.TRANSITIVE))
         modifiers = {"adjective": 0.2, "place": 0.15, "clause": 0.1}
@@ -78,7 +78,8 @@ def _well_formed(rng, label, faults=FAULTS):
 
 
 def _felt(rng, mood):
-    """A clause of bad or good mood, 0 or 1: by its word, or by a denied word of the other."""
+    """Return a clause of bad or good mood, 0 or 1: by its word, or by a denied word of the
+    other."""
     positive, past = rng.random() < 0.5, rng.random() < 0.5
     quality = pick(rng, g.GOOD if bool(mood) == positive else g.BAD)
     agent = g.sample_entity(rng, varied=True, adjective=0.0, place=0.3)
@@ -86,7 +87,7 @@ def _felt(rng, mood):
 
 
 def _mood(rng, label):
-    """A clause, or two; after "but" the second one counts."""
+    """Return a clause, or two; after "but" the second one counts."""
     first = [_felt(rng, 1 - label)] if rng.random() < 0.5 else []
     return (text(joined([*first, _felt(rng, label)])),)
 
@@ -102,8 +103,9 @@ def _events(rng, count=1):
 
 
 def _renamed(rng, p, slot, same=True):
-    """The event with a synonym for its agent, patient or verb; or with a word of another
-    meaning."""
+    """Return the event with a synonym for its agent, patient or verb; or with a word of another
+    meaning.
+    """
     if slot == "verb":
         others = [verb for verb in g.TRANSITIVE if not g.is_a(verb, p.verb)]
         return replace(p, verb=pick(rng, g.SYNONYM[p.verb] if same else others))
@@ -114,7 +116,7 @@ def _renamed(rng, p, slot, same=True):
 
 
 def _restated(rng, p, count):
-    """The same meaning with synonyms for `count` of the agent and the verb."""
+    """Return the same meaning with synonyms for `count` of the agent and the verb."""
     slots = ["agent", "verb"]
     for _ in range(count):
         p = _renamed(rng, p, slots.pop(int(rng.random() * len(slots))))
@@ -122,15 +124,16 @@ def _restated(rng, p, count):
 
 
 def _affirmed(rng, p, same):
-    """The same meaning in other words, or its denial. A denial adds one word, "not". A quarter of a
-    synonym more on the other side makes up for it, so that the number of shared words does not
-    tell."""
+    """Return the same meaning in other words, or its denial. A denial adds one word, "not". A
+    quarter of a synonym more on the other side makes up for it, so that the number of shared words
+    does not tell.
+    """
     q = _restated(rng, p, 1 + (rng.random() < 0.25) if same else int(rng.random() < 0.75))
     return q if same else denial(q)
 
 
 def _plain(rng, meaning):
-    """One event, affirmed or denied; or two, one of them denied, the same or the other."""
+    """Return one event, affirmed or denied; or two, one of them denied, the same or the other."""
     same = meaning == "same"
     if rng.random() < 0.5:
         [p] = _events(rng)
@@ -155,7 +158,7 @@ def _attached(rng, meaning):
 
 
 def _on(p, slot, inner):
-    """The event with a relative clause about its agent or patient."""
+    """Return the event with a relative clause about its agent or patient."""
     return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
 
 
@@ -235,13 +238,14 @@ SPLITS |= dict.fromkeys(PROBING, ("train", "dev", "test"))
 
 # ---- splits ----
 def rows(task):
-    """{split: number of rows} of a twin."""
+    """Return {split: number of rows} of a twin."""
     return {split: ROWS[split] for split in SPLITS.get(task, ("train", "dev"))}
 
 
 def targets(task):
-    """What each label of a maker becomes: a code, or a score of STS-B. SQuAD2 has a third kind of
-    question."""
+    """Return what each label of a maker becomes: a code, or a score of STS-B. SQuAD2 has a third
+    kind of question.
+    """
     if task == "STS-B":
         return [GRADE * level for level in range(5)]
     return list(range(len(TASKS[task].labels) or {"SQuAD1": 2, "SQuAD2": 3}[task]))
@@ -249,7 +253,7 @@ def targets(task):
 
 @cache
 def load(task):
-    """{split name: Split} of a twin.
+    """Return {split name: Split} of a twin.
 
     Labels take turns before the rows are shuffled, so that each is as frequent as the others. No
     text of an evaluation split occurs in train.
@@ -260,7 +264,7 @@ def load(task):
 
 
 def _drawn(task, name, seen):
-    """A Split whose texts are not in `seen`, to which they are added."""
+    """Return a Split whose texts are not in `seen`, to which they are added."""
     rng, labels = random.Random(f"{SEED} {task} {name}"), targets(task)
     found, span = {}, TASKS[task].span
     while len(found) < rows(task)[name]:

@@ -85,7 +85,9 @@ def check(model, folder, onnx):
 
 # ---- what is written ----
 def named(model, labels):
-    """The model with the names of its classes in its configuration; labels as `export` has them."""
+    """Return the model with the names of its classes in its configuration; labels as `export` has
+    them.
+    """
     if labels:
         model.config.id2label = dict(enumerate(labels))
         model.config.label2id = {name: number for number, name in enumerate(labels)}
@@ -97,7 +99,7 @@ def named(model, labels):
 
 @torch.no_grad()
 def scaled(model, scale):
-    """The model with scores on a scale, (low, high), instead of 0 to 5."""
+    """Return the model with scores on a scale, (low, high), instead of 0 to 5."""
     if scale:
         last = getattr(model.classifier, "out_proj", model.classifier)
         last.weight *= (scale[1] - scale[0]) / 5
@@ -125,13 +127,13 @@ def carry(folder):
 
 
 def auto(cls):
-    """The Auto class that opens a model of this class."""
+    """Return the Auto class that opens a model of this class."""
     head = cls.partition("For")
     return "AutoModel" + "".join(head[1:])
 
 
 def reopened(folder):
-    """(name of the Auto class, the model) of an exported folder, opened as anyone would."""
+    """Return (name of the Auto class, the model) of an exported folder, opened as anyone would."""
     name, more = auto(backbone.architecture(folder)), {"local_files_only": True}
     with backbone.quiet():
         cls = getattr(transformers, name)
@@ -140,7 +142,7 @@ def reopened(folder):
 
 # ---- forms, compared ----
 def in_torch(model):
-    """f(batch) -> all outputs of a model in one row."""
+    """Return f(batch) -> all outputs of a model in one row."""
 
     @torch.no_grad()
     def run(batch):
@@ -150,8 +152,9 @@ def in_torch(model):
 
 
 def in_onnx(model, batch, path):
-    """f(batch) -> all outputs of a classifier in one row, which is written as ONNX. Rows and tokens
-    of a batch are free."""
+    """Return f(batch) -> all outputs of a classifier in one row, which is written as ONNX. Rows and
+    tokens of a batch are free.
+    """
     import onnxruntime
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision
@@ -164,7 +167,7 @@ def in_onnx(model, batch, path):
 
 
 def fixed(model):
-    """The one number of tokens that a model takes; 0 where it takes any."""
+    """Return the one number of tokens that a model takes; 0 where it takes any."""
     there = (p.options.tokens for p in model.modules() if isinstance(p, ghost.Convolution))
     return max(there, default=0)
 

@@ -23,8 +23,9 @@ TEMPLATE = Path(__file__).with_name("card.md.j2")
 
 
 def card(run, exported):
-    """The ModelCard of a run's model: how it was made, what it costs, how it scores. exported: what
-    lib.export.export returned."""
+    """Return the ModelCard of a run's model: how it was made, what it costs, how it scores.
+    exported: what lib.export.export returned.
+    """
     spec, task = from_json(run.spec), task_of(run)
     bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
     return ModelCard.from_template(
@@ -40,13 +41,13 @@ def card(run, exported):
 
 
 def task_of(run):
-    """The lib.data.Task that a run learned, or None."""
+    """Return the lib.data.Task that a run learned, or None."""
     described = run.spec["args"].get("data", {})
     return data.described(described) if "task" in described else None
 
 
 def facts(run, task, bases):
-    """The ModelCardData; bases: the names of the checkpoints that the model started from."""
+    """Return the ModelCardData; bases: the names of the checkpoints that the model started from."""
     licences = {LICENCES.get(name) for name in bases} or {APACHE}  # that of this project
     more = {}
     if task:
@@ -69,7 +70,7 @@ def facts(run, task, bases):
 
 
 def steps(spec):
-    """Each run behind a model, inputs first: its step and its arguments."""
+    """Yield each run behind a model, inputs first: its step and its arguments."""
     behind = sorted(ancestry([spec]), key=lambda each: len(ancestry([each])))
     for number, each in enumerate([*behind, spec], 1):
         args = {name: v for name, v in each.args.items() if name not in ("data", "numerics")}
@@ -77,7 +78,7 @@ def steps(spec):
 
 
 def measured(run, task):
-    """{name: value} of the task's metrics that a run has, of development and other rows."""
+    """Return {name: value} of the task's metrics that a run has, of development and other rows."""
     metrics = task.metrics if task else ()
     names = [f"{rows}{metric}" for metric in metrics for rows in ("", "unseen.", "test.")]
     return {name: run.metrics[name] for name in names if name in run.metrics}

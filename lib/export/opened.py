@@ -79,7 +79,7 @@ class Opened:
 
 
 def load(name, profile="toy", keep=False, **wanted):
-    """A line of a notebook's grid, or a run by its name, as an `Opened`.
+    """Return a line of a notebook's grid, or a run by its name, as an `Opened`.
 
         found = load("ghostbert_t03", m=3, model="Ghost", task="SST-2", seed=0)
         found.model, found.tokenizer, found.predictions, found.rows
@@ -99,7 +99,7 @@ def load(name, profile="toy", keep=False, **wanted):
 
 
 def chosen(name, profile, wanted):
-    """The Spec of the one line of a notebook's grid whose columns have the wanted values."""
+    """Return the Spec of the one line of a notebook's grid whose columns have the wanted values."""
     path, *more = notebook.find([name])
     if more:
         raise ValueError(f"{name!r} is part of {path.stem} and {more[0].stem}: name one of them")
@@ -118,7 +118,7 @@ def chosen(name, profile, wanted):
 
 
 def named(name):
-    """The one run whose name holds `name`. Raises ValueError with what there is."""
+    """Return the one run whose name holds `name`. Raises ValueError with what there is."""
     there = {run.name: run for run in Store().every()}
     hits = [name] if name in there else [each for each in there if name in each]
     if not hits:
@@ -129,8 +129,9 @@ def named(name):
 
 
 def weights(run, keep=False):
-    """The run with its weights. keep: made again where they are not there. Raises
-    FileNotFoundError that names the command."""
+    """Return the run with its weights. keep: made again where they are not there. Raises
+    FileNotFoundError that names the command.
+    """
     if run.model.exists():
         return run
     spec = from_json(run.spec)

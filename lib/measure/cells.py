@@ -51,7 +51,7 @@ class Form:
     models: tuple
 
     def parts(self, rows):
-        """The rows that have each of its models."""
+        """Return the rows that have each of its models."""
         return [[row for row in rows if fits(row, *model)] for model in self.models]
 
 
@@ -95,7 +95,7 @@ class Cell:
 
 
 def labelled(row):
-    """The label of a row of a grid: its model, else its network."""
+    """Return the label of a row of a grid: its model, else its network."""
     return row.get("model") if isinstance(row.get("model"), str) else row.get("network")
 
 
@@ -114,13 +114,13 @@ def same(value, text):
 
 
 def places(text):
-    """((column, values), ...) of "m=3, task=CoLA"."""
+    """Return ((column, values), ...) of "m=3, task=CoLA"."""
     told = (tuple(each.split("=", 1)) for each in (text or "").split(", ") if each)
     return tuple((key, "*" if (key, value) == ("task", "each") else value) for key, value in told)
 
 
 def form(text, where):
-    """The Form of "A [m=3]" or "A over B [m=3]", where A may have a place of its own."""
+    """Return the Form of "A [m=3]" or "A over B [m=3]", where A may have a place of its own."""
     told = [
         re.fullmatch(r"(.+?)(?: \[(\w+=[^\]]+)\])?", part).groups() for part in text.split(" over ")
     ]
@@ -128,7 +128,7 @@ def form(text, where):
 
 
 def side(text, where, slope):
-    """((weight, Form), ...) of one side of a cell."""
+    """Return ((weight, Form), ...) of one side of a cell."""
     parts = text.split(" | ")
     forms = [form(part, where) for part in parts]
     if len(parts) == 1:
@@ -141,12 +141,12 @@ def side(text, where, slope):
 
 @cache
 def parsed(text):
-    """The Cells of a claim. Raises ValueError, naming the cell, where one is none."""
+    """Return the Cells of a claim. Raises ValueError, naming the cell, where one is none."""
     return [cell(part) for part in text.split("; ") if part]
 
 
 def cell(text):
-    """The Cell of one text; see `parsed`."""
+    """Return the Cell of one text; see `parsed`."""
     hit = CELL.fullmatch(text)
     if not hit or hit["turn"] not in TURNS.get(hit["sign"], (None,)):
         how = "'A > B', 'A ~ B +- 0.5', 'A >= B - 0.5' or 'A <= B + 0.5', then '@ column=value'"
@@ -177,7 +177,7 @@ def scored(spec):
 
 
 def named(cells, rows):
-    """The rows of grids that some Cells name, each label and Spec once."""
+    """Return the rows of grids that some Cells name, each label and Spec once."""
     found = {
         (labelled(row), row["spec"]): row
         for row in rows

@@ -127,7 +127,7 @@ class Verdict:
     results: tuple[Result, ...] = ()
 
     def __getitem__(self, key):
-        """The part whose cells have a text, or that is of a task; see `__str__`."""
+        """Return the part whose cells have a text, or that is of a task; see `__str__`."""
         found = [r for r in self.results if r.task == key]
         found = found or [r for r in self.results if key in r.cell.text]
         return replace(self, results=tuple(found))
@@ -139,7 +139,9 @@ class Verdict:
         return f"{told[0].printed:+.1f}" if told else "nothing"
 
     def __str__(self):
-        """The first cell in words, so that "{N1[STS-B][10 %]}" in a text is a measured figure."""
+        """Return the first cell in words, so that "{N1[STS-B][10 %]}" in a text is a measured
+        figure.
+        """
         first = next((r for r in self.results if r.estimate or r.why), None)
         if first is None or first.why:
             return "not testable" if first else "not measured yet"
@@ -154,7 +156,7 @@ class Verdict:
 
 
 def beyond(e, end, side):
-    """Two-sided p of an Estimate above (side 1) or below (side -1) an end of its region.
+    """Return the two-sided p of an Estimate above (side 1) or below (side -1) an end of its region.
 
     At 0 it is that of the Estimate, else read off its 95 % interval: 0.05 where that touches it.
     """
@@ -178,7 +180,7 @@ def conjunction(p, least):
 
 
 def verdict(results, least=""):
-    """(word, p) on a claim from the Results of its cells.
+    """Return (word, p) on a claim from the Results of its cells.
 
     least: how many cells the claim asks for, as text: "7", "half" for more than half, "all" where
     the opposite of one contradicts it even where others hold, "" where they then hold it in part.
@@ -215,7 +217,7 @@ def verdict(results, least=""):
 
 
 def after_holm(alone):
-    """{claim: (word, p)} of the central claims of a paper, read after Holm over them.
+    """Return {claim: (word, p)} of the central claims of a paper, read after Holm over them.
 
     told: the same as each stands by itself. Claims whose seeds are not there yet count with p = 1,
     so that no word turns back when they are.
@@ -232,7 +234,7 @@ def after_holm(alone):
 
 
 def judge(line, rows, metric_of, teachers, scale, printed=None):
-    """The Verdict on a claim from the collected rows of its cells.
+    """Return the Verdict on a claim from the collected rows of its cells.
 
     line: its row of claims.csv. rows: see `lib.runs.sweep.joined`. metric_of: {task: columns}
     (`lib.measure.compare.pairs`). teachers: f(Spec) -> runs that it is to come near.
@@ -271,8 +273,9 @@ def judge(line, rows, metric_of, teachers, scale, printed=None):
 
 
 def measured(one, rows, metric_of, teachers, line):
-    """The Results of one Cell on its rows: on each task, or on all that can be tested and on each
-    beside."""
+    """Return the Results of one Cell on its rows: on each task, or on all that can be tested and on
+    each beside.
+    """
     of = {}
     for row in rows:
         if isinstance(row.get("task"), str):
@@ -307,7 +310,7 @@ def measured(one, rows, metric_of, teachers, line):
 
 
 def seeds(text):
-    """The planned seeds of "10 to 14" or "10"; none of ""."""
+    """Return the planned seeds of "10 to 14" or "10"; none of ""."""
     ends = [int(each) for each in text.split(" to ") if each]
     return range(ends[0], ends[-1] + 1) if ends else ()
 
@@ -344,7 +347,7 @@ def untestable(one, rows, metric_of, teachers, groups=(), may_fail=""):
 
 
 def fault(row, measure, metric_of, teachers):
-    """What makes one run decide nothing, in words; "" for nothing."""
+    """Return what makes one run decide nothing, in words; "" for nothing."""
     run, task = row["run"], row["task"]
     if row.get("diverged") in (True,):
         return "" if measure == "diverged" else f"it diverged on {task}"
@@ -364,7 +367,7 @@ def fault(row, measure, metric_of, teachers):
 
 @lru_cache(maxsize=4096)
 def level(run, column):
-    """(score of a run in points, what chance reaches, whether it gives one answer alone).
+    """Return (score of a run in points, what chance reaches, whether it gives one answer alone).
 
     Chance reaches two standard errors above what the most frequent class has, and above 0 where the
     score is a correlation.

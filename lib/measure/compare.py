@@ -51,7 +51,7 @@ def pairs(frame, method, baseline, columns):
 
 
 def aligned(ours, theirs, columns):
-    """The Pairs of two lists of collected rows; see `pairs`."""
+    """Return the Pairs of two lists of collected rows; see `pairs`."""
     ours, theirs = (
         {(row["task"], row["seed"]): row["run"] for row in rows if row["run"]}
         for rows in (ours, theirs)
@@ -75,13 +75,13 @@ def aligned(ours, theirs, columns):
 
 
 def unseen(run):
-    """What the Spec of a run says of its unseen rows; None without any."""
+    """Return what the Spec of a run says of its unseen rows; None without any."""
     return run.spec["args"].get("data", {}).get("unseen")
 
 
 @lru_cache(maxsize=512)
 def judged(run, column):
-    """The rows that a run is scored on: {"labels", "said", "cluster", "index"}.
+    """Return the rows that a run is scored on: {"labels", "said", "cluster", "index"}.
 
     These are the labels, the predicted classes or scores, and the clusters of the rows of a column,
     each [N]. They are the rows of its split. Behind development rows stand the judged ones of the
@@ -102,13 +102,15 @@ def judged(run, column):
 
 
 def development(run, column):
-    """What a run has in a column on the split alone, from 0 to 1; nan where it has nothing."""
+    """Return what a run has in a column on the split alone, from 0 to 1; nan where it has
+    nothing."""
     return getattr(run, "metrics", {}).get(column.key, nan)
 
 
 def score(run, column):
-    """What a run has in a column on its judged rows, from 0 to 1; nan where it has nothing. What is
-    no score of rows, such as a share of weights, stays."""
+    """Return what a run has in a column on its judged rows, from 0 to 1; nan where it has nothing.
+    What is no score of rows, such as a share of weights, stays.
+    """
     if column.split != "dev" or f"unseen.{column.metric}" not in getattr(run, "metrics", ()):
         return development(run, column)
     said, labels = map(judged(run, column).get, ("said", "labels"))
@@ -116,8 +118,9 @@ def score(run, column):
 
 
 def rows(frame):
-    """{task: (development rows, judged unseen rows)} that its scores are of, of the tasks of a
-    collected frame whose runs have unseen rows."""
+    """Return {task: (development rows, judged unseen rows)} that its scores are of, of the tasks of
+    a collected frame whose runs have unseen rows.
+    """
     made = frame.reindex(columns=["task", "run"]).dropna().to_numpy()
     runs = {task: run for task, run in made if unseen(run)}
     told = {task: data.judging(run.spec["args"]["data"]) for task, run in runs.items()}
@@ -129,8 +132,8 @@ ALONE = "development rows alone"  # ends the title of a column of a table
 
 
 def points(frame, columns):
-    """One line for each row of a frame and column of its task: its `column`, its `score` on the
-    judged rows and on `development` rows alone, in points.
+    """Return one line for each row of a frame and column of its task: its `column`, its `score` on
+    the judged rows and on `development` rows alone, in points.
 
     columns as in `pairs`. One of a split that no run has is left out.
     """
@@ -150,7 +153,8 @@ def points(frame, columns):
 
 
 def source(frame, profile_name):
-    """Where the numbers of a frame come from, as the head of its columns: "this run, toy"."""
+    """Return where the numbers of a frame come from, as the head of its columns: "this run,
+    toy"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
     told = " and ".join(word for origin, word in words.items() if origin in origins)
@@ -158,13 +162,13 @@ def source(frame, profile_name):
 
 
 def rows_of(frame):
-    """The columns that name a row of a table: kept heads, where there are any, and model."""
+    """Return the columns that name a row of a table: kept heads, where there are any, and model."""
     return [name for name in ("m", "model") if name in frame]
 
 
 def paired(scored, names):
-    """The lines of `points` without the scores of a seed that one model alone has among those of
-    its width and column: they compare with nothing. Where no seed has two models all stay.
+    """Return the lines of `points` without the scores of a seed that one model alone has among
+    those of its width and column: they compare with nothing. Where no seed has two models all stay.
 
     names: of the columns that tell models apart.
     """
@@ -188,7 +192,7 @@ def average(frame):
 
 
 def table(*parts, names=("m", "model")):
-    """One DataFrame of several {row: {column: value}}, whose values stay as they are.
+    """Return one DataFrame of several {row: {column: value}}, whose values stay as they are.
 
     Tuples as rows or columns make levels. Rows are in the order in which they first occur, columns
     in that of the parts. names: of the levels of the rows, from the last one.
@@ -205,7 +209,7 @@ def table(*parts, names=("m", "model")):
 
 
 def there(frame):
-    """The rows of a collected frame whose runs are there."""
+    """Return the rows of a collected frame whose runs are there."""
     return frame[frame["run"].notna()]
 
 
@@ -219,8 +223,9 @@ def spread(values, mean=None):
 
 
 def interval(estimate):
-    """An Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds. Fewer than
-    prove anything have no interval."""
+    """Return an Estimate as text: "+0.4 [-0.2, 1.1] (3)", the last being the number of seeds. Fewer
+    than prove anything have no interval.
+    """
     if estimate is None or not isfinite(estimate.mean):
         return "–"
     ends = f" [{estimate.low:.1f}, {estimate.high:.1f}]" * (estimate.n_seeds >= SEEDS)
@@ -228,8 +233,8 @@ def interval(estimate):
 
 
 def by_task(frame, columns, source, by=()):
-    """A part of a page's table out of a collected frame, columns as in `pairs`:
-    {(m, model) or model: {(source, title): text, ..., (source, "average"): text}}.
+    """Return a part of a page's table out of a collected frame, columns as in `pairs`: {(m, model)
+    or model: {(source, title): text, ..., (source, "average"): text}}.
 
     Seeds are those of `paired`. An average is the mean of its columns, as in verdicts, and counts
     the seeds that have all. Where scores are of more than development rows, columns with the score
@@ -259,12 +264,13 @@ def by_task(frame, columns, source, by=()):
 
 
 def diverged(frame):
-    """Which rows of a frame are of runs that were made and diverged: bool [N]."""
+    """Return which rows of a frame are of runs that were made and diverged: bool [N]."""
     return frame.reindex(columns=["diverged"])["diverged"].eq(True)
 
 
 def difference(frame, method, baseline, metric_of):
-    """The Estimate of the paired difference of two models in points; None where no two runs make a
-    pair. metric_of: as in `pairs`."""
+    """Return the Estimate of the paired difference of two models in points; None where no two runs
+    make a pair. metric_of: as in `pairs`.
+    """
     found = pairs(frame, method, baseline, metric_of)
     return paired_difference(found) if found else None

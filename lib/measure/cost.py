@@ -45,7 +45,7 @@ CONFIG += ["vocab_size", "max_position_embeddings", "type_vocab_size"]
 
 
 def configuration(shape, **more):
-    """The transformers configuration of a Shape, with more fields."""
+    """Return the transformers configuration of a Shape, with more fields."""
     from transformers import AutoConfig
 
     if shape.family == "electra":
@@ -55,7 +55,7 @@ def configuration(shape, **more):
 
 
 def configured(config):
-    """The Shape of an encoder with this transformers configuration, a dict."""
+    """Return the Shape of an encoder with this transformers configuration, a dict."""
     fields = (config[name] for name in CONFIG)
     return Shape(*fields, config.get("embedding_size", config["hidden_size"]))
 
@@ -79,7 +79,7 @@ def kept_heads(shape, heads=None):
 
 
 def widths(shape, heads=None, ghost=None):
-    """(queries and keys, values, inputs of the output projection, neurons) of each layer.
+    """Return (queries and keys, values, inputs of the output projection, neurons) of each layer.
 
     A ghost at "qk" generates the missing attention maps, so values and output projection stay
     whole. One at "v" generates the missing contexts, so the output projection stays whole
@@ -93,7 +93,8 @@ def widths(shape, heads=None, ghost=None):
 
 
 def _kernels(shape, ghost, heads, position):
-    """(kernels of one module, channels that each convolves). GhostBERT sections 2.1, 2.3, 4.2, B.4.
+    """Return (kernels of one module, channels that each convolves). GhostBERT sections 2.1, 2.3,
+    4.2, B.4.
 
     At "qk" and "v" every kept head feeds every ghost head through a kernel of its own: M * (A - M).
     Elsewhere one kernel is shared and convolves the sum over heads or folds. Above one ghost
@@ -107,7 +108,8 @@ def _kernels(shape, ghost, heads, position):
 
 
 def _ghost(shape, ghost, heads, tokens):
-    """(parameters, FLOPs) of all ghost modules: one for each layer and position, no biases."""
+    """Return (parameters, FLOPs) of all ghost modules: one for each layer and position, no
+    biases."""
     if ghost is None:
         return 0, 0
     ghost.fits(kept_heads(shape, heads) < shape.heads)
@@ -138,7 +140,7 @@ def ghost_parameters(shape, ghost, heads=None, tokens=128):
 
 
 def ghost_flops(shape, ghost, heads=None, tokens=128):
-    """FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
+    """Return the FLOPs of the ghosts' convolutions at B = 1, without softmax and ReLU.
 
     The output has the size of the input. One kernel over C channels takes 2TCk as "dwconv", 2TCCk
     as "conv1d_s", 2TTCk as "conv1d_f", and 2TCkk as "conv2d", where C = T on attention maps. Raises
@@ -148,7 +150,8 @@ def ghost_flops(shape, ghost, heads=None, tokens=128):
 
 
 def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
-    """All parameters of a classifier: embeddings, L layers, H x H dense layer, output, ghosts.
+    """Return all parameters of a classifier: embeddings, L layers, H x H dense layer, output,
+    ghosts.
 
     The dense layer is BERT's pooler, or that of RoBERTa's and ELECTRA's head, which have no pooler.
     The output is H x `labels`. `tokens` matters to "conv1d_f" alone. Raises ValueError as
@@ -165,7 +168,8 @@ def parameters(shape, heads=None, ghost=None, labels=2, tokens=128):
 
 
 def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2):
-    """FLOPs of one forward pass at B = 1: matrix products of the layers, and the ghosts'.
+    """Return the FLOPs of one forward pass at B = 1: matrix products of the layers, and the
+    ghosts'.
 
     "true" is what PyTorch's FlopCounterMode counts with eager attention. The H x H dense layer and
     the output see one token. Lookups cost nothing. ELECTRA's dense layer from embedding to hidden
@@ -191,5 +195,6 @@ def flops(shape, tokens=128, heads=None, ghost=None, convention="true", labels=2
 
 
 def shown(count, unit):
-    """A count as text in the papers' precision, for example "22.5" GFLOPs or "89" M params."""
+    """Return a count as text in the papers' precision, for example "22.5" GFLOPs or "89" M
+    params."""
     return f"{count / 1e9:.1f}" if unit == "GFLOPs" else f"{count / 1e6:.0f}"

@@ -13,20 +13,20 @@ from lib.measure.measures import FUNCTIONS, MEASURES, valued
 
 
 def parts_of(one, rows):
-    """((label, where), rows) of each model of a Cell, in its order."""
+    """Return ((label, where), rows) of each model of a Cell, in its order."""
     forms = [form for _, form in one.terms]
     return [each for f in forms for each in zip(f.models, f.parts(rows), strict=True)]
 
 
 def frames_of(one, rows):
-    """The rows of each model of a Cell as DataFrames."""
+    """Return the rows of each model of a Cell as DataFrames."""
     import pandas as pd
 
     return [pd.DataFrame(part) for _, part in parts_of(one, rows)]
 
 
 def rows_of(one, rows):
-    """The rows that a Cell names. Raises LookupError for a model without any."""
+    """Return the rows that a Cell names. Raises LookupError for a model without any."""
     rows = rows if one.measure else [row for row in rows if scored(row["spec"])]
     named = set()
     for (label, where), part in parts_of(one, rows):
@@ -38,8 +38,9 @@ def rows_of(one, rows):
 
 
 def thinnest(one, rows):
-    """How many seeds the model and task with fewest has, and how many with fewest whose runs were
-    all made or have failed."""
+    """Return how many seeds the model and task with fewest has, and how many with fewest whose runs
+    were all made or have failed.
+    """
     every, lacking = defaultdict(set), defaultdict(set)
     for model, part in parts_of(one, rows):
         for row in part:
@@ -52,7 +53,8 @@ def thinnest(one, rows):
 
 
 def estimate(one, rows, metric_of, groups):
-    """The Estimate of a Cell; None where a part of it was not run. groups: see `groups_of`."""
+    """Return the Estimate of a Cell; None where a part of it was not run. groups: see
+    `groups_of`."""
     if one.measure and (whole := MEASURES[one.measure].whole):
         return FUNCTIONS[whole](frames_of(one, rows), metric_of, one.about)
     if one.measure:
@@ -65,7 +67,7 @@ def estimate(one, rows, metric_of, groups):
 
 
 def groups_of(one, rows, metric_of):
-    """[(Pairs, their weight)] of a Cell of scores; runs that diverged are no replicates."""
+    """Return [(Pairs, their weight)] of a Cell of scores; runs that diverged are no replicates."""
     rows = [row for row in rows if row.get("diverged") not in (True,)]
     alone = [(weight, form) for weight, form in one.terms if len(form.models) == 1]
     told = [(weight, form.parts(rows)) for weight, form in one.terms if len(form.models) == 2]
@@ -74,7 +76,8 @@ def groups_of(one, rows, metric_of):
 
 
 def of_measure(one, rows, metric_of):
-    """The Estimate of a measure: its mean over seeds, or the share of runs where it is yes."""
+    """Return the Estimate of a measure: its mean over seeds, or the share of runs where it
+    is yes."""
     import pandas as pd
 
     frame = valued(one.measure, pd.DataFrame(rows), metric_of)

@@ -29,7 +29,7 @@ REPORTED = {  # name: (shape, mask, GFLOPs as printed)
 
 
 def layer(hidden, embedding, qk, values, ffn, tokens=TOKENS):
-    """FLOPs of one layer. They are linear in each width.
+    """Return the FLOPs of one layer. They are linear in each width.
 
     Q, K and V read `embedding` of the H inputs. There are `qk` columns of queries and as many of
     keys, `values` columns of values, and `ffn` neurons.
@@ -40,7 +40,7 @@ def layer(hidden, embedding, qk, values, ffn, tokens=TOKENS):
 
 
 def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
-    """FLOPs of a model of head size D.
+    """Return the FLOPs of a model of head size D.
 
     widths: one dict a layer, with "heads" and "ffn", and where they are searched "embedding", "qk"
     and "v". By default these are H, and D times the heads.
@@ -60,13 +60,15 @@ def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
 
 
 def masked(shape, mask=1.0, tokens=TOKENS):
-    """FLOPs of a whole model (a Shape) with every head and neuron under the same mask."""
+    """Return the FLOPs of a whole model (a Shape) with every head and neuron under the same
+    mask.
+    """
     width = {"heads": mask * shape.heads, "ffn": mask * shape.ffn}
     return flops(shape.hidden, shape.hidden // shape.heads, [width] * shape.layers, tokens)
 
 
 def counts(architecture):
-    """Widths, as `flops` takes them, of an architecture.
+    """Return the widths, as `flops` takes them, of an architecture.
 
     architecture: {"heads": L lists of indices, "neurons": L lists, ...}.
     """
@@ -78,17 +80,17 @@ def counts(architecture):
 
 
 def head(hidden, size, tokens=TOKENS):
-    """FLOPs of one head: 8 T H D + 4 T T D."""
+    """Return the FLOPs of one head: 8 T H D + 4 T T D."""
     return layer(hidden, hidden, size, size, 0, tokens)
 
 
 def neuron(hidden, tokens=TOKENS):
-    """FLOPs of one feed-forward dimension: 4 T H."""
+    """Return the FLOPs of one feed-forward dimension: 4 T H."""
     return layer(hidden, hidden, 0, 0, 1, tokens)
 
 
 def shares(shape, tokens=TOKENS):
-    """Shares of the whole model's FLOPs, by part (section 7.2).
+    """Return the shares of the whole model's FLOPs, by part (section 7.2).
 
     The parts are "projections", "attention products", "feed-forward" and "pooler".
     """

@@ -46,7 +46,7 @@ def smoothed(loss, share=0.05):
 
 
 def share_of_steps(inherits, scratch, part="loss"):
-    """How soon one run reaches the smoothed loss that another run ends on.
+    """Return how soon one run reaches the smoothed loss that another run ends on.
 
     Returns a share of the other run's steps, 1 where the loss is never reached. inherits, scratch:
     what step warmup keeps as `curve`.
@@ -58,7 +58,7 @@ def share_of_steps(inherits, scratch, part="loss"):
 
 
 def shares(frame, part="loss"):
-    """{seed: share of steps} of a collected frame, where both runs of the seed are there."""
+    """Return {seed: share of steps} of a collected frame, where both runs of the seed are there."""
     curves = {
         (row.model, row.seed): row.run.arrays("curve") for row in compare.there(frame).itertuples()
     }
@@ -70,12 +70,13 @@ def shares(frame, part="loss"):
 
 
 def steps(frame, _):
-    """The share of steps of the run that inherits; none of the run from scratch of its seed."""
+    """Return the share of steps of the run that inherits; none of the run from scratch of
+    its seed."""
     return frame["seed"].map(shares(frame)).where(frame["model"] == "inherits")
 
 
 def last_loss(frame, _):
-    """The smoothed loss that each run of step warmup ends on."""
+    """Return the smoothed loss that each run of step warmup ends on."""
     return [smoothed(run.arrays("curve")["loss"])[-1] for run in frame["run"]]
 
 
@@ -90,7 +91,8 @@ def lower_gradient(frame, _):
 
 
 def matched(frame, metric_of, margin=MATCH):
-    """The least epochs with which each model comes within `margin` points of BERT's longest run.
+    """Return the least epochs with which each model comes within `margin` points of BERT's longest
+    run.
 
     One line for each task and seed whose budgets are all there: task, seed, and a column for each
     model. A model that never comes so far counts one step more than the longest run.
@@ -147,7 +149,8 @@ def scores(frame, metric_of):
 
 
 def variance_ratio(parts, metric_of, _=""):
-    """Estimate of the variance of the scores of one model over that of another (F distribution).
+    """Return the Estimate of the variance of the scores of one model over that of another (F
+    distribution).
 
     It is None where one of them has fewer than two scores, or the other's do not vary.
     """
@@ -177,14 +180,17 @@ def ranked(parts, metric_of):
 
 
 def rank_correlation(parts, metric_of, _=""):
-    """Estimate of Kendall's tau of final and search scores; None for fewer than RANKED things."""
+    """Return the Estimate of Kendall's tau of final and search scores; None for fewer than RANKED
+    things.
+    """
     both = ranked(parts, metric_of)
     return stats.rank_correlation(*both.to_numpy().T) if len(both) >= RANKED else None
 
 
 def speed_ups(run, kind="wall"):
-    """{model: Estimate} of the reference's time over a model's, turn by turn, of a run of step
-    latency."""
+    """Return {model: Estimate} of the reference's time over a model's, turn by turn, of a run of
+    step latency.
+    """
     told = run.spec["args"]
     times = dict(zip(told["models"], run.arrays("times")[kind], strict=True))
     first = times.pop(told["reference"])
@@ -192,7 +198,9 @@ def speed_ups(run, kind="wall"):
 
 
 def speed_up(parts, _, name):
-    """Estimate of one model's speed-up in the first run of its frame; replicates are its turns."""
+    """Return the Estimate of one model's speed-up in the first run of its frame; replicates are its
+    turns.
+    """
     runs = parts[0]["run"].dropna()
     found = speed_ups(runs.iloc[0])[name] if len(runs) else None
     return found and replace(found, n_seeds=found.n_pairs)
@@ -207,7 +215,7 @@ FUNCTIONS = {function.__name__: function for function in EACH + WHOLE}
 
 
 def valued(name, frame, metric_of):
-    """The rows of a frame whose runs have a measure, with it as `value`."""
+    """Return the rows of a frame whose runs have a measure, with it as `value`."""
     how, frame = MEASURES[name], frame[frame["run"].notna()]
     if how.each:
         return frame.assign(value=FUNCTIONS[how.each](frame, metric_of)).dropna(subset="value")

@@ -23,7 +23,7 @@ def accuracy(predictions, labels):
 
 
 def f1(predictions, labels):
-    """F1 of class 1 in a task of two classes, as GLUE scores MRPC and QQP."""
+    """Return F1 of class 1 in a task of two classes, as GLUE scores MRPC and QQP."""
     both = _classes(predictions, labels)
     if max(map(np.max, both)) > 1:
         raise ValueError("F1 is that of class 1 of two; these rows have more classes")
@@ -36,17 +36,19 @@ def matthews(predictions, labels):
 
 
 def pearson(predictions, labels):
-    """Linear correlation; 0.0 when either side is constant."""
+    """Return the linear correlation; 0.0 when either side is constant."""
     return _correlation(scipy.stats.pearsonr, predictions, labels)
 
 
 def spearman(predictions, labels):
-    """Rank correlation, ties sharing their mean rank; 0.0 when either side is constant."""
+    """Return the rank correlation, ties sharing their mean rank; 0.0 when either side is
+    constant.
+    """
     return _correlation(scipy.stats.spearmanr, predictions, labels)
 
 
 def _once(name, predicted, true):
-    """A metric of classes as verdicts compute it, each row being there once."""
+    """Return a metric of classes as verdicts compute it, each row being there once."""
     return float(weighted_score(name, [predicted], true, np.ones((1, len(true))))[0, 0])
 
 
@@ -59,13 +61,13 @@ METRICS = {f.__name__: f for f in (accuracy, f1, matthews, pearson, spearman)}
 
 
 def score(name, logits, labels):
-    """The metric of that name, a float."""
+    """Return the metric of that name, a float."""
     known("metric", name, METRICS)
     return METRICS[name](logits, labels)
 
 
 def scores(task, logits, labels):
-    """All metrics of a Task, in its order: {name: float}."""
+    """Return all metrics of a Task, in its order: {name: float}."""
     return {name: score(name, logits, labels) for name in task.metrics}
 
 

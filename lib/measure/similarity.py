@@ -12,8 +12,8 @@ def divergence(p, q):
 
 
 def cka(x, y):
-    """Linear centred kernel alignment of two sets of states [n, H], in [0, 1] (Kornblith et al.
-    2019).
+    """Return the linear centred kernel alignment of two sets of states [n, H], in [0, 1] (Kornblith
+    et al. 2019).
 
     It is 1 for sets that are equal up to rotation, scale and shift. It is biased upwards where n is
     not far above H.

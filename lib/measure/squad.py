@@ -30,7 +30,7 @@ def exact(prediction, golds, version=2):
 
 
 def span_f1(prediction, golds, version=2):
-    """F1 of the words against the accepted text where it is largest."""
+    """Return F1 of the words against the accepted text where it is largest."""
     words = normalise(prediction).split()
     return max(_f1(words, gold.split(), version) for gold in _golds(golds, version))
 

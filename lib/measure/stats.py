@@ -70,14 +70,15 @@ class Estimate:
 
 
 def draw_weights(rng, draws, n):
-    """How often each of n examples occurs in each bootstrap draw: [draws, n], rows sum to n."""
+    """Return how often each of n examples occurs in each bootstrap draw: [draws, n], rows
+    sum to n."""
     index = rng.integers(n, size=(draws, n)) + np.arange(draws)[:, None] * n
     return np.bincount(index.ravel(), minlength=draws * n).reshape(draws, n).astype(float)
 
 
 @lru_cache(maxsize=4)
 def drawn_rows(draws, n, at_once, *seeds):
-    """How often each bootstrap draw has each of n examples, behind all of them, each once:
+    """Return how often each bootstrap draw has each of n examples, behind all of them, each once:
     [1 + draws, n], drawn so many at once.
 
     Claims on the same examples share the draws, so they are kept, in the smallest type.
@@ -89,14 +90,16 @@ def drawn_rows(draws, n, at_once, *seeds):
 
 
 def predicted(logits):
-    """Classes [N] of logits [N, C], scores [N] of logits [N, 1]; what is [N] already stays."""
+    """Return classes [N] of logits [N, C], scores [N] of logits [N, 1]; what is [N] already
+    stays.
+    """
     if logits.ndim == 1:
         return logits
     return logits[:, 0] if logits.shape[1] == 1 else logits.argmax(1)
 
 
 def weighted_score(metric, said, labels, weights):
-    """The metric of each model under each draw, [D, M]; an undefined one counts 0.
+    """Return the metric of each model under each draw, [D, M]; an undefined one counts 0.
 
     said: M predictions [N] or [N, C], or the MARKS of M models [N]. labels: [N]. weights: how often
     each draw has each example [D, N]. Raises ValueError for an unknown metric.
@@ -154,7 +157,8 @@ def _spearman(said, labels, weights):
 
 
 def _ranks(x, weights):
-    """Mid-ranks of x [N] about their mean under each draw [D, N], and the sum of their squares [D].
+    """Return the mid-ranks of x [N] about their mean under each draw [D, N], and the sum of their
+    squares [D].
 
     The sum is (n^3 - sum of t^3) / 12 over groups of t tied examples.
     """
@@ -169,7 +173,7 @@ def _ranks(x, weights):
 
 
 def scores(pair, said, counts):
-    """The scores of M models of a Pair under each draw, in points: [D, M].
+    """Return the scores of M models of a Pair under each draw, in points: [D, M].
 
     said: what each said of its examples. counts: how often each draw has each cluster, [D, U].
     """
@@ -191,8 +195,9 @@ _drawn = {}  # scores under the draws, which claims on the same models share
 
 
 def drawn_scores(pairs, draws, units, seed):
-    """The scores of a and of b of each Pair of a task, in turn: with all examples, then under each
-    bootstrap draw of their `units` clusters, [1 + D]."""
+    """Return the scores of a and of b of each Pair of a task, in turn: with all examples, then
+    under each bootstrap draw of their `units` clusters, [1 + D].
+    """
     first, said = pairs[0], [said for pair in pairs for said in (pair.a, pair.b)]
     cluster = np.empty(0) if first.cluster is None else first.cluster
     place = first.metric, draws, seed, hashed(first.labels), hashed(cluster)
@@ -205,24 +210,26 @@ def drawn_scores(pairs, draws, units, seed):
 
 
 def hashed(array):
-    """What tells one array from others."""
+    """Return what tells one array from others."""
     return sha256(array.tobytes()).digest()
 
 
 def at_once(labels):
-    """How many draws of so many rows are held at once."""
+    """Return how many draws of so many rows are held at once."""
     return max(1, CELLS // len(labels))
 
 
 def common(groups):
-    """The groups of Pairs with the tasks alone that all of them have; so a task counts once its
-    last run is there."""
+    """Return the groups of Pairs with the tasks alone that all of them have; so a task counts once
+    its last run is there.
+    """
     tasks = set.intersection(*({pair.task for pair in group} for group in groups))
     return [[pair for pair in group if pair.task in tasks] for group in groups]
 
 
 def contrast(groups, coefficients, draws=2000, seed=0):
-    """Estimate of sum_g coefficients[g] * (mean over tasks of the mean difference over seeds in g).
+    """Return the Estimate of sum_g coefficients[g] * (mean over tasks of the mean difference over
+    seeds in g).
 
     groups: lists of Pairs. All pairs of a task share examples, their order, clusters and metric.
     Groups have the same tasks, or none in common.
@@ -272,19 +279,20 @@ def contrast(groups, coefficients, draws=2000, seed=0):
 
 
 def _students_p(mean, variance, freedom):
-    """Two-sided p of a mean with this variance against 0."""
+    """Return the two-sided p of a mean with this variance against 0."""
     if variance < 1e-18:  # nothing varies
         return float(abs(mean) < 1e-9)
     return float(2 * scipy.stats.t.sf(abs(mean) / np.sqrt(variance), freedom))
 
 
 def paired_difference(pairs, draws=2000, seed=0):
-    """Estimate of method minus baseline in points, averaged over seeds, then tasks."""
+    """Return the Estimate of method minus baseline in points, averaged over seeds, then tasks."""
     return contrast([pairs], np.ones(1), draws, seed)
 
 
 def replicates(values, resolution=0.0):
-    """Estimate of the mean over seeds of what is no score of examples, such as a share of steps.
+    """Return the Estimate of the mean over seeds of what is no score of examples, such as a share
+    of steps.
 
     It has Student's interval; one seed has none but the value itself. resolution: the values are
     multiples of it, which adds a twelfth of its square to their variance.
@@ -302,7 +310,8 @@ def replicates(values, resolution=0.0):
 
 
 def ratio(above, below, block=10, draws=2000, seed=0):
-    """Estimate of the median of above / below, [N] seconds each of N turns that time both.
+    """Return the Estimate of the median of above / below, [N] seconds each of N turns that time
+    both.
 
     The interval is a bootstrap over blocks of successive turns, because what slows a machine lasts
     longer than one turn. It speaks of these turns, not of other machines.
@@ -316,8 +325,8 @@ def ratio(above, below, block=10, draws=2000, seed=0):
 
 
 def share_gap(yes, others=None, less=0.0):
-    """Estimate of how much larger the share of True is in `yes` than in `others`, in points, or
-    than `less` points.
+    """Return the Estimate of how much larger the share of True is in `yes` than in `others`, in
+    points, or than `less` points.
 
     Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p, one has Wilson's and
     the binomial p.
@@ -340,7 +349,7 @@ def share_gap(yes, others=None, less=0.0):
 
 
 def slope_weights(x):
-    """Weights w with w @ y = least-squares slope of y over x."""
+    """Return weights w with w @ y = least-squares slope of y over x."""
     centred = np.asarray(x, float) - np.mean(x)
     if not (centred**2).sum() > 0:
         raise ValueError("a slope needs at least two different x")
@@ -348,7 +357,7 @@ def slope_weights(x):
 
 
 def straighter_weights(x, other):
-    """Weights w, for which w @ y tells whether y is straighter over x than over `other`.
+    """Return weights w, for which w @ y tells whether y is straighter over x than over `other`.
 
     w @ y is the root of the sum of squares that a line over x explains in y, less the root for a
     line over `other`. Where y rises with both, it is above 0 exactly where the line over x leaves
@@ -360,7 +369,7 @@ def straighter_weights(x, other):
 
 
 def rank_correlation(x, y, draws=2000, seed=0):
-    """Estimate of Kendall's tau-b of two scores of the same n things.
+    """Return the Estimate of Kendall's tau-b of two scores of the same n things.
 
     The interval is a bootstrap over the things. A thing that is drawn twice is no pair with itself.
     Simulated for 8 and 12 things, it covers 93 to 98 %.

@@ -14,5 +14,5 @@ METHODS = {"Layer dropping": "layer_dropping"}
 
 
 def module(name):
-    """A module of this folder by its own name."""
+    """Return a module of this folder by its own name."""
     return import_module(f"{__name__}.{name}")

@@ -5,7 +5,7 @@ It is the simplest control of all: no importance, no search, no new parts.
 
 
 def kept(shape, share):
-    """([(heads, neurons)] of the layers that stay, {"layers": their numbers}).
+    """Return ([(heads, neurons)] of the layers that stay, {"layers": their numbers}).
 
     Their number is the divisor of L next to share * L, so that each matches a layer of the teacher.
     They are the last layer and those at equal steps before it.

@@ -116,7 +116,7 @@ X = Node("x")
 
 
 def walk(node):
-    """All nodes from left to right, each before its operands (prefix order)."""
+    """Yield all nodes from left to right, each before its operands (prefix order)."""
     yield node
     for child in node.args:
         yield from walk(child)

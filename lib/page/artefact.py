@@ -82,7 +82,7 @@ class Page:
         return self.scope.about() if isinstance(self.scope, grids.Own) else []
 
     def collect(self, rows, on_missing="run"):
-        """The rows with their results (lib.runs.sweep.collect).
+        """Return the rows with their results (lib.runs.sweep.collect).
 
         Missing runs are made here, unless a batch made them before. Why some are still missing
         stands below the cell. on_missing: "make" makes them in a batch too.
@@ -113,7 +113,7 @@ class Page:
         return frame
 
     def runs(self, grid, recorded=(), of=list):
-        """The runs of a grid (lib.page.runs.Runs).
+        """Return the runs of a grid (lib.page.runs.Runs).
 
         grid: rows, or a function that makes them for a profile and the page's parameters. The
         page's own are made where they are missing. Those at mini, which the function makes too or

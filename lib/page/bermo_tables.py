@@ -6,7 +6,7 @@ from lib.papers.bermo import COLUMNS, PROBES
 
 
 def repaired(table, rows):
-    """A printed table of probing scores as text, with our names of the tasks.
+    """Return a printed table of probing scores as text, with our names of the tasks.
 
     rows: the columns that name its rows. A cell that arithmetic corrects is put right and marked †.
     """
@@ -26,14 +26,15 @@ def printed(table, by=("Model",), rename=()):
 
 
 def measured(frame, source, by=("model",)):
-    """A collected frame as a part of Table 2, 4 or 5, its rows named by the columns `by`."""
+    """Return a collected frame as a part of Table 2, 4 or 5, its rows named by the columns `by`."""
     columns = {task: [c for c in COLUMNS if c.task == task] for task in set(frame["task"])}
     return compare.by_task(frame, columns, source, by)
 
 
 def gains(part, label="{}"):
-    """{task: points} by which a printed part has BERMo above BERT, by the first metric of each
-    task. label: of its rows."""
+    """Return {task: points} by which a printed part has BERMo above BERT, by the first metric of
+    each task. label: of its rows.
+    """
     first = {column.task: ("published", column.title) for column in reversed(COLUMNS)}
     ours, theirs = (part[label.format(name)] for name in ("BERMo", "BERT"))
     return {t: float(ours[key] - theirs[key]) for t, key in reversed(first.items()) if key in ours}

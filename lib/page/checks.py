@@ -34,14 +34,14 @@ OPTIONS |= {"importance": options.Importance, "prune": options.Prune, "gates": o
 
 @cache
 def lines(name):
-    """The rows of a file under `data/published` as dicts of text; name: "nas/claims"."""
+    """Return the rows of a file under `data/published` as dicts of text; name: "nas/claims"."""
     with (PUBLISHED / f"{name}.csv").open() as file:
         return list(DictReader(file))
 
 
 @cache
 def claims():
-    """{id: row of claims.csv, with its `paper`} of every claim, paper by paper, ours last.
+    """Return {id: row of claims.csv, with its `paper`} of every claim, paper by paper, ours last.
 
     A claim of `plan.csv` has its seeds from there, and as `planned` its row.
     """
@@ -57,7 +57,7 @@ def claims():
 
 
 def effects(claim):
-    """{(cell, task): value} that the paper prints of the cells of a claim.
+    """Return {(cell, task): value} that the paper prints of the cells of a claim.
 
     A row of `effects.csv` has a formula for each of its tasks, "{task}" in it. A mean over tasks is
     named by all of them, in order, with "/" between: so it stands beside the mean over these alone.
@@ -73,7 +73,7 @@ def effects(claim):
 
 
 def number(text):
-    """The exact number, None for a cell without one, else the text."""
+    """Return the exact number, None for a cell without one, else the text."""
     try:
         return Fraction(text.replace(",", ""))
     except ValueError:
@@ -85,7 +85,7 @@ def mean(values):
 
 
 def rounded(value, digits):
-    """The Fraction of so many digits, a half away from zero."""
+    """Return the Fraction of so many digits, a half away from zero."""
     scale, value = Fraction(10) ** digits, Fraction(value)
     return int(abs(value) * scale + Fraction(1, 2)) / scale * (1 if value >= 0 else -1)
 
@@ -106,25 +106,25 @@ class Cells:
         return at
 
     def col(self, table, column, *keys):
-        """The values of a column in all rows of these keys."""
+        """Return the values of a column in all rows of these keys."""
         rows = self.rows(table, keys)
         self.given |= {(table, column, i): line[column] for i, line in rows}
         return [number(line[column]) for _, line in rows]
 
     def cell(self, table, column, *keys):
-        """The value of a column in the one row of these keys."""
+        """Return the value of a column in the one row of these keys."""
         (value,) = self.col(table, column, *keys)
         return value
 
     def row(self, table, span, *keys):
-        """The values of one row in the columns of a span "A:B"; empty ones are left out."""
+        """Return the values of one row in the columns of a span "A:B"; empty ones are left out."""
         names = list(lines(f"{self.paper}/{table}")[0])
         first, last = map(names.index, span.split(":"))
         values = [self.cell(table, name, *keys) for name in names[first : last + 1]]
         return [value for value in values if value is not None]
 
     def off(self, table, span, average, labels=1):
-        """The rows that are whole and whose average is not the mean of the span."""
+        """Return the rows that are whole and whose average is not the mean of the span."""
         keys = [list(line.values())[:labels] for line in lines(f"{self.paper}/{table}")]
         parts = [
             (key, self.cell(table, average, *key), self.row(table, span, *key)) for key in keys
@@ -139,7 +139,7 @@ class Absent(ValueError):
 
 
 def setting(page, step, path, **labels):
-    """The set of values that a setting has at the profile paper: exact numbers, or text.
+    """Return the set of values that a setting has at the profile paper: exact numbers, or text.
 
     It is looked for in the Specs of a step that the grid of a page makes, and in all that they rest
     on. path: of the setting in the arguments of the step, "train.epochs". labels: of the rows that
@@ -162,14 +162,17 @@ def setting(page, step, path, **labels):
 
 
 def axis(page, column):
-    """The set of labels of the rows of a page in a column at paper: exact numbers, or text."""
+    """Return the set of labels of the rows of a page in a column at paper: exact numbers,
+    or text."""
     told = {row.get(column) for row in made(page)["grid"]} - {None}
     return {number(str(value)) for value in told}
 
 
 def counted(what, shape="bert-base", **options):
-    """A count of an encoder by `lib.measure.cost`: what is "flops", "parameters", "ghost_flops" or
-    "ghost_parameters". options: heads, and those of ghosts, of which there are none without any."""
+    """Return a count of an encoder by `lib.measure.cost`: what is "flops", "parameters",
+    "ghost_flops" or "ghost_parameters". options: heads, and those of ghosts, of which there are
+    none without any.
+    """
     from lib.papers import ghostbert
 
     ours = {name: options.pop(name) for name in ("heads", "convention") if name in options}
@@ -186,22 +189,23 @@ def net(name, convention="with projection"):
 
 
 def operation(name, *operands):
-    """What our operation of a printed name gives."""
+    """Return what our operation of a printed name gives."""
     from lib.model.formula import NUMPY
 
     return float(NUMPY[name.lower().replace(" ", "_")](*map(float, operands)))
 
 
 def ours(place, *args, **keywords):
-    """What another count of this code gives: ours("search.net:ffn_parameters", 768, 3072). The name
-    of a shape stands for it."""
+    """Return what another count of this code gives: ours("search.net:ffn_parameters", 768, 3072).
+    The name of a shape stands for it.
+    """
     module, name = place.split(":")
     args = [cost.SHAPES.get(each, each) for each in args]
     return getattr(import_module(f"lib.{module}"), name)(*args, **keywords)
 
 
 def given(text, constants="", **names):
-    """What a printed expression gives: given("c * x^2", "c = 2", x=3) is 18."""
+    """Return what a printed expression gives: given("c * x^2", "c = 2", x=3) is 18."""
     names |= vars(math) | {"max": max}
     for each in filter(None, (constants or "").split("; ")):
         name, value = each.split(" = ")
@@ -210,13 +214,13 @@ def given(text, constants="", **names):
 
 
 def metric(task):
-    """The first metric of a task of GLUE."""
+    """Return the first metric of a task of GLUE."""
     return data.task("glue", task).metrics[0]
 
 
 @cache
 def made(page):
-    """The grids of a page at the profile paper, made without its data."""
+    """Return the grids of a page at the profile paper, made without its data."""
     from lib.page import notebook
 
     (path,) = (path for path in notebook.find() if path.stem == page)
@@ -233,7 +237,7 @@ OURS |= dict(operation=operation, metric=metric, ours=ours)
 
 
 def value(paper, formula):
-    """(what a formula gives, {(table, column, row): text} of the cells that it read)."""
+    """Return (what a formula gives, {(table, column, row): text} of the cells that it read)."""
     cells = Cells(paper)
     own = {name: getattr(cells, name) for name in ("cell", "col", "row", "off")}
     return eval(formula, {"__builtins__": {}} | FUNCTIONS | OURS | own), cells.given
@@ -252,7 +256,8 @@ def agrees(value, printed):
 
 
 def inconsistencies():
-    """The rows of `inconsistencies.csv`, the value that contradicts the print computed again.
+    """Return the rows of `inconsistencies.csv`, the value that contradicts the print computed
+    again.
 
     `found` is that value, None where a row contradicts without a formula.
     """

@@ -32,7 +32,7 @@ COLUMNS = {"efficientbert": efficientbert.COLUMNS, "nas": nas.COLUMNS}
 
 
 def rows(line, scale=SCALE, seeds=None):
-    """The rows of the grids of a claim's pages that its cells name, at these seeds.
+    """Return the rows of the grids of a claim's pages that its cells name, at these seeds.
 
     seeds: the planned ones unless told; those of the pages where none are planned.
     """
@@ -42,7 +42,9 @@ def rows(line, scale=SCALE, seeds=None):
 
 @cache
 def at(artefact, scale, seeds=()):
-    """The rows of all grids of some pages, with the searches behind networks, at these seeds."""
+    """Return the rows of all grids of some pages, with the searches behind networks, at these
+    seeds.
+    """
     found = []
     for page in artefact.split("; "):
         every = planned_seeds(page)
@@ -55,14 +57,14 @@ def at(artefact, scale, seeds=()):
 
 @cache
 def planned_seeds(page):
-    """The planned seeds of all claims of a page, so that its grids are made once for all."""
+    """Return the planned seeds of all claims of a page, so that its grids are made once for all."""
     own = [line for line in checks.claims().values() if page in line["artefact"].split("; ")]
     return tuple(sorted({seed for line in own for seed in claims.seeds(line["seeds"])}))
 
 
 @cache
 def planned(page, scale, seeds=()):
-    """{variable: rows} of the grids of a page, at these seeds where it takes some."""
+    """Return {variable: rows} of the grids of a page, at these seeds where it takes some."""
     (path,) = (path for path in notebook.find() if path.stem == page)
     values = {"profile": scale}
     if seeds and "seeds" in notebook.parameters(path):
@@ -74,7 +76,7 @@ def planned(page, scale, seeds=()):
 
 
 def judged(names=None, store=None, scale=SCALE):
-    """{id: Verdict} of some claims, or of all.
+    """Return {id: Verdict} of some claims, or of all.
 
     scale: mini, whose seeds are planned, or paper. Central claims at mini are read after Holm over
     those of their paper; what is not among the names is taken from `verdicts.csv`. Raises
@@ -91,7 +93,7 @@ def judged(names=None, store=None, scale=SCALE):
 
 
 def judge(line, scale, look, taught):
-    """The Verdict on a claim by itself.
+    """Return the Verdict on a claim by itself.
 
     look: f(Spec) -> (run or None, state). taught: f(Spec) -> runs that it is to come near.
     """
@@ -139,7 +141,7 @@ def undecided(line, why):
 
 
 def computed(line):
-    """The Verdict on a claim by its formula.
+    """Return the Verdict on a claim by its formula.
 
     Where the formula reads no cell, or asks what this code has or counts, a difference is
     CONTRADICTED. Else printed values exclude each other. A setting that no Spec has is NOT_RUN.
@@ -164,7 +166,7 @@ def computed(line):
 
 
 def corrected(verdicts_by_id):
-    """The Verdicts, with those on central claims read after Holm over their paper."""
+    """Return the Verdicts, with those on central claims read after Holm over their paper."""
     kept, result = recorded(), dict(verdicts_by_id)
     for paper in checks.PAPERS:
         own = {
@@ -180,13 +182,15 @@ def corrected(verdicts_by_id):
 
 
 def central(paper=None):
-    """The ids of the central claims of a paper, or of all."""
+    """Return the ids of the central claims of a paper, or of all."""
     own = checks.claims().items()
     return [id for id, c in own if c["role"] == "central" and paper in (None, c["paper"])]
 
 
 def of_page(page):
-    """The ids of the claims that a page shows: all that are judged and name it, central first."""
+    """Return the ids of the claims that a page shows: all that are judged and name it, central
+    first.
+    """
     return [
         id
         for id, line in checks.claims().items()
@@ -203,7 +207,7 @@ HEAD = "claim cell task unit word estimate low high seeds printed p measured".sp
 
 @cache
 def recorded():
-    """{claim: (word, p)} of the committed `verdicts.csv`; none where it is not there."""
+    """Return {claim: (word, p)} of the committed `verdicts.csv`; none where it is not there."""
     path = paths.records_root() / "verdicts.csv"
     if not path.exists():
         return {}
@@ -213,7 +217,8 @@ def recorded():
 
 
 def lines(by_id):
-    """Rows of `verdicts.csv` of Verdicts {id: Verdict}: one for each claim and each of its cells.
+    """Return rows of `verdicts.csv` of Verdicts {id: Verdict}: one for each claim and each of its
+    cells.
 
     What was measured is told in words where there is no cell.
     """
@@ -241,7 +246,8 @@ FIRST = 3  # findings that README shows
 
 
 def scorecard(words):
-    """{paper: {what: how many of these have which word}} of the words {id: word} on all claims.
+    """Return {paper: {what: how many of these have which word}} of the words {id: word} on all
+    claims.
 
     Settings without a formula and background are not judged.
     """
@@ -259,14 +265,14 @@ def scorecard(words):
 
 
 def scoreboard(words):
-    """The scorecard as README shows it."""
+    """Return the scorecard as README shows it."""
     rows = [["paper", *ROLES, "printed numbers"], ["---"] * 4]
     rows += [[title, *line.values()] for title, line in scorecard(words).items()]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows).replace(" --- ", "---")
 
 
 def told(found=None, store=None):
-    """{title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
+    """Return {title: sentences} of `data/found.md`, what we found, with figures of the Verdicts."""
     text = (paths.DATA / "found.md").read_text()
     found = found or judged(dict.fromkeys(re.findall(r"{([A-Z]\d+)", text)), store)
     parts = (part.strip().format_map(found) for part in text.split("\n\n"))
@@ -274,12 +280,14 @@ def told(found=None, store=None):
 
 
 def listed(sentences):
-    """Titles and sentences as a list in Markdown."""
+    """Return titles and sentences as a list in Markdown."""
     return "".join(f"- **{title}** {text}\n" for title, text in sentences.items())
 
 
 def posted(readme, by_id):
-    """The text of README with scoreboard and first findings of all Verdicts between their marks."""
+    """Return the text of README with scoreboard and first findings of all Verdicts between their
+    marks.
+    """
     score = scoreboard({id: each.verdict for id, each in by_id.items()})
     first = dict(list(told(by_id).items())[:FIRST])
     for mark, text in ((BLOCK, score), (FOUND, listed(first))):
@@ -289,7 +297,7 @@ def posted(readme, by_id):
 
 
 def forest(by_id, ids):
-    """One row for each cell in points of some claims: what a forest plot draws.
+    """Return one row for each cell in points of some claims: what a forest plot draws.
 
     A cell without its planned seeds has no interval.
     """

@@ -23,18 +23,18 @@ ROW = 0.42  # between operands; operations stand 1 apart
 
 
 def kind(op):
-    """The kind of an operation, one of LOOKS."""
+    """Return the kind of an operation, one of LOOKS."""
     kinds = {"x": "input x"} | dict.fromkeys(LINEAR, "linear map") | dict.fromkeys(BINARY, "binary")
     return kinds.get(op, "activation")
 
 
 def leaves(node):
-    """How often the input is used: the rows that a drawing has."""
+    """Return how often the input is used: the rows that a drawing has."""
     return sum(n.op == "x" for n in walk(node))
 
 
 def placed(node):
-    """Where a formula's operations stand: ([(op, column, row)], [edges]).
+    """Return where a formula's operations stand: ([(op, column, row)], [edges]).
 
     An edge is a list of (column, row) points. The input is one node in column 0. An operation
     stands right of its operands. Rows are centred on 0.

@@ -16,7 +16,7 @@ NOTEBOOK = re.compile(r"\]\((\w+)\.ipynb\)")
 
 
 def readable(markdown):
-    """The text of a cell as a page shows it; code stays as it is. Raises ValueError where
+    """Return the text of a cell as a page shows it; code stays as it is. Raises ValueError where
     matplotlib cannot set an equation.
     """
     parts = CODE.split(markdown)
@@ -25,7 +25,7 @@ def readable(markdown):
 
 
 def drawn(match):
-    """The picture of an equation: $$...$$ on a line of its own, $...$ within the text."""
+    """Return the picture of an equation: $$...$$ on a line of its own, $...$ within the text."""
     own, text, picture = bool(match[1]), " ".join((match[1] or match[2]).split()), io.BytesIO()
     shown = text.replace(r"\frac", r"\dfrac") if own else text
     look = FontProperties(size=13 if own else 12, math_fontfamily="stix")

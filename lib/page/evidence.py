@@ -33,13 +33,13 @@ def chosen(names=()):
 
 
 def cells(claim, numbers):
-    """The Specs of a claim at some of its planned seeds, each once."""
+    """Return the Specs of a claim at some of its planned seeds, each once."""
     there = rows(claim, seeds=seeds(claim["seeds"])) if numbers else []
     return list(dict.fromkeys(r["spec"] for r in there if r.get("seed", numbers[0]) in numbers))
 
 
 def rounds(claims):
-    """Specs of the claims in the order in which they are made, each once."""
+    """Return the Specs of the claims in the order in which they are made, each once."""
     plan, found = [row["claim"] for row in checks.lines("plan")], {}
     order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
     for number in range(max(len(seeds(claim["seeds"])) for claim in claims)):
@@ -79,7 +79,7 @@ def gather(claims, store, workers=None, progress=True, backend="local"):
 
 
 def found_by(specs):
-    """The searches among the inputs of some Specs."""
+    """Return the searches among the inputs of some Specs."""
     return {spec for spec in ancestry(specs) if spec.step in BESIDE}
 
 
@@ -92,7 +92,8 @@ def keep(specs, store):
 
 
 def listed(claims, store):
-    """A line for each claim: its planned seeds that are done, runs left, the word on it so far.
+    """Yield a line for each claim: its planned seeds that are done, runs left, the word on it so
+    far.
 
     The committed word is told where no seed changes it or it fits the seeds that are done; else
     the claim is judged.

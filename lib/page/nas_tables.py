@@ -71,8 +71,9 @@ def show(page, runs, searches, more=(), printed=()):
 
 
 def changes(runs, whole):
-    """[{model: {(source, column): text}}] by source: change of each mean score in % of that of the
-    model `whole`. A score without one, or of 0, has none."""
+    """Return [{model: {(source, column): text}}] by source: change of each mean score in % of that
+    of the model `whole`. A score without one, or of 0, has none.
+    """
     found = []
     for source, frame, at in runs.frames:
         scored = compare.points(frame, grids.metrics(at, COLUMNS)).dropna(subset=["score"])
@@ -125,8 +126,9 @@ def show_tested(page, table, models, runs, searches):
 
 
 def tested(table, whole, network, runs, searches):
-    """One of Tables 6 to 9 as a DataFrame: a whole model, a network of 30 % and their change in %,
-    as printed and as measured."""
+    """Return one of Tables 6 to 9 as a DataFrame: a whole model, a network of 30 % and their change
+    in %, as printed and as measured.
+    """
     names, printed = (whole, network, "change in %"), published.rows("nas", table, "Models")
     parts = [dict(zip(names, printed.values(), strict=True)), *measured(runs, searches)]
     searched = searches.where(model=network)
@@ -136,8 +138,9 @@ def tested(table, whole, network, runs, searches):
 
 
 def turned(table, rename, end=""):
-    """A published table whose columns are models, as a part of a table. end: " change" takes the
-    columns of changes instead."""
+    """Return a published table whose columns are models, as a part of a table. end: " change" takes
+    the columns of changes instead.
+    """
     rows = published.lines("nas", table)
     models = [c for c in list(rows[0])[2:] if c.endswith(end) and bool(end) == ("change" in c)]
     return {

@@ -63,7 +63,8 @@ def find(patterns=()):
 
 
 def cells(path):
-    """{tag: source} of the tagged cells. Raises ValueError where the file is not a notebook."""
+    """Return {tag: source} of the tagged cells. Raises ValueError where the file is not a
+    notebook."""
     try:
         body = json.loads(Path(path).read_text())
         tagged = [(t, c) for c in body["cells"] for t in c["metadata"].get("tags", [])]
@@ -78,7 +79,7 @@ def title(path):
 
 
 def parameters(path):
-    """{name: Parameter} of the `parameters` cell: annotated literals, one comment each."""
+    """Return {name: Parameter} of the `parameters` cell: annotated literals, one comment each."""
     source = cells(path).get("parameters")
     if source is None:
         raise ValueError(f"{paths.shown(path)} has no cell tagged 'parameters'")
@@ -95,7 +96,7 @@ def parameters(path):
 
 
 def check(path, values):
-    """The given values with defaults for the rest.
+    """Return the given values with defaults for the rest.
 
     Raises ValueError for an unknown name, with the nearest one, and for a value that cannot be.
     """
@@ -132,12 +133,14 @@ def absurd(name, value, declared):
 
 
 def wanted(grids):
-    """The Specs of the variable `grid` of a notebook's grids, each once: what its page makes."""
+    """Return the Specs of the variable `grid` of a notebook's grids, each once: what its page
+    makes.
+    """
     return list(dict.fromkeys(row["spec"] for row in grids.get("grid", [])))
 
 
 def planned(path, values, looked_up=True):
-    """{variable: rows} that the `grid` cell makes.
+    """Return {variable: rows} that the `grid` cell makes.
 
     `grid` is what the page runs. A function `grid` makes it, and at mini what is `recorded`; any
     other list of rows with Specs is only looked up; a function `recorded` makes one, where it takes
@@ -167,7 +170,7 @@ def planned(path, values, looked_up=True):
 
 
 def rows(grid, profile, values):
-    """The rows of a notebook's function `grid` at a profile.
+    """Return the rows of a notebook's function `grid` at a profile.
 
     Of the values of the notebook's parameters, it gets those that it takes.
     """
@@ -176,13 +179,13 @@ def rows(grid, profile, values):
 
 
 def injected(history):
-    """Names that papermill gave values, out of a kernel's history of cells; none by hand."""
+    """Return names that papermill gave values, out of a kernel's history of cells; none by hand."""
     cells = [source for source in history if source.startswith("# Parameters\n")]
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
 def normalised(text):
-    """A notebook's text as it stands in git.
+    """Return a notebook's text as it stands in git.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, the kernel is
     python3.
@@ -206,7 +209,9 @@ def normalised(text):
 
 # ---- standard pages and experiments
 def kept(path):
-    """What is committed of a notebook: the defaults of its parameters, a digest of other cells."""
+    """Return what is committed of a notebook: the defaults of its parameters, a digest of other
+    cells.
+    """
     cells = [
         [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
         for cell in json.loads(normalised(path.read_text()))["cells"]
@@ -217,7 +222,7 @@ def kept(path):
 
 
 def committed():
-    """{name: what is `kept` of it} of the committed notebooks."""
+    """Return {name: what is `kept` of it} of the committed notebooks."""
     return read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
 
 
@@ -237,7 +242,7 @@ def tidy():
 
 
 def place(path, values, hand=False):
-    """(folder of a page, sentences on what makes it an experiment).
+    """Return (folder of a page, sentences on what makes it an experiment).
 
     A page is standard, without a sentence, where a command makes it of the committed notebook with
     its defaults. Every experiment has a folder of its own: what differs, in short, and a digest of
@@ -272,13 +277,13 @@ def place(path, values, hand=False):
 
 
 def provenance(folder, name):
-    """What the last cell of a page wrote, or None."""
+    """Return what the last cell of a page wrote, or None."""
     path = folder / f"{name}.json"
     return read_json(path) if path.exists() else None
 
 
 def counted(runs):
-    """How many runs of a page are made here, recorded and missing, as text."""
+    """Return how many runs of a page are made here, recorded and missing, as text."""
     by = Counter(run["origin"] for run in runs)
     words = {"run": "made here", "record": "recorded", "": "missing"}
     parts = [f"{by[origin]} {word}" for origin, word in words.items() if by[origin]]

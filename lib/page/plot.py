@@ -45,7 +45,8 @@ def style():
 
 
 def panels(titles, width=4.6, height=3.6, columns=4, **shared):
-    """A figure with one panel for each title. Returns (figure, axes); one empty panel for none.
+    """Return a figure with one panel for each title. Returns (figure, axes); one empty panel for
+    none.
 
     width, height: inches of a panel; panels go on below where a row would be wider than can be
     read at 700 pixels. shared: options of plt.subplots, such as sharey.
@@ -144,7 +145,7 @@ def draws(axis, groups, new, whole, label):
 
 
 def line(axis, x, y, kind, **more):
-    """A line in the look of its kind, without markers."""
+    """Return a line in the look of its kind, without markers."""
     look = {name: LOOKS[kind][name] for name in ("color", "linestyle")}
     return axis.plot(x, y, **{"lw": 2} | look | more)
 
@@ -189,7 +190,7 @@ def legend(figure, columns=4, **more):
 
 
 def picture(axis, values, **look):
-    """A matrix as an image, without grid and ticks. Returns the image, for a colour bar."""
+    """Return a matrix as an image, without grid and ticks. Returns the image, for a colour bar."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
     return axis.imshow(values, **{"interpolation": "nearest", "aspect": "auto"} | look)

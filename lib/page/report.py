@@ -58,7 +58,9 @@ class Book:
         self.publish()
 
     def ready(self):
-        """Sheets whose runs are all there and that were not tried, those with runs first."""
+        """Return the sheets whose runs are all there and that were not tried, those with runs
+        first.
+        """
         for sheet in self.sheets.values():
             specs = set(notebook.wanted(sheet.grids))
             self.there |= {spec for spec in specs - self.there if self.store.find(spec)}
@@ -99,7 +101,7 @@ class Book:
         return any(sheet.failed for sheet in self.sheets.values())
 
     def answers(self):
-        """What each page answers, in a line."""
+        """Yield what each page answers, in a line."""
         for sheet in self.sheets.values():
             for line in (sheet.body or {}).get("answer", ())[:1]:
                 yield f"  {sheet.name}: {line}"
@@ -169,7 +171,7 @@ def publish(profile, sheets=(), working=False):
 
 
 def card(sheet, profile, working):
-    """What the index shows of a page: a picture, badges and counts, or how far it is."""
+    """Return what the index shows of a page: a picture, badges and counts, or how far it is."""
     told, body = {"id": sheet.name, "differs": sheet.differs}, sheet.body
     if not body:
         there, total = sheet.runs

@@ -22,7 +22,7 @@ class Runs:
     profile: str  # or a reader's `Own`
 
     def where(self, **labels):
-        """The runs of the rows that have these labels."""
+        """Return the runs of the rows that have these labels."""
 
         def chosen(frame):
             for name, value in labels.items():
@@ -32,7 +32,7 @@ class Runs:
         return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
 
     def at(self, profile):
-        """The frame of the page's own profile, or of mini."""
+        """Return the frame of the page's own profile, or of mini."""
         return self.own if str(profile) == str(self.profile) else self.recorded
 
     @property
@@ -67,18 +67,20 @@ class Runs:
         ]
 
     def points(self, columns=(), of=lambda points: points):
-        """One DataFrame of all scores in points (lib.measure.compare.points), with `source`."""
+        """Return one DataFrame of all scores in points (lib.measure.compare.points), with
+        `source`."""
         return pd.concat(
             of(compare.points(frame, grids.metrics(at, columns))).assign(source=source, scale=at)
             for source, frame, at in self.frames
         )
 
     def averages(self, columns=()):
-        """One DataFrame of the average over tasks, in points, of each model and seed."""
+        """Return one DataFrame of the average over tasks, in points, of each model and seed."""
         return self.points(columns, compare.average)
 
     def gaps(self, method, baseline, by="task", columns=()):
-        """{(source, value of the column `by`): Estimate} of how much a model scores above another.
+        """Return {(source, value of the column `by`): Estimate} of how much a model scores above
+        another.
 
         Runs that diverged are left out, and values where no two runs make a pair. columns: those
         that the paper's table averages (lib.papers.grids.metrics).
@@ -91,7 +93,8 @@ class Runs:
         return {key: estimate for key, estimate in found.items() if estimate}
 
     def above(self, method, columns=()):
-        """{(source, "rival, 3/12, task"): Estimate} of how much a model scores above each other.
+        """Return {(source, "rival, 3/12, task"): Estimate} of how much a model scores above each
+        other.
 
         The width is named where the runs have one (column `m`). Pairs and columns as in `gaps`.
         """

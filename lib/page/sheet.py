@@ -27,7 +27,7 @@ HEADINGS = ("The workbook", *PAPERS.values(), "Experiments")
 
 @cache
 def code():
-    """Digest of the code, of the published numbers, and of what was found."""
+    """Return the digest of the code, of the published numbers, and of what was found."""
     body = hashlib.sha256()
     for place in map(paths.ROOT.joinpath, CODE):
         for file in sorted(place.rglob("*") if place.is_dir() else [place]):
@@ -37,7 +37,9 @@ def code():
 
 
 def fingerprint(sheet, store):
-    """Digest of all that a page shows: notebook, code, published numbers, results of its runs."""
+    """Return the digest of all that a page shows: notebook, code, published numbers, results of its
+    runs.
+    """
     body = hashlib.sha256((sheet.text + code()).encode())
     for row in sum(sheet.grids.values(), []):
         run = store.find(row["spec"])
@@ -84,7 +86,8 @@ class Sheet:
 
 
 def made_of(page):
-    """The fingerprint that an HTML was made of, as its end tells; "" where it is not whole."""
+    """Return the fingerprint that an HTML was made of, as its end tells; "" where it is not
+    whole."""
     if not page.exists():
         return ""
     found = re.search(r"<!-- (\w+) -->$", page.read_text(errors="replace")[-100:])
@@ -153,7 +156,7 @@ def execute(path, folder, values, store, text, differs):
 
 
 def converted(path, book, body):
-    """The HTML of an executed notebook; body: what its last cell wrote."""
+    """Return the HTML of an executed notebook; body: what its last cell wrote."""
     from nbconvert import HTMLExporter
 
     how = {"template_name": "workbook", "extra_template_basedirs": [str(verdicts.TEMPLATE)]}
@@ -173,7 +176,7 @@ def converted(path, book, body):
 
 
 def frame(profile, differs=(), working=False):
-    """What stands around a page, or around the index of a profile."""
+    """Return what stands around a page, or around the index of a profile."""
     marked = ". Numbers from real data on these pages are marked as recorded."
     told = f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
     css, home = (verdicts.TEMPLATE / "page.css").read_text(), f"../../../{profile}/" * bool(differs)
@@ -183,7 +186,7 @@ def frame(profile, differs=(), working=False):
 
 
 def headed(path):
-    """(heading, title) of a notebook; what its title repeats of its heading is cut."""
+    """Return (heading, title) of a notebook; what its title repeats of its heading is cut."""
     heading = PAPERS.get(path.stem.partition("_")[0], HEADINGS[0])
     title = notebook.title(path) if path.exists() else path.stem
     short = title.removeprefix(heading).lstrip(" :,")
@@ -191,7 +194,8 @@ def headed(path):
 
 
 def light(book, title, body):
-    """A page in Markdown: the text of an executed notebook, and each output that has Markdown.
+    """Return a page in Markdown: the text of an executed notebook, and each output that has
+    Markdown.
 
     book: as JSON. body: what its last cell wrote. What it answers stands first, and what follows
     the verdicts is left out.

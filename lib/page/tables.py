@@ -18,7 +18,7 @@ HIDDEN = ("spec", "seed", "run", "state", "error")  # columns of a collected fra
 
 
 def joined(names, between):
-    """The names of rows or columns as text, `between` standing between their levels."""
+    """Return the names of rows or columns as text, `between` standing between their levels."""
     return [
         between.join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
         for name in names
@@ -26,7 +26,8 @@ def joined(names, between):
 
 
 def beside(frame):
-    """Columns of a table: (those to be seen, those to be folded, whether titles stand on top).
+    """Return columns of a table: (those to be seen, those to be folded, whether titles stand on
+    top).
 
     Columns are (source, title). Each measured one stands beside the printed ones whose title has
     the same first word, which is a task, first beside that of the very title. Folded are printed
@@ -51,7 +52,7 @@ def beside(frame):
 
 
 def styled(text, css, columns, turn, name):
-    """Some columns of a table of texts as HTML; turn: titles stand above sources.
+    """Return some columns of a table of texts as HTML; turn: titles stand above sources.
 
     name: tells it from the other tables of its page. Columns of words or sentences are flush left.
     A cell wraps where the table is wider than its frame, but never within a number.
@@ -72,7 +73,7 @@ def styled(text, css, columns, turn, name):
 
 
 def digits(column):
-    """f(value) -> text for a column of a table.
+    """Return f(value) -> text for a column of a table.
 
     Printed numbers stay as printed. Floats have as many decimals as all of them need, where two
     are enough. Else they have one to four: the smallest keeps two digits. The rest stays as it is.
@@ -88,14 +89,15 @@ def digits(column):
 
 
 def escaped(text):
-    """Text of one line in which Markdown and HTML find no mark of theirs."""
+    """Return text of one line in which Markdown and HTML find no mark of theirs."""
     text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
     return " ".join(text.split())
 
 
 def markdown(frame):
-    """A table of texts as Markdown, the levels of its rows first; those without a name have no
-    title."""
+    """Return a table of texts as Markdown, the levels of its rows first; those without a name have
+    no title.
+    """
     levels = [*zip(*frame.index, strict=True)] if frame.index.nlevels > 1 else [frame.index]
     rows = zip(*levels, *(frame[name].fillna("") for name in frame), strict=True)
     heads = [*(name or "" for name in frame.index.names), *frame]
@@ -104,7 +106,7 @@ def markdown(frame):
 
 
 def flat(value, name=""):
-    """{dotted name: value} of nested dicts and lists."""
+    """Return {dotted name: value} of nested dicts and lists."""
     if not isinstance(value, dict | list):
         return {name: value}
     items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -113,7 +115,7 @@ def flat(value, name=""):
 
 
 def trained(spec):
-    """{(step, setting): values} of the trainings that a run rests on, its own among them."""
+    """Return {(step, setting): values} of the trainings that a run rests on, its own among them."""
     found = {}
     for each in [spec, *sorted(ancestry([spec]), key=lambda each: each.name)]:
         for name, value in flat(plain(each.args.get("train") or {})).items():
@@ -123,7 +125,7 @@ def trained(spec):
 
 
 def compared(frame):
-    """(lines on what all rows share, DataFrame of what varies) of a collected frame.
+    """Return (lines on what all rows share, DataFrame of what varies) of a collected frame.
 
     A line for each step has its training settings, where they are the same in all rows. The table
     has the labels of the rows, the settings that differ, and the seeds whose runs are there.

@@ -15,7 +15,9 @@ TEMPLATE = Path(__file__).parent / "template"
 
 
 def label(word, kind="finding", before=""):
-    """The text of a badge: each word has a mark of its own, so that colour alone tells nothing."""
+    """Return the text of a badge: each word has a mark of its own, so that colour alone tells
+    nothing.
+    """
     shown = f"{WORDS[word][0]} {word.replace('_', ' ').lower()}"
     shown = CHECKS[word] if kind == "arithmetic" else shown
     return f"{before} {shown}".strip()
@@ -30,7 +32,7 @@ GROUPS = list(dict.fromkeys(group for _, group, _ in WORDS.values()))
 
 
 def counted(words):
-    """How many words are of each group, as text: "1 held, 2 open"."""
+    """Return how many words are of each group, as text: "1 held, 2 open"."""
     counts = Counter(WORDS[word][1] for word in words)
     return ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
 
@@ -62,8 +64,9 @@ def table(verdicts):
 
 
 def answers(verdicts):
-    """A sentence for each central claim or own question among Verdicts, with its word; where there
-    is none, how many of all have which word."""
+    """Return a sentence for each central claim or own question among Verdicts, with its word; where
+    there is none, how many of all have which word.
+    """
     found = [v for v in verdicts if v.kind == "finding" and leading(v.claim)]
     counts = tally((v.kind, v.verdict) for v in verdicts).capitalize()
     return [
@@ -78,10 +81,10 @@ def leading(claim):
 
 @cache
 def claims():
-    """{claim: its text}."""
+    """Return {claim: its text}."""
     return {id: line["says"] for id, line in checks.claims().items()}
 
 
 def legend():
-    """What the words mean, folded, as every page ends with it."""
+    """Return what the words mean, folded, as every page ends with it."""
     return str(_SHOW.legend())

@@ -33,7 +33,7 @@ NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01, "p": 1e-4}
 
 
 def recomputed(run):
-    """{metric: value} of a recorded run, computed again from its stored predictions.
+    """Return {metric: value} of a recorded run, computed again from its stored predictions.
 
     {} where none of its metrics is a score. Raises FileNotFoundError for scores without
     predictions.
@@ -55,7 +55,7 @@ def recomputed(run):
 
 
 def damage(run):
-    """One line on what is wrong with a record by itself; empty where it is sound."""
+    """Return one line on what is wrong with a record by itself; empty where it is sound."""
     place = paths.shown(run.folder)
     try:
         if run.status["state"] != "finished" or not run.metrics:
@@ -73,7 +73,7 @@ def damage(run):
 
 
 def runs():
-    """Lines of `runs.csv`: the run of each row of the grids of all pages and claims.
+    """Return the lines of `runs.csv`: the run of each row of the grids of all pages and claims.
 
     A page at `paper` has its variable `grid` alone, since what else it looks up is of mini. The id
     of a claim stands for a page.
@@ -87,13 +87,13 @@ def runs():
 
 
 def labels(row):
-    """The columns of a row of a grid that are numbers or text, without its seed."""
+    """Return the columns of a row of a grid that are numbers or text, without its seed."""
     kept = {k: v for k, v in row.items() if k != "seed" and isinstance(v, str | int | float)}
     return "; ".join(f"{name}={value}" for name, value in sorted(kept.items()))
 
 
 def made(store):
-    """{file: its text} of the committed files and README, from the code and the records."""
+    """Return {file: its text} of the committed files and README, from the code and the records."""
     with data.planning(look=False):
         found = claims.judged(store=store)
         there = runs(), claims.lines(found)
@@ -106,7 +106,7 @@ def made(store):
 
 
 def seen():
-    """Lines of `files.csv`: each file that a reader sees, and its digest."""
+    """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
     there = {path for each in SEEN.split() for path in paths.ROOT.glob(each)}
     named = {path.relative_to(paths.ROOT).as_posix(): path for path in there if path.is_file()}
     return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(named.items())]
@@ -116,14 +116,15 @@ def seen():
 
 
 def changed(place):
-    """One line for each file that is not as `files.csv`, at a place, says."""
+    """Return one line for each file that is not as `files.csv`, at a place, says."""
     old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
     names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}
     return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
 
 
 def keyed(text):
-    """{(what a line of a table is about, which of these lines it is): the rest of the line}."""
+    """Return {(what a line of a table is about, which of these lines it is): the rest of
+    the line}."""
     found, times = {}, Counter()
     for line in csv.reader(text.splitlines()):
         about = ", ".join(filter(None, line[:KEY]))
@@ -133,7 +134,7 @@ def keyed(text):
 
 
 def differences(path, text):
-    """One line for each difference of a committed file from the text that it should have."""
+    """Return one line for each difference of a committed file from the text that it should have."""
     old, name = path.read_text(errors="replace"), paths.shown(path)
     if path.name not in COLUMNS:
         return [f"{name} has not what these records show: {FIX}"] * (old != text)
@@ -156,7 +157,7 @@ def far(column, old, new):
 
 
 def wrong(store, renew=False):
-    """One line for each thing that is wrong; none where the evidence is what the files say.
+    """Return one line for each thing that is wrong; none where the evidence is what the files say.
 
     renew: write the files and README's parts, where the records are sound.
     """

@@ -23,7 +23,7 @@ RETRIES = 5  # of a run whose worker is lost
 
 
 def call(data_root, function, *args):
-    """A function as another machine calls it: with the data that this process has."""
+    """Return a function as another machine calls it: with the data that this process has."""
     os.environ["DATA_ROOT"] = data_root
     return function(*args)
 
@@ -65,7 +65,7 @@ class Ray:
         return future
 
     def finished(self, seconds=None):
-        """The futures that ended, within so many seconds."""
+        """Return the futures that ended, within so many seconds."""
         done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
         for future in done:
             del self.running[future]
@@ -89,14 +89,14 @@ class Resumed:
         return self.function(*args)
 
     def checkpoint(self, *args):
-        """What submitit asks for before a job ends early: the same again."""
+        """Return what submitit asks for before a job ends early: the same again."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self, *args)
 
 
 def watcher():
-    """What tells submitit how jobs are: `squeue`, as small clusters have no accounting.
+    """Return what tells submitit how jobs are: `squeue`, as small clusters have no accounting.
 
     A job that it no longer lists has ended, whether it was made, cancelled or lost.
     """
@@ -144,7 +144,7 @@ class Slurm:
         return job
 
     def finished(self, seconds=None):
-        """The jobs that ended, after a second."""
+        """Return the jobs that ended, after a second."""
         time.sleep(1)
         done = {job for job in self.running if job.done()}
         self.running -= done

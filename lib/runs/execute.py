@@ -31,7 +31,7 @@ FREE = "free some space (`python -m lib gc` lists what may go)"
 
 
 def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
-    """The run of `spec`, made if it is missing. Where another process is making it, wait.
+    """Return the run of `spec`, made if it is missing. Where another process is making it, wait.
 
     keep: save the weights. Raises what the step raises, after writing it to the ledger, and
     RuntimeError where an input is missing.
@@ -111,7 +111,7 @@ def one_line(error):
 
 
 def environment(spec):
-    """What a run was made with: an allow-list, no names of machines or people."""
+    """Return what a run was made with: an allow-list, no names of machines or people."""
     import torch
 
     on_card = (spec.args.get("numerics") or {}).get("device")
@@ -136,8 +136,9 @@ def processor():
 
 @cache
 def commit():
-    """Commit of the code as this process first saw it, and whether `lib` differed from it; empty
-    outside a checkout."""
+    """Return the commit of the code as this process first saw it, and whether `lib` differed from
+    it; empty outside a checkout.
+    """
     git = ["git", "-C", str(paths.ROOT)]
     words = [*git, "rev-parse", "--short=10", "HEAD"], [*git, "status", "--porcelain", "--", "lib"]
     try:
@@ -150,7 +151,8 @@ def commit():
 
 
 def work(body, runs, records, keep, checkpoint_seconds):
-    """What a worker is asked to make: a Spec as JSON. Returns (what it cost, the error in a line).
+    """Make what a worker is asked for, a Spec as JSON. Returns (what it cost, the error in a
+    line).
 
     One of both is there: errors of all executors travel alike.
     """

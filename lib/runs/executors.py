@@ -40,14 +40,14 @@ class Need:
 
 
 def need(spec):
-    """The Need of a run."""
+    """Return the Need of a run."""
     numerics = spec.args.get("numerics") or {}
     dtype, device = numerics.get("dtype", "float32"), numerics.get("device", "")
     return Need(numerics.get("threads", 1), bool(device), PEAK[device or dtype])
 
 
 def opened(backend, needs, workers=None, folder=None):
-    """The executor of a backend for runs with these Needs.
+    """Return the executor of a backend for runs with these Needs.
 
     backend: its name, and after a colon its address or its parameters. workers: runs at once; as
     many as fit by default, on a GPU one. folder: where a backend leaves its logs. Raises ValueError
@@ -70,7 +70,7 @@ def opened(backend, needs, workers=None, folder=None):
 
 
 def memory():
-    """Free bytes of memory, as the machine and its control group have them."""
+    """Return the free bytes of memory, as the machine and its control group have them."""
     free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         free = int(Path("/proc/meminfo").read_text().split("MemAvailable:")[1].split()[0]) << 10
@@ -79,7 +79,7 @@ def memory():
 
 
 def context(card=False):
-    """How processes are started: forked from a server that has imports and ran nothing.
+    """Return how processes are started: forked from a server that has imports and ran nothing.
 
     It is that of this process, or the one that this process was itself forked from. Processes are
     spawned where a fork is unsafe: off Linux, and on a GPU; and where TMPDIR is a long path.
@@ -123,7 +123,7 @@ class Local:
         return future
 
     def finished(self, seconds=None):
-        """The futures that ended, within so many seconds; their workers are free again."""
+        """Return the futures that ended, within so many seconds; their workers are free again."""
         done = futures.wait(self.running, seconds, futures.FIRST_COMPLETED).done
         for future in done:
             slot = self.running.pop(future)

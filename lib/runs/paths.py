@@ -33,7 +33,7 @@ DIGESTS = DATA / "digests.json"
 
 @cache
 def full(place):
-    """The Path of a place, which grids ask for a hundred thousand times."""
+    """Return the Path of a place, which grids ask for a hundred thousand times."""
     return Path(place).expanduser()
 
 
@@ -56,7 +56,8 @@ def records_root():
 
 
 def meant(path):
-    """The full path that a reader means, relative to the working folder or to the project."""
+    """Return the full path that a reader means, relative to the working folder or to the
+    project."""
     places = [root / Path(path).expanduser() for root in (Path(), ROOT)]
     return next((place for place in places if place.exists()), places[0]).resolve()
 
@@ -67,19 +68,19 @@ def in_lab():
 
 
 def shown(path):
-    """A path as a reader should see it: relative to the project where it lies inside."""
+    """Return a path as a reader should see it: relative to the project where it lies inside."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
 def roots():
-    """{environment variable: the folder that it names}."""
+    """Return {environment variable: the folder that it names}."""
     made = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
     return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
 
 
 def movable(path):
-    """What to do about a file that cannot be made or read; "" where no variable moves it."""
+    """Return what to do about a file that cannot be made or read; "" where no variable moves it."""
     for name, root in roots().items() if path else ():
         if Path(path).is_relative_to(root):
             return f"; fix: let {shown(root)} be written, or set {name} to another folder"
@@ -87,7 +88,7 @@ def movable(path):
 
 
 def scrubbed(text):
-    """A text without folders of this machine: each by the variable that names it."""
+    """Return a text without folders of this machine: each by the variable that names it."""
     named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
     named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
     for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
@@ -96,7 +97,7 @@ def scrubbed(text):
 
 
 def cores():
-    """CPU cores that this process may use."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -136,7 +137,7 @@ def remove(path):
 
 @cache
 def toml(path):
-    """The tables of a TOML file, its lists as tuples."""
+    """Return the tables of a TOML file, its lists as tuples."""
 
     def read(value):
         if isinstance(value, dict):
@@ -158,7 +159,7 @@ def write_json(path, value):
 
 
 def read_json(path):
-    """The value in a file of JSON. Raises Damaged naming the file."""
+    """Return the value in a file of JSON. Raises Damaged naming the file."""
     try:
         return json.loads(Path(path).read_bytes())
     except ValueError as error:
@@ -171,7 +172,9 @@ def sha(data):
 
 
 def digest(path):
-    """Digest of a file; computed once in a process while its size, time and place stay."""
+    """Return the digest of a file; computed once in a process while its size, time and
+    place stay.
+    """
     state = os.stat(path)
     return _digest(str(path), state.st_size, state.st_mtime_ns, state.st_ino)
 
@@ -217,7 +220,7 @@ def check(folder, spared=()):
 
 
 def wrong(folder, spared=()):
-    """What is wrong with a folder (`check`), in words; "" where it is as it was written."""
+    """Return what is wrong with a folder (`check`), in words; "" where it is as it was written."""
     try:
         check(folder, spared)
     except Damaged as error:
@@ -226,14 +229,15 @@ def wrong(folder, spared=()):
 
 
 def key_of(*what):
-    """Digest of JSON values."""
+    """Return the digest of JSON values."""
     return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def remembered(what, sources, compute):
-    """`compute()`, a JSON value that follows from the content of the files `sources`: remembered
-    until one of them has another size or time. Planning then reads no text. A damaged note is made
-    again."""
+    """Return `compute()`, a JSON value that follows from the content of the files `sources`:
+    remembered until one of them has another size or time. Planning then reads no text. A damaged
+    note is made again.
+    """
     told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
     path = runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
     try:

@@ -52,7 +52,7 @@ class Spec:
                 known(what, value["$output"][0], self.inputs)
 
     def at(self, seed):
-        """The replicate with this seed."""
+        """Return the replicate with this seed."""
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise ValueError(f"seed is {seed!r}; it must be a whole number from 0")
         made = object.__new__(Spec)  # with the identity, if it is known: the seed is no part of it
@@ -84,7 +84,9 @@ class Spec:
         return f"{self.step}-{self.id}/{self.seed}"
 
     def resolved(self, metrics):
-        """The arguments with every Output replaced; metrics: {input name: metrics of its run}."""
+        """Return the arguments with every Output replaced; metrics: {input name: metrics of its
+        run}.
+        """
         args = dict(self.args)
         for name, value in args.items():
             if is_output(value):
@@ -106,7 +108,9 @@ class Spec:
 
 
 def from_json(body):
-    """The Spec that `to_json` wrote. Raises ValueError where the step has another version now."""
+    """Return the Spec that `to_json` wrote. Raises ValueError where the step has another version
+    now.
+    """
     step, version = body["step"], body["version"]
     known("step", step, STEPS)
     if version != STEPS[step].version:
@@ -123,7 +127,7 @@ def is_output(value):
 
 
 def ancestry(specs):
-    """All inputs of some Specs, and theirs."""
+    """Return all inputs of some Specs, and theirs."""
     found, left = set(), list(specs)
     while left:
         new = set(left.pop().parents.values()) - found

@@ -45,7 +45,7 @@ def say(line):
 
 
 def part(name):
-    """A part of a run (PARTS) that is read when it is asked for."""
+    """Return a part of a run (PARTS) that is read when it is asked for."""
     return property(lambda run: run.body[name])
 
 
@@ -136,7 +136,7 @@ class Store:
         self.records = Path(records or paths.records_root())
 
     def find(self, spec, weights=False):
-        """The finished run of a Spec, or None. With `weights`, one that still has its model.
+        """Return the finished run of a Spec, or None. With `weights`, one that still has its model.
 
         What is damaged, or of another Spec, is not used, and a line says so. Raises OSError for
         what is there and cannot be read.
@@ -186,7 +186,7 @@ class Store:
         return (self.runs / spec.name).with_suffix(".lock")
 
     def state(self, spec):
-        """What the ledger of a Spec says.
+        """Return what the ledger of a Spec says.
 
         Its `state` is finished, running, failed, stopped, died or missing.
         """
@@ -196,7 +196,7 @@ class Store:
         return self.unfinished(part) if part.exists() else {"state": "missing"}
 
     def unfinished(self, part):
-        """What the ledger of one of `parts` says."""
+        """Return what the ledger of one of `parts` says."""
         status = ledger(part)
         if status["state"] not in ("failed", "stopped"):
             status["state"] = "running" if alive(part.with_suffix(".lock")) else "died"
@@ -233,7 +233,7 @@ class Store:
 
 
 def ledger(part):
-    """What the ledger of an unfinished run says; what is damaged says that it died."""
+    """Return what the ledger of an unfinished run says; what is damaged says that it died."""
     told = {"state": "died", "seconds": 0.0, "core_seconds": 0.0, "attempts": 0}
     try:
         return told | read_json(part / "status.json")

@@ -22,8 +22,8 @@ from lib.steps import STEPS
 
 
 def missing(specs, store=None, keep=False):
-    """{Spec: whether its weights are needed} of the runs that must be made for some Specs, inputs
-    first; keep: the weights of the Specs are wanted as well.
+    """Return {Spec: whether its weights are needed} of the runs that must be made for some Specs,
+    inputs first; keep: the weights of the Specs are wanted as well.
 
     The inputs of a run that is there are not looked at: its result stands on its own.
     """
@@ -47,7 +47,7 @@ def missing(specs, store=None, keep=False):
 
 
 def expected(todo, store=None, workers=None):
-    """What missing runs (`missing`) take, as text: "29 runs to make, about 3 min"."""
+    """Return what missing runs (`missing`) take, as text: "29 runs to make, about 3 min"."""
     about = Clock(store or Store()).about(todo, workers or paths.cores())
     return f"{len(todo)} runs to make, {about}"
 
@@ -77,8 +77,9 @@ class Clock:
         return statistics.median(took) if took else None
 
     def forecast(self, specs):
-        """[expected seconds] of Specs, the mean of the others where nothing is known of a run's
-        like; None where nothing is known of most: the others' mean would be that of few."""
+        """Return [expected seconds] of Specs, the mean of the others where nothing is known of a
+        run's like; None where nothing is known of most: the others' mean would be that of few.
+        """
         found = [self.median(spec) for spec in specs]
         known = [seconds for seconds in found if seconds is not None]
         if 2 * len(known) < len(found):
@@ -226,7 +227,7 @@ def why(spec, store):
 
 
 def collect(rows, store=None, lost=None):
-    """A grid's rows with the results of their Specs, as a DataFrame.
+    """Return a grid's rows with the results of their Specs, as a DataFrame.
 
     It has the rows' own columns, `state`, `error`, `run` (a Run or None) and one column a metric.
     lost: what `make` returned, where it was asked before. `error` tells the root: of an input,
@@ -245,12 +246,12 @@ def collect(rows, store=None, lost=None):
 
 
 def found(spec, store):
-    """(the Run of a Spec or None, the state that it is in)."""
+    """Return (the Run of a Spec or None, the state that it is in)."""
     run = store.find(spec)
     return run, (run.status if run else store.state(spec))["state"]
 
 
 def joined(row):
-    """A row with the metrics of its run behind its own columns."""
+    """Return a row with the metrics of its run behind its own columns."""
     metrics = row["run"].metrics if row["run"] else {}
     return row | {name: value for name, value in metrics.items() if name not in row}

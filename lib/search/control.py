@@ -41,7 +41,7 @@ EDGE = math.log(gated.KEPT / (1 - gated.KEPT))  # a gate is on above this alpha:
 
 
 def target(step, steps, ratio, schedule):
-    """The target at a step from 0 to steps - 1, as a fraction of the whole cost.
+    """Return the target at a step from 0 to steps - 1, as a fraction of the whole cost.
 
     It starts at 1 and ends at `ratio`, along a line ("additive") or a geometric one
     ("multiplicative"); "none" is `ratio` throughout. Corrected: the report's additive rule adds
@@ -64,7 +64,7 @@ def sigmoid(x):
 
 
 def encoder(hidden, size, whole, tokens=gated.TOKENS):
-    """f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size `size`.
+    """Return f({(layer, kind): sum of masks}) -> FLOPs of an encoder of head size `size`.
 
     whole: L dicts {"heads", "ffn"}, what each layer has where no mask is.
     """
@@ -106,7 +106,7 @@ class Control:
         return alphas > EDGE
 
     def sums(self, masks):
-        """{region: sum} of masks [N]."""
+        """Return {region: sum} of masks [N]."""
         found = np.bincount(self.region, masks, len(self.sizes)).tolist()
         return dict(zip(self.sizes, found, strict=True))
 
@@ -127,7 +127,8 @@ class Control:
         return np.array(units)[self.region] * masks * (1 - masks) / expected
 
     def move(self, alphas, average, gradient, step, steps):
-        """One step. alphas: float64 [N]; average: of the gradients so far [N]; gradient: now [N].
+        """Return one step. alphas: float64 [N]; average: of the gradients so far [N]; gradient: now
+        [N].
 
         Returns (alphas, average, [4] target and actual ratio, gates switched off and on).
         """
@@ -152,14 +153,16 @@ class Control:
         return new, average, np.array(note, dtype=np.float64)
 
     def eager(self, wish):
-        """The gradients [N] by which gates leave: without bound where a gate has next to none
-        (`idle`). Such a gate would stay as long as others want off, since a zero tells no sign."""
+        """Return the gradients [N] by which gates leave: without bound where a gate has next to
+        none (`idle`). Such a gate would stay as long as others want off, since a zero tells no
+        sign.
+        """
         size = np.abs(wish)
         mean = np.bincount(self.region, size) / np.bincount(self.region)
         return np.where(size < self.options.idle * mean[self.region], np.inf, wish)
 
     def jump(self, alphas, wish):
-        """The step as reported: all movers at once.
+        """Return the step as reported: all movers at once.
 
         A region that this would empty keeps the gate that wants off least.
         """
@@ -174,7 +177,7 @@ class Control:
         return new
 
     def most(self, eagerness, share):
-        """The ceil(share * n) most eager gates of each group, the first of equals."""
+        """Return the ceil(share * n) most eager gates of each group, the first of equals."""
         return [
             group[np.argsort(-eagerness[group], kind="stable")[: math.ceil(share * len(group))]]
             for group in self.groups
@@ -196,7 +199,7 @@ class Control:
         return first[np.isin(first, np.concatenate(self.most(-wish, share)))]
 
     def turns(self, gates, eagerness, starts):
-        """The gates in the order of their turns: within a region by falling eagerness.
+        """Return the gates in the order of their turns: within a region by falling eagerness.
 
         At any moment each region has had the same share of its own gates (systematic sampling).
         starts: [regions] in [0, 1), where each region starts.
@@ -247,7 +250,7 @@ class Control:
         return alphas, taken
 
     def fit(self, on, offs, wish):
-        """The gates that are on [N], fitted to the target: within one gate below R.
+        """Return the gates that are on [N], fitted to the target: within one gate below R.
 
         Those of `offs` go off in turn until F is at most R. Then others come back as far as F stays
         there, those that want off least first.
@@ -260,7 +263,7 @@ class Control:
 
 
 def random_architecture(options, sizes, cost, seed):
-    """The gates of a random architecture of the target's cost: [N] booleans.
+    """Return the gates of a random architecture of the target's cost: [N] booleans.
 
     Each gate has the same chance, so layers end up alike; the report does not say how it draws.
     Raises ValueError as Control does.

@@ -22,7 +22,8 @@ from lib.search.samplers import Evaluation
 
 
 def search(space, evaluate, options, seed, path, after=None):
-    """The evaluations, oldest first: those in the history at `path`, and new ones up to the budget.
+    """Return the evaluations, oldest first: those in the history at `path`, and new ones up to the
+    budget.
 
     space: lib.search.space.Space, or anything that offers identity, first, pack, unpack and what
     samplers ask for. evaluate: f(candidate) -> score, higher is better, above 0. A candidate scores
@@ -49,7 +50,7 @@ def search(space, evaluate, options, seed, path, after=None):
 
 
 def judged(evaluate, candidate):
-    """(score, why it failed)."""
+    """Return (score, why it failed)."""
     try:
         score = float(evaluate(candidate))
     except (FloatingPointError, FormulaError) as error:
@@ -58,7 +59,7 @@ def judged(evaluate, candidate):
 
 
 def best(history):
-    """The evaluation of the highest score, of equals the first.
+    """Return the evaluation of the highest score, of equals the first.
 
     Raises ValueError where every candidate failed.
     """
@@ -79,12 +80,12 @@ def append(path, value):
 
 
 def mark(value):
-    """Digest of a line, but for what a clock said."""
+    """Return the digest of a line, but for what a clock said."""
     return paths.sha(canonical({**value, "seconds": 0}).encode())[:16]
 
 
 def whole(content):
-    """(the lines of a history up to the first that is not what was written, their bytes)."""
+    """Return (the lines of a history up to the first that is not what was written, their bytes)."""
     found, size = [], 0
     for line in content.splitlines(keepends=True):
         try:
@@ -98,7 +99,7 @@ def whole(content):
 
 
 def resume(space, options, seed, path):
-    """The history so far, up to a line that is torn or damaged: it goes on from there.
+    """Return the history so far, up to a line that is torn or damaged: it goes on from there.
 
     Raises Damaged where the file is of another space, sampler or seed, or of other code.
     """

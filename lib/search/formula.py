@@ -6,7 +6,7 @@ from lib.model.formula import BINARY, LINEAR, UNARY, FormulaError, Node, X, pars
 
 
 def _faults(node, hidden, inner, mismatch):
-    """Each broken rule in words. Only the first counts.
+    """Yield each broken rule in words. Only the first counts.
 
     Without W1 and W2, once each, what follows would fail.
     """
@@ -42,7 +42,7 @@ def _faults(node, hidden, inner, mismatch):
 
 
 def check(formula, hidden=None, inner=None, mismatch="truncate"):
-    """The tree of a formula, given as text or tree, that a network can have.
+    """Return the tree of a formula, given as text or tree, that a network can have.
 
     W1 and W2 occur once each, W1 first. No linear map stands on a linear map, no
     activation on an activation, no binary operation on equal operands. With `hidden` (d) and
@@ -61,7 +61,7 @@ def valid(node, hidden=None, inner=None, mismatch="truncate"):
 
 
 def canonical(node):
-    """The formula with sorted operands of add, mul and max: a key that finds duplicates.
+    """Return the formula with sorted operands of add, mul and max: a key that finds duplicates.
 
     The order of W1 and W2 that `check` wants may be lost.
     """

@@ -17,13 +17,13 @@ ARITY = language.ARITY | {"linear": 2, "foreign": 2} | dict.fromkeys(("x", *lang
 
 
 def prefix(node):
-    """A formula's tree as prefix list; 6 entries for `W2 gelu(W1 x)`."""
+    """Return a formula's tree as prefix list; 6 entries for `W2 gelu(W1 x)`."""
     inner = [token for child in node.args for token in prefix(child)]
     return ["linear", *inner, node.op] if node.op in language.LINEAR else [node.op, *inner]
 
 
 def tree(tokens):
-    """The tree of a prefix list, or None where it is no formula.
+    """Return the tree of a prefix list, or None where it is no formula.
 
     It is none with a linear map of another id or without weights of its own, and with weights where
     a tensor should stand.
@@ -49,7 +49,7 @@ def tree(tokens):
 
 
 def end(tokens, at):
-    """Where the part of a prefix list that starts at `at` ends."""
+    """Return where the part of a prefix list that starts at `at` ends."""
     open_ = 1
     while open_:
         open_ += ARITY[tokens[at]] - 1
@@ -58,7 +58,7 @@ def end(tokens, at):
 
 
 def change(tokens, linears, dice):
-    """One try at changing a formula, as coded. Most results are no formula.
+    """Return one try at changing a formula, as coded. Most results are no formula.
 
     First a part is replaced by a full random tree of depth 0 to 3, then one node (never the root)
     by another of as many operands, then a node is put in somewhere. linears: how many linear maps
@@ -93,7 +93,7 @@ def change(tokens, linears, dice):
 
 
 def accepted(tokens, *widths):
-    """The tree of a prefix list that is a formula of the space, else None.
+    """Return the tree of a prefix list that is a formula of the space, else None.
 
     widths: as `lib.search.formula.check` takes them. The code sees a width error in training alone
     and scores 0; here it is no formula.
@@ -107,7 +107,7 @@ def accepted(tokens, *widths):
 
 
 def grow(formula, tries, linears, dice, *widths):
-    """A changed formula, as text, or the same one where none of the tries is accepted."""
+    """Return a changed formula, as text, or the same one where none of the tries is accepted."""
     seed = prefix(language.parse(formula))
     for _ in range(tries):
         node = accepted(change(seed, linears, dice), *widths)

@@ -82,19 +82,19 @@ class Net:
 
 
 def from_json(body):
-    """The Net that `to_json` wrote; a Net stays as it is."""
+    """Return the Net that `to_json` wrote; a Net stays as it is."""
     if isinstance(body, Net):
         return body
     return Net(**body | {"layers": tuple(Layer(*layer) for layer in body["layers"])})
 
 
 def bert(layers, hidden, width, heads=12):
-    """A plain BERT encoder as a Net."""
+    """Return a plain BERT encoder as a Net."""
     return Net(hidden, width, heads, "plain", "truncate", (Layer(BERT),) * layers)
 
 
 def ffn_parameters(hidden, inner):
-    """One feed-forward network with its LayerNorm: 2de + e + 3d."""
+    """Return one feed-forward network with its LayerNorm: 2de + e + 3d."""
     return 2 * hidden * inner + inner + 3 * hidden
 
 
@@ -104,7 +104,7 @@ def attention_parameters(hidden):
 
 
 def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR):
-    """The tables of tokens, positions and segments, and the LayerNorm.
+    """Return the tables of tokens, positions and segments, and the LayerNorm.
 
     With "trigram" the token table is `factor` wide, and a dense layer goes from 3 * factor to d.
     """
@@ -114,7 +114,7 @@ def embedding_parameters(net, vocab=30522, positions=512, types=2, factor=FACTOR
 
 
 def parameters(net, convention="deployable", teacher=TEACHER, **tables):
-    """All parameters but a task's head; of a supernet's part the active slices alone.
+    """Return all parameters but a task's head; of a supernet's part the active slices alone.
 
     "deployable" counts embeddings and layers. "with pooler" adds the d x d pooler, as BERT is
     usually counted. "with projection" adds instead the d x `teacher` layer that serves distillation

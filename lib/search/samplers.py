@@ -31,7 +31,7 @@ class Evaluation:
 
 
 def propose(space, history, options, rng):
-    """The next candidate, one not evaluated before.
+    """Return the next candidate, one not evaluated before.
 
     None where `options.draws` unguided draws are all known.
     """
@@ -47,7 +47,7 @@ def propose(space, history, options, rng):
 
 
 def path(space, history, options):
-    """The wanted region: functions features [N, F] -> bool [N], all of which have to hold.
+    """Return the wanted region: functions features [N, F] -> bool [N], all of which have to hold.
 
     There are none among the first evaluations. A fit is made once
     `options.refit` evaluations are new.
@@ -62,7 +62,7 @@ def path(space, history, options):
 
 
 def follow(space, seen, wanted, options, rng):
-    """The first unguided draw that is new and in the wanted region.
+    """Return the first unguided draw that is new and in the wanted region.
 
     If there is none: of all new draws the first that follows the path farthest. None where all
     draws are known.
@@ -84,7 +84,7 @@ def follow(space, seen, wanted, options, rng):
 
 
 def followed(space, candidates, wanted):
-    """How many functions of a path hold one after the other, from its start [N]."""
+    """Return how many functions of a path hold one after the other, from its start [N]."""
     on, steps = np.ones(len(candidates), bool), np.zeros(len(candidates), int)
     features = space.features(candidates) if wanted else None
     for goes in wanted:
@@ -128,7 +128,7 @@ def cascade(features, columns, scores):
 
 
 def evolution(space, history, seen, options, rng):
-    """A changed copy of the best of `options.tournament` candidates, drawn with replacement.
+    """Return a changed copy of the best of `options.tournament` candidates, drawn with replacement.
 
     They are drawn from the youngest `options.population`: who is older has died.
     """

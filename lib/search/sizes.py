@@ -26,11 +26,11 @@ class Sizes:
         self._weights = {}
 
     def count(self):
-        """How many there are."""
+        """Return how many there are."""
         return int(self.following(0, 0))
 
     def following(self, layer, spent):
-        """How many choices for `layer` and those after it end in the window.
+        """Return how many choices for `layer` and those after it end in the window.
 
         spent: what the layers before cost; it may be an array.
         """
@@ -39,7 +39,7 @@ class Sizes:
         return above - below[np.searchsorted(sums, self.low - spent)]
 
     def draw(self, rng):
-        """One of them, all equally likely: the index of each layer's choice [L]."""
+        """Return one of them, all equally likely: the index of each layer's choice [L]."""
         drawn, spent = [], 0
         for layer, dice in enumerate(rng.random(len(self.costs))):
             if (layer, spent) not in self._weights:

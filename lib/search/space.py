@@ -32,7 +32,7 @@ IDS = tuple((k, q) for k in STACKS for q in QS)
 
 
 def grammar(stage):
-    """What a search of a stage may write, as plain JSON: a part of its identity."""
+    """Return what a search of a stage may write, as plain JSON: a part of its identity."""
     told = {"operations": TABLE_1, "stacks": STACKS, "ratios": QS, "heights": HEIGHTS}
     told = {name: list(each) for name, each in told.items()}
     return told | {"nodes": NODES, "depth": DEPTH, "tries": TRIES.get(stage, 0)}
@@ -77,7 +77,7 @@ class Space:
         return SEARCHED[self.stage]
 
     def identity(self):
-        """What tells this space from others, as plain JSON."""
+        """Return what tells this space from others, as plain JSON."""
         return asdict(self) | {"start": self.start.to_json(), "grammar": grammar(self.stage)}
 
     # sizes
@@ -124,19 +124,22 @@ class Space:
         return "ids" not in self.searched or self.low <= self.size(net) <= (self.high or ENDLESS)
 
     def id_tuples(self):
-        """How many choices of ids are in the window; in stage 3, how many candidates there are."""
+        """Return how many choices of ids are in the window; in stage 3, how many candidates there
+        are.
+        """
         return self.sizes.count() if "ids" in self.searched else 1
 
     # candidates
 
     def first(self):
-        """What the code evaluates before it draws: the start; in stage 2 its plain twin too."""
+        """Return what the code evaluates before it draws: the start; in stage 2 its plain
+        twin too."""
         plain = tuple(replace(l, formula=BERT) for l in self.start.layers)
         nets = (self.start, replace(self.start, layers=plain))[: 1 + (self.stage == "stage2")]
         return [net for net in dict.fromkeys(nets) if self.inside(net)]
 
     def draw(self, rng):
-        """A candidate drawn without guidance.
+        """Return a candidate drawn without guidance.
 
         Ids are uniform over those in the window; formulas are grown from a seed formula. The code
         draws everything again until the size fits. A formula never changes an id, so ids drawn
@@ -154,13 +157,13 @@ class Space:
         return replace(self.start, layers=tuple(layers))
 
     def _grown(self, layer, seed, dice):
-        """The layer with a formula that is grown from a seed formula."""
+        """Return the layer with a formula that is grown from a seed formula."""
         linears = 1 if self.stage == "stage2" else len(IDS)
         widths = self.start.hidden, self.start.inner(layer), self.start.mismatch
         return replace(layer, formula=grow(seed, TRIES[self.stage], linears, dice, *widths))
 
     def mutate(self, net, rng):
-        """A network with one layer changed, in its id or its formula.
+        """Return a network with one layer changed, in its id or its formula.
 
         Where no other id is in the window it is a fresh draw.
         """
@@ -171,7 +174,9 @@ class Space:
         return self._with(net, *near[int(rng.integers(len(near)))]) if near else self.draw(rng)
 
     def _near(self, net):
-        """(place, layer) of each change of one id that stays in the window and fits the formula."""
+        """Return (place, layer) of each change of one id that stays in the window and fits the
+        formula.
+        """
         size, high = self.rest + sum(map(self.cost, net.layers)), self.high or ENDLESS
         return [
             (i, layer)
@@ -188,19 +193,20 @@ class Space:
     # descriptions
 
     def pack(self, net):
-        """A candidate as plain JSON, without what all have in common."""
+        """Return a candidate as plain JSON, without what all have in common."""
         return net.to_json()["layers"]
 
     def unpack(self, layers):
-        """The candidate that `pack` wrote."""
+        """Return the candidate that `pack` wrote."""
         return replace(self.start, layers=tuple(Layer(*layer) for layer in layers))
 
     def key(self, net):
-        """Text that is equal for networks that compute the same up to the order of operands."""
+        """Return a text that is equal for networks that compute the same up to the order of
+        operands."""
         return " | ".join(f"{_sorted(l.formula)} {l.stack}_{l.q}" for l in net.layers)
 
     def features(self, nets):
-        """What samplers learn from, float [N, F], as coded.
+        """Return what samplers learn from, float [N, F], as coded.
 
         Each layer's prefix list stands as indices, padded with -1 to 20. Linear maps stand by their
         id or, in stage 2, by 0; then come add, mul, max, gelu, ..., x, W1, W2. In stage 3 the ids
@@ -215,7 +221,9 @@ _layer = lru_cache(maxsize=4096)(Layer)
 
 
 def _dice(rng):
-    """f() -> uniform in [0, 1): Python's own, seeded by a numpy Generator; ten times as fast."""
+    """Return f() -> uniform in [0, 1): Python's own, seeded by a numpy Generator; ten times as
+    fast.
+    """
     return random.Random(int(rng.integers(1 << 62))).random
 
 
@@ -231,7 +239,7 @@ def _sorted(formula):
 
 @lru_cache(maxsize=65536)
 def _indices(formula, id, searched):
-    """A layer's part of the features as coded."""
+    """Return a layer's part of the features as coded."""
     if "formula" not in searched:
         return [id]
     linear, others = (id, len(IDS)) if "ids" in searched else (0, 1)
@@ -244,7 +252,7 @@ def _indices(formula, id, searched):
 
 
 def from_json(body):
-    """The Space of what `identity` gave. Raises ValueError for one of another grammar."""
+    """Return the Space of what `identity` gave. Raises ValueError for one of another grammar."""
     told = dict(body)
     if told.pop("grammar") != grammar(told["stage"]):
         raise ValueError(f"a space of another grammar than {grammar(told['stage'])}")

@@ -34,7 +34,7 @@ def bounded(a):
 
 
 def _linear(inner, width):
-    """The linear maps with weights 1. A real width e keeps both channels, each for e / 2."""
+    """Return the linear maps with weights 1. A real width e keeps both channels, each for e / 2."""
 
     def sums(count, gain=1.0):
         return lambda a: np.repeat(bounded(gain * a.sum(-1, keepdims=True)), count, -1)
@@ -47,7 +47,8 @@ def _linear(inner, width):
 
 
 def surface(net, recipe=None):
-    """(axis, z): coordinates [points], mean output [points, points], rows along the second input.
+    """Return (axis, z): coordinates [points], mean output [points, points], rows along the second
+    input.
 
     Magnitudes end at LIMIT. Deterministic, float64.
     """
@@ -74,7 +75,7 @@ def symlog(z):
 
 
 def roughness(z):
-    """How uneven a surface is, {name: value}, with z and both axes scaled to 0 to 1.
+    """Return how uneven a surface is, {name: value}, with z and both axes scaled to 0 to 1.
 
     "variation": up and down along a line parallel to an axis, the mean of all lines; 1 if each
     climbs the whole range. "steepest": the greatest slope along an axis; 1 for a plane along it.

@@ -68,7 +68,7 @@ def mlp(inputs, widths):
 
 
 def inputs_of(pixels, options, generator):
-    """[B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise."""
+    """Return [B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise."""
     pixels = pixels.flatten(1).float() / 255
     noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
     return torch.cat([pixels, options.noise * noise], 1)

@@ -31,7 +31,9 @@ def importance(run, data, importance, numerics, span=None):
 
 
 def scores(model, rows, options, numerics, progress=lambda fraction: None):
-    """(head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows` (Encoded)."""
+    """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows`
+    (Encoded).
+    """
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
     with ExitStack() as held, products(numerics):
