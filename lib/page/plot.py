@@ -45,8 +45,7 @@ def style():
 
 
 def panels(titles, width=4.6, height=3.6, columns=4, **shared):
-    """Return a figure with one panel for each title. Returns (figure, axes); one empty panel for
-    none.
+    """Return (figure, axes) with one panel for each title; one empty panel for none.
 
     width, height: inches of a panel; panels go on below where a row would be wider than can be
     read at 700 pixels. shared: options of plt.subplots, such as sharey.
@@ -168,7 +167,7 @@ def named(axis, points, x, y, looks=None, **look):
         at = row[x], row[y]
         side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
         where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
-        text = axis.annotate(name, at, textcoords="offset points", bbox=box, **where)
+        text = axis.annotate(name, at, (7 * side, 0), textcoords="offset points", bbox=box, **where)
         for up in range(0, 60, 3):
             text.xyann = (7 * side, up)
             place = text.get_window_extent()
@@ -190,7 +189,7 @@ def legend(figure, columns=4, **more):
 
 
 def picture(axis, values, **look):
-    """Return a matrix as an image, without grid and ticks. Returns the image, for a colour bar."""
+    """Draw a matrix as an image, without grid and ticks. Returns the image, for a colour bar."""
     axis.grid(False)
     axis.set(xticks=[], yticks=[])
     return axis.imshow(values, **{"interpolation": "nearest", "aspect": "auto"} | look)

@@ -1,0 +1,18 @@
+"""Pictures: what a reader sees of points that lie close together."""
+
+import warnings
+
+import pandas as pd
+
+from lib.page import plot
+
+
+def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
+    points = pd.DataFrame({"cost": [1.0, 1.01, 4.0], "score": [80.0, 80.1, 82.0]}, list("abc"))
+    figure, (axis,) = plot.panels(["Cost"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plot.named(axis, points, "cost", "score")
+    boxes = [text.get_window_extent() for text in axis.texts if text.get_text()]
+    assert [text.get_text() for text in axis.texts if text.get_text()] == ["a", "b", "c"]
+    assert not any(a.overlaps(b) for a in boxes for b in boxes if a is not b)
