@@ -115,7 +115,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     if alone:
         sure, count = data[data["seeds"] >= SEEDS], data["seeds"].count()
         above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
-        told = f"{above} of {count} surely above 0, {below} surely below"
+        told = f"95 % intervals above 0: {above} of {count}, below 0: {below}"
         axis.set_title(told if count else "published, not measured yet")
         legend(axis.figure)
     return axis.figure, data
