@@ -118,8 +118,6 @@ def execute(path, folder, values, store, text, differs):
     import papermill
     from traitlets.config import Config
 
-    from lib.page.kernel import Manager
-
     began, ledger, output = time.monotonic(), folder / f"{path.stem}.json", folder / path.name
     draft, see = folder / f".{path.name}", f"see {paths.shown(output)}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +137,6 @@ def execute(path, folder, values, store, text, differs):
             how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
             how |= {"extra_arguments": ["--log-level=CRITICAL"]}  # idle kernels tell of their stop
             how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
-            how |= {"kernel_manager_class": Manager}
             papermill.execute_notebook(str(draft), str(draft), values, log_output=False, **how)
             died = "" if ledger.exists() else "before its last cell"
         except papermill.PapermillExecutionError as error:
