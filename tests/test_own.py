@@ -422,7 +422,7 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
 ):
     said = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
-    monkeypatch.setattr(artefact, "display", lambda shown: said.append(shown.data))
+    monkeypatch.setattr(artefact, "display", lambda told, **_: said.extend(told.values()))
     namespace = {"profile": "toy", "data": tsv, "model": encoder()}
     page = artefact.start(name, namespace)
     assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"

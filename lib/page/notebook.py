@@ -282,6 +282,11 @@ def provenance(folder, name):
     return read_json(path) if path.exists() else None
 
 
+def command(name, scope):
+    """Return the command that makes a page and its runs, of a profile or a reader's `Own`."""
+    return " ".join(["python -m lib run", name, *grids.words(scope)])
+
+
 def counted(runs):
     """Return how many runs of a page are made here, recorded and missing, as text."""
     by = Counter(run["origin"] for run in runs)

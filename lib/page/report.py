@@ -175,8 +175,8 @@ def card(sheet, profile, working):
     told, body = {"id": sheet.name, "differs": sheet.differs}, sheet.body
     if not body:
         there, total = sheet.runs
-        words = grids.words(grids.meant({"profile": profile} | sheet.values))
-        state, line = "not made", " ".join(["python -m lib run", sheet.name, *words])
+        scope = grids.meant({"profile": profile} | sheet.values)
+        state, line = "not made", notebook.command(sheet.name, scope)
         if working:
             state = "in work" if there else "waiting"
             line = f"{there} of {total} runs" * bool(total)
@@ -193,7 +193,7 @@ def card(sheet, profile, working):
         "alt": "; ".join(body.get("answer") or [headed(sheet.path)[1]]),
         "picture": next((file for file in body["files"] if file.endswith(".png")), ""),
         "findings": [v for v in found if verdicts.leading(v["claim"])],
-        "counts": verdicts.tally((v["kind"], v["verdict"]) for v in body["verdicts"]),
+        "counts": body.get("counts", ""),
         "runs": notebook.counted(body["runs"]),
         "claims": " ".join(f"{v['claim']} {texts.get(v['claim'], '')}" for v in body["verdicts"]),
     }

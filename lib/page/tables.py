@@ -1,7 +1,6 @@
 """Tables of a page: which columns stand where, digits, the same as HTML and as Markdown; and what
 varies between the runs of a grid. Free of torch."""
 
-import html
 import re
 from math import floor, isfinite, log10
 
@@ -10,6 +9,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.measure import compare
+from lib.page.verdicts import escaped
 from lib.runs.spec import ancestry, plain
 
 UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
@@ -86,12 +86,6 @@ def digits(column):
     most = min(4, max(1, 1 - floor(log10(min(floats, default=1)))))
     least = next((n for n in range(3) if all(abs(round(v, n) - v) < 1e-9 for v in floats)), most)
     return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
-
-
-def escaped(text):
-    """Return text of one line in which Markdown and HTML find no mark of theirs."""
-    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
-    return " ".join(text.split())
 
 
 def markdown(frame):
