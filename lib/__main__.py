@@ -119,21 +119,16 @@ def report_lost(lost):
 @command(*PAGES, WORKERS, BACKEND)
 def run(args, make=True):
     """make the missing runs and, as they come, every table, figure and page"""
-    from lib.page import notebook
     from lib.page.report import Book
     from lib.runs import sweep
-    from lib.runs.store import Store
 
-    began, lost = time.monotonic(), {}
-    store = Store()
-    book = Book(*named(args), notebook.find(args.pattern), store)
+    began, lost, (scope, values) = time.monotonic(), {}, named(args)
+    grids, absent, store = read(args)
+    missing = {path: len(sweep.missing(wanted({path: grids[path]}), store)) for path in grids}
+    grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
+    book = Book(scope, values, grids, absent, store)
     print(f"{book} shows how far it is", flush=True)
     try:
-        grids, absent, _ = read(args)
-        specs_of = {path: wanted({path: found}) for path, found in grids.items()}
-        missing = {path: len(sweep.missing(specs, store)) for path, specs in specs_of.items()}
-        grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
-        book.open(grids, absent)
         if make:
             specs = wanted(grids)
             todo = sweep.expected(sweep.missing(specs, store), store, args.workers)

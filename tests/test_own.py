@@ -376,8 +376,8 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
         mine = grids.Own("toy", data_set, model)
-        book = report.Book(mine, grids.values(mine), asked, store)
-        (page,) = book.sheets.values()
+        book = report.Book(mine, grids.values(mine), dict.fromkeys(asked, {}), {}, store)
+        (page,) = book.sheets
         folders.add(page.folder)
         assert page.folder.name.startswith("reviews.tsv-encoder")
         told = (tmp_path / "toy" / "index.html").read_text().partition("<main")[2]

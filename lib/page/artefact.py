@@ -48,7 +48,8 @@ def put(markdown, html=""):
     html: the same, where a page can show more than Markdown says.
     """
     told = {"text/markdown": paths.scrubbed(markdown), "text/html": html}
-    display({kind: text for kind, text in told.items() if text}, raw=True)
+    if told := {kind: text for kind, text in told.items() if text}:
+        display(told, raw=True)
 
 
 @dataclass
