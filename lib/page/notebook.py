@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from lib import data
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.paths import read_json, sha, write_json
+from lib.runs.paths import read_json, sha, write, write_json
 from lib.runs.spec import Spec, ancestry, known
 from lib.runs.store import alive
 
@@ -184,27 +185,23 @@ def injected(history):
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
+@cache
 def normalised(text):
     """Return a notebook's text as it stands in git.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, the kernel is
     python3.
     """
-    body = json.loads(text)
-    body["cells"] = [cell for cell in body["cells"] if "".join(cell["source"]).strip()]
-    for number, cell in enumerate(body["cells"]):
-        tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
-        cell |= {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
-        source = "".join(cell["source"]).rstrip()
-        cell["source"] = source.splitlines(keepends=True)
-        if cell["cell_type"] == "code":
-            cell |= {"outputs": [], "execution_count": None}
-    body["metadata"] = {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-    }
-    body |= {"nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    from nbformat import reads, v4, writes
+
+    cells = [cell for cell in reads(text, 4).cells if cell.source.strip()]
+    for number, cell in enumerate(cells):
+        tags = [tag for tag in cell.metadata.get("tags", []) if tag in ORDER]
+        about = {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
+        cells[number] = getattr(v4, f"new_{cell.cell_type}_cell")(cell.source.rstrip(), **about)
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    about = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return writes(v4.new_notebook(cells=cells, metadata=about)) + "\n"
 
 
 # ---- standard pages and experiments
@@ -212,11 +209,11 @@ def kept(path):
     """Return what is committed of a notebook: the defaults of its parameters, a digest of other
     cells.
     """
-    cells = [
+    others = [
         [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
         for cell in json.loads(normalised(path.read_text()))["cells"]
+        if "parameters" not in cell["metadata"].get("tags", [])
     ]
-    others = [cell for cell in cells if "parameters" not in cell[1]]
     defaults = {name: each.default for name, each in parameters(path).items()}
     return {"parameters": defaults, "cells": sha(json.dumps(others).encode())[:16]}
 
@@ -228,17 +225,11 @@ def committed():
 
 def tidy():
     """Normalise every notebook and note what is committed of it. Returns the files that changed."""
-    changed, there = [], find()
-    for path in there:
-        text = normalised(path.read_text())
-        if text != path.read_text():
-            path.write_text(text)
-            changed.append(path)
-    told = {path.stem: kept(path) for path in there}
-    if committed() != told:
-        write_json(paths.COMMITTED, told)
-        changed.append(paths.COMMITTED)
-    return changed
+    there = {path: path.read_text() for path in [*find(), paths.COMMITTED] if path.exists()}
+    for path in find():
+        write(path, normalised(path.read_text()))
+    write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
+    return [path for path in [*find(), paths.COMMITTED] if path.read_text() != there.get(path)]
 
 
 def place(path, values, hand=False):
