@@ -236,7 +236,7 @@ def test_a_light_page_has_the_answer_first_and_all_that_the_notebook_shows(page)
         {"cell_type": "markdown", "metadata": {}, "source": ["## Turn the knobs"]},
     ]
     found = verdicts.answers([Verdict("G1", "OPEN", "", kind="finding")])
-    body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "parameters": {}}
+    body = {"id": NAME, "profile": "toy", "runs": [], "answer": found, "counted": ""}
     text = sheet.light({"cells": cells}, "GhostBERT: New", body)
     parts = ["# GhostBERT: New", "- G1: Ghosts on a pruned", "Why?", ">Read</", "- \\* a \\| b \\*"]
     parts += ["*Scores*", "|  |  | ours, x |", "| 1/12 | A | 1.2 |", f"![T]({NAME}.png)"]

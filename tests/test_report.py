@@ -271,7 +271,7 @@ def test_plan_show_and_gc(workbook):
     assert re.search("4 folders of .* MB; --delete", lib("gc").stdout)
     assert lib("report", "t98").returncode == 0  # they are recorded now, wherever they were made
     body = notebook.provenance(root / "figures" / "toy", "ghostbert_t98_fine")
-    assert notebook.counted(body["runs"]) == "2 recorded"
+    assert body["counted"] == "2 recorded"
 
 
 def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(workbook, tmp_path):

@@ -30,8 +30,7 @@ from lib.page import claims as source
 from lib.page import notebook, plot, report
 from lib.page.runs import Runs
 from lib.page.tables import beside, compared, digits, joined, markdown, styled
-from lib.page.verdicts import ENVIRONMENT, answers, escaped, leading, tally
-from lib.page.verdicts import claims as texts
+from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
@@ -39,7 +38,7 @@ from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-KEPT = ("claim", "verdict", "kind", "measured", "note", "scale", "p", "holm")  # of a Verdict
+MADE = {"run": "made here", "record": "recorded", "": "missing"}  # by the origin of a run
 
 
 def put(markdown, html=""):
@@ -131,7 +130,7 @@ class Page:
             put("", PARTS.grid(title, shared, varying.to_html(index=False, border=0)))
 
     def table(self, frame, caption, name="", index=None, marks=None):
-        """Write and show a table, or a sentence where it has no value.
+        """Write and show a table without its empty rows and columns, or a sentence where all are.
 
         frame: a DataFrame, or {row: {column: value}}; tuples as rows or columns make levels.
         name: tells several tables of one page apart. index: the name of the rows, or a list of
@@ -142,13 +141,11 @@ class Page:
         frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.mine:
             caption = f"{caption.removesuffix('.')}. {self.mine[0]}"
-        bare = frame.isna() | frame.isin(["", "–", "not run"])
-        if bare.all(axis=None):
-            rows = ", ".join(joined(frame.index, " "))
+        rows = ", ".join(joined(frame.index, " "))
+        frame = frame.mask(frame.isin(["", "–", "not run"])).dropna(how="all")
+        frame = frame.dropna(axis=1, how="all")
+        if frame.empty:
             return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
-        rows, columns = bare.all(axis=1), bare.all()
-        empty = [*joined(frame.index[rows], " "), *joined(frame.columns[columns], ", ")]
-        frame = frame.loc[~rows, ~columns]
         first, rest, turned = beside(frame)
         frame = frame[[*first, *rest]]
         stem, heads = self._stem(name), joined(frame.columns, ", ")
@@ -159,7 +156,7 @@ class Page:
         seen = styled(text, css, first, turned, f"{stem}-seen")
         more = styled(text, css, rest, False, f"{stem}-more") if rest else ""
         folded = ", ".join(dict.fromkeys(str(title) for _, title in rest))
-        shown = PARTS.table(caption, seen, more, folded, "; ".join(filter(None, empty)))
+        shown = PARTS.table(caption, seen, more, folded)
         light = markdown(flat[joined(first, ", ")])
         put(f"*{escaped(caption)}*\n\n{light}", shown)
 
@@ -228,7 +225,8 @@ class Page:
             name: [line for each in deviations for line in each.get(name, ())]
             for name in dict.fromkeys([*judged, at])
         }
-        runs = list(self.used.values())
+        runs = Counter(MADE[run["origin"]] for run in self.used.values())
+        counted = ", ".join(f"{runs[how]} {how}" for how in MADE.values() if runs[how])
         body = {
             "id": self.id,
             "profile": at,
@@ -236,26 +234,15 @@ class Page:
             "parameters": self.values,
             "answer": self.said or answers(verdicts),
             "counts": tally(verdicts),
-            "runs": runs,
-            "verdicts": [{name: getattr(v, name) for name in KEPT} for v in verdicts],
+            "counted": counted or "none wanted",
+            "runs": list(self.used.values()),
+            "verdicts": list(map(told, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | commit()
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
-        shown = {
-            "counts": body["counts"],
-            "first": [v for v in verdicts if leading(v.claim)],
-            "rest": [v for v in verdicts if not leading(v.claim)],
-            "texts": texts(),
-            "differences": differences,
-            "judged": judged,
-            "scales": SCALES,
-            "bad": [run for run in runs if run["state"] not in ("finished", "missing")],
-            "runs": notebook.counted(runs),
-            "files": f"{paths.shown(self.folder)}/{self.id}.*",
-        }
-        put(END.render(shown))
+        put(END.render(body, judged=judged, scales=SCALES, folder=paths.shown(self.folder)))
         if not os.environ.get(notebook.BATCH):
             report.publish(self.profile.name)
 

@@ -8,7 +8,6 @@ here both are errors, before anything runs.
 import ast
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
@@ -276,14 +275,6 @@ def provenance(folder, name):
 def command(name, scope):
     """Return the command that makes a page and its runs, of a profile or a reader's `Own`."""
     return " ".join(["python -m lib run", name, *grids.words(scope)])
-
-
-def counted(runs):
-    """Return how many runs of a page are made here, recorded and missing, as text."""
-    by = Counter(run["origin"] for run in runs)
-    words = {"run": "made here", "record": "recorded", "": "missing"}
-    parts = [f"{by[origin]} {word}" for origin, word in words.items() if by[origin]]
-    return ", ".join(parts) or "none wanted"
 
 
 def deletable(store):

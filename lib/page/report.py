@@ -159,7 +159,6 @@ def card(sheet, profile, working):
     elif not body:
         scope = grids.meant({"profile": profile} | sheet.values)
         state, line = "not made", notebook.command(sheet.path.stem, scope)
-    found = [v for v in body["verdicts"] if v["kind"] == "finding"] if body else []
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
     return {
         "title": headed(sheet.path)[1],
@@ -170,6 +169,4 @@ def card(sheet, profile, working):
         "href": os.path.relpath(page, top),
         "folder": os.path.relpath(sheet.folder, top),
         "pictures": [file for file in body["files"] if file.endswith(".png")] if body else [],
-        "findings": [v for v in found if verdicts.leading(v["claim"])],
-        "runs": notebook.counted(body["runs"]) if body else "",
     }

@@ -185,8 +185,7 @@ def light(book, title, body):
     the verdicts is left out.
     """
     answer = [f"- {line}" for line in body["answer"]]
-    runs = notebook.counted(body["runs"])
-    made = f"Profile {body['profile']}. Runs: {runs}. Made of `notebooks/{body['id']}.ipynb`."
+    made = "Profile {profile}. Runs: {counted}. Made of `notebooks/{id}.ipynb`.".format_map(body)
     parts = [f"# {title}", made, "\n".join(answer)]
     for cell in book["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])

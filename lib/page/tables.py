@@ -12,7 +12,7 @@ from lib.measure import compare
 from lib.page.verdicts import escaped
 from lib.runs.spec import ancestry, plain
 
-UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
+WORDS = "text-align: left; white-space: normal"  # of a column of words or sentences
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 HIDDEN = ("spec", "seed", "run", "state", "error")  # columns of a collected frame that are no label
 
@@ -55,9 +55,8 @@ def styled(text, css, columns, turn, name):
     """Return some columns of a table of texts as HTML; turn: titles stand above sources.
 
     name: tells it from the other tables of its page. Columns of words or sentences are flush left.
-    A cell wraps where the table is wider than its frame, but never within a number.
+    Cells of numbers do not wrap.
     """
-    text = text.map(lambda v: UNBROKEN.sub("\u00a0", v), na_action="ignore")
     parts = [part if part is None else part[list(columns)] for part in (text, css)]
     text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
     shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
@@ -67,8 +66,7 @@ def styled(text, css, columns, turn, name):
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     )
     left = [f".col{n}" for n, flush in enumerate(words) if flush]
-    if left:
-        shown.set_table_styles([{"selector": each, "props": "text-align: left"} for each in left])
+    shown.set_table_styles([{"selector": each, "props": WORDS} for each in left])
     return (shown if css is None else shown.apply(lambda _: css, axis=None)).to_html()
 
 
@@ -92,10 +90,9 @@ def markdown(frame):
     """Return a table of texts as Markdown, the levels of its rows first; those without a name have
     no title.
     """
-    levels = [*zip(*frame.index, strict=True)] if frame.index.nlevels > 1 else [frame.index]
-    rows = zip(*levels, *(frame[name].fillna("") for name in frame), strict=True)
-    heads = [*(name or "" for name in frame.index.names), *frame]
-    rows = [heads, ["---"] * len(heads), *rows]
+    names = [name or "" for name in frame.index.names]
+    frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
+    rows = [frame.columns, ["---"] * frame.shape[1], *frame.itertuples(index=False, name=None)]
     return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
 
 

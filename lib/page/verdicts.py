@@ -63,6 +63,13 @@ def answers(verdicts):
     ] or [f"{tally(verdicts)}."] * bool(verdicts)
 
 
+def told(verdict):
+    """Return a Verdict as provenance has it: without its cells, with the sentence of its claim."""
+    body = {name: value for name, value in vars(verdict).items() if name != "results"}
+    says = claims().get(verdict.claim, "")
+    return body | {"says": says, "leading": leading(verdict.claim)}
+
+
 def leading(claim):
     """Whether it is a central claim, a question of our own, or a check by a page itself."""
     return checks.claims().get(claim, {"role": "own"})["role"] in ("central", "own")
