@@ -124,17 +124,15 @@ def run(args, make=True):
 
     began, lost, (scope, values) = time.monotonic(), {}, named(args)
     grids, absent, store = read(args)
-    missing = {path: len(sweep.missing(wanted({path: grids[path]}), store)) for path in grids}
-    grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
     book = Book(scope, values, grids, absent, store)
     print(f"{book} shows how far it is", flush=True)
     try:
         if make:
-            specs = wanted(grids)
+            specs = wanted({sheet.path: sheet.grids for sheet in book.sheets})
             todo = sweep.expected(sweep.missing(specs, store), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
-                lost = sweep.make(specs, store, args.workers, backend=args.backend)
+                lost = sweep.make(specs, store, args.workers, done=book.done, backend=args.backend)
             report_lost(lost)
         failed = book.finish()
     finally:

@@ -54,7 +54,8 @@ def test_outputs_and_empty_cells_are_no_edit():
     """JupyterLab saves both."""
     body = json.loads(T03.read_text())
     body["cells"][1] |= {"outputs": [{"output_type": "stream"}], "execution_count": 7}
-    body["cells"].append({"cell_type": "code", "metadata": {}, "source": "\n", "outputs": []})
+    empty = {"cell_type": "code", "id": "new", "metadata": {}, "source": "\n", "outputs": []}
+    body["cells"].append(empty | {"execution_count": None})
     assert notebook.normalised(json.dumps(body)) == T03.read_text()
 
 

@@ -68,9 +68,12 @@ def write(folder, name, *artefact, grid=GRID):
     ]
     body = {
         "cells": [
-            {"cell_type": kind, "metadata": {"tags": [tag]}, "source": text}
-            for tag, text, kind in cells
-        ]
+            {"cell_type": kind, "id": str(i), "metadata": {"tags": [tag]}, "source": text}
+            for i, (tag, text, kind) in enumerate(cells)
+        ],
+        "metadata": {},
+        "nbformat": 4,
+        "nbformat_minor": 5,
     }
     (folder / f"{name}.ipynb").write_text(notebook.normalised(json.dumps(body)))
 

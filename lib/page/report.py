@@ -20,7 +20,7 @@ from tqdm import tqdm
 from lib.page import notebook, verdicts
 from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, headed, made_of, make
 from lib.papers import grids
-from lib.runs import executors, paths
+from lib.runs import executors, paths, sweep
 from lib.runs.execute import one_line
 from lib.runs.paths import write
 
@@ -33,28 +33,25 @@ class Book:
     """
 
     def __init__(self, profile, values, grids, absent, store):
-        self.profile, self.store, self.working = profile, store, True
-        self.sheets, self.there = [], set()
+        self.profile, self.store, self.working, self.sheets = profile, store, True, []
         for path in [*grids, *absent]:
             filled, text = notebook.check(path, values), notebook.normalised(path.read_text())
-            place = notebook.place(path, filled)
-            self.sheets.append(Sheet(path, *place, filled, text, grids.get(path, {})))
-        self.absent = self.sheets[len(grids) :]
-        for sheet in self.absent:
-            sheet.fail(one_line(absent[sheet.path]))
+            found = grids.get(path, {})
+            left = set(sweep.missing(notebook.wanted(found), store))
+            sheet = Sheet(path, *notebook.place(path, filled), filled, text, found, left)
+            self.sheets.append(sheet)
+            if path in absent:
+                sheet.fail(one_line(absent[path]))
+        self.sheets.sort(key=lambda sheet: len(sheet.left))
         self.publish()
 
     def __str__(self):
         return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
 
-    def ready(self):
-        """Return the sheets whose runs are all there and that were not tried."""
+    def done(self, spec):
+        """Note that a run is there."""
         for sheet in self.sheets:
-            specs = set(notebook.wanted(sheet.grids))
-            self.there |= {spec for spec in specs - self.there if self.store.find(spec)}
-            sheet.runs = len(self.there & specs), len(specs)
-        whole = [sheet for sheet in self.sheets if len({*sheet.runs}) == 1]
-        return [sheet for sheet in whole if not (sheet.tried or sheet.failed)]
+            sheet.left.discard(spec)
 
     @contextmanager
     def meanwhile(self):
@@ -63,7 +60,8 @@ class Book:
 
         def tend():
             while not over.wait(2):
-                self.render(self.ready()[:1], executor)
+                ready = [s for s in self.sheets if not (s.left or s.tried or s.failed)]
+                self.render(ready[:1], executor)
                 self.publish()
 
         thread = threading.Thread(target=tend, daemon=True)
@@ -81,7 +79,9 @@ class Book:
     def finish(self):
         """Make every page that is out of date. Returns whether one failed."""
         with closing(executors.Local(2)) as executor:
-            self.render([sheet for sheet in self.sheets if sheet not in self.absent], executor)
+            self.render(
+                [sheet for sheet in self.sheets if sheet.tried or not sheet.failed], executor
+            )
         return any(sheet.failed for sheet in self.sheets)
 
     def answers(self):
@@ -149,23 +149,16 @@ def publish(profile, sheets=(), working=False):
 
 
 def card(sheet, profile, working):
-    """Return what the index shows of a page: what its last cell wrote, or how far it is."""
-    there, total = sheet.runs
-    body, state, line = sheet.body, "made", ""
-    if sheet.failed:
-        body, state, line = None, "failed", sheet.failed
-    elif working and not body:
-        state, line = "waiting", f"{there} of {total} runs"
-    elif not body:
-        scope = grids.meant({"profile": profile} | sheet.values)
-        state, line = "not made", notebook.command(sheet.path.stem, scope)
+    """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
+    body, scope = sheet.body, grids.meant({"profile": profile} | sheet.values)
+    todo = f"{len(sheet.left)} runs to make"
     return {
         "title": headed(sheet.path)[1],
         "differs": sheet.differs,
-        "state": state,
-        "line": line,
-        "body": body,
+        "failed": sheet.failed,
+        "body": None if sheet.failed else body,
+        "waits": todo if working else notebook.command(sheet.path.stem, scope),
         "href": os.path.relpath(page, top),
         "folder": os.path.relpath(sheet.folder, top),
         "pictures": [file for file in body["files"] if file.endswith(".png")] if body else [],

@@ -56,7 +56,7 @@ class Sheet:
     values: dict = field(default_factory=dict)  # all parameters
     text: str = ""  # of the notebook as the command began
     grids: dict = field(default_factory=dict)  # {variable: rows}
-    runs: tuple = (0, 0)  # how many of the runs that it makes are there, how many it makes
+    left: set = field(default_factory=set)  # Specs of runs that it waits for
     failed: str = ""
     tried: str = ""  # fingerprint that it was made of last, or was to be
 
@@ -68,10 +68,7 @@ class Sheet:
     def body(self):
         """What the last cell wrote; None where the page is not made. One by hand has no HTML."""
         whole = made_of(self.page) or not self.page.exists()
-        try:
-            return notebook.provenance(self.folder, self.path.stem) if whole else None
-        except ValueError:
-            return None
+        return notebook.provenance(self.folder, self.path.stem) if whole else None
 
     def fail(self, why):
         """Note why it could not be made; a page that was made before is no longer right."""
