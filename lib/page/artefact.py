@@ -46,9 +46,9 @@ def put(markdown, html=""):
 
     html: the same, where a page can show more than Markdown says.
     """
-    told = {"text/markdown": paths.scrubbed(markdown), "text/html": html}
-    if told := {kind: text for kind, text in told.items() if text}:
-        display(told, raw=True)
+    forms = {"text/markdown": paths.scrubbed(markdown), "text/html": html}
+    if forms := {kind: text for kind, text in forms.items() if text}:
+        display(forms, raw=True)
 
 
 @dataclass
@@ -181,9 +181,6 @@ class Page:
             plt.close(figure)
             columns = ", ".join(map(str, data.columns))
             return self.unmade(f"a figure of {columns}" if columns else "a figure")
-        for axis in figure.axes:
-            if axis.axison and not axis.has_data():
-                axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
             plot.watermark(figure)

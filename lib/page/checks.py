@@ -213,17 +213,12 @@ def given(text, constants="", **names):
     return eval(text.replace("^", "**"), names)
 
 
-def metric(task):
-    """Return the first metric of a task of GLUE."""
-    return data.task("glue", task).metrics[0]
-
-
 @cache
 def made(page):
     """Return the grids of a page at the profile paper, made without its data."""
     from lib.page import notebook
 
-    (path,) = (path for path in notebook.find() if path.stem == page)
+    (path,) = notebook.find([page])
     with data.planning(look=False):
         return notebook.planned(path, {"profile": "paper"})
 
@@ -233,7 +228,7 @@ FUNCTIONS |= dict(max=max, min=min, set=set, sorted=sorted, sum=sum, zip=zip)
 # "all" reads every cell
 FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
 OURS = dict(setting=setting, axis=axis, counted=counted, net=net)
-OURS |= dict(operation=operation, metric=metric, ours=ours)
+OURS |= dict(operation=operation, ours=ours)
 
 
 def value(paper, formula):

@@ -158,12 +158,9 @@ def converted(path, book, body):
 
 def frame(profile, differs=(), working=False):
     """Return what stands around a page, or around the index of a profile."""
-    marked = ". Numbers from real data on these pages are marked as recorded."
-    told = f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
-    css, home = (verdicts.TEMPLATE / "page.css").read_text(), f"../../../{profile}/" * bool(differs)
-    around = {"css": css, "home": home, "headings": HEADINGS, "working": working}
-    banner = " ".join(["An experiment.", *differs]) if differs else told
-    return around | {"banner": banner, "profile": profile}
+    css, about = (verdicts.TEMPLATE / "page.css").read_text(), PROFILES[profile].about
+    around = {"css": css, "about": about, "headings": HEADINGS, "working": working}
+    return around | {"profile": profile, "differs": differs}
 
 
 def headed(path):

@@ -106,37 +106,33 @@ def flat(value, name=""):
 
 
 def trained(spec):
-    """Return {(step, setting): values} of the trainings that a run rests on, its own among them."""
+    """Return {"step setting": values} of the trainings that a run rests on, its own among them."""
     found = {}
     for each in [spec, *sorted(ancestry([spec]), key=lambda each: each.name)]:
-        for name, value in flat(plain(each.args.get("train") or {})).items():
-            values = found.setdefault((each.step, name), [])
-            values += [str(value)] if str(value) not in values else []
-    return {key: " or ".join(values) for key, values in found.items()}
+        for name, value in plain(each.args.get("train") or {}).items():
+            found.setdefault(f"{each.step} {name}", {})[str(value)] = None
+    return {name: " or ".join(values) for name, values in found.items()}
 
 
 def compared(frame):
-    """Return (lines on what all rows share, DataFrame of what varies) of a collected frame.
+    """Return (a line on what all rows share, DataFrame of what varies) of a collected frame.
 
-    A line for each step has its training settings, where they are the same in all rows. The table
-    has the labels of the rows, the settings that differ, and the seeds whose runs are there.
+    The line has the settings of trainings that are the same in all rows. The table has the labels
+    of the rows, the settings that differ, and the seeds whose runs are there.
     """
     if not len(frame):
-        return [], pd.DataFrame()
+        return "", pd.DataFrame()
     by_row = pd.DataFrame([trained(spec) for spec in frame["spec"]], index=frame.index)
     same = by_row.nunique(dropna=False) == 1
-    shared = {}
-    for step, name in by_row.columns[same]:
-        shared.setdefault(step, []).append(f"{name} {by_row[step, name].iloc[0]}")
+    shared = by_row.iloc[0][same].sort_index()
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]
-    table = frame[labels].astype(object).where(frame[labels].notna(), "")
+    table = pd.concat([frame[labels], by_row.loc[:, ~same]], axis=1).astype(object)
+    table = table.where(table.notna(), "")
     table.insert(0, "run", [spec.step for spec in frame["spec"]])
-    for step, name in by_row.columns[~same]:
-        table[f"{step} {name}"] = by_row[step, name].fillna("")
     seeds = frame["spec"].map(lambda spec: "once" if spec.seed is None else str(spec.seed))
     there = frame["run"].notna()
     seen = {"seeds there": seeds.where(there, ""), "missing": seeds.where(~there, "")}
     groups = table.assign(**seen).groupby(list(table), sort=False)[list(seen)]
     lines = groups.agg(lambda part: ", ".join(filter(None, part))).reset_index()
-    return [f"{step}: {', '.join(told)}" for step, told in shared.items()], lines
+    return ", ".join(f"{name} {value}" for name, value in shared.items()), lines
