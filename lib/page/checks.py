@@ -80,10 +80,6 @@ def number(text):
         return None if text in ("", "-") else text
 
 
-def mean(values):
-    return sum(values := list(values)) / Fraction(len(values))
-
-
 def rounded(value, digits):
     """Return the Fraction of so many digits, a half away from zero."""
     scale, value = Fraction(10) ** digits, Fraction(value)
@@ -131,7 +127,7 @@ class Cells:
         ]
         full = max(len(part) for *_, part in parts)
         whole = [each for each in parts if each[1] is not None and len(each[2]) == full]
-        return [key for key, told, part in whole if rounded(mean(part), 1) != told]
+        return [key for key, told, part in whole if rounded(statistics.mean(part), 1) != told]
 
 
 class Absent(ValueError):
@@ -223,7 +219,9 @@ def made(page):
         return notebook.planned(path, {"profile": "paper"})
 
 
-FUNCTIONS = dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len)
+FUNCTIONS = dict(
+    mean=statistics.mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len
+)
 FUNCTIONS |= dict(max=max, min=min, set=set, sorted=sorted, sum=sum, zip=zip)
 # "all" reads every cell
 FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))

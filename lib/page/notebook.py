@@ -50,16 +50,13 @@ def find(patterns=()):
 
     Raises ValueError for a pattern without a match, with the nearest notebook.
     """
-    there = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}
-    if not patterns:
-        return list(there.values())
-    chosen = []
-    for pattern in patterns:
+    there, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
+    for pattern in patterns or [""]:
         hits = [p for stem, p in there.items() if pattern in stem or Path(stem).match(pattern)]
-        if not hits:
+        if pattern and not hits:
             known("notebook", pattern, there)
-        chosen += [p for p in hits if p not in chosen]
-    return chosen
+        chosen |= dict.fromkeys(hits)
+    return list(chosen)
 
 
 def cells(path):
@@ -105,11 +102,11 @@ def check(path, values):
         known(f"parameter {of}", name, declared)
         if why := absurd(name, value, declared[name]):
             raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
-        options = grids.PROFILES if name == "profile" else ()
-        if told := OPTIONS.search(declared[name].about):
-            options = *told[1].split(", ")[:-1], told[2], told[3]
-        if options and declared[name].type is str and not declared[name].listed:
-            known(f"{name} {of}", value, options)
+        if name == "profile":
+            known(f"profile {of}", value, grids.PROFILES)
+        told = OPTIONS.search(declared[name].about)
+        if told and declared[name].type is str and not declared[name].listed:
+            known(f"{name} {of}", value, [*told[1].split(", ")[:-1], told[2], told[3]])
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 

@@ -178,9 +178,8 @@ def light(book, title, body):
     book: as JSON. body: what its last cell wrote. What it answers stands first, and what follows
     the verdicts is left out.
     """
-    answer = [f"- {line}" for line in body["answer"]]
     made = "Profile {profile}. Runs: {counted}. Made of `notebooks/{id}.ipynb`.".format_map(body)
-    parts = [f"# {title}", made, "\n".join(answer)]
+    parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
     for cell in book["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
