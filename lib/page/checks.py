@@ -219,14 +219,11 @@ def made(page):
         return notebook.planned(path, {"profile": "paper"})
 
 
-FUNCTIONS = dict(
-    mean=statistics.mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len
-)
-FUNCTIONS |= dict(max=max, min=min, set=set, sorted=sorted, sum=sum, zip=zip)
+FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len)
+FUNCTIONS |= dict(abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted)
 # "all" reads every cell
 FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
-OURS = dict(setting=setting, axis=axis, counted=counted, net=net)
-OURS |= dict(operation=operation, ours=ours)
+OURS = dict(setting=setting, axis=axis, counted=counted, net=net, operation=operation, ours=ours)
 
 
 def value(paper, formula):
