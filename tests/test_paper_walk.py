@@ -351,7 +351,7 @@ CUTS = {
 
 # ---- the walk
 EMPTY = (
-    "Nothing to show yet",
+    "Not measured yet",
     "no run yet",
     "Runs that did not finish",
 )  # what pages say of artefacts without runs

@@ -181,6 +181,9 @@ class Page:
             plt.close(figure)
             columns = ", ".join(map(str, data.columns))
             return self.unmade(f"a figure of {columns}" if columns else "a figure")
+        for axis in figure.axes:
+            if axis.axison and not axis.has_data():
+                axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
             plot.watermark(figure)
