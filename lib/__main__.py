@@ -119,27 +119,20 @@ def report_lost(lost):
 @command(*PAGES, WORKERS, BACKEND)
 def run(args, make=True):
     """make the missing runs and, as they come, every table, figure and page"""
-    from lib.page import notebook
     from lib.page.report import Book
     from lib.runs import sweep
-    from lib.runs.store import Store
 
-    began, lost = time.monotonic(), {}
-    store = Store()
-    book = Book(*named(args), notebook.find(args.pattern), store)
+    began, lost, (scope, values) = time.monotonic(), {}, named(args)
+    grids, absent, store = read(args)
+    book = Book(scope, values, grids, absent, store)
     print(f"{book} shows how far it is", flush=True)
     try:
-        grids, absent, _ = read(args)
-        specs_of = {path: wanted({path: found}) for path, found in grids.items()}
-        missing = {path: len(sweep.missing(specs, store)) for path, specs in specs_of.items()}
-        grids = {path: grids[path] for path in sorted(grids, key=missing.get)}
-        book.open(grids, absent)
         if make:
-            specs = wanted(grids)
+            specs = wanted({sheet.path: sheet.grids for sheet in book.sheets})
             todo = sweep.expected(sweep.missing(specs, store), store, args.workers)
             print(f"{len(grids)} notebooks, {len(specs)} results; {todo}", flush=True)
             with book.meanwhile():
-                lost = sweep.make(specs, store, args.workers, backend=args.backend)
+                lost = sweep.make(specs, store, args.workers, done=book.done, backend=args.backend)
             report_lost(lost)
         failed = book.finish()
     finally:
@@ -233,12 +226,7 @@ def record(args):
             print(f"  recorded {paths.shown(store.record(found))}")
 
 
-@command(
-    WORKERS,
-    BACKEND,
-    CLAIMS,
-    option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
-)
+@command(WORKERS, BACKEND, CLAIMS)
 def evidence(args):
     """make and record the missing runs of the central claims at mini, round by planned seed"""
     from lib.page import evidence as queue
@@ -246,9 +234,6 @@ def evidence(args):
 
     claims = queue.chosen([name for name in args.claims.split(",") if name])
     store = Store()
-    if args.list:
-        print(*queue.listed(claims, store), sep="\n")
-        return 0
     os.nice(10)  # the workers too
     lost = queue.gather(claims, store, args.workers, backend=args.backend)
     report_lost(lost)

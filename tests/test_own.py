@@ -376,8 +376,8 @@ def test_pages_of_a_reader_s_own_say_so(tsv, encoder, tmp_path, monkeypatch):
     folders, model = set(), encoder()
     for data_set in (tsv, str(other)):
         mine = grids.Own("toy", data_set, model)
-        book = report.Book(mine, grids.values(mine), asked, store)
-        (page,) = book.sheets.values()
+        book = report.Book(mine, grids.values(mine), dict.fromkeys(asked, {}), {}, store)
+        (page,) = book.sheets
         folders.add(page.folder)
         assert page.folder.name.startswith("reviews.tsv-encoder")
         told = (tmp_path / "toy" / "index.html").read_text().partition("<main")[2]
@@ -422,7 +422,7 @@ def test_a_page_says_what_is_the_reader_s_and_has_no_verdict(
 ):
     said = []
     monkeypatch.setattr(paths, "FIGURES", tmp_path / "figures")
-    monkeypatch.setattr(artefact, "display", lambda shown: said.append(shown.data))
+    monkeypatch.setattr(artefact, "display", lambda told, **_: said.extend(told.values()))
     namespace = {"profile": "toy", "data": tsv, "model": encoder()}
     page = artefact.start(name, namespace)
     assert namespace["profile"] == "toy" and namespace["profile"].task == "reviews.tsv"

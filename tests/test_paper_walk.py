@@ -178,10 +178,10 @@ class Here:
         pass
 
 
-def perform(path, folder, values, runs, text, differs):
+def perform(page, store):
     """As lib.page.sheet.execute, in a shell of this process."""
-    os.environ[notebook.BATCH] = json.dumps([str(folder), differs])
-    body = nbformat.reads(text, 4)
+    os.environ[notebook.BATCH] = json.dumps([str(page.folder), list(page.differs)])
+    body = nbformat.reads(page.text, 4)
     shell = InteractiveShell.instance()  # the one that `display` shows in
     shell.reset()
     for cell in body.cells:
@@ -189,7 +189,7 @@ def perform(path, folder, values, runs, text, differs):
             continue
         source = cell.source
         if "parameters" in cell.metadata.get("tags", []):
-            source += "\n" + "\n".join(f"{name} = {value!r}" for name, value in values.items())
+            source += "\n" + "\n".join(f"{name} = {value!r}" for name, value in page.values.items())
         with capture_output() as shown:
             result = shell.run_cell(source)
         cell.outputs = [
@@ -198,8 +198,7 @@ def perform(path, folder, values, runs, text, differs):
         if error := result.error_before_exec or result.error_in_exec:
             said = f"{type(error).__name__}: {error} in cell: {cell.source[:200]}"
             raise RuntimeError(f"{said}\n{shown.stdout[-2000:]}")
-    nbformat.write(body, folder / path.name)
-    return 0.0
+    nbformat.write(body, page.folder / page.path.name)
 
 
 @pytest.fixture
@@ -352,7 +351,7 @@ CUTS = {
 
 # ---- the walk
 EMPTY = (
-    "Nothing to show yet",
+    "Not measured yet",
     "no run yet",
     "Runs that did not finish",
 )  # what pages say of artefacts without runs

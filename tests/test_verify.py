@@ -55,7 +55,7 @@ def records(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     rows = [{"task": "RTE", "m": 3, "seed": 10, "spec": SPEC, "more": [1]}]
     page = notebook.Path("some_page.ipynb")
-    monkeypatch.setattr(notebook, "find", lambda: [page])
+    monkeypatch.setattr(notebook, "find", lambda *_: [page])
     monkeypatch.setattr(notebook, "planned", lambda *_: {"grid": rows, "recorded": rows[:1]})
     monkeypatch.setattr(verify.evidence, "chosen", lambda: [{"id": "G1"}])
     monkeypatch.setattr(verify.claims, "rows", lambda claim: grid((10,)))

@@ -5,7 +5,7 @@
     page.table(frame, "Table 3"); page.figure(figure, data); page.finish()
 
 A figure is written to `figures/<profile>/<id>.{svg,png}`, the data it draws to `<id>.figure.csv`. A
-table is written to `<id>.{csv,md}`. `<id>.json` says which runs, which code and when. What has
+table is written to `<id>.csv`. `<id>.json` says which runs, which code and when. What has
 no run to show yet is a sentence instead. Experiments have folders of their own below
 `figures/scratch/` (lib.page.notebook.place).
 """
@@ -22,36 +22,33 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
-from IPython.display import HTML, display
+from IPython.display import display
 
 from lib.measure import compare
 from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report
 from lib.page.runs import Runs
-from lib.page.tables import beside, compared, digits, escaped, joined, markdown, styled
-from lib.page.verdicts import ENVIRONMENT, answers, leading, legend
-from lib.page.verdicts import claims as texts
-from lib.page.verdicts import table as table_of_verdicts
+from lib.page.tables import beside, compared, digits, joined, markdown, styled
+from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
 from lib.runs.execute import commit
 from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
-LIGHT = ENVIRONMENT.get_template("end.md.j2")
-TOLD = ("claim", "verdict", "kind", "measured", "note", "scale", "p", "holm")  # of a Verdict
+END = ENVIRONMENT.get_template("end.md.j2")
+MADE = {"run": "made here", "record": "recorded", "": "missing"}  # by the origin of a run
 
 
-class Shown(HTML):
-    """HTML, and the same in Markdown: of these a light page is made (lib.page.report)."""
+def put(markdown, html=""):
+    """Show text in Markdown, of which light pages are made too (lib.page.sheet).
 
-    def __init__(self, data, markdown=""):
-        super().__init__(data)
-        self.markdown = paths.scrubbed(markdown)
-
-    def _repr_markdown_(self):
-        return self.markdown or None
+    html: the same, where a page can show more than Markdown says.
+    """
+    forms = {"text/markdown": paths.scrubbed(markdown), "text/html": html}
+    if forms := {kind: text for kind, text in forms.items() if text}:
+        display(forms, raw=True)
 
 
 @dataclass
@@ -62,10 +59,9 @@ class Page:
     values: dict
     folder: Path
     differs: tuple = ()  # sentences on what makes it an experiment
-    used: dict = field(default_factory=dict)  # what is told of each run, by its name
+    used: dict = field(default_factory=dict)  # name of a run: its origin, state and error
     files: list = field(default_factory=list)
     said: list = field(default_factory=list)  # what it answers, where it says so itself
-    wanted: set = field(default_factory=set)  # names of the runs that it makes where they lack
 
     @property
     def profile(self):
@@ -87,10 +83,7 @@ class Page:
         Missing runs are made here, unless a batch made them before. Why some are still missing
         stands below the cell. on_missing: "make" makes them in a batch too.
         """
-        if on_missing != "skip":
-            self.wanted |= {row["spec"].name for row in rows}
-        batch = on_missing == "run" and os.environ.get(notebook.BATCH)
-        make = on_missing != "skip" and not batch
+        make = on_missing == "make" or on_missing == "run" and not os.environ.get(notebook.BATCH)
         lost, specs = {}, [row["spec"] for row in rows]
         if make and (todo := sweep.missing(specs)):
             self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
@@ -98,18 +91,20 @@ class Page:
         frame = sweep.collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
-        before, there = set(self.used), {}
-        for row in frame.to_dict("records"):
-            told = {"run": row["spec"].name, "origin": row["run"].origin if row["run"] else ""}
-            there[told["run"]] = told | {"state": row["state"], "error": row["error"]}
-        self.used |= there
-        command = " ".join(["python -m lib run", self.id, *grids.words(self.scope)])
-        how = f"not made yet: `{command}` makes what is missing"
-        new = [run for name, run in there.items() if name in self.wanted - before]
-        why = Counter(run["error"] or how for run in new if run["state"] != "finished")
-        searched = {row["spec"].step for row in rows} <= {"nas_search", "random_architecture"}
-        what = "searches" if searched else "runs"
-        self.note(f"{n} of {len(there)} {what} missing: {text}" for text, n in why.most_common(3))
+        runs = {
+            row["spec"].name: {
+                "run": row["spec"].name,
+                "origin": row["run"].origin if row["run"] else "",
+                "state": row["state"],
+                "error": row["error"],
+            }
+            for row in frame.to_dict("records")
+        }
+        self.used |= runs
+        if on_missing != "skip":
+            how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
+            why = Counter(r["error"] or how for r in runs.values() if r["state"] != "finished")
+            self.note(f"{n} of {len(runs)} runs missing: {text}" for text, n in why.most_common(3))
         return frame
 
     def runs(self, grid, recorded=(), of=list):
@@ -132,10 +127,10 @@ class Page:
         shared, varying = compared(frame)
         if len(varying):
             title = f"The grid: {len(varying)} rows, what they share and what varies"
-            display(HTML(PARTS.grid(title, shared, varying.to_html(index=False, border=0))))
+            put("", PARTS.grid(title, shared, varying.to_html(index=False, border=0)))
 
     def table(self, frame, caption, name="", index=None, marks=None):
-        """Write and show a table, or a sentence where it has no value.
+        """Write and show a table without its empty rows and columns, or a sentence where all are.
 
         frame: a DataFrame, or {row: {column: value}}; tuples as rows or columns make levels.
         name: tells several tables of one page apart. index: the name of the rows, or a list of
@@ -146,28 +141,24 @@ class Page:
         frame = frame.rename_axis(index) if index and len(frame) else frame
         if self.mine:
             caption = f"{caption.removesuffix('.')}. {self.mine[0]}"
-        bare = frame.isna() | frame.isin(["", "–", "not run"])
-        if bare.all(axis=None):
-            rows = ", ".join(joined(frame.index, " "))
+        rows = ", ".join(joined(frame.index, " "))
+        frame = frame.mask(frame.isin(["", "–", "not run"])).dropna(how="all")
+        frame = frame.dropna(axis=1, how="all")
+        if frame.empty:
             return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
-        rows, columns = bare.all(axis=1), bare.all()
-        empty = [*joined(frame.index[rows], " "), *joined(frame.columns[columns], ", ")]
-        empty[6:] = [f"{len(empty) - 6} more"] * (len(empty) > 6)
-        frame = frame.loc[~rows, ~columns]
         first, rest, turned = beside(frame)
         frame = frame[[*first, *rest]]
         stem, heads = self._stem(name), joined(frame.columns, ", ")
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
         flat = text.set_axis(heads, axis=1)
         self._write(f"{stem}.csv", flat.to_csv())
-        self._write(f"{stem}.md", f"{caption}\n\n{markdown(flat)}")
         css = marks(text) if marks else None
         seen = styled(text, css, first, turned, f"{stem}-seen")
         more = styled(text, css, rest, False, f"{stem}-more") if rest else ""
         folded = ", ".join(dict.fromkeys(str(title) for _, title in rest))
-        shown = PARTS.table(caption, seen, more, folded, "; ".join(filter(None, empty)))
+        shown = PARTS.table(caption, seen, more, folded)
         light = markdown(flat[joined(first, ", ")])
-        display(Shown(shown, f"*{escaped(caption)}*\n\n{light}"))
+        put(f"*{escaped(caption)}*\n\n{light}", shown)
 
     def answer(self, line):
         """Show what the page answers; the line stands below its title, too, and ends a command."""
@@ -176,10 +167,10 @@ class Page:
 
     def note(self, lines, mark="", fold=""):
         """Show remarks below a table or figure; folded away under the words `fold`, where given."""
-        lines = list(lines)
-        head = f"{escaped(fold)}:\n\n" * bool(fold and lines)
-        told = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
-        display(Shown(PARTS.note(lines, mark, fold), head + told))
+        text = "".join(f"- {escaped(f'{mark}{line}')}\n" for line in lines)
+        if text and fold:
+            text = f"<details><summary>{escaped(fold)}</summary>\n\n{text}\n</details>"
+        put(text)
 
     def figure(self, figure, data, name="", exact=False):
         """Write and show a figure with the data it draws, or a sentence where there is none.
@@ -206,7 +197,7 @@ class Page:
 
     def unmade(self, what):
         """Say what a table or figure would show, had it runs."""
-        display(Shown(PARTS.unmade(what), f"Not measured yet: {escaped(what)}."))
+        put(f"Not measured yet: {escaped(what)}.")
 
     def _stem(self, name):
         return f"{self.id}.{name}" if name else self.id
@@ -230,31 +221,28 @@ class Page:
         found = source.judged(names, scale=source.SCALE if at == "toy" else at)
         verdicts = [*found.values(), *checks]
         judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
-        told = {
+        differences = {
             name: [line for each in deviations for line in each.get(name, ())]
-            for name in dict.fromkeys([*judged, self.profile.name])
+            for name in dict.fromkeys([*judged, at])
         }
-        runs = list(self.used.values())
-        bad = [run for run in runs if run["state"] not in ("finished", "missing")]
+        runs = Counter(MADE[run["origin"]] for run in self.used.values())
+        counted = ", ".join(f"{runs[how]} {how}" for how in MADE.values() if runs[how])
         body = {
             "id": self.id,
-            "profile": self.profile.name,
+            "profile": at,
             "differs": list(self.differs),
             "parameters": self.values,
             "answer": self.said or answers(verdicts),
-            "runs": runs,
-            "verdicts": [{name: getattr(v, name) for name in TOLD} for v in verdicts],
-            "deviations": told,
+            "counts": tally(verdicts),
+            "counted": counted or "none wanted",
+            "runs": list(self.used.values()),
+            "verdicts": list(map(told, verdicts)),
+            "deviations": differences,
             "files": list(dict.fromkeys(self.files)),
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         } | commit()
         self._write(f"{self.id}.json", json.dumps(body, indent=1) + "\n")
-        files = paths.scrubbed(f"{paths.shown(self.folder)}/{self.id}.*")
-        end = PARTS.end(told, judged, SCALES, bad, notebook.counted(runs), files)
-        more = {id: text for id, text in texts().items() if not leading(id)}  # others are on top
-        light = LIGHT.render(verdicts=verdicts, texts=more, told=told, scales=SCALES, bad=bad)
-        shown = f"{table_of_verdicts(verdicts) if verdicts else ''}{legend()}{end}"
-        display(Shown(shown, light))
+        put(END.render(body, judged=judged, scales=SCALES, folder=paths.shown(self.folder)))
         if not os.environ.get(notebook.BATCH):
             report.publish(self.profile.name)
 
@@ -270,12 +258,10 @@ def start(name, namespace):
     path = paths.NOTEBOOKS / f"{name}.ipynb"
     names = [*notebook.parameters(path), *notebook.injected(namespace.get("In", []))]
     values = notebook.check(path, {name: namespace[name] for name in names if name in namespace})
-    if told := os.environ.get(notebook.BATCH):
-        folder, differs = json.loads(told)
-    else:
-        folder, differs = notebook.place(path, values, hand=True)
+    batch = os.environ.get(notebook.BATCH)
+    folder, differs = json.loads(batch) if batch else notebook.place(path, values, hand=True)
     page = Page(name, values, Path(folder), differs)
-    if not told:
+    if not batch:
         page.note([f"An experiment, in {paths.scrubbed(paths.shown(folder))}.", *differs])
     if page.mine:
         namespace["profile"] = page.scope
@@ -294,7 +280,7 @@ def show(figure, svg="", file=""):
     image = svg[svg.index("<svg") :].replace("<svg", '<svg role="img"', 1)
     wide = ' class="wide" tabindex="0"' if figure.get_figwidth() > 8 else ""
     light = f"![{escaped(plot.described(figure)['Title'])}]({file})" * bool(file)
-    display(Shown(f"<figure{wide}>{image}</figure>", light))
+    put(light, f"<figure{wide}>{image}</figure>")
     plt.close(figure)
 
 

@@ -80,10 +80,6 @@ def number(text):
         return None if text in ("", "-") else text
 
 
-def mean(values):
-    return sum(values := list(values)) / Fraction(len(values))
-
-
 def rounded(value, digits):
     """Return the Fraction of so many digits, a half away from zero."""
     scale, value = Fraction(10) ** digits, Fraction(value)
@@ -131,7 +127,7 @@ class Cells:
         ]
         full = max(len(part) for *_, part in parts)
         whole = [each for each in parts if each[1] is not None and len(each[2]) == full]
-        return [key for key, told, part in whole if rounded(mean(part), 1) != told]
+        return [key for key, told, part in whole if rounded(statistics.mean(part), 1) != told]
 
 
 class Absent(ValueError):
@@ -213,27 +209,21 @@ def given(text, constants="", **names):
     return eval(text.replace("^", "**"), names)
 
 
-def metric(task):
-    """Return the first metric of a task of GLUE."""
-    return data.task("glue", task).metrics[0]
-
-
 @cache
 def made(page):
     """Return the grids of a page at the profile paper, made without its data."""
     from lib.page import notebook
 
-    (path,) = (path for path in notebook.find() if path.stem == page)
+    (path,) = notebook.find([page])
     with data.planning(look=False):
         return notebook.planned(path, {"profile": "paper"})
 
 
-FUNCTIONS = dict(mean=mean, sd=statistics.stdev, r=rounded, abs=abs, int=int, float=float, len=len)
-FUNCTIONS |= dict(max=max, min=min, set=set, sorted=sorted, sum=sum, zip=zip)
+FUNCTIONS = dict(mean=statistics.mean, sd=statistics.stdev, r=rounded, sum=sum, zip=zip, len=len)
+FUNCTIONS |= dict(abs=abs, int=int, float=float, max=max, min=min, set=set, sorted=sorted)
 # "all" reads every cell
 FUNCTIONS |= dict(given=given, isnum=lambda of: isinstance(of, Fraction), all=lambda of: all([*of]))
-OURS = dict(setting=setting, axis=axis, counted=counted, net=net)
-OURS |= dict(operation=operation, metric=metric, ours=ours)
+OURS = dict(setting=setting, axis=axis, counted=counted, net=net, operation=operation, ours=ours)
 
 
 def value(paper, formula):

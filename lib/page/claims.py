@@ -65,7 +65,7 @@ def planned_seeds(page):
 @cache
 def planned(page, scale, seeds=()):
     """Return {variable: rows} of the grids of a page, at these seeds where it takes some."""
-    (path,) = (path for path in notebook.find() if path.stem == page)
+    (path,) = notebook.find([page])
     values = {"profile": scale}
     if seeds and "seeds" in notebook.parameters(path):
         values["seeds"] = list(seeds)

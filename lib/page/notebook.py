@@ -8,8 +8,8 @@ here both are errors, before anything runs.
 import ast
 import json
 import re
-from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from inspect import signature
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from lib import data
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.paths import read_json, sha, write_json
+from lib.runs.paths import read_json, sha, write, write_json
 from lib.runs.spec import Spec, ancestry, known
 from lib.runs.store import alive
 
@@ -50,16 +50,13 @@ def find(patterns=()):
 
     Raises ValueError for a pattern without a match, with the nearest notebook.
     """
-    there = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}
-    if not patterns:
-        return list(there.values())
-    chosen = []
-    for pattern in patterns:
+    there, chosen = {p.stem: p for p in sorted(paths.NOTEBOOKS.glob("*.ipynb"))}, {}
+    for pattern in patterns or [""]:
         hits = [p for stem, p in there.items() if pattern in stem or Path(stem).match(pattern)]
-        if not hits:
+        if pattern and not hits:
             known("notebook", pattern, there)
-        chosen += [p for p in hits if p not in chosen]
-    return chosen
+        chosen |= dict.fromkeys(hits)
+    return list(chosen)
 
 
 def cells(path):
@@ -105,11 +102,11 @@ def check(path, values):
         known(f"parameter {of}", name, declared)
         if why := absurd(name, value, declared[name]):
             raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
-        options = grids.PROFILES if name == "profile" else ()
-        if told := OPTIONS.search(declared[name].about):
-            options = *told[1].split(", ")[:-1], told[2], told[3]
-        if options and declared[name].type is str and not declared[name].listed:
-            known(f"{name} {of}", value, options)
+        if name == "profile":
+            known(f"profile {of}", value, grids.PROFILES)
+        told = OPTIONS.search(declared[name].about)
+        if told and declared[name].type is str and not declared[name].listed:
+            known(f"{name} {of}", value, [*told[1].split(", ")[:-1], told[2], told[3]])
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 
@@ -184,27 +181,23 @@ def injected(history):
     return [name for source in cells for name in re.findall(r"^(\w+) = ", source, re.M)]
 
 
+@cache
 def normalised(text):
     """Return a notebook's text as it stands in git.
 
     It has no outputs, counts, empty cells or traces of papermill. Cells are numbered, the kernel is
     python3.
     """
-    body = json.loads(text)
-    body["cells"] = [cell for cell in body["cells"] if "".join(cell["source"]).strip()]
-    for number, cell in enumerate(body["cells"]):
-        tags = [tag for tag in cell["metadata"].get("tags", []) if tag in ORDER]
-        cell |= {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
-        source = "".join(cell["source"]).rstrip()
-        cell["source"] = source.splitlines(keepends=True)
-        if cell["cell_type"] == "code":
-            cell |= {"outputs": [], "execution_count": None}
-    body["metadata"] = {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-    }
-    body |= {"nbformat": 4, "nbformat_minor": 5}
-    return json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    from nbformat import reads, v4, writes
+
+    cells = [cell for cell in reads(text, 4).cells if cell.source.strip()]
+    for number, cell in enumerate(cells):
+        tags = [tag for tag in cell.metadata.get("tags", []) if tag in ORDER]
+        about = {"id": f"{number:02d}", "metadata": {"tags": tags} if tags else {}}
+        cells[number] = getattr(v4, f"new_{cell.cell_type}_cell")(cell.source.rstrip(), **about)
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    about = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return writes(v4.new_notebook(cells=cells, metadata=about)) + "\n"
 
 
 # ---- standard pages and experiments
@@ -212,11 +205,11 @@ def kept(path):
     """Return what is committed of a notebook: the defaults of its parameters, a digest of other
     cells.
     """
-    cells = [
+    others = [
         [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
         for cell in json.loads(normalised(path.read_text()))["cells"]
+        if "parameters" not in cell["metadata"].get("tags", [])
     ]
-    others = [cell for cell in cells if "parameters" not in cell[1]]
     defaults = {name: each.default for name, each in parameters(path).items()}
     return {"parameters": defaults, "cells": sha(json.dumps(others).encode())[:16]}
 
@@ -228,17 +221,11 @@ def committed():
 
 def tidy():
     """Normalise every notebook and note what is committed of it. Returns the files that changed."""
-    changed, there = [], find()
-    for path in there:
-        text = normalised(path.read_text())
-        if text != path.read_text():
-            path.write_text(text)
-            changed.append(path)
-    told = {path.stem: kept(path) for path in there}
-    if committed() != told:
-        write_json(paths.COMMITTED, told)
-        changed.append(paths.COMMITTED)
-    return changed
+    there = {path: path.read_text() for path in [*find(), paths.COMMITTED] if path.exists()}
+    for path in find():
+        write(path, normalised(path.read_text()))
+    write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
+    return [path for path in [*find(), paths.COMMITTED] if path.read_text() != there.get(path)]
 
 
 def place(path, values, hand=False):
@@ -277,17 +264,16 @@ def place(path, values, hand=False):
 
 
 def provenance(folder, name):
-    """Return what the last cell of a page wrote, or None."""
-    path = folder / f"{name}.json"
-    return read_json(path) if path.exists() else None
+    """Return what the last cell of a page wrote; None where there is nothing, or half of it."""
+    try:
+        return json.loads((folder / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return None
 
 
-def counted(runs):
-    """Return how many runs of a page are made here, recorded and missing, as text."""
-    by = Counter(run["origin"] for run in runs)
-    words = {"run": "made here", "record": "recorded", "": "missing"}
-    parts = [f"{by[origin]} {word}" for origin, word in words.items() if by[origin]]
-    return ", ".join(parts) or "none wanted"
+def command(name, scope):
+    """Return the command that makes a page and its runs, of a profile or a reader's `Own`."""
+    return " ".join(["python -m lib run", name, *grids.words(scope)])
 
 
 def deletable(store):

@@ -1,17 +1,14 @@
 """One page: a notebook, executed by papermill, as HTML and, of mini, in Markdown."""
 
 import hashlib
-import html
 import json
 import os
 import re
 import tempfile
 import time
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-
-from filelock import FileLock
 
 from lib.page import equation, notebook, verdicts
 from lib.page.checks import PAPERS
@@ -23,6 +20,7 @@ from lib.runs.paths import write
 CODE = ("data/published", "data/found.md", "lib")  # what pages come from
 # Of the index: pages that are of no paper, those of each paper, and what is not standard.
 HEADINGS = ("The workbook", *PAPERS.values(), "Experiments")
+ROW, COLUMN = 'scope="row"', 'scope="col"'  # of heads of tables, for those who hear them
 
 
 @cache
@@ -57,27 +55,20 @@ class Sheet:
     differs: list = ()  # sentences on what makes it an experiment
     values: dict = field(default_factory=dict)  # all parameters
     text: str = ""  # of the notebook as the command began
-    grids: dict = field(default_factory=dict)  # {variable: rows}, once they are read
-    runs: tuple = (0, 0)  # how many of the runs that it makes are there, how many it makes
+    grids: dict = field(default_factory=dict)  # {variable: rows}
+    left: set = field(default_factory=set)  # Specs of runs that it waits for
     failed: str = ""
     tried: str = ""  # fingerprint that it was made of last, or was to be
 
     @property
-    def name(self):
-        return self.path.stem
-
-    @property
     def page(self):
-        return self.folder / f"{self.name}.html"
+        return self.folder / f"{self.path.stem}.html"
 
     @property
     def body(self):
         """What the last cell wrote; None where the page is not made. One by hand has no HTML."""
-        try:
-            made = made_of(self.page) or not self.page.exists()
-            return notebook.provenance(self.folder, self.name) if made and not self.failed else None
-        except ValueError:
-            return None
+        whole = made_of(self.page) or not self.page.exists()
+        return notebook.provenance(self.folder, self.path.stem) if whole else None
 
     def fail(self, why):
         """Note why it could not be made; a page that was made before is no longer right."""
@@ -94,65 +85,57 @@ def made_of(page):
     return found[1] if found else ""
 
 
-def make(path, folder, values, store, text, differs, digest):
-    """Execute a notebook's text and write its page. Returns seconds.
-
-    The arguments are those of `execute`, and the fingerprint that the page is made of.
-    """
+def make(sheet, store, digest):
+    """Execute a notebook's text and write its page, made of a fingerprint. Returns seconds."""
     import nbformat
 
-    seconds = execute(path, folder, values, store, text, differs)
+    began, path, folder = time.monotonic(), sheet.path, sheet.folder
+    execute(sheet, store)
     book, body = nbformat.read(folder / path.name, 4), notebook.provenance(folder, path.stem)
-    if body["profile"] == "mini" and not differs:
+    if body["profile"] == "mini" and not sheet.differs:
         heading, title = headed(path)
         write(folder / f"{path.stem}.page.md", light(book, f"{heading}: {title}", body))
-    write(folder / f"{path.stem}.html", f"{converted(path, book, body)}<!-- {digest} -->")
-    return seconds
+    write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
+    return time.monotonic() - began
 
 
-def execute(path, folder, values, store, text, differs):
-    """Execute a notebook's text with papermill into `<folder>/<id>.ipynb`. Returns seconds.
+def execute(sheet, store):
+    """Execute a notebook's text with papermill into `<folder>/<id>.ipynb`.
 
     Raises RuntimeError where its last cell did not say that it finished.
     """
     import papermill
     from traitlets.config import Config
 
-    from lib.page.kernel import Manager
-
-    began, ledger, output = time.monotonic(), folder / f"{path.stem}.json", folder / path.name
-    draft, see = folder / f".{path.name}", f"see {paths.shown(output)}"
-    folder.mkdir(parents=True, exist_ok=True)
+    name, folder, output = sheet.path.name, sheet.folder, sheet.folder / sheet.path.name
+    ledger, see = folder / f"{sheet.path.stem}.json", f"see {paths.shown(output)}"
     os.environ |= {
-        notebook.BATCH: json.dumps([str(folder), differs]),
+        notebook.BATCH: json.dumps([str(folder), list(sheet.differs)]),
         "RUNS_ROOT": str(store.runs),
         "RECORDS_ROOT": str(store.records),
     }
-    lock = FileLock(folder / f".{path.stem}.lock")  # another command may make the same page
-    with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as sockets:
-        ledger.unlink(missing_ok=True)
-        draft.write_text(text)
+    folder.mkdir(parents=True, exist_ok=True)
+    ledger.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as place:
+        (draft := Path(place, name)).write_text(sheet.text)
         # sockets in a folder of its own: kernels that start together race for ports
-        kernel = {"transport": "ipc", "ip": f"{sockets}/s"}
-        kernel["connection_file"] = f"{sockets}/kernel.json"
+        kernel = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/k.json"}
+        how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
+        how |= {"extra_arguments": ["--log-level=CRITICAL"]}  # idle kernels tell of their stop
+        how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
         try:
-            how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
-            how |= {"extra_arguments": ["--log-level=CRITICAL"]}  # idle kernels tell of their stop
-            how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
-            how |= {"kernel_manager_class": Manager}
-            papermill.execute_notebook(str(draft), str(draft), values, log_output=False, **how)
-            died = "" if ledger.exists() else "before its last cell"
+            papermill.execute_notebook(str(draft), str(draft), sheet.values, **how)
         except papermill.PapermillExecutionError as error:
             told = f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; {see})"
             raise RuntimeError(told) from None
         except Exception as error:  # a dead kernel comes in several shapes
-            died = f"({one_line(error)})"
+            raise RuntimeError(
+                f"the kernel died ({one_line(error)}); {see}; run it again"
+            ) from None
         finally:
             write(output, paths.scrubbed(draft.read_text()))
-            draft.unlink()
-    if died:
-        raise RuntimeError(f"the kernel died {died}; {see}; run it again")
-    return time.monotonic() - began
+    if not ledger.exists():
+        raise RuntimeError(f"the kernel died before its last cell; {see}")
 
 
 def converted(path, book, body):
@@ -165,24 +148,19 @@ def converted(path, book, body):
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
     parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    around = frame(body["profile"], body["differs"])
-    top = parts.top(around, headed(path)[1])
-    bottom = parts.bottom(path.stem, body["files"], footer(body))
-    page = exporter.from_notebook_node(book, {"top": str(top), "bottom": str(bottom)})[0]
-    for part, scope in (("tbody", "row"), ("thead", "col")):
-        told = partial(re.sub, "<th(?=[ >])", f'<th scope="{scope}"')
-        page = re.sub(f"(?s)<{part}>.*?</{part}>", lambda found, told=told: told(found[0]), page)
+    top = parts.top(frame(body["profile"], body["differs"]), headed(path)[1])
+    around = {"top": str(top), "bottom": str(parts.bottom(body))}
+    page = exporter.from_notebook_node(book, around)[0]
+    page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
+    page = re.sub("(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page)
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
 
 
 def frame(profile, differs=(), working=False):
     """Return what stands around a page, or around the index of a profile."""
-    marked = ". Numbers from real data on these pages are marked as recorded."
-    told = f"{profile} profile: {PROFILES[profile].about}" + marked * (profile == "toy")
-    css, home = (verdicts.TEMPLATE / "page.css").read_text(), f"../../../{profile}/" * bool(differs)
-    around = {"css": css, "home": home, "headings": HEADINGS, "working": working}
-    banner = " ".join(["An experiment.", *differs]) if differs else told
-    return around | {"banner": banner, "profile": profile}
+    css, about = (verdicts.TEMPLATE / "page.css").read_text(), PROFILES[profile].about
+    around = {"css": css, "about": about, "headings": HEADINGS, "working": working}
+    return around | {"profile": profile, "differs": differs}
 
 
 def headed(path):
@@ -200,10 +178,8 @@ def light(book, title, body):
     book: as JSON. body: what its last cell wrote. What it answers stands first, and what follows
     the verdicts is left out.
     """
-    answer = [f"- {line}" for line in body["answer"]]
-    runs = notebook.counted(body["runs"])
-    made = f"Profile {body['profile']}. Runs: {runs}. Made of `notebooks/{body['id']}.ipynb`."
-    parts = [f"# {title}", made, "\n".join(answer)]
+    made = "Profile {profile}. Runs: {counted}. Made of `notebooks/{id}.ipynb`.".format_map(body)
+    parts = [f"# {title}", made, "\n".join(f"- {line}" for line in body["answer"])]
     for cell in book["cells"]:
         source, tags = "".join(cell["source"]), cell["metadata"].get("tags", [])
         if cell["cell_type"] == "markdown":
@@ -213,10 +189,3 @@ def light(book, title, body):
         if "verdicts" in tags:
             break
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def footer(body):
-    changed = " with local changes" if body.get("changed") else ""
-    code = f"code {body['commit']}{changed}, " if body.get("commit") else ""
-    at = body["at"].replace("T", " ").rstrip("Z")
-    return f"{code}made {at} UTC, parameters {html.escape(json.dumps(body['parameters']))}"

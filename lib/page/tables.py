@@ -1,7 +1,6 @@
 """Tables of a page: which columns stand where, digits, the same as HTML and as Markdown; and what
 varies between the runs of a grid. Free of torch."""
 
-import html
 import re
 from math import floor, isfinite, log10
 
@@ -10,9 +9,10 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from lib.measure import compare
+from lib.page.verdicts import escaped
 from lib.runs.spec import ancestry, plain
 
-UNBROKEN = re.compile(r"(?<=±) | (?=±|%|\(\d+\)$)|(?<=[,;]) (?=[^\[]*\])")  # within a number
+WORDS = "text-align: left; white-space: normal"  # of a column of words or sentences
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 HIDDEN = ("spec", "seed", "run", "state", "error")  # columns of a collected frame that are no label
 
@@ -55,9 +55,8 @@ def styled(text, css, columns, turn, name):
     """Return some columns of a table of texts as HTML; turn: titles stand above sources.
 
     name: tells it from the other tables of its page. Columns of words or sentences are flush left.
-    A cell wraps where the table is wider than its frame, but never within a number.
+    Cells of numbers do not wrap.
     """
-    text = text.map(lambda v: UNBROKEN.sub("\u00a0", v), na_action="ignore")
     parts = [part if part is None else part[list(columns)] for part in (text, css)]
     text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
     shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
@@ -67,8 +66,7 @@ def styled(text, css, columns, turn, name):
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     )
     left = [f".col{n}" for n, flush in enumerate(words) if flush]
-    if left:
-        shown.set_table_styles([{"selector": each, "props": "text-align: left"} for each in left])
+    shown.set_table_styles([{"selector": each, "props": WORDS} for each in left])
     return (shown if css is None else shown.apply(lambda _: css, axis=None)).to_html()
 
 
@@ -88,20 +86,13 @@ def digits(column):
     return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
 
 
-def escaped(text):
-    """Return text of one line in which Markdown and HTML find no mark of theirs."""
-    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
-    return " ".join(text.split())
-
-
 def markdown(frame):
     """Return a table of texts as Markdown, the levels of its rows first; those without a name have
     no title.
     """
-    levels = [*zip(*frame.index, strict=True)] if frame.index.nlevels > 1 else [frame.index]
-    rows = zip(*levels, *(frame[name].fillna("") for name in frame), strict=True)
-    heads = [*(name or "" for name in frame.index.names), *frame]
-    rows = [heads, ["---"] * len(heads), *rows]
+    names = [name or "" for name in frame.index.names]
+    frame = frame.fillna("").reset_index(names=names, allow_duplicates=True)
+    rows = [frame.columns, ["---"] * frame.shape[1], *frame.itertuples(index=False, name=None)]
     return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
 
 
@@ -115,37 +106,33 @@ def flat(value, name=""):
 
 
 def trained(spec):
-    """Return {(step, setting): values} of the trainings that a run rests on, its own among them."""
+    """Return {"step setting": values} of the trainings that a run rests on, its own among them."""
     found = {}
     for each in [spec, *sorted(ancestry([spec]), key=lambda each: each.name)]:
-        for name, value in flat(plain(each.args.get("train") or {})).items():
-            values = found.setdefault((each.step, name), [])
-            values += [str(value)] if str(value) not in values else []
-    return {key: " or ".join(values) for key, values in found.items()}
+        for name, value in plain(each.args.get("train") or {}).items():
+            found.setdefault(f"{each.step} {name}", {})[str(value)] = None
+    return {name: " or ".join(values) for name, values in found.items()}
 
 
 def compared(frame):
-    """Return (lines on what all rows share, DataFrame of what varies) of a collected frame.
+    """Return (a line on what all rows share, DataFrame of what varies) of a collected frame.
 
-    A line for each step has its training settings, where they are the same in all rows. The table
-    has the labels of the rows, the settings that differ, and the seeds whose runs are there.
+    The line has the settings of trainings that are the same in all rows. The table has the labels
+    of the rows, the settings that differ, and the seeds whose runs are there.
     """
     if not len(frame):
-        return [], pd.DataFrame()
+        return "", pd.DataFrame()
     by_row = pd.DataFrame([trained(spec) for spec in frame["spec"]], index=frame.index)
     same = by_row.nunique(dropna=False) == 1
-    shared = {}
-    for step, name in by_row.columns[same]:
-        shared.setdefault(step, []).append(f"{name} {by_row[step, name].iloc[0]}")
+    shared = by_row.iloc[0][same].sort_index()
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]
-    table = frame[labels].astype(object).where(frame[labels].notna(), "")
+    table = pd.concat([frame[labels], by_row.loc[:, ~same]], axis=1).astype(object)
+    table = table.where(table.notna(), "")
     table.insert(0, "run", [spec.step for spec in frame["spec"]])
-    for step, name in by_row.columns[~same]:
-        table[f"{step} {name}"] = by_row[step, name].fillna("")
     seeds = frame["spec"].map(lambda spec: "once" if spec.seed is None else str(spec.seed))
     there = frame["run"].notna()
     seen = {"seeds there": seeds.where(there, ""), "missing": seeds.where(~there, "")}
     groups = table.assign(**seen).groupby(list(table), sort=False)[list(seen)]
     lines = groups.agg(lambda part: ", ".join(filter(None, part))).reset_index()
-    return [f"{step}: {', '.join(told)}" for step, told in shared.items()], lines
+    return ", ".join(f"{name} {value}" for name, value in shared.items()), lines

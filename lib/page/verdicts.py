@@ -2,6 +2,8 @@
 torch.
 """
 
+import html
+import re
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -12,6 +14,12 @@ from lib.measure.claims import CHECKS, READING, WORDS
 from lib.page import checks
 
 TEMPLATE = Path(__file__).parent / "template"
+
+
+def escaped(text):
+    """Return text of one line in which Markdown and HTML find no mark of theirs."""
+    text = re.sub(r"([*|])", r"\\\1", html.escape(str(text), quote=False))
+    return " ".join(text.split())
 
 
 def label(word, kind="finding", before=""):
@@ -25,8 +33,7 @@ def label(word, kind="finding", before=""):
 
 ENVIRONMENT = jinja2.Environment(loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True)
 ENVIRONMENT.globals |= {"label": label, "words": WORDS, "checks": CHECKS, "reading": READING}
-_SHOW = ENVIRONMENT.get_template("verdicts.html.j2").module
-
+ENVIRONMENT.filters["escaped"] = escaped
 
 GROUPS = list(dict.fromkeys(group for _, group, _ in WORDS.values()))
 
@@ -37,30 +44,13 @@ def counted(words):
     return ", ".join(f"{counts[group]} {group}" for group in GROUPS if counts[group])
 
 
-def tally(kinds_and_words):
-    """Counts of verdicts as text, findings and arithmetic checks apart.
-
-    kinds_and_words: (kind, word) of each verdict.
-    """
-    kinds = {"finding": [], "arithmetic": []}
-    for kind, word in kinds_and_words:
-        kinds[kind].append(word)
-    findings, checks = kinds.values()
+def tally(verdicts):
+    """Return counts of Verdicts as text, findings and arithmetic checks apart."""
+    findings = [v.verdict for v in verdicts if v.kind == "finding"]
+    checks = [v.verdict for v in verdicts if v.kind == "arithmetic"]
     parts = [f"findings: {counted(findings)}"] * bool(findings)
     parts += [f"arithmetic checks: {checks.count('CONFIRMED')} of {len(checks)}"] * bool(checks)
-    return "; ".join(parts)
-
-
-def table(verdicts):
-    """Verdicts as HTML: the claim, the word, what was measured.
-
-    Further claims of a page that has central ones are folded away.
-    """
-    counts = tally((v.kind, v.verdict) for v in verdicts).capitalize()
-    first = [v for v in verdicts if leading(v.claim)]
-    rest = [v for v in verdicts if not leading(v.claim)]
-    parts = (first, rest) if first else (rest, [])
-    return str(_SHOW.table(*parts, claims(), counts))
+    return "; ".join(parts).capitalize()
 
 
 def answers(verdicts):
@@ -68,10 +58,16 @@ def answers(verdicts):
     there is none, how many of all have which word.
     """
     found = [v for v in verdicts if v.kind == "finding" and leading(v.claim)]
-    counts = tally((v.kind, v.verdict) for v in verdicts).capitalize()
     return [
         f"{v.claim}: {claims().get(v.claim, '')} {label(v.verdict).capitalize()}." for v in found
-    ] or [f"{counts}."] * bool(counts)
+    ] or [f"{tally(verdicts)}."] * bool(verdicts)
+
+
+def told(verdict):
+    """Return a Verdict as provenance has it: without its cells, with the sentence of its claim."""
+    body = {name: value for name, value in vars(verdict).items() if name != "results"}
+    says = claims().get(verdict.claim, "")
+    return body | {"says": says, "leading": leading(verdict.claim)}
 
 
 def leading(claim):
@@ -83,8 +79,3 @@ def leading(claim):
 def claims():
     """Return {claim: its text}."""
     return {id: line["says"] for id, line in checks.claims().items()}
-
-
-def legend():
-    """Return what the words mean, folded, as every page ends with it."""
-    return str(_SHOW.legend())

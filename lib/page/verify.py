@@ -9,7 +9,7 @@ and files first: verdicts rest on them. No data are looked at, so every machine 
 
 import csv
 import io
-from collections import Counter
+from collections import defaultdict
 from itertools import chain, zip_longest
 
 from lib import data
@@ -97,12 +97,13 @@ def made(store):
     with data.planning(look=False):
         found = claims.judged(store=store)
         there = runs(), claims.lines(found)
-    readme, texts = paths.ROOT / "README.md", {}
+    readme = paths.ROOT / "README.md"
+    texts = {readme: claims.posted(readme.read_text(), found)}
     for (name, columns), each in zip(COLUMNS.items(), there, strict=True):
         file = io.StringIO()
         csv.writer(file, lineterminator="\n").writerows([columns.split(","), *each])
         texts[paths.records_root() / name] = file.getvalue()
-    return texts | {readme: claims.posted(readme.read_text(), found)}
+    return texts
 
 
 def seen():
@@ -123,13 +124,10 @@ def changed(place):
 
 
 def keyed(text):
-    """Return {(what a line of a table is about, which of these lines it is): the rest of
-    the line}."""
-    found, times = {}, Counter()
+    """Return {what a line of a table is about: the rest of the line, or of all lines about it}."""
+    found = defaultdict(list)
     for line in csv.reader(text.splitlines()):
-        about = ", ".join(filter(None, line[:KEY]))
-        times[about] += 1
-        found[about, times[about]] = line[KEY:]
+        found[", ".join(filter(None, line[:KEY]))] += line[KEY:]
     return found
 
 
@@ -140,11 +138,12 @@ def differences(path, text):
         return [f"{name} has not what these records show: {FIX}"] * (old != text)
     columns, before, now = COLUMNS[path.name].split(",")[KEY:], keyed(old), keyed(text)
     found = []
-    for key in {**before, **now}:
-        both = zip_longest(columns, before.get(key, ()), now.get(key, ()), fillvalue="")
-        told = [f"{c} {b or 'none'}, in the file {a or 'none'}" for c, a, b in both if far(c, a, b)]
+    for about in before | now:
+        both = enumerate(zip_longest(before[about], now[about], fillvalue=""))
+        told = [(columns[i % len(columns)], *pair) for i, pair in both]
+        told = [f"{c} {b or 'none'}, in the file {a or 'none'}" for c, a, b in told if far(c, a, b)]
         if told:
-            found.append(f"{name}: {key[0]}: {'; '.join(told)}: {FIX}")
+            found.append(f"{name}: {about}: {'; '.join(told)}: {FIX}")
     return found
 
 
