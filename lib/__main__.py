@@ -226,7 +226,12 @@ def record(args):
             print(f"  recorded {paths.shown(store.record(found))}")
 
 
-@command(WORKERS, BACKEND, CLAIMS)
+@command(
+    WORKERS,
+    BACKEND,
+    CLAIMS,
+    option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
+)
 def evidence(args):
     """make and record the missing runs of the central claims at mini, round by planned seed"""
     from lib.page import evidence as queue
@@ -234,6 +239,9 @@ def evidence(args):
 
     claims = queue.chosen([name for name in args.claims.split(",") if name])
     store = Store()
+    if args.list:
+        print(*queue.listed(claims, store), sep="\n")
+        return 0
     os.nice(10)  # the workers too
     lost = queue.gather(claims, store, args.workers, backend=args.backend)
     report_lost(lost)

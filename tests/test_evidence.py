@@ -5,7 +5,7 @@ deleted.
 import pytest
 from test_sweep import BACKBONE, importance, teacher
 
-from lib.measure.claims import seeds
+from lib.measure.claims import Verdict, seeds
 from lib.page import checks, evidence
 from lib.runs import sweep
 from lib.runs.store import Store
@@ -36,6 +36,8 @@ def claims(monkeypatch):
     known = {each["id"]: each for each in there}
     monkeypatch.setattr(evidence.checks, "claims", lambda: known)
     monkeypatch.setattr(evidence, "rows", lambda line, seeds: ROWS[line["id"]](seeds))
+    word = Verdict("A1", "OPEN", "")
+    monkeypatch.setattr(evidence, "judged", lambda names, _: dict.fromkeys(names, word))
     return there
 
 
@@ -60,6 +62,9 @@ def test_evidence_is_recorded_at_once_and_weights_go_when_no_claim_needs_them(cl
     assert store.find(BACKBONE, weights=True)  # pinned: for all seeds
     elsewhere = Store(store.runs / "none", store.records)
     assert not sweep.missing([small(64).at(10), importance(small(64)).at(11)], elsewhere)
+    first, _, last, _ = evidence.listed(claims, elsewhere)
+    assert "2 of 2 seeds, 0 runs left" in first and first.endswith("OPEN")
+    assert "0 of 1 seeds, 2 runs left, about" in last  # from the records of its like
 
 
 def test_weights_stay_where_another_claim_still_needs_them(claims, store, monkeypatch):

@@ -1,6 +1,8 @@
 """Executors: what a run needs, where it is put, what is refused."""
 
+import asyncio
 import os
+import signal
 import sys
 from contextlib import closing
 from dataclasses import replace
@@ -8,7 +10,7 @@ from dataclasses import replace
 import psutil
 import pytest
 from conftest import untrained
-from test_sweep import teacher
+from test_sweep import teacher, until
 
 from lib.papers import grids
 from lib.runs import executors, paths
@@ -38,6 +40,28 @@ def test_workers_are_forked_with_their_imports_and_without_a_thread_but_their_ow
     server = found[0][-1]  # the other thread looks whether the parent is there
     assert found == [(2, {"torch", "seaborn"}, told, server) for told in "ab"]
     assert server != os.getpid()
+
+
+def kernel(folder):
+    """Start a kernel as a page does. Returns (its process, its parent, the one that asked)."""
+    from lib.page.kernel import Manager
+
+    where = {"transport": "ipc", "ip": f"{folder}/s", "connection_file": f"{folder}/kernel.json"}
+    manager = Manager(**where)
+    asyncio.run(manager.start_kernel())
+    pid = manager.provisioner.pid
+    return pid, psutil.Process(pid).ppid(), os.getpid()
+
+
+@linux
+def test_a_kernel_is_forked_as_workers_are_and_ends_with_the_process_that_asked(tmp_path):
+    with closing(executors.Local(1)) as executor:
+        *_, server = executor.submit(seen).result()
+        executor.finished()
+        pid, parent, asked = executor.submit(kernel, tmp_path).result()
+        assert parent == server == psutil.Process(asked).ppid()
+        os.kill(asked, signal.SIGKILL)
+        until(lambda: not psutil.pid_exists(pid), 20)
 
 
 def test_workers_are_as_many_as_cores_threads_and_memory_allow_and_one_on_a_gpu(monkeypatch):

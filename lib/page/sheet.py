@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from filelock import FileLock
+
 from lib.page import equation, notebook, verdicts
 from lib.page.checks import PAPERS
 from lib.papers.grids import PROFILES
@@ -107,6 +109,8 @@ def execute(sheet, store):
     import papermill
     from traitlets.config import Config
 
+    from lib.page.kernel import Manager
+
     name, folder, output = sheet.path.name, sheet.folder, sheet.folder / sheet.path.name
     ledger, see = folder / f"{sheet.path.stem}.json", f"see {paths.shown(output)}"
     os.environ |= {
@@ -115,14 +119,16 @@ def execute(sheet, store):
         "RECORDS_ROOT": str(store.records),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    ledger.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as place:
+    lock = FileLock(folder / f".{sheet.path.stem}.lock")  # another command may make the same page
+    with lock, tempfile.TemporaryDirectory(prefix="kernel-", ignore_cleanup_errors=True) as place:
+        ledger.unlink(missing_ok=True)
         (draft := Path(place, name)).write_text(sheet.text)
         # sockets in a folder of its own: kernels that start together race for ports
         kernel = {"transport": "ipc", "ip": f"{place}/s", "connection_file": f"{place}/k.json"}
         how = {"kernel_name": "python3", "cwd": str(paths.ROOT), "progress_bar": False}
         how |= {"extra_arguments": ["--log-level=CRITICAL"]}  # idle kernels tell of their stop
         how |= {"start_timeout": 180, "config": Config(KernelManager=kernel)}
+        how |= {"kernel_manager_class": Manager}
         try:
             papermill.execute_notebook(str(draft), str(draft), sheet.values, **how)
         except papermill.PapermillExecutionError as error:
