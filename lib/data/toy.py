@@ -22,7 +22,8 @@ from lib.data.read import TASKS as OFFICIAL
 
 SEED = 20
 ROWS = {"train": 4000, "dev": 4000, "dev_mm": 500, "test": 500}  # of each split
-GRADE = 1.25  # points of STS-B for each of four parts that agree
+# Scores of STS-B, by how many of four parts agree; kinds of questions, of which SQuAD2 has a third.
+LABELS = {"STS-B": [0.0, 1.25, 2.5, 3.75, 5.0], "SQuAD1": [0, 1], "SQuAD2": [0, 1, 2]}
 
 
 # ---- a single sentence: is it well formed? ----
@@ -223,12 +224,8 @@ def rows(task):
 
 
 def targets(task):
-    """Return what each label of a maker becomes: a code, or a score of STS-B. SQuAD2 has a third
-    kind of question.
-    """
-    if task == "STS-B":
-        return [GRADE * level for level in range(5)]
-    return list(range(len(TASKS[task].labels) or {"SQuAD1": 2, "SQuAD2": 3}[task]))
+    """Return what each label of a maker becomes: a code, or a score."""
+    return LABELS.get(task) or list(range(len(TASKS[task].labels)))
 
 
 @cache
