@@ -31,7 +31,7 @@ def shape(model):
 
 
 NUMERICS = Numerics("float32", 1)
-DATA = data.describe("toy", "SST-2", 48, unseen=8)
+DATA = data.describe("toy", "BigramShift", 48, unseen=8)
 TRAIN = Train(epochs=4, batch=16, lr=1e-3, max_length=24)
 GATES = nas.gates(0.3, share=0.2, memory=0.5)
 PREDICTION, BOTH = Objective("prediction"), Objective("two_stage", attention=True, mask=True)

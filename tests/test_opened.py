@@ -81,8 +81,8 @@ def test_a_line_that_is_not_made_names_the_command(here):
 
 
 def test_a_line_of_any_task_and_seed_can_be_asked_for():
-    found = opened.chosen("ghostbert_t03", "toy", dict(m=6, model="Ghost", task="SST-2", seed=7))
-    assert found == ghostbert.named("toy", "SST-2", 6, "Ghost").at(7)
+    found = opened.chosen("ghostbert_t03", "toy", dict(m=6, model="Ghost", task="RTE", seed=7))
+    assert found == ghostbert.named("toy", "RTE", 6, "Ghost").at(7)
 
 
 def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):

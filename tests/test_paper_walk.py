@@ -46,10 +46,11 @@ THREE = ("MNLI", "STS-B", "CoLA")
 # Epochs of every run at most. BERMo's ramps need theirs, and a search needs two steps.
 EPOCHS = {"bermo": None, "nas": 2, "ghostbert": 1, "efficientbert": 1}
 ROWS = {"train": 24, "dev": 12, "test": 12}
-SPECIAL = {"AX": {"test": 48}, "MNLI": ROWS | {"dev_mm": 12}}
+SPECIAL = {"MNLI": ROWS | {"dev_mm": 12}}
 SPECIAL |= dict.fromkeys(read.SQUAD, ROWS | {"train": 6})  # each has several windows
 HUB = {"train": "train", "dev": "validation", "test": "test"}
-TWINS = dict.fromkeys(("MRPC", "QQP", "QNLI"), "RTE")  # tasks without generated rows of their own
+# Tasks without generated rows of their own.
+TWINS = dict.fromkeys(("MRPC", "QQP", "QNLI", "WNLI"), "RTE") | {"SST-2": "CoLA", "AX": "MNLI"}
 # Heads, layers and neurons of the stand-ins; BERT-base is a multiple of the others deep.
 SIZES = {
     "bert-base-uncased": ("bert", 12, 4, 48),

@@ -19,7 +19,7 @@ from lib.data.read import SQUAD, TASKS
 VOCABULARY = grammar.vocabulary()
 NUMBER = {word: i for i, word in enumerate(VOCABULARY)}
 SPANS = tuple(SQUAD)
-LABELLED = tuple(task for task in toy.TASKS if task != "AX" and task not in SPANS)
+LABELLED = tuple(task for task in toy.TASKS if task not in SPANS)
 DOG, PIGS = Entity("dog"), Entity("pig", plural=True)
 
 
@@ -53,7 +53,7 @@ def test_rows_are_pinned():
             rows = zip(split.a, split.b or split.a, split.y.tolist(), strict=True)
             body.update(repr([task, name, *rows]).encode())
     body.update(repr(toy.corpus(2000, 0)).encode())
-    assert body.hexdigest()[:16] == "cf2a9af14352ce03"
+    assert body.hexdigest()[:16] == "7884cdae127ab4af"
 
 
 def test_corpus_follows_its_seed():
@@ -83,7 +83,7 @@ def test_splits_are_balanced_and_apart(task):
         assert len(set(rows)) == len(rows)
         assert all(each.endswith(" .") for each in texts(split))
         assert {word for each in texts(split) for word in each.split()} <= set(VOCABULARY)
-    for name in splits.keys() - {"train"} if task != "AX" else ():
+    for name in splits.keys() - {"train"}:
         assert not set(texts(splits["train"])) & set(texts(splits[name]))
 
 
@@ -144,7 +144,6 @@ SAID = {
     "the pigs were chased by the dog .": clause(replace(PASSIVE, positive=True)),
     "the dog does not chase the pigs .": clause(replace(DENIED, past=False)),
     "the lady cries .": clause(Event("cry", Entity("lady"), past=False)),
-    "the pigs were not happy .": clause(Event("", PIGS, quality="happy", positive=False)),
     "the woman who the pigs see slept .": clause(
         Event("sleep", Entity("woman", clause=Event("see", PIGS, None, past=False)))
     ),

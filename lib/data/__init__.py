@@ -70,9 +70,7 @@ class Split:
     def labelled(self):
         """Return whether each row has a label: -1 stands for none, and nan for no score. Spans
         always have their answers."""
-        whole = self.y.dtype.kind == "i"
-        there = self.y >= 0 if whole else np.isfinite(self.y)
-        return self.answers is not None or bool(there.all())
+        return self.answers is not None or bool((self.y >= 0).all())
 
     def take(self, rows):
         """Return the Split of these rows."""
@@ -249,11 +247,12 @@ def of_rows(name, task_name):
     return digest(splits(name, task_name), own and (own.labels or own.scale))
 
 
-def remembered(what, name, task_name, read):
-    """Return `read()`, a JSON value of the rows of a task at hand.
+@cache
+def at_hand(name, task_name):
+    """Return (digest, names of the splits) of a task's rows at hand.
 
-    It is remembered on disk until a file of the source or the code of this package changes: reading
-    every task takes seconds, and each command asks for most of them.
+    They are remembered on disk until a file of the source or the code of this package changes:
+    reading every task takes seconds, and each command asks for most of them.
     """
     if folder(name) and not _look:
         raise FileNotFoundError(f"{name}/{task_name} is not looked at")
@@ -262,16 +261,12 @@ def remembered(what, name, task_name, read):
         read_from += sorted(path for path in root.rglob("*") if path.is_file())
     if name == "own":
         read_from += source(name).files(task_name)
-    return paths.remembered([*what, name, task_name], read_from, read)
 
+    def read():
+        return [of_rows(name, task_name), *splits(name, task_name)]
 
-@cache
-def at_hand(name, task_name):
-    """Return (digest, names of the splits) of a task's rows at hand."""
-    digest, *names = remembered(
-        ["rows"], name, task_name, lambda: [of_rows(name, task_name), *splits(name, task_name)]
-    )
-    return digest, names
+    found, *names = paths.remembered(["rows", name, task_name], read_from, read)
+    return found, names
 
 
 def digest_of(name, task_name):
@@ -383,11 +378,9 @@ def judging(descriptor):
         return load_file(path)
     load(descriptor)  # raises where the data have changed
     name, task_name, beside = descriptor["source"], descriptor["task"], told["beside"]
-    rows, dev = (
-        unseen_rows(name, task_name, beside, told["rows"]),
-        one_split(name, task_name, "dev"),
-    )
-    return left.judged(rows, dev, None if beside else one_split(name, task_name, "train"))
+    rows = unseen_rows(name, task_name, beside, told["rows"])
+    dev, train = (one_split(name, task_name, each) for each in ("dev", "train"))
+    return left.judged(rows, dev, None if beside else train)
 
 
 def packed(labels, scores):

@@ -17,8 +17,8 @@ from lib.runs import paths
 TOLD = paths.toml(Path(__file__).with_suffix(".toml"))
 SPECIAL, SINGULAR, PLURAL = map(TOLD.get, ("special", "singular", "plural"))
 PREPOSITIONS, FUNCTION = TOLD["prepositions"], TOLD["function"].split()
+ADJECTIVES = TOLD["adjectives"].split()
 ANIMATE, ROLES = ("person", "animal"), ("agent", "patient")
-GOOD, BAD, PLAIN = (TOLD["adjectives"][kind].split() for kind in ("good", "bad", "plain"))
 NOUNS = {kind: tuple(nouns) for kind, nouns in TOLD["nouns"].items()}
 CLASS = {noun: kind for kind, nouns in NOUNS.items() for noun in nouns}
 MANY = {noun: many for nouns in TOLD["nouns"].values() for noun, many in nouns.items()}
@@ -44,10 +44,8 @@ def is_a(word, other):
 @cache
 def vocabulary():
     """Return the special tokens in BERT's order, then every form of the lexicon, sorted."""
-    words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *GOOD, *BAD, *PLAIN}
-    words = words.union(MANY, MANY.values())
-    for forms in VERB.values():
-        words.update(forms.values())
+    words = {*FUNCTION, *SINGULAR, *PLURAL, *PREPOSITIONS, *ADJECTIVES, *MANY, *MANY.values()}
+    words.update(form for forms in VERB.values() for form in forms.values())
     return [*SPECIAL, *sorted(words)]
 
 
@@ -66,12 +64,11 @@ class Entity:
 
 @dataclass(frozen=True)
 class Event:
-    """Who did what to whom; with a `quality` in place of a verb, how somebody was."""
+    """Who did what to whom."""
 
     verb: str
     agent: Entity | None
     patient: Entity | None = None
-    quality: str = ""
     past: bool = True
     positive: bool = True
     passive: bool = False  # the voice in which it is said
@@ -115,10 +112,9 @@ def phrase(e):
 def _finite(p, many):
     """Return the finite verb and what goes with it: "chases", "did not chase", "was not chased"."""
     negation = [] if p.positive else [Word("not", "NEG")]
-    if p.passive or p.quality:
+    if p.passive:
         be = ("were" if many else "was") if p.past else ("are" if many else "is")
-        main = Word(p.quality, "JJ") if p.quality else Word(VERB[p.verb]["VBN"], "VBN", p.verb)
-        return [Word(be, "AUX", "be"), *negation, main]
+        return [Word(be, "AUX", "be"), *negation, Word(VERB[p.verb]["VBN"], "VBN", p.verb)]
     if not p.positive:
         do = "did" if p.past else "do" if many else "does"
         return [Word(do, "AUX", "do"), *negation, Word(p.verb, "VB", p.verb)]
@@ -174,7 +170,7 @@ def sample_entity(rng, varied=False, adjective=0.1, place=0.0, clause=0.0):
     if varied:
         e = replace(e, quantifier=pick(rng, PLURAL if e.plural else SINGULAR))
     if rng.random() < adjective:
-        e = replace(e, adjective=pick(rng, PLAIN))
+        e = replace(e, adjective=pick(rng, ADJECTIVES))
     roll = rng.random()
     if roll < place:
         where = Entity(pick(rng, NOUNS["place"]), quantifier=pick(rng, ("the", "a")))

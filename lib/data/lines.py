@@ -56,6 +56,14 @@ def cell_text(value, place):
     return text
 
 
+def number(text, otherwise=None):
+    """Return the number that a text is."""
+    try:
+        return float(text)
+    except (ValueError, TypeError):
+        return otherwise
+
+
 # ---- tables ----
 def table(path, kind=None):
     """Return the table of a file, by `kind` or its ending. Raises ValueError with the file, and the

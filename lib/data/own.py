@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from lib.data import Task, read, squad
-from lib.data.lines import SUFFIXES, cell_text, hub, malformed, short, table, write_rows
+from lib.data.lines import SUFFIXES, cell_text, hub, malformed, number, short, table, write_rows
 from lib.runs import paths
 from lib.runs.spec import known
 
@@ -122,11 +122,11 @@ def _chosen(place, rows, wanted):
     others = [name for name in there if name.lower() not in IGNORED]
     if others and not wanted:
         label = next((name for name in there if name.lower() in LABELS), others[-1])
-        if _number(label) is not None or label in [cells[-1] for _, cells in rows[1:]]:
+        if number(label) is not None or label in [cells[-1] for _, cells in rows[1:]]:
             found = f"a first line that ends in {short(label)}"
             raise malformed(place, found, "a header line with names of columns", "put one above")
         columns = zip(*(cells for _, cells in rows if len(cells) == len(there)), strict=True)
-        numbers = {name for name, *cells in columns if cells and None not in map(_number, cells)}
+        numbers = {name for name, *cells in columns if cells and None not in map(number, cells)}
         wanted = [*(name for name in others if name != label and name not in numbers), label]
     if len(wanted) not in (2, 3) or any(there.count(name) > 1 for name in wanted):
         found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
@@ -145,26 +145,21 @@ def _read(line):
     tables = {split: table(path) for split, path in _files(place).items()}
     wanted = next(csv.reader([columns], skipinitialspace=True), [])  # a name with commas has quotes
     *texts, label = chosen = _chosen(place, tables["train"], wanted)
-    layout, found = {"texts": [[name] for name in texts], "label": [label]}, {}
-    for split, rows in tables.items():
-        found[split] = read.rows(rows, layout, "")
-    every = [row for rows in found.values() for row in rows]
-    layout["labels"], scale, code = _coded(place, label, every)
-    found = {split: read.split_of(rows, layout, split, code) for split, rows in found.items()}
-    metrics = ("accuracy", "matthews") if layout["labels"] else ("spearman", "pearson")
+    layout = {"texts": [[name] for name in texts], "label": [label]}
+    found = {split: read.rows(rows, layout, "") for split, rows in tables.items()}
+    labels, scale, code = _coded(place, label, [row for rows in found.values() for row in rows])
+    found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
+    metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
     quoted = ", ".join(f'"{name}"' if "," in name else name for name in chosen)
-    told = f"{place}: {quoted}", len(texts) == 2, layout["labels"], metrics, False, scale
+    told = f"{place}: {quoted}", len(texts) == 2, labels, metrics, False, scale
     return Task(*told), _held(place, found)
 
 
 def _questions(place):
     """Return {split: Split} of files of SQuAD's shape; nothing where they have another."""
-    there = _files(place)
-    if any(
-        path.suffix != ".json" or '"paragraphs"' not in path.read_text() for path in there.values()
-    ):
-        return {}
-    return {split: squad.split("SQuAD2", [path]) for split, path in there.items()}
+    there = _files(place).items()
+    if all(path.suffix == ".json" and '"paragraphs"' in path.read_text() for _, path in there):
+        return {split: squad.split("SQuAD2", [path]) for split, path in there}
 
 
 def _held(place, splits):
@@ -179,13 +174,6 @@ def _texts(rows):
     return list(zip(rows.a, rows.b or rows.a, strict=True))
 
 
-def _number(text):
-    try:
-        return float(text)
-    except (ValueError, TypeError):
-        return None
-
-
 def _coded(place, column, rows):
     """Return (class names, or () for scores; the scale of scores; f(row) -> code or score) of the
     Rows of all splits.
@@ -194,12 +182,12 @@ def _coded(place, column, rows):
     classes; and where there are no two different labels, or too many.
     """
     there = {row.label for row in rows}
-    numbers = {label: n for label in there if (n := _number(label)) is not None}
+    numbers = {label: n for label in there if (n := number(label)) is not None}
     scores = len(numbers) > MOST_GRADES or any(n % 1 for n in numbers.values())
     scores = scores and 2 * len(numbers) > len(there)
     for row in rows:
-        number = numbers.get(row.label, None if scores else 0.0)
-        if number is None or not abs(number) < LARGEST:
+        value = numbers.get(row.label, None if scores else 0.0)
+        if value is None or not abs(value) < LARGEST:
             kind = "a finite number, as others are" if scores else "the name of a class"
             raise malformed(row.place, f"label {short(row.label)}", kind, "mend or drop the row")
     different = set(numbers.values()) if scores else there

@@ -12,14 +12,13 @@ are text, blanks around a text are dropped, labels of GLUE are names or digits.
 
 import os
 import re
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from lib.data import Split, Task, squad
-from lib.data.lines import cell_text, hub, malformed, short, table, write_rows
+from lib.data.lines import cell_text, hub, malformed, number, short, table, write_rows
 from lib.runs.paths import toml
 from lib.runs.spec import known
 
@@ -117,7 +116,7 @@ def load(task, root):
     parted, layout = _parted(task, root), LAYOUTS[task]
     if task == "WordContent":  # the sorted words of its training rows stand for the numbers
         layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
-    return {split: split_of(rows, layout, split) for split, rows in parted.items()}
+    return {split: _official(rows, layout, split) for split, rows in parted.items()}
 
 
 def _parted(task, root):
@@ -141,8 +140,8 @@ def _parted(task, root):
 def unseen(task, root):
     """Return the test rows of a task of UNSEEN, whose labels are public. Raises
     FileNotFoundError."""
-    path = Path(os.path.normpath(Path(root) / UNSEEN[task]))
-    return split_of(rows(table(path, ".tsv"), LAYOUTS[task], "unseen"), LAYOUTS[task], "unseen")
+    path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
+    return _official(rows(table(path, ".tsv"), layout, "unseen"), layout, "unseen")
 
 
 def rows(table, layout, split, first=0):
@@ -179,33 +178,28 @@ def rows(table, layout, split, first=0):
     return found
 
 
-def split_of(rows, layout, split, code=None):
-    """Return the Split of Rows. code: f(Row) -> class code or score; by default by the classes of
-    the layout."""
-    code = code or partial(_code, layout["labels"], _codes(layout, split))
+def split_of(rows, classes, code):
+    """Return the Split of Rows. code: f(Row) -> class code, or score where there are no classes."""
     a, *b = map(list, zip(*(row.texts for row in rows), strict=True))
-    y = np.array(list(map(code, rows)), np.int64 if layout["labels"] else np.float32)
+    y = np.array(list(map(code, rows)), np.int64 if classes else np.float32)
     return Split(a, b[0] if b else None, y, np.array([row.number for row in rows]))
 
 
-def _codes(layout, split):
-    """Return {cell: class code} of a task. GLUE's may be digits, and a test row may have none."""
+def _official(rows, layout, split):
+    """Return the Split of a task's Rows. GLUE's labels may be digits, and a test row may have
+    none."""
     classes = layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
     if split.startswith("test"):
         codes |= dict.fromkeys(("", "-1", "-1.0"), -1 if classes else float("nan"))
-    return codes
 
+    def code(row):
+        score = -1 if classes else number(row.label, -1)
+        if row.label not in codes and not 0 <= score <= 5:
+            allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
+            fix = "correct the label or drop the row"
+            raise malformed(row.place, f"label {short(row.label)}", allowed, fix)
+        return codes.get(row.label, score)
 
-def _code(classes, codes, row):
-    if row.label in codes:
-        return codes[row.label]
-    try:
-        if not classes and 0 <= float(row.label) <= 5:
-            return float(row.label)
-    except ValueError:
-        pass
-    allowed = ", ".join(classes[:20]) or "a score from 0 to 5"
-    fix = "correct the label or drop the row"
-    raise malformed(row.place, f"label {short(row.label)}", allowed, fix)
+    return split_of(rows, classes, code)

@@ -17,15 +17,16 @@ import numpy as np
 
 from lib.data import Split
 from lib.data import grammar as g
-from lib.data.grammar import Event, Word, clause, denial, joined, phrase, pick, sample_event, text
+from lib.data.grammar import Word, clause, denial, joined, phrase, pick, sample_event, text
 from lib.data.read import TASKS as OFFICIAL
 
 SEED = 20
 ROWS = {"train": 4000, "dev": 4000, "dev_mm": 500, "test": 500}  # of each split
-GRADE = 1.25  # points of STS-B for each of four parts that agree
+# Scores of STS-B, by how many of four parts agree; kinds of questions, of which SQuAD2 has a third.
+LABELS = {"STS-B": [0.0, 1.25, 2.5, 3.75, 5.0], "SQuAD1": [0, 1], "SQuAD2": [0, 1, 2]}
 
 
-# ---- a single sentence: is it well formed, or what is said of somebody? ----
+# ---- a single sentence: is it well formed? ----
 def _order(rng, words):
     """ "the dog big slept", "the dog not did sleep": two neighbours change places."""
     i = pick(rng, range(len(words) - 1))
@@ -75,21 +76,6 @@ def _well_formed(rng, label, faults=FAULTS):
         words = clause(replace(p, passive=p.patient is not None and rng.random() < 0.3))
         if broken := pick(rng, faults)(rng, words):
             return (text(words if label else broken),)
-
-
-def _felt(rng, mood):
-    """Return a clause of bad or good mood, 0 or 1: by its word, or by a denied word of the
-    other."""
-    positive, past = rng.random() < 0.5, rng.random() < 0.5
-    quality = pick(rng, g.GOOD if bool(mood) == positive else g.BAD)
-    agent = g.sample_entity(rng, varied=True, adjective=0.0, place=0.3)
-    return clause(Event("", agent, None, quality, past, positive))
-
-
-def _mood(rng, label):
-    """Return a clause, or two; after "but" the second one counts."""
-    first = [_felt(rng, 1 - label)] if rng.random() < 0.5 else []
-    return (text(joined([*first, _felt(rng, label)])),)
 
 
 # ---- a pair: does the second text say "same", of somebody "other", or is something "denied"? ----
@@ -216,15 +202,11 @@ def _tense(rng, label):
     return (text(clause(_on(p, pick(rng, g.ROLES), g.about(rng, inner)))),)
 
 
-_inference = partial(_pair, meanings=("same", "other", "denied"))
 MAKERS = {
     "CoLA": _well_formed,
-    "SST-2": _mood,
     "STS-B": _similar,
-    "MNLI": _inference,
+    "MNLI": partial(_pair, meanings=("same", "other", "denied")),
     "RTE": partial(_pair, meanings=("same", "different"), shapes=(_plain, _plain, _attached)),
-    "WNLI": partial(_pair, meanings=("other", "same")),
-    "AX": _inference,
     "SQuAD1": _answered,
     "SQuAD2": _answered,
     "BigramShift": partial(_well_formed, faults=(_order,)),
@@ -232,8 +214,7 @@ MAKERS = {
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
 PROBING = ("BigramShift", "Tense")
-SPLITS = {"MNLI": ("train", "dev", "dev_mm"), "AX": ("test",)}
-SPLITS |= dict.fromkeys(PROBING, ("train", "dev", "test"))
+SPLITS = dict.fromkeys(PROBING, ("train", "dev", "test")) | {"MNLI": ("train", "dev", "dev_mm")}
 
 
 # ---- splits ----
@@ -243,12 +224,8 @@ def rows(task):
 
 
 def targets(task):
-    """Return what each label of a maker becomes: a code, or a score of STS-B. SQuAD2 has a third
-    kind of question.
-    """
-    if task == "STS-B":
-        return [GRADE * level for level in range(5)]
-    return list(range(len(TASKS[task].labels) or {"SQuAD1": 2, "SQuAD2": 3}[task]))
+    """Return what each label of a maker becomes: a code, or a score."""
+    return LABELS.get(task) or list(range(len(TASKS[task].labels)))
 
 
 @cache

@@ -47,8 +47,7 @@ _QUOTES = {'"', "“", "”", "``", "''"}
 _RELATION = {"SubjNumber": "nsubj", "ObjNumber": "obj"}
 _NAMES = {"Past": "PAST", "Pres": "PRES", "Sing": "NN", "Plur": "NNS"}
 
-_CLASSES = {
-    "Length": tuple(map(str, range(6))),
+_CLASSES = {  # where SentEval has others
     "WordContent": tuple(map(str, range(WORDS))),
     "Depth": ("<=3", "4", "5", ">=6"),
     "TopConstituents": tuple(map(str, range(SHAPES + 1))),

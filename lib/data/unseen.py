@@ -12,6 +12,8 @@ are 0.56 as large on all of them as on development rows, and about 0.9 as large 
 together with the longer ones (page data_t02_mini_protocol). Free of torch.
 """
 
+from itertools import islice
+
 import numpy as np
 
 WORDS = 4  # in a row, that two rows may not share
@@ -60,13 +62,8 @@ def apart(split, taken, rest, count):
         few = len(text) < WORDS
         return not there.isdisjoint(marks(text)) or (few and bool(within(text, whole)))
 
-    chosen = []
-    for row in rest:
-        if len(chosen) == count:
-            break
-        if not any(map(shares, texts(split, row))):
-            chosen.append(row)
-    return chosen
+    new = (row for row in rest if not any(map(shares, texts(split, row))))
+    return list(islice(new, count))
 
 
 def clusters(*splits, whole=False):

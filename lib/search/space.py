@@ -92,13 +92,10 @@ class Space:
         d, inner = self.start.hidden, self.start.inner
         return [k * ffn_parameters(d, inner(Layer(BERT, k, q))) for k, q in IDS]
 
-    def cost(self, layer):
-        return self.costs[number(layer)]
-
     @cached_property
     def rest(self):
         """Parameters of everything but the feed-forward networks."""
-        return self.size(self.start) - sum(map(self.cost, self.start.layers))
+        return self.size(self.start) - sum(self.costs[number(l)] for l in self.start.layers)
 
     @cached_property
     def choices(self):
@@ -177,14 +174,12 @@ class Space:
         """Return (place, layer) of each change of one id that stays in the window and fits the
         formula.
         """
-        size, high = self.rest + sum(map(self.cost, net.layers)), self.high or ENDLESS
         return [
             (i, layer)
             for i, old in enumerate(net.layers)
-            for rest in [size - self.cost(old)]
-            for id_, cost in zip(IDS, self.costs, strict=True)
-            if id_ != (old.stack, old.q) and self.low <= rest + cost <= high
-            if self._fits(layer := _layer(old.formula, *id_))
+            for id_ in IDS
+            if id_ != (old.stack, old.q) and self._fits(layer := _layer(old.formula, *id_))
+            if self.inside(self._with(net, i, layer))
         ]
 
     def _with(self, net, i, layer):
