@@ -1,5 +1,6 @@
 """Token ids on disk: what is read back is what was written, in little memory."""
 
+import sys
 import tracemalloc
 
 import numpy as np
@@ -22,13 +23,18 @@ def rows(count, seed=0):
         yield {"a": ids, "b": [0] * len(ids)}
 
 
-def test_rows_come_back_as_they_were():
+@pytest.mark.parametrize("package", ["datasets", "none"])
+def test_rows_come_back_as_they_were(package, runs, monkeypatch):
+    """With the package `datasets` from disk, without it from memory."""
+    if package == "none":
+        monkeypatch.setitem(sys.modules, "datasets", None)
     found, wanted = tokens.kept("one", lambda: rows(2500), ("a", "b")), list(rows(2500))
     assert [row.tolist() for row in found["a"]] == [row["a"] for row in wanted]
     assert found["a"].lengths().tolist() == [len(row["a"]) for row in wanted]
     assert found["a"].used().tolist() == sorted({i for row in wanted for i in row["a"]})
     with pytest.raises(IndexError, match="row 2500 of 2500"):
         found["a"][2500]
+    assert (runs / ".tokens").exists() == (package == "datasets")
 
 
 def test_what_is_there_is_not_made_again_and_a_failure_leaves_nothing(runs):
@@ -59,13 +65,13 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("kind", DAMAGE)
-@pytest.mark.parametrize("part", ["ids", "ends"])
-def test_a_damaged_folder_is_made_again(runs, kind, part):
+@pytest.mark.parametrize("name", ["data-00000-of-00001.arrow", "state.json", "dataset_info.json"])
+def test_a_damaged_folder_is_made_again(runs, kind, name):
     """A file whose size and time stay is seen by the digest of the next process alone."""
     wanted = [row["a"] for row in rows(300)]
     for key, seed in (("one", 0), ("two", 1)):
         tokens.kept(key, lambda seed=seed: rows(300, seed), ("a", "b"))
-    there, other = (runs / ".tokens" / key / f"{key}.{part}" for key in ("one", "two"))
+    there, other = (runs / ".tokens" / key / name for key in ("one", "two"))
     DAMAGE[kind](there, other)
     paths._digest.cache_clear()
     calls = []

@@ -1,23 +1,28 @@
 """Token ids on disk: made once, then read as memory-mapped arrays, so that memory does not grow
 with the rows.
 
-    <runs>/.tokens/<key>/<key>.ids    int32 [T, columns] of all rows, one row after another
-    <runs>/.tokens/<key>/<key>.ends   int64 [N + 1]: where each row begins, and where the last ends
+    <runs>/.tokens/<key>/    a folder of the package `datasets` (save_to_disk) with a manifest
 
 The key is a digest of everything that decides the ids. A folder that does not match its manifest is
-made again. Free of torch.
+made again. Where `datasets` is not installed, as on a bare machine with a GPU, rows are made in
+memory. Free of torch.
 """
 
 import hashlib
-from array import array
+import json
+from bisect import bisect_right
 from itertools import islice
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from lib.runs import paths
 
-CHUNK = 1000  # rows that are tokenised together
-PART = 10_000_000  # ids that are looked through at once
+CHUNK = 1000  # rows that are tokenised and written together
+
+
+def root():
+    return paths.runs_root() / ".tokens"
 
 
 def vocabulary(tokenizer):
@@ -26,59 +31,78 @@ def vocabulary(tokenizer):
 
 
 class Rows:
-    """N rows of whole numbers: `ends` [N + 1] says where each begins in `ids`, and where the last
-    one ends."""
+    """N rows of whole numbers, in parts (ids, ends): `ends` [n + 1] says where each of the n rows
+    of a part begins in its ids, and where the last one ends."""
 
-    def __init__(self, ids, ends):
-        self.ids, self.ends = ids, ends
+    def __init__(self, parts):
+        self.parts = parts
+        self.first = np.cumsum([0, *(len(ends) - 1 for _, ends in parts)]).tolist()
 
     def __len__(self):
-        return len(self.ends) - 1
+        return self.first[-1]
 
     def __getitem__(self, row):
         if not 0 <= row < len(self):
             raise IndexError(f"row {row} of {len(self)}")
-        return self.ids[self.ends[row] : self.ends[row + 1]]
+        part = bisect_right(self.first, row) - 1
+        (ids, ends), at = self.parts[part], row - self.first[part]
+        return ids[ends[at] : ends[at + 1]]
 
     def lengths(self):
-        return np.diff(self.ends)
+        return np.concatenate([np.diff(ends) for _, ends in self.parts])
 
     def used(self):
         """Return the different numbers in the rows."""
-        parts = (self.ids[start : start + PART] for start in range(0, len(self.ids), PART))
-        return np.unique(np.concatenate([np.unique(part) for part in parts]))
+        seen = (np.unique(ids[ends[0] : ends[-1]]) for ids, ends in self.parts)
+        return np.unique(np.concatenate(list(seen)))
 
 
 def kept(key, rows, columns):
-    """Return {column: Rows} of `key`: what `rows()` gives, each {column: list of ids}, all of one
-    length. Rows are written as they come, and appear whole."""
-    folder = paths.runs_root() / ".tokens" / key
+    """Return {column: Rows} of `key`: what `rows()` gives, each {column: list of ids}. Rows are
+    written as they come, and appear whole."""
+    try:
+        import datasets
+    except ImportError:
+        made = list(rows())
+        return {name: Rows([_joined([row[name] for row in made])]) for name in columns}
+    folder = root() / key
     if _damaged(folder):
         paths.remove(folder)
         try:
-            _write(folder, rows(), columns)
+            _write(datasets, folder, rows, columns)
         except OSError:
             if _damaged(folder):  # else another process was faster, with the same rows
                 raise
-    ids = np.asarray(np.memmap(folder / f"{key}.ids", np.int32, "r")).reshape(-1, len(columns))
-    ends = np.asarray(np.memmap(folder / f"{key}.ends", np.int64, "r"))
-    return {name: Rows(ids[:, place], ends) for place, name in enumerate(columns)}
+    found = datasets.load_from_disk(str(folder)).data
+    return {name: Rows([_mapped(part) for part in found.column(name).chunks]) for name in columns}
 
 
 def _damaged(folder):
     """Return whether a folder is missing, or not what was written under its key."""
-    return paths.wrong(folder) or not (folder / f"{folder.name}.ids").exists()
+    state = folder / "state.json"
+    return paths.wrong(folder) or json.loads(state.read_text())["_fingerprint"] != folder.name
 
 
-def _write(folder, rows, columns):
-    ends = array("q", [0])
-    with paths.whole(folder) as place:
-        place.mkdir()
-        with open(place / f"{folder.name}.ids", "wb") as file:
-            for row in rows:
-                np.array([row[name] for name in columns], np.int32).T.tofile(file)
-                ends.append(ends[-1] + len(row[columns[0]]))
-        np.array(ends, np.int64).tofile(place / f"{folder.name}.ends")
+def _joined(rows):
+    ids = np.concatenate([np.asarray(row, np.int32) for row in rows])
+    return ids, np.cumsum([0, *map(len, rows)])
+
+
+def _mapped(part):
+    return part.values.to_numpy(), part.offsets.to_numpy()
+
+
+def _write(datasets, folder, rows, columns):
+    datasets.disable_progress_bars()
+    kinds = datasets.Features(dict.fromkeys(columns, datasets.Sequence(datasets.Value("int32"))))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as cache, paths.whole(folder) as place:
+        told = {"cache_dir": cache, "fingerprint": folder.name, "writer_batch_size": CHUNK}
+        try:
+            made = datasets.Dataset.from_generator(rows, features=kinds, **told)
+        except datasets.exceptions.DatasetGenerationError as error:
+            raise error.__cause__ from None
+        made.save_to_disk(str(place))
         paths.seal(place)
 
 
