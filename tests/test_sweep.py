@@ -239,7 +239,7 @@ def test_expected_seconds_are_the_median_of_runs_of_the_step_and_profile(store):
     assert clock.about([one]) == "time unknown" and clock.about([]) == "about 0 s"
     for seconds in (3.0, 2.0, 40.0):
         noted(clock, one, seconds)
-    assert clock.forecast([teacher(rows=96).at(5)]) == [3.0] and clock.median(ranks) is None
+    assert clock.about([teacher(rows=96).at(5)]) == "about 3 s" and clock.median(ranks) is None
     assert clock.about([one, ranks]) == "about 6 s" and clock.about([one, ranks], 2) == "about 3 s"
     assert clock.about([one, ranks, ranks.at(1)]) == "time unknown"  # of most nothing is known
     other = teacher().args | {"numerics": Numerics("bfloat16", 1)}
