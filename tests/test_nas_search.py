@@ -241,7 +241,7 @@ def test_the_reference_is_one_of_the_timed_models(store):
 def lesson(teacher, **more):
     """What an objective asks of a lib.train.learn.Lesson."""
     run = SimpleNamespace(seed=0)
-    return SimpleNamespace(teacher=teacher, run=run, numerics=NUMERICS, **more)
+    return SimpleNamespace(teacher=(teacher, None), run=run, numerics=NUMERICS, **more)
 
 
 def parts_of(options, student, other, batch):
@@ -307,8 +307,8 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
         a, b = (tiny("bert", seed=i, labels=classes)(**batch).logits for i in (1, 0))
     labels = torch.tensor([0.5, 2.0, 3.5] if classes == 1 else [0, 1, 1])
     rows, task = SimpleNamespace(labels=labels), SimpleNamespace(outputs=classes)
-    told = lesson(None, told=lambda _: b, task=task)
-    with objectives.objective_of(told, student, rows, Objective(kind)) as loss:
+    told = lesson(None, told=b, task=task, rows=rows)
+    with objectives.objective_of(told, student, Objective(kind)) as loss:
         found = loss(batch, torch.arange(3))["loss"].item()
     logs = a.log_softmax(-1)
     if classes == 1:

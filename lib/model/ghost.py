@@ -55,8 +55,11 @@ def depthwise(x, kernels):
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
-def mixed(x, kernels):
-    """Convolve over the last axis, all channels mixed: x [B, M, C, T], kernels [R, M, C, C, K]."""
+def along_features(x, kernels):
+    """Convolve over the last axis, all channels mixed: x [B, M, C, T], kernels [R, M, C, C, K]. Of
+    maps [T, C] that is over the features, the n tokens being the channels: a batch is of this
+    length alone (Train.pad_to).
+    """
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
         x.flatten(1, 2), kernels.transpose(1, 2).flatten(2, 3).flatten(0, 1), padding=taps // 2
@@ -66,14 +69,7 @@ def mixed(x, kernels):
 
 def along_tokens(x, kernels):
     """Convolve over the tokens, all channels mixed: kernels [R, M, C, C, K]."""
-    return mixed(x.transpose(2, 3), kernels).transpose(2, 3)
-
-
-def along_features(x, kernels):
-    """Convolve over the features, the n tokens being the channels: kernels [R, M, n, n, K]. A batch
-    is of this length alone (Train.pad_to).
-    """
-    return mixed(x, kernels)
+    return along_features(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
 def along_both(x, kernels):

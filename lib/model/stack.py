@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .formula import LINEAR, OPERATIONS, evaluate, parse
+from .formula import OPERATIONS, evaluate, parse
 from .parts import base, layers, size
 
 FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} | {
@@ -29,15 +29,11 @@ class Network(nn.Module):
 
     def sliced(self, inner):
         """Return {name: linear map as a function of arrays}, with their first `inner` channels."""
-        there = {name: part for name, part in self._modules.items() if name in LINEAR}
-        if inner == self.W1.out_features:
-            return there
-        return {
-            name: partial(functional.linear, weight=part.weight[:, :inner], bias=part.bias)
-            if name == "W2"
-            else partial(functional.linear, weight=part.weight[:inner], bias=part.bias[:inner])
-            for name, part in there.items()
-        }
+        first, second = self.W1, self.W2
+        if inner < first.out_features:
+            first = partial(functional.linear, weight=first.weight[:inner], bias=first.bias[:inner])
+            second = partial(functional.linear, weight=second.weight[:, :inner], bias=second.bias)
+        return {"W1": first, "W2": second}
 
 
 class Norm(nn.Module):

@@ -113,13 +113,9 @@ def as_stack(name):
     """Return what a tensor of a plain BERT's feed-forward block is called in a stack; other names
     stay.
     """
-    for block, part in (
-        ("intermediate.dense", "W1"),
-        ("output.dense", "W2"),
-        ("output.LayerNorm", "LayerNorm"),
-    ):
-        name = re.sub(rf"(encoder\.layer\.\d+)\.{block}\.", rf"\1.output.networks.0.{part}.", name)
-    return name
+    parts = {"intermediate.dense": "W1", "output.dense": "W2", "output.LayerNorm": "LayerNorm"}
+    block = rf"(encoder\.layer\.\d+)\.({'|'.join(map(re.escape, parts))})\."
+    return re.sub(block, lambda found: f"{found[1]}.output.networks.0.{parts[found[2]]}.", name)
 
 
 def plain(name, model):

@@ -76,22 +76,14 @@ class Clock:
         took = self.took[spec.step, *(spec.args.get("numerics") or {}).values()]
         return statistics.median(took) if took else None
 
-    def forecast(self, specs):
-        """Return [expected seconds] of Specs, the mean of the others where nothing is known of a
-        run's like; None where nothing is known of most: the others' mean would be that of few.
-        """
-        found = [self.median(spec) for spec in specs]
-        known = [seconds for seconds in found if seconds is not None]
-        if 2 * len(known) < len(found):
-            return None
-        mean = sum(known) / max(1, len(known))
-        return [mean if seconds is None else seconds for seconds in found]
-
     def about(self, specs, workers=1):
-        """Expected time of runs as text."""
-        if (found := self.forecast(specs)) is None:
+        """Expected time of runs as text. Where nothing is known of a run's like it is the mean of
+        the others; unknown where that is so of most: the mean would be that of few.
+        """
+        known = [seconds for seconds in map(self.median, specs) if seconds is not None]
+        if 2 * len(known) < len(specs):
             return "time unknown"
-        return f"about {clocked(sum(found) / workers)}"
+        return f"about {clocked(statistics.mean(known or [0]) * len(specs) / workers)}"
 
 
 SAMPLE = 300  # runs that are read of a step
@@ -125,7 +117,7 @@ def make(
     executor = executors.opened(backend, needed, workers, store.runs / ".jobs")
     order = TopologicalSorter(graph)
     order.prepare()
-    bar = Bar(todo, store, executor, progress)
+    bar = Bar(todo, store, progress)
     try:
         while True:
             ready = sorted([*ready, *order.get_ready()], key=rank.get)
@@ -143,13 +135,12 @@ def make(
             for future in executor.finished(0.5):
                 spec = running.pop(future)
                 try:
-                    cost, error = future.result()
+                    error = future.result()
                 except Exception as death:
                     error = f"its worker died; the next command resumes it ({one_line(death)})"
                 if error:
                     lost[spec] = error
                     continue
-                bar.clock.note(spec.step, spec.args, cost)
                 order.done(spec)
                 ended.add(spec)
                 if done:
@@ -171,14 +162,13 @@ def needs(spec, error):
 
 
 class Bar:
-    """The progress of a sweep in one line: runs that ended, and the time to go."""
+    """The progress of a sweep in one line: runs that ended, and the time to go at their pace."""
 
-    def __init__(self, todo, store, executor, progress):
+    def __init__(self, todo, store, progress):
         from tqdm import auto, std  # widgets wait for an answer, which nobody else gives
 
-        self.todo, self.store, self.slots = list(todo), store, executor.slots
-        self.clock, self.began, self.drawn = Clock(store), time.monotonic(), 0.0
-        form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
+        self.todo, self.store, self.drawn = list(todo), store, 0.0
+        form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed, about {remaining} to go"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
         lab = paths.in_lab()
         self.bar = (auto if lab else std).tqdm(total=len(todo), desc="starting workers", **how)
@@ -195,19 +185,7 @@ class Bar:
         self.bar.n = max(self.bar.n, sum(shares.values()))
         if any(shares.values()):
             self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
-        left = self.left([shares.get(spec, 0.0) for spec in self.todo])
-        to_go = "time unknown" if left is None else f"about {clocked(left)} to go"
-        self.bar.set_postfix_str(to_go, refresh=False)
         self.bar.refresh()
-
-    def left(self, shares):
-        """Seconds of the clock until all runs are made, by the pace so far; shares: what is made of
-        each. None where nothing is known of most."""
-        if (found := self.clock.forecast(self.todo)) is None:
-            return None
-        made = sum(share * seconds for share, seconds in zip(shares, found, strict=True))
-        pace = (self.drawn - self.began) / made if 1.0 in shares else 1 / self.slots
-        return (sum(found) - made) * pace
 
 
 def clocked(seconds):

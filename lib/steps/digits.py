@@ -4,6 +4,8 @@ noise (section 7.1)?
 P pixels, P noise inputs beside them, N = 2 P gates.
 """
 
+from itertools import chain, pairwise
+
 import numpy as np
 import torch
 from torch import nn
@@ -60,11 +62,8 @@ def digits(run, images, perceptron, gates, numerics):
 
 def mlp(inputs, widths):
     """Build dense layers with ReLU between them."""
-    layers = []
-    for width in widths:
-        layers += [nn.Linear(inputs, width), nn.ReLU()]
-        inputs = width
-    return nn.Sequential(*layers[:-1])
+    layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((inputs, *widths))]
+    return nn.Sequential(*chain.from_iterable(layers))[:-1]
 
 
 def inputs_of(pixels, options, generator):

@@ -28,12 +28,12 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     such as SQuAD.
     """
     lesson, options = Lesson(run, data, train, numerics, span), Distil(**distil)
-    teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
+    teacher, lesson.tokenizer = lesson.teacher
     student = copy.deepcopy(teacher.to(loop.device()))
     set_dropout(student, lesson.train.dropout)
     perform(run, student, surgery)
-    rows, objective = lesson.rows(tokenizer), imitating(lesson, student, teacher, options)
-    return learn(lesson, student, tokenizer, rows, objective, judged=()) | size(student)
+    objective = imitating(lesson, student, teacher, options)
+    return learn(lesson, student, objective, judged=()) | size(student)
 
 
 def matches(student, teacher, options):
@@ -103,8 +103,8 @@ def states(run, data, train, numerics, distil):
     Input: `teacher`. `train` gives the length at which rows are cut; distil: that of the students.
     """
     lesson, _ = Lesson(run, data, train, numerics), Distil(**distil)
-    model, tokenizer = backbone.load(run.inputs["teacher"].model)
+    model, lesson.tokenizer = lesson.teacher
     folder = run.folder / "model"  # large: kept only while another Spec needs it
     folder.mkdir(exist_ok=True)
-    path, rows = folder / "states.safetensors", lesson.rows(tokenizer)
-    return write_states(model, rows, lesson.numerics, path, progress=run.progress)
+    path = folder / "states.safetensors"
+    return write_states(model, lesson.rows, lesson.numerics, path, progress=run.progress)

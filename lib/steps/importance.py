@@ -10,24 +10,22 @@ from contextlib import ExitStack
 
 import torch
 
-from lib import data as sources
-from lib.model import backbone, parts
+from lib.model import parts
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
 from lib.train.lean import products
+from lib.train.learn import Lesson
 from lib.train.options import Importance, Targets
 
 
 def importance(run, data, importance, numerics, span=None):
-    numerics, options = loop.options(numerics), Importance(**importance)
-    splits = sources.load(data)
-    task = sources.described(data)
-    model, tokenizer = backbone.load(run.inputs["teacher"].model)
-    heads.by_name(model, task.labels)
-    rows, _ = heads.rows(tokenizer, splits[options.split], task, options.max_length, span)
-    found = scores(model, rows, options, numerics, run.progress)
+    lesson, options = Lesson(run, data, None, numerics, span), Importance(**importance)
+    model, tokenizer = lesson.teacher
+    split = lesson.splits[options.split]
+    rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, span)
+    found = scores(model, rows, options, lesson.numerics, run.progress)
     run.save_arrays("scores", heads=found[0].numpy(), neurons=found[1].numpy())
-    return {"examples": len(rows), "outputs": task.outputs}
+    return {"examples": len(rows), "outputs": lesson.task.outputs}
 
 
 def scores(model, rows, options, numerics, progress=lambda fraction: None):

@@ -2,6 +2,7 @@
 
 from lib import data as sources
 from lib.train import heads, loop
+from lib.train.options import Train
 
 
 def predict(run, data, train, numerics, digest, span=None):
@@ -11,7 +12,7 @@ def predict(run, data, train, numerics, digest, span=None):
     Logits [N, C], labels and row numbers are saved as `test`. Raises ValueError where the test rows
     have changed.
     """
-    numerics, train = loop.options(numerics, train)
+    numerics, train = loop.options(numerics), Train(**train)
     split = sources.one_split(data["source"], data["task"], "test")
     sources.check("the test file", sources.digest({"rows": split}), digest)
     task = sources.described(data)

@@ -14,7 +14,7 @@ from lib.model.parts import base, size
 from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.batches import encode
-from lib.train.options import MaskedLM
+from lib.train.options import MaskedLM, Train
 
 POSITIONS = 128  # tokens of the longest row
 
@@ -24,7 +24,7 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     "init"}. Without `train` the encoder keeps its random weights: the control that tells what
     pre-training is worth.
     """
-    numerics, train = loop.options(numerics, train) if train else (loop.options(numerics), None)
+    numerics, train = loop.options(numerics), train and Train(**train)
     options, tokenizer = MaskedLM(**objective), words(run.folder / "vocabulary")
     dropout = train.dropout if train else 0.0
     torch.manual_seed(stream(run.seed, "init"))

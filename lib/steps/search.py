@@ -102,17 +102,17 @@ def tables(folder):
     return students.tables(backbone.load(folder)[0].config, wide)
 
 
-def judged(lesson, model, tokenizer):
+def judged(lesson, model):
     """Return f() -> the task's metric on the held-out rows, of the model as it then is."""
-    return partial(lesson.score, lesson.judges(model, tokenizer, "held_out")["held_out"])
+    return partial(lesson.score, lesson.judges(model, "held_out")["held_out"])
 
 
 def shared(lesson, classifier):
     """Return f(net) -> score of a part of the supernet, as it is."""
     folder = lesson.run.inputs["start"].model
     opened = students.classifier if classifier else students.taught
-    model, tokenizer = opened(folder, classifier or lesson.task)
-    score = judged(lesson, model, tokenizer)
+    model, lesson.tokenizer = opened(folder, classifier or lesson.task)
+    score = judged(lesson, model)
 
     def evaluate(net):
         supernet.choose(model, net)
@@ -124,15 +124,15 @@ def shared(lesson, classifier):
 def trained(lesson, options, corpus, pretrain):
     """Return f(net) -> score of a network that inherits from the supernet and is then trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
-    teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
-    rows = lesson.rows(tokenizer)
+    teacher, lesson.tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    rows = lesson.rows
     if corpus:
         general = backbone.load(run.inputs["general"].model)[0]
-        text, batches = warming.rows(corpus, tokenizer, pretrain, run.seed)
+        text, batches = warming.rows(corpus, lesson.tokenizer, pretrain, run.seed)
 
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
-        score = judged(lesson, student, tokenizer)
+        score = judged(lesson, student)
         run.resume.mkdir(exist_ok=True)
         if corpus:
             leg = candidate(run, net, "text")

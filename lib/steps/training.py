@@ -26,10 +26,8 @@ def finetune(run, data, train, numerics, targets, span=None):
     float64; those of the first development set have their own names.
     """
     lesson = Lesson(run, data, train, numerics, span)
-    model, tokenizer = lesson.start()
-    rows = lesson.rows(tokenizer)
-    objective = predicting(lesson, model, rows, Targets(**targets))
-    return learn(lesson, model, tokenizer, rows, objective) | size(model)
+    model = lesson.start()
+    return learn(lesson, model, predicting(lesson, model, Targets(**targets))) | size(model)
 
 
 def fineprune(
@@ -69,29 +67,26 @@ def fineprune(
     step.
     """
     lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
-    model, tokenizer = lesson.start()
+    model = lesson.start()
     if lower_case is False:
-        tokenizer = cased(run.inputs["start"].model, tokenizer)
-    rows = lesson.rows(tokenizer)
-    objective, steps = predicting(lesson, model, rows, targets, alpha), lesson.steps(rows)
+        lesson.tokenizer = cased(run.inputs["start"].model, lesson.tokenizer)
+    objective = predicting(lesson, model, targets, alpha)
     methods = []
     if mix or mixes.present(model):
         methods.append(pruning.LayerMix(run, model, mix and Mix(**mix)))
-    pruned = pruning.Masks(run, model, Prune(**prune), steps) if prune else None
-    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, steps, pruned)]
+    pruned = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
+    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps, pruned)]
     if frozen:
         methods.append(pruning.Frozen(model, frozen))
-    judged = ("dev", "unseen", "test")
-    result = learn(
-        lesson, model, tokenizer, rows, objective, methods, judged, may_diverge=margin is not None
-    )
-    if margin is not None:
+    judged, may_diverge = ("dev", "unseen", "test"), margin is not None
+    result = learn(lesson, model, objective, methods, judged, may_diverge=may_diverge)
+    if may_diverge:
         result["majority"] = heads.majority(lesson.task, lesson.splits)
         score = result.get(lesson.task.metrics[0], -np.inf)
         result["diverged"] = bool(score <= result["majority"] + margin)
     if lower_case is False:
-        ids = np.concatenate(rows.columns["input_ids"])
-        result["unknown_share"] = float(np.mean(ids == tokenizer.unk_token_id))
+        ids = np.concatenate(lesson.rows.columns["input_ids"])
+        result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
     return result | size(model) | (compact.sizes(model) if pruned else {})
 
 
@@ -121,11 +116,9 @@ def nas_search(run, data, train, numerics, gates, objective):
     is kept. The last model is the result: `train.select` is "last".
     """
     lesson = Lesson(run, data, train, numerics)
-    model, tokenizer = lesson.start()
+    model = lesson.start()
     search = GateSearch(run, model, Gates(**gates))
-    rows = lesson.rows(tokenizer)
-    objective = objective_of(lesson, model, rows, Objective(**objective))
-    return learn(lesson, model, tokenizer, rows, objective, [search])
+    return learn(lesson, model, objective_of(lesson, model, Objective(**objective)), [search])
 
 
 def retrain(run, data, train, numerics, objective, architecture=None):
@@ -142,14 +135,12 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     convention.
     """
     lesson = Lesson(run, data, train, numerics)
-    model, tokenizer = lesson.start()
+    model = lesson.start()
     if gates.present(model):
         gates.detach(model)
     if architecture:
         operate(model, {"op": "keep"} | architecture)
-    rows = lesson.rows(tokenizer)
-    objective = objective_of(lesson, model, rows, Objective(**objective))
-    result = learn(lesson, model, tokenizer, rows, objective)
+    result = learn(lesson, model, objective_of(lesson, model, Objective(**objective)))
     return result | size(model) | {"flops": flops(model)}
 
 
@@ -169,11 +160,9 @@ def imp(run, data, train, numerics, kept):
     kept.
     """
     lesson = Lesson(run, data, train, numerics)
-    model, tokenizer = lesson.start()
+    model = lesson.start()
     ticket = Ticket(model, backbone.load(run.inputs["origin"].model)[0], kept)
-    rows = lesson.rows(tokenizer)
-    objective = predicting(lesson, model, rows, Targets("hard"))
-    return learn(lesson, model, tokenizer, rows, objective, [ticket]) | size(model)
+    return learn(lesson, model, predicting(lesson, model, Targets("hard")), [ticket]) | size(model)
 
 
 class Ticket(loop.Method):
@@ -237,8 +226,8 @@ def quantise(run, data, train, numerics, span=None):
     predictions are those of `finetune`, with the bytes of all tensors.
     """
     lesson = Lesson(run, data, train, numerics, span)
-    model, tokenizer = lesson.start()
+    model = lesson.start()
     operate(model, {"op": "int8"})
-    result = predictions(run, lesson.judges(model, tokenizer))
-    backbone.save(model, tokenizer, run.model)
+    result = predictions(run, lesson.judges(model))
+    backbone.save(model, lesson.tokenizer, run.model)
     return result | size(model) | {"bytes": compact.stored(model)}

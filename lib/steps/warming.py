@@ -22,7 +22,7 @@ from lib.train import loop, students
 from lib.train.batches import Encoded, encode, order
 from lib.train.learn import Lesson, learn, predictions
 from lib.train.matching import matching, teaching
-from lib.train.options import Warmup
+from lib.train.options import Train, Warmup
 
 
 def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
@@ -39,17 +39,15 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     as `curve`.
     """
     lesson, options = Lesson(run, data, train, numerics, span), Warmup(**warmup)
-    teacher, tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    teacher, lesson.tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:
         students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
-    rows = lesson.rows(tokenizer)
     select = "held_out" if "held_out" in lesson.splits else "dev"
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
-    heads = students.heads_of_cut(run)
-    objective = students.distilling(student, teacher, options, lesson.numerics, rows.labels, heads)
-    result = learn(lesson, student, tokenizer, rows, objective, methods, judged, select)
-    return result | size(student)
+    heads, labels = students.heads_of_cut(run), lesson.rows.labels
+    objective = students.distilling(student, teacher, options, lesson.numerics, labels, heads)
+    return learn(lesson, student, objective, methods, judged, select) | size(student)
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
@@ -62,7 +60,7 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     Outputs net and shared may be. corpus: see `rows`. net: what to train (lib.search.net as JSON),
     by default that of `start`.
     """
-    numerics, train = loop.options(numerics, train)
+    numerics, train = loop.options(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     encoded, batches = rows(corpus, tokenizer, train, run.seed)
     student = students.student(run, net, transformers.BertModel, teacher, train.dropout)
@@ -88,19 +86,21 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     """
     options = Warmup(**warmup)
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
-    numerics, train = loop.options(numerics, train)
+    numerics, train = loop.options(numerics), Train(**train)
     teachers = {
         name: students.taught(run.inputs[f"teacher:{name}"].model, lesson.task)
         for name, lesson in lessons.items()
     }
     teacher, tokenizer = next(iter(teachers.values()))
+    for lesson in lessons.values():
+        lesson.tokenizer = tokenizer
     encoder = students.student(run, net, transformers.BertModel, teacher, train.dropout)
     width = encoder.config.hidden_size
     encoder.classifiers = nn.ModuleDict()
     for name, lesson in lessons.items():
         encoder.classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
     encoder.dropout = nn.Dropout(train.dropout)
-    parts = {name: lesson.rows(tokenizer) for name, lesson in lessons.items()}
+    parts = {name: lesson.rows for name, lesson in lessons.items()}
     encoded, names, batches = joined(parts, train, run.seed)
     told = {"methods": students.methods(run, encoder, shared), "batches": batches}
     matches = students.matches(encoder, teacher, options)
@@ -127,7 +127,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
         students.save_tensors(learned.state_dict(), run.model / students.HEADS)
     for name, lesson in lessons.items():
         model = students.with_head(encoder, learned[name].weight, learned[name].bias)
-        result |= predictions(run, lesson.judges(model, tokenizer), name)
+        result |= predictions(run, lesson.judges(model), name)
     return result | size(encoder)
 
 

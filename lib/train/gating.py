@@ -5,7 +5,8 @@ import torch
 
 from lib.measure import gated as measured
 from lib.model import gates
-from lib.model.parts import QKV, layers
+from lib.model.cut import wide
+from lib.model.parts import layers
 from lib.model.surgery import operate
 from lib.search.control import Control, encoder
 from lib.train import loop
@@ -106,24 +107,19 @@ def costs(model, regions):
     for number, layer in enumerate(layers(model)):
         planned = gates.plan(layer, regions)
         sizes |= {(number, kind): count for kind, (count, _, _) in planned.items()}
-        whole.append(widths(layer))
+        whole.append({kind: widths(layer)[kind] for kind in ("heads", "ffn")})
     return sizes, encoder(model.config.hidden_size, layer.attention.self.attention_head_size, whole)
 
 
 def widths(layer):
-    """Return {"heads", "ffn"}: how many a layer has."""
-    heads = layer.attention.self.num_attention_heads
-    return {"heads": heads, "ffn": layer.output.dense.in_features}
+    """Return {"heads", "ffn", "embedding", "qk", "v"}: how much a layer has of each."""
+    return {"ffn" if what == NAMES["ffn"] else what: size for what, size in wide(layer).items()}
 
 
 def flops(model):
     """Count the FLOPs of a model as it is, cut or whole, in the report's convention."""
-    found = []
-    for layer in layers(model):
-        query, _, value = (layer.get_submodule(path).weight for path in QKV)
-        more = {"embedding": query.shape[1], "qk": query.shape[0], "v": value.shape[0]}
-        found.append(widths(layer) | more)
-    return measured.flops(model.config.hidden_size, layer.attention.self.attention_head_size, found)
+    size, found = layers(model)[0].attention.self.attention_head_size, map(widths, layers(model))
+    return measured.flops(model.config.hidden_size, size, found)
 
 
 def architecture(sizes, on):

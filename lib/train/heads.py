@@ -15,15 +15,17 @@ from lib.model import backbone
 from lib.train.batches import Encoded, encode
 from lib.train.options import Span
 
+HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}  # by whether it is of spans
+
 
 def network(folder, task, dropout, seed):
     """Return a model with the head that a Task (lib.data) needs, and its tokenizer, out of any
     saved folder; a head that is not there is drawn from `seed`. Raises ValueError where the
     folder's head is another.
     """
-    head = "QuestionAnswering" if task.span else "SequenceClassification"
-    kept, outputs = head in backbone.architecture(folder), 2 if task.span else task.outputs
-    model, tokenizer = backbone.headed(folder, head, outputs, dropout, seed)
+    head = HEADS[task.span]
+    kept = head in backbone.architecture(folder)
+    model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
     return by_name(model, task.labels) if kept and not task.span else model, tokenizer
 
 

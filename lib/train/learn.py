@@ -17,68 +17,71 @@ from lib.model import backbone
 from lib.runs.spec import stream
 from lib.runs.store import Scratch
 from lib.train import augment, heads, loop, objectives
-from lib.train.options import Targets
+from lib.train.options import Targets, Train
 
 
 class Lesson:
     """A task's rows for a run, and how it trains on them. `data`, `train`, `numerics` and `span`
-    are the step's arguments.
+    are the step's arguments; `train` is None where nothing is trained. `tokenizer` is set by
+    `start`, or by the step where it takes another one.
     """
 
     def __init__(self, run, data, train, numerics, span=None):
         self.run, self.span = run, span
-        self.numerics, self.train = loop.options(numerics, train)
+        self.numerics, self.train = loop.options(numerics), train and Train(**train)
         self.splits, self.task = sources.load(data), sources.described(data)
 
     def start(self):
-        """Return (model, tokenizer) of the input `start`, under the head that the task needs."""
+        """Return the model of the input `start`, under the head that the task needs."""
         folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
-        return heads.network(folder, self.task, self.train.dropout, seed)
+        model, self.tokenizer = heads.network(folder, self.task, self.train.dropout, seed)
+        return model
 
-    def encoded(self, tokenizer, split):
+    def encoded(self, split):
         """Return (Encoded rows of a split, f(logits) -> (metrics, arrays to keep))."""
         rows, length = self.splits[split], self.train.max_length
-        return heads.rows(tokenizer, rows, self.task, length, self.span)
+        return heads.rows(self.tokenizer, rows, self.task, length, self.span)
 
-    def rows(self, tokenizer):
-        """Return the Encoded rows to train on: those of the input `augmented`, else the plain
-        ones.
-        """
-        made = self.run.inputs.get("augmented")
-        if made is None:
-            return self.encoded(tokenizer, "train")[0]
-        return augment.encoded(made, tokenizer, self.train.max_length)
+    @cached_property
+    def rows(self):
+        """The Encoded rows to train on: those of the input `augmented`, else the plain ones."""
+        if made := self.run.inputs.get("augmented"):
+            return augment.encoded(made, self.tokenizer, self.train.max_length)
+        return self.encoded("train")[0]
 
     @cached_property
     def teacher(self):
-        """Return the model of the input `teacher`, its classes in the order of the task's."""
-        return heads.by_name(backbone.load(self.run.inputs["teacher"].model)[0], self.task.labels)
-
-    def told(self, rows):
-        """Return the teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before
-        training.
+        """Return (model, tokenizer) of the input `teacher`, its classes in the order of the
+        task's.
         """
-        return torch.from_numpy(
-            loop.predict(self.teacher, rows, self.numerics, pad_to=self.train.pad_to)
-        )
+        model, tokenizer = backbone.load(self.run.inputs["teacher"].model)
+        return heads.by_name(model, self.task.labels), tokenizer
 
-    def steps(self, rows):
-        """Return how many steps the training has."""
-        return -(-len(rows) // self.train.batch) * self.train.epochs
+    @cached_property
+    def told(self):
+        """The teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before training."""
+        return torch.from_numpy(self.predict(self.teacher[0], self.rows))
 
-    def judges(self, model, tokenizer, names=("dev", "unseen")):
+    def predict(self, model, rows):
+        """Return a model's logits on encoded rows (lib.train.loop.predict)."""
+        return loop.predict(model, rows, self.numerics, pad_to=self.train.pad_to)
+
+    @property
+    def steps(self):
+        """How many steps the training has."""
+        return -(-len(self.rows) // self.train.batch) * self.train.epochs
+
+    def judges(self, model, names=("dev", "unseen")):
         """Return {split: f() -> (metrics, arrays to keep)} of every labelled split whose name
         begins with one of `names`, for the model as it then is. Unseen rows are for the end alone:
         nothing may select on them.
         """
 
         def judge(split):
-            encoded, marks = self.encoded(tokenizer, split)
+            encoded, marks = self.encoded(split)
             if split == "unseen":
                 marks = partial(heads.unseen_marks, self.task, self.splits[split])
-            return lambda: marks(
-                loop.predict(model, encoded, self.numerics, pad_to=self.train.pad_to)
-            )
+            return lambda: marks(self.predict(model, encoded))
 
         return {
             name: judge(name)
@@ -93,15 +96,7 @@ class Lesson:
 
 
 def learn(
-    lesson,
-    model,
-    tokenizer,
-    rows,
-    objective,
-    methods=(),
-    judged=("dev", "unseen"),
-    select="dev",
-    may_diverge=False,
+    lesson, model, objective, methods=(), judged=("dev", "unseen"), select="dev", may_diverge=False
 ):
     """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
 
@@ -109,7 +104,7 @@ def learn(
     predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
     a loss that is not finite is a result, with `diverged_at` and without predictions.
     """
-    run, judges = lesson.run, lesson.judges(model, tokenizer, judged)
+    run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
 
     def score():
         with ExitStack() as held:
@@ -123,11 +118,11 @@ def learn(
         except FloatingPointError as error:
             if not may_diverge:
                 raise
-            result = {"diverged": True, "diverged_at": error.step, "steps": lesson.steps(rows)}
+            result = {"diverged": True, "diverged_at": error.step, "steps": lesson.steps}
             result |= loop.finished(methods)
     if "diverged" not in result:
         result |= predictions(run, judges)
-    backbone.save(model, tokenizer, run.model)
+    backbone.save(model, lesson.tokenizer, run.model)
     return result
 
 
@@ -167,7 +162,7 @@ class Lab:
 
     def labels(self, model):
         """Return f(batch, rows) -> the cross-entropy of a model's logits against the labels."""
-        return objectives.predicting(None, model, self.rows, Targets("hard")).enter_result
+        return objectives.predicting(self, model, Targets("hard")).enter_result
 
     def fit(self, model, loss=None, methods=(), **changes):
         """Train a model in place on a loss (lib.train.loop.fit), the labels where none is given.

@@ -19,7 +19,7 @@ from lib.runs.spec import stream
 from lib.runs.store import say
 from lib.train.batches import collate, order
 from lib.train.lean import byte_dropout, keep_memory, lean, used_rows
-from lib.train.options import Numerics, Train
+from lib.train.options import Numerics
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
 STATE = "state.pt"  # of a checkpoint: all that a resumed run needs
@@ -325,9 +325,9 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
     return logits
 
 
-def options(numerics, train=None):
-    """Return the option dataclasses of a step's plain arguments, with the run's thread count and
-    device set. Raises RuntimeError where the device is not at hand.
+def options(numerics):
+    """Return the Numerics of a step's plain argument, with the run's thread count and device set.
+    Raises RuntimeError where the device is not at hand.
     """
     global _chosen
     numerics = Numerics(**numerics)
@@ -339,4 +339,4 @@ def options(numerics, train=None):
     torch.set_num_threads(numerics.threads)
     keep_memory()
     _chosen = numerics.device or "cpu"
-    return (numerics, Train(**train)) if train else numerics
+    return numerics

@@ -14,11 +14,11 @@ from lib.train.matching import Match, layer_map, matching, teaching
 from lib.train.options import Targets
 
 
-def predicting(lesson, model, rows, targets, alpha=None):
+def predicting(lesson, model, targets, alpha=None):
     """Labels, the logits of the input `teacher`, or both. alpha: weight of the teacher's part, that
     of the labels being 1 - alpha; without it both have weight 1.
     """
-    teacher = lesson.told(rows) if targets.kind != "hard" else None
+    rows, teacher = lesson.rows, lesson.told if targets.kind != "hard" else None
 
     def loss(batch, chosen):
         logits = loop.outputs(model, batch)
@@ -32,23 +32,23 @@ def predicting(lesson, model, rows, targets, alpha=None):
     return nullcontext(loss)
 
 
-def objective_of(lesson, model, rows, options):
+def objective_of(lesson, model, options):
     """Return the objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4,
     5.4, 5.5 and 7.3).
     """
     if options.kind == "prediction":
-        return squared(lesson, model, rows)
+        return squared(lesson, model)
     if options.kind == "intermediate":
         return intermediate(lesson, model, options)
     if options.kind == "two_stage":
-        return two_stages(lesson, model, rows, options)
+        return two_stages(lesson, model, options)
     soft = options.kind == "soft_cross_entropy" and lesson.task.outputs > 1
-    return predicting(lesson, model, rows, Targets("soft" if soft else "hard"))
+    return predicting(lesson, model, Targets("soft" if soft else "hard"))
 
 
-def squared(lesson, model, rows):
+def squared(lesson, model):
     """Yield the mean squared error to the logits of the input `teacher`."""
-    teacher = lesson.told(rows)
+    teacher = lesson.told
 
     def loss(batch, chosen):
         made = loop.outputs(model, batch).float()
@@ -64,7 +64,7 @@ def intermediate(lesson, student, options):
     than its teacher has a linear layer to the teacher's width, which trains with it, as in
     TinyBERT's code.
     """
-    teacher = lesson.teacher
+    teacher, _ = lesson.teacher
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     narrow, wide = student.config.hidden_size, teacher.config.hidden_size
     mask, between = options.mask, narrow != wide
@@ -86,9 +86,9 @@ def intermediate(lesson, student, options):
 
 
 @contextmanager
-def two_stages(lesson, student, rows, options):
+def two_stages(lesson, student, options):
     """The first half of the steps goes to the teacher's states, the second to its logits."""
-    with squared(lesson, student, rows) as later, intermediate(lesson, student, options) as first:
+    with squared(lesson, student) as later, intermediate(lesson, student, options) as first:
         yield Stages(first, later)
 
 

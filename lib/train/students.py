@@ -94,7 +94,7 @@ def taught(folder, task):
     the head that the task needs: one drawn at random would teach nothing.
     """
     model, tokenizer = backbone.load(folder)
-    wanted = "QuestionAnswering" if task.span else "SequenceClassification"
+    wanted = heads.HEADS[task.span]
     if wanted not in type(model).__name__ or model.config.num_labels != task.outputs:
         raise ValueError(
             f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; "
@@ -114,8 +114,7 @@ def for_task(run, net, task, teacher, dropout):
         model = heads.network(start.model, task, dropout, seed)[0]
         model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
         return model
-    head = "QuestionAnswering" if task.span else "SequenceClassification"
-    cls = getattr(transformers, f"BertFor{head}")
+    cls = getattr(transformers, f"BertFor{heads.HEADS[task.span]}")
     return student(run, net, cls, teacher, dropout, num_labels=task.outputs)
 
 
@@ -146,17 +145,12 @@ def student(run, net, cls, teacher, dropout, **config):
     if start:
         supernet.inherit(model, base(larger))
         if (start.model / PROJECTION).exists():
-            inherit_projection(model.projection, load_file(start.model / PROJECTION))
+            there = load_file(start.model / PROJECTION)
+            weight, bias = (there[MAP + name] for name in ("weight", "bias"))
+            if len(bias) == len(model.projection.bias):
+                put(model.projection, weight, bias)
     set_dropout(model, dropout)
     return model
-
-
-def inherit_projection(projection, tensors):
-    """Take the leading columns of an earlier projection, where it is at least as wide."""
-    for name, value in projection.state_dict().items():
-        larger = tensors[f"{MAP}{name}"]
-        if larger.shape[0] == value.shape[0] and larger.shape[-1] >= value.shape[-1]:
-            value.copy_(larger[..., : value.shape[-1]])
 
 
 def save_tensors(tensors, path):
