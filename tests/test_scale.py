@@ -116,7 +116,7 @@ def taken(store, *specs):
             place = (store.runs, store.records)
             job = (sweep.work, each.to_json(), *place, True, 30.0)
             future = executor.submit(*job)
-            assert future.result() == "" and executor.finished()
+            assert future.result()[1] == "" and executor.finished()
         return peak(executor.submit(os.getpid).result())
 
 

@@ -129,6 +129,9 @@ def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
         def set_description_str(self, text, refresh):
             self.desc = text
 
+        def set_postfix_str(self, text, refresh):
+            assert text == "time unknown" or text.endswith(" to go")
+
         def refresh(self):
             drawn.append((self.n, self.total, self.desc))
 
@@ -246,3 +249,19 @@ def test_expected_seconds_are_the_median_of_runs_of_the_step_and_profile(store):
     assert clock.median(Spec("finetune", other, {"start": BACKBONE}).at(0)) is None
     done(store, one)
     assert sweep.Clock(store).median(one.at(3)) == store.find(one).cost
+
+
+def test_the_time_left_follows_the_pace_of_this_machine(store):
+    """Whatever the store says of other machines: 40 runs of two steps, on two busy workers."""
+    dice = np.random.default_rng(0)
+    specs = [spec.at(seed) for seed in range(20) for spec in (teacher(), importance(teacher()))]
+    took = [dice.uniform(2, 4) * (2 if spec.step == "finetune" else 1) for spec in specs]
+    bar = sweep.Bar(specs, store, SimpleNamespace(slots=2), False)
+    assert bar.left([0.0] * 40) is None
+    for spec, seconds in zip(specs[:2], took, strict=False):
+        noted(bar.clock, spec, 30 * seconds)
+    assert bar.left([0.0] * 40) == pytest.approx(300 * sum(took[:2]))
+    for count in range(4, 40):  # each core second takes 1.5 of the clock, on two workers
+        bar.drawn = bar.began + 0.75 * sum(took[:count])
+        left = bar.left([1.0] * count + [0.0] * (40 - count))
+        assert 0.5 < left / (0.75 * sum(took[count:])) < 2

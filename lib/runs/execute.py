@@ -151,14 +151,16 @@ def commit():
 
 
 def work(body, runs, records, keep, checkpoint_seconds):
-    """Make what a worker is asked for, a Spec as JSON. Returns the error in a line, "" without:
-    errors of all executors travel alike.
+    """Make what a worker is asked for, a Spec as JSON. Returns (what it cost, the error in a
+    line).
+
+    One of both is there: errors of all executors travel alike.
     """
+    spec = from_json(body)
     try:
-        execute(from_json(body), Store(runs, records), keep, checkpoint_seconds)
-        return ""
+        return execute(spec, Store(runs, records), keep, checkpoint_seconds).cost, ""
     except Exception as error:
-        return one_line(error)
+        return None, one_line(error)
     finally:
         give_back()
 

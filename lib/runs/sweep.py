@@ -117,7 +117,7 @@ def make(
     executor = executors.opened(backend, needed, workers, store.runs / ".jobs")
     order = TopologicalSorter(graph)
     order.prepare()
-    bar = Bar(todo, store, progress)
+    bar = Bar(todo, store, executor, progress)
     try:
         while True:
             ready = sorted([*ready, *order.get_ready()], key=rank.get)
@@ -135,12 +135,13 @@ def make(
             for future in executor.finished(0.5):
                 spec = running.pop(future)
                 try:
-                    error = future.result()
+                    cost, error = future.result()
                 except Exception as death:
                     error = f"its worker died; the next command resumes it ({one_line(death)})"
                 if error:
                     lost[spec] = error
                     continue
+                bar.clock.note(spec.step, spec.args, cost)
                 order.done(spec)
                 ended.add(spec)
                 if done:
@@ -162,13 +163,14 @@ def needs(spec, error):
 
 
 class Bar:
-    """The progress of a sweep in one line: runs that ended, and the time to go at their pace."""
+    """The progress of a sweep in one line: runs that ended, and the time to go."""
 
-    def __init__(self, todo, store, progress):
+    def __init__(self, todo, store, executor, progress):
         from tqdm import auto, std  # widgets wait for an answer, which nobody else gives
 
-        self.todo, self.store, self.drawn = list(todo), store, 0.0
-        form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed, about {remaining} to go"
+        self.todo, self.store, self.slots = list(todo), store, executor.slots
+        self.clock, self.began, self.drawn = Clock(store), time.monotonic(), 0.0
+        form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
         lab = paths.in_lab()
         self.bar = (auto if lab else std).tqdm(total=len(todo), desc="starting workers", **how)
@@ -185,7 +187,19 @@ class Bar:
         self.bar.n = max(self.bar.n, sum(shares.values()))
         if any(shares.values()):
             self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
+        left = self.left([shares.get(spec, 0.0) for spec in self.todo])
+        to_go = "time unknown" if left is None else f"about {clocked(left)} to go"
+        self.bar.set_postfix_str(to_go, refresh=False)
         self.bar.refresh()
+
+    def left(self, shares):
+        """Seconds of the clock until all runs are made, by the pace so far; shares: what is made of
+        each. None where nothing is known of most."""
+        if (found := self.clock.forecast(self.todo)) is None:
+            return None
+        made = sum(share * seconds for share, seconds in zip(shares, found, strict=True))
+        pace = (self.drawn - self.began) / made if 1.0 in shares else 1 / self.slots
+        return (sum(found) - made) * pace
 
 
 def clocked(seconds):
