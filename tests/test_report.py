@@ -44,11 +44,11 @@ page.figure(figure, runs[["seed", "matthews"]])
 page.table({evil: {evil: evil, "Scores": 1.5}}, evil, "evil", index=["row " + evil])
 page.note([evil], evil, evil)
 print(evil)""".replace("EVIL", repr(EVIL))
-KILL = """import os, pathlib, signal
+KILL = """import multiprocessing, os, pathlib, signal
 mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
 if not mark.exists():
     mark.touch()
-    os.kill(os.PROCESS(), signal.SIGKILL)"""
+    os.kill(multiprocessing.PROCESS().pid, signal.SIGKILL)"""
 PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # training rows'
 
 
@@ -86,9 +86,16 @@ def workbook(tmp_path_factory):
     root = tmp_path_factory.mktemp("workbook")
     (root / "notebooks").mkdir()
     table = "page.table(runs[['seed', 'matthews']], 'Scores')"
-    write(root / "notebooks", "ghostbert_t97_worker", KILL.replace("PROCESS", "getppid"), table)
+    write(
+        root / "notebooks", "ghostbert_t97_worker", KILL.replace("PROCESS", "parent_process"), table
+    )
     write(root / "notebooks", "ghostbert_t98_fine", ARTEFACT)
-    write(root / "notebooks", "ghostbert_t99_killed", KILL.replace("PROCESS", "getpid"), table)
+    write(
+        root / "notebooks",
+        "ghostbert_t99_killed",
+        KILL.replace("PROCESS", "current_process"),
+        table,
+    )
     env = os.environ | {
         "NOTEBOOKS_ROOT": str(root / "notebooks"),
         "FIGURES_ROOT": str(root / "figures"),

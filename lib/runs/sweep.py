@@ -76,14 +76,22 @@ class Clock:
         took = self.took[spec.step, *(spec.args.get("numerics") or {}).values()]
         return statistics.median(took) if took else None
 
-    def about(self, specs, workers=1):
-        """Expected time of runs as text. Where nothing is known of a run's like it is the mean of
-        the others; unknown where that is so of most: the mean would be that of few.
+    def forecast(self, specs):
+        """Return [expected seconds] of Specs, the mean of the others where nothing is known of a
+        run's like; None where nothing is known of most: the others' mean would be that of few.
         """
-        known = [seconds for seconds in map(self.median, specs) if seconds is not None]
-        if 2 * len(known) < len(specs):
+        found = [self.median(spec) for spec in specs]
+        known = [seconds for seconds in found if seconds is not None]
+        if 2 * len(known) < len(found):
+            return None
+        mean = sum(known) / max(1, len(known))
+        return [mean if seconds is None else seconds for seconds in found]
+
+    def about(self, specs, workers=1):
+        """Expected time of runs as text."""
+        if (found := self.forecast(specs)) is None:
             return "time unknown"
-        return f"about {clocked(statistics.mean(known or [0]) * len(specs) / workers)}"
+        return f"about {clocked(sum(found) / workers)}"
 
 
 SAMPLE = 300  # runs that are read of a step
