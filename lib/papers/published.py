@@ -115,8 +115,7 @@ def gaps(paper, name, label, method, widths=None, rename=str):
 
 
 def _of(paper, name, places):
-    """Return the rows of `corrections.csv`, `checks.csv` or `misses.csv` that are of these places,
-    or all.
+    """Return the rows of `corrections.csv` or `misses.csv` that are of these places, or all.
 
     Raises ValueError for a place that has none.
     """
@@ -128,22 +127,6 @@ def _of(paper, name, places):
     for place in places:
         known(f"place of published {name} of {paper}", place, sorted(set(named.explode())))
     return found[[not set(places).isdisjoint(own) for own in named]].to_dict("records")
-
-
-def checks(paper, *places):
-    """Return lines for a page on printed numbers that follow from others (`checks.csv`).
-
-    They tell how many of these places agree, and each that does not.
-    """
-    rows = _of(paper, "checks", places)
-    wrong = [row for row in rows if row["status"] != "match"]
-    told = []
-    for row in wrong:
-        cell = ", ".join(filter(None, (row["row"], row["column"])))
-        note = f"; {row['note']}" * bool(row["note"])
-        told.append(f"{cell}: printed {row['printed']}, computed {row['recomputed']}{note}.")
-    head = f"Computed again from other printed numbers: {len(rows)} values, of which"
-    return [f"{head} {len(rows) - len(wrong)} agree.", *told]
 
 
 def misses(paper, *places):
