@@ -47,8 +47,7 @@ def common(profile_name, task, model, **args):
     """Return arguments of every run on a task: its rows, how it is cut, the model's mix, and
     these."""
     known("model", model, S.MODELS)
-    own = {"margin": S.DIVERGED, "span": grids.span(profile_name, task)}
-    own["mix"] = S.MIX[profile_name] if model == "BERMo" else None
+    own = {"margin": S.DIVERGED, "mix": S.MIX[profile_name] if model == "BERMo" else None}
     return grids.common(profile_name, task, described(profile_name, task), **own, **args)
 
 
@@ -128,8 +127,7 @@ def pruned(profile_name, task, model="BERT", method="Movement", epochs=0, alpha=
     """Return the Spec of a pruned model. alpha: the share of the loss that the dense BERT of the
     task teaches; more: of `settings`."""
     train, prune = settings(profile_name, task, model, method, epochs, **more)
-    taught = {"targets": TAUGHT, "alpha": alpha} if alpha else {"targets": grids.LABELS}
-    told = {"train": train, "prune": prune, "frozen": "embeddings"} | taught
-    guide = {"teacher": dense(profile_name, task)} if alpha else {}
-    told = common(profile_name, task, model, **told)
-    return Spec("fineprune", told, {"start": backbone(profile_name)} | guide)
+    told = {"train": train, "prune": prune, "frozen": "embeddings", "alpha": alpha or None}
+    told = common(profile_name, task, model, targets=TAUGHT if alpha else grids.LABELS, **told)
+    guide = dense(profile_name, task) if alpha else None
+    return Spec("fineprune", told, {"start": backbone(profile_name), "teacher": guide})

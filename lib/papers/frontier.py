@@ -15,7 +15,7 @@ import numpy as np
 
 from lib.measure import compare, cost, gated, stats
 from lib.methods import METHODS, module
-from lib.papers import bermo, efficientbert, ghostbert, grids, mini, nas
+from lib.papers import bermo, efficientbert, ghostbert, grids, nas
 from lib.papers.grids import shape
 from lib.runs.spec import Spec, plain
 from lib.search.net import macs
@@ -24,19 +24,11 @@ from lib.train.options import Targets
 # ---- SETTINGS
 
 HEADS = 12
-BUDGETS = {"toy": (3,), "mini": (6, 3, 1), "paper": (6, 3, 1)}  # m of 12
-TASKS = {"toy": ("CoLA",), "mini": mini.BOTH, "paper": ("SST-2", "MNLI", "QQP")}
-SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
-TOKENS = 128  # of the sentence whose FLOPs count
-AXES = {
-    "flops": "MFLOPs of a sentence of 128 tokens",
-    "parameters": "million parameters that are not zero",
-    "bytes": "megabytes of tensors",
-}
-PRUNING = "Magnitude"  # movement diverges in so few steps, which is claim B2's subject
+S = grids.settings("frontier")
+__getattr__ = S.__getattribute__  # frontier.SEEDS is the table SEEDS
 
-tasks = partial(grids.tasks, own=TASKS)
-seeds = partial(grids.seeds, own=SEEDS)
+tasks = partial(grids.tasks, own=S.TASKS)
+seeds = partial(grids.seeds, own=S.SEEDS)
 
 # ---- SPECS
 
@@ -97,7 +89,7 @@ def fine_pruned(profile_name, task, m, model):
     """Return the Spec of a model that is pruned to m/12 of the encoder's weights while it is
     fine-tuned."""
     epochs = as_long(ghostbert.FINETUNE, profile_name).epochs
-    made = bermo.pruned(profile_name, task, model, PRUNING, epochs)
+    made = bermo.pruned(profile_name, task, model, S.PRUNING, epochs)
     prune = made.args["prune"] | {"final_threshold": m / HEADS}
     return replace(made, args=made.args | {"prune": prune})
 
@@ -198,7 +190,7 @@ def budgets(profile_name, name, wanted=()):
     method = TABLE[name]
     if method.once:
         return (0,)
-    there = ghostbert.possible(profile_name, tuple(wanted) or BUDGETS[profile_name])
+    there = ghostbert.possible(profile_name, tuple(wanted) or S.BUDGETS[profile_name])
     if method.keeps == "found" and grids.asked(profile_name):
         return []  # no search reads passages
     low = nas.least(profile_name) * HEADS if method.keeps == "found" else 0
@@ -206,8 +198,6 @@ def budgets(profile_name, name, wanted=()):
 
 
 # ---- COST
-
-SLACK = 1.05  # of a budget: searches end near their target, ghosts cost a little
 
 
 def flops(profile_name, name, m, architecture=None):
@@ -219,7 +209,7 @@ def flops(profile_name, name, m, architecture=None):
     base, method = shape(profile_name), TABLE[name]
     if method.keeps in efficientbert.NETS:
         own = efficientbert.scaled(method.keeps, profile_name)
-        return 2 * TOKENS * macs(own) + 2 * own.hidden**2
+        return 2 * S.TOKENS * macs(own) + 2 * own.hidden**2
     if method.keeps == "found":
         kept = gated.counts(architecture)
     else:
@@ -268,7 +258,7 @@ def points(frame, profile_name):
             line = {"task": task, "model": model, "method": name, "m": m, "seeds": score.n_seeds}
             line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
             line |= {"low": 100 + score.low, "high": 100 + score.high}
-            lines.append(line | dict(zip(AXES, np.mean([*each], 0), strict=True)))
+            lines.append(line | dict(zip(S.AXES, np.mean([*each], 0), strict=True)))
         for line in lines[start:]:
             line |= difference(there, line, baseline(lines[start:], line["flops"]), column)
     return pd.DataFrame(lines)
@@ -288,7 +278,7 @@ def baseline(lines, flops):
     """Return the line of the narrowest model that is cut to a width and has at least so many FLOPs,
     or the whole one, distilled alike; None where there is none."""
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
-    there = [line for line in both if SLACK * line["flops"] >= flops]
+    there = [line for line in both if S.SLACK * line["flops"] >= flops]
     return min(there, key=lambda line: line["flops"], default=None)
 
 
@@ -336,5 +326,5 @@ def recommended(table, axis, share):
     whole = whole_cost(table, axis)
     if whole is None:
         raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
-    there = table[table[axis] <= SLACK * share * whole].sort_values(axis)
+    there = table[table[axis] <= S.SLACK * share * whole].sort_values(axis)
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None

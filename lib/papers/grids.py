@@ -164,21 +164,16 @@ class Own(str):
         named += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(named)}."]
         if self.data:
-            task, there = data.task("own", self.data), data.splits("own", self.data)
-            count, most = len(there["train"]), S.MOST[self]
-            kind = "answers" if task.span else "scores"
-            kind = f"{len(task.labels)} classes" if task.labels else kind
-            rows = f"{count:,} training and {len(there['dev']):,} development rows"
-            capped = f", trained on {most:,} of them" * bool(most and count > most)
-            lines.append(f"The data have {rows} of {kind}{capped}.")
+            there, most = data.splits("own", self.data), S.MOST[self]
+            rows = f"{len(there['train']):,} training and {len(there['dev']):,} development rows"
+            capped = f", trained on {most:,} of them" * bool(0 < most < len(there["train"]))
+            lines.append(f"The data have {rows}{capped}.")
         if self.model:
             s = shape_of(self.model)
             sizes = f"{s.layers} layers of {s.hidden}, {s.heads} heads, {s.ffn} neurons"
             lines.append(f"The model is a {s.family} of {sizes}.")
-        settled = (
-            f"All other settings are those of profile {self[:]}; the paper's verdicts are off."
-        )
-        return [*lines, settled]
+        settled = f"All other settings are those of profile {self[:]}"
+        return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
 def named(profile, data="", model=""):
@@ -349,7 +344,7 @@ def common(profile_name, task, rows=None, /, **args):
     """Return arguments of a step on a task: its rows, or the profile's own, the numerics, and
     these."""
     own = {"data": rows or dataset(profile_name, task), "numerics": profile(profile_name).numerics}
-    own |= {"span": asked(profile_name)} if asked(profile_name) else {}
+    own |= {"span": cut} if (cut := span(profile_name, task)) else {}
     own |= {"train": lengthened(profile_name, args.pop("train"))} if "train" in args else {}
     return own | args
 
