@@ -62,7 +62,7 @@ def named(args):
     from lib.papers import grids
 
     told = [getattr(args, name, "") for name in grids.PARAMETERS[1:]]
-    scope, lists = grids.named(grids.profile(args.profile).name, *told), {}
+    scope, lists = grids.named(grids.profile_of(args.profile).name, *told), {}
     for name in LISTS:
         if text := getattr(args, name, None):
             words = map(str.strip, text.split(","))
