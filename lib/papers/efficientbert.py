@@ -271,6 +271,12 @@ def shared(profile):
     return Shared(window(profile), [[*every, (l.stack, l.q)] for l in found])
 
 
+def unjudged(profile, task, count, held_out):
+    """Return the descriptor of so many rows of a task, and of held-out rows that score candidates;
+    at `paper` in the order of the file."""
+    return grids.described(profile, task, count, held_out, False, in_order=profile == "paper")
+
+
 def several(profile):
     """Return the Spec of stage 3's supernet, with the formulas of stage 2.
 
@@ -281,7 +287,7 @@ def several(profile):
     def rows(task):
         if profile != "paper":
             return grids.dataset(profile, task)
-        return grids.described(profile, task, None, S.TENTH.get(task, 0), False, in_order=True)
+        return unjudged(profile, task, None, S.TENTH.get(task, 0))
 
     whole, found = scaled("Supernet", profile), scaled("Search Stage 2", profile)
     layers = zip(whole.layers, found.layers, strict=True)
@@ -313,8 +319,7 @@ def candidate(profile, net, warm=True, train=None, rows=None, **tuning):
     if profile in S.BRIEF:
         start = pretrained(profile, net, start, brief_text(profile), S.READ[profile])
     if profile == "paper":
-        part = S.PART[profile]
-        rows = rows or grids.described(profile, task, *part, False, in_order=True)
+        rows = rows or unjudged(profile, task, *S.PART[profile])
     train = train or S.CANDIDATE[profile]
     return tuned(profile, task, net, start, train=train, rows=rows, **tuning)
 

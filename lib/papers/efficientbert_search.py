@@ -43,9 +43,7 @@ def sampler(profile, stage, method="", budget=1):
 def rows(profile, count, held_out):
     """Return the descriptor of so many rows of the proxy task, and of held-out rows that score
     candidates."""
-    task = efficientbert.proxy(profile)
-    in_order = profile == "paper"
-    return grids.described(profile, task, count, held_out, False, in_order=in_order)
+    return efficientbert.unjudged(profile, efficientbert.proxy(profile), count, held_out)
 
 
 def base(profile):

@@ -56,13 +56,12 @@ def ghosts(profile, task, m):
 def searched(profile, task, m):
     """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
     own = grids.teacher(profile, task)
-    return nas.searched(profile, task, start=own, guide=own, ratio=m / HEADS)
+    return nas.searched(profile, task, own, ratio=m / HEADS)
 
 
 def drawn(profile, task, m):
     """Return the Spec of a random architecture of the same cost."""
-    found = nas.drawn(profile, task, ratio=m / HEADS)
-    return replace(found, inputs={"start": grids.teacher(profile, task)})
+    return nas.drawn(grids.teacher(profile, task), ratio=m / HEADS)
 
 
 def network(profile, task, m, find=searched, added=False):

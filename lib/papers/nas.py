@@ -111,36 +111,26 @@ def variants(profile, task, wanted=True):
 
 
 def searched(
-    profile,
-    task,
-    model=S.MAIN,
-    objective=LOGITS,
-    start=None,
-    guide=None,
-    times=1,
-    enlarged=False,
-    lr=0.0,
-    **changes,
+    profile, task, start=None, guide=None, objective=LOGITS, times=1, enlarged=False, lr=0.0, **gate
 ):
-    """Return the Spec of a search, by default in a fine-tuned model that is its own teacher (5.5).
+    """Return the Spec of a search in a model `start`, that of `whole` by default, which is its own
+    teacher where no `guide` is given (5.5).
 
     times: multiple of the profile's epochs. enlarged: on augmented rows, at `paper` for one epoch
-    (7.6). lr: learning rate, 0 is the profile's. changes: of `gates`.
+    (7.6). lr: learning rate, 0 is the profile's. gate: fields of `gates`.
     """
-    own, train = whole(profile, task, model), paced(S.SEARCH, profile, task, lr=lr)
+    start, train = start or whole(profile, task), paced(S.SEARCH, profile, task, lr=lr)
     epochs = 1 if enlarged and profile == "paper" else train.epochs
-    inputs = {"start": start or own, "augmented": variants(profile, task, enlarged)}
-    if objective.kind != "cross_entropy":
-        inputs["teacher"] = guide or own
+    teacher = (guide or start) if objective.kind != "cross_entropy" else None
     told = {"train": replace(train, epochs=times * epochs), "objective": objective}
-    told = grids.common(profile, task, rows(profile, task), **told)
-    return Spec("nas_search", told | {"gates": gates(**changes)}, inputs)
+    told = grids.common(profile, task, rows(profile, task), gates=gates(**gate), **told)
+    augmented = variants(profile, task, enlarged)
+    return Spec("nas_search", told, {"start": start, "teacher": teacher, "augmented": augmented})
 
 
-def drawn(profile, task, model=S.MAIN, **changes):
-    """Return the Spec of a random architecture of the same cost (Table 5)."""
-    start = {"start": whole(profile, task, model)}
-    return Spec("random_architecture", {"gates": gates(**changes)}, start)
+def drawn(start, **gate):
+    """Return the Spec of a random architecture in a model, of the cost of a search (Table 5)."""
+    return Spec("random_architecture", {"gates": gates(**gate)}, {"start": start})
 
 
 def stages(profile, task, start, guide, search=None, augmented=False, epochs=(), objective=LOGITS):
@@ -168,14 +158,14 @@ def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=
     kept: start from the searched weights (7.8). changes: of `searched`.
     """
     own = whole(profile, task, model)
-    found = searched(profile, task, model, objective, **changes)
+    found = searched(profile, task, own, objective=objective, **changes)
     return stages(profile, task, found if kept else own, own, found, augmented)
 
 
-def random(profile, task, model=S.MAIN, **changes):
+def random(profile, task, **gate):
     """Return the Spec of a random architecture with the very same retraining."""
-    own = whole(profile, task, model)
-    return stages(profile, task, own, own, drawn(profile, task, model, **changes))
+    own = whole(profile, task)
+    return stages(profile, task, own, own, drawn(own, **gate))
 
 
 def magnitude(profile, task, share, model="BERT-base"):
