@@ -15,11 +15,6 @@ from lib.train.options import Prune, Targets
 
 S = grids.settings("bermo")
 __getattr__ = S.__getattribute__  # bermo.SEEDS is the table SEEDS
-# Tasks whose mixes are shown. The first one has all readings of the normalisation.
-MIXES = {
-    name: tuple(dict.fromkeys((first, *S.PROBING[name], *S.UNPRUNED[name])))
-    for name, first in (("toy", "BigramShift"), ("mini", "WordContent"), ("paper", "Tense"))
-}
 # The temperature of distillation during pruning is the public code's.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.deviations("bermo")

@@ -363,9 +363,8 @@ def table(printed, runs, networks=(), columns=S.COLUMNS):
     parts = [printed, sizes([*printed, *networks])]
     for source, frame, at in runs.frames:
         parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
-        there, heading = compare.there(frame), (source, "M parameters")
-        counts = zip(there["model"], there.get("parameters", ()), strict=False)
-        parts.append({model: {heading: f"{count / 1e6:.2f}"} for model, count in counts})
+        counts = compare.there(frame).set_index("model").get("parameters", {})
+        parts.append({m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()})
     return compare.table(*parts)
 
 

@@ -267,10 +267,9 @@ def costs(profile, row, architecture):
     """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES."""
     pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
     weights = row["parameters"] - np.nan_to_num(pruned)
-    stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
-    stored = [n for n in stored if n and np.isfinite(n)] or [4 * row["parameters"]]
+    stored = [n for n in (row.get("bytes"), row.get("bytes_sparse")) if n and np.isfinite(n)]
     forward = flops(profile, row["method"], row["m"], architecture)
-    return forward / 1e6, weights / 1e6, stored[0] / 1e6
+    return forward / 1e6, weights / 1e6, (*stored, 4 * row["parameters"])[0] / 1e6
 
 
 def baseline(lines, flops):

@@ -184,11 +184,6 @@ def untrained(profile, task, heads, ghosts, family="bert"):
     return Spec("operate", {"surgery": surgery}, inputs)
 
 
-def undistilled(profile, task, heads, ghosts):
-    """Return the Spec of the ablation without distillation: cut, with ghosts, then labels alone."""
-    return finetuned(profile, task, untrained(profile, task, heads, ghosts))
-
-
 # ---- AXES
 
 

@@ -38,6 +38,12 @@ def _file(paper, name):
     return PUBLISHED / paper / f"{name}.csv"
 
 
+def _read(paper, name):
+    """Return the rows of a file as dicts of text."""
+    with open(_file(paper, name), newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def table(paper, name, **options):
     """Return one printed table, one row for each of its rows, columns named as printed.
 
@@ -63,8 +69,7 @@ def lines(paper, name):
         except ValueError:
             return text
 
-    with open(_file(paper, name), newline="") as file:
-        return [{name: cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    return [{name: cell(text) for name, text in row.items()} for row in _read(paper, name)]
 
 
 def printed(paper, name):
@@ -119,14 +124,11 @@ def _of(paper, name, places):
 
     Raises ValueError for a place that has none.
     """
-    import pandas as pd
-
-    found = pd.read_csv(PUBLISHED / paper / f"{name}.csv", dtype=str, keep_default_na=False)
-    named = found["table"].str.split("; ")
-    places = places or sorted(set(named.explode()))
+    rows = _read(paper, name)
+    there = {place for row in rows for place in row["table"].split("; ")}
     for place in places:
-        known(f"place of published {name} of {paper}", place, sorted(set(named.explode())))
-    return found[[not set(places).isdisjoint(own) for own in named]].to_dict("records")
+        known(f"place of published {name} of {paper}", place, sorted(there))
+    return [row for row in rows if not {*(places or there)}.isdisjoint(row["table"].split("; "))]
 
 
 def misses(paper, *places):
