@@ -208,11 +208,7 @@ def prepared(profile, name, text=TEXT):
 def teacher(profile, task):
     """Return the Spec of the fine-tuned backbone that teaches a task."""
     train = finetuning(S.TEACHER, profile, task)
-    return grids.teacher(profile, task, train=train, span=span(profile, task))
-
-
-def span(profile, task):
-    return grids.span(profile, task, S.SPAN)
+    return grids.teacher(profile, task, train=train, spans=S.SPAN)
 
 
 def finetuning(settings, profile, task):
@@ -238,10 +234,10 @@ def tuned(profile, task, net, start, classifier=None, train=None, rows=None, gam
     """
     changes = {name: value for name, value in changes.items() if value}
     train = replace(train or finetuning(S.FINETUNE, profile, task), **changes)
-    told = {"net": net.to_json(), "classifier": classifier, "span": span(profile, task)}
-    told |= {"train": train, "warmup": replace(S.TAUGHT[profile], prediction=gamma)}
+    told = {"net": net.to_json(), "classifier": classifier, "train": train}
+    told["warmup"] = replace(S.TAUGHT[profile], prediction=gamma)
     inputs = {"teacher": teacher(profile, task), "start": start}
-    return Spec("warmup", grids.common(profile, task, rows, **told), inputs)
+    return Spec("warmup", grids.common(profile, task, rows, spans=S.SPAN, **told), inputs)
 
 
 def student(profile, task, model, text=TEXT, **tuning):

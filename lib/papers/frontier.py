@@ -55,8 +55,7 @@ def ghosts(profile, task, m):
 
 def searched(profile, task, m):
     """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
-    own = grids.teacher(profile, task)
-    return nas.searched(profile, task, own, ratio=m / HEADS)
+    return nas.searched(profile, task, grids.teacher(profile, task), ratio=m / HEADS)
 
 
 def drawn(profile, task, m):

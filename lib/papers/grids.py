@@ -338,11 +338,11 @@ def described(profile, task, rows, held_out=0, judged=True, **more):
     return data.describe(source(profile, task), task, rows, held_out, **more)
 
 
-def common(profile, task, rows=None, /, **args):
+def common(profile, task, rows=None, /, spans=S.SPAN, **args):
     """Return arguments of a step on a task: its rows, or the profile's own, the numerics, and
-    these."""
+    these. spans: how each profile cuts the passages of a task such as SQuAD."""
     own = {"data": rows or dataset(profile, task), "numerics": profile_of(profile).numerics}
-    own |= {"span": cut} if (cut := span(profile, task)) else {}
+    own |= {"span": cut} if (cut := span(profile, task, spans)) else {}
     own |= {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
     return own | args
 
@@ -375,14 +375,12 @@ def span(profile, task, spans=S.SPAN):
     return spans[profile] if task in SQUAD else asked(profile)
 
 
-def teacher(profile, task, family="bert", train=None, span=None):
+def teacher(profile, task, family="bert", train=None, spans=S.SPAN):
     """Return the Spec of the fine-tuned whole model: the teacher and the start of many students,
-    and the plain row of most tables. train: a paper's own settings; span: how a task such as SQuAD
-    is cut."""
+    and the plain row of most tables. train: a paper's own settings. spans: as in `common`."""
     told = {"train": train or S.TEACHER[profile], "targets": LABELS}
-    told |= {"span": span} if span else {}
     start = {"start": backbone(profile, family)}
-    return Spec("finetune", common(profile, task, **told), start)
+    return Spec("finetune", common(profile, task, spans=spans, **told), start)
 
 
 def augmentation(profile, task, rows=None):
