@@ -13,7 +13,6 @@ import shutil
 import signal
 import sys
 import time
-from importlib import metadata
 from itertools import chain
 
 from lib.runs import paths
@@ -49,12 +48,11 @@ MODEL = option("--model", default="", help="your own BERT, RoBERTa or ELECTRA fo
 LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_your_task
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, *(option(f"--{name}", help=ABOUT) for name in LISTS))
-COUNT = {"type": positive, "help": "runs at once; by default as many as fit, on a GPU one"}
-WORKERS = option("--workers", "-w", **COUNT)
+COUNTED = "runs at once; by default as many as fit, on a GPU one"
+WORKERS = option("--workers", "-w", type=positive, help=COUNTED)
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
-CLAIMS = option("--claims", default="", help="such as G1,N1; all without")
 
 
 def named(args):
@@ -64,7 +62,7 @@ def named(args):
     from lib.papers import grids
 
     told = [getattr(args, name, "") for name in grids.PARAMETERS[1:]]
-    scope, lists = grids.named(grids.profile(args.profile).name, *told), {}
+    scope, lists = grids.named(grids.profile_of(args.profile).name, *told), {}
     for name in LISTS:
         if text := getattr(args, name, None):
             words = map(str.strip, text.split(","))
@@ -93,9 +91,7 @@ def read(args, looked_up=True):
             grids[path] = notebook.planned(path, values, looked_up)
         except (FileNotFoundError, ValueError) as error:
             absent[path] = error
-            print(
-                f"  cannot   {path.stem}: {str(error).removeprefix(path.stem + chr(58) + chr(32))}"
-            )
+            print(f"  cannot   {path.stem}: {str(error).removeprefix(f'{path.stem}: ')}")
     return grids, absent, Store()
 
 
@@ -229,7 +225,7 @@ def record(args):
 @command(
     WORKERS,
     BACKEND,
-    CLAIMS,
+    option("--claims", default="", help="such as G1,N1; all without"),
     option("--list", action="store_true", help="the board alone: what is done and left, verdicts"),
 )
 def evidence(args):
@@ -299,7 +295,6 @@ def tidy(args):
         print(f"  tidied   {paths.shown(path)}")
 
 
-MAINTAINERS = ("record", "evidence", "verify", "tidy")
 EXAMPLES = """examples:
   python -m lib run ghostbert_t03                       one table, at toy
   python -m lib plan --profile mini                     what all pages on real data take
@@ -309,18 +304,10 @@ EXAMPLES = """examples:
 def main(words=None):
     raw = argparse.RawDescriptionHelpFormatter
     about = "Four papers on compressing BERT, reproduced."
-    groups = {"for readers:": "", "for maintainers of the evidence:": ""}
-    for name, (function, _) in COMMANDS.items():
-        heading = [*groups][name in MAINTAINERS]
-        groups[heading] += f"  {name:10} {function.__doc__}\n"
-    listed = "".join(f"{heading}\n{lines}\n" for heading, lines in groups.items())
-    end = listed + EXAMPLES
-    parser = argparse.ArgumentParser("python -m lib", None, about, end, formatter_class=raw)
-    version = f"%(prog)s {metadata.version('bert-compression-workbook')}"
-    parser.add_argument("--version", action="version", version=version)
+    parser = argparse.ArgumentParser("python -m lib", None, about, EXAMPLES, formatter_class=raw)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (function, arguments) in COMMANDS.items():
-        sub = commands.add_parser(name, description=function.__doc__)
+        sub = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)

@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections import Counter
 from contextlib import suppress
 
@@ -429,14 +428,6 @@ def test_a_command_takes_no_negative_number(words, capsys):
     with pytest.raises(SystemExit):
         __main__.main(words)
     assert "must be above 0" in capsys.readouterr().err
-
-
-def test_the_version_is_that_of_the_package(capsys):
-    with pytest.raises(SystemExit) as ended:
-        __main__.main(["--version"])
-    assert not ended.value.code
-    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]
-    assert capsys.readouterr().out == f"python -m lib {project['version']}\n"
 
 
 POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]

@@ -84,7 +84,7 @@ def test_predictions_are_those_of_the_saved_model(name, runs):
     run, dev = runs[name], data.load(DATA)["dev"]
     found = run.arrays("predictions")
     assert np.array_equal(found["labels"], dev.y) and np.array_equal(found["index"], dev.index)
-    assert run.metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
+    assert run.metrics["matthews"] == metrics.score("matthews", found["logits"], dev.y)
     assert run.arrays("predictions_unseen").keys() == {"bits"} and "unseen.matthews" in run.metrics
     model, tokenizer = backbone.load(run.model)
     again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)

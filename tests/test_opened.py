@@ -93,10 +93,6 @@ def test_a_card_tells_method_cost_scores_data_and_command(runs, here, tmp_path):
     made = ModelCard.load(tmp_path / "out" / "README.md")
     text, facts = made.text, made.data
     assert facts.license == "apache-2.0" and facts.base_model is None
-    assert facts.pipeline_tag == "text-classification" and "matthews" in facts.metrics
-    (result,) = facts.eval_results
-    assert (result.dataset_name, result.metric_type) == ("CoLA", "matthews")
-    assert result.metric_value == run.metrics["matthews"]
     score = f"{100 * run.metrics['matthews']:.1f}"
     for part in (
         "1. `pretrain`, seed 0",

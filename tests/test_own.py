@@ -486,7 +486,7 @@ def advice(whole, low, floors):
     names = dict(points=points, floors=floors, there=True, cost="flops", share=0.5, limit=50.0)
     names |= dict(best=frontier.recommended(points, "flops", 0.5), frontier=frontier, page=page)
     found = pd.DataFrame({"run": [SimpleNamespace(name="finetune-0/0")], "model": "Width 6/12"})
-    named = SimpleNamespace(**vars(frontier) | {"named": lambda rows: found})
+    named = SimpleNamespace(AXES=frontier.AXES, named=lambda rows: found)
     there = SimpleNamespace(there=lambda frame: frame)
     exec(cell, names | dict(frontier=named, runs=SimpleNamespace(own=0), compare=there))
     return said[0]

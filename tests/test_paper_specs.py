@@ -146,7 +146,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
         return {name for name, value in now if not torch.equal(value, before[name])}
 
     small = {"batch": 2, "epochs": 1, "select": "last"}
-    numerics = grids.profile("paper").numerics
+    numerics = grids.profile_of("paper").numerics
     lesson = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
     with distilling.imitating(lesson, student, teacher, Distil()) as loss:
 
@@ -254,7 +254,7 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
     assert {layer.attention.self.num_attention_heads for layer in parts.layers(model)} == {heads}
     assert run.metrics["parameters"] == cost.parameters(sizes, heads, ghostbert.ghost("toy"))
     rows = encode(tokenizer, data.load(last.args["data"])["dev"], 32)
-    again = loop.predict(model, rows, grids.profile("toy").numerics)
+    again = loop.predict(model, rows, grids.profile_of("toy").numerics)
     assert heads < total and np.array_equal(again, run.arrays("predictions")["logits"])
 
 

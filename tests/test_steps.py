@@ -85,7 +85,7 @@ def test_predictions_are_saved_with_their_rows(name, runs):
     dev, found = data.load(DATA)["dev"], runs[name].arrays("predictions")
     assert found["logits"].shape == (4000, 2) and found["logits"].dtype == np.float32
     assert np.array_equal(found["labels"], dev.y) and np.array_equal(found["index"], dev.index)
-    assert runs[name].metrics["matthews"] == metrics.matthews(found["logits"], dev.y)
+    assert runs[name].metrics["matthews"] == metrics.score("matthews", found["logits"], dev.y)
     model, tokenizer = backbone.load(runs[name].model)
     again = loop.predict(model, encode(tokenizer, dev, 32), NUMERICS)
     assert np.array_equal(again, found["logits"])

@@ -331,8 +331,8 @@ def test_predictions_are_those_of_the_saved_model(runs):
     assert np.array_equal(again, found["logits"])
     held, told = runs["final"].arrays("predictions_held_out"), runs["final"].metrics
     assert np.array_equal(held["labels"], data.load(DATA["CoLA"])["held_out"].y)
-    assert told["matthews"] == metrics.matthews(found["logits"], dev.y)
-    assert told["held_out.matthews"] == metrics.matthews(held["logits"], held["labels"])
+    assert told["matthews"] == metrics.score("matthews", found["logits"], dev.y)
+    assert told["held_out.matthews"] == metrics.score("matthews", held["logits"], held["labels"])
     assert "unseen.matthews" in told
     assert runs["final"].arrays("predictions_unseen").keys() == {"bits"}
     again, _ = heads.network(runs["final"].model, data.described(DATA["CoLA"]), 0.1, 0)

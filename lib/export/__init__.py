@@ -92,8 +92,7 @@ def named(model, labels):
         model.config.id2label = dict(enumerate(labels))
         model.config.label2id = {name: number for number, name in enumerate(labels)}
     if labels is not None:
-        kind = "single_label_classification" if labels else "regression"
-        model.config.problem_type = kind
+        model.config.problem_type = "single_label_classification" if labels else "regression"
     return model
 
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import ModelCard, ModelCardData
 
 from lib import data
 from lib.data.models import HUB
@@ -13,7 +13,6 @@ APACHE, MIT = "apache-2.0", "mit"
 LICENCES = {"roberta-base": MIT} | dict.fromkeys(
     ("all-MiniLM-L6-v2", "bert-base-uncased", "electra-small", "bert-mini"), APACHE
 )
-SETS = {"glue": "nyu-mll/glue", "squad": "rajpurkar/squad"}  # names of sources on the hub
 # What the makers of a checkpoint say that it learned from, where that touches tasks.
 SAW = {
     "all-MiniLM-L6-v2": "It was tuned on a billion sentence pairs, by its makers' word also those "
@@ -28,8 +27,14 @@ def card(run, exported):
     """
     spec, task = from_json(run.spec), task_of(run)
     bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
+    licences = {LICENCES.get(name) for name in bases} or {APACHE}  # that of this project
+    facts = ModelCardData(
+        base_model=[HUB[name] for name in bases if name in HUB] or None,
+        library_name="transformers",
+        license=licences.pop() if len(licences) == 1 else None,
+    )
     return ModelCard.from_template(
-        facts(run, task, bases),
+        facts,
         template_path=TEMPLATE,
         title=f"{Path(task.name).name if task else 'Encoder'}, {run.name}",
         remote=", trust_remote_code=True" * exported["remote"],
@@ -44,29 +49,6 @@ def task_of(run):
     """Return the lib.data.Task that a run learned, or None."""
     described = run.spec["args"].get("data", {})
     return data.described(described) if "task" in described else None
-
-
-def facts(run, task, bases):
-    """Return the ModelCardData; bases: the names of the checkpoints that the model started from."""
-    licences = {LICENCES.get(name) for name in bases} or {APACHE}  # that of this project
-    more = {}
-    if task:
-        source = run.spec["args"]["data"].get("source", "")
-        kind = "question-answering" if task.span else "text-classification"
-        here = {"dataset_type": SETS.get(source, source), "dataset_name": Path(task.name).name}
-        results = [
-            EvalResult(task_type=kind, metric_type=name, metric_value=value, **here)
-            for name, value in measured(run, task).items()
-        ]
-        more = {"pipeline_tag": kind, "metrics": list(task.metrics), "eval_results": results}
-        more |= {"datasets": [SETS[source]]} if source in SETS else {}
-    return ModelCardData(
-        base_model=[HUB[name] for name in bases if name in HUB] or None,
-        library_name="transformers",
-        license=licences.pop() if len(licences) == 1 else None,
-        model_name=run.name,
-        **more,
-    )
 
 
 def steps(spec):

@@ -152,13 +152,13 @@ def points(frame, columns):
     )
 
 
-def source(frame, profile_name):
+def source(frame, profile):
     """Return where the numbers of a frame come from, as the head of its columns: "this run,
     toy"."""
     origins = {run.origin for run in frame.get("run", ()) if run is not None}
     words = {"run": "this run", "record": "recorded"}
     told = " and ".join(word for origin, word in words.items() if origin in origins)
-    return f"{told or 'not run'}, {profile_name}"
+    return f"{told or 'not run'}, {profile}"
 
 
 def rows_of(frame):

@@ -187,12 +187,12 @@ def rank_correlation(parts, metric_of, _=""):
     return stats.rank_correlation(*both.to_numpy().T) if len(both) >= RANKED else None
 
 
-def speed_ups(run, kind="wall"):
+def speed_ups(run):
     """Return {model: Estimate} of the reference's time over a model's, turn by turn, of a run of
     step latency.
     """
     told = run.spec["args"]
-    times = dict(zip(told["models"], run.arrays("times")[kind], strict=True))
+    times = dict(zip(told["models"], run.arrays("times")["wall"], strict=True))
     first = times.pop(told["reference"])
     return {name: stats.ratio(first, own) for name, own in times.items()}
 

@@ -1,8 +1,7 @@
 """GLUE's metrics in float64, over stored predictions. Free of torch.
 
-Every metric is `f(predictions, labels) -> float`. Class metrics take codes [N], or logits [N, C]
-whose largest column is the prediction (the first of equals). Regression metrics take raw values [N]
-or [N, 1].
+Class metrics take codes [N], or logits [N, C] whose largest column is the prediction (the first of
+equals). Regression metrics take raw values [N] or [N, 1].
 
 Degenerate predictions have a value where the libraries give nan or a warning. Matthews, Pearson and
 Spearman are 0.0 where either side is constant (one row included), and F1 is 0.0 without a true
@@ -16,54 +15,29 @@ import scipy
 from lib.measure.stats import weighted_score
 from lib.runs.spec import known
 
-
-def accuracy(predictions, labels):
-    """Share of right classes."""
-    return _once("accuracy", *_classes(predictions, labels))
+CORRELATIONS = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}
+METRICS = ("accuracy", "f1", "matthews", *CORRELATIONS)
 
 
-def f1(predictions, labels):
-    """Return F1 of class 1 in a task of two classes, as GLUE scores MRPC and QQP."""
-    both = _classes(predictions, labels)
-    if max(map(np.max, both)) > 1:
-        raise ValueError("F1 is that of class 1 of two; these rows have more classes")
-    return _once("f1", *both)
+def score(name, predictions, labels):
+    """Return the metric of that name, a float.
 
-
-def matthews(predictions, labels):
-    """Matthews correlation of any number of classes; 0.0 when either side is all of one class."""
-    return _once("matthews", *_classes(predictions, labels))
-
-
-def pearson(predictions, labels):
-    """Return the linear correlation; 0.0 when either side is constant."""
-    return _correlation(scipy.stats.pearsonr, predictions, labels)
-
-
-def spearman(predictions, labels):
-    """Return the rank correlation, ties sharing their mean rank; 0.0 when either side is
-    constant.
+    Class metrics are those of verdicts, each row being there once. F1 is that of class 1 of two, as
+    GLUE scores MRPC and QQP; Matthews correlation takes any number of classes. Raises ValueError
+    for an unknown name, and for what cannot be scored.
     """
-    return _correlation(scipy.stats.spearmanr, predictions, labels)
-
-
-def _once(name, predicted, true):
-    """Return a metric of classes as verdicts compute it, each row being there once."""
-    return float(weighted_score(name, [predicted], true, np.ones((1, len(true))))[0, 0])
-
-
-def _correlation(function, predictions, labels):
-    predicted, true = _values(predictions, labels)
-    return 0.0 if _constant(predicted, true) else float(function(predicted, true).statistic)
-
-
-METRICS = {f.__name__: f for f in (accuracy, f1, matthews, pearson, spearman)}
-
-
-def score(name, logits, labels):
-    """Return the metric of that name, a float."""
     known("metric", name, METRICS)
-    return METRICS[name](logits, labels)
+    predicted, true = _checked(predictions, labels)
+    if name in CORRELATIONS:
+        if predicted.size != len(true):
+            raise ValueError(f"a regression has one output a row, not {predicted.shape[1]} columns")
+        predicted = predicted.ravel()
+        varies = np.ptp(predicted) > 0 and np.ptp(true) > 0
+        return float(CORRELATIONS[name](predicted, true).statistic) if varies else 0.0
+    predicted, true = _classes(predicted, true)
+    if name == "f1" and max(predicted.max(), true.max()) > 1:
+        raise ValueError("F1 is that of class 1 of two; these rows have more classes")
+    return float(weighted_score(name, [predicted], true, np.ones((1, len(true))))[0, 0])
 
 
 def scores(task, logits, labels):
@@ -71,13 +45,8 @@ def scores(task, logits, labels):
     return {name: score(name, logits, labels) for name in task.metrics}
 
 
-def _constant(predicted, true):
-    return bool((predicted == predicted[0]).all() or (true == true[0]).all())
-
-
-def _classes(predictions, labels):
+def _classes(predicted, true):
     """Both sides as int64 codes [N]."""
-    predicted, true = _checked(predictions, labels)
     if predicted.ndim == 2:
         if predicted.shape[1] < 2:
             raise ValueError("logits of one column hold no classes; expected [N], or [N, C > 1]")
@@ -88,14 +57,6 @@ def _classes(predictions, labels):
             why = f"{len(wrong)} of {len(values)} {what} are no class codes, such as {wrong[0]:g}; "
             raise ValueError(f"{why}expected integers from 0, and a label in each row")
     return predicted.astype(np.int64), true.astype(np.int64)
-
-
-def _values(predictions, labels):
-    """Both sides as float64 values [N]."""
-    predicted, true = _checked(predictions, labels)
-    if predicted.size != len(true):
-        raise ValueError(f"a regression has one output a row, not {predicted.shape[1]} columns")
-    return predicted.ravel(), true
 
 
 def _checked(predictions, labels):

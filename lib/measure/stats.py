@@ -324,9 +324,9 @@ def ratio(above, below, block=10, draws=2000, seed=0):
     return Estimate(float(np.median(x)), float(low), float(high), (), 1, 1, np.nan, 1.0, len(x))
 
 
-def share_gap(yes, others=None, less=0.0):
+def share_gap(yes, others=None):
     """Return the Estimate of how much larger the share of True is in `yes` than in `others`, in
-    points, or than `less` points.
+    points, or than 0.
 
     Two shares have Newcombe's interval (1998, method 10) and Fisher's exact p, one has Wilson's and
     the binomial p.
@@ -336,15 +336,14 @@ def share_gap(yes, others=None, less=0.0):
     (a, m), shares = counts[0], [k / size for k, size in counts]
     spread = float(np.sqrt(sum(share * (1 - share) for share in shares)))
     if others is None:
-        p = float(scipy.stats.binomtest(a, m, less / 100).pvalue)
-        found, fewest = (shares[0], ends[0].low, ends[0].high), m
+        found, p, fewest = (shares[0], ends[0].low, ends[0].high), float(a == 0), m
     else:
         (b, n), gap = counts[1], shares[0] - shares[1]
         low = gap - np.hypot(shares[0] - ends[0].low, ends[1].high - shares[1])
         high = gap + np.hypot(ends[0].high - shares[0], shares[1] - ends[1].low)
         p = float(scipy.stats.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
         found, fewest = (gap, low, high), min(m, n)
-    mean, low, high = (100 * float(x) - less for x in found)
+    mean, low, high = (100 * float(x) for x in found)
     return Estimate(mean, low, high, (), fewest, 1, 100 * spread, p, fewest)
 
 

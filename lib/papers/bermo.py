@@ -15,64 +15,56 @@ from lib.train.options import Prune, Targets
 
 S = grids.settings("bermo")
 __getattr__ = S.__getattribute__  # bermo.SEEDS is the table SEEDS
-# Tasks whose mixes are shown. The first one has all readings of the normalisation.
-MIXES = {
-    name: tuple(dict.fromkeys((first, *S.PROBING[name], *S.UNPRUNED[name])))
-    for name, first in (("toy", "BigramShift"), ("mini", "WordContent"), ("paper", "Tense"))
-}
 # The temperature of distillation during pruning is the public code's.
 TAUGHT = Targets("both", sum_classes=True, temperature=2.0)
 DEVIATIONS = published.deviations("bermo")
 
 
-def of(settings, profile_name, task, what):
+def of(settings, profile, task, what):
     """Return what a profile has for a task. Raises ValueError for a task that it has nothing
     for."""
-    there = settings[profile_name]
+    there = settings[profile]
     if "" not in there:
-        known(f"task with {what} at {profile_name}", task, there)
+        known(f"task with {what} at {profile}", task, there)
     return there.get(task, there.get(""))
 
 
 # ---- SPECS
 
 
-def described(profile_name, task):
+def described(profile, task):
     """Return the descriptor of the rows of every run on a task."""
-    rows = S.ROWS[profile_name]
-    return grids.described(profile_name, task, rows.get(task, rows.get("")))
+    rows = S.ROWS[profile]
+    return grids.described(profile, task, rows.get(task, rows.get("")))
 
 
-def common(profile_name, task, model, **args):
+def common(profile, task, model, **args):
     """Return arguments of every run on a task: its rows, how it is cut, the model's mix, and
     these."""
     known("model", model, S.MODELS)
-    own = {"margin": S.DIVERGED, "span": grids.span(profile_name, task)}
-    own["mix"] = S.MIX[profile_name] if model == "BERMo" else None
-    return grids.common(profile_name, task, described(profile_name, task), **own, **args)
+    own = {"margin": S.DIVERGED, "mix": S.MIX[profile] if model == "BERMo" else None}
+    return grids.common(profile, task, described(profile, task), **own, **args)
 
 
-def trained(settings, profile_name, task, **changes):
+def trained(settings, profile, task, **changes):
     """Return settings of training on a task; a change that is 0 or None is none."""
-    long = S.LONG[profile_name] if grids.span(profile_name, task) else {}
-    return replace(settings[profile_name], **long | {k: v for k, v in changes.items() if v})
+    long = S.LONG[profile] if grids.span(profile, task) else {}
+    return replace(settings[profile], **long | {k: v for k, v in changes.items() if v})
 
 
-def dense(
-    profile_name, task, model="BERT", norm=None, probe=False, lower_case=None, lr=0.0, mix_lr=0.0
-):
+def dense(profile, task, model="BERT", norm=None, probe=False, lower_case=None, lr=0.0, mix_lr=0.0):
     """Return the Spec of an un-pruned model.
 
     norm: another reading of the mix. probe: encoder and embeddings keep their weights. lower_case:
     False gives the text as it is to the uncased vocabulary. lr, mix_lr: learning rates of the
     weights and of the mix; 0 is the profile's.
     """
-    train = trained(S.DENSE, profile_name, task, lr=lr or S.HEAD * probe)
+    train = trained(S.DENSE, profile, task, lr=lr or S.HEAD * probe)
     more = {"frozen": "encoder" if probe else None, "lower_case": lower_case}
-    told = common(profile_name, task, model, train=train, targets=grids.LABELS, **more)
+    told = common(profile, task, model, train=train, targets=grids.LABELS, **more)
     if mix := told["mix"]:
         told["mix"] = replace(mix, norm=norm or mix.norm, lr=mix_lr or mix.lr)
-    return Spec("fineprune", told, {"start": backbone(profile_name)})
+    return Spec("fineprune", told, {"start": backbone(profile)})
 
 
 def warmup(w, steps):
@@ -87,7 +79,7 @@ def warmup(w, steps):
 
 
 def settings(
-    profile_name, task, model="BERT", method="Movement", epochs=0, share=None, weight=None, lr=0.0
+    profile, task, model="BERT", method="Movement", epochs=0, share=None, weight=None, lr=0.0
 ):
     """Return (Train, Prune) of a pruned model.
 
@@ -100,22 +92,22 @@ def settings(
         raise ValueError(f"the kept share is {share}: take one above 0, at most 1")
     told = dict(S.METHODS[method], final_lambda=weight or 0.0)
     kind = told["method"]
-    if profile_name == "paper":
+    if profile == "paper":
         known("task with printed settings", task, S.EPOCHS)
         epochs = epochs or S.EPOCHS[task]
         lr = lr or (3e-6 if task == "QQP" and kind in ("movement", "soft") else 0.0)
-    train = trained(S.MASKED, profile_name, task, epochs=epochs, lr=lr)
-    train = grids.lengthened(profile_name, train)
-    capped = profile_name != "paper" and described(profile_name, task).get("rows")
-    rows = capped or of(S.EXAMPLES, profile_name, task, "a known number of rows")
+    train = trained(S.MASKED, profile, task, epochs=epochs, lr=lr)
+    train = grids.lengthened(profile, train)
+    capped = profile != "paper" and described(profile, task).get("rows")
+    rows = capped or of(S.EXAMPLES, profile, task, "a known number of rows")
     steps = ceil(rows / train.batch) * train.epochs
-    w, *parts = of(S.WARMUPS, profile_name, task, "warm-ups")
+    w, *parts = of(S.WARMUPS, profile, task, "warm-ups")
     first, last = (1, 1) if kind == "l0" else parts
-    if not S.EXAMPLES[profile_name] and w * (first + last) >= steps:  # few rows have short ones
+    if not S.EXAMPLES[profile] and w * (first + last) >= steps:  # few rows have short ones
         w = steps // (first + last + 1)
     told |= {"warmup_steps": w, "initial_warmup": first, "final_warmup": last}
     if kind in S.PENALTIES:
-        rate, *weights = of(S.PENALTIES[kind], profile_name, task, f"settings of {method}")
+        rate, *weights = of(S.PENALTIES[kind], profile, task, f"settings of {method}")
         weight = weights[S.MODELS.index(model)] if weight is None else weight
         told |= {"lr": rate, "final_lambda": weight, "target": share or 0.0}
     elif share:
@@ -124,12 +116,11 @@ def settings(
     return replace(train, warmup=warmup(w, steps)), prune
 
 
-def pruned(profile_name, task, model="BERT", method="Movement", epochs=0, alpha=0.0, **more):
+def pruned(profile, task, model="BERT", method="Movement", epochs=0, alpha=0.0, **more):
     """Return the Spec of a pruned model. alpha: the share of the loss that the dense BERT of the
     task teaches; more: of `settings`."""
-    train, prune = settings(profile_name, task, model, method, epochs, **more)
-    taught = {"targets": TAUGHT, "alpha": alpha} if alpha else {"targets": grids.LABELS}
-    told = {"train": train, "prune": prune, "frozen": "embeddings"} | taught
-    guide = {"teacher": dense(profile_name, task)} if alpha else {}
-    told = common(profile_name, task, model, **told)
-    return Spec("fineprune", told, {"start": backbone(profile_name)} | guide)
+    train, prune = settings(profile, task, model, method, epochs, **more)
+    told = {"train": train, "prune": prune, "frozen": "embeddings", "alpha": alpha or None}
+    told = common(profile, task, model, targets=TAUGHT if alpha else grids.LABELS, **told)
+    guide = dense(profile, task) if alpha else None
+    return Spec("fineprune", told, {"start": backbone(profile), "teacher": guide})

@@ -15,7 +15,7 @@ from operator import itemgetter
 from lib.data import texts
 from lib.measure import compare
 from lib.papers import grids, published
-from lib.papers.grids import backbone, profile, shape, started
+from lib.papers.grids import backbone, profile_of, shape, started
 from lib.runs.spec import Spec, known
 from lib.search.net import BERT, QS, STACKS, Layer, Net, bert, parameters
 from lib.train.options import Shared
@@ -64,9 +64,9 @@ DEV_COLUMNS = tuple(column for column in S.COLUMNS if column.split == "dev")  # 
 DEVIATIONS = published.deviations("efficientbert")
 
 
-def proxy(profile_name):
+def proxy(profile):
     """Return the task on which a search scores candidates."""
-    return grids.tasks(profile_name, own={profile_name: (S.PROXY[profile_name],)})[0]
+    return grids.tasks(profile, own={profile: (S.PROXY[profile],)})[0]
 
 
 together = partial(grids.tasks, own=S.MULTITASK)
@@ -85,19 +85,19 @@ def network(name):
     return NETS[name]
 
 
-def scaled(name, profile_name):
+def scaled(name, profile):
     """Return a published network at the widths and depth of a profile; at `paper` the network
     itself.
 
     Its depth is the largest one, up to the scaled depth, whose layers match those of the teacher.
     """
-    net, sizes = network(name), S.SIZES.get(profile_name)
+    net, sizes = network(name), S.SIZES.get(profile)
     if sizes is None:
         return net
-    teacher = shape(profile_name).layers
-    most = max(1, S.LAYERS[profile_name] * len(net.layers) // 6)
+    teacher = shape(profile).layers
+    most = max(1, S.LAYERS[profile] * len(net.layers) // 6)
     depth = next(n for n in range(most, 0, -1) if not (n % teacher and teacher % n))
-    heads = net.heads * shape(profile_name).heads // HEADS
+    heads = net.heads * shape(profile).heads // HEADS
     hidden = sizes.get(str(net.hidden)) or net.hidden * sizes["540"] / 540
     hidden = heads * round(hidden / heads)
     return replace(
@@ -109,27 +109,27 @@ def scaled(name, profile_name):
     )
 
 
-def tables(profile_name):
+def tables(profile):
     """Return the widths of a profile's backbone that `lib.search.net.parameters` needs beside a
     Net."""
-    of = shape(profile_name)
+    of = shape(profile)
     return dict(teacher=of.hidden, vocab=of.vocab, positions=of.positions, types=of.types)
 
 
-def window(profile_name):
+def window(profile):
     """Return least and most parameters of a candidate, counted with the projection."""
-    if profile_name in S.LIMITS:
-        return S.LIMITS[profile_name]
-    whole = scaled("Supernet", profile_name)
+    if profile in S.LIMITS:
+        return S.LIMITS[profile]
+    whole = scaled("Supernet", profile)
     low, high = (
         parameters(
             replace(whole, layers=tuple(replace(l, stack=k, q=q) for l in whole.layers)),
             "with projection",
-            **tables(profile_name),
+            **tables(profile),
         )
         for k, q in ((STACKS[0], QS[-1]), (STACKS[-1], QS[0]))
     )
-    return tuple(round(low + share * (high - low)) for share in S.WINDOW[profile_name])
+    return tuple(round(low + share * (high - low)) for share in S.WINDOW[profile])
 
 
 # ---- TEXT
@@ -138,20 +138,20 @@ TEXT, ENCYCLOPEDIA = "wikipedia+books", "wikipedia"
 WIKI = ", Wiki"  # how Table 5 marks a network that has read ENCYCLOPEDIA alone
 
 
-def corpus(profile_name, count=None, name=TEXT):
+def corpus(profile, count=None, name=TEXT):
     """Return the descriptor of the text for pre-training; count: of so many documents, else the
     profile's."""
-    count = count or S.DOCUMENTS.get(profile_name)
-    return {"sentences": count, "seed": 1} if profile_name == "toy" else texts.describe(name, count)
+    count = count or S.DOCUMENTS.get(profile)
+    return {"sentences": count, "seed": 1} if profile == "toy" else texts.describe(name, count)
 
 
-def brief_text(profile_name):
+def brief_text(profile):
     """Return the descriptor of the text that a candidate reads before its task, at profiles of
     BRIEF."""
-    return corpus(profile_name, S.BRIEF[profile_name], ENCYCLOPEDIA)
+    return corpus(profile, S.BRIEF[profile], ENCYCLOPEDIA)
 
 
-def pretrained(profile_name, net, start=None, text=None, train=None, shared=None):
+def pretrained(profile, net, start=None, text=None, train=None, shared=None):
     """Return the Spec of a network that is distilled on text from the whole backbone.
 
     start: the run that it inherits weights from. shared: how a supernet is trained one part in each
@@ -160,44 +160,44 @@ def pretrained(profile_name, net, start=None, text=None, train=None, shared=None
     return Spec(
         "predistil",
         {
-            "corpus": text or corpus(profile_name),
+            "corpus": text or corpus(profile),
             "net": net.to_json(),
-            "warmup": S.WARM[profile_name],
-            "train": train or S.PRETRAIN[profile_name],
-            "numerics": profile(profile_name).numerics,
+            "warmup": S.WARM[profile],
+            "train": train or S.PRETRAIN[profile],
+            "numerics": profile_of(profile).numerics,
             "shared": shared,
         },
-        {"teacher": backbone(profile_name), "start": start},
+        {"teacher": backbone(profile), "start": start},
         seed=0,
     )
 
 
-def supernet(profile_name, text=TEXT):
+def supernet(profile, text=TEXT):
     """Return the Spec of the largest network, pre-trained whole: all others inherit from it."""
-    read = corpus(profile_name, name=text)
-    return pretrained(profile_name, scaled("Supernet", profile_name), text=read)
+    read = corpus(profile, name=text)
+    return pretrained(profile, scaled("Supernet", profile), text=read)
 
 
-def searching(profile_name):
+def searching(profile):
     """Return the Spec of the supernet that candidates of stages 1 and 2 inherit from."""
-    return supernet(profile_name, S.TEXTS[profile_name][-1])
+    return supernet(profile, S.TEXTS[profile][-1])
 
 
-def prepared(profile_name, name, text=TEXT):
+def prepared(profile, name, text=TEXT):
     """Return the Spec of a published network, pre-trained and ready to be trained on a task.
 
     It inherits from the supernet of its text. It begins from scratch if its row says so, or if it
     has the embedding of TinyBERT_6 (at `paper` with three epochs of Wikipedia). At `paper` a
     baseline of GENERAL is a published checkpoint.
     """
-    net, paper = scaled(name, profile_name), profile_name == "paper"
+    net, paper = scaled(name, profile), profile == "paper"
     if paper and name in S.GENERAL:
-        return started(profile_name, S.GENERAL[name])
+        return started(profile, S.GENERAL[name])
     if net.embedding != "plain":
-        start = None if name in (COLD, THIN) else supernet(profile_name, text)
-        return pretrained(profile_name, net, start, corpus(profile_name, name=text))
+        start = None if name in (COLD, THIN) else supernet(profile, text)
+        return pretrained(profile, net, start, corpus(profile, name=text))
     if not paper:
-        return pretrained(profile_name, net)
+        return pretrained(profile, net)
     train = replace(S.PRETRAIN["paper"], epochs=S.FROM_SCRATCH)
     return pretrained("paper", net, text=corpus("paper", name=ENCYCLOPEDIA), train=train)
 
@@ -205,33 +205,27 @@ def prepared(profile_name, name, text=TEXT):
 # ---- TASKS
 
 
-def teacher(profile_name, task):
+def teacher(profile, task):
     """Return the Spec of the fine-tuned backbone that teaches a task."""
-    train = finetuning(S.TEACHER, profile_name, task)
-    return grids.teacher(profile_name, task, train=train, span=span(profile_name, task))
+    train = finetuning(S.TEACHER, profile, task)
+    return grids.teacher(profile, task, train=train, spans=S.SPAN)
 
 
-def span(profile_name, task):
-    return grids.span(profile_name, task, S.SPAN)
-
-
-def finetuning(settings, profile_name, task):
+def finetuning(settings, profile, task):
     """Return the Train of a task, out of {profile: Train}.
 
     Some tasks choose the best model by two metrics, and some have settings of their own; at `paper`
     their teachers have not.
     """
-    train = settings[profile_name]
+    train = settings[profile]
     if train.select == "best":
         train = replace(train, select_by=S.SELECT_BY.get(task, ()))
-    if profile_name == "paper" and settings is S.TEACHER:
+    if profile == "paper" and settings is S.TEACHER:
         return train
-    return replace(train, **S.OF_TASK[profile_name].get(task, {}))
+    return replace(train, **S.OF_TASK[profile].get(task, {}))
 
 
-def tuned(
-    profile_name, task, net, start, classifier=None, train=None, rows=None, gamma=1.0, **changes
-):
+def tuned(profile, task, net, start, classifier=None, train=None, rows=None, gamma=1.0, **changes):
     """Return the Spec of a network that is distilled on a task from its fine-tuned teacher.
 
     start: the run that it inherits weights from, or None. classifier: the task whose head a `start`
@@ -239,14 +233,14 @@ def tuned(
     gamma: weight of the prediction loss (equation 4). changes: of `train`, each where it is not 0.
     """
     changes = {name: value for name, value in changes.items() if value}
-    train = replace(train or finetuning(S.FINETUNE, profile_name, task), **changes)
-    told = {"net": net.to_json(), "classifier": classifier, "span": span(profile_name, task)}
-    told |= {"train": train, "warmup": replace(S.TAUGHT[profile_name], prediction=gamma)}
-    inputs = {"teacher": teacher(profile_name, task), "start": start}
-    return Spec("warmup", grids.common(profile_name, task, rows, **told), inputs)
+    train = replace(train or finetuning(S.FINETUNE, profile, task), **changes)
+    told = {"net": net.to_json(), "classifier": classifier, "train": train}
+    told["warmup"] = replace(S.TAUGHT[profile], prediction=gamma)
+    inputs = {"teacher": teacher(profile, task), "start": start}
+    return Spec("warmup", grids.common(profile, task, rows, spans=S.SPAN, **told), inputs)
 
 
-def student(profile_name, task, model, text=TEXT, **tuning):
+def student(profile, task, model, text=TEXT, **tuning):
     """Return the Spec of a row of the paper's tables on a task: the teacher, or a published
     network, which has read a text.
 
@@ -254,26 +248,32 @@ def student(profile_name, task, model, text=TEXT, **tuning):
     at once. The others are pre-trained first. tuning: gamma and changes as in `tuned`.
     """
     if model == TEACHER_ROW:
-        return teacher(profile_name, task)
-    net = scaled(model, profile_name)
+        return teacher(profile, task)
+    net = scaled(model, profile)
     if model != PLUS:
-        return tuned(profile_name, task, net, prepared(profile_name, model, text), **tuning)
+        return tuned(profile, task, net, prepared(profile, model, text), **tuning)
     head = "QNLI" if task == "WNLI" else task  # as coded: WNLI is not learned with the others
-    own = head if head in together(profile_name) else None
-    return tuned(profile_name, task, net, several(profile_name), own, **tuning)
+    own = head if head in together(profile) else None
+    return tuned(profile, task, net, several(profile), own, **tuning)
 
 
-def shared(profile_name):
+def shared(profile):
     """Return how stage 3 trains its supernet: in each step one part, of a size in the window.
 
     Each layer draws (k, q) from all 16 pairs and, once more, from the pair that stage 2 found.
     """
     every = [(k, q) for k in STACKS for q in QS]
-    found = scaled("Search Stage 2", profile_name).layers
-    return Shared(window(profile_name), [[*every, (l.stack, l.q)] for l in found])
+    found = scaled("Search Stage 2", profile).layers
+    return Shared(window(profile), [[*every, (l.stack, l.q)] for l in found])
 
 
-def several(profile_name):
+def unjudged(profile, task, count, held_out):
+    """Return the descriptor of so many rows of a task, and of held-out rows that score candidates;
+    at `paper` in the order of the file."""
+    return grids.described(profile, task, count, held_out, False, in_order=profile == "paper")
+
+
+def several(profile):
     """Return the Spec of stage 3's supernet, with the formulas of stage 2.
 
     It inherits from the supernet, is pre-trained in parts, then fine-tuned in parts on several
@@ -281,44 +281,43 @@ def several(profile_name):
     """
 
     def rows(task):
-        if profile_name != "paper":
-            return grids.dataset(profile_name, task)
-        return grids.described(profile_name, task, None, S.TENTH.get(task, 0), False, in_order=True)
+        if profile != "paper":
+            return grids.dataset(profile, task)
+        return unjudged(profile, task, None, S.TENTH.get(task, 0))
 
-    whole, found = scaled("Supernet", profile_name), scaled("Search Stage 2", profile_name)
+    whole, found = scaled("Supernet", profile), scaled("Search Stage 2", profile)
     layers = zip(whole.layers, found.layers, strict=True)
     net = replace(whole, layers=tuple(replace(l, formula=f.formula) for l, f in layers))
-    names, parts = together(profile_name), shared(profile_name)
+    names, parts = together(profile), shared(profile)
     return Spec(
         "multitask",
         {
             "data": {task: rows(task) for task in names},
             "net": net.to_json(),
-            "warmup": S.TAUGHT[profile_name],
-            "train": S.TOGETHER[profile_name],
-            "numerics": profile(profile_name).numerics,
+            "warmup": S.TAUGHT[profile],
+            "train": S.TOGETHER[profile],
+            "numerics": profile_of(profile).numerics,
             "shared": parts,
         },
-        {f"teacher:{task}": teacher(profile_name, task) for task in names}
-        | {"start": pretrained(profile_name, net, supernet(profile_name), shared=parts)},
+        {f"teacher:{task}": teacher(profile, task) for task in names}
+        | {"start": pretrained(profile, net, supernet(profile), shared=parts)},
         seed=0,
     )
 
 
-def candidate(profile_name, net, warm=True, train=None, rows=None, **tuning):
+def candidate(profile, net, warm=True, train=None, rows=None, **tuning):
     """Return the Spec of a network as stages 1 and 2 train a candidate, on the proxy task.
 
     warm: it inherits from the supernet. At `paper` it first reads some text, and its rows are PART.
     train, rows: settings and data other than those. tuning: as in `student`.
     """
-    task, start = proxy(profile_name), searching(profile_name) if warm else None
-    if profile_name in S.BRIEF:
-        start = pretrained(profile_name, net, start, brief_text(profile_name), S.READ[profile_name])
-    if profile_name == "paper":
-        part = S.PART[profile_name]
-        rows = rows or grids.described(profile_name, task, *part, False, in_order=True)
-    train = train or S.CANDIDATE[profile_name]
-    return tuned(profile_name, task, net, start, train=train, rows=rows, **tuning)
+    task, start = proxy(profile), searching(profile) if warm else None
+    if profile in S.BRIEF:
+        start = pretrained(profile, net, start, brief_text(profile), S.READ[profile])
+    if profile == "paper":
+        rows = rows or unjudged(profile, task, *S.PART[profile])
+    train = train or S.CANDIDATE[profile]
+    return tuned(profile, task, net, start, train=train, rows=rows, **tuning)
 
 
 # ---- ROWS AND TABLES
@@ -360,9 +359,8 @@ def table(printed, runs, networks=(), columns=S.COLUMNS):
     parts = [printed, sizes([*printed, *networks])]
     for source, frame, at in runs.frames:
         parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
-        there, heading = compare.there(frame), (source, "M parameters")
-        counts = zip(there["model"], there.get("parameters", ()), strict=False)
-        parts.append({model: {heading: f"{count / 1e6:.2f}"} for model, count in counts})
+        counts = compare.there(frame).set_index("model").get("parameters", {})
+        parts.append({m: {(source, "M parameters"): f"{n / 1e6:.2f}"} for m, n in counts.items()})
     return compare.table(*parts)
 
 
@@ -378,14 +376,14 @@ def latency(batch, runs, names=S.TIMED[1:], length=128):
     return Spec("latency", told, seed=0)
 
 
-def mapped(profile_name, task):
+def mapped(profile, task):
     """Return the Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher.
 
     Arrays of the first four development rows are kept; similarity is measured on more of them.
     """
     names = ("EfficientBERT", *S.OTHER_BASE)
-    inputs = {f"model:{name}": student(profile_name, task, name) for name in names}
-    inputs["reference"] = teacher(profile_name, task)
-    told = {"rows": [0, 1, 2, 3], "examples": 64 if profile_name == "toy" else 200}
-    told["max_length"] = S.FINETUNE[profile_name].max_length
-    return Spec("maps", grids.common(profile_name, task, **told), inputs, seed=0)
+    inputs = {f"model:{name}": student(profile, task, name) for name in names}
+    inputs["reference"] = teacher(profile, task)
+    told = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}
+    told["max_length"] = S.FINETUNE[profile].max_length
+    return Spec("maps", grids.common(profile, task, **told), inputs, seed=0)

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from lib.papers import efficientbert, grids, published
-from lib.papers.grids import backbone, profile
+from lib.papers.grids import backbone, profile_of
 from lib.runs.spec import Output, Spec, known, stream
 from lib.search import space as spaces
 from lib.train.options import Search
@@ -21,89 +21,87 @@ __getattr__ = S.__getattribute__  # efficientbert_search.BUDGET is the table BUD
 DEVIATIONS = published.deviations("efficientbert", "search")
 
 
-def space(profile_name, stage):
+def space(profile, stage):
     """Return what step search takes as its space: stage, window of sizes, and grammar."""
-    low, high = efficientbert.window(profile_name)
+    low, high = efficientbert.window(profile)
     return {"stage": stage, "low": low, "high": high, "grammar": spaces.grammar(stage)}
 
 
-def sampler(profile_name, stage, method="", budget=1):
+def sampler(profile, stage, method="", budget=1):
     """Return how a stage proposes candidates; without a method, in the profile's own way.
 
     budget: how many times the profile's evaluations. Raises ValueError naming the nearest method.
     """
-    method = method or S.METHOD[profile_name]
+    method = method or S.METHOD[profile]
     known("search method", method, S.METHODS)
     more = dict(S.METHODS[method])
     if method == "cascade":
-        more |= zip(("initial", "refit"), S.LEARN[profile_name], strict=True)
-    return Search(method, budget * S.BUDGET[profile_name][stage], S.DRAWS[profile_name], **more)
+        more |= zip(("initial", "refit"), S.LEARN[profile], strict=True)
+    return Search(method, budget * S.BUDGET[profile][stage], S.DRAWS[profile], **more)
 
 
-def rows(profile_name, count, held_out):
+def rows(profile, count, held_out):
     """Return the descriptor of so many rows of the proxy task, and of held-out rows that score
     candidates."""
-    task = efficientbert.proxy(profile_name)
-    in_order = profile_name == "paper"
-    return grids.described(profile_name, task, count, held_out, False, in_order=in_order)
+    return efficientbert.unjudged(profile, efficientbert.proxy(profile), count, held_out)
 
 
-def base(profile_name):
-    return efficientbert.scaled("Base Model", profile_name)
+def base(profile):
+    return efficientbert.scaled("Base Model", profile)
 
 
 # ---- SEARCHES
 
 
-def searched(profile_name, stage, method="", budget=1):
+def searched(profile, stage, method="", budget=1):
     """Return the Spec of a stage after those before it; "single" searches the space of stage 1 to
     the end.
 
     Stage 3 scores parts of a supernet and trains none of them. method, budget: as in `sampler`.
     Raises ValueError naming the nearest stage.
     """
-    known("search stage", stage, S.BUDGET[profile_name])
-    task, inputs, how = efficientbert.proxy(profile_name), {}, (method, budget)
+    known("search stage", stage, S.BUDGET[profile])
+    task, inputs, how = efficientbert.proxy(profile), {}, (method, budget)
     args = {
-        "space": space(profile_name, stage),
-        "search": sampler(profile_name, stage, method, budget),
-        "numerics": profile(profile_name).numerics,
+        "space": space(profile, stage),
+        "search": sampler(profile, stage, method, budget),
+        "numerics": profile_of(profile).numerics,
     }
     before = {"stage2": "stage1", LAST: "stage2"}.get(stage)
-    if before and not (stage == LAST and profile_name in S.ALONE):
-        inputs["before"] = searched(profile_name, before, *how)
+    if before and not (stage == LAST and profile in S.ALONE):
+        inputs["before"] = searched(profile, before, *how)
         args["net"] = Output("before", "net")
     elif stage == LAST:
-        args["net"] = efficientbert.scaled(S.STAGES["stage2"], profile_name).to_json()
+        args["net"] = efficientbert.scaled(S.STAGES["stage2"], profile).to_json()
     else:
-        args["net"] = base(profile_name).to_json()
+        args["net"] = base(profile).to_json()
     if stage == LAST:
-        count = grids.ROWS[profile_name].get(task)
+        count = grids.ROWS[profile].get(task)
         args |= {
-            "data": rows(profile_name, count, S.HELD_OUT[profile_name]),
-            "train": S.TOGETHER[profile_name],
+            "data": rows(profile, count, S.HELD_OUT[profile]),
+            "train": S.TOGETHER[profile],
             "classifier": task,
         }
-        inputs["start"] = several(profile_name, inputs.get("before"))
+        inputs["start"] = several(profile, inputs.get("before"))
         return Spec("search", args, inputs)
     args |= {
-        "data": rows(profile_name, *S.PART[profile_name]),
-        "train": S.BRIEFLY[profile_name],
-        "warmup": S.TAUGHT[profile_name],
+        "data": rows(profile, *S.PART[profile]),
+        "train": S.BRIEFLY[profile],
+        "warmup": S.TAUGHT[profile],
     }
-    inputs["start"] = efficientbert.searching(profile_name)
-    inputs["teacher"] = efficientbert.teacher(profile_name, task)
-    if profile_name in S.BRIEF:
-        args["corpus"] = efficientbert.brief_text(profile_name)
-        args["pretrain"] = S.READ[profile_name]
-        inputs["general"] = backbone(profile_name)
+    inputs["start"] = efficientbert.searching(profile)
+    inputs["teacher"] = efficientbert.teacher(profile, task)
+    if profile in S.BRIEF:
+        args["corpus"] = efficientbert.brief_text(profile)
+        args["pretrain"] = S.READ[profile]
+        inputs["general"] = backbone(profile)
     return Spec("search", args, inputs)
 
 
-def several(profile_name, search):
+def several(profile, search):
     """Return the Spec of stage 3's supernet, with the formulas that a search ended on: that of
     `lib.papers.efficientbert`, made anew for each seed of the search. None keeps that one."""
-    spec = efficientbert.several(profile_name)
+    spec = efficientbert.several(profile)
     if not search:
         return spec
     told = {"output": "supernet", "shared": Output("search", "shared")}
@@ -123,50 +121,48 @@ def after(spec, search, inputs=(), output="net", **args):
 # ---- WHAT BECOMES OF A NETWORK
 
 
-def retrained(profile_name, task, search, **tuning):
+def retrained(profile, task, search, **tuning):
     """Return the Spec of a search's winner, pre-trained and fine-tuned as the rows of the tables
     are."""
-    start = after(efficientbert.prepared(profile_name, "EfficientBERT"), search)
-    return after(
-        efficientbert.tuned(profile_name, task, base(profile_name), start, **tuning), search
-    )
+    start = after(efficientbert.prepared(profile, "EfficientBERT"), search)
+    return after(efficientbert.tuned(profile, task, base(profile), start, **tuning), search)
 
 
-def final(profile_name, task, net=None, search=None):
+def final(profile, task, net=None, search=None):
     """Return the Spec of a network, or of a search's winner, trained to the end on a task.
 
     At `paper` that is the training of the tables. At the small scales it is training on the task
     alone, from the supernet.
     """
-    start = efficientbert.supernet(profile_name)
-    if profile_name in S.BRIEF:
+    start = efficientbert.supernet(profile)
+    if profile in S.BRIEF:
         if search:
-            return retrained(profile_name, task, search)
-        start = efficientbert.pretrained(profile_name, net, start)
-    net, train = net or base(profile_name), S.FINAL.get(profile_name)
-    spec = efficientbert.tuned(profile_name, task, net, start, train=train)
+            return retrained(profile, task, search)
+        start = efficientbert.pretrained(profile, net, start)
+    net, train = net or base(profile), S.FINAL.get(profile)
+    spec = efficientbert.tuned(profile, task, net, start, train=train)
     return after(spec, search) if search else spec
 
 
-def brief(profile_name, net, **tuning):
+def brief(profile, net, **tuning):
     """Return the Spec of a candidate as stages 1 and 2 train it; its score is that of the held-out
     rows."""
-    told = {"train": S.BRIEFLY[profile_name], "rows": rows(profile_name, *S.PART[profile_name])}
-    return efficientbert.candidate(profile_name, net, **told | tuning)
+    told = {"train": S.BRIEFLY[profile], "rows": rows(profile, *S.PART[profile])}
+    return efficientbert.candidate(profile, net, **told | tuning)
 
 
 # ---- CANDIDATES OF FIGURE 3
 
 
 @cache
-def candidates(profile_name, count=0):
+def candidates(profile, count=0):
     """Return different networks of stage 1, drawn without guidance: always the same ones."""
     where = spaces.from_json(
-        space(profile_name, "stage1")
-        | {"start": base(profile_name).to_json(), "tables": efficientbert.tables(profile_name)}
+        space(profile, "stage1")
+        | {"start": base(profile).to_json(), "tables": efficientbert.tables(profile)}
     )
     found, rng = {}, np.random.default_rng(stream(0, "candidates"))
-    while len(found) < (count or S.CANDIDATES[profile_name]):
+    while len(found) < (count or S.CANDIDATES[profile]):
         net = where.draw(rng)
         found.setdefault(where.key(net), net)
     return tuple(found.values())

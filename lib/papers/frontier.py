@@ -15,7 +15,7 @@ import numpy as np
 
 from lib.measure import compare, cost, gated, stats
 from lib.methods import METHODS, module
-from lib.papers import bermo, efficientbert, ghostbert, grids, mini, nas
+from lib.papers import bermo, efficientbert, ghostbert, grids, nas
 from lib.papers.grids import shape
 from lib.runs.spec import Spec, plain
 from lib.search.net import macs
@@ -24,127 +24,117 @@ from lib.train.options import Targets
 # ---- SETTINGS
 
 HEADS = 12
-BUDGETS = {"toy": (3,), "mini": (6, 3, 1), "paper": (6, 3, 1)}  # m of 12
-TASKS = {"toy": ("CoLA",), "mini": mini.BOTH, "paper": ("SST-2", "MNLI", "QQP")}
-SEEDS = {"toy": (0,), "mini": mini.THREE, "paper": (0, 1, 2)}
-TOKENS = 128  # of the sentence whose FLOPs count
-AXES = {
-    "flops": "MFLOPs of a sentence of 128 tokens",
-    "parameters": "million parameters that are not zero",
-    "bytes": "megabytes of tensors",
-}
-PRUNING = "Magnitude"  # movement diverges in so few steps, which is claim B2's subject
+S = grids.settings("frontier")
+__getattr__ = S.__getattribute__  # frontier.SEEDS is the table SEEDS
 
-tasks = partial(grids.tasks, own=TASKS)
-seeds = partial(grids.seeds, own=SEEDS)
+tasks = partial(grids.tasks, own=S.TASKS)
+seeds = partial(grids.seeds, own=S.SEEDS)
 
 # ---- SPECS
 
 
-def student(profile_name, task, *surgery, **inputs):
+def student(profile, task, *surgery, **inputs):
     """Return the Spec of a student by GhostBERT's two stages, after these operations on the
     teacher."""
-    last = ghostbert.student(profile_name, task, HEADS)
+    last = ghostbert.student(profile, task, HEADS)
     first = last.inputs["start"]
     told = {"args": first.args | {"surgery": list(surgery)}, "inputs": first.inputs | inputs}
     return replace(last, inputs={"start": replace(first, **told)})
 
 
-def as_long(settings, profile_name):
+def as_long(settings, profile):
     """Return the Train with the epochs of both stages, for a method that has one."""
-    both = (ghostbert.DISTIL[profile_name], ghostbert.FINETUNE[profile_name])
-    epochs = (grids.lengthened(profile_name, train).epochs for train in both)
-    return replace(settings[profile_name], epochs=sum(epochs))
+    both = (ghostbert.DISTIL[profile], ghostbert.FINETUNE[profile])
+    epochs = (grids.lengthened(profile, train).epochs for train in both)
+    return replace(settings[profile], epochs=sum(epochs))
 
 
-def ghosts(profile_name, task, m):
-    return ghostbert.student(profile_name, task, m, ghostbert.ghost(profile_name))
+def ghosts(profile, task, m):
+    return ghostbert.student(profile, task, m, ghostbert.ghost(profile))
 
 
-def searched(profile_name, task, m):
+def searched(profile, task, m):
     """Return the Spec of a search in the teacher, to m/12 of its FLOPs."""
-    own = grids.teacher(profile_name, task)
-    return nas.searched(profile_name, task, start=own, guide=own, ratio=m / HEADS)
+    return nas.searched(profile, task, grids.teacher(profile, task), ratio=m / HEADS)
 
 
-def drawn(profile_name, task, m):
+def drawn(profile, task, m):
     """Return the Spec of a random architecture of the same cost."""
-    found = nas.drawn(profile_name, task, ratio=m / HEADS)
-    return replace(found, inputs={"start": grids.teacher(profile_name, task)})
+    return nas.drawn(grids.teacher(profile, task), ratio=m / HEADS)
 
 
-def network(profile_name, task, m, find=searched, added=False):
+def network(profile, task, m, find=searched, added=False):
     """Return the Spec of a student that keeps what a Spec of `find` finds. added: with ghosts on
     it."""
-    ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile_name))] * added
-    found = find(profile_name, task, m)
-    return student(profile_name, task, {"op": "keep"}, *ghost, search=found)
+    ghost = [{"op": "ghost"} | plain(ghostbert.ghost(profile))] * added
+    found = find(profile, task, m)
+    return student(profile, task, {"op": "keep"}, *ghost, search=found)
 
 
-def uniform(profile_name, task, m):
+def uniform(profile, task, m):
     """Return the Spec of a model of the same shape as `width`, cut in order and not by importance.
     It learns from the teacher's logits alone."""
-    own = grids.teacher(profile_name, task)
-    cut = {"op": "cut", "heads": ghostbert.kept(profile_name, m)}
+    own = grids.teacher(profile, task)
+    cut = {"op": "cut", "heads": ghostbert.kept(profile, m)}
     start = Spec("operate", {"surgery": [cut]}, {"teacher": own})
     targets = Targets("soft", sum_classes=True)
-    train = as_long(ghostbert.FINETUNE, profile_name)
-    told = grids.common(profile_name, task, train=train, targets=targets)
+    train = as_long(ghostbert.FINETUNE, profile)
+    told = grids.common(profile, task, train=train, targets=targets)
     return Spec("finetune", told, {"start": start, "teacher": own})
 
 
-def fine_pruned(profile_name, task, m, model):
+def fine_pruned(profile, task, m, model):
     """Return the Spec of a model that is pruned to m/12 of the encoder's weights while it is
     fine-tuned."""
-    epochs = as_long(ghostbert.FINETUNE, profile_name).epochs
-    made = bermo.pruned(profile_name, task, model, PRUNING, epochs)
+    epochs = as_long(ghostbert.FINETUNE, profile).epochs
+    made = bermo.pruned(profile, task, model, S.PRUNING, epochs)
     prune = made.args["prune"] | {"final_threshold": m / HEADS}
     return replace(made, args=made.args | {"prune": prune})
 
 
-def mixed(profile_name, task, m):
+def mixed(profile, task, m):
     """Return the Spec of a width-pruned model whose last stage has BERMo's mix of the layers."""
-    last = ghostbert.student(profile_name, task, m)
+    last = ghostbert.student(profile, task, m)
     args = {name: last.args[name] for name in ("data", "train", "numerics", "targets")}
-    return Spec("fineprune", args | {"mix": bermo.MIX[profile_name]}, last.inputs)
+    return Spec("fineprune", args | {"mix": bermo.MIX[profile]}, last.inputs)
 
 
-def warmed(profile_name, task, m):
+def warmed(profile, task, m):
     """Return the Spec of a model with ghosts by EfficientBERT's warm-up distillation: attention,
     states and predictions in one loss, instead of two stages."""
-    start = ghostbert.untrained(profile_name, task, m, ghostbert.ghost(profile_name))
-    train = as_long(ghostbert.FINETUNE, profile_name)
-    told = grids.common(profile_name, task, train=train, warmup=efficientbert.TAUGHT[profile_name])
-    return Spec("warmup", told, {"teacher": grids.teacher(profile_name, task), "start": start})
+    start = ghostbert.untrained(profile, task, m, ghostbert.ghost(profile))
+    train = as_long(ghostbert.FINETUNE, profile)
+    told = grids.common(profile, task, train=train, warmup=efficientbert.TAUGHT[profile])
+    return Spec("warmup", told, {"teacher": grids.teacher(profile, task), "start": start})
 
 
-def net(profile_name, task, m, name):
+def net(profile, task, m, name):
     """Return the Spec of a network of EfficientBERT's tables; m is of no use."""
-    made = efficientbert.student(profile_name, task, name)
-    return replace(made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile_name)})
+    made = efficientbert.student(profile, task, name)
+    return replace(made, args=made.args | {"train": as_long(efficientbert.FINETUNE, profile)})
 
 
-def quantised(profile_name, task, m, make):
+def quantised(profile, task, m, make):
     """Return the Spec of a finished model in int8."""
-    model = make(profile_name, task, m)
-    told = grids.common(profile_name, task, train=model.args["train"])
+    model = make(profile, task, m)
+    told = grids.common(profile, task, train=model.args["train"])
     return Spec("quantise", told, {"start": model})
 
 
-def whole(profile_name, task, m):
-    return grids.teacher(profile_name, task)
+def whole(profile, task, m):
+    return grids.teacher(profile, task)
 
 
-def distilled(profile_name, task, m):
+def distilled(profile, task, m):
     """Return the Spec of the whole model by the two stages of the cut ones: width with nothing
     cut."""
-    return ghostbert.student(profile_name, task, HEADS)
+    return ghostbert.student(profile, task, HEADS)
 
 
-def listed(profile_name, task, m, name):
+def listed(profile, task, m, name):
     """Return the Spec of a student by a module of lib.methods."""
-    _, arguments = module(name).kept(shape(profile_name), m / HEADS)
-    return student(profile_name, task, {"op": name} | arguments)
+    _, arguments = module(name).kept(shape(profile), m / HEADS)
+    return student(profile, task, {"op": name} | arguments)
 
 
 # ---- THE TABLE
@@ -192,34 +182,32 @@ TABLE = {  # in the order of the page's tables
 } | {title: Method("control", partial(listed, name=name), name) for title, name in METHODS.items()}
 
 
-def budgets(profile_name, name, wanted=()):
+def budgets(profile, name, wanted=()):
     """Return the budgets of a method, in twelfths: those that are wanted, or the profile's own,
     which the encoder's heads can have and a search can reach; 0 alone for a method of one point."""
     method = TABLE[name]
     if method.once:
         return (0,)
-    there = ghostbert.possible(profile_name, tuple(wanted) or BUDGETS[profile_name])
-    if method.keeps == "found" and grids.asked(profile_name):
+    there = ghostbert.possible(profile, tuple(wanted) or S.BUDGETS[profile])
+    if method.keeps == "found" and grids.asked(profile):
         return []  # no search reads passages
-    low = nas.least(profile_name) * HEADS if method.keeps == "found" else 0
+    low = nas.least(profile) * HEADS if method.keeps == "found" else 0
     return [m for m in there if m > low]
 
 
 # ---- COST
 
-SLACK = 1.05  # of a budget: searches end near their target, ghosts cost a little
 
-
-def flops(profile_name, name, m, architecture=None):
+def flops(profile, name, m, architecture=None):
     """Return FLOPs of one forward pass of 128 tokens: matrix products and convolutions, with the
     pooler.
 
     architecture: what the search of a method that keeps what is found has found.
     """
-    base, method = shape(profile_name), TABLE[name]
+    base, method = shape(profile), TABLE[name]
     if method.keeps in efficientbert.NETS:
-        own = efficientbert.scaled(method.keeps, profile_name)
-        return 2 * TOKENS * macs(own) + 2 * own.hidden**2
+        own = efficientbert.scaled(method.keeps, profile)
+        return 2 * S.TOKENS * macs(own) + 2 * own.hidden**2
     if method.keeps == "found":
         kept = gated.counts(architecture)
     else:
@@ -229,7 +217,7 @@ def flops(profile_name, name, m, architecture=None):
         }.get(method.keeps, lambda: module(method.keeps).kept(base, m / HEADS)[0])()
         kept = [{"heads": heads, "ffn": ffn} for heads, ffn in pairs]
     total = gated.flops(base.hidden, base.hidden // base.heads, kept)
-    return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile_name))
+    return total + method.ghosts * cost.ghost_flops(base, ghostbert.ghost(profile))
 
 
 def label(model, m):
@@ -243,7 +231,7 @@ def named(frame):
     return frame.assign(method=frame["model"], model=list(names))
 
 
-def points(frame, profile_name):
+def points(frame, profile):
     """Return one line for each task and model that has a run: its scores, costs and difference.
 
     frame: the collected grid of a page, of which rows of the kind "search" have the architectures.
@@ -258,37 +246,36 @@ def points(frame, profile_name):
     searches = frame[frame["kind"] == "search"].to_dict("records")
     found = {tuple(row[key] for key in place): row.get("architecture") for row in searches}
     for task, there in compare.there(named(frame)).groupby("task", sort=False):
-        column, start = grids.metrics(profile_name)[task][0], len(lines)
+        column, start = grids.metrics(profile)[task][0], len(lines)
         for model, rows in there.groupby("model", sort=False):
             name, m = rows["method"].iloc[0], rows["m"].iloc[0]
             kept = [found.get((name, m, task, seed)) for seed in rows["seed"]]
-            each = map(partial(costs, profile_name), rows.to_dict("records"), kept)
+            each = map(partial(costs, profile), rows.to_dict("records"), kept)
             pairs = map(partial(against_labels, column), rows["run"], rows["seed"])
             score = stats.paired_difference([*pairs])
             line = {"task": task, "model": model, "method": name, "m": m, "seeds": score.n_seeds}
             line |= {"kind": TABLE[name].kind, "score": 100 + score.mean}
             line |= {"low": 100 + score.low, "high": 100 + score.high}
-            lines.append(line | dict(zip(AXES, np.mean([*each], 0), strict=True)))
+            lines.append(line | dict(zip(S.AXES, np.mean([*each], 0), strict=True)))
         for line in lines[start:]:
             line |= difference(there, line, baseline(lines[start:], line["flops"]), column)
     return pd.DataFrame(lines)
 
 
-def costs(profile_name, row, architecture):
+def costs(profile, row, architecture):
     """Return (MFLOPs, million parameters, megabytes) of a row of a collected grid; see AXES."""
     pruned = row.get("masked_weights", 0) - row.get("kept_weights", 0)
     weights = row["parameters"] - np.nan_to_num(pruned)
-    stored = [row.get(key) for key in ("bytes", "bytes_sparse")]
-    stored = [n for n in stored if n and np.isfinite(n)] or [4 * row["parameters"]]
-    forward = flops(profile_name, row["method"], row["m"], architecture)
-    return forward / 1e6, weights / 1e6, stored[0] / 1e6
+    stored = [n for n in (row.get("bytes"), row.get("bytes_sparse")) if n and np.isfinite(n)]
+    forward = flops(profile, row["method"], row["m"], architecture)
+    return forward / 1e6, weights / 1e6, (*stored, 4 * row["parameters"])[0] / 1e6
 
 
 def baseline(lines, flops):
     """Return the line of the narrowest model that is cut to a width and has at least so many FLOPs,
     or the whole one, distilled alike; None where there is none."""
     both = [line for line in lines if line["method"] in ("Width", "Whole, distilled")]
-    there = [line for line in both if SLACK * line["flops"] >= flops]
+    there = [line for line in both if S.SLACK * line["flops"] >= flops]
     return min(there, key=lambda line: line["flops"], default=None)
 
 
@@ -336,5 +323,5 @@ def recommended(table, axis, share):
     whole = whole_cost(table, axis)
     if whole is None:
         raise ValueError("the budget is a share of the model 'Whole': add it to the methods")
-    there = table[table[axis] <= SLACK * share * whole].sort_values(axis)
+    there = table[table[axis] <= S.SLACK * share * whole].sort_values(axis)
     return there.loc[there["score"].idxmax()].to_dict() if len(there) else None

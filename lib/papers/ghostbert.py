@@ -32,9 +32,9 @@ swept = partial(grids.tasks, own=S.SWEPT)
 swept_seeds = partial(grids.seeds, own=S.SWEPT_SEEDS)
 
 
-def five(profile_name, wanted=()):
+def five(profile, wanted=()):
     """Return the tasks of the tables of five tasks, of those that `swept` has."""
-    return tasks(profile_name, wanted or [name for name in swept(profile_name) if name in S.FIVE])
+    return tasks(profile, wanted or [name for name in swept(profile) if name in S.FIVE])
 
 
 def parts(family="bert"):
@@ -42,13 +42,13 @@ def parts(family="bert"):
     return shape("paper", family).heads
 
 
-def kept(profile_name, m, family="bert"):
+def kept(profile, m, family="bert"):
     """Return the heads of an encoder that a width of m parts keeps.
 
     Raises ValueError for none or too many, where they are no whole number, and where neurons do
     not split as heads do.
     """
-    whole, encoder = parts(family), shape(profile_name, family)
+    whole, encoder = parts(family), shape(profile, family)
     if type(m) is not int or not 1 <= m <= whole:
         raise ValueError(
             f"width {m}/{whole} keeps no head or too many: take a whole number from 1 to {whole}"
@@ -60,33 +60,33 @@ def kept(profile_name, m, family="bert"):
     return cost.kept_heads(encoder, m * encoder.heads // whole)
 
 
-def possible(profile_name, wanted):
+def possible(profile, wanted):
     """Return the widths, of some, that the heads of an encoder can have. Raises ValueError for
     none."""
-    heads = shape(profile_name).heads
+    heads = shape(profile).heads
     there = tuple(m for m in wanted if not m * heads % HEADS)
-    return there or (kept(profile_name, wanted[0]),)
+    return there or (kept(profile, wanted[0]),)
 
 
-def widths(profile_name, wanted=()):
+def widths(profile, wanted=()):
     """Return widths of the tables over widths, in twelfths; those that the heads cannot have are
     left."""
-    return possible(profile_name, tuple(wanted) or S.CUT[profile_name])
+    return possible(profile, tuple(wanted) or S.CUT[profile])
 
 
-def swept_widths(profile_name, wanted=()):
+def swept_widths(profile, wanted=()):
     """Return widths of the tables that change one thing at a time."""
-    return possible(profile_name, tuple(wanted) or S.SWEPT_CUT[profile_name])
+    return possible(profile, tuple(wanted) or S.SWEPT_CUT[profile])
 
 
-def not_run(profile_name, ran, printed=S.WIDTHS):
+def not_run(profile, ran, printed=S.WIDTHS):
     """Return lines for a page: the printed widths that it did not run, and how to run them; those
     that the heads of the encoder cannot have."""
-    heads, lines = shape(profile_name).heads, []
+    heads, lines = shape(profile).heads, []
     left = [f"{m}/12" for m in printed if m not in ran and not m * heads % HEADS]
     if left:
         how = f"Fill in with the parameter widths = {list(printed)}."
-        lines.append(f"Not run at {profile_name}: {', '.join(left)}. {how}")
+        lines.append(f"Not run at {profile}: {', '.join(left)}. {how}")
     if cannot := [f"{m}/12" for m in printed if m * heads % HEADS]:
         lines.append(f"Skipped: {', '.join(cannot)}, which {heads} heads cannot have.")
     return lines
@@ -95,25 +95,25 @@ def not_run(profile_name, ran, printed=S.WIDTHS):
 # ---- SPECS
 
 
-def ghost(profile_name, **changes):
+def ghost(profile, **changes):
     """Return the paper's ghost module (section 2.1), or one that differs from it in some fields."""
-    return Ghost(**S.GHOST | {"mask": profile_name != "paper"} | changes)
+    return Ghost(**S.GHOST | {"mask": profile != "paper"} | changes)
 
 
-def operation(profile_name, task, m, ghosts, family="bert"):
+def operation(profile, task, m, ghosts, family="bert"):
     """Return (surgery, inputs) that make a student of a width of m parts out of a fine-tuned
     teacher.
 
     A width of all heads has no cut. What a ghost stands in for stays whole (section 4.2). Raises
     ValueError, before anything runs, for a width or ghosts that the encoder cannot have.
     """
-    heads, surgery = kept(profile_name, m, family), []
-    pruned = heads < shape(profile_name, family).heads
-    inputs = {"teacher": teacher(profile_name, task, family)}
+    heads, surgery = kept(profile, m, family), []
+    pruned = heads < shape(profile, family).heads
+    inputs = {"teacher": teacher(profile, task, family)}
     if pruned:
         whole = {"whole": list(ghosts.whole)} if ghosts and ghosts.whole else {}
         surgery.append({"op": "cut", "heads": heads} | whole)
-        ranked = common(profile_name, task, importance=S.IMPORTANCE[profile_name])
+        ranked = common(profile, task, importance=S.IMPORTANCE[profile])
         inputs["importance"] = Spec("importance", ranked, {"teacher": inputs["teacher"]})
     if ghosts:
         ghosts.fits(pruned)
@@ -127,26 +127,26 @@ def padded(train, tokens):
     return replace(train, max_length=tokens, pad_to=tokens) if tokens else train
 
 
-def finetuned(profile_name, task, start, tokens=0, targets=LABELS, taught_by=None):
+def finetuned(profile, task, start, tokens=0, targets=LABELS, taught_by=None):
     """Return the Spec of the last stage (section 2.3): a model `start` learns from its targets.
 
     These are the labels or, where the targets ask for them, the answers of the model `taught_by`.
     """
-    train = padded(S.FINETUNE[profile_name], tokens)
+    train = padded(S.FINETUNE[profile], tokens)
     inputs = {"start": start} | ({"teacher": taught_by} if targets.kind != "hard" else {})
-    return Spec("finetune", common(profile_name, task, train=train, targets=targets), inputs)
+    return Spec("finetune", common(profile, task, train=train, targets=targets), inputs)
 
 
-def distillation(profile_name, task, lr=0.0):
+def distillation(profile, task, lr=0.0):
     """Return settings of the distillation stage of a task; a learning rate of 0 is the
     profile's."""
-    train = S.DISTIL[profile_name]
-    epochs = 1 if profile_name == "paper" and task in S.LONG else train.epochs
+    train = S.DISTIL[profile]
+    epochs = 1 if profile == "paper" and task in S.LONG else train.epochs
     return replace(train, epochs=epochs, lr=lr or train.lr)
 
 
 def student(
-    profile_name, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS, lr=0.0
+    profile, task, heads, ghosts=None, family="bert", augmented=None, targets=LABELS, lr=0.0
 ):
     """Return the Spec of a student: cut to `heads` kept heads, distilled, then fine-tuned (section
     2.3).
@@ -155,51 +155,46 @@ def student(
     it is distilled on augmented rows; None is the profile's habit. targets: of the last stage. lr:
     learning rate of the distillation; 0 is the profile's.
     """
-    surgery, inputs = operation(profile_name, task, heads, ghosts, family)
-    train, tokens = distillation(profile_name, task, lr), ghosts.tokens if ghosts else 0
-    if S.AUGMENTED[profile_name] if augmented is None else augmented:
-        inputs["augmented"] = grids.augmentation(profile_name, task)
-    elif S.CACHED[profile_name] and not tokens and not grids.asked(profile_name):
-        read = distillation(profile_name, task)  # the states are the same at every learning rate
-        kept = common(profile_name, task, train=read, distil=Distil(mask=True))
+    surgery, inputs = operation(profile, task, heads, ghosts, family)
+    train, tokens = distillation(profile, task, lr), ghosts.tokens if ghosts else 0
+    if S.AUGMENTED[profile] if augmented is None else augmented:
+        inputs["augmented"] = grids.augmentation(profile, task)
+    elif S.CACHED[profile] and not tokens and not grids.asked(profile):
+        read = distillation(profile, task)  # the states are the same at every learning rate
+        kept = common(profile, task, train=read, distil=Distil(mask=True))
         inputs["states"] = Spec("states", kept, {"teacher": inputs["teacher"]})
-    distil = Distil(mask=profile_name != "paper")
-    told = common(profile_name, task, train=padded(train, tokens), surgery=surgery, distil=distil)
+    distil = Distil(mask=profile != "paper")
+    told = common(profile, task, train=padded(train, tokens), surgery=surgery, distil=distil)
     start = Spec("distil", told, inputs)
-    return finetuned(profile_name, task, start, tokens, targets, inputs["teacher"])
+    return finetuned(profile, task, start, tokens, targets, inputs["teacher"])
 
 
-def named(profile_name, task, m, model, family="bert", **more):
+def named(profile, task, m, model, family="bert", **more):
     """Return the Spec of a model by its name: "Plain" is fine-tuned alone, "Ghost" a student with
     ghosts, "Prune" or "Distilled" a student without. more: of `student`."""
     if model == "Plain":
-        return teacher(profile_name, task, family)
-    module = ghost(profile_name) if model == "Ghost" else None
-    return student(profile_name, task, m, module, family, **more)
+        return teacher(profile, task, family)
+    module = ghost(profile) if model == "Ghost" else None
+    return student(profile, task, m, module, family, **more)
 
 
-def untrained(profile_name, task, heads, ghosts, family="bert"):
+def untrained(profile, task, heads, ghosts, family="bert"):
     """Return the Spec of a student as it begins: cut, with its ghosts as drawn."""
-    surgery, inputs = operation(profile_name, task, heads, ghosts, family)
+    surgery, inputs = operation(profile, task, heads, ghosts, family)
     return Spec("operate", {"surgery": surgery}, inputs)
-
-
-def undistilled(profile_name, task, heads, ghosts):
-    """Return the Spec of the ablation without distillation: cut, with ghosts, then labels alone."""
-    return finetuned(profile_name, task, untrained(profile_name, task, heads, ghosts))
 
 
 # ---- AXES
 
 
-def convolutions(profile_name):
+def convolutions(profile):
     """Return the rows of Table 5.
 
     Conv1D_S mixes channels and Conv1D_F mixes tokens. There the softmax is over all weights that
     one output sums: over the taps alone, an output would be a sum over 768 channels. The paper
     leaves this open.
     """
-    tied = {"softmax_over": "inputs", "tokens": S.ONE_LENGTH[profile_name]}
+    tied = {"softmax_over": "inputs", "tokens": S.ONE_LENGTH[profile]}
     return {
         "Conv1D_S": {"kind": "conv1d_s", "softmax_over": "inputs"},
         "Conv1D_F": {"kind": "conv1d_f", **tied},

@@ -76,7 +76,7 @@ PARAMETERS = ("profile", "data", "model")  # of notebooks and commands
 NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.json")  # one of each
 
 
-def profile(name):
+def profile_of(name):
     """Return the Profile of a name. Raises ValueError naming the nearest one."""
     known("profile", name, PROFILES)
     return PROFILES[name]
@@ -93,7 +93,7 @@ def families(name):
     """Return the kinds of encoder that a profile has; a reader's own model is of one."""
     if folder := of(name, "model"):
         return (shape_of(folder).family,)
-    return tuple(S.CHECKPOINTS.get(profile(name).name, ("bert",)))
+    return tuple(S.CHECKPOINTS.get(profile_of(name).name, ("bert",)))
 
 
 def backbone(name, family="bert"):
@@ -108,9 +108,9 @@ def backbone(name, family="bert"):
     return toy_backbone() if name == "toy" else checkpoint(S.CHECKPOINTS[name][family])
 
 
-def started(profile_name, name):
+def started(profile, name):
     """Return the Spec of a published checkpoint, or of the reader's own model in its place."""
-    return backbone(profile_name) if of(profile_name, "model") else checkpoint(name)
+    return backbone(profile) if of(profile, "model") else checkpoint(name)
 
 
 def toy_backbone():
@@ -164,21 +164,16 @@ class Own(str):
         named += [f"model: {Path(self.model).name}"] * bool(self.model)
         lines = [f"Your own {', '.join(named)}."]
         if self.data:
-            task, there = data.task("own", self.data), data.splits("own", self.data)
-            count, most = len(there["train"]), S.MOST[self]
-            kind = "answers" if task.span else "scores"
-            kind = f"{len(task.labels)} classes" if task.labels else kind
-            rows = f"{count:,} training and {len(there['dev']):,} development rows"
-            capped = f", trained on {most:,} of them" * bool(most and count > most)
-            lines.append(f"The data have {rows} of {kind}{capped}.")
+            there, most = data.splits("own", self.data), S.MOST[self]
+            rows = f"{len(there['train']):,} training and {len(there['dev']):,} development rows"
+            capped = f", trained on {most:,} of them" * bool(0 < most < len(there["train"]))
+            lines.append(f"The data have {rows}{capped}.")
         if self.model:
             s = shape_of(self.model)
             sizes = f"{s.layers} layers of {s.hidden}, {s.heads} heads, {s.ffn} neurons"
             lines.append(f"The model is a {s.family} of {sizes}.")
-        settled = (
-            f"All other settings are those of profile {self[:]}; the paper's verdicts are off."
-        )
-        return [*lines, settled]
+        settled = f"All other settings are those of profile {self[:]}"
+        return [*lines, f"{settled}; the paper's verdicts are off."]
 
 
 def named(profile, data="", model=""):
@@ -193,48 +188,46 @@ def meant(values):
     return named(*(values.get(name, "") for name in told))
 
 
-def values(profile_name):
+def values(profile):
     """Return the parameters of a notebook that mean a profile's name."""
-    own = {name: of(profile_name, name) for name in PARAMETERS[1:]}
-    return {"profile": profile_name[:]} | (own if isinstance(profile_name, Own) else {})
+    own = {name: of(profile, name) for name in PARAMETERS[1:]}
+    return {"profile": profile[:]} | (own if isinstance(profile, Own) else {})
 
 
-def words(profile_name):
+def words(profile):
     """Return the words of a command that mean a profile's name."""
-    return [
-        f"--{name} {shlex.quote(value)}" for name, value in values(profile_name).items() if value
-    ]
+    return [f"--{name} {shlex.quote(value)}" for name, value in values(profile).items() if value]
 
 
-def of(profile_name, what):
+def of(profile, what):
     """Return the reader's `data`, `model` or `task` behind a profile's name; "" where it has
     none."""
-    return getattr(profile_name, what, "")
+    return getattr(profile, what, "")
 
 
-def own_lines(profile_name):
+def own_lines(profile):
     """Return lines on what was read of the reader's own; none of a profile alone."""
-    if not isinstance(profile_name, Own):
+    if not isinstance(profile, Own):
         return []
-    return [*profile_name.about(), *(own.told(profile_name.data) if profile_name.data else ())]
+    return [*profile.about(), *(own.told(profile.data) if profile.data else ())]
 
 
-def own_titles(profile_name):
+def own_titles(profile):
     """Return what the reader's data and model are called, each where there is one."""
-    model = of(profile_name, "model")
-    return [name for name in (of(profile_name, "task"), model and Path(model).name) if name]
+    model = of(profile, "model")
+    return [name for name in (of(profile, "task"), model and Path(model).name) if name]
 
 
-def own_digests(profile_name):
+def own_digests(profile):
     """Return digests of the reader's data and model, "" where there is none."""
-    name, model = (of(profile_name, what) for what in PARAMETERS[1:])
+    name, model = (of(profile, what) for what in PARAMETERS[1:])
     return [name and data.digest_of("own", name), model and data.weights(model)]
 
 
-def own_rows(name, profile_name, wanted, held_out):
+def own_rows(name, profile, wanted, held_out):
     """Return (training rows or None for all, held-out rows) of a reader's task: what is wanted, or
     as many as there are. A fifth of the training rows is held out at most."""
-    there, most = len(data.splits("own", name)["train"]), S.MOST[profile_name]
+    there, most = len(data.splits("own", name)["train"]), S.MOST[profile]
     held_out = min(held_out, there // 5)
     return min(wanted or most or there, most or there, there - held_out), held_out
 
@@ -279,15 +272,15 @@ LABELS = Targets("hard")
 LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}  # of every run
 
 
-def tasks(profile_name, wanted=(), *, own):
+def tasks(profile, wanted=(), *, own):
     """Return the tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
     A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval; AX has no training
     rows. A reader's data are one task, and stand for all. Raises ValueError, naming the nearest,
     for a profile that `own` lacks and for another task.
     """
-    known("profile", profile_name, own)
-    if mine := of(profile_name, "task"):
+    known("profile", profile, own)
+    if mine := of(profile, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
@@ -296,16 +289,16 @@ def tasks(profile_name, wanted=(), *, own):
     trained = [name for kind in kinds for name in kind if name != "AX"]
     for name in wanted:
         known("task of this page", name, trained)
-    return tuple(wanted) or tuple(own[profile_name])
+    return tuple(wanted) or tuple(own[profile])
 
 
-def seeds(profile_name, wanted=(), *, own):
+def seeds(profile, wanted=(), *, own):
     """Return the seeds of a page: those that are wanted, or a profile's own of {profile: seeds}.
 
     Raises ValueError, naming the nearest, for a profile that `own` lacks.
     """
-    known("profile", profile_name, own)
-    return tuple(wanted) or tuple(own[profile_name])
+    known("profile", profile, own)
+    return tuple(wanted) or tuple(own[profile])
 
 
 def picked(what, options, wanted=()):
@@ -316,21 +309,21 @@ def picked(what, options, wanted=()):
     return {name: options[name] for name in options if name in (wanted or options)}
 
 
-def source(profile_name, task):
+def source(profile, task):
     """Return where a task's rows come from: generated sentences at toy, else GLUE, SQuAD or, for
     probing, SentEval. At mini a treebank stands in for SentEval."""
-    own = profile(profile_name).source
+    own = profile_of(profile).source
     if own == "toy" or task in GLUE:
         return own
-    return "squad" if task in SQUAD else "treebank" if profile_name == "mini" else "senteval"
+    return "squad" if task in SQUAD else "treebank" if profile == "mini" else "senteval"
 
 
-def dataset(profile_name, task):
+def dataset(profile, task):
     """Return the descriptor of a task's rows at a profile."""
-    return described(profile_name, task, S.ROWS[profile_name].get(task), S.HELD_OUT[profile_name])
+    return described(profile, task, S.ROWS[profile].get(task), S.HELD_OUT[profile])
 
 
-def described(profile_name, task, rows, held_out=0, judged=True, **more):
+def described(profile, task, rows, held_out=0, judged=True, **more):
     """Return the descriptor of so many training rows of a task, and of its unseen rows at a
     profile.
 
@@ -338,86 +331,84 @@ def described(profile_name, task, rows, held_out=0, judged=True, **more):
     judged on them. more: other arguments of `lib.data.describe`. A reader's rows are as many as
     there are, and none of them is unseen.
     """
-    if name := of(profile_name, "data"):
-        own = own_rows(name, profile_name, rows, held_out)
+    if name := of(profile, "data"):
+        own = own_rows(name, profile, rows, held_out)
         return data.describe("own", name, *own, **more)
-    more |= S.UNSEEN[profile_name].get(task, {}) if judged else {}
-    return data.describe(source(profile_name, task), task, rows, held_out, **more)
+    more |= S.UNSEEN[profile].get(task, {}) if judged else {}
+    return data.describe(source(profile, task), task, rows, held_out, **more)
 
 
-def common(profile_name, task, rows=None, /, **args):
+def common(profile, task, rows=None, /, spans=S.SPAN, **args):
     """Return arguments of a step on a task: its rows, or the profile's own, the numerics, and
-    these."""
-    own = {"data": rows or dataset(profile_name, task), "numerics": profile(profile_name).numerics}
-    own |= {"span": asked(profile_name)} if asked(profile_name) else {}
-    own |= {"train": lengthened(profile_name, args.pop("train"))} if "train" in args else {}
+    these. spans: how each profile cuts the passages of a task such as SQuAD."""
+    own = {"data": rows or dataset(profile, task), "numerics": profile_of(profile).numerics}
+    own |= {"span": cut} if (cut := span(profile, task, spans)) else {}
+    own |= {"train": lengthened(profile, args.pop("train"))} if "train" in args else {}
     return own | args
 
 
-def asked(profile_name):
+def asked(profile):
     """Return how the passages of a reader's questions are cut; None of other tasks."""
-    name = of(profile_name, "data")
-    return S.SPAN[profile_name] if name and data.task("own", name).span else None
+    name = of(profile, "data")
+    return S.SPAN[profile] if name and data.task("own", name).span else None
 
 
-def lengthened(profile_name, train):
+def lengthened(profile, train):
     """Return the settings of a training. Of a reader's few rows it has so many epochs that it has
     STEPS steps at least."""
-    name = of(profile_name, "data")
+    name = of(profile, "data")
     if not name or isinstance(train, dict):  # of a finished Spec
         return train
-    rows = own_rows(name, profile_name, None, S.HELD_OUT[profile_name])[0]
+    rows = own_rows(name, profile, None, S.HELD_OUT[profile])[0]
     return replace(train, epochs=max(train.epochs, ceil(S.STEPS * train.batch / rows)))
 
 
 def clock(runs, length, batch):
     """Return arguments of step latency beside its models: turns, tokens and rows of a pass, one
     thread."""
-    numerics = profile("toy").numerics
+    numerics = profile_of("toy").numerics
     return {"batch": batch, "length": length, "runs": runs, "numerics": numerics}
 
 
-def span(profile_name, task, spans=S.SPAN):
+def span(profile, task, spans=S.SPAN):
     """Return how the passages of a task of spans are cut; None of other tasks."""
-    return spans[profile_name] if task in SQUAD else asked(profile_name)
+    return spans[profile] if task in SQUAD else asked(profile)
 
 
-def teacher(profile_name, task, family="bert", train=None, span=None):
+def teacher(profile, task, family="bert", train=None, spans=S.SPAN):
     """Return the Spec of the fine-tuned whole model: the teacher and the start of many students,
-    and the plain row of most tables. train: a paper's own settings; span: how a task such as SQuAD
-    is cut."""
-    told = {"train": train or S.TEACHER[profile_name], "targets": LABELS}
-    told |= {"span": span} if span else {}
-    start = {"start": backbone(profile_name, family)}
-    return Spec("finetune", common(profile_name, task, **told), start)
+    and the plain row of most tables. train: a paper's own settings. spans: as in `common`."""
+    told = {"train": train or S.TEACHER[profile], "targets": LABELS}
+    start = {"start": backbone(profile, family)}
+    return Spec("finetune", common(profile, task, spans=spans, **told), start)
 
 
-def augmentation(profile_name, task, rows=None):
+def augmentation(profile, task, rows=None):
     """Return the Spec of training rows and of others beside them in which a BERT has replaced
     words.
 
     TinyBERT's code does it so. The small scales make one new sentence of each. They are data, made
     once for all seeds. rows: descriptor of rows other than the profile's own.
     """
-    tries = S.TRIES.get(task, 30) if profile_name == "paper" else 1
+    tries = S.TRIES.get(task, 30) if profile == "paper" else 1
     options = Augment(tries=tries, p=0.4, candidates=15, neighbours="embeddings")
-    args = common(profile_name, task, rows, augment=options)
-    return Spec("augment", args, {"language_model": backbone(profile_name)}, seed=0)
+    args = common(profile, task, rows, augment=options)
+    return Spec("augment", args, {"language_model": backbone(profile)}, seed=0)
 
 
-def metrics(profile_name, printed=()):
+def metrics(profile, printed=()):
     """Return {task: its columns (lib.measure.compare.Column)} for a table of scores.
 
     They are those that the paper prints, and of other tasks the first metric. At mini each task
     counts once, by its first column.
     """
-    if name := of(profile_name, "data"):
-        title = of(profile_name, "task")
+    if name := of(profile, "data"):
+        title = of(profile, "task")
         return {title: (Column(title, title, data.task("own", name).metrics[0]),)}
-    own = profile(profile_name).source
+    own = profile_of(profile).source
     sources = ["toy"] if own == "toy" else ["glue", "squad", "treebank"]
     tasks = {name: task for each in sources for name, task in data.tasks(each).items()}
     found = {name: (Column(name, name, task.metrics[0]),) for name, task in tasks.items()}
     for name in {column.task for column in printed}:
         found[name] = tuple(column for column in printed if column.task == name)
-    return {name: each[:1] for name, each in found.items()} if profile_name == "mini" else found
+    return {name: each[:1] for name, each in found.items()} if profile == "mini" else found

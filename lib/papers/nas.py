@@ -40,175 +40,161 @@ def gates(ratio=0.3, **changes):
 # ---- MODELS
 
 
-def general(profile_name, model=S.MAIN):
+def general(profile, model=S.MAIN):
     """Return the Spec of an encoder before any task.
 
     Raises ValueError, naming the nearest, for an unknown model, and for BERT-Mini at mini.
     """
     known("model", model, S.CHECKPOINTS)
-    if profile_name == "paper":
-        return started(profile_name, S.CHECKPOINTS[model])
+    if profile == "paper":
+        return started(profile, S.CHECKPOINTS[model])
     if model != "BERT-Mini":
-        return backbone(profile_name)
-    if profile_name != "toy":
+        return backbone(profile)
+    if profile != "toy":
         raise ValueError(
-            f"model 'BERT-Mini' has no stand-in at profile {profile_name!r}: take 'toy' or 'paper'"
+            f"model 'BERT-Mini' has no stand-in at profile {profile!r}: take 'toy' or 'paper'"
         )
     return Spec("pretrain", backbone("toy").args | S.TOY_MINI, seed=0)
 
 
-def whole(profile_name, task, model=S.MAIN, epochs=0):
+def whole(profile, task, model=S.MAIN, epochs=0):
     """Return the Spec of a model on a task before any search, fine-tuned on the labels.
 
     At `paper` a TinyBERT is distilled from BERT-base instead. epochs: other than the profile's.
     """
-    if profile_name == "paper" and model.startswith("TinyBERT"):
-        return distilled(profile_name, task, model)
-    train = paced(S.TEACHER, profile_name, task, () if task in S.TEN else S.LONG, epochs=epochs)
-    spec = grids.teacher(profile_name, task, train=train)
-    return replace(spec, inputs={"start": general(profile_name, model)})
+    if profile == "paper" and model.startswith("TinyBERT"):
+        return distilled(profile, task, model)
+    train = paced(S.TEACHER, profile, task, () if task in S.TEN else S.LONG, epochs=epochs)
+    spec = grids.teacher(profile, task, train=train)
+    return replace(spec, inputs={"start": general(profile, model)})
 
 
-def distilled(profile_name, task, model=S.MAIN, epochs=()):
+def distilled(profile, task, model=S.MAIN, epochs=()):
     """Return the Spec of TinyBERT on a task, distilled from BERT-base in two stages (Table 3).
 
     The second stage has TinyBERT's own loss. At `paper` both see augmented rows (6.1.1).
     """
-    start, guide = general(profile_name, model), whole(profile_name, task, "BERT-base")
-    more = profile_name == "paper"
-    return stages(profile_name, task, start, guide, None, more, epochs, TINYBERT)
+    start, guide = general(profile, model), whole(profile, task, "BERT-base")
+    more = profile == "paper"
+    return stages(profile, task, start, guide, None, more, epochs, TINYBERT)
 
 
-def paced(settings, profile_name, task, long=S.LONG, **changes):
+def paced(settings, profile, task, long=S.LONG, **changes):
     """Return the Train of a task, out of {profile: Train}; long: tasks of fewer epochs at `paper`.
 
     TinyBERT's code chooses the best model by both correlations of STS-B. changes: fields that are
     other than the profile's; 0 leaves a field as it is.
     """
-    train, changes = settings[profile_name], {n: v for n, v in changes.items() if v}
+    train, changes = settings[profile], {n: v for n, v in changes.items() if v}
     if train.select == "best" and task == "STS-B":
         changes["select_by"] = ("pearson", "spearman")
-    few = {"epochs": 3} if profile_name == "paper" and task in long else {}
-    return grids.lengthened(profile_name, replace(train, **few | changes))
+    few = {"epochs": 3} if profile == "paper" and task in long else {}
+    return grids.lengthened(profile, replace(train, **few | changes))
 
 
-def rows(profile_name, task):
+def rows(profile, task):
     """Return the descriptor of the rows of searches and retraining."""
-    if profile_name in S.ROWS:
-        return grids.described(profile_name, task, S.ROWS[profile_name])
-    return grids.dataset(profile_name, task)
+    if profile in S.ROWS:
+        return grids.described(profile, task, S.ROWS[profile])
+    return grids.dataset(profile, task)
 
 
-def states(profile_name, kind="intermediate"):
+def states(profile, kind="intermediate"):
     """Return the objective that matches attention scores and layer outputs."""
-    return Objective(kind, attention=True, mask=profile_name != "paper")
+    return Objective(kind, attention=True, mask=profile != "paper")
 
 
-def variants(profile_name, task, wanted=True):
+def variants(profile, task, wanted=True):
     """Return the Spec of augmented rows beside the rows of searches and retraining; None if not
     `wanted`."""
-    return grids.augmentation(profile_name, task, rows(profile_name, task)) if wanted else None
+    return grids.augmentation(profile, task, rows(profile, task)) if wanted else None
 
 
 def searched(
-    profile_name,
-    task,
-    model=S.MAIN,
-    objective=LOGITS,
-    start=None,
-    guide=None,
-    times=1,
-    enlarged=False,
-    lr=0.0,
-    **changes,
+    profile, task, start=None, guide=None, objective=LOGITS, times=1, enlarged=False, lr=0.0, **gate
 ):
-    """Return the Spec of a search, by default in a fine-tuned model that is its own teacher (5.5).
+    """Return the Spec of a search in a model `start`, that of `whole` by default, which is its own
+    teacher where no `guide` is given (5.5).
 
     times: multiple of the profile's epochs. enlarged: on augmented rows, at `paper` for one epoch
-    (7.6). lr: learning rate, 0 is the profile's. changes: of `gates`.
+    (7.6). lr: learning rate, 0 is the profile's. gate: fields of `gates`.
     """
-    own, train = whole(profile_name, task, model), paced(S.SEARCH, profile_name, task, lr=lr)
-    epochs = 1 if enlarged and profile_name == "paper" else train.epochs
-    inputs = {"start": start or own, "augmented": variants(profile_name, task, enlarged)}
-    if objective.kind != "cross_entropy":
-        inputs["teacher"] = guide or own
+    start, train = start or whole(profile, task), paced(S.SEARCH, profile, task, lr=lr)
+    epochs = 1 if enlarged and profile == "paper" else train.epochs
+    teacher = (guide or start) if objective.kind != "cross_entropy" else None
     told = {"train": replace(train, epochs=times * epochs), "objective": objective}
-    told = grids.common(profile_name, task, rows(profile_name, task), **told)
-    return Spec("nas_search", told | {"gates": gates(**changes)}, inputs)
+    told = grids.common(profile, task, rows(profile, task), gates=gates(**gate), **told)
+    augmented = variants(profile, task, enlarged)
+    return Spec("nas_search", told, {"start": start, "teacher": teacher, "augmented": augmented})
 
 
-def drawn(profile_name, task, model=S.MAIN, **changes):
-    """Return the Spec of a random architecture of the same cost (Table 5)."""
-    start = {"start": whole(profile_name, task, model)}
-    return Spec("random_architecture", {"gates": gates(**changes)}, start)
+def drawn(start, **gate):
+    """Return the Spec of a random architecture in a model, of the cost of a search (Table 5)."""
+    return Spec("random_architecture", {"gates": gates(**gate)}, {"start": start})
 
 
-def stages(
-    profile_name, task, start, guide, search=None, augmented=False, epochs=(), objective=LOGITS
-):
+def stages(profile, task, start, guide, search=None, augmented=False, epochs=(), objective=LOGITS):
     """Return the Spec of two stages of distillation from `start`: states first, then `objective`.
 
     search: the Spec that finds the architecture to train; None trains the whole model. epochs: of
     the two stages, else the profile's.
     """
-    told = grids.common(profile_name, task, rows(profile_name, task))
+    told = grids.common(profile, task, rows(profile, task))
     one, two = (
-        told | {"train": paced(settings, profile_name, task, epochs=number)}
+        told | {"train": paced(settings, profile, task, epochs=number)}
         for settings, number in zip((S.INTERMEDIATE, S.PREDICTION), epochs or (0, 0), strict=True)
     )
-    inputs = {"teacher": guide, "augmented": variants(profile_name, task, augmented)}
+    inputs = {"teacher": guide, "augmented": variants(profile, task, augmented)}
     architecture = Output("search", "architecture") if search else None
-    one |= {"objective": states(profile_name), "architecture": architecture}
+    one |= {"objective": states(profile), "architecture": architecture}
     first = Spec("retrain", one, inputs | {"start": start, "search": search})
     return Spec("retrain", two | {"objective": objective}, inputs | {"start": first})
 
 
-def pruned(
-    profile_name, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=False, **changes
-):
+def pruned(profile, task, model=S.MAIN, objective=LOGITS, augmented=False, kept=False, **changes):
     """Return the Spec of procedure B (5.5): search in the fine-tuned model, cut, retrain with it as
     teacher.
 
     kept: start from the searched weights (7.8). changes: of `searched`.
     """
-    own = whole(profile_name, task, model)
-    found = searched(profile_name, task, model, objective, **changes)
-    return stages(profile_name, task, found if kept else own, own, found, augmented)
+    own = whole(profile, task, model)
+    found = searched(profile, task, own, objective=objective, **changes)
+    return stages(profile, task, found if kept else own, own, found, augmented)
 
 
-def random(profile_name, task, model=S.MAIN, **changes):
+def random(profile, task, **gate):
     """Return the Spec of a random architecture with the very same retraining."""
-    own = whole(profile_name, task, model)
-    return stages(profile_name, task, own, own, drawn(profile_name, task, model, **changes))
+    own = whole(profile, task)
+    return stages(profile, task, own, own, drawn(own, **gate))
 
 
-def magnitude(profile_name, task, share, model="BERT-base"):
+def magnitude(profile, task, share, model="BERT-base"):
     """Return the Spec of iterative magnitude pruning down to a share of the weights (Table 10).
 
     Each round is rewound to `model` and fine-tuned on the labels, as the dense model is. Raises
     ValueError for a share that is no round's.
     """
-    known("kept share", share, S.ROUNDS[profile_name])
-    origin = general(profile_name, model)
-    dense = grids.teacher(profile_name, task, train=S.MAGNITUDE[profile_name])
+    known("kept share", share, S.ROUNDS[profile])
+    origin = general(profile, model)
+    dense = grids.teacher(profile, task, train=S.MAGNITUDE[profile])
     told = {name: dense.args[name] for name in ("data", "train", "numerics")}
     spec = replace(dense, inputs={"start": origin})
-    for kept in S.ROUNDS[profile_name]:
+    for kept in S.ROUNDS[profile]:
         spec = Spec("imp", told | {"kept": kept}, {"start": spec, "origin": origin})
         if kept == share:
             return spec
 
 
-def named(profile_name, task, model):
+def named(profile, task, model):
     """Return the Spec of a model of Tables 6 to 9: a whole one, or one such as "30 % BERT-base".
 
     A network is retrained on augmented rows where the report does so, at `paper`.
     """
     share, _, base = model.rpartition(" % ")
     if not share:
-        return whole(profile_name, task, model)
-    augmented = profile_name == "paper" and task in S.AUGMENTED
-    return pruned(profile_name, task, base, augmented=augmented, ratio=int(share) / 100)
+        return whole(profile, task, model)
+    augmented = profile == "paper" and task in S.AUGMENTED
+    return pruned(profile, task, base, augmented=augmented, ratio=int(share) / 100)
 
 
 # ---- WHAT GRIDS SHARE
@@ -218,9 +204,9 @@ def label(ratio, kind="NAS"):
     return f"{100 * ratio:.0f} % {kind}"
 
 
-def least(profile_name):
+def least(profile):
     """Return the share of the encoder's FLOPs that one head and one neuron in each layer leave."""
-    of = shape(profile_name)
+    of = shape(profile)
     one, whole = (
         gated.flops(of.hidden, of.hidden // of.heads, [{"heads": a, "ffn": f}] * of.layers)
         for a, f in ((1, 1), (of.heads, of.ffn))
@@ -228,21 +214,21 @@ def least(profile_name):
     return one / whole
 
 
-def reachable(profile_name, ratios=()):
+def reachable(profile, ratios=()):
     """Return the ratios, of some or of RATIOS, that a search in the profile's encoder can reach. A
     small encoder has a high least one. Raises ValueError where it has none of them."""
-    ratios, low = ratios or S.RATIOS, least(profile_name)
+    ratios, low = ratios or S.RATIOS, least(profile)
     there = [ratio for ratio in ratios if low <= ratio * (1 + gates().tolerance)]
     if not there:
         raise ValueError(f"ratios is {list(ratios)}; this encoder can have {low:.3f} or more")
     return there
 
 
-def out_of_reach(profile_name, ratios=()):
+def out_of_reach(profile, ratios=()):
     """Return a line for a page: those of some ratios, or of RATIOS, that it skipped."""
-    there = reachable(profile_name, ratios)
+    there = reachable(profile, ratios)
     left = [f"{100 * ratio:.0f} %" for ratio in ratios or S.RATIOS if ratio not in there]
-    why = f"one head and one neuron in each layer are {100 * least(profile_name):.1f} %"
+    why = f"one head and one neuron in each layer are {100 * least(profile):.1f} %"
     return [f"Skipped: {', '.join(left)}, as {why} of the FLOPs."] * bool(left)
 
 

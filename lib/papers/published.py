@@ -38,6 +38,12 @@ def _file(paper, name):
     return PUBLISHED / paper / f"{name}.csv"
 
 
+def _read(paper, name):
+    """Return the rows of a file as dicts of text."""
+    with open(_file(paper, name), newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def table(paper, name, **options):
     """Return one printed table, one row for each of its rows, columns named as printed.
 
@@ -63,8 +69,7 @@ def lines(paper, name):
         except ValueError:
             return text
 
-    with open(_file(paper, name), newline="") as file:
-        return [{name: cell(text) for name, text in row.items()} for row in csv.DictReader(file)]
+    return [{name: cell(text) for name, text in row.items()} for row in _read(paper, name)]
 
 
 def printed(paper, name):
@@ -115,35 +120,15 @@ def gaps(paper, name, label, method, widths=None, rename=str):
 
 
 def _of(paper, name, places):
-    """Return the rows of `corrections.csv`, `checks.csv` or `misses.csv` that are of these places,
-    or all.
+    """Return the rows of `corrections.csv` or `misses.csv` that are of these places, or all.
 
     Raises ValueError for a place that has none.
     """
-    import pandas as pd
-
-    found = pd.read_csv(PUBLISHED / paper / f"{name}.csv", dtype=str, keep_default_na=False)
-    named = found["table"].str.split("; ")
-    places = places or sorted(set(named.explode()))
+    rows = _read(paper, name)
+    there = {place for row in rows for place in row["table"].split("; ")}
     for place in places:
-        known(f"place of published {name} of {paper}", place, sorted(set(named.explode())))
-    return found[[not set(places).isdisjoint(own) for own in named]].to_dict("records")
-
-
-def checks(paper, *places):
-    """Return lines for a page on printed numbers that follow from others (`checks.csv`).
-
-    They tell how many of these places agree, and each that does not.
-    """
-    rows = _of(paper, "checks", places)
-    wrong = [row for row in rows if row["status"] != "match"]
-    told = []
-    for row in wrong:
-        cell = ", ".join(filter(None, (row["row"], row["column"])))
-        note = f"; {row['note']}" * bool(row["note"])
-        told.append(f"{cell}: printed {row['printed']}, computed {row['recomputed']}{note}.")
-    head = f"Computed again from other printed numbers: {len(rows)} values, of which"
-    return [f"{head} {len(rows) - len(wrong)} agree.", *told]
+        known(f"place of published {name} of {paper}", place, sorted(there))
+    return [row for row in rows if not {*(places or there)}.isdisjoint(row["table"].split("; "))]
 
 
 def misses(paper, *places):
