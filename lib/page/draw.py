@@ -10,13 +10,12 @@ from matplotlib.ticker import MaxNLocator
 from lib.model.formula import BINARY, LINEAR, height, walk
 from lib.page import plot
 
-LOOKS = {  # of each kind of operation: its fill, the colour of its text, its box
-    "input x": ("white", plot.INK, "circle"),
-    "linear map": (plot.BLUE, "white", "square"),
-    "activation": ("#F5C96B", plot.INK, "round,rounding_size=0.7"),
-    "binary": (plot.GREEN, "white", "circle"),
+LOOKS = {  # of each kind of operation: fill, colour of its text, box, marker in the legend
+    "input x": ("white", plot.INK, "circle", "o"),
+    "linear map": (plot.BLUE, "white", "square", "s"),
+    "activation": ("#F5C96B", plot.INK, "round,rounding_size=0.7", "H"),
+    "binary": (plot.GREEN, "white", "circle", "o"),
 }
-MARKERS = dict(zip(LOOKS, "osHo", strict=True))  # in the legend
 SIGN = {"add": "+", "mul": "×", "leaky_relu": "leaky\nrelu"}
 SIGN |= {name: f"${name[0]}_{name[1]}$" for name in LINEAR}
 ROW = 0.42  # between operands; operations stand 1 apart
@@ -64,18 +63,10 @@ def formula(axis, node, x=0.0, y=0.0, size=8.0):
         columns, rows = np.transpose(line)
         axis.plot(x + columns, y - ROW * rows, color=plot.GREY, lw=1.2, zorder=1)
     for op, column, row in nodes:
-        fill, ink, shape = LOOKS[kind(op)]
-        axis.text(
-            x + column,
-            y - ROW * row,
-            SIGN.get(op, op),
-            ha="center",
-            va="center",
-            color=ink,
-            linespacing=0.85,
-            fontsize=size * (0.75 if op in ("leaky_relu", "max") else 1.0),
-            bbox={"boxstyle": shape, "facecolor": fill, "edgecolor": plot.INK, "lw": 0.7},
-        )
+        fill, ink, shape, _ = LOOKS[kind(op)]
+        word = {"color": ink, "fontsize": size * (0.75 if op in ("leaky_relu", "max") else 1.0)}
+        word |= {"linespacing": 0.85, "bbox": dict(boxstyle=shape, fc=fill, ec=plot.INK, lw=0.7)}
+        axis.text(x + column, y - ROW * row, SIGN.get(op, op), **plot.CENTRE | word)
 
 
 def network(axis, net, title="", before=None, size=8.0):
@@ -109,9 +100,8 @@ def network(axis, net, title="", before=None, size=8.0):
 def legend(figure):
     """The kinds of operations, and what vermilion means, below a figure of networks."""
     axis = figure.axes[0]
-    for name, (fill, *_) in LOOKS.items():
-        look = {"ls": "none", "ms": 10, "mfc": fill, "mec": plot.INK}
-        axis.plot([], [], MARKERS[name], label=name, **look)
+    for name, (fill, _, _, marker) in LOOKS.items():
+        axis.plot([], [], marker, ms=10, mfc=fill, mec=plot.INK, label=name)
     axis.plot([], [], color=plot.VERMILION, lw=2, label="changed against the panel before")
     plot.legend(figure, columns=3, frameon=False)
 
@@ -134,7 +124,5 @@ def surface(axis, grid, z, title="", view=(28, -125)):
     ends, ticks = (min(0.0, z.min()), max(z.max(), 0.5)), [-15, -5, 5]
     axis.set(xlabel="X", ylabel="Y", xticks=ticks, yticks=ticks, zlim=ends)
     axis.zaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axis.zaxis.set_major_formatter(
-        lambda t, _: f"{'−' if t < 0 else ''}$10^{{{abs(t):.0f}}}$" if t else "0"
-    )
+    axis.zaxis.set_major_formatter(lambda t, _: f"${'-' * (t < 0)}10^{{{abs(t):g}}}$" if t else "0")
     axis.tick_params(labelsize=8, pad=0)

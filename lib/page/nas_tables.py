@@ -25,15 +25,12 @@ def rows(profile, models, tasks, seeds, ratios):
 
 def landed(frame, source):
     """Of searches and draws: share of the FLOPs before and after the trim, and trimmed gates."""
-    columns = {
-        "before trim, %": ("before_trim", 100),
-        "FLOPs, %": ("ratio", 100),
-        "gates trimmed": ("trimmed", 1),
-    }
+    frame = frame.assign(**(100 * frame.filter(["before_trim", "ratio"])))
+    columns = {"before trim, %": "before_trim", "FLOPs, %": "ratio", "gates trimmed": "trimmed"}
     return {
         model: {
-            (source, name): compare.spread(scale * part[key]) if key in part else "–"
-            for name, (key, scale) in columns.items()
+            (source, name): compare.spread(part[key]) if key in part else "–"
+            for name, key in columns.items()
         }
         for model, part in frame.groupby("model", sort=False)
     }
@@ -76,31 +73,37 @@ def changes(runs, whole):
     """
     found = []
     for source, frame, at in runs.frames:
-        scored = compare.points(frame, grids.metrics(at, COLUMNS)).dropna(subset=["score"])
-        means = scored.groupby(["column", "model"], sort=False)["score"].mean()
-        part = {}
-        for (column, model), score in means.items():
-            if model != whole and means.get((column, whole)):
-                change = 100 * (score / means[column, whole] - 1)
-                part.setdefault(model, {})[source, column] = f"{change:+.2f}"
-        found.append(part)
+        scored = compare.points(frame, grids.metrics(at, COLUMNS))
+        means = scored.pivot_table("score", "column", "model", sort=False).replace(0, np.nan)
+        moved = 100 * (means.div(means.get(whole, np.nan), axis=0) - 1)
+        texts = {model: each.dropna().map("{:+.2f}".format) for model, each in moved.items()}
+        rows = {model: {(source, c): v for c, v in each.items()} for model, each in texts.items()}
+        found.append({model: row for model, row in rows.items() if row and model != whole})
     return found
 
 
 def cost(frame, source, network):
     """Of searches in a model: the least and the most GFLOPs of what they leave, and how many times
     fewer than the whole model's these are, as Tables 6 to 9 print them."""
-    there = frame.dropna(subset=["flops"]) if "flops" in frame else frame[:0]
-    found = {}
+    there, found = frame.dropna(subset=["flops"]) if "flops" in frame else frame[:0], {}
     columns = {network: "flops", network.removeprefix("30 % "): "whole_flops"}
     for name, flops in columns.items() if len(there) else ():
-        ends = [(there[flops].min(), "low", "high"), (there[flops].max(), "high", "low")]
-        for value, end, other in ends:
-            speed = there["whole_flops"].max() / value
-            row = {(source, f"FLOPS (B) {end}"): f"{value / 1e9:.3f}"}
-            row |= {(source, f"Speedup {other}"): f"{speed:.1f}"}
-            found[name] = found.get(name, {}) | row
+        low, high, whole = there[flops].min(), there[flops].max(), there["whole_flops"].max()
+        found[name] = {
+            (source, "FLOPS (B) low"): f"{low / 1e9:.3f}",
+            (source, "Speedup high"): f"{whole / low:.1f}",
+            (source, "FLOPS (B) high"): f"{high / 1e9:.3f}",
+            (source, "Speedup low"): f"{whole / high:.1f}",
+        }
     return found
+
+
+def gains(page, runs, base, printed=(), columns=COLUMNS, than="the row"):
+    """Draw how much the model `base` scores above each other one, and what is printed of it."""
+    from lib.page import plot  # grids are read without it
+
+    label = f"{base} above {than} (points)"
+    page.figure(*plot.dots(runs.above(base, columns), printed, label), name="gains")
 
 
 def show_tested(page, table, models, runs, searches):
@@ -108,8 +111,6 @@ def show_tested(page, table, models, runs, searches):
 
     models: names of a whole model and of a network of 30 %.
     """
-    from lib.page import plot  # grids are read without it
-
     page.table(
         tested(table, *models, runs, searches),
         f"Published: test scores in points. Measured: scores {runs.rows}, mean ± standard "
@@ -121,8 +122,7 @@ def show_tested(page, table, models, runs, searches):
     for task in nas.TEST["paper"]:
         gaps = [whole[c] - network[c] for c in network if c[1].startswith(task)]
         lost[f"{models[1]}, {task}"] = np.nanmean(gaps)
-    found = runs.above(models[0], COLUMNS)
-    page.figure(*plot.dots(found, lost, f"{models[0]} above the network (points)"), name="gains")
+    gains(page, runs, models[0], lost, than="the network")
 
 
 def tested(table, whole, network, runs, searches):
@@ -159,10 +159,11 @@ def curves(frame):
     """
     import pandas as pd
 
-    parts = [pd.DataFrame(columns=["model", "seed", "step", "target", "actual", "off", "on"])]
+    names = ["model", "seed", "step", "target", "actual", "off", "on"]
+    parts = [pd.DataFrame(columns=names)]
     for row in compare.there(frame).itertuples():
         target, actual, off, on = row.run.arrays("search")["curve"].astype(float).T
-        told = {"model": row.model, "seed": row.seed, "step": np.linspace(0, 1, len(target))}
-        told |= {"target": target, "actual": actual, "off": off.cumsum(), "on": on.cumsum()}
-        parts.append(pd.DataFrame(told))
+        step = np.linspace(0, 1, len(target))
+        columns = row.model, row.seed, step, target, actual, off.cumsum(), on.cumsum()
+        parts.append(pd.DataFrame(dict(zip(names, columns, strict=True))))
     return pd.concat(parts[1:] or parts)

@@ -6,6 +6,7 @@ and a dash of its own as well, so that colour alone tells nothing.
 
 import re
 from itertools import cycle
+from textwrap import fill
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -80,6 +81,25 @@ def means(axis, frame, x, y, label, **look):
             axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
+def message(axis, peak=False):
+    """Add to the title of a panel the values at both ends of each curve that has a label.
+
+    Parts of curves and lines across the panel have none. peak: the highest value too, where it is
+    at neither end.
+    """
+    told = []
+    for curve in axis.get_lines():
+        (x, y), name = curve.get_data(), curve.get_label()
+        if name[0] != "_" and len(y) and curve.get_transform() == axis.transData:
+            ends = y[x.argmin()], y[x.argmax()]
+            text = f"{name}: " + " to ".join(dict.fromkeys(f"{end:.3g}" for end in ends))
+            if peak and max(y) > max(ends):
+                text += f", highest {max(y):.3g} at {x[y.argmax()]:g}"
+            told.append(text.replace(" ", "\u00a0"))  # lines break between curves
+    lines = fill("; ".join(told), 46, break_on_hyphens=False)
+    axis.set_title(f"{axis.get_title()}\n{lines}".strip())
+
+
 def dots(estimates, printed=(), label="difference (points)", axis=None):
     """Paired differences with their 95 % intervals on one axis: (figure, the data that it draws).
 
@@ -88,7 +108,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     Differences of fewer seeds than prove anything are grey, without an interval. axis: of a figure
     that has a legend of its own; a figure is made without one.
     """
-    there = dict.fromkeys(at for (_, at), estimate in estimates.items() if estimate)
+    there = dict.fromkeys(at for (_, at), e in estimates.items() if e)
     printed = {at: gain for at, gain in dict(printed).items() if at in there or not there}
     order = list(there or printed)
     told = [{"source": "published", "at": at, "gain": gain} for at, gain in printed.items()]
@@ -113,10 +133,11 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
     signed_log(axis)
     if alone:
-        sure, count = data[data["seeds"] >= SEEDS], data["seeds"].count()
+        sure, few = data[data["seeds"] >= SEEDS], (data["seeds"] < SEEDS).sum()
         above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
-        told = f"95 % intervals above 0: {above} of {count}, below 0: {below}"
-        axis.set_title(told if count else "published, not measured yet")
+        told = [f"{above} of {len(sure)} intervals above 0, {below} below"] * bool(len(sure))
+        told += [f"{few} with fewer than {SEEDS} seeds: no interval"] * bool(few)
+        axis.set_title("; ".join(told) or "published, not measured yet")
         legend(axis.figure)
     return axis.figure, data
 
