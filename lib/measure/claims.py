@@ -148,6 +148,12 @@ class Verdict:
         text, bracket, ends = first.size.partition(" [")
         return f"**{text}**{bracket}{ends}" if ends else text
 
+    @property
+    def seeds(self):
+        """(done, planned) of the thinnest cell; None where nothing is counted in seeds."""
+        own = [(r.done, r.planned) for r in self.results if not r.beside]
+        return min(own, default=None)
+
 
 def beyond(e, end, side):
     """Return the two-sided p of an Estimate above (side 1) or below (side -1) an end of its region.

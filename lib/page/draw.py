@@ -124,5 +124,7 @@ def surface(axis, grid, z, title="", view=(28, -125)):
     ends, ticks = (min(0.0, z.min()), max(z.max(), 0.5)), [-15, -5, 5]
     axis.set(xlabel="X", ylabel="Y", xticks=ticks, yticks=ticks, zlim=ends)
     axis.zaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axis.zaxis.set_major_formatter(lambda t, _: f"${'-' * (t < 0)}10^{{{abs(t):g}}}$" if t else "0")
+    axis.zaxis.set_major_formatter(
+        lambda t, _: f"${'-' * bool(t < 0)}10^{{{abs(t):g}}}$" if t else "0"
+    )
     axis.tick_params(labelsize=8, pad=0)
