@@ -375,7 +375,10 @@ def test_a_variance_is_a_ratio():
         ("Ghost > Prune @ m=9", "Ghost less Prune at 9/12"),
         ("F = 12 <= F = 4 + 0.5 @ m=1", "F = 12 less F = 4 at 1/12, claimed at most 0.5"),
         ("A [m=6] >= B [m=12] - 0.5", "A at 6/12 less B at 12/12, claimed at least -0.5"),
-        ("k = 3 | k = 5 < value 0 @ m=3", "slope over k = 3, k = 5 at 3/12, claimed below 0"),
+        (
+            "k = 3 | k = 5 < value 0 @ m=3",
+            "slope per doubling from k = 3 to k = 5 at 3/12, claimed below 0",
+        ),
         (
             "F1 :: A ~ value 85.3 +- 0.5 @ task=SQuAD1",
             "F1: A on SQuAD1, claimed within 0.5 of 85.3",

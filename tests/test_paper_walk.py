@@ -37,9 +37,9 @@ from lib.measure.cost import Shape
 from lib.page import claims, notebook, report, sheet
 from lib.papers import bermo, efficientbert, efficientbert_search, ghostbert, grids, nas
 from lib.runs import executors, paths
-from lib.steps import latency, maps
-from lib.train import loop
-from lib.train.options import Span
+from lib.steps import latency, maps, predict, pretrain, warming
+from lib.train import learn
+from lib.train.options import Span, Train
 
 # Tasks of GLUE's tables here: three classes and two development sets; scores; two classes.
 THREE = ("MNLI", "STS-B", "CoLA")
@@ -220,7 +220,8 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(sheet, "execute", perform)
     monkeypatch.setattr(notebook, "wanted", fewer)
     monkeypatch.setattr(report.Book, "publish", partialmethod(last, report.Book.publish))
-    monkeypatch.setattr(loop, "options", partial(short, loop.options, EPOCHS[paper]))
+    for step in (learn, warming, pretrain, predict):
+        monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
     monkeypatch.setattr(latency, "LEAST", 1)
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
@@ -257,13 +258,10 @@ def last(book, publish):
         publish(book)
 
 
-def short(options, epochs, numerics, train=None):
-    """As lib.train.loop.options, of so many epochs of rows of TOKENS."""
-    made = options(numerics, train)
-    if not train:
-        return made
-    numerics, train = made
-    return numerics, replace(
+def short(epochs, **train):
+    """The Train of a step, of so many epochs of rows of TOKENS."""
+    train = Train(**train)
+    return replace(
         train,
         epochs=min(train.epochs, epochs or train.epochs),
         eval_every=0,

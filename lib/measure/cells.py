@@ -81,7 +81,12 @@ class Cell:
             end = f"{end} of {right[6:]}" if hit["margin"] else right[6:]
         else:
             told, end = f"{told} less {right}", end if hit["turn"] != "-" else f"-{end}"
-        told = ": ".join(filter(None, (hit["what"], "slope over " * bool(self.slope) + told)))
+        if self.slope:
+            first, *_, last = told.split(" | ")
+            kind = "slope " * self.slope.startswith("per")
+            told = f"{kind}{self.slope} from {first} to {last}"
+        else:
+            told = ": ".join(filter(None, (hit["what"], told)))
         told += f" @ {hit['where']}" * bool(hit["where"])
         for pattern, words in TEXTS["SAID"].items():
             told = re.sub(pattern, words, told)

@@ -145,7 +145,7 @@ class Verdict:
         first = next((r for r in self.results if r.estimate or r.why), None)
         if first is None or first.why:
             return "not testable" if first else "not measured yet"
-        text, bracket, ends = first.size.partition(" [")
+        text, bracket, ends = replace(first, printed=None).size.partition(" [")
         return f"**{text}**{bracket}{ends}" if ends else text
 
     @property
