@@ -258,12 +258,12 @@ def last(book, publish):
         publish(book)
 
 
-def short(epochs, **train):
-    """The Train of a step, of so many epochs of rows of TOKENS."""
+def short(most, /, **train):
+    """The Train of a step, of at most so many epochs, of rows of TOKENS."""
     train = Train(**train)
     return replace(
         train,
-        epochs=min(train.epochs, epochs or train.epochs),
+        epochs=min(train.epochs, most or train.epochs),
         eval_every=0,
         max_length=TOKENS,
         pad_to=TOKENS,
