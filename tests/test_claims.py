@@ -331,6 +331,15 @@ def test_divergence_is_no_fault_where_it_is_measured():
     assert judged("diverged :: a = value 0", frame).verdict == "CONTRADICTED"
 
 
+def test_a_run_that_diverged_is_left_out_and_told():
+    frame = made_up({"a": 0.9, "b": 0.8})
+    frame["diverged"] = (frame["model"] == "b") & (frame["seed"] == frame["seed"].max())
+    found = judged("a > b", frame)
+    assert found.results[0].estimate.n_seeds == frame["seed"].nunique() - 1
+    assert found.note == "runs that diverged and are left out: 1"
+    assert judged("a > b", made_up({"a": 0.9, "b": 0.8})).note == ""
+
+
 def test_most_scores_that_are_ranked_differ():
     def rows(scores):
         told = [("SST-2", str(n), 0, np.arange(600) < 600 * s, {"kind": "student"})

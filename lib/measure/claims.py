@@ -241,7 +241,7 @@ def judge(line, rows, metric_of, teachers, scale, printed=None):
     printed: {(cell, task): points}, see `Result`. Raises LookupError, naming it, where no cell has
     rows.
     """
-    results, absent, seen, lost = [], {}, {}, set()
+    results, absent, seen, lost, away = [], {}, {}, set(), set()
     for one in parsed(line["cells"]):
         try:
             own = rows_of(one, rows)
@@ -258,12 +258,16 @@ def judge(line, rows, metric_of, teachers, scale, printed=None):
             continue
         seen[runs] = one.words
         lost |= {row["spec"] for row in own if row["state"] in ("failed", "died")}
+        if not one.measure:
+            away |= {row["spec"] for row in own if row.get("diverged") in (True,)}
         results += measured(one, own, metric_of, teachers, line)
     if not results:
         raise LookupError("; ".join(absent.values()))
     results = [replace(r, printed=(printed or {}).get((r.cell.text, r.task))) for r in results]
     word, p = verdict(results, line["least"])
     notes = [*absent, *[f"{len(lost)} runs failed"] * bool(lost)]
+    if any(r.estimate for r in results) and away:
+        notes.append(f"runs that diverged and are left out: {len(away)}")
     shown = "; ".join(map(str, results)) if word != "NOT_RUN" else "not measured"
     told = shown, "; ".join(notes), SCALES[scale], "finding", p
     return Verdict(line["id"], word, *told, results=tuple(results))
