@@ -15,7 +15,7 @@ import sys
 import time
 from itertools import chain
 
-from lib.runs import paths
+from lib.runs import committed, paths
 
 COMMANDS = {}
 
@@ -321,9 +321,14 @@ def main(words=None):
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
+    except Exception as error:  # one of a printed table that was changed can be of any kind
+        tables = [line for line in committed.changed() if line.startswith("data/published/")]
+        usual = isinstance(error, ValueError | TypeError | OSError | RuntimeError)
+        if not usual and not tables:
+            raise
         fix = paths.movable(getattr(error, "filename", None))
-        print(f"error: {error}{fix}", file=sys.stderr)
+        told = f"error: {'' if usual else type(error).__name__ + ': '}{error}{fix}"
+        print(told, *tables, sep="\n", file=sys.stderr)
         return 2
 
 

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,14 +13,14 @@ from conftest import put
 from safetensors.numpy import load, save
 
 from lib import data
-from lib.__main__ import main
+from lib.__main__ import COMMANDS, main
 from lib.measure import metrics
 from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
 from lib.measure.stats import Estimate
 from lib.page import claims, notebook, verify
 from lib.papers.grids import backbone
-from lib.runs import paths
+from lib.runs import committed, paths
 from lib.runs.paths import seal, write_json
 from lib.runs.spec import Spec
 from lib.runs.store import Store
@@ -248,12 +249,36 @@ def test_the_files_have_each_run_once_and_each_part_of_a_claim(records):
 
 
 def test_files_are_written_of_sound_records_alone(records, capsys):
-    there = (*verify.COLUMNS, verify.FILES)
+    there = (*verify.COLUMNS, committed.FILES)
     before = [(records / name).read_text() for name in there]
     put(records.parent, "data/digests.json", "{}")
     (records / NAME / ARRAYS).unlink()
     assert main(["verify", "--write"]) == 1
     assert [(records / name).read_text() for name in there] == before
+
+
+@pytest.mark.parametrize("error", [KeyError("EfficientBERT"), ValueError("no number: 1x")])
+def test_a_command_that_fails_names_printed_tables_that_were_changed(
+    error, monkeypatch, tmp_path, capsys
+):
+    def fail(args):
+        raise error
+
+    monkeypatch.setitem(COMMANDS, "status", (fail, ()))
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setenv("RECORDS_ROOT", str(tmp_path))
+    table = tmp_path / "data" / "published" / "nas" / "table.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("a,1\n")
+    (tmp_path / "files.csv").write_text("".join(committed.seen()))
+    with suppress(KeyError):  # as nothing was changed, the error is the code's
+        assert main(["status"]) == 2
+    assert "table.csv" not in capsys.readouterr().err
+    table.write_text("a,2\n")
+    assert main(["status"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: ") and str(error) in first
+    assert second.startswith("data/published/nas/table.csv is not as ")
 
 
 def test_a_run_without_a_score_has_nothing_to_compute_again():

@@ -16,15 +16,13 @@ from lib import data
 from lib.measure import metrics
 from lib.page import checks, claims, evidence, notebook
 from lib.runs import paths
+from lib.runs.committed import FILES, FIX, changed, seen
 from lib.runs.execute import one_line
-from lib.runs.paths import sha, write
+from lib.runs.paths import write
 
-FIX = "take it from git again, or write it with `python -m lib verify --write`"
 # the columns of the committed files; the first KEY of them say what a line is about
 COLUMNS = {"runs.csv": "page,profile,labels,seed,run", "verdicts.csv": ",".join(claims.HEAD)}
-FILES, KEY = "files.csv", 4
-SEEN = "README.md data/README.md data/found.md data/digests.json data/published/**/*.*"
-SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
+KEY = 4
 # how far numbers may be from the committed ones, in the unit of the claim
 NEAR = {"estimate": 1e-6, "low": 0.01, "high": 0.01, "p": 1e-4}
 
@@ -106,21 +104,7 @@ def made(store):
     return texts
 
 
-def seen():
-    """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
-    there = {path for each in SEEN.split() for path in paths.ROOT.glob(each)}
-    named = {path.relative_to(paths.ROOT).as_posix(): path for path in there if path.is_file()}
-    return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(named.items())]
-
-
 # ---- HELD TO WHAT IS COMMITTED
-
-
-def changed(place):
-    """Return one line for each file that is not as `files.csv`, at a place, says."""
-    old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
-    names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}
-    return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
 
 
 def keyed(text):

@@ -1,0 +1,27 @@
+"""Committed files that a reader sees, or that results rest on, held to their digests.
+
+`data/records/files.csv` has a line for each: its path and its digest.
+"""
+
+from lib.runs import paths
+from lib.runs.paths import sha
+
+FIX = "take it from git again, or write it with `python -m lib verify --write`"
+FILES = "files.csv"
+SEEN = "README.md data/README.md data/found.md data/digests.json data/published/**/*.*"
+SEEN += " data/unseen/* figures/bench/*.csv figures/mini/*.png figures/mini/*.page.md"
+
+
+def seen():
+    """Return the lines of `files.csv`: each file that a reader sees, and its digest."""
+    there = {path for each in SEEN.split() for path in paths.ROOT.glob(each)}
+    named = {path.relative_to(paths.ROOT).as_posix(): path for path in there if path.is_file()}
+    return [f"{name},{sha(path.read_bytes())}\n" for name, path in sorted(named.items())]
+
+
+def changed(place=None):
+    """Return one line for each file that is not as `files.csv`, at a place, says."""
+    place = place or paths.records_root() / FILES
+    old = place.read_text(errors="replace").splitlines(keepends=True) if place.exists() else ()
+    names = {line.partition(",")[0] for line in {*old} ^ {*seen()}}
+    return [f"{name} is not as {paths.shown(place)} says: {FIX}" for name in sorted(names)]
