@@ -52,16 +52,17 @@ def planned(claim):
 
 
 def recorded(claim, model, where):
-    """{seed: folder} of the recorded runs of a model that a claim is on."""
+    """{seed: folder} of the recorded runs of a model, or of a recipe, that a claim is on."""
     pages, seeds = planned(claim)
-    wanted = {f"{name}={value}" for name, value in {"model": model, **where}.items()}
+    wanted = {f"{name}={value}" for name, value in where.items()}
     return {
         row["seed"]: DATA / "records" / row["run"]
         for row in rows("records/runs.csv")
         if row["profile"] == "mini"
         and row["page"] in (claim, *pages)
         and (not seeds or int(row["seed"]) in seeds)
-        and wanted <= {*row["labels"].split("; ")}
+        and wanted <= {*(told := row["labels"].split("; "))}
+        and {f"model={model}", f"recipe={model}"} & {*told}
         and (DATA / "records" / row["run"]).exists()
     }
 
