@@ -139,6 +139,7 @@ DAMAGE = {
     "metric nan": lambda at: body(at, "metrics", lambda b: b.update(accuracy=float("nan"))),
     "no spec": lambda at: (at / NAME / "spec.json").unlink(),
     "unknown task": lambda at: body(at, "spec", lambda b: b["args"]["data"].update(task="R")),
+    "status gone": lambda at: (at / NAME / "status.json").unlink(),
     "failed": lambda at: body(at, "status", lambda b: b.update(state="failed")),
     "arrays gone": lambda at: (at / NAME / ARRAYS).unlink(),
     "arrays untold": lambda at: ((at / NAME / ARRAYS).unlink(), seal(at / NAME)),

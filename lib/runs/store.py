@@ -202,13 +202,15 @@ class Store:
             status["state"] = "running" if alive(part.with_suffix(".lock")) else "died"
         return status
 
-    def every(self, pattern="*"):
-        """Yield the records, then the finished runs; pattern: of folders, step-identity."""
+    def every(self, pattern="[!.]*"):
+        """Yield the records, then the finished runs, damaged ones too; pattern: of folders,
+        step-identity.
+        """
         for origin, root in {"record": self.records, "run": self.runs}.items():
             for place in sorted(root.glob(pattern)):
-                for path in sorted(place.glob("[!.]*/status.json")):
-                    if path.parent.suffix != ".part":
-                        yield Run(path.parent, origin)
+                for folder in sorted({path.parent for path in place.glob("[!.]*/*.json")}):
+                    if folder.suffix != ".part":
+                        yield Run(folder, origin)
 
     def folders(self):
         """Every finished run made here."""
