@@ -133,6 +133,7 @@ DAMAGE = {
     "spec cut": lambda at: cut(at / NAME / "spec.json"),
     "manifest {}": lambda at: (at / NAME / "manifest.json").write_text("{}"),
     "manifest no text": lambda at: (at / NAME / "manifest.json").write_bytes(b"\xff\xfe{"),
+    "manifest version": lambda at: changed(at / NAME / "manifest.json", "version", "versiom"),
     "manifest gone": lambda at: (at / NAME / "manifest.json").unlink(),
     "metric changed": lambda at: body(at, "metrics", lambda b: b.update(accuracy=0.9), False),
     "metric signed": lambda at: body(at, "metrics", lambda b: b.update(accuracy=0.9)),

@@ -209,14 +209,17 @@ def check(folder, spared=()):
     """
     place = folder / MANIFEST
     try:
-        for name, written in read_json(place)["files"].items():
+        told = read_json(place)
+        if told["version"] != 1:
+            raise KeyError
+        for name, written in told["files"].items():
             place = folder / name
             if not name.startswith(spared) and digest(place) != written:
                 raise Damaged(f"{shown(place)} has another digest than when written")
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         raise Damaged(f"{shown(place)} cannot be read ({error.strerror})") from None
     except (KeyError, AttributeError, TypeError):
-        raise Damaged(f"{shown(place)} lists no digests") from None
+        raise Damaged(f"{shown(place)} lists no digests of version 1") from None
 
 
 def wrong(folder, spared=()):
