@@ -15,7 +15,7 @@ returns.
 from importlib import import_module
 
 # {name on the frontier: module}
-METHODS = {"Layer dropping": "layer_dropping"}
+METHODS = {"Layer dropping": "layer_dropping", "Torch-Pruning Taylor": "taylor_importance"}
 
 
 def module(name):
