@@ -18,7 +18,7 @@ BELOW = {
     "search": {"measure"},
     "runs": {"data"},
     "train": {"data", "measure", "model", "runs", "search"},
-    "steps": {"data", "measure", "model", "runs", "search", "train"},
+    "steps": {"data", "measure", "methods", "model", "runs", "search", "train"},
     "papers": {"data", "measure", "methods", "runs", "search"},
     "page": {"data", "measure", "papers", "runs", "search"},
     "export": {"data", "measure", "model", "page", "runs"},

@@ -48,7 +48,7 @@ def test_students_differ_in_their_surgery_alone(anywhere):
     rows = {row["model"]: row["spec"] for row in grid()}
     table = [ghostbert.named("toy", "CoLA", 3, model).at(0) for model in ghostbert.MODELS]
     assert [rows["Width"], rows["GhostBERT"]] == table
-    for name in ("NAS", "Random", "NAS + ghosts", "Layer dropping"):
+    for name in ("NAS", "Random", "NAS + ghosts", "Layer dropping", "Torch-Pruning Taylor"):
         ours, theirs = rows[name].parents["start"], rows["Width"].parents["start"]
         assert rows[name].args == rows["Width"].args
         assert {k: v for k, v in ours.args.items() if k != "surgery"} == {
@@ -78,6 +78,7 @@ def counted(model, tokens):
         ("Whole", 0, ()),
         ("Width", 3, ({"op": "cut", "heads": 3},)),
         ("Layer dropping", 6, ({"op": "layer_dropping", "layers": [1]},)),
+        ("Torch-Pruning Taylor", 3, ({"op": "cut", "heads": 3},)),
         ("NAS", 3, ({"op": "keep", "heads": [[0], [3, 4]], "neurons": [[1, 2], [5]]},)),
     ],
 )
@@ -176,7 +177,7 @@ def test_a_method_is_one_file_and_one_line(tmp_path):
     table, own = (
         tmp_path / "lib/methods" / f"{name}.py" for name in ("__init__", "layer_dropping")
     )
-    line, text, code = '"Layer dropping": "layer_dropping"', table.read_text(), own.read_text()
+    line, text, code = '"Layer dropping": "layer_dropping", ', table.read_text(), own.read_text()
     there = asked()
     assert "Layer dropping" in there and line in text
     table.write_text(text.replace(line, ""))
@@ -193,6 +194,7 @@ def test_networks_are_timed_as_cut_without_training(anywhere):
     assert "model:Fine-pruned BERT 3/12" not in models
     for name in ("Width", "GhostBERT", "NAS", "Random", "NAS + ghosts", "Layer dropping"):
         assert models[f"model:{name} 3/12"].step == "operate"
+    assert not any("Torch-Pruning" in name for name in models)  # the shape of Width is there
     assert models["model:Whole"] == grid()[0]["spec"] and "model:Whole, distilled" not in models
     assert grid("clock", methods=["Width"]) == []  # nothing to compare with
     assert {row["model"] for row in grid("search")} == {"NAS", "Random", "NAS + ghosts"}

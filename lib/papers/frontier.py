@@ -132,9 +132,16 @@ def distilled(profile, task, m):
 
 
 def listed(profile, task, m, name):
-    """Return the Spec of a student by a module of lib.methods."""
-    _, arguments = module(name).kept(shape(profile), m / HEADS)
-    return student(profile, task, {"op": name} | arguments)
+    """Return the Spec of a student by a module of lib.methods. Its `scores`, where it has them,
+    rank on the rows that `width` is ranked on."""
+    method, inputs = module(name), {}
+    if hasattr(method, "scores"):
+        options = replace(ghostbert.IMPORTANCE[profile], cumulative=False, by=name)
+        ranked = grids.common(profile, task, importance=options)
+        teacher = grids.teacher(profile, task)
+        inputs["importance"] = Spec("importance", ranked, {"teacher": teacher})
+    _, arguments = method.kept(shape(profile), m / HEADS)
+    return student(profile, task, {"op": name} | arguments, **inputs)
 
 
 # ---- THE TABLE

@@ -4,12 +4,15 @@
 The score of a head is the sum over batches of |dLoss / dxi|, where xi is a factor of 1 on the
 head's attention. That of a neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|,
 over its row of W1 (with bias) and its column of W2.
+
+A module of lib.methods that has a function `scores` ranks in another way (`Importance.by`).
 """
 
 from contextlib import ExitStack
 
 import torch
 
+from lib.methods import module
 from lib.model import parts
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
@@ -23,7 +26,8 @@ def importance(run, data, importance, numerics, span=None):
     model, tokenizer = lesson.teacher
     split = lesson.splits[options.split]
     rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, span)
-    found = scores(model, rows, options, lesson.numerics, run.progress)
+    rank = by_method if options.by else scores
+    found = rank(model, rows, options, lesson.numerics, run.progress)
     run.save_arrays("scores", heads=found[0].numpy(), neurons=found[1].numpy())
     return {"examples": len(rows), "outputs": lesson.task.outputs}
 
@@ -48,13 +52,7 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
             watched += [factor, dense.weight, dense.bias, layer.output.dense.weight]
         head_total = torch.zeros(len(layers), len(watched[0]))
         neuron_total = torch.zeros(len(layers), layers[0].intermediate.dense.out_features)
-        for start in range(0, len(rows), options.batch):
-            chosen = range(start, min(start + options.batch, len(rows)))
-            batch = collate(rows, chosen, device=loop.device())
-            with loop.autocast(numerics):
-                logits = loop.outputs(model, batch)
-            labels = rows.labels[list(chosen)].to(logits.device)
-            loss = losses.prediction(logits, labels, Targets("hard"))["loss"]
+        for loss in batch_losses(model, rows, options, numerics, progress):
             gradients = torch.autograd.grad(loss, watched)
             if options.cumulative:
                 before = running or [0] * len(gradients)
@@ -65,5 +63,27 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
                 head_total[l] += factor.abs().float().cpu()
                 neuron_total[l] += ((w1 * g1).sum(1) + b1 * gb).abs().float().detach().cpu()
                 neuron_total[l] += (w2 * g2).sum(0).abs().float().detach().cpu()
-            progress((start + options.batch) / len(rows))
     return head_total, neuron_total
+
+
+def by_method(model, rows, options, numerics, progress=lambda fraction: None):
+    """Return what `scores` of the module `options.by` makes of a model in eval mode and its
+    gradients, summed over the batches of `rows` (Encoded).
+    """
+    model.to(loop.device()).eval()
+    with products(numerics):
+        for loss in batch_losses(model, rows, options, numerics, progress):
+            loss.backward()
+    return module(options.by).scores(model)
+
+
+def batch_losses(model, rows, options, numerics, progress):
+    """Yield the mean loss of each batch of `rows` (Encoded) against the labels."""
+    for start in range(0, len(rows), options.batch):
+        chosen = range(start, min(start + options.batch, len(rows)))
+        batch = collate(rows, chosen, device=loop.device())
+        with loop.autocast(numerics):
+            logits = loop.outputs(model, batch)
+        labels = rows.labels[list(chosen)].to(logits.device)
+        yield losses.prediction(logits, labels, Targets("hard"))["loss"]
+        progress((start + options.batch) / len(rows))

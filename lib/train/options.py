@@ -97,6 +97,7 @@ class Importance(Option):
     max_length: Count
     # the ancestor never zeroes gradients: |running sum| instead of |batch gradient|
     cumulative: bool = False
+    by: str = ""  # the module of lib.methods whose `scores` rank, instead of first-order Taylor
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,165 @@
+"""The Taylor importance of Torch-Pruning: scores by hand, the library's own pruner, the runs."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch_pruning
+from conftest import finetuned, untrained
+from test_importance import batches, loss_of, rows
+
+from lib import data
+from lib.methods import taylor_importance
+from lib.model import backbone
+from lib.model.parts import layers
+from lib.model.surgery import operate
+from lib.papers import frontier, grids
+from lib.runs.spec import Spec, plain
+from lib.steps.importance import by_method, scores
+from lib.train.options import Distil, Importance, Numerics, Train
+
+NUMERICS, BY = Numerics("float32", 1), "taylor_importance"
+RANKED = Importance("held_out", 4, 32, by=BY)
+
+
+def scored(model, encoded):
+    """The scores of a model, which has its gradients from then on."""
+    return by_method(model, encoded, RANKED, NUMERICS)
+
+
+@pytest.mark.parametrize("labels", [2, 1])
+def test_scores_are_the_formula(labels, family, tiny):
+    """In float64 mean |w g| of four matrices and of two, over their mean; g is of all batches."""
+    model, encoded = tiny(family, labels=labels).double(), rows(labels)
+    found = scored(model, encoded)
+    again = tiny(family, labels=labels).double()
+    total = sum(loss_of(again, batch, y) for batch, y in batches(encoded))
+    for l, layer in enumerate(layers(again)):
+        own = layer.attention.self
+        into = [own.query.weight, own.key.weight, own.value.weight, layer.intermediate.dense.weight]
+        out = [layer.attention.output.dense.weight, layer.output.dense.weight]
+        grads = torch.autograd.grad(total, into + out, retain_graph=True)
+        q, k, v, w1, o, w2 = ((w * g).abs() for w, g in zip(into + out, grads, strict=True))
+        heads = (q.sum(1) + k.sum(1) + v.sum(1) + o.sum(0)).view(12, 4).sum(1)
+        neurons = w1.sum(1) + w2.sum(0)
+        for mine, theirs in zip((heads, neurons), (each[l] for each in found), strict=True):
+            mine = (mine / mine.mean()).detach()
+            torch.testing.assert_close(theirs.double(), mine, atol=1e-6, rtol=1e-5)
+            assert torch.equal(theirs.argsort(descending=True), mine.argsort(descending=True))
+
+
+def test_a_score_is_what_the_loss_loses_by_each_weight(tiny):
+    """Two neurons: central differences of the loss by a factor on each weight."""
+    model, encoded, eps = tiny().double(), rows(number=4), 1e-5
+    found = scored(model, encoded)[1][0]
+    ((batch, y),) = batches(encoded)
+    layer, sums = layers(model)[0], []
+    into, out = layer.intermediate.dense.weight, layer.output.dense.weight
+    with torch.no_grad():
+        for neuron in (3, 50):
+            moved = []
+            for line in (into[neuron], out[:, neuron]):
+                for i in range(len(line)):
+                    before, ends = line[i].clone(), []
+                    for factor in (1 + eps, 1 - eps):
+                        line[i] = factor * before
+                        ends.append(loss_of(model, batch, y))
+                    line[i] = before
+                    moved.append(abs(ends[0] - ends[1]) / (2 * eps))
+            sums.append(sum(moved))
+    assert found[3] / found[50] == pytest.approx(float(sums[0] / sums[1]), rel=1e-4)
+
+
+@pytest.mark.parametrize("m", [6, 3, 1])
+def test_the_library_s_own_pruner_keeps_the_same(m, family, tiny):
+    model, ratio = tiny(family), 1 - m / 12
+    found = scored(model, rows())
+    cut = tiny(family)
+    kept = operate(cut, {"op": "cut", "heads": m}, head_scores=found[0], neuron_scores=found[1])
+    parts = {}
+    for layer in layers(model):
+        own = layer.attention.self
+        parts |= {own.query: 12, own.key: 12, own.value: 12}
+    widths = dict.fromkeys([*parts, *(layer.intermediate.dense for layer in layers(model))], ratio)
+    torch_pruning.pruner.BasePruner(
+        model,
+        {"input_ids": torch.full((1, 4), 5)},
+        torch_pruning.importance.TaylorImportance(),
+        pruning_ratio=0.0,
+        pruning_ratio_dict=widths,
+        out_channel_groups={},
+        num_heads=parts,
+        prune_num_heads=True,
+        prune_head_dims=False,
+        head_pruning_ratio=ratio,
+    ).step()
+    for l, (one, two) in enumerate(zip(layers(model), layers(tiny(family)), strict=True)):
+        heads, neurons = (torch.tensor(sorted(kept[name][l])) for name in ("heads", "neurons"))
+        rows_of = (heads[:, None] * 4 + torch.arange(4)).flatten()
+        theirs = one.attention.self, one.attention.output.dense, one.intermediate.dense
+        mine = two.attention.self, two.attention.output.dense, two.intermediate.dense
+        for name in ("query", "key", "value"):
+            weight = getattr(mine[0], name).weight[rows_of]
+            assert torch.equal(getattr(theirs[0], name).weight, weight)
+        assert torch.equal(theirs[1].weight, mine[1].weight[:, rows_of])
+        assert torch.equal(theirs[2].weight, mine[2].weight[neurons])
+
+
+def test_it_ranks_in_another_way_than_width(tiny):
+    encoded = rows()
+    theirs, ours = scored(tiny(), encoded), scores(tiny(), encoded, RANKED, NUMERICS)
+    for mine, other in zip(theirs, ours, strict=True):
+        assert not torch.equal(mine.argsort(1), other.argsort(1))
+
+
+@pytest.mark.parametrize("m", [6, 3, 1])
+def test_a_model_has_the_kept_parts_and_opens_again(
+    m, family, tiny, shape, sentences, logits, tokenizer, tmp_path
+):
+    model, batch = tiny(family), sentences(family)
+    widths, op = taylor_importance.kept(shape(family), m / 12)
+    found = scored(tiny(family), rows())
+    operate(model, op, head_scores=found[0], neuron_scores=found[1])
+    there = [
+        (layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features)
+        for layer in layers(model)
+    ]
+    assert there == widths == [(m, 8 * m)] * 2
+    backbone.save(model, tokenizer, tmp_path)
+    assert torch.equal(logits(backbone.load(tmp_path)[0], batch), logits(model, batch))
+
+
+DATA = data.describe("toy", "CoLA", 32, 16)
+TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=32)
+
+
+def test_a_student_is_cut_by_what_the_step_ranks(family, make):
+    """Through the store: the teacher, the ranking on its held-out rows, the distilled student."""
+    teacher = finetuned(DATA, TRAIN, {"start": untrained(family)}).at(1)
+    told = {"data": DATA, "numerics": NUMERICS}
+    ranks = Spec("importance", told | {"importance": RANKED}, {"teacher": teacher}).at(1)
+    _, op = taylor_importance.kept(grids.shape("toy"), 3 / 12)
+    more = {"train": TRAIN, "distil": Distil(mask=True), "surgery": [op]}
+    student = Spec("distil", told | more, {"teacher": teacher, "importance": ranks}).at(1)
+    run, ranked = make(student), make(ranks).arrays("scores")
+    (cut,) = json.loads((run.folder / "surgery.json").read_text())
+    for name, number in (("heads", 3), ("neurons", 24)):
+        assert np.allclose(ranked[name].mean(1), 1, atol=1e-5)
+        best = np.argsort(-ranked[name], axis=1, kind="stable")[:, :number]
+        assert cut["report"][name] == best.tolist()
+    model, _ = backbone.load(run.model)
+    assert [layer.attention.self.num_attention_heads for layer in layers(model)] == [3, 3]
+
+
+def test_only_the_ranking_differs_from_width(anywhere):
+    """The student of a budget differs from Width's in how the parts are ranked, and nothing else.
+    What ranks by itself has the identity that it had."""
+    name = "Torch-Pruning Taylor"
+    ours, theirs = (frontier.TABLE[n].make("mini", "SST-2", 3) for n in (name, "Width"))
+    one, two = (spec.inputs["start"].inputs["importance"] for spec in (ours, theirs))
+    assert ours.args == theirs.args and one.inputs == two.inputs
+    assert ours.inputs["start"].args == theirs.inputs["start"].args
+    assert one.args["importance"] == two.args["importance"] | {"by": BY}
+    assert "by" not in plain(Importance("held_out", 8, 32))
+    assert frontier.flops("mini", name, 3) == frontier.flops("mini", "Width", 3)
