@@ -160,7 +160,7 @@ def test_small_networks_keep_formulas_and_heads():
     toy = efficientbert.scaled("EfficientBERT", "toy")
     whole = efficientbert.network("EfficientBERT")
     assert toy.layers == (whole.layers[0], whole.layers[3])
-    assert (toy.hidden, toy.width, toy.heads) == (96, 96, 12)
+    assert (toy.hidden, toy.width, toy.heads) == (48, 48, 12)
     other = efficientbert.scaled("EfficientBERT (TinyBERT_6)", "mini")
     assert (other.hidden, other.width, other.mismatch, len(other.layers)) == (384, 1536, "pad", 6)
 

@@ -162,7 +162,7 @@ def test_a_supernet_is_trained_in_parts_that_fit_its_formulas():
     for step in range(40):
         drawn = part(whole, shared, 0, step, **efficientbert.tables("toy"))
         for layer in drawn.layers:
-            assert valid(parse(layer.formula), 96, drawn.inner(layer), "truncate")
+            assert valid(parse(layer.formula), net.hidden, drawn.inner(layer), "truncate")
 
 
 SMALL = {"epochs": 1, "batch": 16, "max_length": 24, "lr": 2e-3}
