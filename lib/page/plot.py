@@ -129,7 +129,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
         look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
         axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
     axis.axvline(0, color=INK, lw=0.8)
-    axis.set(xlabel=label, yticks=range(len(order)), yticklabels=order)
+    axis.set(xlabel=label, yticks=range(len(order)), yticklabels=[fill(at, 56) for at in order])
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
     signed_log(axis)
     if alone:
