@@ -63,8 +63,7 @@ def fineprune(
     Predictions are kept of every labelled split but the training rows; metrics of test rows are
     "test.<metric>". `course`, `shares` and `mix` are those of the methods in lib.train.pruning.
     Metrics have the counts of the masks and the bytes of the model, dense and sparse. Where the
-    loss was not finite there are no predictions, `diverged` is true and `diverged_at` says the
-    step.
+    loss was not finite there are no predictions, and `diverged` is true.
     """
     lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
     model = lesson.start()

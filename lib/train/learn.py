@@ -102,7 +102,7 @@ def learn(
 
     objective: a context that yields the loss. judged: beginnings of the names of splits; their
     predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
-    a loss that is not finite is a result, with `diverged_at` and without predictions.
+    a loss that is not finite is a result, `diverged`, without predictions.
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
 
@@ -115,11 +115,10 @@ def learn(
     with objective as loss:
         try:
             result = loop.fit(run, model, rows, loss, lesson.train, lesson.numerics, score, methods)
-        except FloatingPointError as error:
+        except FloatingPointError:
             if not may_diverge:
                 raise
-            result = {"diverged": True, "diverged_at": error.step, "steps": lesson.steps}
-            result |= loop.finished(methods)
+            result = {"diverged": True} | loop.finished(methods)
     if "diverged" not in result:
         result |= predictions(run, judges)
     backbone.save(model, lesson.tokenizer, run.model)

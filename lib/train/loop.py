@@ -9,7 +9,7 @@ from the seed and the step.
 import shutil
 import time
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -86,13 +86,10 @@ class Method:
 
 @dataclass
 class Place:
-    """Where a run is: the steps that are done, the best score so far, and the sums of the epoch's
-    losses.
-    """
+    """Where a run is: the steps that are done, and the best score so far with its weights."""
 
     step: int = 0
     best: dict | None = None
-    sums: dict = field(default_factory=dict)
 
 
 def walk(run, model, optimiser, batches, epochs):
@@ -124,7 +121,7 @@ def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batc
     may be a Method too.
     score: f() -> a number, higher is better; it is asked where `train.select` is "best".
     batches: f(epoch) -> index arrays in place of the bucketed order, equally many in each epoch.
-    Raises FloatingPointError, with the step as its `step`, where the loss is not finite.
+    Raises FloatingPointError, naming the step, where the loss is not finite.
     """
     model.to(device())
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
@@ -154,12 +151,10 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     per_epoch = len(batches(0))
     steps = per_epoch * train.epochs
     torch.manual_seed(stream(run.seed, "dropout"))
-    began, first, means, place = time.monotonic(), None, {}, Place()
+    began, first = time.monotonic(), None
     for place, rows in walk(run, model, optimiser, batches, train.epochs):
         step, done = place.step, place.step + 1
         first = step if first is None else first
-        if step % per_epoch == 0:
-            place.sums = {}
         batch = collate(encoded, rows, train.pad_to, device())
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * schedule(step, steps, train.warmup)
@@ -170,7 +165,10 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             for name, value in (each for method in methods for each in method.penalty().items()):
                 parts |= {name: value, "loss": parts["loss"] + value}
         if not torch.isfinite(parts["loss"]):
-            raise diverged(parts["loss"], step, steps, train)
+            raise FloatingPointError(
+                f"loss {parts['loss'].item()} at step {step} of {steps}: lower Train.lr "
+                f"({train.lr}) or clip the gradient"
+            )
         parts["loss"].backward()
         for method in methods:
             method.gradients(step, steps)
@@ -181,35 +179,19 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             parameter.grad = None
         if step % -(-steps // POINTS) == 0:
             run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
-        for name, value in parts.items():
-            place.sums[name] = place.sums.get(name, 0.0) + value.detach().double()
         due = done % (train.eval_every or per_epoch) == 0 or done == steps
         if train.select == "best" and due:
             place.best = keep_best(run, model, score(), done, place.best)
             model.train()
-        if done % per_epoch == 0:
-            means = {name: float(value) / per_epoch for name, value in place.sums.items()}
-            run.log(step=done, epoch=done // per_epoch, **means)
     if place.best:
         model.load_state_dict(place.best["weights"])
-    seconds = max(time.monotonic() - began, 1e-3)
+    seconds = time.monotonic() - began
     model.eval()
-    rows_seen = (place.step - (first or 0)) * train.batch
     return {
-        "steps": place.step,
-        "examples_per_second": round(rows_seen / seconds, 1) if rows_seen else None,
+        "steps": steps,
+        "examples_per_second": round((steps - first) * train.batch / seconds, 1),
         "mean_tokens": round(float(lengths.mean()), 1),
-        "train_loss": means.get("loss"),
     } | ({"best_step": place.best["step"]} if place.best else {})
-
-
-def diverged(loss, step, steps, train):
-    error = FloatingPointError(
-        f"loss {loss.item()} at step {step} of {steps}: lower Train.lr ({train.lr}) or clip the "
-        "gradient"
-    )
-    error.step = step
-    return error
 
 
 def parameter_groups(model, train, methods):
@@ -247,7 +229,7 @@ def checkpoint(run, model, optimiser, place):
     body = {
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
-        "place": vars(place) | {"sums": {name: float(sum) for name, sum in place.sums.items()}},
+        "place": vars(place),
         "lines": run.lines,
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
