@@ -190,7 +190,7 @@ def test_one_spec_of_the_paper_at_true_size(anywhere):
         mixed = operate(model, Mix(**spec.args["mix"]).surgery, seed=0)
         masked = pruning.Masks(None, model, Prune(**spec.args["prune"]), 73632)
     assert mixed == {"states": 13, "parameters": 14}
-    number = sum(masked.sizes())
+    number = sum(mask.scores.numel() for *_, mask in masked.places)
     assert number == sum(scores.numel() for scores in masked.scores) == 84_934_656
     assert len(masked.places) == 72 and masked.ramp.first == 12000
     assert sum(p.numel() for p in model.parameters()) == plainly + 14 + number

@@ -74,7 +74,7 @@ def fineprune(
     if mix or mixes.present(model):
         methods.append(pruning.LayerMix(run, model, mix and Mix(**mix)))
     pruned = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
-    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps, pruned)]
+    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
     if frozen:
         methods.append(pruning.Frozen(model, frozen))
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None

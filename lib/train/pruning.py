@@ -3,6 +3,7 @@ mix, a part that does not learn, and a record of the gradients.
 """
 
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -86,16 +87,6 @@ class Masks(loop.Method):
         each = torch.stack([mask.penalty() for *_, mask in self.places])
         return {"penalty": self.weight * each.mean()}
 
-    def kept(self):
-        """For each matrix, how many weights the masks keep as they are now."""
-        return [
-            int(mask.kept(linear.parametrizations.weight.original))
-            for _, linear, mask in self.places
-        ]
-
-    def sizes(self):
-        return [linear.parametrizations.weight.original.numel() for _, linear, _ in self.places]
-
     @contextmanager
     def final(self):
         """Within, the model is in eval mode under the final masks, each computed once."""
@@ -110,24 +101,22 @@ class Masks(loop.Method):
 
         The counts leave out embeddings, pooler, head and layer mix.
         """
-        options, of_layer = self.options, [number for number, *_ in self.places]
+        of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
+        whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
         with self.final():
-            kept = np.bincount(of_layer, self.kept())
-        total = np.bincount(of_layer, self.sizes())
+            masks = [mask for *_, mask in self.places]
+            kept = [int(mask.kept(weight)) for mask, weight in zip(masks, whole, strict=True)]
+        kept, total = (np.bincount(of_layer, n) for n in (kept, [w.numel() for w in whole]))
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
         self.run.save_arrays("shares", layers=kept / total)
         left = compact.shrink(self.model)
-        return counted(int(total.sum()), int(kept.sum()), everything) | {
-            "warmup_steps": options.warmup_steps,
-            "threshold": options.final_threshold,
-            "penalty_weight": self.weight,
-            **({"target": options.target} if options.target else {}),
-            **{f"kept_{what}": sum(numbers) for what, numbers in left.items()},
-        }
+        found = counted(int(total.sum()), int(kept.sum()), everything)
+        found |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
+        return found | {"penalty_weight": self.weight}
 
 
 def counted(masked, kept, everything):
@@ -192,41 +181,27 @@ class Frozen(loop.Method):
 
 
 class Course(loop.Method):
-    """A record of each step: the norm of the unclipped gradient of each layer (scores of masks
-    left out), threshold, weight of the penalty and kept share. Saved: `course`, means over at most
-    50 bins of the run.
+    """A record of the norm of the unclipped gradient of each layer, scores of masks left out.
+    Saved: `course`, means over at most 50 bins of the run; NaN where the run did not get to.
     """
 
-    def __init__(self, run, model, steps, pruned=None):
-        self.run, self.pruned, self.steps = run, pruned, steps
-        scores = {id(p) for p in pruned.scores} if pruned else ()
+    def __init__(self, run, model, steps):
+        self.run, self.steps = run, steps
         self.layers = [
-            [p for p in layer.parameters() if id(p) not in scores] for layer in layers(model)
+            [p for name, p in layer.named_parameters() if not name.endswith("scores")]
+            for layer in layers(model)
         ]
-        self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
 
     def gradients(self, step, steps):
         grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
-        threshold, weight, share = 1.0, 0.0, 1.0
-        if pruned := self.pruned:
-            threshold, weight = pruned.ramp(step), pruned.weight
-            share = sum(pruned.kept()) / sum(pruned.sizes()) if step in self.edges else np.nan
-        note = {"threshold": threshold, "penalty_weight": weight, "kept_share": share}
-        self.run.log(step, course={"gradient_norm": norms.tolist()} | note)
+        self.run.log(step, course={"gradient_norm": norms.tolist()})
 
     def finish(self):
-        """Save the means over the steps of a bin, but the kept share at its first step; NaN where a
-        run did not get to.
-        """
         told = self.run.logged("course")
-        steps, first, result = told.pop("step"), self.edges[:-1], {}
-        for name, values in told.items():
-            table = np.full((self.steps, *values.shape[1:]), np.nan)
-            table[steps] = values.astype(np.float32)
-            bins = zip(self.edges, self.edges[1:], strict=False)
-            means = np.stack([table[a:b].mean(0) for a, b in bins])
-            result[name] = table[first] if name == "kept_share" else means
-        result["last_step"] = self.edges[1:].copy()
-        self.run.save_arrays("course", **result)
+        norms = np.full((self.steps, len(self.layers)), np.nan)
+        norms[told["step"]] = told["gradient_norm"].astype(np.float32)
+        edges = np.linspace(0, self.steps, min(BINS, self.steps) + 1).astype(int)
+        means = np.stack([norms[a:b].mean(0) for a, b in pairwise(edges)])
+        self.run.save_arrays("course", gradient_norm=means)
         return {}
