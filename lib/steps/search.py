@@ -5,15 +5,12 @@ In stages 1 and 2 each candidate is trained for a while, on text and on the task
 as a part of a supernet that was trained in parts, without training of its own.
 """
 
-import hashlib
-import shutil
 from dataclasses import replace
 from functools import partial
 
 from safetensors import safe_open
 
 from lib.model import backbone, supernet
-from lib.runs.spec import canonical
 from lib.runs.store import Scratch
 from lib.search import engine
 from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
@@ -43,8 +40,8 @@ def search(
 
     space: as lib.search.space.from_json takes it, without its first network, which is net. warmup:
     candidates are trained by `train`, after `pretrain` on `corpus` (as of step predistil) where
-    that is given. Without warmup they are parts of the supernet, under its own head or that of the
-    task `classifier`. The score is the task's first metric on the held-out rows: after training, or
+    that is given. Without warmup they are parts of the supernet, under its head of the task
+    `classifier`. The score is the task's first metric on the held-out rows: after training, or
     with select "best" its highest.
 
     Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those of the
@@ -59,7 +56,6 @@ def search(
     where = from_json({"start": net, "tables": tables(run.inputs["start"].model)} | space)
 
     def after(history):
-        shutil.rmtree(run.resume, ignore_errors=True)
         run.progress(len(history) / options.budget)
 
     history = engine.search(where, evaluate, options, run.seed, run.folder / "history.jsonl", after)
@@ -110,8 +106,7 @@ def judged(lesson, model):
 def shared(lesson, classifier):
     """Return f(net) -> score of a part of the supernet, as it is."""
     folder = lesson.run.inputs["start"].model
-    opened = students.classifier if classifier else students.taught
-    model, lesson.tokenizer = opened(folder, classifier or lesson.task)
+    model, lesson.tokenizer = students.classifier(folder, classifier)
     score = judged(lesson, model)
 
     def evaluate(net):
@@ -124,7 +119,7 @@ def shared(lesson, classifier):
 def trained(lesson, options, corpus, pretrain):
     """Return f(net) -> score of a network that inherits from the supernet and is then trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
-    teacher, lesson.tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    teacher, lesson.tokenizer = lesson.teacher
     rows = lesson.rows
     if corpus:
         general = backbone.load(run.inputs["general"].model)[0]
@@ -133,22 +128,12 @@ def trained(lesson, options, corpus, pretrain):
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
         score = judged(lesson, student)
-        run.resume.mkdir(exist_ok=True)
+        part = Scratch(run.folder, run.seed)  # without checkpoints: a candidate is soon made anew
         if corpus:
-            leg = candidate(run, net, "text")
             with students.distilling(student, general, options, numerics) as loss:
-                loop.fit(leg, student, text, loss, pretrain, numerics, batches=batches)
-        leg = candidate(run, net, "task")
+                loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
         with students.distilling(student, teacher, options, numerics, rows.labels) as loss:
-            loop.fit(leg, student, rows, loss, train, numerics, score)
+            loop.fit(part, student, rows, loss, train, numerics, score)
         return score()
 
     return evaluate
-
-
-def candidate(run, net, leg):
-    """Return a part of a run as the training sees it. Its checkpoints have a folder of the
-    candidate's own, so that those of another one, left by a kill, are never taken up.
-    """
-    name = hashlib.sha256(canonical(net.to_json()).encode()).hexdigest()[:12]
-    return Scratch(run.resume / f"{name}-{leg}", run.seed, run.checkpoint_seconds)

@@ -39,7 +39,7 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     as `curve`.
     """
     lesson, options = Lesson(run, data, train, numerics, span), Warmup(**warmup)
-    teacher, lesson.tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    teacher, lesson.tokenizer = lesson.teacher
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:
         students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
@@ -87,10 +87,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     options = Warmup(**warmup)
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
     numerics, train = loop.options(numerics), Train(**train)
-    teachers = {
-        name: students.taught(run.inputs[f"teacher:{name}"].model, lesson.task)
-        for name, lesson in lessons.items()
-    }
+    teachers = {name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in lessons}
     teacher, tokenizer = next(iter(teachers.values()))
     for lesson in lessons.values():
         lesson.tokenizer = tokenizer

@@ -89,20 +89,6 @@ def logits(model, batch, _):
 
 
 # ---- Students ----
-def taught(folder, task):
-    """Return (teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without
-    the head that the task needs: one drawn at random would teach nothing.
-    """
-    model, tokenizer = backbone.load(folder)
-    wanted = heads.HEADS[task.span]
-    if wanted not in type(model).__name__ or model.config.num_labels != task.outputs:
-        raise ValueError(
-            f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; "
-            f"{task.name} needs one for {wanted} of {task.outputs}: fine-tune it on the task first"
-        )
-    return heads.by_name(model, task.labels).to(loop.device()), tokenizer
-
-
 def for_task(run, net, task, teacher, dropout):
     """Return a student under the head of a task: see `student`. A `start` that was cut, or has
     ghosts, is the student as it is.
