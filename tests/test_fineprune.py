@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-import transformers
 from conftest import finetuned, losses_of, same_run, small_backbone, stop_at, store_with
 
 from lib import data
@@ -16,8 +15,6 @@ from lib.model import backbone, masks, mix
 from lib.model.parts import base, layers, surgery
 from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain, stream
-from lib.steps.pretrain import words
-from lib.steps.training import cased
 from lib.train import heads, loop, losses
 from lib.train.batches import collate, encode, order
 from lib.train.options import Mix, Numerics, Prune, Span, Targets, Train
@@ -180,12 +177,6 @@ def test_the_mix_learns_and_is_told(runs):
     assert not (runs["dense"].folder / "mix.safetensors").exists()
 
 
-def test_a_mixed_start_keeps_its_mix(runs, store):
-    run = execute(spec(MOVEMENT, {"start": CHAIN["mix"]}), store, keep=True)
-    assert np.array_equal(run.arrays("mix")["before"], runs["mix"].arrays("mix")["after"])
-    assert [op["op"] for op in surgery(backbone.load(run.model)[0])] == ["mix", "keep"]
-
-
 def test_a_pruned_start_can_be_pruned_further_or_trained_as_it_is(runs, store):
     start = {"start": CHAIN["soft"]}
     further, kept = (execute(spec(p, start), store, keep=True) for p in (MAGNITUDE, None))
@@ -212,9 +203,6 @@ def test_a_probe_leaves_the_encoder_alone(runs, store):
     moved = after.keys() - same
     assert moved == {"pooler.dense.weight", "pooler.dense.bias", "mix.alpha", "mix.gamma"}
     assert set(runs["probe"].arrays("course")["gradient_norm"].flatten()) == {0.0}
-    told = "fineprune.frozen is 'all'; allowed: 'embeddings', 'encoder'"
-    with pytest.raises(ValueError, match=told):
-        execute(spec(frozen="all"), store)
 
 
 def test_distillation_weighs_its_two_parts(runs):
@@ -262,18 +250,6 @@ def test_unknown_tokens_are_counted(store, runs, monkeypatch):
     found = execute(spec(lower_case=False, seed=2), store).metrics
     tokens = sum(len(text.split()) + 2 for text in splits["train"].a)
     assert found["unknown_share"] == pytest.approx(len(splits["train"]) / tokens)
-
-
-def test_a_case_that_cannot_be_kept_is_told(tmp_path):
-    tokenizer = words(tmp_path / "bert")
-    tokenizer.save_pretrained(tmp_path / "bert")
-    kept = cased(tmp_path / "bert", tokenizer)
-    kept.save_pretrained(tmp_path / "kept")
-    other = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer)
-    other.save_pretrained(tmp_path / "other")
-    for folder, fixed in (("kept", kept), ("other", other)):
-        with pytest.raises(ValueError, match="lower_case is False, and changes nothing for a"):
-            cased(tmp_path / folder, fixed)
 
 
 # ---- divergence ----

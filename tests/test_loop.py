@@ -446,10 +446,6 @@ def test_a_run_is_where_its_numerics_say(monkeypatch):
     assert loop.device().type == "cpu"
 
 
-def test_a_run_of_a_device_that_is_not_at_hand_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RuntimeError, match="'cuda', and no GPU is at hand: .* unset DEVICE"):
-        loop.options({"dtype": "float32", "threads": 1, "device": "cuda"})
-    assert loop.device().type == "cpu"
+def test_an_unknown_device_is_refused():
     with pytest.raises(ValueError, match="'tpu'; allowed: '', 'cuda'"):
         loop.options({"dtype": "float32", "threads": 1, "device": "tpu"})

@@ -320,21 +320,6 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
     assert found == pytest.approx(wanted.item(), rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    "ops, other, message",
-    [
-        ([{"op": "cut", "heads": 3}], {}, "12 heads with .'cut'., and a teacher of 12"),
-        ([], {"heads": 4}, "of 12 heads with .., and a teacher of 4 with .*: switch it off"),
-    ],
-)
-def test_attention_needs_heads_that_pair(ops, other, message, tiny):
-    student = tiny("bert")
-    for op in ops:
-        operate(student, op)
-    with pytest.raises(ValueError, match=message):
-        objectives.heads_of_search(student, tiny("bert", **other))
-
-
 # ---- mistakes ----
 @pytest.mark.parametrize(
     "spec, message",

@@ -105,13 +105,8 @@ def test_a_learning_rate_that_never_stops_rising_is_refused():
         ({"final_threshold": 1.1}, "final_threshold is 1.1; it must be at least 0 and at most 1"),
         ({"final_lambda": -1.0}, "Prune.final_lambda is -1.0; it must be at least 0"),
         ({"method": "soft"}, "final_lambda is 0.0; 'soft' takes one above 0"),
-        (
-            {"method": "soft", "final_lambda": 1.0, "final_threshold": 0.0},
-            "final_threshold is 0.0; the penalty's weight is",
-        ),
         ({"method": "magnitude"}, "Prune.lr is 0.01; 'magnitude' takes 0"),
         ({"lr": 0.0}, "Prune.lr is 0.0; 'movement' takes one above 0"),
-        ({"target": 0.1}, "'movement' keeps exactly final_threshold"),
         ({"method": "topK"}, "'topK'; allowed: 'magnitude', 'movement', 'soft', 'l0'"),
         ({"overlong": "cut"}, "Prune.overlong is 'cut'; allowed: 'refuse', 'jump'"),
     ],

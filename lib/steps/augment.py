@@ -5,7 +5,6 @@ again, and they are not ours to commit.
 """
 
 import json
-import os
 
 import numpy as np
 
@@ -28,9 +27,9 @@ def augment(run, data, augment, numerics):
     texts = [*split.a, *(split.b or [])]
     found, report = candidates(run, texts, source, options.candidates, numerics)
     counts = []
-    if run.model:
-        run.model.mkdir(exist_ok=True)
-    with open(run.model / "variants.jsonl" if run.model else os.devnull, "w") as file:
+    folder = run.folder / "model"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "variants.jsonl", "w") as file:
         for made in variants(split, source, found, options, run.seed):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))

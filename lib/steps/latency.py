@@ -13,14 +13,12 @@ import transformers
 
 from lib.measure.cost import SHAPES, configuration
 from lib.model import backbone, parts, supernet
-from lib.model.options import at_least
 from lib.model.parts import size
 from lib.model.surgery import operate
 from lib.runs.spec import known
 from lib.train import loop
 
 WARM = 5  # turns before any is counted
-LEAST = 50  # counted turns
 
 
 def latency(run, reference, batch, length, numerics, models=None, runs=100):
@@ -34,7 +32,6 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     is kept, [models, runs] in seconds.
     """
     numerics = loop.options(numerics)
-    at_least("latency", "runs", runs, LEAST)
     torch.manual_seed(run.seed)
     made = {name: encoder(told) for name, told in (models or {}).items()}
     made |= {
@@ -82,7 +79,6 @@ def encoder(description):
     if "net" in description:
         model = supernet.build(description["net"])
     else:
-        known("published shape", description["shape"], SHAPES)
         model = transformers.AutoModel.from_config(configuration(SHAPES[description["shape"]]))
     for op in description.get("surgery", ()):
         operate(model, op)

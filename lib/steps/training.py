@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from lib.model import backbone, compact, gates, masks
-from lib.model import mix as mixes
 from lib.model.parts import base, size
 from lib.model.surgery import operate
 from lib.train import heads, loop, pruning
@@ -50,7 +49,7 @@ def fineprune(
     Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
     prune, mix: lib.train.options.Prune and Mix. Without `prune` it is dense fine-tuning with the
-    same measurements; without `mix` the mix is that of `start`.
+    same measurements.
     alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
     (0.9 in the paper).
     frozen: what stays as it is (lib.train.pruning.Frozen); with "encoder" the run is a probe.
@@ -71,8 +70,8 @@ def fineprune(
         lesson.tokenizer = cased(run.inputs["start"].model, lesson.tokenizer)
     objective = predicting(lesson, model, targets, alpha)
     methods = []
-    if mix or mixes.present(model):
-        methods.append(pruning.LayerMix(run, model, mix and Mix(**mix)))
+    if mix:
+        methods.append(pruning.LayerMix(run, model, Mix(**mix)))
     pruned = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
     methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
     if frozen:
@@ -90,17 +89,8 @@ def fineprune(
 
 
 def cased(folder, tokenizer):
-    """Return the tokenizer of a model's folder with do_lower_case off; it is saved so.
-
-    Raises ValueError where that changes nothing.
-    """
-    found = type(tokenizer).from_pretrained(folder, do_lower_case=False, local_files_only=True)
-    if tokenizer.tokenize("A") == found.tokenize("A"):
-        raise ValueError(
-            f"fineprune.lower_case is False, and changes nothing for a {type(tokenizer).__name__}: "
-            "leave it out, or start from an uncased BERT"
-        )
-    return found
+    """Return the tokenizer of a model's folder with do_lower_case off; it is saved so."""
+    return type(tokenizer).from_pretrained(folder, do_lower_case=False, local_files_only=True)
 
 
 def nas_search(run, data, train, numerics, gates, objective):
@@ -155,8 +145,7 @@ def imp(run, data, train, numerics, kept):
     largest magnitude in `start` stays. The encoder goes back to its pre-trained values, the
     classifier does not. Then the rest is fine-tuned on the labels, and pruned weights stay zero.
     The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`,
-    `kept_share` and `pruned`. Raises ValueError where `kept` is no less than what the round before
-    kept.
+    `kept_share` and `pruned`.
     """
     lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
@@ -171,7 +160,9 @@ class Ticket(loop.Method):
 
     def __init__(self, model, origin, kept):
         self.weights = prunable(model)
-        self.masks = largest([w.detach().abs() for w in self.weights], kept)
+        sizes = [weight.detach().abs() for weight in self.weights]
+        count = round(kept * sum(size.numel() for size in sizes))
+        self.masks = masks.top_of_all(sizes, count)  # of equal ones the first
         rewind(model, origin)
         with torch.no_grad():
             for weight, mask in zip(self.weights, self.masks, strict=True):
@@ -194,20 +185,6 @@ def prunable(model):
     found = [part.weight for _, _, part in masks.projections(model)]
     pooler = getattr(base(model), "pooler", None)
     return found + ([pooler.dense.weight] if pooler is not None else [])
-
-
-def largest(sizes, kept):
-    """Mask exactly round(kept * n) of the n values of all tensors together, the largest; of equal
-    ones the first. Raises ValueError where that is none, or not fewer than the values above 0.
-    """
-    total, there = sum(s.numel() for s in sizes), sum(int(torch.count_nonzero(s)) for s in sizes)
-    count = round(kept * total)
-    if not 0 < count < there:
-        raise ValueError(
-            f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: "
-            "keep fewer, and at least one"
-        )
-    return masks.top_of_all(sizes, count)
 
 
 def rewind(model, origin):

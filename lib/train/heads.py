@@ -64,9 +64,6 @@ def rows(tokenizer, split, task, max_length, span=None):
     span: a lib.train.options.Span as a dict, for tasks with spans. Their rows are windows of
     passages. What is kept holds no text.
     """
-    if task.span != bool(span):
-        why = f"{task.name} {'needs the argument span' if task.span else 'has no spans'}: give "
-        raise ValueError(f"{why}lib.train.options.Span to tasks such as SQuAD, and to these alone")
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
     span = Span(**span)

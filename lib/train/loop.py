@@ -308,16 +308,11 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
 
 
 def options(numerics):
-    """Return the Numerics of a step's plain argument, with the run's thread count and device set.
-    Raises RuntimeError where the device is not at hand.
+    """Return the Numerics of a step's plain argument, with the run's thread count and device
+    set.
     """
     global _chosen
     numerics = Numerics(**numerics)
-    if numerics.device == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError(
-            "Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, "
-            "or unset DEVICE for runs of the CPU, which are others"
-        )
     torch.set_num_threads(numerics.threads)
     keep_memory()
     _chosen = numerics.device or "cpu"

@@ -73,8 +73,7 @@ def intermediate(lesson, student, options):
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        kept = heads_of_search(student, teacher)
-        over = losses.over_keys
+        kept, over = heads_of_search(student), losses.over_keys
         matches.append(Match("attention", "scores", pairs, mask, heads=kept, distance=over))
     with ExitStack() as held:
         if between:  # part of the student, so that checkpoints hold it
@@ -105,21 +104,9 @@ class Stages(loop.Method):
         return self.now(batch, rows)
 
 
-def heads_of_search(student, teacher):
-    """Return L lists: the heads of the whole model that each layer of the student still has.
-
-    Raises ValueError where a surgery does not say which, or where the teacher's heads are not those
-    of the whole model.
-    """
-    whole, theirs = student.config.num_attention_heads, teacher.config.num_attention_heads
-    ops = [op["op"] for op in surgery(student)]
-    if theirs != whole or surgery(teacher) or "cut" in ops:
-        raise ValueError(
-            f"Objective.attention is True; it pairs heads by their index, of a student of {whole} "
-            f"heads with {ops}, and a teacher of {theirs} with {surgery(teacher)}: switch it off "
-            "where these differ, or a cut by importance lost the index"
-        )
-    kept = [list(range(whole))] * len(layers(student))
+def heads_of_search(student):
+    """Return L lists: the heads of the whole model that each layer of the student still has."""
+    kept = [list(range(student.config.num_attention_heads))] * len(layers(student))
     for op in surgery(student):
         if op["op"] == "keep" and "heads" in op:
             pairs = zip(kept, op["heads"], strict=True)

@@ -165,10 +165,6 @@ class Prune(Option):
         for name, has in {"lr": self.scored, "final_lambda": self.penalised}.items():
             if has != (getattr(self, name) > 0):
                 raise self.refused(name, f"{self.method!r} takes {'one above 0' if has else '0'}")
-        if self.penalised and not self.final_threshold:
-            raise self.refused("final_threshold", "the penalty's weight is divided by it: above 0")
-        if self.target and not self.penalised:
-            raise self.refused("target", f"{self.method!r} keeps exactly final_threshold")
 
     @property
     def scored(self):
@@ -224,11 +220,6 @@ class Shared(Option):
     window: tuple
     # for each layer, the (k, q) to draw from; code: all 16, and that of stage 2 once more
     choices: tuple
-
-    def __post_init__(self):
-        super().__post_init__()
-        choices = tuple(tuple(tuple(each) for each in layer) for layer in self.choices)
-        object.__setattr__(self, "choices", choices)
 
 
 # ---- The report on NAS pruning ----

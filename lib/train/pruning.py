@@ -13,14 +13,14 @@ from torch.nn.utils import parametrize
 from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import Mask, final_cut, kth_largest, projections
-from lib.model.options import one_of
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
 from lib.runs.spec import stream
 from lib.train import loop, schedules
 
 BINS = 50  # of the run, for what is kept of each step
-FROZEN = ("embeddings", "encoder")  # where names of parameters begin that a probe keeps
+# where names of parameters begin that do not learn
+FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
 class Masks(loop.Method):
@@ -133,18 +133,16 @@ def counted(masked, kept, everything):
 
 
 class LayerMix(loop.Method):
-    """The mix of the layers (lib.model.mix): a new one of a lib.train.options.Mix, or the one that
-    the model has. Saved: `mix`, its weights [L + 1] before and after, and its scale gamma [1].
+    """A mix of the layers (lib.model.mix) of a lib.train.options.Mix. Saved: `mix`, its weights [L
+    + 1] before and after, and its scale gamma [1].
     """
 
-    def __init__(self, run, model, options=None):
-        self.run, self.model, self.options = run, model, options
-        if options:
-            operate(model, options.surgery, seed=stream(run.seed, "mix"))
+    def __init__(self, run, model, options):
+        self.run, self.model = run, model
+        operate(model, options.surgery, seed=stream(run.seed, "mix"))
         self.mix = mixes.present(model)
         self.first = self.mix.weights().detach().numpy().copy()
-        if options:
-            self.groups = ({"params": list(self.mix.parameters()), "lr": options.lr},)
+        self.groups = ({"params": list(self.mix.parameters()), "lr": options.lr},)
 
     def finish(self):
         self.run.save_arrays(
@@ -154,7 +152,7 @@ class LayerMix(loop.Method):
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
         size = len(layers(self.model)), self.model.config.hidden_size
-        return {"mix_bytes_per_token": mixes.memory(*size)} if self.options else {}
+        return {"mix_bytes_per_token": mixes.memory(*size)}
 
 
 class Frozen(loop.Method):
@@ -164,12 +162,10 @@ class Frozen(loop.Method):
     """
 
     def __init__(self, model, part):
-        one_of("fineprune", "frozen", part, ("embeddings", "encoder"))
         self.fixed = [
             p
             for name, p in base(model).named_parameters()
-            if name.startswith("embeddings." if part == "embeddings" else FROZEN)
-            and not name.endswith("scores")
+            if name.startswith(FROZEN[part]) and not name.endswith("scores")
         ]
         for parameter in self.fixed:
             parameter.requires_grad_(False)
