@@ -14,7 +14,7 @@ from lib.runs.store import Store
 from lib.steps import pretrain as step
 from lib.train import loop
 from lib.train.batches import collate, encode
-from lib.train.options import MaskedLM, Train
+from lib.train.options import Train
 
 TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=40, clip=1.0, warmup=0.1, dropout=0.1)
 CHAIN = {"bert": small_backbone(TRAIN, sentences=160, layers=1)}
@@ -61,7 +61,7 @@ def test_padding_changes_nothing(runs):
 def test_masks_hide_words_and_never_the_ends(tokenizer):
     ids = torch.full((64, 64), 9)
     ids[:, 0] = tokenizer.cls_token_id
-    options = MaskedLM(share=1.0, hidden=0.5, replaced=0.3)
+    options = {"share": 1.0, "hidden": 0.5, "replaced": 0.3}
     found, wanted, chosen = step.mask({"input_ids": ids}, tokenizer, options)
     assert chosen[:, 1:].all() and not chosen[:, 0].any() and set(wanted.tolist()) == {9}
     inner = found["input_ids"][:, 1:]

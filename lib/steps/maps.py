@@ -14,7 +14,6 @@ from lib.model import backbone
 from lib.model.parts import base
 from lib.train import loop, students
 from lib.train.batches import collate, encode
-from lib.train.lean import products
 from lib.train.matching import observed
 
 
@@ -62,7 +61,7 @@ def last_layer(model, encoded, row, project, numerics):
     float32.
     """
     model.to(loop.device()).eval()
-    with observed(model) as seen, loop.autocast(numerics), products(numerics):
+    with observed(model) as seen, loop.autocast(numerics):
         base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:

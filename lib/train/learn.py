@@ -51,11 +51,8 @@ class Lesson:
 
     @cached_property
     def teacher(self):
-        """Return (model, tokenizer) of the input `teacher`, its classes in the order of the
-        task's.
-        """
-        model, tokenizer = backbone.load(self.run.inputs["teacher"].model)
-        return heads.by_name(model, self.task.labels), tokenizer
+        """Return (model, tokenizer) of the input `teacher`."""
+        return backbone.load(self.run.inputs["teacher"].model)
 
     @cached_property
     def told(self):

@@ -29,7 +29,7 @@ class Numerics(Option):
     """What decides the bits of a run beside its mathematics."""
 
     # "float32", or "bfloat16" for matrix products and, on a CPU, hidden states; weights stay
-    # float32
+    # float32, and so does everything on a CPU without instructions for bfloat16
     dtype: Literal["float32", "bfloat16"]
     threads: Count  # of the CPU; sums are split by thread, so bits depend on it
     device: Literal["", "cuda"] = ""  # "" is the CPU; "cuda" a GPU, whose runs are others
@@ -74,16 +74,6 @@ class Span(Option):
     stride: Count  # tokens between the starts of two windows of a passage
     max_query: Count  # tokens of a question; the rest is cut off
     max_answer: Count  # tokens of an answer
-
-
-@dataclass(frozen=True)
-class MaskedLM(Option):
-    """Pre-training of an encoder (Devlin et al. 2019, section 3.1; there 0.15, 0.8, 0.1)."""
-
-    share: ShareAbove0  # of the tokens that are predicted
-    hidden: Share  # of these, shown as [MASK]
-    replaced: Share  # of these, shown as a random word; the rest is shown as it is
-    next_sentence: bool = False
 
 
 # ---- GhostBERT ----
