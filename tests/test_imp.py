@@ -35,8 +35,7 @@ def test_rounds(family, store):
         assert len(weights) == 12 + (family == "bert")
         total = sum(w.numel() for w in weights)
         gone = torch.cat([(w == 0).flatten() for w in weights])
-        assert int(gone.sum()) == run.metrics["pruned"] == total - round(kept * total)
-        assert run.metrics["kept_share"] == pytest.approx(kept, abs=1e-4)
+        assert int(gone.sum()) == total - round(kept * total)
         sizes = torch.cat([w.detach().abs().flatten() for w in imp.prunable(before)])
         # the smallest of the round before, over all matrices
         assert sizes[gone].max() <= sizes[~gone].min()

@@ -252,10 +252,10 @@ def test_stages_hand_their_winner_on(make):
         head, *entries = lines(make(spec))
         assert head["space"]["start"] == start and entries[0]["candidate"] == start["layers"]
         found, scores = make(spec).metrics, [e["score"] for e in entries]
-        assert (found["score"], found["first_score"]) == (max(scores), scores[0])
+        assert found["score"] == max(scores)
         assert len(set(scores)) > 2  # what follows compares scores that differ
         assert found["evaluations"] == len(entries) == len({e["key"] for e in entries})
-        assert not found["failed"]
+        assert not any(e["failed"] for e in entries)
 
 
 def test_sizes_are_those_of_built_networks(make):

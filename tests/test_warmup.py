@@ -122,7 +122,7 @@ def test_a_part_is_a_function_of_seed_and_step_inside_its_window():
     assert all(low <= parameters(part, "with projection", **tables) <= high for part in drawn)
     seen = {tuple((l.stack, l.q) for l in part.layers) for part in drawn}
     assert len(seen) > 5 and ((1, 2), (1, 2)) not in seen and ((4, 4), (4, 4)) in seen
-    with pytest.raises(ValueError, match="none of 10000 draws has so many"):
+    with pytest.raises(ValueError, match="none of 10000 draws is in it"):
         students.part(whole, Shared((1, 2), CHOICES), 0, 0, **tables)
 
 
@@ -355,7 +355,7 @@ def test_each_task_of_many_has_its_head(name, metric, runs):
     assert runs["many"].metrics[f"{name}.{metric}"] == metrics.score(metric, found["logits"], dev.y)
     assert len(runs["many"].arrays(f"predictions_{name}_unseen")) == 1
     assert f"{name}_unseen.{metric}" in runs["many"].metrics
-    with pytest.raises(ValueError, match="unknown task with a head in this model: 'MNLI'"):
+    with pytest.raises(KeyError, match="MNLI"):
         students.head(runs["many"].model, "MNLI")
 
 

@@ -40,11 +40,9 @@ def maps(run, data, rows, examples, max_length, numerics):
     reference = seen["reference"]
     lengths = np.array([len(reference[i][1]) for i in rows])
     for name, states in seen.items():
-        for what, place, tokens in (("attention", 0, (1, 2)), ("output", 1, (0,))):
+        for place, what in enumerate(("attention", "output")):
             shown = [states[i][place] for i in rows]
-            shape = [
-                lengths.max() if axis in tokens else n for axis, n in enumerate(shown[0].shape)
-            ]
+            shape = np.max([each.shape for each in shown], 0)
             arrays[f"{what}.{name}"] = padded = np.zeros((len(rows), *shape), np.float32)
             for line, each in zip(padded, shown, strict=True):
                 line[tuple(map(slice, each.shape))] = each

@@ -63,10 +63,7 @@ def search(
     return handed(where, best.candidate) | {
         "score": best.score,
         "parameters": where.size(best.candidate),
-        "first_score": history[0].score,
         "evaluations": len(history),
-        "failed": sum(bool(e.failed) for e in history),
-        "evaluation_seconds": round(sum(e.seconds for e in history), 2),
     }
 
 

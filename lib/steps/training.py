@@ -67,7 +67,8 @@ def fineprune(
     lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
     model = lesson.start()
     if lower_case is False:
-        lesson.tokenizer = cased(run.inputs["start"].model, lesson.tokenizer)
+        cls, folder = type(lesson.tokenizer), run.inputs["start"].model
+        lesson.tokenizer = cls.from_pretrained(folder, do_lower_case=False, local_files_only=True)
     objective = predicting(lesson, model, targets, alpha)
     methods = []
     if mix:
@@ -86,11 +87,6 @@ def fineprune(
         ids = np.concatenate(lesson.rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
     return result | size(model) | (compact.sizes(model) if pruned else {})
-
-
-def cased(folder, tokenizer):
-    """Return the tokenizer of a model's folder with do_lower_case off; it is saved so."""
-    return type(tokenizer).from_pretrained(folder, do_lower_case=False, local_files_only=True)
 
 
 def nas_search(run, data, train, numerics, gates, objective):
@@ -144,8 +140,7 @@ def imp(run, data, train, numerics, kept):
     Of the weights of all linear layers of encoder and pooler together, the share `kept` with the
     largest magnitude in `start` stays. The encoder goes back to its pre-trained values, the
     classifier does not. Then the rest is fine-tuned on the labels, and pruned weights stay zero.
-    The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`,
-    `kept_share` and `pruned`.
+    The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`.
     """
     lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
@@ -173,11 +168,6 @@ class Ticket(loop.Method):
         """Zero the gradients of pruned weights: Adam then leaves them where they are."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
             weight.grad *= mask
-
-    def finish(self):
-        total = sum(mask.numel() for mask in self.masks)
-        left = sum(int(mask.sum()) for mask in self.masks)
-        return {"kept_share": left / total, "pruned": total - left}
 
 
 def prunable(model):

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from lib.model import scores
-from lib.model.parts import base, embedding_output, layers
+from lib.model.parts import base, embedding_output
 
 
 @cache
@@ -28,17 +28,6 @@ def keep_memory():
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD
         ctypes.CDLL(None).mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, at most so many bytes
-
-
-def frozen(model, numerics):
-    """Return a model that no longer learns, the weights of its plain linear layers cast once
-    instead of in every pass.
-    """
-    if numerics.dtype == "bfloat16":
-        for part in layers(model).modules():
-            if type(part) is nn.Linear:
-                part.bfloat16()
-    return model
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from the seed and the step.
 
 import shutil
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,9 +36,7 @@ def device():
 
 def autocast(numerics):
     """Return the context of a forward pass in the run's dtype."""
-    if numerics.dtype == "float32":
-        return nullcontext()
-    return torch.autocast(device().type, torch.bfloat16)
+    return torch.autocast(device().type, torch.bfloat16, numerics.dtype == "bfloat16")
 
 
 def schedule(step, steps, warmup):
@@ -92,27 +90,6 @@ class Place:
     best: dict | None = None
 
 
-def walk(run, model, optimiser, batches, epochs):
-    """Yield (Place, row numbers) of every step from the last checkpoint on, and save checkpoints
-    between the steps.
-
-    batches: f(epoch) -> index arrays, equally many in each epoch. The caller trains on the rows;
-    then it counts as done.
-    """
-    place = restore(run, model, optimiser)
-    per_epoch, saved = len(batches(0)), time.monotonic()
-    steps = per_epoch * epochs
-    while place.step < steps:
-        epoch, offset = divmod(place.step, per_epoch)
-        for rows in batches(epoch)[offset:]:
-            yield place, rows
-            place.step += 1
-            run.progress(place.step / steps)
-            if time.monotonic() - saved >= run.checkpoint_seconds and place.step < steps:
-                checkpoint(run, model, optimiser, place)
-                saved = time.monotonic()
-
-
 def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
     """Train a model in place on encoded rows (lib.train.batches.Encoded), and let the methods
     finish it. Returns {"steps", "examples_per_second", ...} and the metrics of the methods.
@@ -151,10 +128,14 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     per_epoch = len(batches(0))
     steps = per_epoch * train.epochs
     torch.manual_seed(stream(run.seed, "dropout"))
-    began, first = time.monotonic(), None
-    for place, rows in walk(run, model, optimiser, batches, train.epochs):
-        step, done = place.step, place.step + 1
-        first = step if first is None else first
+    place = restore(run, model, optimiser)
+    began = saved = time.monotonic()
+    left = range(place.step, steps)
+    for step in left:
+        epoch, offset = divmod(step, per_epoch)
+        if offset == 0 or step == left[0]:
+            rows_of_epoch = batches(epoch)
+        rows, done = rows_of_epoch[offset], step + 1
         batch = collate(encoded, rows, train.pad_to, device())
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * schedule(step, steps, train.warmup)
@@ -183,13 +164,18 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
         if train.select == "best" and due:
             place.best = keep_best(run, model, score(), done, place.best)
             model.train()
+        place.step = done
+        run.progress(done / steps)
+        if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
+            checkpoint(run, model, optimiser, place)
+            saved = time.monotonic()
     if place.best:
         model.load_state_dict(place.best["weights"])
     seconds = time.monotonic() - began
     model.eval()
     return {
         "steps": steps,
-        "examples_per_second": round((steps - first) * train.batch / seconds, 1),
+        "examples_per_second": round(len(left) * train.batch / seconds, 1),
         "mean_tokens": round(float(lengths.mean()), 1),
     } | ({"best_step": place.best["step"]} if place.best else {})
 

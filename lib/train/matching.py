@@ -20,7 +20,7 @@ from lib.model.scores import watch
 from lib.model.taps import taps
 from lib.train import loop
 from lib.train.batches import collate
-from lib.train.lean import frozen, lean
+from lib.train.lean import lean
 from lib.train.losses import mean_square
 
 
@@ -73,7 +73,7 @@ def teaching(model, numerics, forward=None, scores=True):
     forward: f(model, batch, rows) -> logits; without it the encoder alone runs.
     """
     model.to(loop.device())
-    with lean(frozen(model, numerics), numerics), observed(model, scores) as seen:
+    with lean(model, numerics), observed(model, scores) as seen:
 
         def teach(batch, rows):
             with torch.no_grad():

@@ -150,12 +150,6 @@ class Prune(Option):
     # warm-ups longer than the run: see lib.train.schedules.plan
     overlong: Literal["refuse", "jump"] = "refuse"
 
-    def __post_init__(self):
-        super().__post_init__()
-        for name, has in {"lr": self.scored, "final_lambda": self.penalised}.items():
-            if has != (getattr(self, name) > 0):
-                raise self.refused(name, f"{self.method!r} takes {'one above 0' if has else '0'}")
-
     @property
     def scored(self):
         return self.method != "magnitude"
