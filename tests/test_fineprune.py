@@ -253,7 +253,7 @@ def test_unknown_tokens_are_counted(store, runs, monkeypatch):
 
 
 # ---- divergence ----
-def test_a_loss_that_is_not_finite_is_a_result_where_the_rule_is_asked_for(store, runs):
+def test_a_loss_that_is_not_finite_is_a_result(store):
     wild = {"train": replace(TRAIN, lr=1e9, clip=0.0, warmup=0.0), "mix": MIX}
     run = execute(spec(MOVEMENT, **wild), store, keep=True)
     found, course = run.metrics, run.arrays("course")
@@ -262,15 +262,12 @@ def test_a_loss_that_is_not_finite_is_a_result_where_the_rule_is_asked_for(store
     assert "matthews" not in found and not (run.folder / "predictions.safetensors").exists()
     norms = course["gradient_norm"]
     assert np.isfinite(norms[0]).all() and np.isnan(norms[-1]).all()
-    with pytest.raises(FloatingPointError, match="lower Train.lr"):
-        execute(spec(MOVEMENT, margin=None, **wild), store)
 
 
 def test_a_score_near_the_majority_class_is_divergence(runs, store):
     dense = runs["dense"].metrics
     assert dense["majority"] == 0.0 and dense["diverged"] is bool(dense["matthews"] <= 0.02)
     assert execute(spec(margin=1.0), store).metrics["diverged"] is True
-    assert "diverged" not in execute(spec(margin=None), store).metrics
 
 
 def test_what_needs_no_reading():

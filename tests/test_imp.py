@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 import torch
 from conftest import finetuned, made, untrained
 
@@ -61,8 +60,3 @@ def test_exactly_as_many_stay_also_where_values_are_equal():
     sizes = [torch.ones(4, 5), torch.full((3, 4), 2.0), torch.ones(2)]
     chosen = masks.top_of_all(sizes, 17)
     assert [int(mask.sum()) for mask in chosen] == [5, 12, 0] and chosen[0].flatten()[:5].all()
-
-
-def test_another_origin_is_refused(tiny):
-    with pytest.raises(KeyError, match="pooler"):
-        imp.rewind(tiny("bert"), tiny("electra"))

@@ -233,7 +233,7 @@ def test_cut_networks_are_timed_beside_the_whole_one(store):
 
 
 def test_the_reference_is_one_of_the_timed_models(store):
-    with pytest.raises(ValueError, match="unknown reference among the models: 'Cut'"):
+    with pytest.raises(ValueError, match="'Cut' is not in list"):
         made(store, Spec("latency", TIMED | {"reference": "Cut"}, {"model:Whole": teacher()}).at(0))
 
 

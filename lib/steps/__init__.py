@@ -55,7 +55,7 @@ MEASURING = {  # without weights
     "search": (
         2,
         "start teacher general before",
-        f"{LESSON} space net search warmup corpus pretrain classifier span",
+        f"{LESSON} space net search warmup corpus pretrain classifier",
     ),
     "random_architecture": (2, "start", "gates"),
     "digits": (2, "", "images perceptron gates numerics"),

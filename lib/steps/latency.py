@@ -15,7 +15,6 @@ from lib.measure.cost import SHAPES, configuration
 from lib.model import backbone, parts, supernet
 from lib.model.parts import size
 from lib.model.surgery import operate
-from lib.runs.spec import known
 from lib.train import loop
 
 WARM = 5  # turns before any is counted
@@ -38,7 +37,6 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
         name.removeprefix("model:"): parts.base(backbone.load(source.model)[0])
         for name, source in sorted(run.inputs.items())
     }
-    known("reference among the models", reference, made)
     for model in made.values():
         model.to(loop.device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
@@ -56,13 +54,9 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
         for kind, each in times.items():
-            low, middle, high = np.percentile(1e3 * each[line], (5, 50, 95))
-            result |= {
-                f"{name}.{kind}_ms": middle,
-                f"{name}.{kind}_ms_p5": low,
-                f"{name}.{kind}_ms_p95": high,
-                f"{name}.{kind}_speedup": np.median(each[base] / each[line]),
-            }
+            for end, share in (("", 50), ("_p5", 5), ("_p95", 95)):
+                result[f"{name}.{kind}_ms{end}"] = np.percentile(1e3 * each[line], share)
+            result[f"{name}.{kind}_speedup"] = np.median(each[base] / each[line])
         result[f"{name}.parameters"] = size(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
 

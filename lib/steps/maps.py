@@ -6,7 +6,6 @@ Shapes: N rows, T tokens, A heads, H hidden.
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
 from lib import data as sources
 from lib.measure.similarity import cka, divergence
@@ -25,8 +24,7 @@ def maps(run, data, rows, examples, max_length, numerics):
     Kept as arrays, no text: `attention.<input>` [N, A, T, T], probabilities; `output.<input>` [N,
     T, H] of the last layer, projected to the teacher's width where the run has its projection;
     `lengths` [N]. Metrics of each model, over real tokens: linear CKA of the outputs; the mean KL
-    divergence from the reference's maps of the mean over heads, and of each head where there are as
-    many.
+    divergence from the reference's maps of the mean over heads, and of each head.
     """
     numerics = loop.options(numerics)
     dev, last = sources.load(data)["dev"], max([*rows, examples - 1])
@@ -34,8 +32,7 @@ def maps(run, data, rows, examples, max_length, numerics):
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model)
         encoded = encode(tokenizer, dev.take(np.arange(last + 1)), max_length)
-        projection = made.model / students.PROJECTION
-        project = load_file(projection) if projection.exists() else None
+        project = students.projection(made.model)
         seen[name] = [last_layer(model, encoded, i, project, numerics) for i in range(last + 1)]
     reference = seen["reference"]
     lengths = np.array([len(reference[i][1]) for i in rows])
@@ -63,8 +60,8 @@ def last_layer(model, encoded, row, project, numerics):
         base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:
-        own = (project[students.MAP + name].to(output.device) for name in ("weight", "bias"))
-        output = torch.nn.functional.linear(output, *own)
+        weight, bias = (value.to(output.device) for value in project)
+        output = torch.nn.functional.linear(output, weight, bias)
     return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[0].cpu().numpy()
 
 
@@ -74,8 +71,7 @@ def similarity(reference, states):
     """
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}
-    if len(both[0][0]) == len(both[0][1]):
-        result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
+    result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
     outputs = (np.concatenate([output for _, output in each]) for each in (reference, states))
     result["cka"] = cka(*outputs)
     return {name: float(value) for name, value in result.items()}

@@ -8,8 +8,6 @@ as a part of a supernet that was trained in parts, without training of its own.
 from dataclasses import replace
 from functools import partial
 
-from safetensors import safe_open
-
 from lib.model import backbone, supernet
 from lib.runs.store import Scratch
 from lib.search import engine
@@ -32,7 +30,6 @@ def search(
     corpus=None,
     pretrain=None,
     classifier=None,
-    span=None,
 ):
     """Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
     with a corpus `general`, any BERT. `before`: a search whose winner this one starts from; net is
@@ -48,12 +45,15 @@ def search(
     winner, its `net`, and what stage 3 trains of it (`handed`). Every candidate gets the same fresh
     head; in the code a head goes on from one candidate to the next.
     """
-    options, lesson = Search(**search), Lesson(run, data, train, numerics, span)
+    options, lesson = Search(**search), Lesson(run, data, train, numerics)
     if warmup:
         evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
     else:
         evaluate = shared(lesson, classifier)
-    where = from_json({"start": net, "tables": tables(run.inputs["start"].model)} | space)
+    start = run.inputs["start"].model
+    teacher = len(students.projection(start)[0])  # its width
+    told = students.tables(backbone.load(start)[0].config, teacher)
+    where = from_json({"start": net, "tables": told} | space)
 
     def after(history):
         run.progress(len(history) / options.budget)
@@ -86,13 +86,6 @@ def handed(where, net):
         "supernet": whole.to_json(),
         "shared": {"window": [where.low, where.high or ENDLESS], "choices": choices},
     }
-
-
-def tables(folder):
-    """Return what the size of a part of a supernet depends on beside its Net."""
-    with safe_open(folder / students.PROJECTION, "np") as file:
-        wide = file.get_slice(f"{students.MAP}weight").get_shape()[0]
-    return students.tables(backbone.load(folder)[0].config, wide)
 
 
 def judged(lesson, model):

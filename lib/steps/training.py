@@ -39,7 +39,7 @@ def fineprune(
     prune=None,
     mix=None,
     frozen=None,
-    margin=None,
+    margin=0.0,
     span=None,
     lower_case=None,
 ):
@@ -53,8 +53,8 @@ def fineprune(
     alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
     (0.9 in the paper).
     frozen: what stays as it is (lib.train.pruning.Frozen); with "encoder" the run is a probe.
-    margin: a run is called diverged up to this much above the first metric of the majority class.
-    Without it no run is, and a loss that is not finite is an error.
+    margin: a run is called diverged up to this much above the first metric of the majority class,
+    and where its loss is not finite.
     lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
     uncased vocabulary every capitalised word is then unknown; `unknown_share` is of all tokens of
     the training rows. None leaves it to `start`.
@@ -77,12 +77,11 @@ def fineprune(
     methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
     if frozen:
         methods.append(pruning.Frozen(model, frozen))
-    judged, may_diverge = ("dev", "unseen", "test"), margin is not None
-    result = learn(lesson, model, objective, methods, judged, may_diverge=may_diverge)
-    if may_diverge:
-        result["majority"] = heads.majority(lesson.task, lesson.splits)
-        score = result.get(lesson.task.metrics[0], -np.inf)
-        result["diverged"] = bool(score <= result["majority"] + margin)
+    judged = ("dev", "unseen", "test")
+    result = learn(lesson, model, objective, methods, judged, may_diverge=True)
+    result["majority"] = heads.majority(lesson.task, lesson.splits)
+    score = result.get(lesson.task.metrics[0], -np.inf)
+    result["diverged"] = bool(score <= result["majority"] + margin)
     if lower_case is False:
         ids = np.concatenate(lesson.rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
@@ -158,7 +157,8 @@ class Ticket(loop.Method):
         sizes = [weight.detach().abs() for weight in self.weights]
         count = round(kept * sum(size.numel() for size in sizes))
         self.masks = masks.top_of_all(sizes, count)  # of equal ones the first
-        rewind(model, origin)
+        theirs = base(origin).state_dict()  # it may have more
+        base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
         with torch.no_grad():
             for weight, mask in zip(self.weights, self.masks, strict=True):
                 weight *= mask
@@ -175,14 +175,6 @@ def prunable(model):
     found = [part.weight for _, _, part in masks.projections(model)]
     pooler = getattr(base(model), "pooler", None)
     return found + ([pooler.dense.weight] if pooler is not None else [])
-
-
-def rewind(model, origin):
-    """Set the encoder to the weights of `origin`, which may have more. Raises KeyError or
-    RuntimeError where one is missing or of another shape.
-    """
-    theirs = base(origin).state_dict()
-    base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
 
 
 def quantise(run, data, train, numerics, span=None):

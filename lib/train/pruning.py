@@ -82,8 +82,6 @@ class Masks(loop.Method):
         """Return the weight times the mean over all matrices."""
         if not self.options.penalised:
             return {}
-        if not self.weight:
-            return {"penalty": self.scores[0].new_zeros(())}
         each = torch.stack([mask.penalty() for *_, mask in self.places])
         return {"penalty": self.weight * each.mean()}
 

@@ -130,13 +130,20 @@ def student(run, net, cls, teacher, dropout, **config):
     model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start:
         supernet.inherit(model, base(larger))
-        if (start.model / PROJECTION).exists():
-            there = load_file(start.model / PROJECTION)
-            weight, bias = (there[MAP + name] for name in ("weight", "bias"))
-            if len(bias) == len(model.projection.bias):
-                put(model.projection, weight, bias)
+        weight, bias = projection(start.model) or (None, ())
+        if len(bias) == len(model.projection.bias):
+            put(model.projection, weight, bias)
     set_dropout(model, dropout)
     return model
+
+
+def projection(folder):
+    """Return (weight, bias) of the linear map beside a student's weights; None where there is
+    none.
+    """
+    path = folder / PROJECTION
+    there = load_file(path) if path.exists() else {}
+    return tuple(there[MAP + name] for name in ("weight", "bias")) if there else None
 
 
 def save_tensors(tensors, path):
