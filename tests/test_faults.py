@@ -253,10 +253,9 @@ def test_a_resumed_run_has_the_log_of_its_checkpoint(copied, whole):
 
 # ---- two versions of the code on one store ----
 OTHERS = {  # what other code may have left in a checkpoint: f(what it holds)
-    "a field": lambda body: body["place"].update(phase=2),
     "weights": lambda body: body["model"].popitem(),
     "moments": lambda body: body["optimiser"]["param_groups"].append({"params": []}),
-    "a name": lambda body: body.pop("place"),
+    "a name": lambda body: body.pop("best"),
 }
 
 

@@ -123,10 +123,10 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
         path,
         evaluate=lambda net: asked.append(net) or SCORES(net),
         options=METHODS["evolution"],
-        after=lambda history: seen.append(len(history)),
+        progress=seen.append,
     )
     assert [e.candidate for e in history] == asked and len({e.key for e in history}) == 30
-    assert seen == list(range(1, 31))
+    assert seen == [n / 30 for n in range(1, 31)]
     head, *lines = map(json.loads, path.read_text().splitlines())
     assert head["space"] == SPACE.identity() and head["seed"] == 0
     assert "budget" not in head["search"]

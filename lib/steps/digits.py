@@ -50,7 +50,6 @@ def digits(run, images, perceptron, gates, numerics):
         "accuracy": accuracy(network, splits["test"], kept, options, run.seed),
         "pixels": int(kept[:pixels].sum()),
         "noise": int(kept[pixels:].sum()),
-        "inputs": 2 * pixels,
         "steps": len(curve),
     }
 

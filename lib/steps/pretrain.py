@@ -16,8 +16,6 @@ from lib.train import loop
 from lib.train.batches import encode
 from lib.train.options import Train
 
-POSITIONS = 128  # tokens of the longest row
-
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
     """corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}.
@@ -30,7 +28,8 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     dropout = train.dropout if train else 0.0
     torch.manual_seed(stream(run.seed, "init"))
     sizes = [model[name] for name in ("layers", "hidden", "heads", "ffn")]
-    shape = Shape("bert", *sizes, len(tokenizer), POSITIONS, 2, model["hidden"])
+    # positions for rows of 128 tokens
+    shape = Shape("bert", *sizes, len(tokenizer), 128, 2, model["hidden"])
     rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
     config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}

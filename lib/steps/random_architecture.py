@@ -20,7 +20,6 @@ def random_architecture(run, gates):
         "architecture": architecture(sizes, on),
         "target": options.ratio,
         "ratio": flops / whole,
-        "miss": flops / whole / options.ratio - 1,
         "flops": flops,
         "whole_flops": whole,
     }

@@ -54,11 +54,8 @@ def search(
     teacher = len(students.projection(start)[0])  # its width
     told = students.tables(backbone.load(start)[0].config, teacher)
     where = from_json({"start": net, "tables": told} | space)
-
-    def after(history):
-        run.progress(len(history) / options.budget)
-
-    history = engine.search(where, evaluate, options, run.seed, run.folder / "history.jsonl", after)
+    path = run.folder / "history.jsonl"
+    history = engine.search(where, evaluate, options, run.seed, path, run.progress)
     best = engine.best(history)
     return handed(where, best.candidate) | {
         "score": best.score,

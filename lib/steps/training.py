@@ -52,7 +52,7 @@ def fineprune(
     same measurements.
     alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
     (0.9 in the paper).
-    frozen: what stays as it is (lib.train.pruning.Frozen); with "encoder" the run is a probe.
+    frozen: what stays as it is (lib.train.pruning.freeze); with "encoder" the run is a probe.
     margin: a run is called diverged up to this much above the first metric of the majority class,
     and where its loss is not finite.
     lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
@@ -76,9 +76,8 @@ def fineprune(
     pruned = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
     methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
     if frozen:
-        methods.append(pruning.Frozen(model, frozen))
-    judged = ("dev", "unseen", "test")
-    result = learn(lesson, model, objective, methods, judged, may_diverge=True)
+        pruning.freeze(model, frozen)
+    result = learn(lesson, model, objective, methods, ("dev", "unseen", "test"), may_diverge=True)
     result["majority"] = heads.majority(lesson.task, lesson.splits)
     score = result.get(lesson.task.metrics[0], -np.inf)
     result["diverged"] = bool(score <= result["majority"] + margin)

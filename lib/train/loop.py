@@ -9,7 +9,7 @@ from the seed and the step.
 import shutil
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -82,14 +82,6 @@ class Method:
         return {}
 
 
-@dataclass
-class Place:
-    """Where a run is: the steps that are done, and the best score so far with its weights."""
-
-    step: int = 0
-    best: dict | None = None
-
-
 def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
     """Train a model in place on encoded rows (lib.train.batches.Encoded), and let the methods
     finish it. Returns {"steps", "examples_per_second", ...} and the metrics of the methods.
@@ -126,14 +118,13 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     lengths, bucket = encoded.lengths(), not train.pad_to
     batches = batches or (lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket))
     per_epoch = len(batches(0))
-    steps = per_epoch * train.epochs
+    steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
     torch.manual_seed(stream(run.seed, "dropout"))
-    place = restore(run, model, optimiser)
+    first, best = restore(run, model, optimiser)
     began = saved = time.monotonic()
-    left = range(place.step, steps)
-    for step in left:
+    for step in range(first, steps):
         epoch, offset = divmod(step, per_epoch)
-        if offset == 0 or step == left[0]:
+        if offset == 0 or step == first:
             rows_of_epoch = batches(epoch)
         rows, done = rows_of_epoch[offset], step + 1
         batch = collate(encoded, rows, train.pad_to, device())
@@ -146,9 +137,9 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             for name, value in (each for method in methods for each in method.penalty().items()):
                 parts |= {name: value, "loss": parts["loss"] + value}
         if not torch.isfinite(parts["loss"]):
+            why = f"lower Train.lr ({train.lr}) or clip the gradient"
             raise FloatingPointError(
-                f"loss {parts['loss'].item()} at step {step} of {steps}: lower Train.lr "
-                f"({train.lr}) or clip the gradient"
+                f"loss {parts['loss'].item()} at step {step} of {steps}: {why}"
             )
         parts["loss"].backward()
         for method in methods:
@@ -160,24 +151,22 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             parameter.grad = None
         if step % -(-steps // POINTS) == 0:
             run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
-        due = done % (train.eval_every or per_epoch) == 0 or done == steps
-        if train.select == "best" and due:
-            place.best = keep_best(run, model, score(), done, place.best)
+        if train.select == "best" and (done == steps or done % every == 0):
+            best = keep_best(run, model, score(), done, best)
             model.train()
-        place.step = done
         run.progress(done / steps)
         if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
-            checkpoint(run, model, optimiser, place)
+            checkpoint(run, model, optimiser, done, best)
             saved = time.monotonic()
-    if place.best:
-        model.load_state_dict(place.best["weights"])
+    if best:
+        model.load_state_dict(best["weights"])
     seconds = time.monotonic() - began
     model.eval()
     return {
         "steps": steps,
-        "examples_per_second": round(len(left) * train.batch / seconds, 1),
+        "examples_per_second": round((steps - first) * train.batch / seconds, 1),
         "mean_tokens": round(float(lengths.mean()), 1),
-    } | ({"best_step": place.best["step"]} if place.best else {})
+    } | ({"best_step": best["step"]} if best else {})
 
 
 def parameter_groups(model, train, methods):
@@ -207,15 +196,16 @@ def keep_best(run, model, score, step, best):
     return {"score": float(score), "step": step, "weights": weights}
 
 
-def checkpoint(run, model, optimiser, place):
+def checkpoint(run, model, optimiser, step, best):
     """Write everything that a resumed run needs, whole or not at all. The checkpoint before goes
     afterwards.
     """
-    target = run.resume / f"step-{place.step:08d}"
+    target = run.resume / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
-        "place": vars(place),
+        "step": step,
+        "best": best,
         "lines": run.lines,
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
@@ -230,18 +220,19 @@ def checkpoint(run, model, optimiser, place):
 
 
 def restore(run, model, optimiser):
-    """Take up the last checkpoint. Returns the Place of the run: the beginning where there is none,
-    or where the last one is damaged. Raises RuntimeError where other code wrote it.
+    """Take up the last checkpoint. Returns (the steps that are done, the best score so far with its
+    weights); (0, None) where there is no checkpoint, or where the last one is damaged. Raises
+    RuntimeError where other code wrote it.
     """
     folder = max(run.resume.glob("step-*"), default=None)
     if folder is None:
-        return Place()
+        return 0, None
     if why := paths.wrong(folder):
         say(f"damaged  {why}; this training begins anew")
-        return Place()
+        return 0, None
     try:
         body = torch.load(folder / STATE, map_location="cpu")
-        place, run.lines = Place(**body["place"]), body["lines"]
+        step, best, run.lines = body["step"], body["best"], body["lines"]
         model.load_state_dict(body["model"])
         optimiser.load_state_dict(body["optimiser"])
     except Exception as error:
@@ -249,8 +240,8 @@ def restore(run, model, optimiser):
     torch.set_rng_state(body["cpu"])
     if body["cuda"] is not None:
         torch.cuda.set_rng_state(body["cuda"])
-    run.log(step=place.step, resumed=True)
-    return place
+    run.log(step=step, resumed=True)
+    return step, best
 
 
 def outputs(model, batch):

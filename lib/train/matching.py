@@ -46,10 +46,8 @@ def layer_map(student, teacher):
     the other.
     """
     if student % teacher and teacher % student:
-        raise ValueError(
-            f"a student of {student} layers and a teacher of {teacher}: one must be a multiple of "
-            "the other"
-        )
+        why = "one must be a multiple of the other"
+        raise ValueError(f"a student of {student} layers and a teacher of {teacher}: {why}")
     return tuple(
         (m - 1, m * teacher // student - 1)
         for m in range(1, student + 1)
@@ -127,10 +125,8 @@ def distances(matches, mine, theirs, real, student=None):
             if match.projected:
                 a = student.projection(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
-                raise ValueError(
-                    f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: their "
-                    "attention cannot be matched; give the student as many heads"
-                )
+                both = f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher"
+                raise ValueError(f"{both}: their attention cannot be matched; take as many heads")
             parts[match.part] = parts.get(match.part, 0) + match.distance(a, b, real, match.mask)
     return parts
 

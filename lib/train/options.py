@@ -154,10 +154,6 @@ class Prune(Option):
     def scored(self):
         return self.method != "magnitude"
 
-    @property
-    def penalised(self):
-        return self.method in ("soft", "l0")
-
 
 # ---- EfficientBERT ----
 @dataclass(frozen=True)
@@ -231,13 +227,6 @@ class Gates(Option):
     memory: ShareBelow1 = 0.0
     # a gradient below this share of its region's mean counts as zero, and its gate leaves first
     idle: ShareBelow1 = 0.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        names = set(self.regions)
-        if not names or len(names) < len(self.regions) or {"heads", "qkv"} <= names:
-            why = "name at least one, each once, and not both 'heads' and 'qkv' of the same columns"
-            raise self.refused("regions", why)
 
 
 @dataclass(frozen=True)

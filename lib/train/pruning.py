@@ -57,8 +57,7 @@ class Masks(loop.Method):
         """
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
-        if self.options.penalised:
-            self.weight = schedules.penalty(self.ramp(step), self.options)
+        self.weight = schedules.penalty(self.ramp(step), self.options)
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
                 self.steer(step)
@@ -80,7 +79,7 @@ class Masks(loop.Method):
 
     def penalty(self):
         """Return the weight times the mean over all matrices."""
-        if not self.options.penalised:
+        if not self.options.final_lambda:
             return {}
         each = torch.stack([mask.penalty() for *_, mask in self.places])
         return {"penalty": self.weight * each.mean()}
@@ -153,25 +152,14 @@ class LayerMix(loop.Method):
         return {"mix_bytes_per_token": mixes.memory(*size)}
 
 
-class Frozen(loop.Method):
-    """A part of the model does not learn: the "embeddings" (words, positions, types and their
+def freeze(model, part):
+    """Let a part of the model not learn: the "embeddings" (words, positions, types and their
     LayerNorm), or the "encoder", which is these and the layers. Pooler, head, mix and scores go on
     learning.
     """
-
-    def __init__(self, model, part):
-        self.fixed = [
-            p
-            for name, p in base(model).named_parameters()
-            if name.startswith(FROZEN[part]) and not name.endswith("scores")
-        ]
-        for parameter in self.fixed:
+    for name, parameter in base(model).named_parameters():
+        if name.startswith(FROZEN[part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
-
-    def finish(self):
-        for parameter in self.fixed:
-            parameter.requires_grad_(True)
-        return {}
 
 
 class Course(loop.Method):

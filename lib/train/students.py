@@ -205,12 +205,11 @@ class Kept(loop.Method):
 
     def finish(self):
         self.run.save_arrays("curve", **self.run.logged("curve"))
-        tensors = self.student.projection.state_dict()
+        tensors = self.student.projection.state_dict(prefix=MAP)
         del self.student.projection
         if self.run.model is not None:
             self.run.model.mkdir(exist_ok=True)
-            named = {f"{MAP}{name}": value for name, value in tensors.items()}
-            save_tensors(named, self.run.model / PROJECTION)
+            save_tensors(tensors, self.run.model / PROJECTION)
         return {}
 
 
