@@ -137,10 +137,8 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             for name, value in (each for method in methods for each in method.penalty().items()):
                 parts |= {name: value, "loss": parts["loss"] + value}
         if not torch.isfinite(parts["loss"]):
-            why = f"lower Train.lr ({train.lr}) or clip the gradient"
-            raise FloatingPointError(
-                f"loss {parts['loss'].item()} at step {step} of {steps}: {why}"
-            )
+            at = f"loss {parts['loss'].item()} at step {step} of {steps}"
+            raise FloatingPointError(f"{at}: lower Train.lr ({train.lr}) or clip the gradient")
         parts["loss"].backward()
         for method in methods:
             method.gradients(step, steps)
