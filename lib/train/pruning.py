@@ -57,7 +57,8 @@ class Masks(loop.Method):
         """
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
-        self.weight = schedules.penalty(self.ramp(step), self.options)
+        if self.options.final_lambda:
+            self.weight = schedules.penalty(self.ramp(step), self.options)
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
                 self.steer(step)
@@ -103,8 +104,7 @@ class Masks(loop.Method):
         everything -= sum(scores.numel() for scores in self.scores)
         whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
         with self.final():
-            masks = [mask for *_, mask in self.places]
-            kept = [int(mask.kept(weight)) for mask, weight in zip(masks, whole, strict=True)]
+            kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
         kept, total = (np.bincount(of_layer, n) for n in (kept, [w.numel() for w in whole]))
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
