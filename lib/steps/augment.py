@@ -18,7 +18,9 @@ CHUNK = 2000  # sentences whose candidates are looked for together
 
 
 def augment(run, data, augment, numerics):
-    """Input: `language_model`. Raises ValueError for a task of spans."""
+    """Step: write down the variants of every training row.
+
+    Input: `language_model`. Raises ValueError for a task of spans."""
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text")
@@ -62,7 +64,7 @@ def candidates(run, texts, source, count, numerics):
 
 
 def variants(split, source, candidates, options, seed):
-    """For each row: the variants of `a`, and of `b` where it has one, the original first.
+    """Yield for each row the variants of `a`, and of `b` where it has one, the original first.
 
     Each row has its own stream of random numbers, so that neither the order nor the choice of rows
     matters.

@@ -13,7 +13,7 @@ from lib.train import heads
 
 
 def bag_of_words(run, data):
-    """Metrics: the task's first one on the development set, for answers that need no reading.
+    """Step: judge answers that need no reading, by the task's first metric on the development set.
 
     "majority" is the most frequent class. "bag_of_words" is a linear model over word counts, with a
     fixed regularisation: C = 0.3, ridge 10; a task of spans has none.

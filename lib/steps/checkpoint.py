@@ -11,7 +11,9 @@ from lib.runs.spec import stream
 
 
 def checkpoint(run, name, digest, random=False):
-    """random: the same architecture and tokenizer with new random weights, the control without
+    """Step: copy a published checkpoint into the store.
+
+    random: the same architecture and tokenizer with new random weights, the control without
     pre-training.
     """
     folder = run.folder / "model"

@@ -6,7 +6,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def count(run, config, tokens, labels):
-    """config: {"model_type", sizes...} as transformers names them; the rest is the framework's
+    """Step: count parameters and FLOPs of a configuration.
+
+    config: {"model_type", sizes...} as transformers names them; the rest is the framework's
     default.
 
     Returns the parameters of the classifier and of its encoder, and the FLOPs of one forward pass

@@ -21,7 +21,9 @@ from lib.train.options import Gates, Perceptron
 
 
 def digits(run, images, perceptron, gates, numerics):
-    """images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
+    """Step: search which inputs of a perceptron to keep.
+
+    images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
     random weights; the cost is the number of inputs. There is no retraining.
 
     Metrics: `accuracy` of the network whose inputs are cut to those kept, on the test images,

@@ -21,6 +21,9 @@ from lib.train.options import Importance, Targets
 
 
 def importance(run, data, importance, numerics, span=None):
+    """Step: rank the heads and neurons of the input `teacher`. Saved: `scores`, "heads" [L, A] and
+    "neurons" [L, F].
+    """
     lesson, options = Lesson(run, data, None, numerics, span), Importance(**importance)
     model, tokenizer = lesson.teacher
     split = lesson.splits[options.split]

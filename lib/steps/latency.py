@@ -21,7 +21,9 @@ WARM = 5  # turns before any is counted
 
 
 def latency(run, reference, batch, length, numerics, models=None, runs=100):
-    """models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}},
+    """Step: time the forward passes of some models in turns.
+
+    models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}},
     encoders with random weights and without a head, with operations under "surgery". Inputs: any
     number of `model:<name>`, whose encoders come after those. reference: one of the names. A batch
     has `batch` sequences of `length` real tokens.

@@ -17,7 +17,9 @@ from lib.train.matching import observed
 
 
 def maps(run, data, rows, examples, max_length, numerics):
-    """Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary.
+    """Step: keep attention maps and outputs of last layers, and say how alike they are.
+
+    Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary.
     rows: the development rows whose maps are kept. examples: similarity is measured on so many of
     the first rows.
 

@@ -18,7 +18,9 @@ from lib.train.options import Train
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
-    """corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}.
+    """Step: pre-train a BERT of any size on generated text.
+
+    corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}.
     objective: {"share" of the tokens that are predicted, "hidden" and "replaced", shares of these
     that are shown as [MASK] or as a random word}; the next sentence is always told. Without `train`
     the encoder keeps its random weights: the control that tells what pre-training is worth.

@@ -31,7 +31,9 @@ def search(
     pretrain=None,
     classifier=None,
 ):
-    """Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
+    """Step: search for a network in a space, as parts of a supernet or by training each candidate.
+
+    Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
     with a corpus `general`, any BERT. `before`: a search whose winner this one starts from; net is
     then Output("before", "net").
 

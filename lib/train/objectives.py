@@ -15,8 +15,8 @@ from lib.train.options import Targets
 
 
 def predicting(lesson, model, targets, alpha=None):
-    """Labels, the logits of the input `teacher`, or both. alpha: weight of the teacher's part, that
-    of the labels being 1 - alpha; without it both have weight 1.
+    """Return the objective that learns labels, the logits of the input `teacher`, or both. alpha:
+    weight of the teacher's part, that of the labels being 1 - alpha; without it both have weight 1.
     """
     rows, teacher = lesson.rows, lesson.told if targets.kind != "hard" else None
 
@@ -59,9 +59,9 @@ def squared(lesson, model):
 
 @contextmanager
 def intermediate(lesson, student, options):
-    """Squared errors of the embedding output and of the layers' outputs, "layers", and of raw
-    attention scores, "attention", each summed over the layers. Within, a student that is narrower
-    than its teacher has a linear layer to the teacher's width, which trains with it, as in
+    """Yield the squared errors of the embedding output and of the layers' outputs, "layers", and of
+    raw attention scores, "attention", each summed over the layers. Within, a student that is
+    narrower than its teacher has a linear layer to the teacher's width, which trains with it, as in
     TinyBERT's code.
     """
     teacher, _ = lesson.teacher
@@ -86,7 +86,7 @@ def intermediate(lesson, student, options):
 
 @contextmanager
 def two_stages(lesson, student, options):
-    """The first half of the steps goes to the teacher's states, the second to its logits."""
+    """Yield a loss of the teacher's states in the first half of the steps, then of its logits."""
     with squared(lesson, student) as later, intermediate(lesson, student, options) as first:
         yield Stages(first, later)
 

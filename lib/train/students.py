@@ -31,8 +31,8 @@ DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
 
 # ---- What is compared ----
 def matches(student, teacher, options, heads=()):
-    """Equations 1 and 2, of a lib.train.options.Warmup. heads: those of the teacher that each layer
-    of a cut student still has.
+    """List what equations 1 and 2 compare, of a lib.train.options.Warmup. heads: those of the
+    teacher that each layer of a cut student still has.
     """
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     distance = losses.zeroed if options.zero else losses.over_tokens
@@ -44,7 +44,7 @@ def matches(student, teacher, options, heads=()):
 
 
 def prediction(logits, teacher, labels, options):
-    """Equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
+    """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
 
     logits, teacher [B, C], or of spans [B, 2, T], where the losses of the two ends are summed;
     labels [B]. A regression is squared error, to the label with `options.gold`, else to the
