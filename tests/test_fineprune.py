@@ -262,12 +262,15 @@ def test_a_loss_that_is_not_finite_is_a_result(store):
     assert "matthews" not in found and not (run.folder / "predictions.safetensors").exists()
     norms = course["gradient_norm"]
     assert np.isfinite(norms[0]).all() and np.isnan(norms[-1]).all()
+    with pytest.raises(FloatingPointError, match="lower Train.lr"):
+        execute(spec(MOVEMENT, margin=None, **wild), store)
 
 
 def test_a_score_near_the_majority_class_is_divergence(runs, store):
     dense = runs["dense"].metrics
     assert dense["majority"] == 0.0 and dense["diverged"] is bool(dense["matthews"] <= 0.02)
     assert execute(spec(margin=1.0), store).metrics["diverged"] is True
+    assert "diverged" not in execute(spec(margin=None), store).metrics
 
 
 def test_what_needs_no_reading():

@@ -246,7 +246,7 @@ def test_the_controller_acts_on_the_penalty(tiny):
         (
             "movement",
             {"warmup_steps": 4, "initial_warmup": 2, "final_warmup": 1},
-            r"2 \+ 1 times that is 12 steps of warm-up in a run of 10",
+            "that is 12 of the 10 steps",
         )
     ],
 )

@@ -303,20 +303,9 @@ def changed(spec, **args):
     return replace(spec, args=spec.args | args)
 
 
-@pytest.mark.parametrize(
-    "spec, message",
-    [
-        (changed(ONE, space=SPACES["stage1"] | {"low": 1, "high": 2}), "no candidate has 1 to 2"),
-        (changed(THREE, classifier="CoLA"), "unknown task with a head in this model: 'CoLA'"),
-        (
-            replace(changed(THREE, classifier=None), inputs=THREE.inputs | {"start": SUPER}),
-            "STS-B needs one for SequenceClassification",
-        ),
-    ],
-)
-def test_mistakes_are_named(spec, message, make):
-    with pytest.raises(ValueError, match=message):
-        make(spec)
+def test_a_window_without_candidates_is_named(make):
+    with pytest.raises(ValueError, match="no candidate has 1 to 2"):
+        make(changed(ONE, space=SPACES["stage1"] | {"low": 1, "high": 2}))
 
 
 def test_a_space_of_few_candidates_is_exhausted(path):

@@ -36,8 +36,7 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
     config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}
     if train:
-        texts = toy.corpus(corpus["sentences"], corpus["seed"])
-        first, second, follows = passages(texts, run.seed)
+        first, second, follows = passages(toy.corpus(corpus["sentences"], corpus["seed"]), run.seed)
         encoded = encode(tokenizer, Split(first, second, follows, None), train.max_length)
         loss = masked_words(network, tokenizer, objective, encoded.labels)
         result = {"passages": len(first)} | loop.fit(run, network, encoded, loss, train, numerics)

@@ -53,8 +53,7 @@ def search(
     else:
         evaluate = shared(lesson, classifier)
     start = run.inputs["start"].model
-    teacher = len(students.projection(start)[0])  # its width
-    told = students.tables(backbone.load(start)[0].config, teacher)
+    told = students.tables(backbone.load(start)[0].config, len(students.projection(start)[0]))
     where = from_json({"start": net, "tables": told} | space)
     path = run.folder / "history.jsonl"
     history = engine.search(where, evaluate, options, run.seed, path, run.progress)

@@ -39,7 +39,7 @@ def fineprune(
     prune=None,
     mix=None,
     frozen=None,
-    margin=0.0,
+    margin=None,
     span=None,
     lower_case=None,
 ):
@@ -53,8 +53,8 @@ def fineprune(
     alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
     (0.9 in the paper).
     frozen: what stays as it is (lib.train.pruning.freeze); with "encoder" the run is a probe.
-    margin: a run is called diverged up to this much above the first metric of the majority class,
-    and where its loss is not finite.
+    margin: a run is called diverged up to this much above the first metric of the majority class.
+    Without it no run is, and a loss that is not finite is an error.
     lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
     uncased vocabulary every capitalised word is then unknown; `unknown_share` is of all tokens of
     the training rows. None leaves it to `start`.
@@ -77,10 +77,12 @@ def fineprune(
     methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
     if frozen:
         pruning.freeze(model, frozen)
-    result = learn(lesson, model, objective, methods, ("dev", "unseen", "test"), may_diverge=True)
-    result["majority"] = heads.majority(lesson.task, lesson.splits)
-    score = result.get(lesson.task.metrics[0], -np.inf)
-    result["diverged"] = bool(score <= result["majority"] + margin)
+    judged, may_diverge = ("dev", "unseen", "test"), margin is not None
+    result = learn(lesson, model, objective, methods, judged, may_diverge=may_diverge)
+    if may_diverge:
+        result["majority"] = heads.majority(lesson.task, lesson.splits)
+        score = result.get(lesson.task.metrics[0], -np.inf)
+        result["diverged"] = bool(score <= result["majority"] + margin)
     if lower_case is False:
         ids = np.concatenate(lesson.rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
