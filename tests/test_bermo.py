@@ -172,8 +172,6 @@ def test_recorded_specs_need_no_data(without_data):
             lambda: bermo.settings("toy", "Tense", share=0.0),
             "the kept share is 0.0: take one above 0",
         ),
-        (lambda: bermo.settings("toy", "Tense", method="L0", weight=0.0), "'l0' takes one above 0"),
-        (lambda: bermo.settings("toy", "Tense", weight=5.0), "'movement' takes 0"),
         (lambda: bermo.common("toy", "SST-2", "BERTo"), "unknown model: 'BERTo'"),
     ],
 )

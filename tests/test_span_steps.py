@@ -142,12 +142,3 @@ def test_distillation_on_augmented_rows(runs):
     assert runs["with"].metrics["steps"] == -(-sum(counts) // TRAIN.batch) > 3
     assert runs["without"].metrics["steps"] == 3
     assert [each[0] for each in rows] == list(zip(before.a, before.b, strict=True))
-
-
-def test_a_span_task_without_its_options(runs, store):
-    for task, change in (("SQuAD1", {"span": None}), ("RTE", {"span": plain(SPAN)})):
-        spec = tuned({"start": BACKBONE}, task)
-        with pytest.raises(ValueError, match="give lib.train.options.Span to tasks such as SQuAD"):
-            execute(replace(spec, args=spec.args | change), store)
-    with pytest.raises(ValueError, match="SQuAD1 cannot be augmented"):
-        execute(replace(MORE, args=MORE.args | {"data": DATA["SQuAD1"]}), store)
