@@ -142,3 +142,8 @@ def test_distillation_on_augmented_rows(runs):
     assert runs["with"].metrics["steps"] == -(-sum(counts) // TRAIN.batch) > 3
     assert runs["without"].metrics["steps"] == 3
     assert [each[0] for each in rows] == list(zip(before.a, before.b, strict=True))
+
+
+def test_spans_cannot_be_augmented(runs, store):
+    with pytest.raises(ValueError, match="SQuAD1 cannot be augmented"):
+        execute(replace(MORE, args=MORE.args | {"data": DATA["SQuAD1"]}), store)
