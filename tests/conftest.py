@@ -420,6 +420,11 @@ def holder(path):
                 return child.pid
 
 
+def losses_of(run):
+    """Return [{"loss": ..., parts...}] of a run, step by step."""
+    return [line["curve"] for line in run.lines("events.jsonl") if "curve" in line]
+
+
 def same_run(a, b):
     """Asserts that two runs have the same metrics, but for the clock, and the same arrays and
     weights, bit by bit.

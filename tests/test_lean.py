@@ -6,7 +6,7 @@ import torch
 from lib.model.surgery import operate
 from lib.model.taps import taps
 from lib.train import loop
-from lib.train.lean import Widened, frozen, lean, products
+from lib.train.lean import lean
 from lib.train.options import Numerics
 
 
@@ -38,13 +38,6 @@ def test_a_lean_model_computes_the_same(dtype, close, tiny, family):
     assert torch.equal(again, logits) and torch.equal(after, wanted)
 
 
-def test_weights_cast_once_give_the_same_bits(tiny, family):
-    model, inputs, numerics = tiny(family).eval(), batch(), Numerics("bfloat16", 1)
-    with torch.no_grad(), lean(model, numerics), loop.autocast(numerics):
-        wanted = model(**inputs).logits
-        assert torch.equal(frozen(model, numerics)(**inputs).logits, wanted)
-
-
 def test_attention_with_ghost_maps_stays(tiny):
     model = tiny("bert")
     operate(model, {"op": "cut", "heads": 2, "whole": ["v", "o"]})
@@ -54,24 +47,11 @@ def test_attention_with_ghost_maps_stays(tiny):
         assert model.config._attn_implementation == before
 
 
-def test_widened_products_are_those_of_float32_rounded_once():
-    """Forward and backward, as a CPU with instructions for bfloat16 has them."""
-    x, y = (torch.randn(3, 40, 40).bfloat16().requires_grad_() for _ in range(2))
-    with Widened():
-        found = x @ y
-        found.backward(grad := torch.randn(3, 40, 40).bfloat16())
-    wanted = x.detach().float() @ y.detach().float()
-    assert torch.equal(found, wanted.bfloat16())
-    assert torch.equal(x.grad, (grad.float() @ y.detach().float().mT).bfloat16())
-    kernel, row = torch.randn(6, 1, 3).bfloat16(), torch.randn(2, 6, 20).bfloat16()
-    with Widened():
-        ghost = torch.conv1d(row, kernel, groups=6)
-    assert torch.equal(ghost, torch.conv1d(row.float(), kernel.float(), groups=6).bfloat16())
-
-
 @pytest.mark.parametrize("native", [True, False])
-def test_products_are_widened_where_the_cpu_has_no_instructions(native, monkeypatch):
+def test_a_cpu_without_instructions_for_bfloat16_computes_in_float32(native, monkeypatch):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
-    assert isinstance(products(Numerics("bfloat16", 1)), Widened) != native
-    for other in (Numerics("float32", 1), Numerics("bfloat16", 1, "cuda")):
-        assert not isinstance(products(other), Widened)
+    asked = {"dtype": "bfloat16", "threads": 1}
+    assert loop.options(asked).dtype == ("bfloat16" if native else "float32")
+    assert loop.options(asked | {"dtype": "float32"}).dtype == "float32"
+    assert loop.options(asked | {"device": "cuda"}).dtype == "bfloat16"
+    loop.options(asked)

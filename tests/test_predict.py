@@ -111,9 +111,3 @@ def test_which_quoted_figures_are_met(counted):
         assert f"{value / 1e9:.3f} G" in told
     for value in (medium["encoder_parameters"], small["encoder_parameters"], small["parameters"]):
         assert f"{value / 1e6:.3f} M" in told
-
-
-def test_a_misspelt_size_is_refused():
-    told = "unknown size of convbert: 'num_group'; did you mean 'num_groups'"
-    with pytest.raises(ValueError, match=told):
-        count.count(None, {"model_type": "convbert", "num_group": 2}, 128, 2)

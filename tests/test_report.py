@@ -19,14 +19,14 @@ sys.path.insert(0, ROOT)
 from lib.page import artefact
 page = artefact.start("NAME", globals())"""
 GRID = """from lib import data
-from lib.train.options import MaskedLM, Numerics, Targets, Train
+from lib.train.options import Numerics, Targets, Train
 from lib.runs.spec import Spec
 
 train, numerics = Train(epochs=1, batch=16, lr=1e-3, max_length=32), Numerics("float32", 1)
 shape = {"family": "bert", "layers": 1, "hidden": 24, "heads": 12, "ffn": 48, "init": 0.02}
 backbone = Spec("pretrain", {"corpus": {"sentences": 40, "seed": 0}, "train": train,
-                             "numerics": numerics, "objective": MaskedLM(0.15, 0.8, 0.1),
-                             "model": shape}, seed=0)
+                             "numerics": numerics, "model": shape,
+                             "objective": {"share": 0.15, "hidden": 0.8, "replaced": 0.1}}, seed=0)
 grid = [{"task": "CoLA", "seed": seed, "spec": Spec("finetune", {
     "data": data.describe("toy", "CoLA", rows), "train": train, "targets": Targets("hard"),
     "numerics": numerics},

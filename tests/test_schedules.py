@@ -70,11 +70,7 @@ def test_warm_ups_longer_than_the_run_are_refused_with_what_would_fit():
     options = prune(warmup_steps=12000, final_warmup=1)
     with pytest.raises(ValueError) as caught:
         plan(options, 12272)
-    assert str(caught.value) == (
-        "Prune.warmup_steps is 12000: 1 + 1 times that is 24000 steps of warm-up in a run of "
-        "12272; take more epochs, "
-        'warmup_steps of at most 6135, or overlong "jump" (no ramp)'
-    )
+    assert "Prune.warmup_steps is 12000, that is 24000 of the 12272 steps" in str(caught.value)
     assert plan(prune(warmup_steps=6135, final_warmup=1), 12272) == Ramp(1.0, 0.1, 6135, 6137)
     with pytest.raises(ValueError):
         plan(prune(warmup_steps=6136, final_warmup=1), 12272)
@@ -108,14 +104,6 @@ def test_a_learning_rate_that_never_stops_rising_is_refused():
     [
         ({"final_threshold": 1.1}, "final_threshold is 1.1; it must be at least 0 and at most 1"),
         ({"final_lambda": -1.0}, "Prune.final_lambda is -1.0; it must be at least 0"),
-        ({"method": "soft"}, "final_lambda is 0.0; 'soft' takes one above 0"),
-        (
-            {"method": "soft", "final_lambda": 1.0, "final_threshold": 0.0},
-            "final_threshold is 0.0; the penalty's weight is",
-        ),
-        ({"method": "magnitude"}, "Prune.lr is 0.01; 'magnitude' takes 0"),
-        ({"lr": 0.0}, "Prune.lr is 0.0; 'movement' takes one above 0"),
-        ({"target": 0.1}, "'movement' keeps exactly final_threshold"),
         ({"method": "topK"}, "'topK'; allowed: 'magnitude', 'movement', 'soft', 'l0'"),
         ({"overlong": "cut"}, "Prune.overlong is 'cut'; allowed: 'refuse', 'jump'"),
     ],

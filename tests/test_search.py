@@ -123,10 +123,10 @@ def test_each_candidate_is_evaluated_once_told_and_written_down(path):
         path,
         evaluate=lambda net: asked.append(net) or SCORES(net),
         options=METHODS["evolution"],
-        after=lambda history: seen.append(len(history)),
+        progress=seen.append,
     )
     assert [e.candidate for e in history] == asked and len({e.key for e in history}) == 30
-    assert seen == list(range(1, 31))
+    assert seen == [n / 30 for n in range(1, 31)]
     head, *lines = map(json.loads, path.read_text().splitlines())
     assert head["space"] == SPACE.identity() and head["seed"] == 0
     assert "budget" not in head["search"]
@@ -252,10 +252,10 @@ def test_stages_hand_their_winner_on(make):
         head, *entries = lines(make(spec))
         assert head["space"]["start"] == start and entries[0]["candidate"] == start["layers"]
         found, scores = make(spec).metrics, [e["score"] for e in entries]
-        assert (found["score"], found["first_score"]) == (max(scores), scores[0])
+        assert found["score"] == max(scores)
         assert len(set(scores)) > 2  # what follows compares scores that differ
         assert found["evaluations"] == len(entries) == len({e["key"] for e in entries})
-        assert not found["failed"]
+        assert not any(e["failed"] for e in entries)
 
 
 def test_sizes_are_those_of_built_networks(make):
@@ -303,20 +303,9 @@ def changed(spec, **args):
     return replace(spec, args=spec.args | args)
 
 
-@pytest.mark.parametrize(
-    "spec, message",
-    [
-        (changed(ONE, space=SPACES["stage1"] | {"low": 1, "high": 2}), "no candidate has 1 to 2"),
-        (changed(THREE, classifier="CoLA"), "unknown task with a head in this model: 'CoLA'"),
-        (
-            replace(changed(THREE, classifier=None), inputs=THREE.inputs | {"start": SUPER}),
-            "STS-B needs one for SequenceClassification",
-        ),
-    ],
-)
-def test_mistakes_are_named(spec, message, make):
-    with pytest.raises(ValueError, match=message):
-        make(spec)
+def test_a_window_without_candidates_is_named(make):
+    with pytest.raises(ValueError, match="no candidate has 1 to 2"):
+        make(changed(ONE, space=SPACES["stage1"] | {"low": 1, "high": 2}))
 
 
 def test_a_space_of_few_candidates_is_exhausted(path):

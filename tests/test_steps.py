@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import finetuned, made, same_run, small_backbone
+from conftest import finetuned, losses_of, made, same_run, small_backbone
 
 from lib import data
 from lib.data import grammar
@@ -149,14 +149,12 @@ def test_distillation_matches_the_states_that_its_options_name(mask, runs, store
             pairs = zip(*map(matching.order_of, (mine, theirs)), strict=True)
             real = batch["attention_mask"]
             values.append(sum(losses.mean_square(a, b, real, mask).item() for a, b in pairs))
-    assert found.metrics["train_loss"] == pytest.approx(np.mean(values), rel=1e-5)
+    assert [line["loss"] for line in losses_of(found)] == pytest.approx(values, rel=1e-5)
 
 
 def test_targets_have_their_parts(runs):
     parts = {
-        name: set(next(line for line in runs[name].lines("events.jsonl") if "epoch" in line))
-        - {"step", "epoch", "loss"}
-        for name in ("student", "soft", "both")
+        name: losses_of(runs[name])[0].keys() - {"loss"} for name in ("student", "soft", "both")
     }
     assert parts == {"student": {"hard"}, "soft": {"soft"}, "both": {"hard", "soft"}}
     assert "best_step" in runs["both"].metrics and "best_step" not in runs["soft"].metrics

@@ -21,15 +21,15 @@ from lib.search import samplers
 from lib.search.samplers import Evaluation
 
 
-def search(space, evaluate, options, seed, path, after=None):
+def search(space, evaluate, options, seed, path, progress=None):
     """Return the evaluations, oldest first: those in the history at `path`, and new ones up to the
     budget.
 
     space: lib.search.space.Space, or anything that offers identity, first, pack, unpack and what
     samplers ask for. evaluate: f(candidate) -> score, higher is better, above 0. A candidate scores
     0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
-    lib.train.options.Search. after: f(history), called after each evaluation. The search ends early
-    where no candidate is new. Raises Damaged for the history of another search.
+    lib.train.options.Search. progress: f(fraction), called after each evaluation. The search ends
+    early where no candidate is new. Raises Damaged for the history of another search.
     """
     path, first = Path(path), space.first()
     history = resume(space, options, seed, path)
@@ -44,8 +44,8 @@ def search(space, evaluate, options, seed, path, after=None):
         entry = Evaluation(candidate, space.key(candidate), score, seconds, failed)
         append(path, {**vars(entry), "candidate": space.pack(candidate)})
         history.append(entry)
-        if after:
-            after(history)
+        if progress:
+            progress(len(history) / options.budget)
     return history
 
 

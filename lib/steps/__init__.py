@@ -55,12 +55,12 @@ MEASURING = {  # without weights
     "search": (
         2,
         "start teacher general before",
-        f"{LESSON} space net search warmup corpus pretrain classifier span",
+        f"{LESSON} space net search warmup corpus pretrain classifier",
     ),
     "random_architecture": (2, "start", "gates"),
     "digits": (2, "", "images perceptron gates numerics"),
     # what is measured
-    "bag_of_words": (1, "start", "data"),
+    "bag_of_words": (1, "", "data"),
     "predict": (3, "model", f"{LESSON} digest span"),
     "count": (1, "", "config tokens labels"),
     "latency": (1, "model:", "models reference runs batch length numerics"),

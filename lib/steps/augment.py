@@ -5,7 +5,6 @@ again, and they are not ours to commit.
 """
 
 import json
-import os
 
 import numpy as np
 
@@ -19,7 +18,9 @@ CHUNK = 2000  # sentences whose candidates are looked for together
 
 
 def augment(run, data, augment, numerics):
-    """Input: `language_model`. Raises ValueError for a task of spans."""
+    """Step: write down the variants of every training row.
+
+    Input: `language_model`. Raises ValueError for a task of spans."""
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text")
@@ -28,9 +29,9 @@ def augment(run, data, augment, numerics):
     texts = [*split.a, *(split.b or [])]
     found, report = candidates(run, texts, source, options.candidates, numerics)
     counts = []
-    if run.model:
-        run.model.mkdir(exist_ok=True)
-    with open(run.model / "variants.jsonl" if run.model else os.devnull, "w") as file:
+    folder = run.folder / "model"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "variants.jsonl", "w") as file:
         for made in variants(split, source, found, options, run.seed):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))
@@ -63,7 +64,7 @@ def candidates(run, texts, source, count, numerics):
 
 
 def variants(split, source, candidates, options, seed):
-    """For each row: the variants of `a`, and of `b` where it has one, the original first.
+    """Yield for each row the variants of `a`, and of `b` where it has one, the original first.
 
     Each row has its own stream of random numbers, so that neither the order nor the choice of rows
     matters.

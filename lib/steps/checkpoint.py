@@ -11,7 +11,9 @@ from lib.runs.spec import stream
 
 
 def checkpoint(run, name, digest, random=False):
-    """random: the same architecture and tokenizer with new random weights, the control without
+    """Step: copy a published checkpoint into the store.
+
+    random: the same architecture and tokenizer with new random weights, the control without
     pre-training.
     """
     folder = run.folder / "model"
@@ -21,6 +23,4 @@ def checkpoint(run, name, digest, random=False):
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
         with backbone.quiet():
             transformers.AutoModel.from_config(config).save_pretrained(folder)
-    config = json.loads((folder / "config.json").read_text())
-    told = ("model_type", "num_hidden_layers", "hidden_size", "num_attention_heads")
-    return {name: config[name] for name in told if name in config}
+    return {"model_type": json.loads((folder / "config.json").read_text())["model_type"]}

@@ -4,21 +4,19 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from lib.runs.spec import known
-
 
 def count(run, config, tokens, labels):
-    """config: {"model_type", sizes...} as transformers names them; the rest is the framework's
+    """Step: count parameters and FLOPs of a configuration.
+
+    config: {"model_type", sizes...} as transformers names them; the rest is the framework's
     default.
 
     Returns the parameters of the classifier and of its encoder, and the FLOPs of one forward pass
     at batch 1 as PyTorch counts them under eager attention: matrix products and convolutions, one
-    multiply-accumulate being two. Raises ValueError for a size that the architecture does not have.
+    multiply-accumulate being two.
     """
     kind = config["model_type"]
     sizes = {name: value for name, value in config.items() if name != "model_type"}
-    for name in sizes:
-        known(f"size of {kind}", name, transformers.AutoConfig.for_model(kind).to_dict())
     with torch.device("meta"):
         model = transformers.AutoModelForSequenceClassification.from_config(
             transformers.AutoConfig.for_model(kind, **sizes, num_labels=labels),

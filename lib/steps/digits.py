@@ -21,13 +21,15 @@ from lib.train.options import Gates, Perceptron
 
 
 def digits(run, images, perceptron, gates, numerics):
-    """images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
+    """Step: search which inputs of a perceptron to keep.
+
+    images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
     random weights; the cost is the number of inputs. There is no retraining.
 
     Metrics: `accuracy` of the network whose inputs are cut to those kept, on the test images,
-    `soft_accuracy` with the masks as they stand, `pixels` and `noise` kept, `ratio`, and those of a
-    final trim as in `nas_search`. Saved arrays "inputs": `kept` [2, height, width], pixels first,
-    `alphas` [N] and the curve [steps, 4].
+    `pixels` and `noise` kept, `ratio`, and those of a final trim as in `nas_search`. Saved arrays
+    "inputs": `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4]. A
+    killed run begins anew: it takes minutes.
     """
     loop.options(numerics)
     options, gates = Perceptron(**perceptron), Gates(**gates)
@@ -46,16 +48,10 @@ def digits(run, images, perceptron, gates, numerics):
     run.save_arrays(
         "inputs", kept=kept.reshape(2, *shape), alphas=alphas.astype(np.float32), curve=curve
     )
-
-    def accuracy(masks):
-        return share(network, splits["test"], masks, options, run.seed)
-
     return metrics | {
-        "accuracy": accuracy(np.where(kept, 1.0, 0.0)),
-        "soft_accuracy": accuracy(1 / (1 + np.exp(-alphas))),
+        "accuracy": accuracy(network, splits["test"], kept, options, run.seed),
         "pixels": int(kept[:pixels].sum()),
         "noise": int(kept[pixels:].sum()),
-        "inputs": 2 * pixels,
         "steps": len(curve),
     }
 
@@ -79,34 +75,29 @@ def train(run, network, split, gates, options):
     optimiser = torch.optim.Adam(network.parameters(), lr=options.lr)
     generator = torch.Generator().manual_seed(stream(run.seed, "noise"))
     per_epoch = -(-len(labels) // options.batch)
-    # Parts of the network, for its checkpoints; the state of the noise is on the CPU.
-    network.alphas = nn.Parameter(torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device))
-    network.register_buffer("noise", generator.get_state())
-    sizes = {"inputs": len(network.alphas)}
-    search = Gating(run, network, [network.alphas], sizes, lambda sums: sums["inputs"], gates)
-
-    def batches(epoch):
-        order = np.random.default_rng(stream(run.seed, f"order:{epoch}")).permutation(len(labels))
-        return np.array_split(order, per_epoch)
-
-    for place, rows in loop.walk(run, network, optimiser, batches, options.epochs):
-        generator.set_state(network.noise)
-        rows = torch.from_numpy(rows).to(labels.device)
-        batch = inputs_of(pixels[rows], options, generator)
-        network.noise.copy_(generator.get_state())
-        logits = network(batch * network.alphas.sigmoid())
+    steps = per_epoch * options.epochs
+    alphas = nn.Parameter(torch.full((2 * pixels[0].numel(),), LIMIT, device=pixels.device))
+    sizes = {"inputs": len(alphas)}
+    search = Gating(run, network, [alphas], sizes, lambda sums: sums["inputs"], gates)
+    for step in range(steps):
+        if step % per_epoch == 0:
+            dice = np.random.default_rng(stream(run.seed, f"order:{step // per_epoch}"))
+            batches = np.array_split(dice.permutation(len(labels)), per_epoch)
+        rows = torch.from_numpy(batches[step % per_epoch]).to(labels.device)
+        logits = network(inputs_of(pixels[rows], options, generator) * alphas.sigmoid())
         functional.cross_entropy(logits, labels[rows]).backward()
-        search.gradients(place.step, per_epoch * options.epochs)
+        search.gradients(step, steps)
         optimiser.step()
         network.zero_grad()
+        alphas.grad = None
+        run.progress((step + 1) / steps)
     return search
 
 
 @torch.inference_mode()
-def share(network, split, masks, options, seed):
-    """Return the share of the images that are told right with these masks [N] on the inputs."""
+def accuracy(network, split, kept, options, seed):
+    """Return the share of the images that are told right by the inputs that are kept [N]."""
     pixels, labels = split
     generator = torch.Generator().manual_seed(stream(seed, "test noise"))
-    masks = torch.from_numpy(masks).float().to(labels.device)
-    batch = inputs_of(pixels, options, generator) * masks
+    batch = inputs_of(pixels, options, generator) * torch.from_numpy(kept).to(labels.device)
     return (network(batch).argmax(1) == labels).double().mean().item()

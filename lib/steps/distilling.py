@@ -104,7 +104,6 @@ def states(run, data, train, numerics, distil):
     """
     lesson, _ = Lesson(run, data, train, numerics), Distil(**distil)
     model, lesson.tokenizer = lesson.teacher
-    folder = run.folder / "model"  # large: kept only while another Spec needs it
-    folder.mkdir(exist_ok=True)
-    path = folder / "states.safetensors"
+    path = run.folder / "model" / "states.safetensors"  # kept while another Spec needs it
+    path.parent.mkdir(exist_ok=True)
     return write_states(model, lesson.rows, lesson.numerics, path, progress=run.progress)

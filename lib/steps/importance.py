@@ -16,12 +16,14 @@ from lib.methods import module
 from lib.model import parts
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
-from lib.train.lean import products
 from lib.train.learn import Lesson
 from lib.train.options import Importance, Targets
 
 
 def importance(run, data, importance, numerics, span=None):
+    """Step: rank the heads and neurons of the input `teacher`. Saved: `scores`, "heads" [L, A] and
+    "neurons" [L, F].
+    """
     lesson, options = Lesson(run, data, None, numerics, span), Importance(**importance)
     model, tokenizer = lesson.teacher
     split = lesson.splits[options.split]
@@ -38,7 +40,7 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
     """
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
-    with ExitStack() as held, products(numerics):
+    with ExitStack() as held:
         for layer in layers:
             attention, dense = layer.attention, layer.intermediate.dense
             number = attention.self.num_attention_heads
@@ -71,9 +73,8 @@ def by_method(model, rows, options, numerics, progress=lambda fraction: None):
     gradients, summed over the batches of `rows` (Encoded).
     """
     model.to(loop.device()).eval()
-    with products(numerics):
-        for loss in batch_losses(model, rows, options, numerics, progress):
-            loss.backward()
+    for loss in batch_losses(model, rows, options, numerics, progress):
+        loss.backward()
     return module(options.by).scores(model)
 
 

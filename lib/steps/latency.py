@@ -13,18 +13,17 @@ import transformers
 
 from lib.measure.cost import SHAPES, configuration
 from lib.model import backbone, parts, supernet
-from lib.model.options import at_least
 from lib.model.parts import size
 from lib.model.surgery import operate
-from lib.runs.spec import known
 from lib.train import loop
 
 WARM = 5  # turns before any is counted
-LEAST = 50  # counted turns
 
 
 def latency(run, reference, batch, length, numerics, models=None, runs=100):
-    """models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}},
+    """Step: time the forward passes of some models in turns.
+
+    models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}},
     encoders with random weights and without a head, with operations under "surgery". Inputs: any
     number of `model:<name>`, whose encoders come after those. reference: one of the names. A batch
     has `batch` sequences of `length` real tokens.
@@ -34,14 +33,12 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     is kept, [models, runs] in seconds.
     """
     numerics = loop.options(numerics)
-    at_least("latency", "runs", runs, LEAST)
     torch.manual_seed(run.seed)
     made = {name: encoder(told) for name, told in (models or {}).items()}
     made |= {
         name.removeprefix("model:"): parts.base(backbone.load(source.model)[0])
         for name, source in sorted(run.inputs.items())
     }
-    known("reference among the models", reference, made)
     for model in made.values():
         model.to(loop.device()).eval().set_attn_implementation("sdpa")
     words = min(model.config.vocab_size for model in made.values())
@@ -59,13 +56,9 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
     base, result = list(made).index(reference), {}
     for line, (name, model) in enumerate(made.items()):
         for kind, each in times.items():
-            low, middle, high = np.percentile(1e3 * each[line], (5, 50, 95))
-            result |= {
-                f"{name}.{kind}_ms": middle,
-                f"{name}.{kind}_ms_p5": low,
-                f"{name}.{kind}_ms_p95": high,
-                f"{name}.{kind}_speedup": np.median(each[base] / each[line]),
-            }
+            for end, share in (("", 50), ("_p5", 5), ("_p95", 95)):
+                result[f"{name}.{kind}_ms{end}"] = np.percentile(1e3 * each[line], share)
+            result[f"{name}.{kind}_speedup"] = np.median(each[base] / each[line])
         result[f"{name}.parameters"] = size(model)["parameters"]
     return {name: float(value) for name, value in result.items()}
 
@@ -82,7 +75,6 @@ def encoder(description):
     if "net" in description:
         model = supernet.build(description["net"])
     else:
-        known("published shape", description["shape"], SHAPES)
         model = transformers.AutoModel.from_config(configuration(SHAPES[description["shape"]]))
     for op in description.get("surgery", ()):
         operate(model, op)

@@ -6,7 +6,6 @@ Shapes: N rows, T tokens, A heads, H hidden.
 
 import numpy as np
 import torch
-from safetensors.torch import load_file
 
 from lib import data as sources
 from lib.measure.similarity import cka, divergence
@@ -14,20 +13,20 @@ from lib.model import backbone
 from lib.model.parts import base
 from lib.train import loop, students
 from lib.train.batches import collate, encode
-from lib.train.lean import products
 from lib.train.matching import observed
 
 
 def maps(run, data, rows, examples, max_length, numerics):
-    """Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary.
+    """Step: keep attention maps and outputs of last layers, and say how alike they are.
+
+    Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary.
     rows: the development rows whose maps are kept. examples: similarity is measured on so many of
     the first rows.
 
     Kept as arrays, no text: `attention.<input>` [N, A, T, T], probabilities; `output.<input>` [N,
     T, H] of the last layer, projected to the teacher's width where the run has its projection;
     `lengths` [N]. Metrics of each model, over real tokens: linear CKA of the outputs; the mean KL
-    divergence from the reference's maps of the mean over heads, and of each head where there are as
-    many.
+    divergence from the reference's maps of the mean over heads, and of each head.
     """
     numerics = loop.options(numerics)
     dev, last = sources.load(data)["dev"], max([*rows, examples - 1])
@@ -35,17 +34,14 @@ def maps(run, data, rows, examples, max_length, numerics):
     for name, made in run.inputs.items():
         model, tokenizer = backbone.load(made.model)
         encoded = encode(tokenizer, dev.take(np.arange(last + 1)), max_length)
-        projection = made.model / students.PROJECTION
-        project = load_file(projection) if projection.exists() else None
+        project = students.projection(made.model)
         seen[name] = [last_layer(model, encoded, i, project, numerics) for i in range(last + 1)]
     reference = seen["reference"]
     lengths = np.array([len(reference[i][1]) for i in rows])
     for name, states in seen.items():
-        for what, place, tokens in (("attention", 0, (1, 2)), ("output", 1, (0,))):
+        for place, what in enumerate(("attention", "output")):
             shown = [states[i][place] for i in rows]
-            shape = [
-                lengths.max() if axis in tokens else n for axis, n in enumerate(shown[0].shape)
-            ]
+            shape = np.max([each.shape for each in shown], 0)
             arrays[f"{what}.{name}"] = padded = np.zeros((len(rows), *shape), np.float32)
             for line, each in zip(padded, shown, strict=True):
                 line[tuple(map(slice, each.shape))] = each
@@ -62,12 +58,12 @@ def last_layer(model, encoded, row, project, numerics):
     float32.
     """
     model.to(loop.device()).eval()
-    with observed(model) as seen, loop.autocast(numerics), products(numerics):
+    with observed(model) as seen, loop.autocast(numerics):
         base(model)(**collate(encoded, [row], device=loop.device()))
     output = seen["ffn"][-1].float()
     if project:
-        own = (project[students.MAP + name].to(output.device) for name in ("weight", "bias"))
-        output = torch.nn.functional.linear(output, *own)
+        weight, bias = (value.to(output.device) for value in project)
+        output = torch.nn.functional.linear(output, weight, bias)
     return seen["scores"][-1].float().softmax(-1)[0].cpu().numpy(), output[0].cpu().numpy()
 
 
@@ -77,8 +73,7 @@ def similarity(reference, states):
     """
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}
-    if len(both[0][0]) == len(both[0][1]):
-        result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
+    result["kl"] = np.mean([divergence(a, b).mean() for a, b in both])
     outputs = (np.concatenate([output for _, output in each]) for each in (reference, states))
     result["cka"] = cka(*outputs)
     return {name: float(value) for name, value in result.items()}

@@ -6,7 +6,9 @@ from lib.train.options import Train
 
 
 def predict(run, data, train, numerics, digest, span=None):
-    """Input: `model`, fine-tuned on the task of the descriptor `data`. digest: that of the task's
+    """Step: predict the rows of a file `test` by a finished model.
+
+    Input: `model`, fine-tuned on the task of the descriptor `data`. digest: that of the task's
     test rows. `train`, that of the model, says how rows are cut and padded.
 
     Logits [N, C], labels and row numbers are saved as `test`. Raises ValueError where the test rows

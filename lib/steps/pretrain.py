@@ -14,31 +14,31 @@ from lib.model.parts import base, size
 from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.batches import encode
-from lib.train.options import MaskedLM, Train
-
-POSITIONS = 128  # tokens of the longest row
+from lib.train.options import Train
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
-    """corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn",
-    "init"}. Without `train` the encoder keeps its random weights: the control that tells what
-    pre-training is worth.
+    """Step: pre-train a BERT of any size on generated text.
+
+    corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}.
+    objective: {"share" of the tokens that are predicted, "hidden" and "replaced", shares of these
+    that are shown as [MASK] or as a random word}; the next sentence is always told. Without `train`
+    the encoder keeps its random weights: the control that tells what pre-training is worth.
     """
     numerics, train = loop.options(numerics), train and Train(**train)
-    options, tokenizer = MaskedLM(**objective), words(run.folder / "vocabulary")
+    tokenizer = words(run.folder / "vocabulary")
     dropout = train.dropout if train else 0.0
     torch.manual_seed(stream(run.seed, "init"))
     sizes = [model[name] for name in ("layers", "hidden", "heads", "ffn")]
-    shape = Shape("bert", *sizes, len(tokenizer), POSITIONS, 2, model["hidden"])
+    # positions for rows of 128 tokens
+    shape = Shape("bert", *sizes, len(tokenizer), 128, 2, model["hidden"])
     rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
     config = configuration(shape, initializer_range=model["init"], **rates)
     network, result = backbone.build(transformers.BertForPreTraining, config), {}
     if train:
-        texts = toy.corpus(corpus["sentences"], corpus["seed"])
-        first, second, follows = passages(texts, run.seed)
+        first, second, follows = passages(toy.corpus(corpus["sentences"], corpus["seed"]), run.seed)
         encoded = encode(tokenizer, Split(first, second, follows, None), train.max_length)
-        follows = encoded.labels if options.next_sentence else None
-        loss = masked_words(network, tokenizer, options, follows)
+        loss = masked_words(network, tokenizer, objective, encoded.labels)
         result = {"passages": len(first)} | loop.fit(run, network, encoded, loss, train, numerics)
     backbone.save(network, tokenizer, run.model)
     return result | size(network) | {"vocabulary": len(tokenizer)}
@@ -69,7 +69,7 @@ def passages(texts, seed):
     return [one + " ." for one in first], second, follows
 
 
-def mask(batch, tokenizer, options):
+def mask(batch, tokenizer, objective):
     """Return (the batch with corrupted ids, what was there [n], and its places [B, T]) for the n
     tokens that are to be predicted.
 
@@ -77,27 +77,28 @@ def mask(batch, tokenizer, options):
     """
     ids = batch["input_ids"]
     special = torch.tensor(tokenizer.all_special_ids, device=ids.device)
-    draw = torch.rand(ids.shape).to(ids.device) / options.share
+    draw = torch.rand(ids.shape).to(ids.device) / objective["share"]
     chosen = (draw < 1) & ~torch.isin(ids, special)
     other = torch.randint(len(tokenizer), ids.shape).to(ids.device)
-    shown = torch.where(draw < options.hidden + options.replaced, other, ids)
-    shown = torch.where(draw < options.hidden, tokenizer.mask_token_id, shown)
+    shown = torch.where(draw < objective["hidden"] + objective["replaced"], other, ids)
+    shown = torch.where(draw < objective["hidden"], tokenizer.mask_token_id, shown)
     return batch | {"input_ids": torch.where(chosen, shown, ids)}, ids[chosen], chosen
 
 
-def masked_words(network, tokenizer, options, follows=None):
+def masked_words(network, tokenizer, objective, follows):
     """Return f(batch, rows) -> the losses of a batch, for `lib.train.loop.fit`. follows: codes of
-    `passages` [N] where the next sentence is to be told.
+    `passages` [N], of the next sentence.
     """
 
     def loss(batch, rows):
-        masked, wanted, chosen = mask(batch, tokenizer, options)
+        masked, wanted, chosen = mask(batch, tokenizer, objective)
         out = base(network)(**masked)
         words = network.cls.predictions(out.last_hidden_state[chosen])
-        parts = {"masked": functional.cross_entropy(words.float(), wanted)}
-        if follows is not None:
-            which = network.cls.seq_relationship(out.pooler_output).float()
-            parts["next"] = functional.cross_entropy(which, follows[rows].to(which.device))
+        which = network.cls.seq_relationship(out.pooler_output).float()
+        parts = {
+            "masked": functional.cross_entropy(words.float(), wanted),
+            "next": functional.cross_entropy(which, follows[rows].to(which.device)),
+        }
         return {"loss": sum(parts.values()), **parts}
 
     return loss

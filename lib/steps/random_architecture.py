@@ -9,7 +9,9 @@ from lib.train.options import Gates
 
 
 def random_architecture(run, gates):
-    """Input: `start`; only its sizes count. gates: lib.train.options.Gates, of which regions, ratio
+    """Step: draw an architecture of a given cost.
+
+    Input: `start`; only its sizes count. gates: lib.train.options.Gates, of which regions, ratio
     and tolerance matter. Metrics are those of `nas_search`.
     """
     options = Gates(**gates)
@@ -20,7 +22,6 @@ def random_architecture(run, gates):
         "architecture": architecture(sizes, on),
         "target": options.ratio,
         "ratio": flops / whole,
-        "miss": flops / whole / options.ratio - 1,
         "flops": flops,
         "whole_flops": whole,
     }

@@ -5,15 +5,10 @@ In stages 1 and 2 each candidate is trained for a while, on text and on the task
 as a part of a supernet that was trained in parts, without training of its own.
 """
 
-import hashlib
-import shutil
 from dataclasses import replace
 from functools import partial
 
-from safetensors import safe_open
-
 from lib.model import backbone, supernet
-from lib.runs.spec import canonical
 from lib.runs.store import Scratch
 from lib.search import engine
 from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
@@ -35,42 +30,38 @@ def search(
     corpus=None,
     pretrain=None,
     classifier=None,
-    span=None,
 ):
-    """Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
+    """Step: search for a network in a space, as parts of a supernet or by training each candidate.
+
+    Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
     with a corpus `general`, any BERT. `before`: a search whose winner this one starts from; net is
     then Output("before", "net").
 
     space: as lib.search.space.from_json takes it, without its first network, which is net. warmup:
     candidates are trained by `train`, after `pretrain` on `corpus` (as of step predistil) where
-    that is given. Without warmup they are parts of the supernet, under its own head or that of the
-    task `classifier`. The score is the task's first metric on the held-out rows: after training, or
+    that is given. Without warmup they are parts of the supernet, under its head of the task
+    `classifier`. The score is the task's first metric on the held-out rows: after training, or
     with select "best" its highest.
 
     Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those of the
     winner, its `net`, and what stage 3 trains of it (`handed`). Every candidate gets the same fresh
     head; in the code a head goes on from one candidate to the next.
     """
-    options, lesson = Search(**search), Lesson(run, data, train, numerics, span)
+    options, lesson = Search(**search), Lesson(run, data, train, numerics)
     if warmup:
         evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
     else:
         evaluate = shared(lesson, classifier)
-    where = from_json({"start": net, "tables": tables(run.inputs["start"].model)} | space)
-
-    def after(history):
-        shutil.rmtree(run.resume, ignore_errors=True)
-        run.progress(len(history) / options.budget)
-
-    history = engine.search(where, evaluate, options, run.seed, run.folder / "history.jsonl", after)
+    start = run.inputs["start"].model
+    told = students.tables(backbone.load(start)[0].config, len(students.projection(start)[0]))
+    where = from_json({"start": net, "tables": told} | space)
+    path = run.folder / "history.jsonl"
+    history = engine.search(where, evaluate, options, run.seed, path, run.progress)
     best = engine.best(history)
     return handed(where, best.candidate) | {
         "score": best.score,
         "parameters": where.size(best.candidate),
-        "first_score": history[0].score,
         "evaluations": len(history),
-        "failed": sum(bool(e.failed) for e in history),
-        "evaluation_seconds": round(sum(e.seconds for e in history), 2),
     }
 
 
@@ -95,13 +86,6 @@ def handed(where, net):
     }
 
 
-def tables(folder):
-    """Return what the size of a part of a supernet depends on beside its Net."""
-    with safe_open(folder / students.PROJECTION, "np") as file:
-        wide = file.get_slice(f"{students.MAP}weight").get_shape()[0]
-    return students.tables(backbone.load(folder)[0].config, wide)
-
-
 def judged(lesson, model):
     """Return f() -> the task's metric on the held-out rows, of the model as it then is."""
     return partial(lesson.score, lesson.judges(model, "held_out")["held_out"])
@@ -110,8 +94,7 @@ def judged(lesson, model):
 def shared(lesson, classifier):
     """Return f(net) -> score of a part of the supernet, as it is."""
     folder = lesson.run.inputs["start"].model
-    opened = students.classifier if classifier else students.taught
-    model, lesson.tokenizer = opened(folder, classifier or lesson.task)
+    model, lesson.tokenizer = students.classifier(folder, classifier)
     score = judged(lesson, model)
 
     def evaluate(net):
@@ -124,7 +107,7 @@ def shared(lesson, classifier):
 def trained(lesson, options, corpus, pretrain):
     """Return f(net) -> score of a network that inherits from the supernet and is then trained."""
     run, train, numerics = lesson.run, lesson.train, lesson.numerics
-    teacher, lesson.tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    teacher, lesson.tokenizer = lesson.teacher
     rows = lesson.rows
     if corpus:
         general = backbone.load(run.inputs["general"].model)[0]
@@ -133,22 +116,12 @@ def trained(lesson, options, corpus, pretrain):
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
         score = judged(lesson, student)
-        run.resume.mkdir(exist_ok=True)
+        part = Scratch(run.folder, run.seed)  # without checkpoints: a candidate is soon made anew
         if corpus:
-            leg = candidate(run, net, "text")
             with students.distilling(student, general, options, numerics) as loss:
-                loop.fit(leg, student, text, loss, pretrain, numerics, batches=batches)
-        leg = candidate(run, net, "task")
+                loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)
         with students.distilling(student, teacher, options, numerics, rows.labels) as loss:
-            loop.fit(leg, student, rows, loss, train, numerics, score)
+            loop.fit(part, student, rows, loss, train, numerics, score)
         return score()
 
     return evaluate
-
-
-def candidate(run, net, leg):
-    """Return a part of a run as the training sees it. Its checkpoints have a folder of the
-    candidate's own, so that those of another one, left by a kill, are never taken up.
-    """
-    name = hashlib.sha256(canonical(net.to_json()).encode()).hexdigest()[:12]
-    return Scratch(run.resume / f"{name}-{leg}", run.seed, run.checkpoint_seconds)

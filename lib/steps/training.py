@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from lib.model import backbone, compact, gates, masks
-from lib.model import mix as mixes
 from lib.model.parts import base, size
 from lib.model.surgery import operate
 from lib.train import heads, loop, pruning
@@ -50,10 +49,10 @@ def fineprune(
     Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
     prune, mix: lib.train.options.Prune and Mix. Without `prune` it is dense fine-tuning with the
-    same measurements; without `mix` the mix is that of `start`.
+    same measurements.
     alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
     (0.9 in the paper).
-    frozen: what stays as it is (lib.train.pruning.Frozen); with "encoder" the run is a probe.
+    frozen: what stays as it is (lib.train.pruning.freeze); with "encoder" the run is a probe.
     margin: a run is called diverged up to this much above the first metric of the majority class.
     Without it no run is, and a loss that is not finite is an error.
     lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
@@ -63,21 +62,21 @@ def fineprune(
     Predictions are kept of every labelled split but the training rows; metrics of test rows are
     "test.<metric>". `course`, `shares` and `mix` are those of the methods in lib.train.pruning.
     Metrics have the counts of the masks and the bytes of the model, dense and sparse. Where the
-    loss was not finite there are no predictions, `diverged` is true and `diverged_at` says the
-    step.
+    loss was not finite there are no predictions, and `diverged` is true.
     """
     lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
     model = lesson.start()
     if lower_case is False:
-        lesson.tokenizer = cased(run.inputs["start"].model, lesson.tokenizer)
+        cls, folder = type(lesson.tokenizer), run.inputs["start"].model
+        lesson.tokenizer = cls.from_pretrained(folder, do_lower_case=False, local_files_only=True)
     objective = predicting(lesson, model, targets, alpha)
     methods = []
-    if mix or mixes.present(model):
-        methods.append(pruning.LayerMix(run, model, mix and Mix(**mix)))
+    if mix:
+        methods.append(pruning.LayerMix(run, model, Mix(**mix)))
     pruned = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
-    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps, pruned)]
+    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
     if frozen:
-        methods.append(pruning.Frozen(model, frozen))
+        pruning.freeze(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
     result = learn(lesson, model, objective, methods, judged, may_diverge=may_diverge)
     if may_diverge:
@@ -88,20 +87,6 @@ def fineprune(
         ids = np.concatenate(lesson.rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
     return result | size(model) | (compact.sizes(model) if pruned else {})
-
-
-def cased(folder, tokenizer):
-    """Return the tokenizer of a model's folder with do_lower_case off; it is saved so.
-
-    Raises ValueError where that changes nothing.
-    """
-    found = type(tokenizer).from_pretrained(folder, do_lower_case=False, local_files_only=True)
-    if tokenizer.tokenize("A") == found.tokenize("A"):
-        raise ValueError(
-            f"fineprune.lower_case is False, and changes nothing for a {type(tokenizer).__name__}: "
-            "leave it out, or start from an uncased BERT"
-        )
-    return found
 
 
 def nas_search(run, data, train, numerics, gates, objective):
@@ -155,9 +140,7 @@ def imp(run, data, train, numerics, kept):
     Of the weights of all linear layers of encoder and pooler together, the share `kept` with the
     largest magnitude in `start` stays. The encoder goes back to its pre-trained values, the
     classifier does not. Then the rest is fine-tuned on the labels, and pruned weights stay zero.
-    The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`,
-    `kept_share` and `pruned`. Raises ValueError where `kept` is no less than what the round before
-    kept.
+    The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`.
     """
     lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
@@ -172,8 +155,11 @@ class Ticket(loop.Method):
 
     def __init__(self, model, origin, kept):
         self.weights = prunable(model)
-        self.masks = largest([w.detach().abs() for w in self.weights], kept)
-        rewind(model, origin)
+        sizes = [weight.detach().abs() for weight in self.weights]
+        count = round(kept * sum(size.numel() for size in sizes))
+        self.masks = masks.top_of_all(sizes, count)  # of equal ones the first
+        theirs = base(origin).state_dict()  # it may have more
+        base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
         with torch.no_grad():
             for weight, mask in zip(self.weights, self.masks, strict=True):
                 weight *= mask
@@ -184,39 +170,12 @@ class Ticket(loop.Method):
         for weight, mask in zip(self.weights, self.masks, strict=True):
             weight.grad *= mask
 
-    def finish(self):
-        total = sum(mask.numel() for mask in self.masks)
-        left = sum(int(mask.sum()) for mask in self.masks)
-        return {"kept_share": left / total, "pruned": total - left}
-
 
 def prunable(model):
     """List the weights of the encoder's linear layers, and of the pooler where there is one."""
     found = [part.weight for _, _, part in masks.projections(model)]
     pooler = getattr(base(model), "pooler", None)
     return found + ([pooler.dense.weight] if pooler is not None else [])
-
-
-def largest(sizes, kept):
-    """Mask exactly round(kept * n) of the n values of all tensors together, the largest; of equal
-    ones the first. Raises ValueError where that is none, or not fewer than the values above 0.
-    """
-    total, there = sum(s.numel() for s in sizes), sum(int(torch.count_nonzero(s)) for s in sizes)
-    count = round(kept * total)
-    if not 0 < count < there:
-        raise ValueError(
-            f"kept is {kept}, that is {count} of {total} weights; the round before kept {there}: "
-            "keep fewer, and at least one"
-        )
-    return masks.top_of_all(sizes, count)
-
-
-def rewind(model, origin):
-    """Set the encoder to the weights of `origin`, which may have more. Raises KeyError or
-    RuntimeError where one is missing or of another shape.
-    """
-    theirs = base(origin).state_dict()
-    base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
 
 
 def quantise(run, data, train, numerics, span=None):

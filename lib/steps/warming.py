@@ -39,7 +39,7 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     as `curve`.
     """
     lesson, options = Lesson(run, data, train, numerics, span), Warmup(**warmup)
-    teacher, lesson.tokenizer = students.taught(run.inputs["teacher"].model, lesson.task)
+    teacher, lesson.tokenizer = lesson.teacher
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:
         students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
@@ -64,9 +64,9 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
     encoded, batches = rows(corpus, tokenizer, train, run.seed)
     student = students.student(run, net, transformers.BertModel, teacher, train.dropout)
-    told = {"methods": students.methods(run, student, shared), "batches": batches}
+    methods = students.methods(run, student, shared)
     with students.distilling(student, teacher, Warmup(**warmup), numerics) as loss:
-        result = loop.fit(run, student, encoded, loss, train, numerics, **told)
+        result = loop.fit(run, student, encoded, loss, train, numerics, None, methods, batches)
     backbone.save(student, tokenizer, run.model)
     return result | size(student) | {"rows": len(encoded)}
 
@@ -87,10 +87,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     options = Warmup(**warmup)
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
     numerics, train = loop.options(numerics), Train(**train)
-    teachers = {
-        name: students.taught(run.inputs[f"teacher:{name}"].model, lesson.task)
-        for name, lesson in lessons.items()
-    }
+    teachers = {name: backbone.load(run.inputs[f"teacher:{name}"].model) for name in lessons}
     teacher, tokenizer = next(iter(teachers.values()))
     for lesson in lessons.values():
         lesson.tokenizer = tokenizer
@@ -100,8 +97,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     for name, lesson in lessons.items():
         encoder.classifiers[name] = stack.draw(nn.Linear(width, lesson.task.outputs), encoder)
     encoder.dropout = nn.Dropout(train.dropout)
-    parts = {name: lesson.rows for name, lesson in lessons.items()}
-    encoded, names, batches = joined(parts, train, run.seed)
+    encoded, names, batches = joined(lessons, train, run.seed)
     told = {"methods": students.methods(run, encoder, shared), "batches": batches}
     matches = students.matches(encoder, teacher, options)
     prediction = students.predicted(encoded.labels, options)
@@ -131,18 +127,18 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     return result | size(encoder)
 
 
-def joined(parts, train, seed):
+def joined(lessons, train, seed):
     """Return (Encoded rows of all tasks one after another, the task of each row, f(epoch) ->
     batches).
 
     Labels are float32: no loss here reads codes, for which the teachers' logits stand.
     """
-    each = list(parts.values())
+    each = [lesson.rows for lesson in lessons.values()]
     columns = {
         name: [row for part in each for row in part.columns[name]] for name in each[0].columns
     }
     encoded = Encoded(columns, torch.cat([part.labels.float() for part in each]), each[0].pad)
-    names = [name for name, part in parts.items() for _ in range(len(part))]
+    names = [name for name, part in zip(lessons, each, strict=True) for _ in range(len(part))]
     starts = np.cumsum([0, *map(len, each)])
 
     def batches(epoch):
@@ -168,7 +164,10 @@ def rows(corpus, tokenizer, train, seed):
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
         split = Split(first, second, np.zeros(len(first), np.int64), None)
         return encode(tokenizer, split, train.max_length), None
-    documents, key = tokenised(corpus, tokenizer)
+    what = corpus["text"], corpus["digest"], corpus.get("documents")
+    key = paths.key_of("documents", *what, tokens.vocabulary(tokenizer))
+    read = partial(tokenised, corpus, tokenizer)
+    documents = tokens.kept(key, read, ("ids",))["ids"]  # for all runs, epochs and seeds
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
@@ -188,17 +187,7 @@ def rows(corpus, tokenizer, train, seed):
 
 
 def tokenised(corpus, tokenizer):
-    """Return (token ids of a text's documents on disk, empty ones dropped; the key that they are
-    kept by).
-
-    They are tokenised once for all runs, epochs and seeds.
-    """
-    what = corpus["text"], corpus["digest"], corpus.get("documents")
-    key = paths.key_of("documents", *what, tokens.vocabulary(tokenizer))
-
-    def rows():
-        for part in tokens.chunks(map(" ".join, texts.load(corpus))):
-            found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
-            yield from ({"ids": ids} for ids in found if ids)
-
-    return tokens.kept(key, rows, ("ids",))["ids"], key
+    """Yield {"ids": token ids} of a text's documents, empty ones dropped."""
+    for part in tokens.chunks(map(" ".join, texts.load(corpus))):
+        found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
+        yield from ({"ids": ids} for ids in found if ids)

@@ -26,7 +26,6 @@ from lib.model.parts import base
 from lib.runs import paths
 from lib.train import loop
 from lib.train.batches import Encoded
-from lib.train.lean import products
 
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
@@ -130,7 +129,7 @@ def likeliest(source, masked, length, count, numerics):
         ids[line, place] = tokenizer.mask_token_id
     batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
     batch = {name: torch.from_numpy(values).to(where) for name, values in batch.items()}
-    with loop.autocast(numerics), products(numerics):
+    with loop.autocast(numerics):
         hidden = base(source.model)(**batch)[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
     hidden = hidden[range(len(masked)), [place for _, _, place in masked]].float()

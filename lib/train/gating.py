@@ -76,11 +76,10 @@ class GateSearch(Gating):
             for (layer, kind), alpha in gates.alphas(self.model).items()
         }
         self.run.save_arrays("search", curve=curve, **every)
-        control = self.control
         return metrics | {
-            "architecture": architecture(control.sizes, control.on(alphas)),
-            "flops": control.full * metrics["ratio"],
-            "whole_flops": control.full,
+            "architecture": architecture(self.control.sizes, self.control.on(alphas)),
+            "flops": self.control.full * metrics["ratio"],
+            "whole_flops": self.control.full,
         }
 
 

@@ -26,36 +26,12 @@ def network(folder, task, dropout, seed):
     head = HEADS[task.span]
     kept = head in backbone.architecture(folder)
     model, tokenizer = backbone.headed(folder, head, task.outputs, dropout, seed)
-    return by_name(model, task.labels) if kept and not task.span else model, tokenizer
-
-
-def by_name(model, labels):
-    """Return the model with its classes in the order of `labels`; names such as LABEL_0 say
-    nothing, so that such a head stays as it is.
-
-    Raises ValueError where the names are others.
-    """
-    mine = [name for _, name in sorted(model.config.id2label.items())]
-    if not labels or all(name == f"LABEL_{i}" for i, name in enumerate(mine)):
-        return model
-    folded, wanted = (
-        [name.lower().replace(" ", "_").replace("-", "_") for name in names]
-        for names in (mine, labels)
-    )
-    if sorted(folded) != sorted(wanted):
-        raise ValueError(
-            f"the head's classes are {', '.join(mine)}, the task's {', '.join(labels)}; fix: name "
-            'them as the task does under "id2label" in the config.json of the model, in the '
-            "head's own order"
-        )
-    order = [folded.index(name) for name in wanted]
-    last = getattr(model.classifier, "out_proj", model.classifier)
-    with torch.no_grad():
-        for value in (last.weight, last.bias):
-            value.copy_(value[order])
-    model.config.id2label = dict(enumerate(labels))
-    model.config.label2id = {name: i for i, name in enumerate(labels)}
-    return model
+    mine = ", ".join(name for _, name in sorted(model.config.id2label.items()))
+    wanted, unnamed = ", ".join(task.labels), ", ".join(f"LABEL_{i}" for i in range(task.outputs))
+    if kept and task.labels and mine.lower() not in (wanted.lower(), unnamed.lower()):
+        why = "fix: save the model without its head, as AutoModel opens it"
+        raise ValueError(f"the head's classes are {mine}, the task's {wanted}; {why}")
+    return model, tokenizer
 
 
 def rows(tokenizer, split, task, max_length, span=None):
@@ -64,9 +40,6 @@ def rows(tokenizer, split, task, max_length, span=None):
     span: a lib.train.options.Span as a dict, for tasks with spans. Their rows are windows of
     passages. What is kept holds no text.
     """
-    if task.span != bool(span):
-        why = f"{task.name} {'needs the argument span' if task.span else 'has no spans'}: give "
-        raise ValueError(f"{why}lib.train.options.Span to tasks such as SQuAD, and to these alone")
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
     span = Span(**span)

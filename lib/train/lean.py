@@ -1,8 +1,7 @@
 """Cheaper steps of a training: the same function up to rounding.
 
 On a CPU attention is the plain one of lib.model.scores, hidden states of bfloat16 stay so between
-two matrix products, and memory is kept from step to step. A CPU without instructions for bfloat16
-computes its matrix products in float32. Dropout masks may be drawn from random
+two matrix products, and memory is kept from step to step. Dropout masks may be drawn from random
 bytes, three to five times cheaper than a Bernoulli draw for each element. Of the word embeddings
 those that the data use are trained alone.
 """
@@ -15,37 +14,9 @@ from functools import cache
 import torch
 from torch import nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from lib.model import scores
-from lib.model.parts import base, embedding_output, layers
-
-ATEN = torch.ops.aten
-PRODUCTS = {ATEN.mm, ATEN.addmm, ATEN.bmm, ATEN.baddbmm}
-PRODUCTS |= {ATEN.convolution, ATEN.convolution_backward}
-
-
-class Widened(TorchDispatchMode):
-    """Within, matrix products and convolutions of bfloat16, of both passes, are computed in float32
-    and rounded once. A CPU with instructions for bfloat16 adds in float32 too.
-    """
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        narrow = op.overloadpacket in PRODUCTS and args[0].dtype == torch.bfloat16
-        if not narrow:
-            return op(*args, **kwargs)
-        found = op(*tree_map_only(torch.Tensor, torch.Tensor.float, args), **kwargs)
-        return tree_map_only(torch.Tensor, torch.Tensor.bfloat16, found)
-
-
-def products(numerics):
-    """Return the context of a run's matrix products. Without the CPU's own instructions PyTorch
-    needs 5 to 50 times as long for one of bfloat16 as for one of float32 (`Widened`).
-    """
-    slow = numerics.device != "cuda" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return Widened() if slow and numerics.dtype == "bfloat16" else nullcontext()
+from lib.model.parts import base, embedding_output
 
 
 @cache
@@ -57,17 +28,6 @@ def keep_memory():
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD
         ctypes.CDLL(None).mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, at most so many bytes
-
-
-def frozen(model, numerics):
-    """Return a model that no longer learns, the weights of its plain linear layers cast once
-    instead of in every pass.
-    """
-    if numerics.dtype == "bfloat16":
-        for part in layers(model).modules():
-            if type(part) is nn.Linear:
-                part.bfloat16()
-    return model
 
 
 @contextmanager
@@ -84,7 +44,7 @@ def lean(model, numerics):
         cast = embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
-    with cast, scores.eager(model, on_cpu), products(numerics):
+    with cast, scores.eager(model, on_cpu):
         yield
 
 

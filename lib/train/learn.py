@@ -51,11 +51,8 @@ class Lesson:
 
     @cached_property
     def teacher(self):
-        """Return (model, tokenizer) of the input `teacher`, its classes in the order of the
-        task's.
-        """
-        model, tokenizer = backbone.load(self.run.inputs["teacher"].model)
-        return heads.by_name(model, self.task.labels), tokenizer
+        """Return (model, tokenizer) of the input `teacher`."""
+        return backbone.load(self.run.inputs["teacher"].model)
 
     @cached_property
     def told(self):
@@ -102,7 +99,7 @@ def learn(
 
     objective: a context that yields the loss. judged: beginnings of the names of splits; their
     predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
-    a loss that is not finite is a result, with `diverged_at` and without predictions.
+    a loss that is not finite is a result, `diverged`, without predictions.
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
 
@@ -115,11 +112,10 @@ def learn(
     with objective as loss:
         try:
             result = loop.fit(run, model, rows, loss, lesson.train, lesson.numerics, score, methods)
-        except FloatingPointError as error:
+        except FloatingPointError:
             if not may_diverge:
                 raise
-            result = {"diverged": True, "diverged_at": error.step, "steps": lesson.steps}
-            result |= loop.finished(methods)
+            result = {"diverged": True} | loop.finished(methods)
     if "diverged" not in result:
         result |= predictions(run, judges)
     backbone.save(model, lesson.tokenizer, run.model)

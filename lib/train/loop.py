@@ -8,8 +8,8 @@ from the seed and the step.
 
 import shutil
 import time
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -36,9 +36,7 @@ def device():
 
 def autocast(numerics):
     """Return the context of a forward pass in the run's dtype."""
-    if numerics.dtype == "float32":
-        return nullcontext()
-    return torch.autocast(device().type, torch.bfloat16)
+    return torch.autocast(device().type, torch.bfloat16, numerics.dtype == "bfloat16")
 
 
 def schedule(step, steps, warmup):
@@ -84,38 +82,6 @@ class Method:
         return {}
 
 
-@dataclass
-class Place:
-    """Where a run is: the steps that are done, the best score so far, and the sums of the epoch's
-    losses.
-    """
-
-    step: int = 0
-    best: dict | None = None
-    sums: dict = field(default_factory=dict)
-
-
-def walk(run, model, optimiser, batches, epochs):
-    """Yield (Place, row numbers) of every step from the last checkpoint on, and save checkpoints
-    between the steps.
-
-    batches: f(epoch) -> index arrays, equally many in each epoch. The caller trains on the rows;
-    then it counts as done.
-    """
-    place = restore(run, model, optimiser)
-    per_epoch, saved = len(batches(0)), time.monotonic()
-    steps = per_epoch * epochs
-    while place.step < steps:
-        epoch, offset = divmod(place.step, per_epoch)
-        for rows in batches(epoch)[offset:]:
-            yield place, rows
-            place.step += 1
-            run.progress(place.step / steps)
-            if time.monotonic() - saved >= run.checkpoint_seconds and place.step < steps:
-                checkpoint(run, model, optimiser, place)
-                saved = time.monotonic()
-
-
 def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
     """Train a model in place on encoded rows (lib.train.batches.Encoded), and let the methods
     finish it. Returns {"steps", "examples_per_second", ...} and the metrics of the methods.
@@ -124,7 +90,7 @@ def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batc
     may be a Method too.
     score: f() -> a number, higher is better; it is asked where `train.select` is "best".
     batches: f(epoch) -> index arrays in place of the bucketed order, equally many in each epoch.
-    Raises FloatingPointError, with the step as its `step`, where the loss is not finite.
+    Raises FloatingPointError, naming the step, where the loss is not finite.
     """
     model.to(device())
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
@@ -152,14 +118,15 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
     lengths, bucket = encoded.lengths(), not train.pad_to
     batches = batches or (lambda epoch: order(lengths, train.batch, run.seed, epoch, bucket))
     per_epoch = len(batches(0))
-    steps = per_epoch * train.epochs
+    steps, every = per_epoch * train.epochs, train.eval_every or per_epoch
     torch.manual_seed(stream(run.seed, "dropout"))
-    began, first, means, place = time.monotonic(), None, {}, Place()
-    for place, rows in walk(run, model, optimiser, batches, train.epochs):
-        step, done = place.step, place.step + 1
-        first = step if first is None else first
-        if step % per_epoch == 0:
-            place.sums = {}
+    first, best = restore(run, model, optimiser)
+    began = saved = time.monotonic()
+    for step in range(first, steps):
+        epoch, offset = divmod(step, per_epoch)
+        if offset == 0 or step == first:
+            rows_of_epoch = batches(epoch)
+        rows, done = rows_of_epoch[offset], step + 1
         batch = collate(encoded, rows, train.pad_to, device())
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * schedule(step, steps, train.warmup)
@@ -170,7 +137,8 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             for name, value in (each for method in methods for each in method.penalty().items()):
                 parts |= {name: value, "loss": parts["loss"] + value}
         if not torch.isfinite(parts["loss"]):
-            raise diverged(parts["loss"], step, steps, train)
+            at = f"loss {parts['loss'].item()} at step {step} of {steps}"
+            raise FloatingPointError(f"{at}: lower Train.lr ({train.lr}) or clip the gradient")
         parts["loss"].backward()
         for method in methods:
             method.gradients(step, steps)
@@ -181,35 +149,22 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
             parameter.grad = None
         if step % -(-steps // POINTS) == 0:
             run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
-        for name, value in parts.items():
-            place.sums[name] = place.sums.get(name, 0.0) + value.detach().double()
-        due = done % (train.eval_every or per_epoch) == 0 or done == steps
-        if train.select == "best" and due:
-            place.best = keep_best(run, model, score(), done, place.best)
+        if train.select == "best" and (done == steps or done % every == 0):
+            best = keep_best(run, model, score(), done, best)
             model.train()
-        if done % per_epoch == 0:
-            means = {name: float(value) / per_epoch for name, value in place.sums.items()}
-            run.log(step=done, epoch=done // per_epoch, **means)
-    if place.best:
-        model.load_state_dict(place.best["weights"])
-    seconds = max(time.monotonic() - began, 1e-3)
+        run.progress(done / steps)
+        if time.monotonic() - saved >= run.checkpoint_seconds and done < steps:
+            checkpoint(run, model, optimiser, done, best)
+            saved = time.monotonic()
+    if best:
+        model.load_state_dict(best["weights"])
+    seconds = time.monotonic() - began
     model.eval()
-    rows_seen = (place.step - (first or 0)) * train.batch
     return {
-        "steps": place.step,
-        "examples_per_second": round(rows_seen / seconds, 1) if rows_seen else None,
+        "steps": steps,
+        "examples_per_second": round((steps - first) * train.batch / seconds, 1),
         "mean_tokens": round(float(lengths.mean()), 1),
-        "train_loss": means.get("loss"),
-    } | ({"best_step": place.best["step"]} if place.best else {})
-
-
-def diverged(loss, step, steps, train):
-    error = FloatingPointError(
-        f"loss {loss.item()} at step {step} of {steps}: lower Train.lr ({train.lr}) or clip the "
-        "gradient"
-    )
-    error.step = step
-    return error
+    } | ({"best_step": best["step"]} if best else {})
 
 
 def parameter_groups(model, train, methods):
@@ -239,15 +194,16 @@ def keep_best(run, model, score, step, best):
     return {"score": float(score), "step": step, "weights": weights}
 
 
-def checkpoint(run, model, optimiser, place):
+def checkpoint(run, model, optimiser, step, best):
     """Write everything that a resumed run needs, whole or not at all. The checkpoint before goes
     afterwards.
     """
-    target = run.resume / f"step-{place.step:08d}"
+    target = run.resume / f"step-{step:08d}"
     body = {
         "model": model.state_dict(),
         "optimiser": optimiser.state_dict(),
-        "place": vars(place) | {"sums": {name: float(sum) for name, sum in place.sums.items()}},
+        "step": step,
+        "best": best,
         "lines": run.lines,
         "cpu": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state() if device().type == "cuda" else None,
@@ -262,34 +218,28 @@ def checkpoint(run, model, optimiser, place):
 
 
 def restore(run, model, optimiser):
-    """Take up the last checkpoint. Returns the Place of the run: the beginning where there is none,
-    or where the last one is damaged or was written by other code.
+    """Take up the last checkpoint. Returns (the steps that are done, the best score so far with its
+    weights); (0, None) where there is no checkpoint, or where the last one is damaged. Raises
+    RuntimeError where other code wrote it.
     """
     folder = max(run.resume.glob("step-*"), default=None)
     if folder is None:
-        return Place()
-    why = paths.wrong(folder)
-    try:
-        body = {} if why else torch.load(folder / STATE, map_location="cpu")
-        if shapes(body["model"]) != shapes(model.state_dict()):
-            raise LookupError
-        place, lines, cpu, cuda = Place(**body["place"]), body["lines"], body["cpu"], body["cuda"]
-        optimiser.load_state_dict(body["optimiser"])  # last, as it is the first that changes
-    except (LookupError, TypeError, ValueError, FileNotFoundError):
-        why = why or f"{paths.shown(folder)}: other code wrote it, and this code cannot read it"
+        return 0, None
+    if why := paths.wrong(folder):
         say(f"damaged  {why}; this training begins anew")
-        return Place()
-    model.load_state_dict(body["model"])
-    run.lines = lines
-    torch.set_rng_state(cpu)
-    if cuda is not None:
-        torch.cuda.set_rng_state(cuda)
-    run.log(step=place.step, resumed=True)
-    return place
-
-
-def shapes(tensors):
-    return {name: tensor.shape for name, tensor in tensors.items()}
+        return 0, None
+    try:
+        body = torch.load(folder / STATE, map_location="cpu")
+        step, best, run.lines = body["step"], body["best"], body["lines"]
+        model.load_state_dict(body["model"])
+        optimiser.load_state_dict(body["optimiser"])
+    except Exception as error:
+        raise RuntimeError(f"other code wrote {paths.shown(folder)}: delete it") from error
+    torch.set_rng_state(body["cpu"])
+    if body["cuda"] is not None:
+        torch.cuda.set_rng_state(body["cuda"])
+    run.log(step=step, resumed=True)
+    return step, best
 
 
 def outputs(model, batch):
@@ -327,15 +277,14 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
 
 def options(numerics):
     """Return the Numerics of a step's plain argument, with the run's thread count and device set.
-    Raises RuntimeError where the device is not at hand.
+
+    A CPU without instructions for bfloat16 computes in float32: there PyTorch needs 5 to 50 times
+    as long for a matrix product of bfloat16.
     """
     global _chosen
     numerics = Numerics(**numerics)
-    if numerics.device == "cuda" and not torch.cuda.is_available():
-        raise RuntimeError(
-            "Numerics.device is 'cuda', and no GPU is at hand: make this run where there is one, "
-            "or unset DEVICE for runs of the CPU, which are others"
-        )
+    if not (numerics.device or torch.ops.mkldnn._is_mkldnn_bf16_supported()):
+        numerics = replace(numerics, dtype="float32")
     torch.set_num_threads(numerics.threads)
     keep_memory()
     _chosen = numerics.device or "cpu"

@@ -20,7 +20,7 @@ from lib.model.scores import watch
 from lib.model.taps import taps
 from lib.train import loop
 from lib.train.batches import collate
-from lib.train.lean import frozen, lean
+from lib.train.lean import lean
 from lib.train.losses import mean_square
 
 
@@ -46,10 +46,8 @@ def layer_map(student, teacher):
     the other.
     """
     if student % teacher and teacher % student:
-        raise ValueError(
-            f"a student of {student} layers and a teacher of {teacher}: one must be a multiple of "
-            "the other"
-        )
+        why = "one must be a multiple of the other"
+        raise ValueError(f"a student of {student} layers and a teacher of {teacher}: {why}")
     return tuple(
         (m - 1, m * teacher // student - 1)
         for m in range(1, student + 1)
@@ -73,7 +71,7 @@ def teaching(model, numerics, forward=None, scores=True):
     forward: f(model, batch, rows) -> logits; without it the encoder alone runs.
     """
     model.to(loop.device())
-    with lean(frozen(model, numerics), numerics), observed(model, scores) as seen:
+    with lean(model, numerics), observed(model, scores) as seen:
 
         def teach(batch, rows):
             with torch.no_grad():
@@ -127,10 +125,8 @@ def distances(matches, mine, theirs, real, student=None):
             if match.projected:
                 a = student.projection(a)
             if match.feature == "scores" and a.shape[1] != b.shape[1]:
-                raise ValueError(
-                    f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher: their "
-                    "attention cannot be matched; give the student as many heads"
-                )
+                both = f"{a.shape[1]} heads in the student, {b.shape[1]} in the teacher"
+                raise ValueError(f"{both}: their attention cannot be matched; take as many heads")
             parts[match.part] = parts.get(match.part, 0) + match.distance(a, b, real, match.mask)
     return parts
 

@@ -15,8 +15,8 @@ from lib.train.options import Targets
 
 
 def predicting(lesson, model, targets, alpha=None):
-    """Labels, the logits of the input `teacher`, or both. alpha: weight of the teacher's part, that
-    of the labels being 1 - alpha; without it both have weight 1.
+    """Return the objective that learns labels, the logits of the input `teacher`, or both. alpha:
+    weight of the teacher's part, that of the labels being 1 - alpha; without it both have weight 1.
     """
     rows, teacher = lesson.rows, lesson.told if targets.kind != "hard" else None
 
@@ -59,9 +59,9 @@ def squared(lesson, model):
 
 @contextmanager
 def intermediate(lesson, student, options):
-    """Squared errors of the embedding output and of the layers' outputs, "layers", and of raw
-    attention scores, "attention", each summed over the layers. Within, a student that is narrower
-    than its teacher has a linear layer to the teacher's width, which trains with it, as in
+    """Yield the squared errors of the embedding output and of the layers' outputs, "layers", and of
+    raw attention scores, "attention", each summed over the layers. Within, a student that is
+    narrower than its teacher has a linear layer to the teacher's width, which trains with it, as in
     TinyBERT's code.
     """
     teacher, _ = lesson.teacher
@@ -73,8 +73,7 @@ def intermediate(lesson, student, options):
         Match("layers", "ffn", pairs, mask, between),
     ]
     if options.attention:
-        kept = heads_of_search(student, teacher)
-        over = losses.over_keys
+        kept, over = heads_of_search(student), losses.over_keys
         matches.append(Match("attention", "scores", pairs, mask, heads=kept, distance=over))
     with ExitStack() as held:
         if between:  # part of the student, so that checkpoints hold it
@@ -87,7 +86,7 @@ def intermediate(lesson, student, options):
 
 @contextmanager
 def two_stages(lesson, student, options):
-    """The first half of the steps goes to the teacher's states, the second to its logits."""
+    """Yield a loss of the teacher's states in the first half of the steps, then of its logits."""
     with squared(lesson, student) as later, intermediate(lesson, student, options) as first:
         yield Stages(first, later)
 
@@ -105,21 +104,9 @@ class Stages(loop.Method):
         return self.now(batch, rows)
 
 
-def heads_of_search(student, teacher):
-    """Return L lists: the heads of the whole model that each layer of the student still has.
-
-    Raises ValueError where a surgery does not say which, or where the teacher's heads are not those
-    of the whole model.
-    """
-    whole, theirs = student.config.num_attention_heads, teacher.config.num_attention_heads
-    ops = [op["op"] for op in surgery(student)]
-    if theirs != whole or surgery(teacher) or "cut" in ops:
-        raise ValueError(
-            f"Objective.attention is True; it pairs heads by their index, of a student of {whole} "
-            f"heads with {ops}, and a teacher of {theirs} with {surgery(teacher)}: switch it off "
-            "where these differ, or a cut by importance lost the index"
-        )
-    kept = [list(range(whole))] * len(layers(student))
+def heads_of_search(student):
+    """Return L lists: the heads of the whole model that each layer of the student still has."""
+    kept = [list(range(student.config.num_attention_heads))] * len(layers(student))
     for op in surgery(student):
         if op["op"] == "keep" and "heads" in op:
             pairs = zip(kept, op["heads"], strict=True)

@@ -29,7 +29,7 @@ class Numerics(Option):
     """What decides the bits of a run beside its mathematics."""
 
     # "float32", or "bfloat16" for matrix products and, on a CPU, hidden states; weights stay
-    # float32
+    # float32, and so does everything on a CPU without instructions for bfloat16
     dtype: Literal["float32", "bfloat16"]
     threads: Count  # of the CPU; sums are split by thread, so bits depend on it
     device: Literal["", "cuda"] = ""  # "" is the CPU; "cuda" a GPU, whose runs are others
@@ -74,16 +74,6 @@ class Span(Option):
     stride: Count  # tokens between the starts of two windows of a passage
     max_query: Count  # tokens of a question; the rest is cut off
     max_answer: Count  # tokens of an answer
-
-
-@dataclass(frozen=True)
-class MaskedLM(Option):
-    """Pre-training of an encoder (Devlin et al. 2019, section 3.1; there 0.15, 0.8, 0.1)."""
-
-    share: ShareAbove0  # of the tokens that are predicted
-    hidden: Share  # of these, shown as [MASK]
-    replaced: Share  # of these, shown as a random word; the rest is shown as it is
-    next_sentence: bool = False
 
 
 # ---- GhostBERT ----
@@ -160,23 +150,9 @@ class Prune(Option):
     # warm-ups longer than the run: see lib.train.schedules.plan
     overlong: Literal["refuse", "jump"] = "refuse"
 
-    def __post_init__(self):
-        super().__post_init__()
-        for name, has in {"lr": self.scored, "final_lambda": self.penalised}.items():
-            if has != (getattr(self, name) > 0):
-                raise self.refused(name, f"{self.method!r} takes {'one above 0' if has else '0'}")
-        if self.penalised and not self.final_threshold:
-            raise self.refused("final_threshold", "the penalty's weight is divided by it: above 0")
-        if self.target and not self.penalised:
-            raise self.refused("target", f"{self.method!r} keeps exactly final_threshold")
-
     @property
     def scored(self):
         return self.method != "magnitude"
-
-    @property
-    def penalised(self):
-        return self.method in ("soft", "l0")
 
 
 # ---- EfficientBERT ----
@@ -225,11 +201,6 @@ class Shared(Option):
     # for each layer, the (k, q) to draw from; code: all 16, and that of stage 2 once more
     choices: tuple
 
-    def __post_init__(self):
-        super().__post_init__()
-        choices = tuple(tuple(tuple(each) for each in layer) for layer in self.choices)
-        object.__setattr__(self, "choices", choices)
-
 
 # ---- The report on NAS pruning ----
 @dataclass(frozen=True)
@@ -256,13 +227,6 @@ class Gates(Option):
     memory: ShareBelow1 = 0.0
     # a gradient below this share of its region's mean counts as zero, and its gate leaves first
     idle: ShareBelow1 = 0.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        names = set(self.regions)
-        if not names or len(names) < len(self.regions) or {"heads", "qkv"} <= names:
-            why = "name at least one, each once, and not both 'heads' and 'qkv' of the same columns"
-            raise self.refused("regions", why)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@ mix, a part that does not learn, and a record of the gradients.
 """
 
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -12,14 +13,14 @@ from torch.nn.utils import parametrize
 from lib.model import compact
 from lib.model import mix as mixes
 from lib.model.masks import Mask, final_cut, kth_largest, projections
-from lib.model.options import one_of
 from lib.model.parts import base, layers
 from lib.model.surgery import operate
 from lib.runs.spec import stream
 from lib.train import loop, schedules
 
 BINS = 50  # of the run, for what is kept of each step
-FROZEN = ("embeddings", "encoder")  # where names of parameters begin that a probe keeps
+# where names of parameters begin that do not learn
+FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
 class Masks(loop.Method):
@@ -56,7 +57,7 @@ class Masks(loop.Method):
         """
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
-        if self.options.penalised:
+        if self.options.final_lambda:
             self.weight = schedules.penalty(self.ramp(step), self.options)
         if self.options.target:
             if step % schedules.EVERY == 0 and step > self.ramp.first:
@@ -79,22 +80,10 @@ class Masks(loop.Method):
 
     def penalty(self):
         """Return the weight times the mean over all matrices."""
-        if not self.options.penalised:
+        if not self.options.final_lambda:
             return {}
-        if not self.weight:
-            return {"penalty": self.scores[0].new_zeros(())}
         each = torch.stack([mask.penalty() for *_, mask in self.places])
         return {"penalty": self.weight * each.mean()}
-
-    def kept(self):
-        """For each matrix, how many weights the masks keep as they are now."""
-        return [
-            int(mask.kept(linear.parametrizations.weight.original))
-            for _, linear, mask in self.places
-        ]
-
-    def sizes(self):
-        return [linear.parametrizations.weight.original.numel() for _, linear, _ in self.places]
 
     @contextmanager
     def final(self):
@@ -110,24 +99,21 @@ class Masks(loop.Method):
 
         The counts leave out embeddings, pooler, head and layer mix.
         """
-        options, of_layer = self.options, [number for number, *_ in self.places]
+        of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
+        whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
         with self.final():
-            kept = np.bincount(of_layer, self.kept())
-        total = np.bincount(of_layer, self.sizes())
+            kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
+        kept, total = (np.bincount(of_layer, n) for n in (kept, [w.numel() for w in whole]))
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
         del self.model.pruning
         self.run.save_arrays("shares", layers=kept / total)
         left = compact.shrink(self.model)
-        return counted(int(total.sum()), int(kept.sum()), everything) | {
-            "warmup_steps": options.warmup_steps,
-            "threshold": options.final_threshold,
-            "penalty_weight": self.weight,
-            **({"target": options.target} if options.target else {}),
-            **{f"kept_{what}": sum(numbers) for what, numbers in left.items()},
-        }
+        found = counted(int(total.sum()), int(kept.sum()), everything)
+        found |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
+        return found | {"penalty_weight": self.weight}
 
 
 def counted(masked, kept, everything):
@@ -144,18 +130,16 @@ def counted(masked, kept, everything):
 
 
 class LayerMix(loop.Method):
-    """The mix of the layers (lib.model.mix): a new one of a lib.train.options.Mix, or the one that
-    the model has. Saved: `mix`, its weights [L + 1] before and after, and its scale gamma [1].
+    """A mix of the layers (lib.model.mix) of a lib.train.options.Mix. Saved: `mix`, its weights [L
+    + 1] before and after, and its scale gamma [1].
     """
 
-    def __init__(self, run, model, options=None):
-        self.run, self.model, self.options = run, model, options
-        if options:
-            operate(model, options.surgery, seed=stream(run.seed, "mix"))
+    def __init__(self, run, model, options):
+        self.run, self.model = run, model
+        operate(model, options.surgery, seed=stream(run.seed, "mix"))
         self.mix = mixes.present(model)
         self.first = self.mix.weights().detach().numpy().copy()
-        if options:
-            self.groups = ({"params": list(self.mix.parameters()), "lr": options.lr},)
+        self.groups = ({"params": list(self.mix.parameters()), "lr": options.lr},)
 
     def finish(self):
         self.run.save_arrays(
@@ -165,68 +149,41 @@ class LayerMix(loop.Method):
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
         size = len(layers(self.model)), self.model.config.hidden_size
-        return {"mix_bytes_per_token": mixes.memory(*size)} if self.options else {}
+        return {"mix_bytes_per_token": mixes.memory(*size)}
 
 
-class Frozen(loop.Method):
-    """A part of the model does not learn: the "embeddings" (words, positions, types and their
+def freeze(model, part):
+    """Let a part of the model not learn: the "embeddings" (words, positions, types and their
     LayerNorm), or the "encoder", which is these and the layers. Pooler, head, mix and scores go on
     learning.
     """
-
-    def __init__(self, model, part):
-        one_of("fineprune", "frozen", part, ("embeddings", "encoder"))
-        self.fixed = [
-            p
-            for name, p in base(model).named_parameters()
-            if name.startswith("embeddings." if part == "embeddings" else FROZEN)
-            and not name.endswith("scores")
-        ]
-        for parameter in self.fixed:
+    for name, parameter in base(model).named_parameters():
+        if name.startswith(FROZEN[part]) and not name.endswith("scores"):
             parameter.requires_grad_(False)
-
-    def finish(self):
-        for parameter in self.fixed:
-            parameter.requires_grad_(True)
-        return {}
 
 
 class Course(loop.Method):
-    """A record of each step: the norm of the unclipped gradient of each layer (scores of masks
-    left out), threshold, weight of the penalty and kept share. Saved: `course`, means over at most
-    50 bins of the run.
+    """A record of the norm of the unclipped gradient of each layer, scores of masks left out.
+    Saved: `course`, means over at most 50 bins of the run; NaN where the run did not get to.
     """
 
-    def __init__(self, run, model, steps, pruned=None):
-        self.run, self.pruned, self.steps = run, pruned, steps
-        scores = {id(p) for p in pruned.scores} if pruned else ()
+    def __init__(self, run, model, steps):
+        self.run, self.steps = run, steps
         self.layers = [
-            [p for p in layer.parameters() if id(p) not in scores] for layer in layers(model)
+            [p for name, p in layer.named_parameters() if not name.endswith("scores")]
+            for layer in layers(model)
         ]
-        self.edges = np.linspace(0, steps, min(BINS, steps) + 1).astype(int)
 
     def gradients(self, step, steps):
         grads = [[p.grad for p in layer if p.grad is not None] for layer in self.layers]
         norms = torch.stack([torch.nn.utils.get_total_norm(layer) for layer in grads])
-        threshold, weight, share = 1.0, 0.0, 1.0
-        if pruned := self.pruned:
-            threshold, weight = pruned.ramp(step), pruned.weight
-            share = sum(pruned.kept()) / sum(pruned.sizes()) if step in self.edges else np.nan
-        note = {"threshold": threshold, "penalty_weight": weight, "kept_share": share}
-        self.run.log(step, course={"gradient_norm": norms.tolist()} | note)
+        self.run.log(step, course={"gradient_norm": norms.tolist()})
 
     def finish(self):
-        """Save the means over the steps of a bin, but the kept share at its first step; NaN where a
-        run did not get to.
-        """
         told = self.run.logged("course")
-        steps, first, result = told.pop("step"), self.edges[:-1], {}
-        for name, values in told.items():
-            table = np.full((self.steps, *values.shape[1:]), np.nan)
-            table[steps] = values.astype(np.float32)
-            bins = zip(self.edges, self.edges[1:], strict=False)
-            means = np.stack([table[a:b].mean(0) for a, b in bins])
-            result[name] = table[first] if name == "kept_share" else means
-        result["last_step"] = self.edges[1:].copy()
-        self.run.save_arrays("course", **result)
+        norms = np.full((self.steps, len(self.layers)), np.nan)
+        norms[told["step"]] = told["gradient_norm"].astype(np.float32)
+        edges = np.linspace(0, self.steps, min(BINS, self.steps) + 1).astype(int)
+        means = np.stack([norms[a:b].mean(0) for a, b in pairwise(edges)])
+        self.run.save_arrays("course", gradient_norm=means)
         return {}

@@ -41,11 +41,8 @@ def plan(options, steps):
     """
     w, both = options.warmup_steps, options.initial_warmup + options.final_warmup
     if w * both >= steps and options.overlong == "refuse":
-        raise ValueError(
-            f"Prune.warmup_steps is {w}: {options.initial_warmup} + {options.final_warmup} times "
-            f"that is {w * both} steps of warm-up in a run of {steps}; take more epochs, "
-            f'warmup_steps of at most {max(0, (steps - 1) // both)}, or overlong "jump" (no ramp)'
-        )
+        why = f'that is {w * both} of the {steps} steps: take fewer, or overlong "jump"'
+        raise ValueError(f"Prune.warmup_steps is {w}, {why}")
     first, last = options.initial_warmup * w, steps - options.final_warmup * w
     return Ramp(options.initial_threshold, options.final_threshold, first, last)
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from lib.model import backbone, supernet
 from lib.model.parts import base, layers, set_dropout, surgery
-from lib.runs.spec import known, stream
+from lib.runs.spec import stream
 from lib.search.net import from_json, parameters
 from lib.train import heads, loop, losses
 from lib.train.matching import Match, layer_map, matching, projected, teaching
@@ -31,8 +31,8 @@ DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
 
 # ---- What is compared ----
 def matches(student, teacher, options, heads=()):
-    """Equations 1 and 2, of a lib.train.options.Warmup. heads: those of the teacher that each layer
-    of a cut student still has.
+    """List what equations 1 and 2 compare, of a lib.train.options.Warmup. heads: those of the
+    teacher that each layer of a cut student still has.
     """
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     distance = losses.zeroed if options.zero else losses.over_tokens
@@ -44,7 +44,7 @@ def matches(student, teacher, options, heads=()):
 
 
 def prediction(logits, teacher, labels, options):
-    """Equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
+    """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
 
     logits, teacher [B, C], or of spans [B, 2, T], where the losses of the two ends are summed;
     labels [B]. A regression is squared error, to the label with `options.gold`, else to the
@@ -89,20 +89,6 @@ def logits(model, batch, _):
 
 
 # ---- Students ----
-def taught(folder, task):
-    """Return (teacher, tokenizer) for a task, in eval mode. Raises ValueError for a model without
-    the head that the task needs: one drawn at random would teach nothing.
-    """
-    model, tokenizer = backbone.load(folder)
-    wanted = heads.HEADS[task.span]
-    if wanted not in type(model).__name__ or model.config.num_labels != task.outputs:
-        raise ValueError(
-            f"the teacher is a {type(model).__name__} of {model.config.num_labels} outputs; "
-            f"{task.name} needs one for {wanted} of {task.outputs}: fine-tune it on the task first"
-        )
-    return heads.by_name(model, task.labels).to(loop.device()), tokenizer
-
-
 def for_task(run, net, task, teacher, dropout):
     """Return a student under the head of a task: see `student`. A `start` that was cut, or has
     ghosts, is the student as it is.
@@ -144,13 +130,20 @@ def student(run, net, cls, teacher, dropout, **config):
     model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start:
         supernet.inherit(model, base(larger))
-        if (start.model / PROJECTION).exists():
-            there = load_file(start.model / PROJECTION)
-            weight, bias = (there[MAP + name] for name in ("weight", "bias"))
-            if len(bias) == len(model.projection.bias):
-                put(model.projection, weight, bias)
+        weight, bias = projection(start.model) or (None, ())
+        if len(bias) == len(model.projection.bias):
+            put(model.projection, weight, bias)
     set_dropout(model, dropout)
     return model
+
+
+def projection(folder):
+    """Return (weight, bias) of the linear map beside a student's weights; None where there is
+    none.
+    """
+    path = folder / PROJECTION
+    there = load_file(path) if path.exists() else {}
+    return tuple(there[MAP + name] for name in ("weight", "bias")) if there else None
 
 
 def save_tensors(tensors, path):
@@ -160,7 +153,7 @@ def save_tensors(tensors, path):
 # ---- Heads of several tasks ----
 def classifier(folder, name):
     """Return (classifier, tokenizer) of one task of a run of step multitask: the shared encoder
-    under that task's own head. Raises ValueError for a task that it has not learned.
+    under that task's own head. Raises KeyError for a task that it has not learned.
     """
     encoder, tokenizer = backbone.load(folder)
     return with_head(encoder, *head(folder, name)), tokenizer
@@ -170,8 +163,7 @@ def head(folder, name):
     """Return (weight [C, H], bias [C]) of one task's head in the folder of a run of step
     multitask.
     """
-    there = load_file(folder / HEADS) if (folder / HEADS).exists() else {}
-    known("task with a head in this model", name, sorted({key.rpartition(".")[0] for key in there}))
+    there = load_file(folder / HEADS)
     return there[f"{name}.weight"], there[f"{name}.bias"]
 
 
@@ -213,12 +205,11 @@ class Kept(loop.Method):
 
     def finish(self):
         self.run.save_arrays("curve", **self.run.logged("curve"))
-        tensors = self.student.projection.state_dict()
+        tensors = self.student.projection.state_dict(prefix=MAP)
         del self.student.projection
         if self.run.model is not None:
             self.run.model.mkdir(exist_ok=True)
-            named = {f"{MAP}{name}": value for name, value in tensors.items()}
-            save_tensors(named, self.run.model / PROJECTION)
+            save_tensors(tensors, self.run.model / PROJECTION)
         return {}
 
 
@@ -270,7 +261,4 @@ def part(whole, shared, seed, step, **tables):
         size = parameters(net, "with projection", **tables)
         if shared.window[0] <= size <= shared.window[1]:
             return net
-    raise ValueError(
-        f"Shared.window is {shared.window}; none of {DRAWS} draws has so many parameters, the last "
-        f"one {size:,}: move it"
-    )
+    raise ValueError(f"Shared.window is {shared.window}; none of {DRAWS} draws is in it: move it")
