@@ -1,18 +1,22 @@
 """What the page `bench_t01_training` shows, measured: `make bench` writes figures/bench/*.csv.
 
-Our training loop stands against transformers.Trainer on the same rows, epochs, seeds, machine and
-process. Its opponents are Trainer with the habits of run_glue (padding to 128 tokens, float32), and
-Trainer tuned (dynamic padding, batches by length, bfloat16 where ours uses it). Repeats are
-interleaved, and CPU time stands beside wall time. Each part yields the lines of its table, one for
-each measurement.
+Our training loop stands against transformers.Trainer on the same rows, epochs, seeds and machine,
+each training in a process of its own. Its opponents are Trainer with the habits of run_glue
+(padding to 128 tokens, float32), Trainer tuned (dynamic padding, batches by length, bfloat16 where
+ours uses it), and Trainer tuned with our setting of the memory allocator. Repeats are interleaved,
+and CPU time stands beside wall time. Each part yields the lines of its table, one for each
+measurement.
 """
 
 import platform
+import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -26,21 +30,21 @@ from lib.data import texts
 from lib.measure import gated, measures, metrics
 from lib.measure.cost import SHAPES, flops
 from lib.model import backbone
-from lib.papers import bermo, efficientbert, efficientbert_search, nas
+from lib.papers import bermo, efficientbert, efficientbert_search, grids, nas
 from lib.runs import paths
 from lib.runs.execute import execute, processor
 from lib.runs.spec import Spec
 from lib.runs.store import Scratch, Store
 from lib.steps import STEPS
 from lib.steps.latency import clocks
-from lib.train import augment, loop, losses
+from lib.train import augment, lean, loop, losses
 from lib.train.batches import encode
 from lib.train.options import Distil, Importance, Numerics, Objective, Targets, Train
 
 MODEL, REPEATS = "all-MiniLM-L6-v2", 3
 TRAIN = Train(epochs=1, batch=32, lr=1e-4, max_length=128, clip=1.0, dropout=0.1, byte_dropout=True)
-LEAN, FULL = Numerics("bfloat16", 1), Numerics("float32", 1)
-HABITS = "Trainer, run_glue habits"
+LEAN, FULL = (Numerics(dtype, 1, grids.DEVICE) for dtype in ("bfloat16", "float32"))
+HABITS, TUNED = "Trainer, run_glue habits", "Trainer, tuned"
 LABELS = Targets("hard")
 
 
@@ -71,8 +75,8 @@ def starting(rows):
 # ---- THE LOOP AGAINST TRAINER
 
 
-def peak(dtype, seconds=1.5):
-    """Best rate of a square matrix product in FLOP/s, of sizes 512 to 4096 in this process."""
+def peak(dtype, seconds=0.5):
+    """Return the best rate of a square matrix product in FLOP/s, of sizes 512 to 4096, here."""
     best = 0.0
     for size in (512, 1024, 2048, 4096):
         a, b = (torch.randn(size, size, device=loop.device()).to(dtype) for _ in range(2))
@@ -90,7 +94,7 @@ def tasks(rows):
     """
     tokenizer = transformers.AutoTokenizer.from_pretrained(data.locate(MODEL))
     short, rte = data.splits("glue", "CoLA"), data.splits("glue", "RTE")
-    long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[: rows // 2]
+    long = np.flatnonzero(encode(tokenizer, rte["train"], 128).lengths() >= 96)[: rows // 4]
     return {
         "CoLA": (data.task("glue", "CoLA"), short["train"].take(np.arange(rows)), short["dev"]),
         "RTE, 96 to 128 tokens": (data.task("glue", "RTE"), rte["train"].take(long), rte["dev"]),
@@ -135,9 +139,16 @@ def trainer(model, tokenizer, split, seed, tuned):
     return transformers.Trainer(model, arguments, train_dataset=rows, data_collator=pad).train
 
 
+def kept(*job):
+    """f() that trains a model with the tuned Trainer and our setting of the memory allocator."""
+    lean.keep_memory()
+    return trainer(*job, tuned=True)
+
+
 CONTENDERS = {
     "ours": ours,
-    "Trainer, tuned": lambda *job: trainer(*job, tuned=True),
+    TUNED: lambda *job: trainer(*job, tuned=True),
+    f"{TUNED}, our memory setting": kept,
     HABITS: lambda *job: trainer(*job, tuned=False),
 }
 
@@ -150,33 +161,38 @@ def prepared(task, split, seed, contender="ours"):
         return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
 
 
-def training(repeats=REPEATS, rows=1024):
-    """One line for each task, contender and repeat: speed, time, share of the peak, score.
+def trained(name, repeat, contender, rows):
+    """The line of one training: speed, time, share of the peak, score.
 
-    The share is of the machine's best square matrix product. The slow habits get a quarter of the
+    The share is of this process's best square matrix product. The slow habits get an eighth of the
     rows.
     """
-    torch.set_num_threads(LEAN.threads)
-    ceiling = {name: peak(getattr(torch, name)) for name in (FULL.dtype, LEAN.dtype)}
-    made = tasks(rows)
-    for name, repeat, contender in product(made, range(repeats), CONTENDERS):
-        (task, split, dev), numerics = made[name], LEAN
-        if contender == HABITS:
-            split, numerics = split.take(np.arange(len(split) // 4)), FULL
-        model, tokenizer, fit = prepared(task, split, repeat, contender)
-        lengths = encode(tokenizer, split, TRAIN.max_length).lengths()
-        wall, cpu = timed(fit)
-        work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
-        logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), LEAN)
-        yield {
-            **{"task": name, "contender": contender, "repeat": repeat, "rows": len(split)},
-            **{"mean_tokens": round(float(lengths.mean()), 1), "dtype": numerics.dtype},
-            **{"threads": LEAN.threads, "examples_per_second": len(split) / wall},
-            **{"wall_seconds": wall, "cpu_seconds": cpu},
-            "peak_gflops": ceiling[numerics.dtype] / 1e9,
-            "share_of_peak": work / wall / ceiling[numerics.dtype],
-            "dev_score": metrics.score(task.metrics[0], logits, dev.y),
-        }
+    loop.options(asdict(LEAN))
+    (task, split, dev), numerics = tasks(rows)[name], LEAN
+    if contender == HABITS:
+        split, numerics = split.take(np.arange(len(split) // 8)), FULL
+    ceiling = peak(getattr(torch, numerics.dtype))
+    model, tokenizer, fit = prepared(task, split, repeat, contender)
+    lengths = encode(tokenizer, split, TRAIN.max_length).lengths()
+    wall, cpu = timed(fit)
+    work = 3 * sum(flops(SHAPES[MODEL], tokens=int(t)) for t in lengths)
+    logits = loop.predict(model, encode(tokenizer, dev, TRAIN.max_length), LEAN)
+    return {
+        **{"task": name, "contender": contender, "repeat": repeat, "rows": len(split)},
+        **{"mean_tokens": round(float(lengths.mean()), 1), "dtype": numerics.dtype},
+        **{"threads": LEAN.threads, "examples_per_second": len(split) / wall},
+        **{"wall_seconds": wall, "cpu_seconds": cpu, "peak_gflops": ceiling / 1e9},
+        "share_of_peak": work / wall / ceiling,
+        "dev_score": metrics.score(task.metrics[0], logits, dev.y),
+    }
+
+
+def training(repeats=5, rows=1024):
+    """One line for each task, repeat and contender (`trained`), each made by a new process."""
+    new = {"max_workers": 1, "mp_context": get_context("spawn"), "max_tasks_per_child": 1}
+    with ProcessPoolExecutor(**new) as process:
+        for job in product(tasks(rows), range(repeats), CONTENDERS):
+            yield process.submit(trained, *job, rows).result()
 
 
 def profile(rows=256, most=10):
@@ -388,8 +404,8 @@ def machine():
 
 if __name__ == "__main__":
     folder = paths.ROOT / "figures" / "bench"
-    pd.DataFrame(profile()).to_csv(folder / "profile.csv", index=False)
-    for part in (distilling, augmenting, pruning, training, cutting, searching):
+    parts = (training, profile, distilling, augmenting, pruning, cutting, searching)
+    for part in [part for part in parts if part.__name__ in (sys.argv[1:] or part.__name__)]:
         print(part.__name__, flush=True)
         table = pd.DataFrame(part()).assign(**machine()).round(4)
         table.to_csv(folder / f"{part.__name__}.csv", index=False)

@@ -35,9 +35,10 @@ def lean(model, numerics):
     """Within, on a CPU, a model's attention is the plain one of lib.model.scores, two to three
     times as fast on short rows as the framework's fused one, and in bfloat16 the hidden states are
     of that type from the embedding on: nothing between two matrix products is then cast to and fro.
-    Weights, gates and masks stay in float32. An attention that surgery put in stays. Does nothing
-    on other devices.
+    Weights, gates and masks stay in float32. An attention that surgery put in stays. On other
+    devices nothing changes but that memory is kept (`keep_memory`).
     """
+    keep_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
         # first of all hooks, so that those who read along see what the layers see

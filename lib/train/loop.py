@@ -18,7 +18,7 @@ from lib.runs import paths
 from lib.runs.spec import stream
 from lib.runs.store import say
 from lib.train.batches import collate, order
-from lib.train.lean import byte_dropout, keep_memory, lean, used_rows
+from lib.train.lean import byte_dropout, lean, used_rows
 from lib.train.options import Numerics
 
 ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
@@ -286,6 +286,5 @@ def options(numerics):
     if not (numerics.device or torch.ops.mkldnn._is_mkldnn_bf16_supported()):
         numerics = replace(numerics, dtype="float32")
     torch.set_num_threads(numerics.threads)
-    keep_memory()
     _chosen = numerics.device or "cpu"
     return numerics
