@@ -21,7 +21,7 @@ class Commands:
     def __init__(self, env):
         self.env = env
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        words = [sys.executable, __file__]
+        words = [sys.executable, "-m", "tests.command"]  # with the lib of this folder
         self.process = subprocess.Popen(words, text=True, env=env, cwd=paths.ROOT, **pipes)
 
     def __call__(self, *words, **more):
