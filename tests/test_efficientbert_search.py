@@ -34,6 +34,7 @@ from lib.train import loop
 from lib.train.options import Shared
 from lib.train.students import part
 
+pytestmark = pytest.mark.usefixtures("few_rows")
 PAGES = (
     "efficientbert_t05_search_stages",
     "efficientbert_t06_search_cost",

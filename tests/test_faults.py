@@ -28,6 +28,7 @@ from lib.runs.store import Store
 from lib.train import loop
 from lib.train.options import Train
 
+pytestmark = pytest.mark.usefixtures("few_rows")
 KINDS = ("flip", "cut", "delete", "empty")
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, dropout=0.1, select="best")
 TEACHER = finetuned(

@@ -19,6 +19,7 @@ from lib.train import heads, loop, losses
 from lib.train.batches import collate, encode, order
 from lib.train.options import Mix, Numerics, Prune, Span, Targets, Train
 
+pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
 DATA, SQUAD = data.describe("toy", "CoLA", 64, unseen=8), data.describe("toy", "SQuAD2", 48)

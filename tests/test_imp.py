@@ -11,6 +11,7 @@ from lib.runs.spec import Spec
 from lib.steps import training as imp
 from lib.train.options import Numerics, Train
 
+pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS, DATA = Numerics("float32", 1), data.describe("toy", "BigramShift", 48, unseen=8)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=24, weight_decay=0.01, clip=1.0)
 

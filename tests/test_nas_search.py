@@ -24,6 +24,8 @@ from lib.train import gating, loop, losses, objectives
 from lib.train.batches import collate, encode, order
 from lib.train.options import Augment, Numerics, Objective, Train
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 
 def shape(model):
     told = model.config.to_dict()

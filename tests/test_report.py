@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import papermill
 import pytest
+from command import Commands
 
 from lib.page import notebook, sheet
 from lib.runs import paths
@@ -49,6 +51,12 @@ mark = pathlib.Path(os.environ["MARK"] + "PROCESS")
 if not mark.exists():
     mark.touch()
     os.kill(multiprocessing.PROCESS().pid, signal.SIGKILL)"""
+PLACES = {
+    "NOTEBOOKS_ROOT": "notebooks",
+    "FIGURES_ROOT": "figures",
+    "RUNS_ROOT": "runs",
+    "RECORDS_ROOT": "records",
+}
 PARAMETERS = 'profile: str = "toy"  # toy, mini or paper\nrows: int = 32  # training rows'
 
 
@@ -96,28 +104,16 @@ def workbook(tmp_path_factory):
         KILL.replace("PROCESS", "current_process"),
         table,
     )
-    env = os.environ | {
-        "NOTEBOOKS_ROOT": str(root / "notebooks"),
-        "FIGURES_ROOT": str(root / "figures"),
-        "RUNS_ROOT": str(root / "runs"),
-        "RECORDS_ROOT": str(root / "records"),
-        "MARK": str(root / "mark"),
-        "TMPDIR": str(root / "tmp"),
-    }
+    places = PLACES | {"MARK": "mark", "TMPDIR": "tmp"}
+    env = os.environ | {variable: str(root / folder) for variable, folder in places.items()}
     (root / "tmp").mkdir()
 
-    def lib(*words, **more):
-        return subprocess.run(
-            [sys.executable, "-m", "lib", *words],
-            capture_output=True,
-            text=True,
-            cwd=paths.ROOT,
-            env=env | more,
-        )
-
+    lib = Commands(env)
     assert lib("tidy").returncode == 0  # these are the committed notebooks
-    first, second = (lib("run", "--profile", "toy") for _ in range(2))
-    return root, lib, (first, second)
+    words = [sys.executable, "-m", "lib", "run", "--profile", "toy"]  # the first one as users do
+    first = subprocess.run(words, capture_output=True, text=True, cwd=paths.ROOT, env=env)
+    yield root, lib, (first, lib("run", "--profile", "toy"))
+    lib.close()
 
 
 def test_a_killed_kernel_or_worker_is_told_and_costs_only_its_own_page(workbook):
@@ -237,27 +233,17 @@ def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook)
     assert files_of(root / "figures" / "toy") == before
 
 
-def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook):
+def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook, monkeypatch):
     """Neither with its defaults nor with parameters of a reader's own."""
     root, _, _ = workbook
     before = files_of(root / "figures" / "toy")
-    code = (
-        "import json, papermill, sys\n"
-        "for path, told in json.loads(sys.argv[2]).items():\n"
-        "    papermill.execute_notebook(sys.argv[1], path, parameters=told, progress_bar=False)"
-    )
-    env = os.environ | {
-        "NOTEBOOKS_ROOT": str(root / "notebooks"),
-        "FIGURES_ROOT": str(root / "figures"),
-        "RUNS_ROOT": str(root / "runs"),
-        "RECORDS_ROOT": str(root / "records"),
-    }
+    for variable, folder in PLACES.items():
+        monkeypatch.setenv(variable, str(root / folder))
+    monkeypatch.chdir(root)
     source = str(root / "notebooks/ghostbert_t98_fine.ipynb")
     plain, other = root / "plain.ipynb", root / "other.ipynb"
-    told = json.dumps({str(plain): {}, str(other): {"rows": 48}})
-    words = [sys.executable, "-c", code, source, told]
-    done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=root)
-    assert done.returncode == 0, done.stderr[-2000:]
+    for path, told in ((plain, {}), (other, {"rows": 48})):
+        papermill.execute_notebook(source, str(path), parameters=told, progress_bar=False)
     assert all("It is run by hand" in path.read_text() for path in (plain, other))
     assert "rows is 48, in the committed notebook 32." in other.read_text()
     pages = sorted((root / "figures/scratch").glob("*/toy*-by-hand-*/ghostbert_t98_fine.svg"))

@@ -18,6 +18,7 @@ from lib.search.space import Space, grammar, number
 from lib.train import heads, loop, students
 from lib.train.options import Numerics, Search, Shared, Targets, Train, Warmup
 
+pytestmark = pytest.mark.usefixtures("few_rows")
 TOY = Net(96, 96, 12, "trigram", "truncate", (Layer(BERT), Layer("tanh(W2 gelu(W1 x))", 2, 2)))
 SPACE = Space("stage3", TOY)
 SCORES = landscape(0, 2)

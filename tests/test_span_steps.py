@@ -20,6 +20,7 @@ from lib.runs.spec import Spec, plain
 from lib.train import augment, heads, loop
 from lib.train.options import Augment, Distil, Importance, Numerics, Span, Train
 
+pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=1, batch=16, lr=1e-3, max_length=40, clip=1.0, dropout=0.1)
 SPAN = Span(stride=12, max_query=10, max_answer=8)

@@ -191,6 +191,7 @@ def test_rows_of_text_are_pairs_in_recycled_epochs(library, tokenizer):
 
 
 # ---- the steps ----
+pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
 CORPUS = {"sentences": 90, "seed": 0}
