@@ -13,7 +13,8 @@ NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
 CONTRAST = re.compile(
     r"(?P<a>.+?)(?: at (?P<at_a>\d+/12))? (?:[<>]=?|~) (?P<b>.+?)(?: [+-]+ [\d.]+)?"
-    r"(?: at (?P<at>\d+/12))?(?: [+-]+ [\d.]+)?(?: on (?P<task>[\w-]+))?: (?P<size>[+-][\d.]+) points"
+    r"(?: at (?P<at>\d+/12))?(?: [+-]+ [\d.]+)?(?: on (?P<task>[\w-]+))?"
+    r": (?P<size>[+-][\d.]+) points"
     r"(?:.*?\((?P<seeds>\d+)(?: of \d+)? seeds.*\))?"
 )
 MEASURED = ("this run", "recorded")  # how the titles of measured columns begin

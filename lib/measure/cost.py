@@ -69,9 +69,8 @@ SHAPES = {
 def kept_heads(shape, heads=None):
     """M as an integer, all heads for None. Raises ValueError for no head and for uneven folds."""
     whole = shape.heads
-    if heads is None:
-        return whole
-    if heads != int(heads) or not 1 <= heads <= whole:
+    heads = whole if heads is None else heads
+    if heads not in range(1, whole + 1):
         raise ValueError(f"heads is {heads!r}; this model keeps a whole number from 1 to {whole}")
     if heads < whole and shape.ffn % whole:
         raise ValueError(f"{shape.ffn} neurons do not split into {whole} folds of equal size")

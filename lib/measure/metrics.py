@@ -29,7 +29,9 @@ def score(name, predictions, labels):
     known("metric", name, METRICS)
     said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
     if not (np.isfinite(said).all() and np.isfinite(true).all()):
-        raise ValueError("a prediction or a label is not finite: a model diverged, or a file is bad")
+        raise ValueError(
+            "a prediction or a label is not finite: a model diverged, or a file is bad"
+        )
     said = predicted(said)
     if not len(true) or said.shape != true.shape:
         raise ValueError(f"predictions {said.shape} do not fit labels {true.shape}, or no rows")
