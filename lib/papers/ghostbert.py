@@ -220,20 +220,11 @@ def cost_cells(unit, text, as_printed, true):
     """Return three cells of a row, under ("GFLOPs" or "M parameters", "printed", "by its rule",
     "true").
 
-    text: the printed cell. as_printed, true: counts, or None. A star marks the count that should be
-    the printed one and is not: the true one where no other is at hand.
+    text: the printed cell. as_printed, true: counts, or None.
     """
-    scale = unit.replace("parameters", "params")
-    shown, rounded = (
-        "–" if value is None else cost.shown(value, scale) for value in (as_printed, true)
-    )
-    known = {text, "–"} if text != "–" else {shown, rounded}
+    shown = "–" if as_printed is None else cost.shown(as_printed, unit)
     exact = "–" if true is None else f"{true / (1e9 if unit == 'GFLOPs' else 1e6):.3f}"
-    return {
-        (unit, "printed"): text,
-        (unit, "by its rule"): shown + "*" * (shown not in known),
-        (unit, "true"): exact + "*" * (shown == "–" and rounded not in known),
-    }
+    return {(unit, "printed"): text, (unit, "by its rule"): shown, (unit, "true"): exact}
 
 
 def module_costs(modules, widths, printed):

@@ -9,7 +9,7 @@ where rows and encoder come from instead. So no paper knows of it: `described` d
 
 import os
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,18 +53,11 @@ S = settings("grids")
 __getattr__ = S.__getattribute__  # grids.ROWS is the table ROWS
 
 
-@dataclass(frozen=True)
-class Profile:
-    name: str
-    source: str  # of the tasks, see lib.data
-    numerics: Numerics
-    about: str  # one line on every page
-
-
 DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GPU
 
+# Each has its name, the source of its tasks (lib.data), a line about it for pages, and Numerics.
 PROFILES = {
-    name: Profile(name, told["source"], Numerics(told["dtype"], 1, DEVICE), told["about"])
+    name: SimpleNamespace(name=name, numerics=Numerics(told["dtype"], 1, DEVICE), **told)
     for name, told in S.PROFILES.items()
 }
 
@@ -77,7 +70,7 @@ NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.js
 
 
 def profile_of(name):
-    """Return the Profile of a name. Raises ValueError naming the nearest one."""
+    """Return the profile of a name. Raises ValueError naming the nearest one."""
     known("profile", name, PROFILES)
     return PROFILES[name]
 
