@@ -63,7 +63,7 @@ def test_a_cell_tells_models_places_and_its_region():
         ("A > B - 0.5", "expected 'A > B'"),
         ("A ~ B", "expected 'A > B'"),
         ("A > value 3", "weights sum to 0"),
-        ("A | B 2 > value 0", "one has none"),
+        ("A | B 2 > value 0", "weights sum to 0"),
         ("kept wieghts :: A > B", "did you mean 'kept weights'"),
     ],
 )

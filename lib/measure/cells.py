@@ -125,8 +125,6 @@ def side(text, where, slope):
     if len(parts) == 1:
         return [(1.0, forms[0])]
     x = [float((re.findall(r"[\d.]+", part) or ["nan"])[-1]) for part in parts]
-    if not np.isfinite(x).all():
-        raise ValueError(f"{text!r} is a line over the last numbers of its labels: one has none")
     return list(zip(map(float, WEIGHTS[slope](np.array(x))), forms, strict=True))
 
 
@@ -157,7 +155,7 @@ def cell(text):
     level = sum(weight for weight, one in terms if len(one.models) == 1)
     if measure:
         known("measure", measure, MEASURES)
-    elif abs(level) > 1e-9:
+    elif not abs(level) < 1e-9:  # nan where labels of a line have no number
         raise ValueError(f"cell {text!r}: scores are compared in pairs, so weights sum to 0")
     return Cell(text, measure, about.rstrip(")"), terms, (low, high), slope * (" | " in text))
 

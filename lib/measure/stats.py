@@ -140,41 +140,20 @@ def _pearson(said, labels, weights):
 
 
 def _spearman(said, labels, weights):
-    y, spread = _ranks(labels, weights)
-    y *= weights
-    found = []
-    for x, own in (_ranks(each, weights) for each in said):
-        found.append(_ratio(np.einsum("dn,dn->d", x, y), np.sqrt(own * spread)))
+    y, found = _ranks(labels, weights), []
+    for x in (_ranks(each, weights) for each in said):
+        own, spread, both = ((weights * pair).sum(1) for pair in (x * x, y * y, x * y))
+        found.append(_ratio(both, np.sqrt(own * spread)))
     return np.stack(found, 1)
 
 
 def _ranks(x, weights):
-    """Return the mid-ranks of x [N] about their mean under each draw [D, N], and the sum of their
-    squares [D].
-
-    The sum is (n^3 - sum of t^3) / 12 over groups of t tied examples.
-    """
-    order = np.argsort(x, kind="stable")
-    new = np.append(True, np.diff(x[order]) != 0)
-    group = np.empty(len(x), int)
-    group[order] = np.cumsum(new) - 1
-    ends = weights[:, order].cumsum(1)[:, np.flatnonzero(np.append(new[1:], True))]  # [D, groups]
-    size, n = np.diff(ends, axis=1, prepend=0), ends[:, -1:]
-    ranks = ends - (size + n) / 2
-    return ranks[:, group], (n[:, 0] ** 3 - np.einsum("dg,dg,dg->d", size, size, size)) / 12
-
-
-def scores(pair, said, counts):
-    """Return the scores of M models of a Pair under each draw, in points: [D, M].
-
-    said: what each said of its examples. counts: how often each draw has each cluster, [D, U].
-    """
-    found, rows = [], max(1, at_once(pair.labels) // 16)  # these few stay in a cache
-    for start in range(0, len(counts), rows):
-        weights = counts[start : start + rows]
-        weights = weights if pair.cluster is None else weights[:, pair.cluster]
-        found.append(weighted_score(pair.metric, said, pair.labels, weights.astype(float)))
-    return 100 * np.concatenate(found)
+    """Return the mid-ranks of x [N] about their mean under each draw, [D, N]."""
+    values, group, counts = np.unique(x, return_inverse=True, return_counts=True)
+    starts = counts.cumsum() - counts
+    size = np.add.reduceat(weights[:, np.argsort(x, kind="stable")], starts, axis=1)
+    ranks = size.cumsum(1) - (size + weights.sum(1, keepdims=True)) / 2
+    return ranks[:, group]
 
 
 _drawn = {}  # scores under the draws, which claims on the same models share
@@ -184,25 +163,26 @@ def drawn_scores(pairs, draws, units, seed):
     """Return the scores of a and of b of each Pair of a task, in turn: with all examples, then
     under each bootstrap draw of their `units` clusters, [1 + D].
     """
-    first, said = pairs[0], [said for pair in pairs for said in (pair.a, pair.b)]
-    cluster = np.empty(0) if first.cluster is None else first.cluster
-    place = first.metric, draws, seed, hashed(first.labels), hashed(cluster)
+    labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
+    said = [said for pair in pairs for said in (pair.a, pair.b)]
+    cluster = np.arange(len(labels)) if cluster is None else cluster
+    place = metric, draws, seed, hashed(labels), hashed(cluster)
     keys = [(*place, hashed(each)) for each in said]
     if new := {key: each for key, each in zip(keys, said, strict=True) if key not in _drawn}:
-        rows = crc32(first.labels.tobytes())  # two metrics of the same ones share the draws
-        counts = drawn_rows(draws, units, at_once(first.labels), seed, rows)
-        _drawn.update(zip(new, scores(first, [*new.values()], counts).T, strict=True))
+        rows = crc32(labels.tobytes())  # two metrics of the same ones share the draws
+        at_once = max(1, CELLS // len(labels))
+        counts = drawn_rows(draws, units, at_once, seed, rows)
+        found, few = [], max(1, at_once // 16)  # these few stay in a cache
+        for start in range(0, len(counts), few):
+            weights = counts[start : start + few][:, cluster].astype(float)
+            found.append(100 * weighted_score(metric, [*new.values()], labels, weights))
+        _drawn.update(zip(new, np.concatenate(found).T, strict=True))
     return [_drawn[key] for key in keys]
 
 
 def hashed(array):
     """Return what tells one array from others."""
     return sha256(array.tobytes()).digest()
-
-
-def at_once(labels):
-    """Return how many draws of so many rows are held at once."""
-    return max(1, CELLS // len(labels))
 
 
 def common(groups):
