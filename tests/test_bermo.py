@@ -168,10 +168,7 @@ def test_recorded_specs_need_no_data(without_data):
         (lambda: bermo.settings("mini", "CoLA"), "a known number of rows at mini: 'CoLA'"),
         (lambda: bermo.settings("paper", "SST-2", method="L0"), "settings of L0 at paper: 'SST-2'"),
         (lambda: bermo.settings("toy", "SST-2", method="movment"), "did you mean 'Movement'"),
-        (
-            lambda: bermo.settings("toy", "Tense", share=0.0),
-            "the kept share is 0.0: take one above 0",
-        ),
+        (lambda: bermo.settings("toy", "Tense", share=1.5), "final_threshold"),
         (lambda: bermo.settings("toy", "Tense", method="L0", weight=0.0), "'l0' takes one above 0"),
         (lambda: bermo.settings("toy", "Tense", weight=5.0), "'movement' takes 0"),
         (lambda: bermo.common("toy", "SST-2", "BERTo"), "unknown model: 'BERTo'"),
