@@ -258,7 +258,7 @@ def test_no_artefact_names_a_folder_of_this_machine(page, monkeypatch):
 
 def test_a_dot_has_its_interval_and_its_printed_diamond_in_one_row():
     def estimate(mean, seeds):
-        return Estimate(mean, mean - 1, mean + 2, (mean,) * seeds, seeds, 1, 0.1, 0.5, seeds)
+        return Estimate(mean, mean - 1, mean + 2, seeds, 1, 0.1, 0.5)
 
     found = {("recorded, mini", "SST-2"): estimate(3.0, 3), ("recorded, mini", "CoLA"): None}
     found["this run, toy", "SST-2"] = estimate(5.0, 1)

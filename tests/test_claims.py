@@ -63,7 +63,7 @@ def test_a_cell_tells_models_places_and_its_region():
         ("A > B - 0.5", "expected 'A > B'"),
         ("A ~ B", "expected 'A > B'"),
         ("A > value 3", "weights sum to 0"),
-        ("A | B 2 > value 0", "one has none"),
+        ("A | B 2 > value 0", "weights sum to 0"),
         ("kept wieghts :: A > B", "did you mean 'kept weights'"),
     ],
 )
@@ -240,7 +240,7 @@ def test_cells_of_the_same_runs_count_once():
     line = LINE | {"cells": "a > b; a again > b again"}
     found = claims.judge(line, both, METRICS, lambda spec: [], "mini")
     assert (found.verdict, len(found.results)) == ("CONFIRMED", 1)
-    assert found.note == "a again less b again has the runs of a less b here"
+    assert found.note == "a again > b again has the runs of a > b here"
 
 
 CELLS = "a > b; a > c; b > c"
@@ -381,18 +381,12 @@ def test_a_variance_is_a_ratio():
 @pytest.mark.parametrize(
     "cell, words",
     [
-        ("Ghost > Prune @ m=9", "Ghost less Prune at 9/12"),
-        ("F = 12 <= F = 4 + 0.5 @ m=1", "F = 12 less F = 4 at 1/12, claimed at most 0.5"),
-        ("A [m=6] >= B [m=12] - 0.5", "A at 6/12 less B at 12/12, claimed at least -0.5"),
-        (
-            "k = 3 | k = 5 < value 0 @ m=3",
-            "slope per doubling from k = 3 to k = 5 at 3/12, claimed below 0",
-        ),
-        (
-            "F1 :: A ~ value 85.3 +- 0.5 @ task=SQuAD1",
-            "F1: A on SQuAD1, claimed within 0.5 of 85.3",
-        ),
-        ("diverged :: BERT > BERMo @ task=each", "diverged: BERT less BERMo"),
+        ("Ghost > Prune @ m=9", "Ghost > Prune at 9/12"),
+        ("F = 12 <= F = 4 + 0.5 @ m=1", "F = 12 <= F = 4 + 0.5 at 1/12"),
+        ("A [m=6] >= B [m=12] - 0.5", "A at 6/12 >= B at 12/12 - 0.5"),
+        ("k = 3 | k = 5 < value 0 @ m=3", "k = 3, k = 5 < 0 at 3/12"),
+        ("F1 :: A ~ value 85.3 +- 0.5 @ task=SQuAD1", "F1: A ~ 85.3 +- 0.5 on SQuAD1"),
+        ("diverged :: BERT > BERMo @ task=each", "diverged: BERT > BERMo"),
     ],
 )
 def test_a_cell_is_told_without_the_words_of_its_grammar(cell, words):

@@ -303,7 +303,6 @@ def test_impossible_widths_conventions_and_shapes_are_refused():
         "folds": lambda: parameters(Shape("bert", 2, 48, 4, 98, 100, 64, 2, 48), 2),
         "'true', 'ghostbert'": lambda: flops(BERT, convention="nominal"),
         "not a multiple of its 5 heads": lambda: Shape("bert", 2, 48, 5, *small[2:], 48),
-        "only ELECTRA": lambda: Shape("bert", 2, *small, 24),
     }.items():
         with pytest.raises(ValueError, match=message):
             refused()

@@ -12,8 +12,9 @@ from lib.runs import paths
 NEAR = 0.151  # three numbers that are rounded to one decimal
 SCORE = re.compile(r"(-?[\d.]+)(?: ± [\d.]+)? \((\d+)\)")
 CONTRAST = re.compile(
-    r"(?P<a>.+?)(?: at (?P<at_a>\d+/12))? less (?P<b>.+?)(?: at (?P<at>\d+/12))?"
-    r"(?:, claimed .*?)?(?: on (?P<task>[\w-]+))?: (?P<size>[+-][\d.]+) points"
+    r"(?P<a>.+?)(?: at (?P<at_a>\d+/12))? (?:[<>]=?|~) (?P<b>.+?)(?: [+-]+ [\d.]+)?"
+    r"(?: at (?P<at>\d+/12))?(?: [+-]+ [\d.]+)?(?: on (?P<task>[\w-]+))?"
+    r": (?P<size>[+-][\d.]+) points"
     r"(?:.*?\((?P<seeds>\d+)(?: of \d+)? seeds.*\))?"
 )
 MEASURED = ("this run", "recorded")  # how the titles of measured columns begin
@@ -89,8 +90,8 @@ PAGE = """
 
 | claim | verdict | measured | note |
 |---|---|---|---|
-| **G1** A. | open | Ghost less Prune at 3/12 on SST-2: -0.5 points (2 of 5 seeds) | |
-| **G2** B. | open | Ghost less Prune at 3/12 on SST-2: -0.5 points (2 of 5 seeds) | |
+| **G1** A. | open | Ghost > Prune at 3/12 on SST-2: -0.5 points (2 of 5 seeds) | |
+| **G2** B. | open | Ghost > Prune at 3/12 on SST-2: -0.5 points (2 of 5 seeds) | |
 """
 
 
@@ -99,8 +100,8 @@ PAGE = """
     [
         ("| 82.8 (2)", "| 81.8 (2)", "-0.5 in the verdict, 82.2 less 81.8 in the table"),
         (
-            "**G2** B. | open | Ghost less Prune at 3/12 on SST-2: -0.5",
-            "**G2** B. | open | Ghost less Prune at 3/12 on SST-2: -0.9",
+            "**G2** B. | open | Ghost > Prune at 3/12 on SST-2: -0.5",
+            "**G2** B. | open | Ghost > Prune at 3/12 on SST-2: -0.9",
             "-0.5 and -0.9",
         ),
         ("| 3/12 | Prune |", "| 3/12 | Ghost | 94.6 | 82.4 (2) |\n| 3/12 | Prune |", "82.4"),

@@ -168,7 +168,7 @@ def test_recorded_specs_need_no_data(without_data):
             ValueError,
             "unknown task of this page: 'colla'; did you mean 'CoLA'",
         ),
-        ({"widths": [0]}, ValueError, "width 0/12 keeps no head"),
+        ({"widths": [0]}, ValueError, "width 0/12 of 12 heads is no whole number"),
         ({"widths": [13]}, ValueError, "width 13/12"),
     ],
 )

@@ -264,16 +264,11 @@ def test_each_kind_is_cut_gets_ghosts_and_is_loaded_again(family, tmp_path, monk
 @pytest.mark.parametrize(
     "scale, family, heads, message",
     [
-        (
-            "toy",
-            "bert",
-            0,
-            "width 0/12 keeps no head or too many: take a whole number from 1 to 12",
-        ),
-        ("toy", "bert", 13, "width 13/12 keeps"),
-        ("mini", "bert", 0.5, "width 0.5/12 keeps"),
-        ("toy", "bert", True, "width True/12 keeps"),
-        ("paper", "electra", 9, "width 9/4 keeps no head or too many: .* from 1 to 4"),
+        ("toy", "bert", 0, "width 0/12 of 12 heads is no whole number of them: take 1, 2, 3, "),
+        ("toy", "bert", 13, "width 13/12 of 12"),
+        ("mini", "bert", 0.5, "width 0.5/12 of 12"),
+        ("toy", "bert", True, "width True/12 of 12"),
+        ("paper", "electra", 9, "width 9/4 of 4 heads .*: take 1, 2, 3, 4 of 4"),
         ("mini", "roberta", 3, "kind of encoder in profile 'mini': 'roberta'; did you mean"),
         ("paper", "elektra", 3, "'elektra'; did you mean 'electra'"),
     ],
@@ -311,7 +306,7 @@ def test_ghosts_that_do_not_go_together_stop_before_anything_runs(heads, changes
 @pytest.mark.parametrize(
     "values, message",
     [
-        ({"widths": [0]}, "width 0/12 keeps no head"),
+        ({"widths": [0]}, "width 0/12 of 12 heads is no whole number"),
         ({"families": ["bart"]}, "unknown kind of encoder .* 'bart'; did you mean 'bert'"),
         ({"profile": "mini", "families": ["electra"]}, "unknown kind of encoder in profile 'mini'"),
         ({"tasks": ["colla"]}, "did you mean 'CoLA'"),

@@ -83,11 +83,6 @@ def test_every_correction_stands_on_a_page(paper):
         assert not shown.isdisjoint(row.split("; ")), f"corrections of {row} stand on no page"
 
 
-def test_shares_in_points_keep_their_digits():
-    shares = {"0.0211": "2.11", "0.0040": "0.40", "0.5": "50", "0.916284": "91.6284"}
-    assert {text: published.Printed(text).points() for text in shares} == shares
-
-
 def test_rows_can_be_named_by_several_columns_and_columns_renamed():
     labels = ["Pruning Approach", "Model"]
     rename = dict(rename=lambda name: name.removesuffix("_BASE"), columns={"QQP F1": "F1"})
@@ -103,9 +98,6 @@ def test_gaps_are_points_above_each_other_row():
     gap = with_widths["- ReLU, 1/12, average"]
     assert gap == round(score["GhostBERT"] - score["- ReLU"], 2) > 0
     assert not any(at.startswith("GhostBERT") or "3/12" in at for at in with_widths)
-    alone = published.gaps("efficientbert", "table02_glue_test", "Model", "EfficientBERT")
-    assert alone["EfficientBERT w/o Warm-up KD, average"] == 0.3
-    assert alone["EfficientBERT w/o Warm-up KD, SST-2"] == 1.3  # not the text of a citation
 
 
 def test_misses_are_told_by_place():

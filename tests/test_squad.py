@@ -152,24 +152,11 @@ def test_scores_of_one_answer(prediction, golds, exact, f1):
     assert measure.span_f1(prediction, golds) == pytest.approx(f1, abs=1e-15)
 
 
-def test_the_first_version_takes_empty_golds_as_they_are():
-    for text, golds in ((".", [".", "France"]), ("", ["the"])):
-        assert measure.exact(text, golds, version=1) == 1
-        assert measure.span_f1(text, golds, version=1) == 0
-    assert measure.span_f1("in France", ["France"], version=1) == pytest.approx(2 / 3)
-    for metric in (measure.exact, measure.span_f1):
-        with pytest.raises(ValueError, match="take version 2"):
-            metric("", [], version=1)
-
-
-def test_score_of_both_versions():
+def test_score_of_all_questions():
     golds = [["France"], ["The Normans", "Normans"], ["."]]
     predictions = ["in France", "normans", ""]
-    one = measure.score(predictions, golds)
-    assert one == {"exact": pytest.approx(2 / 3), "span_f1": pytest.approx(5 / 9)}
-    two = measure.score(predictions, golds, version=2)
-    assert two["span_f1"] == two["has_answer_span_f1"] == pytest.approx(8 / 9)
-    assert "no_answer_exact" not in two
+    two = measure.score(predictions, golds)
+    assert two == {"exact": pytest.approx(2 / 3), "span_f1": pytest.approx(8 / 9)}
     assert measure.score([*predictions, "x", ""], [*golds, [], []]) == {
         "exact": pytest.approx(3 / 5),
         "span_f1": pytest.approx((8 / 3 + 1) / 5),

@@ -99,8 +99,7 @@ def test_the_mean_is_that_of_the_scores_and_swapped_models_mirror_the_estimate(m
 def test_interval_of_a_constant_difference_is_that_constant():
     e = paired_difference([replicate(1.0, 0.0, t, s) for t in "xy" for s in range(3)], draws=200)
     assert (e.mean, e.low, e.high, e.spread, e.p) == pytest.approx((100, 100, 100, 0, 0))
-    assert e.per_seed == pytest.approx((100,) * 3)
-    assert (e.n_seeds, e.n_tasks, e.n_pairs) == (3, 2, 6)
+    assert (e.n_seeds, e.n_tasks) == (3, 2)
     same = paired_difference([replicate(0.5, 0.5, "x", s) for s in range(3)])
     assert (same.mean, same.low, same.high, same.p) == (0, 0, 0, 1)
 
@@ -133,14 +132,10 @@ def test_a_missing_replicate_moves_no_other_seed():
     flat = seed_effects([10, 10, 10], "x", 1000) + seed_effects([50, 50, 50], "y", 1000)
     e = paired_difference(flat[:-1], draws=50)  # y lost seed 2
     assert e.mean == pytest.approx(30) and e.spread == pytest.approx(0) and e.n_seeds == 2
-    assert e.per_seed == pytest.approx((30, 30, 30))
 
 
 def test_malformed_pairs_are_refused():
     labels, x = np.zeros(4, int), np.zeros((4, 2))
-    for a in (x[:3], x[:, :, None], np.full((4, 2), np.nan)):
-        with pytest.raises(ValueError, match="predictions"):
-            Pair("x", 0, labels, a, x, "accuracy")
     good = Pair("x", 0, labels, x, x, "accuracy")
     for pairs in ([], [good, good]):
         with pytest.raises(ValueError, match="once"):
@@ -158,9 +153,7 @@ def test_slope_of_known_gains():
     assert e.mean == pytest.approx(-2) and e.low < -2 < e.high < 0
     # the level of a seed, which all x share, is no noise of the slope
     assert e.spread == pytest.approx(0, abs=1e-9)
-    assert (e.n_seeds, e.n_tasks, e.n_pairs) == (3, 1, 12)
-    with pytest.raises(ValueError, match="two different"):
-        slope_weights(x[:1])
+    assert (e.n_seeds, e.n_tasks) == (3, 1)
 
 
 def test_the_straighter_line_is_told_by_one_contrast():
@@ -189,9 +182,6 @@ def test_the_mean_of_replicates_has_students_interval():
     assert replicates([2.0, 2.0]).p == 0 and replicates([0.0, 0.0]).p == 1
     one = replicates([0.7])
     assert (one.low, one.high, one.p, one.n_seeds) == (0.7, 0.7, 1.0, 1)
-    for broken in ([], [1.0, np.nan]):
-        with pytest.raises(ValueError, match="at least one, all finite"):
-            replicates(broken)
 
 
 def test_holm_by_hand():

@@ -76,7 +76,7 @@ def grid(seeds):
 def judged(store):
     """A Verdict on what is recorded: the mean of a metric over the records."""
     values = [run.metrics["tokens"] for run in store.recorded()]
-    e = Estimate(sum(values) / len(values), 1.23456789, 9.0, (), len(values), 1, 0.1, 0.2, 2)
+    e = Estimate(sum(values) / len(values), 1.23456789, 9.0, len(values), 1, 0.1, 0.2)
     one = Result(cell("a > b"), "RTE", e, len(values), len(values), 2.1)
     return {"G1": Verdict("G1", "PARTIAL", "", p=0.012, results=(one,)), "G2": UNMEASURED}
 

@@ -31,12 +31,9 @@ class Shape:
     embedding: int  # width of the three tables; where it differs (ELECTRA), a dense layer follows
 
     def __post_init__(self):
-        one_of("Shape", "family", self.family, ("bert", "roberta", "electra"))
-        h, e = self.hidden, self.embedding
-        if h % self.heads:
-            raise ValueError(f"Shape.hidden is {h}, not a multiple of its {self.heads} heads")
-        if self.family != "electra" and e != h:
-            raise ValueError(f"Shape.embedding is {e}; only ELECTRA's may differ from hidden")
+        if self.hidden % self.heads:
+            why = f"not a multiple of its {self.heads} heads"
+            raise ValueError(f"Shape.hidden is {self.hidden}, {why}")
 
 
 # What transformers calls the fields of a Shape, the last one left out: only ELECTRA has it.
@@ -69,9 +66,8 @@ SHAPES = {
 def kept_heads(shape, heads=None):
     """M as an integer, all heads for None. Raises ValueError for no head and for uneven folds."""
     whole = shape.heads
-    if heads is None:
-        return whole
-    if heads != int(heads) or not 1 <= heads <= whole:
+    heads = whole if heads is None else heads
+    if heads not in range(1, whole + 1):
         raise ValueError(f"heads is {heads!r}; this model keeps a whole number from 1 to {whole}")
     if heads < whole and shape.ffn % whole:
         raise ValueError(f"{shape.ffn} neurons do not split into {whole} folds of equal size")

@@ -4,7 +4,7 @@ A measure gives a value for each row of a collected frame, or one Estimate of al
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import nan
 from pathlib import Path
 
@@ -161,7 +161,7 @@ def variance_ratio(parts, metric_of, _=""):
     ratio, free = a.var(ddof=1) / b.var(ddof=1), (len(a) - 1, len(b) - 1)
     low, high = (ratio / scipy.stats.f.ppf(q, *free) for q in (0.975, 0.025))
     p = min(1.0, 2 * min(scipy.stats.f.cdf(ratio, *free), scipy.stats.f.sf(ratio, *free)))
-    return stats.Estimate(ratio, low, high, (), least, 1, nan, p, least)
+    return stats.Estimate(ratio, low, high, least, 1, nan, p)
 
 
 def ranked(parts, metric_of):
@@ -202,8 +202,7 @@ def speed_up(parts, _, name):
     turns.
     """
     runs = parts[0]["run"].dropna()
-    found = speed_ups(runs.iloc[0])[name] if len(runs) else None
-    return found and replace(found, n_seeds=found.n_pairs)
+    return speed_ups(runs.iloc[0])[name] if len(runs) else None
 
 
 MEASURES = {

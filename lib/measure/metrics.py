@@ -12,7 +12,7 @@ score would mean something.
 import numpy as np
 import scipy
 
-from lib.measure.stats import weighted_score
+from lib.measure.stats import predicted, weighted_score
 from lib.runs.spec import known
 
 CORRELATIONS = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}
@@ -27,49 +27,22 @@ def score(name, predictions, labels):
     for an unknown name, and for what cannot be scored.
     """
     known("metric", name, METRICS)
-    predicted, true = _checked(predictions, labels)
+    said, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
+    if not (np.isfinite(said).all() and np.isfinite(true).all()):
+        raise ValueError(
+            "a prediction or a label is not finite: a model diverged, or a file is bad"
+        )
+    said = predicted(said)
+    if not len(true) or said.shape != true.shape:
+        raise ValueError(f"predictions {said.shape} do not fit labels {true.shape}, or no rows")
     if name in CORRELATIONS:
-        if predicted.size != len(true):
-            raise ValueError(f"a regression has one output a row, not {predicted.shape[1]} columns")
-        predicted = predicted.ravel()
-        varies = np.ptp(predicted) > 0 and np.ptp(true) > 0
-        return float(CORRELATIONS[name](predicted, true).statistic) if varies else 0.0
-    predicted, true = _classes(predicted, true)
-    if name == "f1" and max(predicted.max(), true.max()) > 1:
-        raise ValueError("F1 is that of class 1 of two; these rows have more classes")
-    return float(weighted_score(name, [predicted], true, np.ones((1, len(true))))[0, 0])
+        varies = np.ptp(said) > 0 and np.ptp(true) > 0
+        return float(CORRELATIONS[name](said, true).statistic) if varies else 0.0
+    if true.min() < 0:
+        raise ValueError(f"the label {true.min():g} is no class: the rows are of a test split?")
+    return float(weighted_score(name, [said], true, np.ones((1, len(true))))[0, 0])
 
 
 def scores(task, logits, labels):
     """Return all metrics of a Task, in its order: {name: float}."""
     return {name: score(name, logits, labels) for name in task.metrics}
-
-
-def _classes(predicted, true):
-    """Both sides as int64 codes [N]."""
-    if predicted.ndim == 2:
-        if predicted.shape[1] < 2:
-            raise ValueError("logits of one column hold no classes; expected [N], or [N, C > 1]")
-        predicted = predicted.argmax(axis=1)
-    for what, values in (("predictions", predicted), ("labels", true)):
-        wrong = values[(values != np.floor(values)) | (values < 0)]
-        if len(wrong):
-            why = f"{len(wrong)} of {len(values)} {what} are no class codes, such as {wrong[0]:g}; "
-            raise ValueError(f"{why}expected integers from 0, and a label in each row")
-    return predicted.astype(np.int64), true.astype(np.int64)
-
-
-def _checked(predictions, labels):
-    predicted, true = np.asarray(predictions, np.float64), np.asarray(labels, np.float64)
-    if true.ndim != 1 or predicted.ndim not in (1, 2) or len(predicted) != len(true):
-        why = f"predictions of shape {list(predicted.shape)} do not fit labels of shape "
-        raise ValueError(f"{why}{list(true.shape)}; expected [N] or [N, C] with [N]")
-    if not predicted.size:
-        raise ValueError("no rows to score")
-    for values, what in (
-        (predicted, "logits are not finite: the model diverged, or the file is damaged"),
-        (true, "rows have no label (a test split?) and cannot be scored"),
-    ):
-        if bad := int((~np.isfinite(values)).sum()):
-            raise ValueError(f"{bad} of {values.size} {what}")
-    return predicted, true

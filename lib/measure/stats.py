@@ -46,12 +46,6 @@ class Pair:
     metric: str  # accuracy, f1 (of class 1), matthews, pearson, spearman, or one of MARKS
     cluster: np.ndarray | None = None  # [N], examples drawn together, from 0; None: each by itself
 
-    def __post_init__(self):
-        n, name = len(self.labels), f"{self.task}, seed {self.seed}"
-        for said in (self.a, self.b):
-            if n == 0 or said.ndim > 2 or len(said) != n or not np.isfinite(said).all():
-                raise ValueError(f"{name}: predictions {said.shape} of {n} rows, or not finite")
-
 
 @dataclass(frozen=True)
 class Estimate:
@@ -60,12 +54,10 @@ class Estimate:
     mean: float
     low: float
     high: float
-    per_seed: tuple[float, ...]  # mean over tasks, by ascending seed
     n_seeds: int  # of the thinnest task
     n_tasks: int
-    spread: float  # sd of per_seed (ddof = 1); nan for one seed
+    spread: float  # sd over seeds of the mean over tasks (ddof = 1); nan for one seed
     p: float  # two-sided, against 0, from seed and example variance; 1 for one seed
-    n_pairs: int
     noise: float = 0.0  # sd of the mean that examples alone cause
 
 
@@ -148,47 +140,20 @@ def _pearson(said, labels, weights):
 
 
 def _spearman(said, labels, weights):
-    y, spread = _ranks(labels, weights)
-    y *= weights
-    found = []
-    for x, own in (_ranks(each, weights) for each in said):
-        found.append(_ratio(np.einsum("dn,dn->d", x, y), np.sqrt(own * spread)))
+    y, found = _ranks(labels, weights), []
+    for x in (_ranks(each, weights) for each in said):
+        own, spread, both = ((weights * pair).sum(1) for pair in (x * x, y * y, x * y))
+        found.append(_ratio(both, np.sqrt(own * spread)))
     return np.stack(found, 1)
 
 
 def _ranks(x, weights):
-    """Return the mid-ranks of x [N] about their mean under each draw [D, N], and the sum of their
-    squares [D].
-
-    The sum is (n^3 - sum of t^3) / 12 over groups of t tied examples.
-    """
-    order = np.argsort(x, kind="stable")
-    new = np.append(True, np.diff(x[order]) != 0)
-    group = np.empty(len(x), int)
-    group[order] = np.cumsum(new) - 1
-    ends = weights[:, order].cumsum(1)[:, np.flatnonzero(np.append(new[1:], True))]  # [D, groups]
-    size, n = np.diff(ends, axis=1, prepend=0), ends[:, -1:]
-    ranks = ends - (size + n) / 2
-    return ranks[:, group], (n[:, 0] ** 3 - np.einsum("dg,dg,dg->d", size, size, size)) / 12
-
-
-def scores(pair, said, counts):
-    """Return the scores of M models of a Pair under each draw, in points: [D, M].
-
-    said: what each said of its examples. counts: how often each draw has each cluster, [D, U].
-    """
-    if pair.metric == "accuracy":  # summed by cluster; whole numbers are exact in float32
-        marks = [predicted(each) == pair.labels for each in said] + [np.ones(len(pair.labels))]
-        at = np.arange(len(pair.labels)) if pair.cluster is None else pair.cluster
-        sums = np.stack([np.bincount(at, each, counts.shape[1]) for each in marks], 1)
-        right = (counts @ sums.astype(np.float32)).astype(float)
-        return 100 * (right[:, :-1] / right[:, -1:])
-    found, rows = [], max(1, at_once(pair.labels) // 16)  # these few stay in a cache
-    for start in range(0, len(counts), rows):
-        weights = counts[start : start + rows]
-        weights = weights if pair.cluster is None else weights[:, pair.cluster]
-        found.append(weighted_score(pair.metric, said, pair.labels, weights.astype(float)))
-    return 100 * np.concatenate(found)
+    """Return the mid-ranks of x [N] about their mean under each draw, [D, N]."""
+    values, group, counts = np.unique(x, return_inverse=True, return_counts=True)
+    starts = counts.cumsum() - counts
+    size = np.add.reduceat(weights[:, np.argsort(x, kind="stable")], starts, axis=1)
+    ranks = size.cumsum(1) - (size + weights.sum(1, keepdims=True)) / 2
+    return ranks[:, group]
 
 
 _drawn = {}  # scores under the draws, which claims on the same models share
@@ -198,25 +163,26 @@ def drawn_scores(pairs, draws, units, seed):
     """Return the scores of a and of b of each Pair of a task, in turn: with all examples, then
     under each bootstrap draw of their `units` clusters, [1 + D].
     """
-    first, said = pairs[0], [said for pair in pairs for said in (pair.a, pair.b)]
-    cluster = np.empty(0) if first.cluster is None else first.cluster
-    place = first.metric, draws, seed, hashed(first.labels), hashed(cluster)
+    labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
+    said = [said for pair in pairs for said in (pair.a, pair.b)]
+    cluster = np.arange(len(labels)) if cluster is None else cluster
+    place = metric, draws, seed, hashed(labels), hashed(cluster)
     keys = [(*place, hashed(each)) for each in said]
     if new := {key: each for key, each in zip(keys, said, strict=True) if key not in _drawn}:
-        rows = crc32(first.labels.tobytes())  # two metrics of the same ones share the draws
-        counts = drawn_rows(draws, units, at_once(first.labels), seed, rows)
-        _drawn.update(zip(new, scores(first, [*new.values()], counts).T, strict=True))
+        rows = crc32(labels.tobytes())  # two metrics of the same ones share the draws
+        at_once = max(1, CELLS // len(labels))
+        counts = drawn_rows(draws, units, at_once, seed, rows)
+        found, few = [], max(1, at_once // 16)  # these few stay in a cache
+        for start in range(0, len(counts), few):
+            weights = counts[start : start + few][:, cluster].astype(float)
+            found.append(100 * weighted_score(metric, [*new.values()], labels, weights))
+        _drawn.update(zip(new, np.concatenate(found).T, strict=True))
     return [_drawn[key] for key in keys]
 
 
 def hashed(array):
     """Return what tells one array from others."""
     return sha256(array.tobytes()).digest()
-
-
-def at_once(labels):
-    """Return how many draws of so many rows are held at once."""
-    return max(1, CELLS // len(labels))
 
 
 def common(groups):
@@ -250,8 +216,7 @@ def contrast(groups, coefficients, draws=2000, seed=0):
         for pair in others:
             same = np.array_equal(pair.labels, labels) and np.array_equal(pair.cluster, cluster)
             if pair.metric != metric or not same:
-                what = "examples, their order, their clusters and the metric"
-                raise ValueError(f"{task}: all pairs must share {what}")
+                raise ValueError(f"{task}: all pairs must share examples, clusters and the metric")
         units = len(labels) if cluster is None else int(cluster.max()) + 1
         told = drawn_scores([*of_task.values()], draws, units, seed)
         for (g, _, s), a, b in zip(of_task, told[::2], told[1::2], strict=True):
@@ -274,8 +239,8 @@ def contrast(groups, coefficients, draws=2000, seed=0):
     expand = scipy.stats.t.ppf(0.975, freedom) / scipy.stats.norm.ppf(0.975)
     ends = mean + expand * (np.quantile(drawn, (0.025, 0.975)) - mean)
     p = _students_p(mean, total, freedom) if n > 1 else 1.0
-    counted = tuple(map(float, per_seed)), n, len(tasks), spread, p, len(pairs)
-    return Estimate(mean, *map(float, ends), *counted, float(np.sqrt(of_examples)))
+    noise = float(np.sqrt(of_examples))
+    return Estimate(mean, *map(float, ends), n, len(tasks), spread, p, noise)
 
 
 def _students_p(mean, variance, freedom):
@@ -298,15 +263,13 @@ def replicates(values, resolution=0.0):
     multiples of it, which adds a twelfth of its square to their variance.
     """
     x = np.asarray(values, float)
-    n, mean = len(x), float(x.mean()) if len(x) else np.nan
-    if not np.isfinite(mean):
-        raise ValueError(f"replicates {list(values)}: at least one, all finite")
+    n, mean = len(x), float(x.mean())
     if n == 1:
-        return Estimate(mean, mean, mean, (mean,), 1, 1, np.nan, 1.0, 1)
+        return Estimate(mean, mean, mean, 1, 1, np.nan, 1.0)
     spread = float(np.hypot(x.std(ddof=1), resolution / 12**0.5))
     half = float(scipy.stats.t.ppf(0.975, n - 1) * spread / n**0.5)
     p = _students_p(mean, spread**2 / n, n - 1)
-    return Estimate(mean, mean - half, mean + half, tuple(map(float, x)), n, 1, spread, p, n)
+    return Estimate(mean, mean - half, mean + half, n, 1, spread, p)
 
 
 def ratio(above, below, block=10, draws=2000, seed=0):
@@ -321,7 +284,7 @@ def ratio(above, below, block=10, draws=2000, seed=0):
     starts = np.random.default_rng(seed).integers(len(x) - block + 1, size=(draws, count, 1))
     drawn = np.median(x[(starts + np.arange(block)).reshape(draws, -1)[:, : len(x)]], axis=1)
     low, high = np.quantile(drawn, (0.025, 0.975))
-    return Estimate(float(np.median(x)), float(low), float(high), (), 1, 1, np.nan, 1.0, len(x))
+    return Estimate(float(np.median(x)), float(low), float(high), len(x), 1, np.nan, 1.0)
 
 
 def share_gap(yes, others=None):
@@ -344,14 +307,12 @@ def share_gap(yes, others=None):
         p = float(scipy.stats.fisher_exact([[a, m - a], [b, n - b]]).pvalue)
         found, fewest = (gap, low, high), min(m, n)
     mean, low, high = (100 * float(x) for x in found)
-    return Estimate(mean, low, high, (), fewest, 1, 100 * spread, p, fewest)
+    return Estimate(mean, low, high, fewest, 1, 100 * spread, p)
 
 
 def slope_weights(x):
     """Return weights w with w @ y = least-squares slope of y over x."""
     centred = np.asarray(x, float) - np.mean(x)
-    if not (centred**2).sum() > 0:
-        raise ValueError("a slope needs at least two different x")
     return centred / (centred**2).sum()
 
 
@@ -384,7 +345,7 @@ def rank_correlation(x, y, draws=2000, seed=0):
     low, high = np.quantile(drawn, (0.025, 0.975))
     tau, p = scipy.stats.kendalltau(x, y)
     tau, p = np.nan_to_num(tau), np.nan_to_num(p, nan=1.0)
-    return Estimate(*map(float, (tau, low, high)), (), len(x), 1, np.nan, float(p), len(x))
+    return Estimate(*map(float, (tau, low, high)), len(x), 1, np.nan, float(p))
 
 
 def holm(p_values):

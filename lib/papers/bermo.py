@@ -83,9 +83,10 @@ def settings(
 ):
     """Return (Train, Prune) of a pruned model.
 
-    epochs, share, weight, lr: other than the profile's. share: of the weights that is kept; a
-    penalty is steered to it. weight: lambda of a penalty. Where the warm-ups do not fit the epochs,
-    the threshold falls by one jump, as in the public code. Raises ValueError for what cannot be.
+    epochs, share, weight, lr: other than the profile's. share: of the
+    weights that is kept; a penalty is steered to it. weight: lambda of a penalty. Where the
+    warm-ups do not fit the epochs, the threshold falls by one jump, as in the public code. Raises
+    ValueError for what cannot be.
     """
     known("pruning method", method, S.METHODS)
     if share is not None and not 0 < share <= 1:

@@ -338,25 +338,12 @@ def printed(table):
     )
 
 
-def sizes(names):
-    """Return parts of a table: parameters of networks at the paper's size, counted as its #Params
-    are."""
-    told = published.table("efficientbert", "parameter_counts").set_index("row")["printed equals"]
-    by, cells = told.dropna().str.split("; ").str[-1], {}
-    for name in names:
-        key = "BERT_BASE" if name.startswith("BERT_BASE") else name.removesuffix(WIKI)
-        if key in NETS or "W2" in key:
-            count = parameters(network(key), by.get(key, "with projection"))
-            cells[name] = {("counted", "M parameters"): f"{count / 1e6:.1f}"}
-    return cells
-
-
 def table(printed, runs, networks=(), columns=S.COLUMNS):
-    """Return a table of the paper with our scores and sizes beside it, as a DataFrame.
+    """Return a table of the paper with our scores and parameters beside it, as a DataFrame.
 
     printed: as `printed` gives it. runs: lib.page.runs.Runs. networks: rows that it lacks.
     """
-    parts = [printed, sizes([*printed, *networks])]
+    parts = [printed, dict.fromkeys(networks, {})]
     for source, frame, at in runs.frames:
         parts.append(compare.by_task(frame, grids.metrics(at, columns), source))
         counts = compare.there(frame).set_index("model").get("parameters", {})

@@ -45,18 +45,14 @@ def parts(family="bert"):
 def kept(profile, m, family="bert"):
     """Return the heads of an encoder that a width of m parts keeps.
 
-    Raises ValueError for none or too many, where they are no whole number, and where neurons do
-    not split as heads do.
+    Raises ValueError, naming those that work, where they are no whole number from 1 to all, and
+    where neurons do not split as heads do.
     """
     whole, encoder = parts(family), shape(profile, family)
-    if type(m) is not int or not 1 <= m <= whole:
-        raise ValueError(
-            f"width {m}/{whole} keeps no head or too many: take a whole number from 1 to {whole}"
-        )
-    if m * encoder.heads % whole:
-        work = [str(each) for each in range(1, whole + 1) if not each * encoder.heads % whole]
-        why = f"width {m}/{whole} of {encoder.heads} heads is no whole number of them: take "
-        raise ValueError(f"{why}{', '.join(work)} of {whole}")
+    work = [each for each in range(1, whole + 1) if not each * encoder.heads % whole]
+    if type(m) is not int or m not in work:
+        why = f"width {m}/{whole} of {encoder.heads} heads is no whole number of them"
+        raise ValueError(f"{why}: take {', '.join(map(str, work))} of {whole}")
     return cost.kept_heads(encoder, m * encoder.heads // whole)
 
 
@@ -77,19 +73,6 @@ def widths(profile, wanted=()):
 def swept_widths(profile, wanted=()):
     """Return widths of the tables that change one thing at a time."""
     return possible(profile, tuple(wanted) or S.SWEPT_CUT[profile])
-
-
-def not_run(profile, ran, printed=S.WIDTHS):
-    """Return lines for a page: the printed widths that it did not run, and how to run them; those
-    that the heads of the encoder cannot have."""
-    heads, lines = shape(profile).heads, []
-    left = [f"{m}/12" for m in printed if m not in ran and not m * heads % HEADS]
-    if left:
-        how = f"Fill in with the parameter widths = {list(printed)}."
-        lines.append(f"Not run at {profile}: {', '.join(left)}. {how}")
-    if cannot := [f"{m}/12" for m in printed if m * heads % HEADS]:
-        lines.append(f"Skipped: {', '.join(cannot)}, which {heads} heads cannot have.")
-    return lines
 
 
 # ---- SPECS
@@ -237,20 +220,11 @@ def cost_cells(unit, text, as_printed, true):
     """Return three cells of a row, under ("GFLOPs" or "M parameters", "printed", "by its rule",
     "true").
 
-    text: the printed cell. as_printed, true: counts, or None. A star marks the count that should be
-    the printed one and is not: the true one where no other is at hand.
+    text: the printed cell. as_printed, true: counts, or None.
     """
-    scale = unit.replace("parameters", "params")
-    shown, rounded = (
-        "–" if value is None else cost.shown(value, scale) for value in (as_printed, true)
-    )
-    known = {text, "–"} if text != "–" else {shown, rounded}
+    shown = "–" if as_printed is None else cost.shown(as_printed, unit)
     exact = "–" if true is None else f"{true / (1e9 if unit == 'GFLOPs' else 1e6):.3f}"
-    return {
-        (unit, "printed"): text,
-        (unit, "by its rule"): shown + "*" * (shown not in known),
-        (unit, "true"): exact + "*" * (shown == "–" and rounded not in known),
-    }
+    return {(unit, "printed"): text, (unit, "by its rule"): shown, (unit, "true"): exact}
 
 
 def module_costs(modules, widths, printed):

@@ -9,7 +9,7 @@ where rows and encoder come from instead. So no paper knows of it: `described` d
 
 import os
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,18 +53,11 @@ S = settings("grids")
 __getattr__ = S.__getattribute__  # grids.ROWS is the table ROWS
 
 
-@dataclass(frozen=True)
-class Profile:
-    name: str
-    source: str  # of the tasks, see lib.data
-    numerics: Numerics
-    about: str  # one line on every page
-
-
 DEVICE = os.environ.get("DEVICE", "")  # of all runs: "" is the CPU, "cuda" a GPU
 
+# Each has its name, the source of its tasks (lib.data), a line about it for pages, and Numerics.
 PROFILES = {
-    name: Profile(name, told["source"], Numerics(told["dtype"], 1, DEVICE), told["about"])
+    name: SimpleNamespace(name=name, numerics=Numerics(told["dtype"], 1, DEVICE), **told)
     for name, told in S.PROFILES.items()
 }
 
@@ -77,7 +70,7 @@ NEEDED = ("config.json", "model.safetensors", "tokenizer.json vocab.txt vocab.js
 
 
 def profile_of(name):
-    """Return the Profile of a name. Raises ValueError naming the nearest one."""
+    """Return the profile of a name. Raises ValueError naming the nearest one."""
     known("profile", name, PROFILES)
     return PROFILES[name]
 
@@ -168,10 +161,6 @@ class Own(str):
             rows = f"{len(there['train']):,} training and {len(there['dev']):,} development rows"
             capped = f", trained on {most:,} of them" * bool(0 < most < len(there["train"]))
             lines.append(f"The data have {rows}{capped}.")
-        if self.model:
-            s = shape_of(self.model)
-            sizes = f"{s.layers} layers of {s.hidden}, {s.heads} heads, {s.ffn} neurons"
-            lines.append(f"The model is a {s.family} of {sizes}.")
         settled = f"All other settings are those of profile {self[:]}"
         return [*lines, f"{settled}; the paper's verdicts are off."]
 
@@ -255,13 +244,12 @@ def shape_of(path):
     family = body.get("model_type") if isinstance(body, dict) else None
     if family not in FAMILIES:
         raise lines.malformed(file, f"a model of type {family!r}", " or ".join(FAMILIES), OTHER)
-    sizes = {name: body.get(name) for name in CONFIG[1:]}
-    for name, size in sizes.items():
-        if type(size) is not int or size < 1:
-            raise lines.malformed(file, f"{name} {size!r}", "a whole number above 0", OTHER)
-    positions, least = sizes["max_position_embeddings"], LONGEST + 2 * (family == "roberta")
-    if positions < least:
-        raise lines.malformed(file, f"{positions} positions", f"{least} for long rows", OTHER)
+    least = dict.fromkeys(CONFIG[1:], 1)
+    least["max_position_embeddings"] = LONGEST + 2 * (family == "roberta")
+    for name, low in least.items():
+        if type(body.get(name)) is not int or body[name] < low:
+            told = f"{name} {body.get(name)!r}", f"a whole number from {low}"
+            raise lines.malformed(file, *told, OTHER)
     return configured(body)
 
 
@@ -275,20 +263,16 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 def tasks(profile, wanted=(), *, own):
     """Return the tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
-    A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval; AX has no training
-    rows. A reader's data are one task, and stand for all. Raises ValueError, naming the nearest,
-    for a profile that `own` lacks and for another task.
+    AX is no task of a page: it has no training rows. A reader's data are one task, and stand for
+    all. Raises ValueError, naming the nearest, for a profile that `own` lacks and for another task.
     """
     known("profile", profile, own)
     if mine := of(profile, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
-    listed = {name for names in own.values() for name in names}
-    kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
-    trained = [name for kind in kinds for name in kind if name != "AX"]
     for name in wanted:
-        known("task of this page", name, trained)
+        known("task of this page", name, {*GLUE, *SQUAD, *SENTEVAL} - {"AX"})
     return tuple(wanted) or tuple(own[profile])
 
 

@@ -224,14 +224,6 @@ def reachable(profile, ratios=()):
     return there
 
 
-def out_of_reach(profile, ratios=()):
-    """Return a line for a page: those of some ratios, or of RATIOS, that it skipped."""
-    there = reachable(profile, ratios)
-    left = [f"{100 * ratio:.0f} %" for ratio in ratios or S.RATIOS if ratio not in there]
-    why = f"one head and one neuron in each layer are {100 * least(profile):.1f} %"
-    return [f"Skipped: {', '.join(left)}, as {why} of the FLOPs."] * bool(left)
-
-
 def architectures(grid):
     """Return the searches and draws behind the rows of a grid."""
     return [

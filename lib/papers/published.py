@@ -6,7 +6,6 @@ transcription, and the printed averages that do not recompute.
 
 import csv
 import tomllib
-from decimal import Decimal
 from math import nan
 
 from lib.runs.paths import PUBLISHED
@@ -20,10 +19,6 @@ class Printed(float):
         self = super().__new__(cls, text)
         self.text = text
         return self
-
-    def points(self):
-        """Return a share in points, as text of all its digits: 0.0211 is 2.11."""
-        return f"{Decimal(self.text).scaleb(2):f}"
 
     def __repr__(self):
         return self.text
@@ -102,20 +97,15 @@ def rows(paper, name, label, widths=None, rename=str, columns=()):
     return found
 
 
-def gaps(paper, name, label, method, widths=None, rename=str):
-    """Return by how much the row `method` of a published table is printed above each other row.
-
-    Returns {"row, 3/12, column": points}, without the width where no `widths` are given; arguments
-    as in `rows`.
-    """
+def gaps(paper, name, label, method, widths, rename=str):
+    """Return by how much the row `method` of a published table is printed above each other row, at
+    some widths: {"row, 3/12, column": points}; arguments as in `rows`."""
     every, found = rows(paper, name, label, widths, rename), {}
-    for key in every:
-        (row, *width) = (key,) if widths is None else (key[1], key[0])
-        base = every.get(method if widths is None else (width[0], method), {})
-        for (_, column), value in every[key].items() if row != method else ():
-            if isinstance(value, Printed) and isinstance(base.get(("published", column)), Printed):
-                gap = round(base["published", column] - value, 2)
-                found[", ".join([row, *width, column])] = gap
+    for width, row in every:
+        base = every.get((width, method), {})
+        for place, value in every[width, row].items() if row != method else ():
+            if isinstance(value, Printed) and isinstance(base.get(place), Printed):
+                found[f"{row}, {width}, {place[1]}"] = round(base[place] - value, 2)
     return found
 
 
@@ -160,14 +150,11 @@ def corrections(paper, *places):
 
     A place is such as "table03", "eq. 1" or "text 3.1". Raises ValueError for one that has none.
     """
-    lines = []
+    told = []
     for row in _of(paper, "corrections", places):
         cell = ", ".join(filter(None, (row["row"], row["column"])))
         printed = [f"printed {row['printed']}"] * bool(row["printed"])
-        read_as = [f"read as {row['read_as']}"] * (
-            row["read_as"] not in ("", row["printed"], "as printed")
-        )
-        lines.append(
-            f"{cell}: {'; '.join(filter(None, [', '.join(printed + read_as), row['reason']]))}."
-        )
-    return lines
+        if row["read_as"] not in ("", row["printed"], "as printed"):
+            printed.append(f"read as {row['read_as']}")
+        told.append(f"{cell}: {'; '.join(filter(None, [', '.join(printed), row['reason']]))}.")
+    return told

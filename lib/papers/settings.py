@@ -27,11 +27,8 @@ def beside(printed, ours):
     return pd.DataFrame(columns, printed.index)
 
 
-def differs(table):
-    """Return a frame of `beside` as bool: where a source has something else than the paper."""
-    return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
-
-
 def bold(table):
-    """Return marks of what differs (`lib.page.artefact.Page.table`)."""
-    return differs(table).map({True: "font-weight: bold", False: ""}.get)
+    """Return marks of a frame of `beside`: bold where a source has something else than the paper
+    (`lib.page.artefact.Page.table`)."""
+    differs = table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
+    return differs.map({True: "font-weight: bold", False: ""}.get)

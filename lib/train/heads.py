@@ -74,14 +74,13 @@ def span_marks(split, windows, max_answer, logits):
     places, null = spans.best_places(
         logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
     )
-    found, version = spans.texts(split, places), 1 if all(split.answers) else 2
-    said = [
-        "" if version == 2 and more > 0 else text for text, more in zip(found, null, strict=True)
-    ]
-    marks, result = {}, squad.score(said, split.answers, version)
+    found, all_have = spans.texts(split, places), all(split.answers)
+    pairs = zip(found, null, strict=True)
+    said = ["" if more > 0 and not all_have else text for text, more in pairs]
+    marks, result = {}, squad.score(said, split.answers)
     for metric in (squad.exact, squad.span_f1):
         name, pairs = metric.__name__, zip(said, split.answers, strict=True)
-        marks[name] = np.array([metric(text, golds, version) for text, golds in pairs])
+        marks[name] = np.array([metric(text, golds) for text, golds in pairs])
     return result, {
         "spans": places,
         "null": null,
@@ -97,7 +96,6 @@ def majority(task, splits):
     """
     train, dev = splits["train"], splits["dev"]
     if task.span:
-        version = 1 if all(dev.answers) else 2
-        return squad.score([""] * len(dev), dev.answers, version)[task.metrics[0]]
+        return squad.score([""] * len(dev), dev.answers)[task.metrics[0]]
     said = np.bincount(train.y).argmax() if task.labels else train.y.mean()
     return metrics.score(task.metrics[0], np.full(len(dev), said), dev.y)
