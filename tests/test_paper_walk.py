@@ -49,7 +49,7 @@ ROWS = {"train": 24, "dev": 12, "test": 12}
 SPECIAL = dict.fromkeys(read.SQUAD, ROWS | {"train": 6})  # each has several windows
 HUB = {"train": "train", "dev": "validation", "test": "test"}
 # Tasks without generated rows of their own.
-TWINS = dict.fromkeys(("MNLI", "MRPC", "QQP", "QNLI", "STS-B", "WNLI", "AX"), "RTE")
+TWINS = dict.fromkeys(("MNLI", "MRPC", "QQP", "QNLI", "STS-B", "WNLI"), "RTE")
 TWINS |= {"SST-2": "CoLA"}
 # Heads, layers and neurons of the stand-ins; BERT-base is a multiple of the others deep.
 SIZES = {
@@ -79,14 +79,12 @@ def tasks(root, patch):
                 "train": made["train"],
                 "validation_matched": made["dev"],
                 "validation_mismatched": made["dev"],
-                "test_matched": made["test"],
-                "test_mismatched": made["test"],
             }
         labels = read.GLUE[name].labels
         labels = range(len(labels)) if labels else (0.0, 1.25, 2.5, 3.75, 5.0)
         table = {
             split: [
-                (a, b, -1 if "test" in split else labels[i % len(labels)])
+                (a, b, labels[i % len(labels)])
                 for i, (a, b) in enumerate(zip(rows.a, rows.b or rows.a, strict=True))
             ]
             for split, rows in named.items()

@@ -209,7 +209,7 @@ def own_lines(profile):
     """Return lines on what was read of the reader's own; none of a profile alone."""
     if not isinstance(profile, Own):
         return []
-    return [*profile.about(), *(own.told(profile.data) if profile.data else ())]
+    return [*profile.about(), *[profile.data] * bool(profile.data)]
 
 
 def own_titles(profile):
@@ -275,9 +275,9 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 def tasks(profile, wanted=(), *, own):
     """Return the tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
-    A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval; AX has no training
-    rows. A reader's data are one task, and stand for all. Raises ValueError, naming the nearest,
-    for a profile that `own` lacks and for another task.
+    A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval. A reader's data are
+    one task, and stand for all. Raises ValueError, naming the nearest, for a profile that `own`
+    lacks and for another task.
     """
     known("profile", profile, own)
     if mine := of(profile, "task"):
@@ -286,7 +286,7 @@ def tasks(profile, wanted=(), *, own):
         return (mine,)
     listed = {name for names in own.values() for name in names}
     kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
-    trained = [name for kind in kinds for name in kind if name != "AX"]
+    trained = [name for kind in kinds for name in kind]
     for name in wanted:
         known("task of this page", name, trained)
     return tuple(wanted) or tuple(own[profile])
