@@ -240,13 +240,6 @@ def test_cells_such_as_na_are_text(tmp_path):
     assert {"NA", "null", "nan"} <= {*splits["train"].a, *splits["dev"].a}
 
 
-def test_a_column_may_have_a_comma_in_its_name(tmp_path):
-    path = put(tmp_path, "a.tsv", table(reviews(), ("text, raw", "kind")))
-    name = rows_of.task_of(f'{path}: "text, raw", kind')
-    assert name == f'{path}: "text, raw", kind'
-    assert len(rows_of.load(name)["train"]) == 80
-
-
 def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path, tsv, encoder):
     folder = encoder()
     (tmp_path / "elsewhere").mkdir()

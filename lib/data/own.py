@@ -15,7 +15,6 @@ for nothing before.
 The name of a task is the line above with its full path and its columns.
 """
 
-import csv
 from functools import cache
 from pathlib import Path
 
@@ -118,15 +117,14 @@ def _read(line):
     if not columns and (found := _questions(place)):
         return Task(place, True, (), ("span_f1", "exact"), True), _held(place, found)
     tables = {split: table(path) for split, path in _files(place).items()}
-    wanted = next(csv.reader([columns], skipinitialspace=True), [])  # a name with commas has quotes
+    wanted = columns.split(", ") if columns else []
     *texts, label = chosen = _chosen(place, tables["train"], wanted)
     layout = {"texts": [[name] for name in texts], "label": [label]}
     found = {split: read.rows(rows, layout) for split, rows in tables.items()}
     labels, scale, code = _coded(place, label, [row for rows in found.values() for row in rows])
     found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
     metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-    quoted = ", ".join(f'"{name}"' if "," in name else name for name in chosen)
-    told = f"{place}: {quoted}", len(texts) == 2, labels, metrics, False, scale
+    told = f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, False, scale
     return Task(*told), _held(place, found)
 
 
