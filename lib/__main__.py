@@ -176,11 +176,11 @@ def plan(args):
 def show(args):
     """one run: its scores, how it was made, its status and all metrics"""
     from lib.export import card
-    from lib.export.opened import named
+    from lib.export.opened import named, task_of
     from lib.runs.spec import from_json
 
     found = named(args.run)
-    scores = card.measured(found, card.task_of(found)).items()
+    scores = card.measured(found, task_of(found)).items()
     print(f"{found.name}: {', '.join(f'{k} {100 * v:.1f}' for k, v in scores) or 'no score'}")
     print(*card.steps(from_json(found.spec)), sep="\n")
     for name in ("status", "metrics"):
@@ -203,9 +203,9 @@ def export(args):
 
     run = opened.weights(opened.named(args.run), args.keep)
     folder = Path(args.to or paths.DATA / "export" / run.name.replace("/", "-")).expanduser()
-    task = card.task_of(run)
+    task = opened.task_of(run)
     labels = task.labels if task and not task.span else None
-    told = export(run.model, folder, labels, args.onnx, task.scale if labels == () else None)
+    told = export(run.model, folder, labels, args.onnx)
     card.card(run, told).save(folder / "README.md")
     for form, most in told["forms"].items():
         print(f"  {form:18} differs from the run's model by {most:.1e}")

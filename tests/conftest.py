@@ -21,7 +21,7 @@ import transformers
 from safetensors.numpy import load_file
 
 from lib import data
-from lib.data import texts, toy
+from lib.data import own, texts, toy
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
@@ -83,6 +83,20 @@ def _stand_in(family, *sizes):
     _kept.append(tempfile.TemporaryDirectory())
     stand_in(Path(_kept[-1].name), toy.corpus(120, 0), family, **dict(sizes))
     return _kept[-1].name
+
+
+@cache
+def scored(*sizes):
+    """The descriptor of rows of one's own whose label is a score: how many words two texts share;
+    sizes: as of `lib.data.describe`."""
+    _kept.append(tempfile.TemporaryDirectory())
+    pairs = toy.load("RTE")["train"].take(range(400))
+    lines = [
+        f"{a}\t{b}\t{len({*a.split()} & {*b.split()}) / max(len(a.split()), len(b.split()))}\n"
+        for a, b in zip(pairs.a, pairs.b, strict=True)
+    ]
+    path = put(Path(_kept[-1].name), "scores.tsv", "a\tb\tscore\n" + "".join(lines))
+    return data.describe("own", own.task_of(str(path)), *sizes)
 
 
 def byte_level(folder, sentences):

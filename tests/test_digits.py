@@ -53,8 +53,6 @@ def test_the_bundled_digits(tmp_path):
     assert found["train"][0].shape == (1437, 8, 8) and found["test"][0].shape == (360, 8, 8)
     assert found["train"][0].dtype == np.uint8 and found["train"][0].max() == 255
     assert set(found["test"][1]) == set(range(10))
-    with pytest.raises(ValueError, match="did you mean 'bundled'"):
-        digits.load(tmp_path, "bundle")
 
 
 def test_mnist():

@@ -100,7 +100,7 @@ def stacked(mismatch):
 def test_a_folder_gives_what_the_run_s_model_gives(saved, tmp_path, name):
     told = export.export(saved(*(PLAIN | OWN)[name]), tmp_path / "out")
     assert told["forms"]["this folder"] < 1e-5
-    assert told["auto"] == "AutoModelForSequenceClassification" and told["flops"] > 0
+    assert told["auto"] == "AutoModelForSequenceClassification"
     assert told["remote"] == (name in OWN)
 
 
@@ -198,19 +198,6 @@ def test_classes_have_their_names(labels, kind, saved, tmp_path):
     assert not labels or config["id2label"] == {"0": "bad", "1": "good"}
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_scores_are_on_the_scale_that_is_asked_for(saved, tmp_path, family, tiny):
-    model = tiny(family, labels=1)
-    folder = saved.keep(model)
-    export.export(folder, tmp_path / "out", (), scale=(1.0, 100.0))
-    batch = list(export.batches(model))[0]
-    before, after = (
-        export.in_torch(m)(batch)
-        for m in (backbone.load(folder)[0], export.reopened(tmp_path / "out")[1])
-    )
-    assert np.allclose(after, 1 + 99 * before / 5, atol=1e-4) and np.abs(before).max() > 1e-3
-
-
 def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
     export.export(saved(*OWN["cut"]), tmp_path / "out")
     assert str(tmp_path) not in (tmp_path / "out" / "config.json").read_text()
@@ -219,7 +206,7 @@ def test_the_configuration_has_no_path_of_the_machine(saved, tmp_path):
 @pytest.mark.parametrize(
     "family, ops, message",
     [
-        ("roberta", [CUT], "no ONNX of a RobertaForSequenceClassification .*: BERT classifiers"),
+        ("roberta", [CUT], "no ONNX of a RobertaForSequenceClassification .*: leave out --onnx"),
         ("bert", OWN["mix, none"][1], r"changes \[cut, mix\]"),
         ("bert", OWN["convolutions of features"][1], r"changes \[cut, ghost\]"),
         (*OWN["int8"], r"changes \[int8\]"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import finetuned, losses_of, same_run, small_backbone, stop_at, store_with
+from conftest import finetuned, losses_of, same_run, scored, small_backbone, stop_at, store_with
 
 from lib import data
 from lib.measure import metrics
@@ -278,8 +278,8 @@ def test_what_needs_no_reading():
     splits = data.load(data.describe("toy", "RTE", 64))
     frequent = np.bincount(splits["train"].y).argmax()
     assert heads.majority(data.task("toy", "RTE"), splits) == np.mean(splits["dev"].y == frequent)
-    scores = data.load(data.describe("toy", "STS-B", 64))
-    assert heads.majority(data.task("toy", "STS-B"), scores) == 0.0
+    scores = scored(64)
+    assert heads.majority(data.described(scores), data.load(scores)) == 0.0
     spans = data.load(SQUAD)
     absent = [not answers for answers in spans["dev"].answers]
     assert heads.majority(data.task("toy", "SQuAD2"), spans) == np.mean(absent)

@@ -11,7 +11,6 @@ from lib import data
 from lib.data import read as reader
 
 PAIR = "index\tsentence1\tsentence2\tlabel\n"
-PLAIN = "index\tsentence1\tsentence2\n"
 
 
 def rows(split):
@@ -23,22 +22,20 @@ def read(root, task, split="train"):
 
 
 def test_tasks():
-    names = "CoLA SST-2 MRPC QQP STS-B MNLI QNLI RTE WNLI AX"
+    names = "CoLA SST-2 MRPC QQP STS-B MNLI QNLI RTE WNLI"
     assert list(reader.GLUE) == names.split() and reader.GLUE["STS-B"].labels == ()
     assert reader.GLUE["WNLI"].labels == reader.GLUE["RTE"].labels[::-1]
 
 
 # ---- what official files look like ----
-def test_cola_has_a_header_in_test_alone(tmp_path):
+def test_cola_has_no_header(tmp_path):
     put(tmp_path, "CoLA/train.tsv", 'gj04\t1\t\tHe said "go.\nbc01\t0\t*\tWho did you that?\n')
-    put(tmp_path, "CoLA/test.tsv", "index\tsentence\n0\tBill whistled.\n1\tsentence\n")
     put(tmp_path, "CoLA/dev.tsv", "sentence\tlabel\nBill whistled.\tacceptable\n")  # one's own
     splits = reader.load("CoLA", tmp_path)
-    assert list(splits) == ["train", "dev", "test"]
+    assert list(splits) == ["train", "dev"]
     assert rows(splits["train"]) == [('He said "go.', None, 1), ("Who did you that?", None, 0)]
-    assert rows(splits["test"]) == [("Bill whistled.", None, -1), ("sentence", None, -1)]
     assert rows(splits["dev"]) == [("Bill whistled.", None, 1)]
-    assert splits["train"].y.dtype == np.int64 and splits["test"].index.tolist() == [0, 1]
+    assert splits["train"].y.dtype == np.int64 and splits["train"].index.tolist() == [0, 1]
 
 
 def test_blanks_around_a_sentence_are_dropped_and_separators_are_text(tmp_path):
@@ -49,14 +46,11 @@ def test_blanks_around_a_sentence_are_dropped_and_separators_are_text(tmp_path):
 
 
 MRPC = "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-UNLABELLED = "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\tFive\tsix\n"
 
 
 def test_mrpc_goes_by_its_official_columns(tmp_path):
     put(tmp_path, "MRPC/train.tsv", MRPC + "0\t1\t2\tThree\tfour\n")
-    put(tmp_path, "MRPC/test.tsv", UNLABELLED)
     assert read(tmp_path, "MRPC") == [("Three", "four", 0)]
-    assert read(tmp_path, "MRPC", "test") == [("Five", "six", -1)]
     put(tmp_path, "MRPC/msr_paraphrase_test.txt", MRPC + '1\t40\t41\t"Two\ttwo\n')
     assert rows(reader.unseen("MRPC", tmp_path)) == [('"Two', "two", 1)]
     (tmp_path / "MRPC/msr_paraphrase_test.txt").unlink()
@@ -67,23 +61,19 @@ def test_mrpc_goes_by_its_official_columns(tmp_path):
 def test_stsb_scores(tmp_path):
     scored = PAIR.replace("label", "score") + "0\ta\tb\t3.800\n1\tc\td\t5\n"
     put(tmp_path, "STS-B/train.tsv", scored + "2\te\tf\t0\n3\tg\th\t2.11111111111111\n")
-    put(tmp_path, "STS-B/test.tsv", PLAIN + "0\ta\tb\n")
-    train, test = reader.load("STS-B", tmp_path).values()
+    train = reader.load("STS-B", tmp_path)["train"]
     assert train.y.tolist() == np.float32([3.8, 5, 0, 2.11111111111111]).tolist()
-    assert np.isnan(test.y).all() and train.y.dtype == test.y.dtype == np.float32
+    assert train.y.dtype == np.float32
 
 
-def test_mnli_has_four_evaluation_sets(tmp_path):
-    for name in ("dev_matched", "dev_mismatched", "test_matched", "test_mismatched"):
-        labels = ("\tlabel1\tgold_label", "\tneutral\t2") if name.startswith("dev") else ("", "")
-        row = f"0\tfiction\t{name}\tn/a{labels[1]}\n"
-        text = f"index\tgenre\tsentence1\tsentence2{labels[0]}\n{row}"
+def test_mnli_has_two_evaluation_sets(tmp_path):
+    for name in ("dev_matched", "dev_mismatched"):
+        row = f"0\tfiction\t{name}\tn/a\tneutral\t2\n"
+        text = f"index\tgenre\tsentence1\tsentence2\tlabel1\tgold_label\n{row}"
         put(tmp_path, f"MNLI/{name}.tsv", text)
     assert {name: rows(split) for name, split in reader.load("MNLI", tmp_path).items()} == {
         "dev": [("dev_matched", "n/a", 2)],
         "dev_mm": [("dev_mismatched", "n/a", 2)],
-        "test": [("test_matched", "n/a", -1)],
-        "test_mm": [("test_mismatched", "n/a", -1)],
     }
 
 
@@ -92,14 +82,6 @@ def test_labels_are_names_or_digits_and_columns_go_by_name(tmp_path, task, codes
     lines = [f"{cell}\tB\tx\tA\n" for cell in ("entailment", "not_entailment", "0", "1")]
     put(tmp_path, f"{task}/dev.tsv", "label\tsentence2\tmine\tsentence1\n" + "".join(lines))
     assert read(tmp_path, task, "dev") == [("A", "B", code) for code in codes]
-
-
-def test_a_test_row_may_lack_its_label_but_not_have_a_wrong_one(tmp_path):
-    put(tmp_path, "RTE/test.tsv", PAIR + "0\ta\tb\t-1\n1\ta\tb\t\n2\ta\tb\t1\n")
-    assert reader.load("RTE", tmp_path)["test"].y.tolist() == [-1, -1, 1]
-    put(tmp_path, "RTE/test.tsv", PAIR + "0\ta\tb\t7\n")
-    with pytest.raises(ValueError, match="test.tsv:2: label '7'"):
-        reader.load("RTE", tmp_path)
 
 
 def test_qqp_is_torn_by_line_breaks_and_has_empty_questions(tmp_path):
@@ -129,7 +111,7 @@ def test_stand_ins_are_told_and_give_way_to_official_files(tmp_path):
 
 
 def test_missing_rows_name_the_command_that_fetches_them(tmp_path):
-    line = r"RTE has no rows of RTE; expected train.tsv, dev.tsv, test.tsv; fix: .*fetch glue/RTE,"
+    line = r"RTE has no rows of RTE; expected train.tsv, dev.tsv; fix: .*fetch glue/RTE,"
     with pytest.raises(FileNotFoundError, match=line):
         reader.load("RTE", tmp_path)
     with pytest.raises(FileNotFoundError, match="expected tree_depth.txt; fix: put them there by"):
@@ -143,10 +125,9 @@ COLUMNS = {
     "QQP": ("question1", "question2"),
     "MNLI": ("premise", "hypothesis"),
     "QNLI": ("question", "sentence"),
-    "AX": ("premise", "hypothesis"),
 }
 BOTH = ("validation_matched", "validation_mismatched", "test_matched", "test_mismatched")
-HUB_SPLITS = {"MNLI": ["train", *BOTH], "AX": ["test"]}
+HUB_SPLITS = {"MNLI": ["train", *BOTH]}
 
 
 def hub(task, splits):
@@ -187,25 +168,20 @@ def test_fetch_then_load_gives_the_same_rows(tmp_path, monkeypatch, task):
     assert asked == [("nyu-mll/glue", task.lower().replace("-", ""))]
     assert os.listdir(tmp_path / "glue") == [folder.name]  # no scratch is left
     splits = reader.load(task, tmp_path / "glue")
-    assert len(splits) == len(HUB_SPLITS.get(task, "123"))
-    for name, split in splits.items():
+    assert list(splits) == ["train", "dev"] + ["dev_mm"] * (task == "MNLI")
+    for split in splits.values():
         assert split.a == a and split.b == (b if reader.GLUE[task].pair else None)
-        none = -1 if reader.GLUE[task].labels else np.nan
-        expected = [none] * 3 if name.startswith("test") else values
-        np.testing.assert_array_equal(split.y, np.array(expected, split.y.dtype))
-    with pytest.raises(FileExistsError, match="has .*; move it away"):
-        reader.fetch(task, tmp_path / "glue")
+        np.testing.assert_array_equal(split.y, np.array(values, split.y.dtype))
 
 
 def test_fetched_files_are_rows_of_the_hub_with_names_for_codes(tmp_path, monkeypatch):
     note = put(tmp_path, "CoLA/README", "mine")
-    found = hub("CoLA", hub_splits("CoLA", [("a\tb", "", 1)]) | {"test": [("c", "", 0)]})
+    found = hub("CoLA", hub_splits("CoLA", [("a\tb", "", 1)]))
     monkeypatch.setattr(datasets, "load_dataset", lambda *_: found)
     reader.fetch("CoLA", tmp_path)
     line = '{"sentence": "a\\tb", "label": "acceptable", "idx": 0}\n'
     assert (tmp_path / "CoLA/train.jsonl").read_text() == line and note.read_text() == "mine"
     assert read(tmp_path, "CoLA") == [("a b", None, 1)]
-    assert read(tmp_path, "CoLA", "test") == [("c", None, 0)]  # where the hub has labels
     put(tmp_path, "CoLA/train.tsv", "gj04\t0\t\td\n")  # an official file goes first
     assert read(tmp_path, "CoLA") == [("d", None, 0)]
 
@@ -219,17 +195,15 @@ def test_fetch_without_a_network_or_a_split(tmp_path, monkeypatch):
     with pytest.raises(ConnectionError, match=line):
         reader.fetch("RTE", tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    monkeypatch.setattr(datasets, "load_dataset", lambda *_: hub("AX", {"train": [("a", "b", 1)]}))
-    with pytest.raises(ValueError, match="has no split test"):
-        reader.fetch("AX", tmp_path)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_: hub("RTE", {"test": [("a", "b", 1)]}))
+    with pytest.raises(ValueError, match="RTE has no split train, but test"):
+        reader.fetch("RTE", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_digest_is_of_texts_and_labels_in_order(tmp_path):
     put(tmp_path, "RTE/train.tsv", PAIR + "0\ta\tb\t0\n1\tc\td\t1\n")
-    put(tmp_path, "RTE/test.tsv", PLAIN + "0\ta\tb\n")
     first = data.digest(reader.load("RTE", tmp_path))
-    (tmp_path / "RTE/test.tsv").unlink()
     other = "\ufeffsentence2\tsentence1\tlabel\r\nb \ta\tentailment\r\nd\tc\tnot_entailment"
     labels = "0\ta\tb\t0\n1\tc\td\t0\n"
     texts, order = "0\ta\tb\t0\n1\tc\tD\t1\n", "1\tc\td\t1\n0\ta\tb\t0\n"

@@ -38,9 +38,8 @@ def pickled(folder, tiny, tokenizer, weights=None):
     return model
 
 
-@pytest.mark.parametrize("where", ["models", "data/models"])
-def test_a_pickle_becomes_safetensors_once(where, root, tiny, tokenizer, capsys):
-    model = pickled(root / where / "mine", tiny, tokenizer)
+def test_a_pickle_becomes_safetensors_once(root, tiny, tokenizer, capsys):
+    model = pickled(root / "data" / "models" / "mine", tiny, tokenizer)
     with pytest.raises(FileNotFoundError, match="python -m lib fetch mine"):
         data.locate("mine")
     assert not main(["fetch", "mine"])
@@ -49,12 +48,10 @@ def test_a_pickle_becomes_safetensors_once(where, root, tiny, tokenizer, capsys)
     found, words = backbone.load(data.locate("mine"))
     assert isinstance(found, transformers.BertForMaskedLM) and len(words) == len(tokenizer)
     assert all(torch.equal(v, found.state_dict()[k]) for k, v in model.state_dict().items())
-    assert (root / where / "mine" / models.PICKLE).exists()
-    assert (root / "models" / "mine" / models.PICKLE).exists() == (where == "models")
+    assert (root / "data" / "models" / "mine" / models.PICKLE).exists()
+    assert not (root / "models" / "mine" / models.PICKLE).exists()
     first = data.checkpoint_digest("mine")
-    (root / "models" / "mine" / "model.safetensors").unlink()
-    if where == "data/models":
-        shutil.rmtree(root / "models" / "mine")
+    shutil.rmtree(root / "models" / "mine")
     data.weights.cache_clear()
     models.fetch("mine")
     assert data.checkpoint_digest("mine") == first, "the same pickle gives the same bytes"
@@ -86,7 +83,7 @@ def test_a_name_that_cannot_be_is_refused_and_leaves_no_folder(name, root, capsy
 
 
 def test_a_known_digest_is_checked(root, tiny, tokenizer):
-    pickled(root / "models" / "mine", tiny, tokenizer)
+    pickled(root / "data" / "models" / "mine", tiny, tokenizer)
     paths.DIGESTS.write_text(json.dumps({"models/mine": "0" * 64}))
     message = "mine have sha256 .*expected 0000000000000000.*nothing was stored"
     with pytest.raises(ValueError, match=message):
@@ -104,24 +101,23 @@ class Harm:
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_pickle_that_runs_code_is_refused_and_not_run(zipped, root, tiny, tokenizer, capsys):
-    folder, harm = root / "models" / "mine", Harm(root / "harm")
+    folder, harm = root / "data" / "models" / "mine", Harm(root / "harm")
     pickled(folder, tiny, tokenizer, {"weight": harm})
     if not zipped:
         (folder / models.PICKLE).write_bytes(pickle.dumps({"weight": harm}))
     assert main(["fetch", "mine"]) == 2
     told = capsys.readouterr().err.strip()
     assert "is no plain table of tensors" in told and "\n" not in told
-    assert not (root / "harm").exists() and not (folder / "model.safetensors").exists()
-    assert sorted(p.name for p in (root / "models").iterdir()) == ["mine"]
+    assert not (root / "harm").exists() and list((root / "models").iterdir()) == []
 
 
 @pytest.mark.parametrize("weights", [{"epoch": 3, "w": torch.zeros(1)}, [torch.zeros(1)], None])
 def test_other_and_damaged_contents_are_refused(weights, root, tiny, tokenizer):
-    pickled(root / "models" / "mine", tiny, tokenizer, weights)
+    pickled(root / "data" / "models" / "mine", tiny, tokenizer, weights)
     if weights is None:
-        path = root / "models" / "mine" / models.PICKLE
+        path = root / "data" / "models" / "mine" / models.PICKLE
         path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="is no plain table of tensors .* it may be damaged"):
+    with pytest.raises(ValueError, match="is no plain table of tensors .*: it may be damaged"):
         models.fetch("mine")
 
 
@@ -133,9 +129,7 @@ def test_tied_weights_are_stored_apart(root, tmp_path):
     assert torch.equal(found["b"], table) and torch.equal(found["a"], table.T)
 
 
-def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(
-    root, tiny, tokenizer, monkeypatch
-):
+def test_a_checkpoint_of_the_hub_is_stored_as_safetensors(root, tiny, tokenizer, monkeypatch):
     import huggingface_hub
 
     pickled(root / "hub", tiny, tokenizer)
@@ -152,7 +146,7 @@ def test_the_hub_is_asked_for_the_pickle_only_where_there_is_nothing_else(
     folder = models.fetch("someone/mine")
     assert folder == root / "models" / "someone/mine" and (folder / "config.json").exists()
     assert not (folder / models.PICKLE).exists()
-    assert asked == [("someone/mine", list(data.PATTERNS)), ("someone/mine", [models.PICKLE])]
+    assert asked == [("someone/mine", [*data.PATTERNS, models.PICKLE])]
     (root / "hub" / models.PICKLE).unlink()
     with pytest.raises(ValueError, match="is no plain table of tensors .FileNotFoundError"):
         models.fetch("someone/other")

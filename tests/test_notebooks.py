@@ -192,7 +192,7 @@ def test_what_papermill_injected_is_checked():
             "unknown profile: 'mni'; did you mean 'mini'? (allowed: toy, mini, paper)",
         ),
         (["run", "gostbert_t03_pruned_vs_ghost"], "did you mean 'ghostbert_t03_pruned_vs_ghost'"),
-        (["show", "finetune-nothing"], "unknown run: 'finetune-nothing'"),
+        (["show", "finetune-nothing"], "'finetune-nothing' is part of 0 runs"),
         (["fetch", "all-MiniLM"], "'all-MiniLM-L6-v2'"),
     ],
 )

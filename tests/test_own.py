@@ -75,7 +75,7 @@ def test_the_kinds_of_files_hold_the_same_rows(tmp_path, tsv):
     frame.to_json(kinds[-4], orient="records")
     frame.to_json(kinds[-3], orient="records", lines=True)
     frame.to_parquet(kinds[-2])
-    frame.rename_axis("row").to_csv(kinds[-1], sep="\t")
+    frame.rename_axis("id").to_csv(kinds[-1], sep="\t")
     train = put(tmp_path, "both/train.tsv", table(reviews()))
     put(tmp_path, "both/validation.csv", table(reviews(40), between=","))
     found = {str(p): rows_of.load(rows_of.task_of(str(p))) for p in (tsv, *kinds, train)}
@@ -140,17 +140,6 @@ def test_a_file_of_squad_s_shape_is_a_task_of_spans(tmp_path):
     refused(put(tmp_path, "few.json", questions(20)), "20 different rows; expected at least 40")
 
 
-def test_what_was_read_is_told_row_by_row(tmp_path, tsv):
-    head, *first = rows_of.told(rows_of.task_of(tsv))
-    assert head == "reviews.tsv: text, label" and len(first) == 10
-    text, label = reviews()[0]
-    assert first[0] == f"    {label} | {text!r}"
-    put(tmp_path, "scores/train.csv", table(SCORES, between=","))
-    put(tmp_path, "scores/test.csv", table(SCORES, between=","))
-    lines = [*rows_of.told(rows_of.task_of(str(tmp_path / "scores")))]
-    assert lines[1] == "    0 | 'text 0'"
-
-
 def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     labels = datasets.ClassLabel(names=["zebra", "ant"])
     kinds = datasets.Features({"words": datasets.Value("string"), "kind": labels})
@@ -161,9 +150,9 @@ def test_a_data_set_of_the_hub_becomes_a_folder(monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(paths, "DATA", tmp_path)
     monkeypatch.setattr(datasets, "load_dataset", lambda *name: asked.append(name) or there)
-    name = rows_of.task_of("hub:someone/animals/small")
+    name = rows_of.task_of("hub:someone/animals/small: words, kind")
     folder = tmp_path / "hub/someone/animals/small"
-    assert name == f"{folder}: words, kind" == rows_of.task_of(str(folder))
+    assert name == f"{folder}: words, kind" == rows_of.task_of(f"{folder}: words, kind")
     assert asked == [("someone/animals", "small")] and rows_of.title(name) == "small/"
     assert data.task("own", name).labels == ("ant", "zebra")
     assert {*rows_of.load(name)} == {"train", "dev"}  # the test rows have no labels
@@ -196,7 +185,7 @@ def refused(path, error):
         ("a.xlsx", "x", "no data .*a.xlsx.*: name one of a .tsv, .csv, .json.* file, a folder"),
         ("a.tsv: txt, label", table(reviews()), "unknown column .*'txt'; did you mean 'text'"),
         ("a.tsv", table(FOUR, "wxyz"), "'w', 'x', 'y', 'z'; .*; fix: .*TEXT, LABEL"),
-        ("a.csv", "text,label,label\n" + "a,b,c\n" * 50, "'label', 'label'; .* its own name; fix"),
+        ("a.csv", "text,label,label\n" + "a,b,c\n" * 50, "'label', 'label'; .* each once; fix"),
         ("a.tsv", table([*reviews(), ("", "good")]), "a.tsv:102: nothing in a cell of"),
         (
             "a.tsv",
@@ -205,24 +194,17 @@ def refused(path, error):
         ),
         ("a.tsv", table([("a", "good"), ("b", "bad")] * 50), "2 different rows; expected at least"),
         ("a.tsv", table(KINDS), "60 different labels, such as '0,1'; .*; fix: name"),
-        (
-            "a.csv",
-            table(enumerate("ab" * 30), ("row", "label"), ","),
-            "columns 'row', 'label'; exp",
-        ),
-        ("a.jsonl", '{"text": "\\ud800 a", "label": 1}\n' * 50, r"row 1: a cell '.ud800 a'; exp"),
         ("a.tsv", table(SAME), "1 different labels"),
         ("a.tsv", table(reviews(20)), "20 different rows; expected at least 40; fix: add some"),
         ("a.tsv", table(THREE), r"a.tsv:2: 3 field\(s\) .*; expected 2 as in the first line"),
-        ("a.csv", 'text,label\n"a,b\n', "a.csv:2: unexpected end of data; .*; fix: mend that"),
+        (
+            "a.csv",
+            'text,label\n"a,b\n',
+            "a.csv:2: unexpected end of data; .*; fix: correct the file",
+        ),
         *map(scored, ("nan", "-inf", "1e400", "-1e308", "n/a")),
         ("a.tsv", table([*reviews(), ("a", "NaN")]), "a.tsv:102: label 'NaN'; expected the name"),
-        ("a.tsv", table(reviews(), ("a film", "good")), "a first line that ends in 'good'; exp"),
-        (
-            "a.tsv",
-            table(SCORES, ("a film", "2.5")),
-            "a first line that ends in '2.5'; .*; fix: put",
-        ),
+        ("a.tsv", table(reviews(), ("a film", "good")), "columns 'a film', 'good'; exp.*; fix: na"),
         ("a.csv", table([("\xe9", "bad")]).encode("latin1"), "byte 0xe9 .*; expected UTF-8 text"),
         (
             "a.json",
@@ -232,7 +214,7 @@ def refused(path, error):
         ("a.json", {"text": {"0": "a"}}, "expected a list of objects, one for each row"),
         ("a.json", [1, 2], r"\[1, 2\]; expected a list of objects"),
         ("a.jsonl", '{"text": "a", "label": 1}\n{"te', "a.jsonl: .*: line 2 column 2 .* JSON"),
-        ("a.parquet", "text", "a.parquet: .*; expected a Parquet file; fix: write it again"),
+        ("a.parquet", "text", "a.parquet: .*; expected a Parquet file; fix: correct the file"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, line, content, error):
@@ -256,13 +238,6 @@ def test_cells_such_as_na_are_text(tmp_path):
     splits = rows_of.load(name)
     assert data.task("own", name).labels == ("NA", "None", "bad", "good")
     assert {"NA", "null", "nan"} <= {*splits["train"].a, *splits["dev"].a}
-
-
-def test_a_column_may_have_a_comma_in_its_name(tmp_path):
-    path = put(tmp_path, "a.tsv", table(reviews(), ("text, raw", "kind")))
-    name = rows_of.task_of(f'{path}: "text, raw", kind')
-    assert name == rows_of.task_of(str(path)) == f'{path}: "text, raw", kind'
-    assert len(rows_of.load(name)["train"]) == 80
 
 
 def test_runs_are_of_the_content_of_data_and_model_not_of_their_places(tmp_path, tsv, encoder):

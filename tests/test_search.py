@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import landscape, small_backbone, stop_at, store_with
+from conftest import landscape, scored, small_backbone, stop_at, store_with
 
 from lib import data
 from lib.model import backbone, supernet
@@ -196,7 +196,7 @@ def test_without_a_working_candidate_there_is_no_best(path):
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=2e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
 FINE = Warmup("scores", "shared", prediction=1.0, mask=True)
-DATA = data.describe("toy", "STS-B", 48, 40)
+DATA = scored(48, 40)
 CORPUS = {"sentences": 60, "seed": 0}
 BACKBONE = small_backbone(TRAIN, sentences=60)
 TEACHER = Spec(
@@ -212,8 +212,8 @@ SUPER = Spec("predistil", HOW | TEXT, {"teacher": BACKBONE})
 PARTS = Shared((0, 10**9), (((1, 1), (2, 2), (4, 1)),) * 2)
 MANY = Spec(
     "multitask",
-    HOW | {"data": {"STS-B": DATA}, "warmup": FINE, "shared": PARTS},
-    {"teacher:STS-B": TEACHER, "start": SUPER},
+    HOW | {"data": {"scores": DATA}, "warmup": FINE, "shared": PARTS},
+    {"teacher:scores": TEACHER, "start": SUPER},
 )
 COMMON = HOW | {"data": DATA, "warmup": FINE}
 TAUGHT = {"start": SUPER, "teacher": TEACHER}
@@ -235,7 +235,7 @@ THREE = Spec(
     "search",
     HOW
     | {"space": SPACES["stage3"], "net": Output("before", "net"), "data": DATA}
-    | {"search": replace(FEW, budget=12), "classifier": "STS-B"},
+    | {"search": replace(FEW, budget=12), "classifier": "scores"},
     {"start": MANY, "before": TWO},
 )
 
@@ -279,7 +279,7 @@ def test_a_score_is_that_of_the_candidate_alone(make):
 def test_a_score_of_stage_3_is_that_of_the_part(make):
     rows = data.load(DATA)["held_out"]
     for entry in lines(make(THREE))[1:4]:
-        model, tokenizer = students.classifier(make(MANY).model, "STS-B")
+        model, tokenizer = students.classifier(make(MANY).model, "scores")
         net = START.to_json() | {"layers": entry["candidate"]}
         part = supernet.build(net, type(model), model.config, num_labels=1).eval()
         supernet.inherit(part, model)

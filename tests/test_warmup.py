@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import finetuned, losses_of, put, same_run, small_backbone, stop_at, store_with
+from conftest import (
+    finetuned,
+    losses_of,
+    put,
+    same_run,
+    scored,
+    small_backbone,
+    stop_at,
+    store_with,
+)
 from safetensors.numpy import load_file
 
 from lib import data
@@ -195,7 +204,7 @@ pytestmark = pytest.mark.usefixtures("few_rows")
 NUMERICS = Numerics("float32", 1)
 TRAIN = Train(epochs=2, batch=16, lr=1e-3, max_length=32, clip=1.0, warmup=0.1, dropout=0.1)
 CORPUS = {"sentences": 90, "seed": 0}
-DATA = {name: data.describe("toy", name, 48, 8, unseen=8) for name in ("CoLA", "STS-B")}
+DATA = {"CoLA": data.describe("toy", "CoLA", 48, 8, unseen=8), "scores": scored(48, 8, 8)}
 SPAN = Span(stride=12, max_query=10, max_answer=8)
 BACKBONE = small_backbone(TRAIN, sentences=90)
 SUPER = net(*[(BERT, 3, 1)] * 2)
@@ -225,7 +234,7 @@ WHOLE = predistilled(net=SUPER.to_json())
 SHARED = predistilled({"start": WHOLE}, shared=WINDOW)
 STUDENT = predistilled({"start": WHOLE}, net=net().to_json())
 TOLD = {"data": DATA, "warmup": replace(FINE, gold=True), "train": TRAIN, "shared": WINDOW}
-TAUGHT = {"teacher:CoLA": TEACHER, "teacher:STS-B": SCORER, "start": SHARED}
+TAUGHT = {"teacher:CoLA": TEACHER, "teacher:scores": SCORER, "start": SHARED}
 MANY = Spec("multitask", TOLD | {"numerics": NUMERICS}, TAUGHT).at(1)
 FINAL = warmed(TEACHER, STUDENT)
 CHAIN = {
@@ -347,7 +356,7 @@ def test_held_out_rows_select(runs):
     assert len(runs["best"].arrays("curve")["loss"]) == 6
 
 
-@pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("STS-B", "pearson")])
+@pytest.mark.parametrize("name, metric", [("CoLA", "matthews"), ("scores", "pearson")])
 def test_each_task_of_many_has_its_head(name, metric, runs):
     model, tokenizer = students.classifier(runs["many"].model, name)
     dev, found = data.load(DATA[name])["dev"], runs["many"].arrays(f"predictions_{name}")

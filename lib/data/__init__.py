@@ -66,12 +66,6 @@ class Split:
     def __len__(self):
         return len(self.a)
 
-    @property
-    def labelled(self):
-        """Return whether each row has a label: -1 stands for none, and nan for no score. Spans
-        always have their answers."""
-        return self.answers is not None or bool((self.y >= 0).all())
-
     def take(self, rows):
         """Return the Split of these rows."""
 

@@ -17,10 +17,8 @@ import numpy as np
 
 from lib.data import check
 from lib.data.lines import malformed
-from lib.runs.spec import known, stream
+from lib.runs.spec import stream
 
-KINDS = ("files", "bundled")
-_STEMS = {"train": "train", "test": "t10k"}
 _BUNDLED_TEST = 360  # a fifth of scikit-learn's
 
 
@@ -31,16 +29,13 @@ def load(root, kind="files"):
     Raises FileNotFoundError where a file is missing, ValueError where one is cut off or no idx
     file.
     """
-    known("kind of digits", kind, KINDS)
     if kind == "bundled":
         return _bundled()
-    return {
-        split: (
-            _read(Path(root), f"{stem}-images", 3),
-            _read(Path(root), f"{stem}-labels", 1).astype(np.int64),
-        )
-        for split, stem in _STEMS.items()
-    }
+    found = {}
+    for split, stem in (("train", "train"), ("test", "t10k")):
+        images = _read(Path(root), f"{stem}-images", 3)
+        found[split] = images, _read(Path(root), f"{stem}-labels", 1).astype(np.int64)
+    return found
 
 
 def describe(root, kind):
@@ -80,9 +75,7 @@ def _bundled():
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    images = np.rint(digits.images * (255 / 16)).astype(np.uint8)
+    images, labels = np.rint(digits.images * (255 / 16)).astype(np.uint8), digits.target
     order = np.random.default_rng(stream(0, "digits")).permutation(len(images))
     rows = {"train": np.sort(order[_BUNDLED_TEST:]), "test": np.sort(order[:_BUNDLED_TEST])}
-    return {
-        split: (images[each], digits.target[each].astype(np.int64)) for split, each in rows.items()
-    }
+    return {name: (images[each], labels[each].astype(np.int64)) for name, each in rows.items()}

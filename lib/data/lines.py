@@ -12,7 +12,7 @@ from lib.runs.paths import write
 
 MEND = "correct the file, or download it again"
 SUFFIXES = (".tsv", ".csv", ".json", ".jsonl", ".parquet")
-_BREAK, _HALF = re.compile("[\t\r\n]"), re.compile("[\ud800-\udfff]")
+_BREAK = re.compile("[\t\r\n]")
 
 
 def malformed(place, fault, expected, fix="download the file again"):
@@ -48,10 +48,10 @@ def read_lines(path):
 def cell_text(value, place):
     """Return a cell as text: "" for what is missing, a blank for each tab and line break.
 
-    "NA" is text. Raises ValueError for lists and objects, and for half a character of UTF-16.
+    "NA" is text. Raises ValueError for lists and objects.
     """
     text = "" if value is None or value != value else _BREAK.sub(" ", str(value)).strip()
-    if isinstance(value, list | dict | bytes) or _HALF.search(text):
+    if isinstance(value, list | dict | bytes):
         raise malformed(place, f"a cell {value!r:.60}", "text or a number", "mend or drop the row")
     return text
 
@@ -64,7 +64,7 @@ def number(text, otherwise=None):
         return otherwise
 
 
-# ---- tables ----
+# ---- tables
 def table(path, kind=None):
     """Return the table of a file, by `kind` or its ending. Raises ValueError with the file, and the
     line where one is known.
@@ -74,7 +74,7 @@ def table(path, kind=None):
     """
     kind = kind or path.suffix
     if kind in (".json", ".jsonl", ".parquet"):
-        found = _records(path, _parquet(path) if kind == ".parquet" else parsed(path))
+        found = _records(path)
     elif kind == ".csv":
         found = _csv(path)
     else:
@@ -91,45 +91,41 @@ def _csv(path):
     try:
         return [(f"{path}:{reader.line_num}", cells) for cells in reader if "".join(cells).strip()]
     except csv.Error as error:
-        quoted = f"cells between {between!r}, in quotes where they hold one"
-        raise malformed(f"{path}:{reader.line_num}", error, quoted, "mend that line") from None
+        raise malformed(f"{path}:{reader.line_num}", error, "quoted cells", MEND) from None
 
 
 def parsed(path):
-    """Return the value in a file of JSON, or the list of those in the lines of a .jsonl file."""
-    text = (",\n" if path.suffix == ".jsonl" else "\n").join(read_lines(path))
+    """Return the value in a file of JSON, or the list of the rows of a .jsonl or .parquet file."""
+    kind, lines = path.suffix, [] if path.suffix == ".parquet" else read_lines(path)
+    text = "[" + ",\n".join(lines) + "]" if kind == ".jsonl" else "\n".join(lines)
     try:
-        return json.loads(f"[{text}]" if path.suffix == ".jsonl" else text)
+        if kind == ".parquet":
+            from pyarrow import parquet
+
+            return parquet.read_table(path).to_pylist()
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise malformed(path, error, "JSON", MEND) from None
+        form = "a Parquet file" if kind == ".parquet" else "JSON"
+        raise malformed(path, str(error).splitlines()[0], form, MEND) from None
 
 
-def _parquet(path):
-    from pyarrow import ArrowException, parquet
-
-    try:
-        return parquet.read_table(path).to_pylist()
-    except (ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise malformed(path, reason, "a Parquet file", "write it again") from None
-
-
-def _records(place, rows):
-    """Return the table of objects that all have the keys of the first."""
+def _records(path):
+    """Return the table of the objects in a file, which all have the keys of the first."""
+    rows = parsed(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise malformed(place, f"{rows!r:.60}", "a list of objects, one for each row", MEND)
+        raise malformed(path, f"{rows!r:.60}", "a list of objects, one for each row", MEND)
     names = list(rows[0]) if rows else []
-    body = ((f"{place}, row {n}", [row.get(k) for k in names]) for n, row in enumerate(rows, 1))
-    return [(str(place), names), *body]
+    body = ((f"{path}, row {n}", [row.get(k) for k in names]) for n, row in enumerate(rows, 1))
+    return [(str(path), names), *body]
 
 
 # ---- the hub ----
-def hub(name, labelled=False):
+def hub(name):
     """Return {split: rows} of a data set of the hub, "owner/name" or "owner/name/part"; a row is a
     dict.
 
-    Names of classes stand for their codes, and None for a code below 0. labelled: rows with such a
-    code are left out. Raises ConnectionError in one line where the hub gives nothing.
+    Names of classes stand for their codes; rows without a class are left out. Raises
+    ConnectionError in one line where the hub gives nothing.
     """
     import datasets
 
@@ -141,13 +137,12 @@ def hub(name, labelled=False):
         told = f"{name} cannot be had from the hub ({type(error).__name__}); fix: {fix}"
         raise ConnectionError(told) from error
     for split, rows in there.items():
-        found[split] = rows.to_list()
         classes = {c: kind.names for c, kind in rows.features.items() if hasattr(kind, "names")}
-        for column, names in classes.items():
-            for row in found[split]:
-                row[column] = names[row[column]] if row[column] >= 0 else None
-        if labelled:
-            found[split] = [row for row in found[split] if None not in map(row.get, classes)]
+        found[split] = [
+            row | {column: names[row[column]] for column, names in classes.items()}
+            for row in rows.to_list()
+            if all(row[column] is not None and row[column] >= 0 for column in classes)
+        ]
     return found
 
 

@@ -1,8 +1,9 @@
 """Published checkpoints: fetched, checked and copied; `lib.data` finds them. Free of torch.
 
 A checkpoint is a folder in Hugging Face layout with safetensors, `data/models/<name>/` or under
-DATA_ROOT/models. One that has a pickle (`pytorch_model.bin`) alone is converted by `fetch`, once.
-Runs never load a pickle, and no code of a checkpoint is run.
+DATA_ROOT/models. One of the hub, or of a DATA_ROOT other than data/, that has a pickle
+(`pytorch_model.bin`) alone is converted by `fetch`, once. Runs never load a pickle, and no code of
+a checkpoint is run.
 """
 
 import re
@@ -19,21 +20,19 @@ PICKLE = "pytorch_model.bin"
 
 
 def fetch(name):
-    """Bring a checkpoint to `data/models/<name>`.
+    """Bring a checkpoint to `data/models/<name>`, out of a folder under DATA_ROOT/models, or from
+    the hub.
 
-    It comes out of a folder there that has a pickle alone, of one under DATA_ROOT/models, or from
-    the hub. Raises OSError in one line where the hub cannot be reached, ValueError where the
-    weights are not the official ones, or a pickle holds anything but tensors.
+    Raises OSError in one line where the hub cannot be reached, ValueError where the weights are not
+    the official ones, or a pickle holds anything but tensors.
     """
     target = paths.models_root() / name
     if (target / WEIGHTS).exists():
         return target
     if not re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name):
         known("checkpoint", name, HUB)
-    paths.models_root().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=paths.models_root()) as temporary:
-        folder, made = Path(temporary), Path(temporary) / "made"
-        source = holding(name, PICKLE) or holding(name, WEIGHTS) or _download(name, folder)
+    with tempfile.TemporaryDirectory() as temporary, paths.whole(target) as made:
+        source = holding(name, WEIGHTS) or holding(name, PICKLE) or _download(name, Path(temporary))
         _copy(source, made)
         if not (made / WEIGHTS).exists():
             convert(source / PICKLE, made / WEIGHTS)
@@ -42,9 +41,6 @@ def fetch(name):
             told = f"the weights of {name} have sha256 {found[:16]}..., expected {wanted[:16]}..."
             raise ValueError(f"{told}: fetch them again; nothing was stored")
         paths.seal(made)
-        target.mkdir(parents=True, exist_ok=True)
-        for path in sorted(made.iterdir(), key=lambda path: path.name == WEIGHTS):  # it comes last
-            path.replace(target / path.name)
     return target
 
 
@@ -70,22 +66,19 @@ def convert(source, target):
         tensors = {name: tensors[name].clone().contiguous() for name in sorted(tensors)}
         save_file(tensors, target, {"format": "pt"})
     except Exception as error:  # damaged archives, forbidden contents: many kinds, in many lines
-        told = f"{paths.shown(source)} is no plain table of tensors ({type(error).__name__})"
-        why = "it may be damaged, or run code when loaded; fix: get the checkpoint as safetensors"
-        raise ValueError(f"{told}: {why}") from None
+        told = f"{source.name} is no plain table of tensors ({type(error).__name__})"
+        raise ValueError(f"{told}: it may be damaged; get the checkpoint as safetensors") from None
 
 
 def _download(name, folder):
-    """Return the folder with a checkpoint of the hub; its pickle where there is nothing else."""
+    """Return the folder with a checkpoint of the hub, be it safetensors or a pickle."""
     from huggingface_hub import snapshot_download
 
     if "/" not in name:
         known("checkpoint", name, HUB)
     try:
-        for wanted in (PATTERNS, (PICKLE,)):
-            if not (folder / WEIGHTS).exists():
-                hub = HUB.get(name, name)
-                snapshot_download(hub, local_dir=folder, allow_patterns=list(wanted))
+        hub = HUB.get(name, name)
+        snapshot_download(hub, local_dir=folder, allow_patterns=[*PATTERNS, PICKLE])
     except Exception as error:
         fix = f"copy its folder to {paths.shown(paths.models_root() / name)} by hand"
         raise OSError(f"the hub did not give {name} ({type(error).__name__}): {fix}") from None

@@ -1,13 +1,13 @@
 """A reader's own rows, a further row of the table of tasks: a file, a folder with training and
 development files, or a data set of the hub.
 
-    reviews.tsv                              a header line; one or two columns of text, one label
+    reviews.tsv                              a header line; one or two columns of text, one `label`
     reviews.csv: title, body, stars          the columns by name: texts first, then the label
     reviews/                                 train.<ending> and dev.<ending>
     hub:nyu-mll/glue/rte: sentence1, sentence2, label
     questions.json                           of SQuAD's shape: questions about passages
 
-A column that nobody named and that holds numbers alone is no text: an index has a name at times.
+Where nobody names the columns, the label is in one of LABELS, and all others but an index are text.
 The label is a class or, where it has fractions or many numbers, a score, which is learned from 0
 to 5 as STS-B's scores are (`Task.scale`). Where there is no development file, a fifth of the
 different texts is drawn. A file `test` in a folder is for the model that is chosen in the end, and
@@ -15,7 +15,6 @@ for nothing before.
 The name of a task is the line above with its full path and its columns.
 """
 
-import csv
 from functools import cache
 from pathlib import Path
 
@@ -27,13 +26,11 @@ from lib.runs import paths
 from lib.runs.spec import known
 
 HUB = "hub:"
-SPLITS = {"train": ("train", "training"), "dev": ("dev", "validation", "valid", "val")}
-SPLITS |= {"test": ("test",)}
+SPLITS = {"train": "train", "dev": "dev", "validation": "dev", "test": "test"}  # by files' names
 LABELS = ("label", "labels", "class", "target", "score", "stars", "rating", "gold")
 # An index as pandas writes it has no name, or one of the last two.
 IGNORED = ("id", "idx", "index", "guid", "", "unnamed: 0", "__index_level_0__")
 MOST_CLASSES, MOST_GRADES = 100, 20  # more names are no classes; more numbers are scores
-LARGEST = 1e30  # of a score
 LEAST, DEV, MOST_DEV = 40, 0.2, 1000  # rows at all; share and number of drawn development rows
 SEED = 0  # of the drawn development rows
 TASKS = ()  # none by name: each is read from its file
@@ -70,29 +67,16 @@ def load(name):
     return dict(_read(name)[1])
 
 
-def told(name, first=10):
-    """Yield lines on what was read: the columns, and the first rows."""
-    task, splits = _read(name)
-    rows = splits["train"].take(range(first))
-    yield f"{title(name)}: {name.partition(': ')[2] or 'questions about passages'}"
-    for i, y in enumerate(rows.y):
-        label = task.labels[y] if task.labels else f"{task.scaled(y).max():g}"
-        label = (rows.answers[i] or ["no answer"])[0] if task.span else label
-        yield f"    {label} | {' | '.join(short(each[i]) for each in (rows.a, rows.b) if each)}"
-
-
 # ---- files ----
 def _files(place):
     """Return {split: Path}: one file, or those of a folder."""
-    path, kinds = Path(place), ", ".join(SUFFIXES)
-    found = {"train": path} if path.is_file() else {}
-    for split, names in () if found else SPLITS.items():
-        for file in [path / (name + suffix) for name in names for suffix in SUFFIXES]:
-            if file.is_file():
-                found[split] = file
-    if "train" not in found or found["train"].suffix not in SUFFIXES:
-        allowed = f"a {kinds} file, a folder with train and dev files of these kinds, {HUB}NAME"
-        raise FileNotFoundError(f"no data {place!r}: name one of {allowed}")
+    path = Path(place)
+    every = [(split, path / (name + end)) for name, split in SPLITS.items() for end in SUFFIXES]
+    found = {"train": path} if path.suffix in SUFFIXES else {}
+    found |= {split: file for split, file in every if file.is_file()}
+    if "train" not in found or not found["train"].is_file():
+        kinds = f"a {', '.join(SUFFIXES)} file, a folder with train and dev files of these kinds"
+        raise FileNotFoundError(f"no data {place!r}: name one of {kinds}, {HUB}NAME")
     return found
 
 
@@ -100,37 +84,27 @@ def _fetched(place):
     """Return the folder of "hub:NAME", whose labelled rows are fetched once."""
     name = place.removeprefix(HUB)
     if not (folder := paths.DATA / "hub" / name).exists():
-        splits = {split: rows for split, rows in hub(name, labelled=True).items() if rows}
-        if "train" not in splits:
-            raise ValueError(f"{name} has no split train, but {', '.join(splits)}: name another")
-        for split, rows in reversed(splits.items()):  # the training rows last
-            write_rows(folder / f"{split}.jsonl", rows)
+        there = {split: rows for split, rows in hub(name).items() if rows}
+        if "train" not in there:
+            raise ValueError(f"{name} has no split train, but {', '.join(there)}: name another")
+        for split in reversed([split for split in SPLITS if split in there]):  # train is the last
+            write_rows(folder / f"{split}.jsonl", there[split])
     return folder
 
 
 # ---- columns and labels ----
 def _chosen(place, rows, wanted):
     """Return the columns of the texts, then of the label: those that are wanted, or found by their
-    names.
-
-    Raises ValueError where they are not one or two texts and a label, and where the first line
-    seems to be no header.
-    """
+    names. Raises ValueError where they are not one or two texts and a label."""
     there = [cell_text(name, place) for name in rows[0][1]]
     for name in wanted:
         known(f"column of {place}", name, there)
-    others = [name for name in there if name.lower() not in IGNORED]
-    if others and not wanted:
-        label = next((name for name in there if name.lower() in LABELS), others[-1])
-        if number(label) is not None or label in [cells[-1] for _, cells in rows[1:]]:
-            found = f"a first line that ends in {short(label)}"
-            raise malformed(place, found, "a header line with names of columns", "put one above")
-        columns = zip(*(cells for _, cells in rows if len(cells) == len(there)), strict=True)
-        numbers = {name for name, *cells in columns if cells and None not in map(number, cells)}
-        wanted = [*(name for name in others if name != label and name not in numbers), label]
-    if len(wanted) not in (2, 3) or any(there.count(name) > 1 for name in wanted):
+    label = next((name for name in there if name.lower() in LABELS), None)
+    others = [name for name in there if name.lower() not in IGNORED and name != label]
+    wanted = wanted or [*others, label]
+    if None in wanted or len(wanted) not in (2, 3) or any(there.count(n) > 1 for n in wanted):
         found, fix = ", ".join(map(short, there)), f"name them: {Path(place).name}: TEXT, LABEL"
-        expected = "one or two of text and one of labels, each with its own name"
+        expected = f"one or two of text and one of labels, such as {LABELS[0]!r}, each once"
         raise malformed(place, f"columns {found}", expected, fix)
     return wanted
 
@@ -143,15 +117,14 @@ def _read(line):
     if not columns and (found := _questions(place)):
         return Task(place, True, (), ("span_f1", "exact"), True), _held(place, found)
     tables = {split: table(path) for split, path in _files(place).items()}
-    wanted = next(csv.reader([columns], skipinitialspace=True), [])  # a name with commas has quotes
+    wanted = columns.split(", ") if columns else []
     *texts, label = chosen = _chosen(place, tables["train"], wanted)
     layout = {"texts": [[name] for name in texts], "label": [label]}
-    found = {split: read.rows(rows, layout, "") for split, rows in tables.items()}
+    found = {split: read.rows(rows, layout) for split, rows in tables.items()}
     labels, scale, code = _coded(place, label, [row for rows in found.values() for row in rows])
     found = {split: read.split_of(rows, labels, code) for split, rows in found.items()}
     metrics = ("accuracy", "matthews") if labels else ("spearman", "pearson")
-    quoted = ", ".join(f'"{name}"' if "," in name else name for name in chosen)
-    told = f"{place}: {quoted}", len(texts) == 2, labels, metrics, False, scale
+    told = f"{place}: {', '.join(chosen)}", len(texts) == 2, labels, metrics, False, scale
     return Task(*told), _held(place, found)
 
 
@@ -187,7 +160,7 @@ def _coded(place, column, rows):
     scores = scores and 2 * len(numbers) > len(there)
     for row in rows:
         value = numbers.get(row.label, None if scores else 0.0)
-        if value is None or not abs(value) < LARGEST:
+        if value is None or not abs(value) < 1e30:
             kind = "a finite number, as others are" if scores else "the name of a class"
             raise malformed(row.place, f"label {short(row.label)}", kind, "mend or drop the row")
     different = set(numbers.values()) if scores else there

@@ -1,13 +1,13 @@
 """One reader of rows, by the table of tasks `tasks.toml`: GLUE, SQuAD, SentEval.
 
-    <glue>/<TASK>/train.tsv, dev.tsv, test.tsv    MNLI: {dev,test}_{matched,mismatched}.tsv
-    <glue>/diagnostic/diagnostic.tsv              AX
+    <glue>/<TASK>/train.tsv, dev.tsv              MNLI: dev_matched.tsv, dev_mismatched.tsv
     <squad>/train-v1.1.json, dev-v1.1.json        SQuAD1; -v2.0 SQuAD2
     <senteval>/past_present.txt, ...              tr, va or te, a label, a sentence between tabs
 
-Any split may be missing. Where an official file is not there, one of JSON lines is read, which
-`fetch` writes, or else stand-ins such as dev_matched.reconstructed.tsv. Columns go by name, quotes
-are text, blanks around a text are dropped, labels of GLUE are names or digits.
+Any split may be missing; test rows of GLUE have no public labels and are not read. Where an
+official file is not there, one of JSON lines is read, which `fetch` writes, or else stand-ins such
+as dev_matched.reconstructed.tsv. Columns go by name, quotes are text, blanks around a text are
+dropped, labels of GLUE are names or digits.
 """
 
 import os
@@ -81,20 +81,15 @@ def files(task, root):
 
 def fetch(task, root):
     """Fill the folder of a task from the hub, a file of JSON lines for each split. Returns the
-    folder. Raises FileExistsError where rows of the task are at hand already, and ValueError where
-    the hub lacks a split."""
+    folder. Raises ValueError where the hub lacks a split."""
     known("task of the hub", task, [name for name, each in LAYOUTS.items() if "hub" in each])
     layout = LAYOUTS[task]
-    folder = Path(root) / layout["folder"]
-    if there := [name for name in layout["files"].values() if _choices(folder / name)]:
-        raise FileExistsError(f"{folder} has {', '.join(there)}; move it away to fetch {task} anew")
-    found, theirs = hub(layout["hub"]), {}
+    folder, found = Path(root) / layout["folder"], hub(layout["hub"])
     for split, name in layout["files"].items():
         of = split.replace("dev", "validation").replace("_mm", "_mismatched")
-        theirs[name] = found.get(of) or found.get(f"{of}_matched")
-        if theirs[name] is None:
+        rows = found.get(of) or found.get(f"{of}_matched")
+        if not rows:
             raise ValueError(f"the hub's {task} has no split {of}, but {', '.join(found)}")
-    for name, rows in theirs.items():
         write_rows((folder / name).with_suffix(".jsonl"), rows)
     return folder
 
@@ -104,58 +99,49 @@ class Row(NamedTuple):
     place: str  # the file with the line, for errors
     number: int  # in its file, from 0
     texts: list
-    label: str  # "" where a test row has none
+    label: str
     first: str  # its first cell
 
 
 def load(task, root):
-    """Return {split: Split} of all files that are there. Test rows without a label have y -1 (NaN
-    for STS-B). Raises ValueError with file and line where a row is malformed."""
+    """Return {split: Split} of all files that are there. Raises ValueError with file and line where
+    a row is malformed."""
+    there, layout, parted = files(task, root), LAYOUTS[task], {}
     if task in SQUAD:
-        return {name: squad.split(task, paths) for name, paths in files(task, root).items()}
-    parted, layout = _parted(task, root), LAYOUTS[task]
+        return {split: squad.split(task, paths) for split, paths in there.items()}
+    for split, paths in there.items():
+        parted[split] = []
+        for path in paths:
+            parted[split] += rows(table(path), layout, len(parted[split]))
+    if whole := parted.get("all"):  # SentEval
+        parted = {name: [r for r in whole if r.first == part] for part, name in PARTS.items()}
+        if sum(map(len, parted.values())) < len(whole) or not all(parted.values()):
+            counts = ", ".join(f"{len(each)} {name}" for name, each in parted.items())
+            counts = f"{counts} of {len(whole)} rows"
+            raise malformed(there["all"][0], counts, "tr, va or te before each")
     if task == "WordContent":  # the sorted words of its training rows stand for the numbers
         layout = layout | {"labels": tuple(sorted({row.label for row in parted["train"]}))}
-    return {split: _official(rows, layout, split) for split, rows in parted.items()}
-
-
-def _parted(task, root):
-    """Return {split: [Row, ...]} of a task's files, which hold a split each, or, in SentEval,
-    all."""
-    parted = {}
-    for split, paths in files(task, root).items():
-        found = []
-        for path in paths:
-            found += rows(table(path), LAYOUTS[task], split, len(found))
-        if split != "all":
-            parted[split] = found
-            continue
-        parted = {name: [r for r in found if r.first == part] for part, name in PARTS.items()}
-        if sum(map(len, parted.values())) < len(found) or not all(parted.values()):
-            counts = ", ".join(f"{len(each)} {name}" for name, each in parted.items())
-            raise malformed(paths[0], f"{counts} of {len(found)} rows", "tr, va or te before each")
-    return parted
+    return {split: _official(found, layout) for split, found in parted.items()}
 
 
 def unseen(task, root):
     """Return the test rows of a task of UNSEEN, whose labels are public. Raises
     FileNotFoundError."""
     path, layout = Path(os.path.normpath(Path(root) / UNSEEN[task])), LAYOUTS[task]
-    return _official(rows(table(path, ".tsv"), layout, "unseen"), layout, "unseen")
+    return _official(rows(table(path, ".tsv"), layout), layout)
 
 
-def rows(table, layout, split, first=0):
+def rows(table, layout, first=0):
     """Return the Rows of a table (lib.data.lines), numbered from `first`. layout: of LAYOUTS.
     Raises ValueError with the place of what is malformed."""
-    bare, (place, head), body = layout.get("bare", {}), table[0], table[1:]
-    head = [cell_text(cell, place) for cell in head]
-    names, hidden = [*layout["texts"], layout["label"]], split.startswith("test")
+    (place, head), body = table[0], table[1:]
+    head, names = [cell_text(cell, place) for cell in head], [*layout["texts"], layout["label"]]
     at = [next((head.index(name) for name in each if name in head), None) for each in names]
     lacking = [each[0] for each, i in zip(names, at, strict=True) if i is None]
     width, more, torn = len(head), False, layout.get("torn", 0)
-    if lacking and split in bare.get("splits", ()):
+    if lacking and (bare := layout.get("bare")):
         at, width, more, body = bare["at"], bare["width"], bare.get("more", False), table
-    elif lacking and not (hidden and lacking == [names[-1][0]]):
+    elif lacking:
         found = f"a first line {short(', '.join(head))} without {', '.join(lacking)}"
         raise malformed(place, found, "the names of the columns", "add a header line")
     found = []
@@ -167,9 +153,9 @@ def rows(table, layout, split, first=0):
             given = f"{len(cells)} field(s) in {short(' | '.join(map(str, cells)))}"
             fix = "restore missing ones, remove separators inside texts"
             raise malformed(place, given, f"{width} as in the first line", fix)
-        *texts, label = ("" if i is None else cell_text(cells[i], place) for i in at)
+        *texts, label = (cell_text(cells[i], place) for i in at)
         whole = any(texts) if layout.get("empty") else all(texts)
-        if not whole or not (label or hidden):
+        if not whole or not label:
             given = f"nothing in a cell of {short(' | '.join(map(str, cells)))}"
             raise malformed(place, given, "texts and a label", "fill it in or drop it")
         found.append(Row(place, first + len(found), texts, label, cell_text(cells[0], place)))
@@ -185,14 +171,11 @@ def split_of(rows, classes, code):
     return Split(a, b[0] if b else None, y, np.array([row.number for row in rows]))
 
 
-def _official(rows, layout, split):
-    """Return the Split of a task's Rows. GLUE's labels may be digits, and a test row may have
-    none."""
+def _official(rows, layout):
+    """Return the Split of a task's Rows. GLUE's labels may be digits."""
     classes = layout["labels"]
     codes = {name: code for code, name in enumerate(classes)}
     codes |= {str(c): c for c in codes.values()} if layout["source"] == "glue" else {}
-    if split.startswith("test"):
-        codes |= dict.fromkeys(("", "-1", "-1.0"), -1 if classes else float("nan"))
 
     def code(row):
         score = -1 if classes else number(row.label, -1)

@@ -4,8 +4,7 @@ with the rows.
     <runs>/.tokens/<key>/    a folder of the package `datasets` (save_to_disk) with a manifest
 
 The key is a digest of everything that decides the ids. A folder that does not match its manifest is
-made again. Where `datasets` is not installed, as on a bare machine with a GPU, rows are made in
-memory. Free of torch.
+made again. Free of torch.
 """
 
 import hashlib
@@ -60,11 +59,8 @@ class Rows:
 def kept(key, rows, columns):
     """Return {column: Rows} of `key`: what `rows()` gives, each {column: list of ids}. Rows are
     written as they come, and appear whole."""
-    try:
-        import datasets
-    except ImportError:
-        made = list(rows())
-        return {name: Rows([_joined([row[name] for row in made])]) for name in columns}
+    import datasets
+
     folder = root() / key
     if _damaged(folder):
         paths.remove(folder)
@@ -73,23 +69,17 @@ def kept(key, rows, columns):
         except OSError:
             if _damaged(folder):  # else another process was faster, with the same rows
                 raise
-    found = datasets.load_from_disk(str(folder)).data
-    return {name: Rows([_mapped(part) for part in found.column(name).chunks]) for name in columns}
+    found, made = datasets.load_from_disk(str(folder)).data, {}
+    for name in columns:
+        parts = found.column(name).chunks
+        made[name] = Rows([(part.values.to_numpy(), part.offsets.to_numpy()) for part in parts])
+    return made
 
 
 def _damaged(folder):
     """Return whether a folder is missing, or not what was written under its key."""
     state = folder / "state.json"
     return paths.wrong(folder) or json.loads(state.read_text())["_fingerprint"] != folder.name
-
-
-def _joined(rows):
-    ids = np.concatenate([np.asarray(row, np.int32) for row in rows])
-    return ids, np.cumsum([0, *map(len, rows)])
-
-
-def _mapped(part):
-    return part.values.to_numpy(), part.offsets.to_numpy()
 
 
 def _write(datasets, folder, rows, columns):

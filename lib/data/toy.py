@@ -1,8 +1,8 @@
 """The toy world: twins of the benchmarks' tasks and a corpus, generated from a seed. Free of torch.
 
 `lib.data.grammar` has the language. There is one maker for each kind of task: a single sentence, a
-pair, a similarity, a question about a passage, and probing. `MAKERS` names the twins. The rows are
-the same everywhere; a digest of them is pinned (tests/test_toy.py).
+pair, a question about a passage, and probing. `MAKERS` names the twins. The rows are the same
+everywhere; a digest of them is pinned (tests/test_toy.py).
 
 A maker gives one row with the label asked for: `f(rng, label) -> texts`, for spans `(question,
 passage, (first, end))`. Whatever decides a label is drawn so that each word, and the number of
@@ -21,9 +21,7 @@ from lib.data.grammar import Word, clause, denial, joined, phrase, pick, sample_
 from lib.data.read import TASKS as OFFICIAL
 
 SEED = 20
-ROWS = {"train": 4000, "dev": 4000, "dev_mm": 500, "test": 500}  # of each split
-# Scores of STS-B, by how many of four parts agree; kinds of questions, of which SQuAD2 has a third.
-LABELS = {"STS-B": [0.0, 1.25, 2.5, 3.75, 5.0], "SQuAD1": [0, 1], "SQuAD2": [0, 1, 2]}
+KINDS = {"SQuAD1": 2, "SQuAD2": 3}  # of questions; other tasks have two labels
 
 
 # ---- a single sentence: is it well formed? ----
@@ -78,7 +76,7 @@ def _well_formed(rng, label, faults=FAULTS):
             return (text(words if label else broken),)
 
 
-# ---- a pair: does the second text say "same", of somebody "other", or is something "denied"? ----
+# ---- a pair: do both texts say the same? ----
 def _events(rng, count=1):
     """Events of two each, all of whom are different."""
     while True:
@@ -88,17 +86,11 @@ def _events(rng, count=1):
             return found
 
 
-def _renamed(rng, p, slot, same=True):
-    """Return the event with a synonym for its agent, patient or verb; or with a word of another
-    meaning.
-    """
+def _renamed(rng, p, slot):
+    """Return the event with a synonym for its agent or its verb."""
     if slot == "verb":
-        others = [verb for verb in g.TRANSITIVE if not g.is_a(verb, p.verb)]
-        return replace(p, verb=pick(rng, g.SYNONYM[p.verb] if same else others))
-    e, there = getattr(p, slot), (p.agent.noun, p.patient.noun)
-    nouns = g.NOUNS["person"] + g.NOUNS["animal"]
-    others = [noun for noun in nouns if not any(g.is_a(noun, t) for t in there)]
-    return replace(p, **{slot: replace(e, noun=pick(rng, g.SYNONYM[e.noun] if same else others))})
+        return replace(p, verb=pick(rng, g.SYNONYM[p.verb]))
+    return replace(p, agent=replace(p.agent, noun=pick(rng, g.SYNONYM[p.agent.noun])))
 
 
 def _restated(rng, p, count):
@@ -118,9 +110,8 @@ def _affirmed(rng, p, same):
     return q if same else denial(q)
 
 
-def _plain(rng, meaning):
+def _plain(rng, same):
     """Return one event, affirmed or denied; or two, one of them denied, the same or the other."""
-    same = meaning == "same"
     if rng.random() < 0.5:
         [p] = _events(rng)
         return [p], [_affirmed(rng, p, same)]
@@ -130,10 +121,10 @@ def _plain(rng, meaning):
     return said, again if same else [denial(p) for p in again]
 
 
-def _attached(rng, meaning):
-    """ "the dog that slept was seen by the pig": the same in other words; or another one slept; or
-    a denial. "different" is one of the two."""
-    meaning = pick(rng, ("other", "denied")) if meaning == "different" else meaning
+def _attached(rng, same):
+    """ "the dog that slept was seen by the pig": the same in other words; or another one slept, or
+    it is denied."""
+    meaning = "same" if same else pick(rng, ("other", "denied"))
     [p] = _events(rng)
     while g.CLASS[p.agent.noun] != g.CLASS[p.patient.noun]:  # "who" and "that" must not tell
         [p] = _events(rng)
@@ -148,25 +139,10 @@ def _on(p, slot, inner):
     return replace(p, **{slot: replace(getattr(p, slot), clause=inner)})
 
 
-def _pair(rng, label, meanings, shapes=(_attached,)):
-    """meanings: of each label."""
-    both = pick(rng, shapes)(rng, meanings[label])
+def _pair(rng, label):
+    """Return two texts that say the same (0), or do not (1)."""
+    both = pick(rng, (_plain, _plain, _attached))(rng, label == 0)
     return tuple(text(joined(map(clause, events))) for events in both)
-
-
-# ---- similarity: how many of agent, verb, patient and polarity agree ----
-def _similar(rng, level):
-    """So many of the four agree, 0 to 4. Where both nouns do or neither does, they keep their words
-    in half of the rows, in the same roles or in the other's."""
-    parts, [p] = ["agent", "patient", "verb", "polarity"], _events(rng)
-    agree = {parts.pop(int(rng.random() * len(parts))) for _ in range(level)}
-    q = _renamed(rng, p if "polarity" in agree else denial(p), "verb", "verb" in agree)
-    if len(agree.intersection(g.ROLES)) != 1 and rng.random() < 0.5:
-        q = q if "agent" in agree else replace(q, agent=q.patient, patient=q.agent)
-    else:
-        for slot in g.ROLES:
-            q = _renamed(rng, q, slot, slot in agree)
-    return tuple(text(clause(replace(each, passive=rng.random() < 0.3))) for each in (p, q))
 
 
 # ---- a question about a passage: who did it to the second, or to whom did they? ----
@@ -204,30 +180,18 @@ def _tense(rng, label):
 
 MAKERS = {
     "CoLA": _well_formed,
-    "STS-B": _similar,
-    "MNLI": partial(_pair, meanings=("same", "other", "denied")),
-    "RTE": partial(_pair, meanings=("same", "different"), shapes=(_plain, _plain, _attached)),
+    "RTE": _pair,
     "SQuAD1": _answered,
     "SQuAD2": _answered,
     "BigramShift": partial(_well_formed, faults=(_order,)),
     "Tense": _tense,
 }
 TASKS = {name: OFFICIAL[name] for name in MAKERS}
-PROBING = ("BigramShift", "Tense")
-SPLITS = dict.fromkeys(PROBING, ("train", "dev", "test")) | {"MNLI": ("train", "dev", "dev_mm")}
+ROWS = dict.fromkeys(TASKS, {"train": 4000, "dev": 4000})  # of each split
+ROWS |= dict.fromkeys(("BigramShift", "Tense"), {"train": 4000, "dev": 4000, "test": 500})
 
 
 # ---- splits ----
-def rows(task):
-    """Return {split: number of rows} of a twin."""
-    return {split: ROWS[split] for split in SPLITS.get(task, ("train", "dev"))}
-
-
-def targets(task):
-    """Return what each label of a maker becomes: a code, or a score."""
-    return LABELS.get(task) or list(range(len(TASKS[task].labels)))
-
-
 @cache
 def load(task):
     """Return {split name: Split} of a twin.
@@ -235,24 +199,23 @@ def load(task):
     Labels take turns before the rows are shuffled, so that each is as frequent as the others. No
     text of an evaluation split occurs in train.
     """
-    seen, names = set(), list(rows(task))
+    seen, names = set(), list(ROWS[task])
     found = {name: _drawn(task, name, seen) for name in sorted(names, key="train".__eq__)}
     return {name: found[name] for name in names}
 
 
 def _drawn(task, name, seen):
     """Return a Split whose texts are not in `seen`, to which they are added."""
-    rng, labels = random.Random(f"{SEED} {task} {name}"), targets(task)
-    found, span = {}, TASKS[task].span
-    while len(found) < rows(task)[name]:
-        label = len(found) % len(labels)
-        *texts, target = MAKERS[task](rng, label) + (() if span else (labels[label],))
+    rng, found, span = random.Random(f"{SEED} {task} {name}"), {}, TASKS[task].span
+    while len(found) < ROWS[task][name]:
+        label = len(found) % KINDS.get(task, 2)
+        *texts, target = MAKERS[task](rng, label) + (() if span else (label,))
         if len(set(texts)) == len(texts) and seen.isdisjoint(texts):
             found.setdefault(tuple(texts), (rng.random(), target))
     seen.update(text for texts in found for text in texts)
     order = sorted(found, key=found.get)
     a, *b = (list(column) for column in zip(*order, strict=True))
-    y = np.array([found[texts][1] for texts in order], np.int64 if task != "STS-B" else np.float32)
+    y = np.array([found[texts][1] for texts in order], np.int64)
     b, answers = b[0] if b else None, None
     if span:
         places = zip(b, y.tolist(), strict=True)
@@ -261,11 +224,11 @@ def _drawn(task, name, seen):
 
 
 def corpus(sentences, seed):
-    """About `sentences` sentences in passages of two, for pre-training: two good ones, or a meaning
-    that is said twice."""
+    """Return about `sentences` sentences in passages of two, for pre-training: two good ones, or a
+    meaning that is said twice."""
     rng, passages = random.Random(f"{seed} corpus"), []
     while 2 * len(passages) < sentences:
-        said_twice = MAKERS["RTE"](rng, 0)
+        said_twice = _pair(rng, 0)
         good = *_well_formed(rng, 1), *_well_formed(rng, 1)
         passages.append(" ".join(said_twice if rng.random() < 0.6 else good))
     return passages

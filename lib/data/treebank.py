@@ -92,28 +92,28 @@ def read(path):
             cells = line.split("\t")
             rows += [] if re.fullmatch(r"\d+[-.]\d+", cells[0]) else [cells]
         elif rows:
-            sentence = _sentence(rows, f"{path.name}: {document or len(found)}")
-            if sentence is None:
+            try:
+                found.append(_sentence(rows, f"{path.name}: {document or len(found)}"))
+            except (ValueError, IndexError):
                 tree = "10 cells a line between tabs, and heads that lead to one root"
-                raise malformed(f"{path}:{number}", "no tree before this line", tree, MEND)
-            found.append(sentence)
+                raise malformed(
+                    f"{path}:{number}", "no tree before this line", tree, MEND
+                ) from None
             rows = []
     return found
 
 
 def _sentence(rows, document):
-    """Return a Sentence, or None where its rows are no tree."""
-    try:
-        ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
-        heads = tuple(int(head) - 1 for head in heads)
-        lemmas = [w if lem == "_" else lem for w, lem in zip(words, lemmas, strict=True)]
-        relations = tuple(name.split(":")[0] for name in relations)
-        told = kinds, features, heads, relations, document
-        s = Sentence(words, tuple(map(str.lower, lemmas)), *told)
-        right = list(map(int, ids)) == list(range(1, len(ids) + 1)) and heads.count(-1) == 1
-        return s if right and max(depths(s)) < len(rows) else None
-    except (ValueError, IndexError):
-        return None
+    """Return a Sentence. Raises ValueError or IndexError where its rows are no tree."""
+    ids, words, lemmas, kinds, _, features, heads, relations, _, _ = zip(*rows, strict=True)
+    heads = tuple(int(head) - 1 for head in heads)
+    lemmas = tuple((w if lem == "_" else lem).lower() for w, lem in zip(words, lemmas, strict=True))
+    relations = tuple(name.split(":")[0] for name in relations)
+    s = Sentence(words, lemmas, kinds, features, heads, relations, document)
+    right = list(map(int, ids)) == list(range(1, len(ids) + 1)) and heads.count(-1) == 1
+    if not right or max(depths(s)) >= len(rows):
+        raise ValueError
+    return s
 
 
 def above(s, i):

@@ -4,16 +4,15 @@ The folder is the one that a run keeps. Where the model was operated on it carri
 `lib.model` beside the weights, so that transformers opens it without this library.
 """
 
-import importlib.util
 import json
 import logging
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 import transformers
-from torch.utils.flop_counter import FlopCounterMode
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from lib.model import backbone, ghost, modeling
@@ -24,63 +23,45 @@ CLOSE = 1e-4  # what outputs in float32 may differ by
 INPUTS = ["input_ids", "attention_mask", "token_type_ids"]
 
 
-def export(source, folder, labels=None, onnx=False, scale=None):
+def export(source, folder, labels=None, onnx=False):
     """Write a saved model (a folder of lib.model.backbone) to a new folder, and check what is
     written against it.
 
     labels: names of its classes, () for a score, None where it is no classifier. onnx: also as
-    `model.onnx`. scale: what the scores 0 and 5 are to be, which the last layer is made for.
-    Returns {"forms": {form: its largest difference to the outputs of the saved
+    `model.onnx`. Returns {"forms": {form: its largest difference to the outputs of the saved
     model}, "auto": the class that opens the folder, "remote": whether it needs the folder's code,
-    "tokens": of a row, "flops" of it, "parameters", "nonzero"}. Raises ValueError, before anything
-    is written, for a model that cannot have a form, and RuntimeError where a form differs by more
-    than CLOSE.
+    "parameters"}. Raises, before anything is written, ValueError for a model that cannot
+    have a form and ModuleNotFoundError where onnxruntime is absent (requirements-export.txt), and
+    RuntimeError where a form differs by more than CLOSE.
     """
     folder, (model, tokenizer) = Path(folder), backbone.load(source)
     check(model, folder, onnx)
-    samples, wanted, forms = list(batches(model)), in_torch(scaled(model, scale)), {}
-    backbone.save(named(scaled(backbone.load(source)[0], scale), labels), tokenizer, folder)
+    samples = [(batch, outputs(model, batch)) for batch in batches(model)]
+    backbone.save(named(backbone.load(source)[0], labels), tokenizer, folder)
     remote = carry(folder)
     name, again = reopened(folder)
-    forms["this folder"] = in_torch(again)
+    forms, apart = {"this folder": partial(outputs, again)}, {}
     if onnx:
-        forms["ONNX"] = in_onnx(again, samples[0], folder / "model.onnx")
-    apart = {
-        form: max(float(abs(run(batch) - wanted(batch)).max()) for batch in samples)
-        for form, run in forms.items()
-    }
-    for form, most in apart.items():
+        forms["ONNX"] = in_onnx(again, samples[0][0], folder / "model.onnx")
+    for form, run in forms.items():
+        most = max(float(abs(run(batch) - wanted).max()) for batch, wanted in samples)
         if not most <= CLOSE:
             why = f"{form} in {folder} differs from the run's model by {most:.1e}, which is more "
             raise RuntimeError(f"{why}than rounding ({CLOSE}): do not use it")
-    with FlopCounterMode(display=False) as counter:  # of the whole row of the longest batch
-        again(**{name: ids[:1] for name, ids in samples[-1].items()})
-    return {
-        "forms": apart,
-        "auto": name,
-        "remote": remote,
-        "tokens": samples[-1]["input_ids"].shape[1],
-        "nonzero": sum(int(torch.count_nonzero(weight)) for weight in again.parameters()),
-        "flops": counter.get_total_flops(),
-        **size(again),
-    }
+        apart[form] = most
+    return {"forms": apart, "auto": name, "remote": remote, **size(again)}
 
 
 def check(model, folder, onnx):
-    """Raises ValueError where a model cannot be written, or not as ONNX."""
+    """Raise ValueError where a model cannot be written, or not as ONNX."""
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty: name a new folder with --to, or delete it")
-    if not onnx:
-        return
-    ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
-    if cls != "BertForSequenceClassification" or {"mix", "int8"} & {*ops} or fixed(model):
-        raise ValueError(
-            f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: BERT classifiers have it, "
-            "without a layer mix, int8, or ghosts for one length; leave out --onnx"
-        )
-    for package in ("onnx", "onnxruntime"):
-        if not importlib.util.find_spec(package):
-            raise ValueError(f"{package} is absent: pip install -r requirements-export.txt")
+    if onnx:
+        ops, cls = [op["op"] for op in surgery(model)], type(model).__name__
+        if cls != "BertForSequenceClassification" or {"mix", "int8"} & {*ops} or fixed(model):
+            changed = f"no ONNX of a {cls} with the changes [{', '.join(ops)}]: leave out --onnx"
+            raise ValueError(f"{changed}, or take a BERT classifier without mix, int8, one length")
+        import onnxruntime  # noqa: F401
 
 
 # ---- what is written ----
@@ -93,16 +74,6 @@ def named(model, labels):
         model.config.label2id = {name: number for number, name in enumerate(labels)}
     if labels is not None:
         model.config.problem_type = "single_label_classification" if labels else "regression"
-    return model
-
-
-@torch.no_grad()
-def scaled(model, scale):
-    """Return the model with scores on a scale, (low, high), instead of 0 to 5."""
-    if scale:
-        last = getattr(model.classifier, "out_proj", model.classifier)
-        last.weight *= (scale[1] - scale[0]) / 5
-        last.bias.mul_((scale[1] - scale[0]) / 5).add_(scale[0])
     return model
 
 
@@ -140,14 +111,10 @@ def reopened(folder):
 
 
 # ---- forms, compared ----
-def in_torch(model):
-    """Return f(batch) -> all outputs of a model in one row."""
-
-    @torch.no_grad()
-    def run(batch):
-        return torch.cat([each.flatten() for each in model(**batch).to_tuple()]).numpy()
-
-    return run
+@torch.no_grad()
+def outputs(model, batch):
+    """Return all outputs of a model for a batch, in one row."""
+    return torch.cat([each.flatten() for each in model(**batch).to_tuple()]).numpy()
 
 
 def in_onnx(model, batch, path):
@@ -172,7 +139,7 @@ def fixed(model):
 
 
 def batches(model, rows=4):
-    """Random batches of several lengths, each with one whole row and others that are padded."""
+    """Yield random batches of several lengths, each with one whole row and padded others."""
     config, random = model.config, torch.Generator().manual_seed(0)
     most = fixed(model) or min(128, config.max_position_embeddings - 2)
     for tokens in (most,) if fixed(model) else (most // 4, most // 2, most):

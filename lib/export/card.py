@@ -5,20 +5,8 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard, ModelCardData
 
-from lib import data
-from lib.data.models import HUB
+from lib.export.opened import task_of
 from lib.runs.spec import ancestry, from_json, placeless
-
-APACHE, MIT = "apache-2.0", "mit"
-LICENCES = {"roberta-base": MIT} | dict.fromkeys(
-    ("all-MiniLM-L6-v2", "bert-base-uncased", "electra-small", "bert-mini"), APACHE
-)
-# What the makers of a checkpoint say that it learned from, where that touches tasks.
-SAW = {
-    "all-MiniLM-L6-v2": "It was tuned on a billion sentence pairs, by its makers' word also those "
-    "of SNLI, MultiNLI and Quora's questions: MNLI and QQP are not new to it."
-}
-TEMPLATE = Path(__file__).with_name("card.md.j2")
 
 
 def card(run, exported):
@@ -27,28 +15,16 @@ def card(run, exported):
     """
     spec, task = from_json(run.spec), task_of(run)
     bases = sorted({each.args["name"] for each in ancestry([spec]) if each.step == "checkpoint"})
-    licences = {LICENCES.get(name) for name in bases} or {APACHE}  # that of this project
-    facts = ModelCardData(
-        base_model=[HUB[name] for name in bases if name in HUB] or None,
-        library_name="transformers",
-        license=licences.pop() if len(licences) == 1 else None,
-    )
     return ModelCard.from_template(
-        facts,
-        template_path=TEMPLATE,
+        ModelCardData(library_name="transformers"),
+        template_path=Path(__file__).with_name("card.md.j2"),
         title=f"{Path(task.name).name if task else 'Encoder'}, {run.name}",
         remote=", trust_remote_code=True" * exported["remote"],
         scores=measured(run, task),
         described=json.dumps(placeless(spec.args.get("data", {}))),
         method="\n".join(steps(spec)),
-        **{"run": run, "exported": exported, "task": task, "bases": bases, "saw": SAW},
+        **{"run": run, "exported": exported, "task": task, "bases": bases},
     )
-
-
-def task_of(run):
-    """Return the lib.data.Task that a run learned, or None."""
-    described = run.spec["args"].get("data", {})
-    return data.described(described) if "task" in described else None
 
 
 def steps(spec):

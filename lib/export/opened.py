@@ -11,12 +11,15 @@ import pandas as pd
 
 from lib import data
 from lib.page import notebook
-from lib.runs.spec import from_json, known
+from lib.runs.spec import from_json
 from lib.runs.store import Run, Store
 from lib.steps import STEPS
 
-# Columns of grids whose values a notebook takes as a list under another name.
-PARAMETERS = {"task": "tasks", "seed": "seeds", "m": "widths"}
+
+def task_of(run):
+    """Return the lib.data.Task that a run learned, None for a run of no task or of several."""
+    described = run.spec["args"].get("data", {})
+    return data.described(described) if "task" in described else None
 
 
 @dataclass(frozen=True)
@@ -33,26 +36,24 @@ class Opened:
 
     @property
     def model(self):
-        """The model in float32 and eval mode. Raises FileNotFoundError where none was kept."""
+        """Return the model in float32 and eval mode. Raises FileNotFoundError where it was not
+        kept."""
         return self._loaded[0]
 
     @property
     def tokenizer(self):
         return self._loaded[1]
 
-    @cached_property
+    @property
     def task(self):
-        """The lib.data.Task that it learned. Raises ValueError for a run of none or several."""
-        told = self.run.spec["args"].get("data", {})
-        if "task" not in told:
-            raise ValueError(f"{self.run.name} learned no task, or several: it has no such rows")
-        return data.described(told)
+        """Return the lib.data.Task that it learned, None for a run of no task or of several."""
+        return task_of(self.run)
 
     @cached_property
     def predictions(self):
-        """One line a development row, by its number in the file: `label`, `said`, `right` and the
-        `confidence` in what it said; of a regression `label` and `said` alone, on the scale of its
-        file."""
+        """Return one line a development row, by its number in the file: `label`, `said`, `right`
+        and the `confidence` in what was said; of a regression `label` and `said` alone, on the
+        scale of its file."""
         found = self.run.arrays("predictions")
         if "logits" not in found:
             return pd.DataFrame({name: list(values) for name, values in found.items()})
@@ -64,14 +65,13 @@ class Opened:
         shares /= shares.sum(1, keepdims=True)
         said, names = shares.argmax(1), np.array(self.task.labels)
         told = {"label": names[found["labels"]], "said": names[said]}
-        return pd.DataFrame(
-            told | {"right": said == found["labels"], "confidence": shares.max(1)}, index
-        )
+        told |= {"right": said == found["labels"], "confidence": shares.max(1)}
+        return pd.DataFrame(told, index)
 
     @cached_property
     def rows(self):
-        """The development rows as text, by number. Raises FileNotFoundError where the data are not
-        at hand."""
+        """Return the development rows as text, by number. Raises FileNotFoundError where the data
+        are not at hand."""
         there = data.load(self.run.spec["args"]["data"])
         split = next(rows for name, rows in there.items() if name.startswith("dev"))
         texts = {"text": split.a} | ({"second text": split.b} if split.b else {})
@@ -91,40 +91,31 @@ def load(name, profile="toy", keep=False, **wanted):
     spec = None if "-" in name else chosen(name, profile, wanted)
     run = Store().find(spec) if spec else named(name)
     if run is None and not keep:
-        raise FileNotFoundError(
-            f"{spec.name} is not made yet: `python -m lib run {name} --profile {profile}` makes "
-            "that page's runs, lib.load(..., keep=True) this one alone"
-        )
+        fix = f"`python -m lib run {name} --profile {profile}`, or lib.load(..., keep=True)"
+        raise FileNotFoundError(f"{spec.name} is not made yet: {fix} makes it")
     return Opened(weights(run, keep) if run and keep else run or made(spec))
 
 
 def chosen(name, profile, wanted):
-    """Return the Spec of the one line of a notebook's grid whose columns have the wanted values."""
-    path, *more = notebook.find([name])
-    if more:
-        raise ValueError(f"{name!r} is part of {path.stem} and {more[0].stem}: name one of them")
-    own = {PARAMETERS[c]: [v] for c, v in wanted.items() if c in PARAMETERS}
-    own = {name: value for name, value in own.items() if name in notebook.parameters(path)}
-    rows = notebook.planned(path, own | {"profile": profile}).get("grid", [])
-    columns = list(dict.fromkeys(c for row in rows for c in row if c != "spec"))
-    for column in wanted:
-        known(f"column of {path.stem}", column, columns)
-    lines = [row for row in rows if all(row.get(c) == v for c, v in wanted.items())]
-    if len(specs := {row["spec"] for row in lines}) == 1:
-        return specs.pop()
-    values = {c: sorted({str(row.get(c)) for row in lines or rows}) for c in columns}
-    left = "; ".join(f"{c}: {', '.join(v)}" for c, v in values.items() if len(v) > 1 or not lines)
-    raise ValueError(f"{len(specs)} runs of {path.stem} fit {wanted}: choose by {left}")
+    """Return the Spec of the one line of a notebook's grid whose columns have the wanted values.
+    Raises ValueError with lines to choose from where none or several have them."""
+    path = notebook.find([name])[0]
+    rows = notebook.planned(path, {"profile": profile}).get("grid", [])
+    hits = [row for row in rows if all(row.get(c) == v for c, v in wanted.items())]
+    if len(specs := {row["spec"] for row in hits}) != 1:
+        lines = [{c: v for c, v in row.items() if c != "spec"} for row in (hits or rows)[:9]]
+        told = f"{len(specs)} runs of {path.stem} have {wanted}: choose a line such as"
+        raise ValueError(f"{told} {', '.join(map(str, lines))}")
+    return specs.pop()
 
 
 def named(name):
-    """Return the one run whose name holds `name`. Raises ValueError with what there is."""
+    """Return the one run whose name holds `name`. Raises ValueError where none or several do."""
     there = {run.name: run for run in Store().every()}
     hits = [name] if name in there else [each for each in there if name in each]
-    if not hits:
-        known("run", name, list(there)[:20])
-    if len(hits) > 1:
-        raise ValueError(f"{name!r} is part of {len(hits)} runs: {', '.join(hits[:5])}...")
+    if len(hits) != 1:
+        first = ", ".join((hits or list(there))[:9])
+        raise ValueError(f"{name!r} is part of {len(hits)} runs: name one of {first}, ...")
     return there[hits[0]]
 
 

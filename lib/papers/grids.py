@@ -198,7 +198,7 @@ def own_lines(profile):
     """Return lines on what was read of the reader's own; none of a profile alone."""
     if not isinstance(profile, Own):
         return []
-    return [*profile.about(), *(own.told(profile.data) if profile.data else ())]
+    return [*profile.about(), *[profile.data] * bool(profile.data)]
 
 
 def own_titles(profile):
@@ -263,8 +263,8 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 def tasks(profile, wanted=(), *, own):
     """Return the tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
-    AX is no task of a page: it has no training rows. A reader's data are one task, and stand for
-    all. Raises ValueError, naming the nearest, for a profile that `own` lacks and for another task.
+    A reader's data are one task, and stand for all. Raises ValueError, naming the nearest, for a
+    profile that `own` lacks and for another task.
     """
     known("profile", profile, own)
     if mine := of(profile, "task"):
@@ -272,7 +272,7 @@ def tasks(profile, wanted=(), *, own):
             known("task of your own data", name, (mine,))
         return (mine,)
     for name in wanted:
-        known("task of this page", name, {*GLUE, *SQUAD, *SENTEVAL} - {"AX"})
+        known("task of this page", name, {*GLUE, *SQUAD, *SENTEVAL})
     return tuple(wanted) or tuple(own[profile])
 
 

@@ -69,7 +69,7 @@ class Lesson:
         return -(-len(self.rows) // self.train.batch) * self.train.epochs
 
     def judges(self, model, names=("dev", "unseen")):
-        """Return {split: f() -> (metrics, arrays to keep)} of every labelled split whose name
+        """Return {split: f() -> (metrics, arrays to keep)} of every split whose name
         begins with one of `names`, for the model as it then is. Unseen rows are for the end alone:
         nothing may select on them.
         """
@@ -80,11 +80,7 @@ class Lesson:
                 marks = partial(heads.unseen_marks, self.task, self.splits[split])
             return lambda: marks(self.predict(model, encoded))
 
-        return {
-            name: judge(name)
-            for name, split in self.splits.items()
-            if name.startswith(names) and split.labelled
-        }
+        return {name: judge(name) for name in self.splits if name.startswith(names)}
 
     def score(self, judge):
         """Return the number that `train.select` goes by: the mean of the metrics asked for."""
