@@ -11,13 +11,11 @@ import pandas as pd
 from lib.measure import compare
 from lib.papers import efficientbert
 
-NETWORKS = ("EfficientBERT", *efficientbert.OTHER_BASE)
 
-
-def rows(profile, tasks, seeds):
+def rows(profile, tasks, seeds, networks):
     """Return the rows of either figure: one has what all networks do on a task."""
     return [
-        {"task": task, "seed": seed, "spec": efficientbert.mapped(profile, task).at(seed)}
+        {"task": task, "seed": seed, "spec": efficientbert.mapped(profile, task, networks).at(seed)}
         for task, seed in product(
             efficientbert.tasks(profile, tasks)[:1], seeds or efficientbert.SEEDS[profile][:1]
         )
@@ -29,12 +27,13 @@ def found(runs, kind):
 
     kind: attention or output. arrays: {"teacher" or a network: [4, ...]} of the kept sentences.
     """
-    keys = {"teacher": "reference"} | {name: f"model:{name}" for name in NETWORKS}
-    there = {}
+    there, start = {}, f"{kind}.model:"
     for source, frame, _ in runs.frames:
         for row in compare.there(frame).to_dict("records"):
             kept = row["run"].arrays("maps")
-            arrays = {name: kept[f"{kind}.{key}"] for name, key in keys.items()}
+            keys = {key.removeprefix(start): key for key in sorted(kept) if key.startswith(start)}
+            keys = {"teacher": f"{kind}.reference"} | keys
+            arrays = {name: kept[key] for name, key in keys.items()}
             there.setdefault(source, []).append((row, arrays, kept["lengths"].astype(int)))
     return there
 
@@ -47,14 +46,11 @@ def compared(page, there, apart, label, titles):
     """
     from lib.page import plot  # grids are read without it
 
-    table = {
-        name: {
-            (source, title): f"{np.mean([row[f'model:{name}.{key}'] for row, *_ in made]):.3f}"
-            for source, made in there.items()
-            for key, title in titles.items()
-        }
-        for name in NETWORKS
-    }
+    table = {}
+    for source, parts in apart.items():
+        for name, (key, title) in product(parts, titles.items()):
+            mean = np.mean([row[f"model:{name}.{key}"] for row, *_ in there[source]])
+            table.setdefault(name, {})[source, title] = f"{mean:.3f}"
     page.table(table, "From the teacher, means over many sentences", "similarity", "model")
     figure, axes = plot.panels(apart, 6, 2.9)
     for axis, (source, parts) in zip(axes, apart.items(), strict=False):
