@@ -6,7 +6,6 @@ It is free of torch.
 from itertools import product
 
 import numpy as np
-import pandas as pd
 
 from lib.measure import compare
 from lib.papers import efficientbert
@@ -39,34 +38,33 @@ def found(runs, kind):
 
 
 def compared(page, there, apart, label, titles):
-    """Show how far each network is from its teacher: a table and a picture.
+    """Show how far each network is from its teacher: a table, and a picture of its parts.
 
-    there: as `found`. apart: {source: {network: distances of its parts}}. label: of a distance, on
-    the axis. titles: {metric of a run, over many sentences: its column in the table}.
+    there: as `found`. apart: f(arrays, lengths, network) -> distances of parts, such as heads.
+    label: of a distance, on the axis. titles: {metric of a run, over many sentences: its column in
+    the table}. Returns the distances as a DataFrame with source, model and distance.
     """
-    from lib.page import plot  # grids are read without it
+    import pandas as pd  # grids are read without it
 
-    table = {}
-    for source, parts in apart.items():
-        for name, (key, title) in product(parts, titles.items()):
-            mean = np.mean([row[f"model:{name}.{key}"] for row, *_ in there[source]])
-            table.setdefault(name, {})[source, title] = f"{mean:.3f}"
+    from lib.page import plot
+
+    lines, table = [], {}
+    for source, made in there.items():
+        for name in list(made[0][1])[1:]:
+            parts = [one for _, arrays, n in made for one in apart(arrays, n, name)]
+            lines += [{"source": source, "model": name, "distance": part} for part in parts]
+            for key, title in titles.items():
+                mean = np.mean([row[f"model:{name}.{key}"] for row, *_ in made])
+                table.setdefault(name, {})[source, title] = f"{mean:.3f}"
     page.table(table, "From the teacher, means over many sentences", "similarity", "model")
-    figure, axes = plot.panels(apart, 6, 2.9)
-    for axis, (source, parts) in zip(axes, apart.items(), strict=False):
-        means = {name: np.mean(values) for name, values in parts.items()}
-        told = ", ".join(f"{mean:.3f}" for mean in means.values())
-        nearest = f"nearest (seeds: {len(there[source])}): {min(means, key=means.get)}"
-        axis.set_title(f"{source}: means {told}\n{nearest}")
-        for y, (name, values) in enumerate(parts.items()):
-            axis.plot(values, [y] * len(values), "o", color=plot.BLUE, alpha=0.55)
-            axis.plot(means[name], y, "|", color=plot.INK, markersize=20, markeredgewidth=2)
+    data = pd.DataFrame(lines, columns=["source", "model", "distance"])
+    figure, axes = plot.panels(there, 6, 2.9)
+    for axis, (source, part) in zip(axes, data.groupby("source", sort=False), strict=False):
+        means = part.groupby("model", sort=False)["distance"].mean()
+        axis.plot(part["distance"], part["model"], "o", color=plot.BLUE, alpha=0.55)
+        axis.plot(means, means.index, "|", color=plot.INK, markersize=20, markeredgewidth=2)
+        told = f"{source}: means {', '.join(means.map('{:.3f}'.format))}"
+        axis.set_title(f"{told}\nnearest (seeds: {len(there[source])}): {means.idxmin()}")
         axis.set(xlabel=label, xlim=(0, None), ylim=(len(means) - 0.5, -0.5))
-        axis.set_yticks(range(len(means)), [name.replace(" (", "\n(") for name in means])
-    lines = [
-        {"source": source, "model": name, "distance": value}
-        for source, parts in apart.items()
-        for name, values in parts.items()
-        for value in values
-    ]
-    page.figure(figure, pd.DataFrame(lines, columns=["source", "model", "distance"]), "similarity")
+    page.figure(figure, data, "similarity")
+    return data
