@@ -16,7 +16,7 @@ import os
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from inspect import signature
 from pathlib import Path
 
@@ -285,15 +285,23 @@ def show(figure, svg="", file=""):
 
 
 def explore(function, **knobs):
-    """Knobs for a reader in JupyterLab, as ipywidgets takes them; none where a list of values is
-    empty. Elsewhere one picture, of the function's own defaults, else of the first values.
+    """Show the figure that a function returns, with knobs for a reader in JupyterLab.
+
+    knobs: as ipywidgets takes them; nothing is shown where a list of values is empty. Elsewhere it
+    is one picture, of the function's own defaults, else of the first values.
     """
+
+    @wraps(function)
+    def shown(**values):
+        if figure := function(**values):
+            show(figure)
+
     if [] in knobs.values():
         return
     if os.environ.get(notebook.BATCH) or not paths.in_lab():
         needed = [p.name for p in signature(function).parameters.values() if p.default is p.empty]
-        function(**{name: knobs[name][0] for name in needed})
+        shown(**{name: knobs[name][0] for name in needed})
         return
     import ipywidgets
 
-    ipywidgets.interact(function, **knobs)
+    ipywidgets.interact(shown, **knobs)

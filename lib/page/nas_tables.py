@@ -62,8 +62,8 @@ def show(page, runs, searches, more=(), printed=()):
     """Show the scores of networks, `measured`, beside what is printed {row: ...}."""
     page.table(
         compare.table(dict(printed), *measured(runs, searches, more)),
-        f"Scores in points {runs.rows}, mean ± standard deviation (seeds); share of the FLOPs "
-        "before and after the final trim" + "; searches off their target before it" * bool(more),
+        runs.caption(more="; share of the FLOPs before and after the final trim")
+        + "; searches off their target before it" * bool(more),
     )
 
 

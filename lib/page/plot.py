@@ -81,11 +81,11 @@ def means(axis, frame, x, y, label, **look):
             axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
-def message(axis, peak=False):
+def message(axis, peak=False, width=46):
     """Add to the title of a panel the values at both ends of each curve that has a label.
 
     Parts of curves and lines across the panel have none. peak: the highest value too, where it is
-    at neither end.
+    at neither end. width: letters of a line of the title.
     """
     told = []
     for curve in axis.get_lines():
@@ -96,7 +96,7 @@ def message(axis, peak=False):
             if peak and max(y) > max(ends):
                 text += f", highest {max(y):.3g} at {x[y.argmax()]:g}"
             told.append(text.replace(" ", "\u00a0"))  # lines break between curves
-    lines = fill("; ".join(told), 46, break_on_hyphens=False)
+    lines = fill("; ".join(told), width, break_on_hyphens=False)
     axis.set_title(f"{axis.get_title()}\n{lines}".strip())
 
 
@@ -129,7 +129,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
         look = look | {"label": row.source + f", fewer than {SEEDS} seeds" * few}
         axis.errorbar(row.gain, y, xerr=ends, capsize=3, **look | {"linestyle": "none"})
     axis.axvline(0, color=INK, lw=0.8)
-    axis.set(xlabel=label, yticks=range(len(order)), yticklabels=[fill(at, 56) for at in order])
+    axis.set(xlabel=label, yticks=range(len(order)), yticklabels=[fill(at, 46) for at in order])
     axis.set_ylim(max(len(order), 1) - 0.5, -0.5)
     signed_log(axis)
     if alone:
@@ -137,7 +137,7 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
         above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
         told = [f"{above} of {len(sure)} intervals above 0, {below} below"] * bool(len(sure))
         told += [f"{few} with fewer than {SEEDS} seeds: no interval"] * bool(few)
-        axis.set_title("; ".join(told) or "published, not measured yet")
+        axis.set_title("\n".join(told) or "published, not measured yet")
         legend(axis.figure)
     return axis.figure, data
 
@@ -153,8 +153,11 @@ def signed_log(axis):
 def draws(axis, groups, new, whole, label):
     """Scores of draws {name: [N]} in %, a row each, with the 95 % interval of their mean.
 
-    new: the name that is drawn as new. whole, label: a score to compare with, and its name.
+    The means are added to the panel's title. new: the name that is drawn as new. whole, label: a
+    score to compare with, and its name.
     """
+    told = ", ".join(f"{name} {sum(scores) / len(scores):.1f}" for name, scores in groups.items())
+    axis.set_title(f"{axis.get_title()}\n{told} %".strip())
     for y, (name, scores) in enumerate(groups.items()):
         look, e = NEW if name == new else OLD, replicates(scores)
         axis.plot(scores, [y + 0.2] * len(scores), ".", color=look["color"], alpha=0.6)

@@ -56,6 +56,15 @@ class Runs:
             told.append(f"development rows{more} ({'; '.join([source, *counts])})")
         return f"on {', '.join(told) or 'development rows'}"
 
+    def caption(self, published="", more=""):
+        """Return the caption of a table of mean scores.
+
+        published: which printed scores stand beside (test, development). more: what it ends with.
+        """
+        told = f"Published: {published} scores in points. Measured: scores" if published else ""
+        told = told or "Scores in points"
+        return f"{told} {self.rows}, mean ± standard deviation (seeds){more}"
+
     def by_task(self, columns=()):
         """Parts of a table (lib.measure.compare.table): mean score of each task, in points.
 

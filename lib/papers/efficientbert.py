@@ -363,12 +363,13 @@ def latency(batch, runs, names=S.TIMED[1:], length=128):
     return Spec("latency", told, seed=0)
 
 
-def mapped(profile, task):
+def mapped(profile, task, more=()):
     """Return the Spec of what Figures 7 and 8 show: fine-tuned networks beside their teacher.
 
     Arrays of the first four development rows are kept; similarity is measured on more of them.
+    more: networks beside the printed three, as `student` takes them.
     """
-    names = ("EfficientBERT", *S.OTHER_BASE)
+    names = ("EfficientBERT", *S.OTHER_BASE, *more)
     inputs = {f"model:{name}": student(profile, task, name) for name in names}
     inputs["reference"] = teacher(profile, task)
     told = {"rows": [0, 1, 2, 3], "examples": 64 if profile == "toy" else 200}

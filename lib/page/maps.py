@@ -1,0 +1,70 @@
+"""The body that EfficientBERT's Figures 7 and 8 share: networks beside their teacher.
+
+It is free of torch.
+"""
+
+from itertools import product
+
+import numpy as np
+
+from lib.measure import compare
+from lib.papers import efficientbert
+
+
+def rows(profile, tasks, seeds, networks):
+    """Return the rows of either figure: one has what all networks do on a task."""
+    return [
+        {"task": task, "seed": seed, "spec": efficientbert.mapped(profile, task, networks).at(seed)}
+        for task, seed in product(
+            efficientbert.tasks(profile, tasks)[:1], seeds or efficientbert.SEEDS[profile][:1]
+        )
+    ]
+
+
+def found(runs, kind):
+    """Return {source: [(row, arrays, lengths [4])]} of the runs that are there.
+
+    kind: attention or output. arrays: {"teacher" or a network: [4, ...]} of the kept sentences.
+    """
+    there, start = {}, f"{kind}.model:"
+    for source, frame, _ in runs.frames:
+        for row in compare.there(frame).to_dict("records"):
+            kept = row["run"].arrays("maps")
+            keys = {key.removeprefix(start): key for key in sorted(kept) if key.startswith(start)}
+            keys = {"teacher": f"{kind}.reference"} | keys
+            arrays = {name: kept[key] for name, key in keys.items()}
+            there.setdefault(source, []).append((row, arrays, kept["lengths"].astype(int)))
+    return there
+
+
+def compared(page, there, apart, label, titles):
+    """Show how far each network is from its teacher: a table, and a picture of its parts.
+
+    there: as `found`. apart: f(arrays, lengths, network) -> distances of parts, such as heads.
+    label: of a distance, on the axis. titles: {metric of a run, over many sentences: its column in
+    the table}. Returns the distances as a DataFrame with source, model and distance.
+    """
+    import pandas as pd  # grids are read without it
+
+    from lib.page import plot
+
+    lines, table = [], {}
+    for source, made in there.items():
+        for name in list(made[0][1])[1:]:
+            parts = [one for _, arrays, n in made for one in apart(arrays, n, name)]
+            lines += [{"source": source, "model": name, "distance": part} for part in parts]
+            for key, title in titles.items():
+                mean = np.mean([row[f"model:{name}.{key}"] for row, *_ in made])
+                table.setdefault(name, {})[source, title] = f"{mean:.3f}"
+    page.table(table, "From the teacher, means over many sentences", "similarity", "model")
+    data = pd.DataFrame(lines, columns=["source", "model", "distance"])
+    figure, axes = plot.panels(there, 6, 2.9)
+    for axis, (source, part) in zip(axes, data.groupby("source", sort=False), strict=False):
+        means = part.groupby("model", sort=False)["distance"].mean()
+        axis.plot(part["distance"], part["model"], "o", color=plot.BLUE, alpha=0.55)
+        axis.plot(means, means.index, "|", color=plot.INK, markersize=20, markeredgewidth=2)
+        told = f"{source}: means {', '.join(means.map('{:.3f}'.format))}"
+        axis.set_title(f"{told}\nnearest (seeds: {len(there[source])}): {means.idxmin()}")
+        axis.set(xlabel=label, xlim=(0, None), ylim=(len(means) - 0.5, -0.5))
+    page.figure(figure, data, "similarity")
+    return data
