@@ -15,7 +15,10 @@ import pytest
 from safetensors.numpy import load_file
 
 DATA = Path(__file__).parents[1] / "data"
-CELL = re.compile(r"(?P<a>.+?) (?:>|~|<=) (?P<b>.+?)(?: (?:\+-|\+) [\d.]+)?(?: @ (?P<where>.+))?")
+CELL = re.compile(
+    r"(?P<a>.+?)(?: \[(?P<of_a>.+?)\])? (?:>=?|~|<=) (?P<b>.+?)(?: \[(?P<of_b>.+?)\])?"
+    r"(?: (?:\+-|\+|-) [\d.]+)?(?: @ (?P<where>.+))?"
+)
 LEAST, DRAWS = 3, 2000
 
 
@@ -51,6 +54,12 @@ def planned(claim):
     return line["artefact"].split("; "), first and range(int(first), int(last or first) + 1)
 
 
+def labels(*texts):
+    """{name: value} of labels such as "m=3, budget=6", on SST-2."""
+    every = ", ".join(filter(None, texts)).split(", ")
+    return dict(each.split("=", 1) for each in every if each) | {"task": "SST-2"}
+
+
 def recorded(claim, model, where):
     """{seed: folder} of the recorded runs of a model, or of a recipe, that a claim is on."""
     pages, seeds = planned(claim)
@@ -81,8 +90,10 @@ def judged(folder):
 @pytest.mark.parametrize("row", cells(), ids=lambda r: f"{r['claim']} {r['cell']}")
 def test_a_judged_cell(row):
     parts = CELL.fullmatch(row["cell"]).groupdict()
-    named = dict(part.split("=", 1) for part in (parts["where"] or "").split(", ") if part)
-    a, b = (recorded(row["claim"], parts[side], named | {"task": "SST-2"}) for side in "ab")
+    a, b = (
+        recorded(row["claim"], parts[side], labels(parts["where"], parts[f"of_{side}"]))
+        for side in "ab"
+    )
     seeds = sorted({*a} & {*b})
     n = len(seeds)
     assert n == row["count"]
