@@ -43,9 +43,9 @@ def equal_to_a_serial_sweep(store, specs, tmp_path):
     assert make(specs, serial, workers=1, keep=True) == {}
     for spec in specs:
         same_run(store.find(spec), serial.find(spec))
-    names = [sorted(run.name for run in each.folders()) for each in (store, serial)]
+    names = [sorted(run.name for run in each.every()) for each in (store, serial)]
     assert names[0] == names[1]
-    assert not [*store.parts(), *store.runs.glob("*/*.lock"), *store.runs.glob(".damaged")]
+    assert not [*store.parts(), *store.runs.glob("*/*.lock")]
 
 
 def visible():

@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from itertools import islice
 
 from lib.runs import executors, paths
-from lib.runs.execute import need_disk, one_line, work
+from lib.runs.execute import one_line, work
 from lib.runs.store import Store, alive, ledger
 from lib.steps import STEPS
 
@@ -118,7 +118,6 @@ def make(
     todo = missing(specs, store, keep)
     if not todo:
         return {}
-    need_disk(store.runs)
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
     rank, ready, running, ended, lost = {s: i for i, s in enumerate(todo)}, [], {}, set(), {}
     needed = [executors.need(spec) for spec in todo]
