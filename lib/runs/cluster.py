@@ -7,17 +7,12 @@ just asked for again. It goes on from its last checkpoint.
 
 import concurrent.futures as futures
 import os
-import signal
-import socket
-import subprocess
-import threading
 import time
 from math import ceil
 
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.executors import LAST
-from lib.runs.store import say
 
 RETRIES = 5  # of a run whose worker is lost
 
@@ -42,16 +37,10 @@ class Ray:
         self.ray, self.slots, self.running = ray, slots, {}
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         here = {"num_cpus": paths.cores(), "include_dashboard": False} if address == "local" else {}
-        before = signal.getsignal(signal.SIGTERM)
-        host, _, port = address.partition(":")
         try:
-            if port.isdigit():  # Ray itself tries for minutes
-                socket.create_connection((host, int(port)), 10).close()
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
         except Exception as error:  # Ray raises bare ones
             raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)  # Ray puts its own there
         self.task = ray.remote(call)
 
     def submit(self, function, *args, need):
@@ -95,26 +84,6 @@ class Resumed:
         return DelayedSubmission(self, *args)
 
 
-def watcher():
-    """Return what tells submitit how jobs are: `squeue`, as small clusters have no accounting.
-
-    A job that it no longer lists has ended, whether it was made, cancelled or lost.
-    """
-    from submitit.slurm.slurm import SlurmInfoWatcher
-
-    class Queue(SlurmInfoWatcher):
-        def update(self):
-            self._last_status_check = time.time()
-            try:
-                told = subprocess.check_output(["squeue", "--me", "--noheader", "--format=%A"])
-            except (OSError, subprocess.CalledProcessError):
-                return say("waiting  squeue does not answer: how the jobs are is not known")
-            ended = self._registered - set(told.decode().split())
-            self._info_dict = {job: {"State": "ENDED"} for job in ended}
-
-    return Queue(delay_s=60)
-
-
 class Slurm:
     """Executor of Slurm, a job a run.
 
@@ -129,7 +98,6 @@ class Slurm:
         self.jobs = submitit.AutoExecutor(folder, parameters.pop("cluster", "slurm"))
         values = {name: int(text) if text.isdigit() else text for name, text in parameters.items()}
         self.jobs.update_parameters(**({"name": "lib", "timeout_min": 24 * 60} | values))
-        submitit.SlurmJob.watcher = watcher()
         self.slots, self.running = slots, set()
 
     def submit(self, function, *args, need):
