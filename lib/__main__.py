@@ -6,7 +6,6 @@ starts with little.
 
 import argparse
 import json
-import logging
 import os
 import signal
 import sys
@@ -31,13 +30,6 @@ def option(*flags, **keywords):
     return flags, keywords
 
 
-def positive(text):
-    """Return a whole number above 0, for argparse."""
-    if not (text.isdigit() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
-    return int(text)
-
-
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
@@ -46,7 +38,7 @@ LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_y
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, *(option(f"--{name}", help=ABOUT) for name in LISTS))
 COUNTED = "runs at once; by default as many as fit, on a GPU one"
-WORKERS = option("--workers", "-w", type=positive, help=COUNTED)
+WORKERS = option("--workers", "-w", type=int, help=COUNTED)
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
@@ -274,7 +266,6 @@ def main(words=None):
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
-    logging.basicConfig(level=logging.WARNING)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
     try:
         return int(COMMANDS[args.command][0](args) or 0)

@@ -20,7 +20,7 @@ import torch
 from conftest import finetuned, made, same_run, stop_at, untrained
 from test_efficientbert_search import shrunk
 
-from lib import __main__, data
+from lib import data
 from lib.page import notebook
 from lib.runs import execute, paths, store, sweep
 from lib.runs.store import Store
@@ -135,29 +135,6 @@ def test_a_damaged_run_stops_no_command_on_others(copied):
     (there.runs / "distil-000000000000" / "0.part").mkdir(parents=True)
     assert sweep.Clock(there).median(TEACHER) > 0 and len(list(there.every())) == 3
     assert there.find(TEACHER)
-
-
-def test_a_kill_between_the_end_of_a_run_and_its_name_costs_nothing(copied, monkeypatch):
-    """It replaces one whose weights were removed, which is half gone, or all."""
-    rmtree = shutil.rmtree
-    for kept in (True, False):
-        there = copied()
-        folder = there.runs / TEACHER.name
-        shutil.rmtree(folder / "model")
-
-        def remove(path, there=folder, kept=kept, **more):
-            if path == there and kept:
-                (there / "metrics.json").unlink()
-                raise KeyboardInterrupt
-            rmtree(path, **more)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(shutil, "rmtree", remove)
-            stop_at(patch, type(folder), "rename", 1)
-            with pytest.raises(KeyboardInterrupt):
-                execute.execute(TEACHER, there, keep=True)
-        assert folder.exists() == kept and not paths.wrong(there.part(TEACHER))
-        assert again(there).status["attempts"] == 1  # it was taken up as it was
 
 
 # ---- unfinished runs ----
@@ -367,13 +344,6 @@ def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
         notebook.planned(paths.NOTEBOOKS / f"{name}.ipynb", values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("words", [["plan", "--workers", "-1"], ["evidence", "--workers", "0"]])
-def test_a_command_takes_no_negative_number(words, capsys):
-    with pytest.raises(SystemExit):
-        __main__.main(words)
-    assert "must be above 0" in capsys.readouterr().err
 
 
 POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]

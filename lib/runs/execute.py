@@ -38,8 +38,6 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
             return run
         try:
             with locked(store.lock(spec)):
-                if not paths.wrong(store.part(spec)):
-                    store.place(spec)  # a kill came between its end and its name
                 if run := store.find(spec, weights=keep):
                     return run
                 return _make(spec, store, keep, checkpoint_seconds)

@@ -73,16 +73,12 @@ def shown(path):
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def roots():
-    """Return {environment variable: the folder that it names}."""
-    made = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
-    return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
-
-
 def scrubbed(text):
     """Return a text without folders of this machine: each by the variable that names it."""
     named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
-    named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
+    roots = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
+    roots |= {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
+    named |= {p: f"${name}" for name, p in roots.items() if not p.is_relative_to(ROOT)}
     for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
         text = re.sub(rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])", name, text)
     return text
@@ -235,8 +231,5 @@ def remembered(what, sources, compute):
     except (OSError, ValueError):
         pass
     value = compute()
-    try:
-        write(path, json.dumps([value, key_of(told, value)]))
-    except OSError:
-        pass  # a disk that is full or cannot be written: the files are read the next time
+    write(path, json.dumps([value, key_of(told, value)]))
     return value

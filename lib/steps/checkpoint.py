@@ -6,7 +6,6 @@ import torch
 import transformers
 
 from lib.data import models
-from lib.model import backbone
 from lib.runs.spec import stream
 
 
@@ -19,8 +18,7 @@ def checkpoint(run, name, digest, random=False):
     if random:
         torch.manual_seed(stream(run.seed, "init"))
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-        with backbone.quiet():
-            transformers.AutoModel.from_config(config).save_pretrained(folder)
+        transformers.AutoModel.from_config(config).save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     told = ("model_type", "num_hidden_layers", "hidden_size", "num_attention_heads")
     return {name: config[name] for name in told if name in config}
