@@ -492,7 +492,7 @@ NEED = r"need a cut with \"whole\": "
         ([FOR_V], ADD | {"positions": ["o"]}, NEED + r"\[\]"),
         ([FOR_V, V], V, "position 'v' has a ghost already"),
         ([], ADD | {"positions": ["o", "o"]}, "position 'o' has a ghost already: name each"),
-        ([FOR_QK, QK], CUT, "cut after cut with whole parts"),
+        ([FOR_QK, QK], CUT, "cut after cut: leave"),
         ([], FIXED | {"tokens": -1}, "Ghost.tokens is -1; it must be at least 0"),
         ([], ADD | {"kernel": 4}, "Ghost.kernel is 4; an even kernel has no centre tap"),
         ([], ADD | {"kernel": 0}, "Ghost.kernel is 0;"),

@@ -155,10 +155,10 @@ NARROW = {"op": "keep", "v": [[1], [2]]}
         (ADD, STACK, "stack after ghost"),
         (GATES, GATES, "gates after gates"),
         (GATES, CUT, "cut after gates"),
-        (NARROW, CUT, "cut after keep of inputs or dimensions"),
-        (NARROW, GATES, "gates after keep of inputs or dimensions"),
-        (CUT | {"whole": ["o"]}, CUT, "cut after cut with whole parts"),
-        (CUT | {"whole": ["o"]}, KEEP, "keep after cut with whole parts"),
+        (NARROW, CUT, "cut after keep: leave"),
+        (NARROW, GATES, "gates after keep: leave"),
+        (CUT | {"whole": ["o"]}, CUT, "cut after cut: leave"),
+        (CUT | {"whole": ["o"]}, KEEP, "keep after cut: leave"),
     ],
 )
 def test_what_cannot_come_after_another_is_refused(first, second, message, tiny):
@@ -309,7 +309,7 @@ def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="config.json is missing"):
+    with pytest.raises(FileNotFoundError, match="config.json"):
         backbone.headed(tmp_path, CLASSES, 2, 0.0, 0)
 
 
