@@ -120,12 +120,3 @@ def add(model, norm, init, dropout=0.0, seed=0):
         layer.register_forward_hook(mix.keep)
     encoder.encoder.register_forward_hook(mix.replace)
     return {"states": states} | size(mix)
-
-
-def memory(layers, hidden, size=4):
-    """Count the bytes for each token that a forward pass without gradients holds for the mix.
-
-    All L + 1 states of H values of `size` bytes stay until the last one is there; a plain encoder
-    holds one of them (the limitation of BERMo's section 5).
-    """
-    return (layers + 1) * hidden * size

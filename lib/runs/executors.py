@@ -59,7 +59,7 @@ def opened(backend, needs, workers=None, folder=None):
         from lib.runs import cluster
 
         try:
-            most = min(workers or 100, len(needs))
+            most = max(1, min(workers or 100, len(needs)))
             return getattr(cluster, name.capitalize())(told, most, folder)
         except ModuleNotFoundError as error:
             how = "pip install -r requirements-cluster.txt"

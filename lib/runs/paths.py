@@ -151,8 +151,7 @@ def read_json(path):
     try:
         return json.loads(Path(path).read_bytes())
     except ValueError as error:
-        fix = "delete its folder, the run is made again"
-        raise Damaged(f"{shown(path)} is damaged ({error}): {fix}") from None
+        raise Damaged(f"{shown(path)} is damaged ({error}): delete its folder") from None
 
 
 def sha(data):
