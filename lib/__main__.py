@@ -6,12 +6,13 @@ starts with little.
 
 import argparse
 import json
+import locale
 import os
 import signal
 import sys
 import time
 
-from lib.runs import paths
+from lib.runs import committed, paths
 
 COMMANDS = {}
 
@@ -30,6 +31,13 @@ def option(*flags, **keywords):
     return flags, keywords
 
 
+def positive(text):
+    """Return a whole number above 0, for argparse."""
+    if not (text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text} must be above 0, a whole number")
+    return int(text)
+
+
 PATTERN = option("pattern", nargs="*", help="part of a notebook's name; all without one")
 PROFILE = option("--profile", "-p", default="toy", help="toy, mini or paper")
 DATA = option("--data", default="", help="your own rows: a file, a folder, or hub:NAME")
@@ -38,7 +46,7 @@ LISTS = ("methods", "budgets", "seeds")  # parameters of notebooks, such as 92_y
 ABOUT = "of notebooks that take some, as in 1,2"
 PAGES = (PATTERN, PROFILE, DATA, MODEL, *(option(f"--{name}", help=ABOUT) for name in LISTS))
 COUNTED = "runs at once; by default as many as fit, on a GPU one"
-WORKERS = option("--workers", "-w", type=int, help=COUNTED)
+WORKERS = option("--workers", "-w", type=positive, help=COUNTED)
 BACKENDS = "local, ray, ray:ADDRESS, slurm or slurm:NAME=VALUE,..."
 BACKEND = option("--backend", default="local", help=BACKENDS)
 RUN = option("run", help="a run: step-identity/seed, or enough of it to be the only one")
@@ -266,14 +274,23 @@ def main(words=None):
         for flags, keywords in arguments:
             sub.add_argument(*flags, **keywords)
     args = parser.parse_args(words)
+    if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
+        print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
+        return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
     try:
         return int(COMMANDS[args.command][0](args) or 0)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from the last checkpoints", file=sys.stderr)
         return 130
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
-        print(f"error: {error}", file=sys.stderr)
+    except Exception as error:  # one of a printed table that was changed can be of any kind
+        tables = [line for line in committed.changed() if line.startswith("data/published/")]
+        usual = isinstance(error, ValueError | TypeError | OSError | RuntimeError)
+        if not usual and not tables:
+            raise
+        fix = paths.movable(getattr(error, "filename", None))
+        told = f"error: {'' if usual else type(error).__name__ + ': '}{error}{fix}"
+        print(told, *tables, sep="\n", file=sys.stderr)
         return 2
 
 

@@ -237,7 +237,7 @@ def ask(*words):
 
 @pytest.fixture
 def small_cluster(monkeypatch):
-    """A Slurm of this machine alone: partitions low and high, of two cores."""
+    """A Slurm of this machine alone, without accounting: partitions low and high, of two cores."""
     pytest.importorskip("submitit", reason=ABSENT)
     daemons = ["munged", "slurmctld", "slurmd"]
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
@@ -284,18 +284,44 @@ def small_cluster(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_preempted_job_begins_again_by_itself(small_cluster, store, tmp_path):
+def test_a_small_cluster_without_accounting(small_cluster, store, tmp_path, capfd):
+    """One job is cancelled, which is told, and one is preempted, which begins again by itself; the
+    next command makes what was cancelled. Nothing floods the terminal.
+    """
+    assert subprocess.run(["sacct"], capture_output=True).returncode  # there is no accounting
     make([BACKBONE], store, keep=True)
-    spec = teacher(rows=1280, epochs=6).at(0)
+    slow, other = (teacher(rows=1280, epochs=6).at(seed) for seed in (0, 1))
     backend = "slurm:slurm_partition=low,timeout_min=30"
+    seen = []
 
     def disturb():
-        until(lambda: checkpointed(store, spec))
+        for spec in (slow, other):
+            until(lambda spec=spec: checkpointed(store, spec) or store.find(spec))
+        jobs = {}
+        for number in ask("squeue", "--noheader", "--format=%A").split():
+            (log,) = (store.runs / ".jobs").glob(f"{number}_submitted.pkl")
+            jobs[number] = log
+        seen.append(len(jobs))
+        ask("scancel", min(jobs, key=int))  # the first, which is `slow`
         ask("sbatch", "--partition=high", "--exclusive", "--output=/dev/null", "--wrap=sleep 5")
 
     watch = threading.Thread(target=disturb)
     watch.start()
-    lost = make([spec], store, 1, True, backend=backend, checkpoint_seconds=0.0)
+    lost = make([slow, other], store, 2, True, backend=backend, checkpoint_seconds=0.0)
     watch.join()
-    assert lost == {} and store.find(spec).status["attempts"] == 2
-    equal_to_a_serial_sweep(store, [spec], tmp_path)
+    assert seen == [2] and list(lost) == [slow], lost
+    assert "the next command resumes it" in lost[slow] and "ENDED" in lost[slow]
+    assert store.state(slow)["state"] == "died" and store.find(other).status["attempts"] == 2
+    assert make([slow, other], store, 2, True, backend=backend) == {}
+    assert capfd.readouterr().err.count("\n") <= 3
+    equal_to_a_serial_sweep(store, [slow, other], tmp_path)
+
+
+def test_a_queue_that_does_not_answer_is_told_once(slurm, store, capsys):
+    put(slurm, "bin/squeue", "#!/bin/sh\nexit 1\n").chmod(0o755)
+    watcher = cluster.watcher()
+    for _ in range(3):
+        assert not watcher.is_done("7", mode="force")
+    assert capsys.readouterr().err.count("\n") == 1
+    put(slurm, "bin/squeue", "#!/bin/sh\necho 7\n").chmod(0o755)
+    assert not watcher.is_done("7", mode="force") and watcher.is_done("8", mode="force")

@@ -5,6 +5,7 @@ tests marked slow; the others are a small share of them.
 """
 
 import json
+import locale
 import os
 import random
 import shutil
@@ -20,7 +21,7 @@ import torch
 from conftest import finetuned, made, same_run, stop_at, untrained
 from test_efficientbert_search import shrunk
 
-from lib import data
+from lib import __main__, data
 from lib.page import notebook
 from lib.runs import execute, paths, store, sweep
 from lib.runs.store import Store
@@ -344,6 +345,30 @@ def test_what_cannot_be_is_refused_before_anything_runs(name, values, told):
         notebook.planned(paths.NOTEBOOKS / f"{name}.ipynb", values)
     assert told in str(caught.value) and name in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written_is_told_with_its_variable(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(paths, "FIGURES", tmp_path / "file")
+    assert __main__.main(["report", "bermo_t06"]) == 2
+    told = capsys.readouterr().err
+    assert "set FIGURES_ROOT to another folder" in told and told.count("\n") == 1
+
+
+def test_an_encoding_that_cannot_be_is_told_before_a_file_is_read(monkeypatch, capsys):
+    monkeypatch.setattr(locale, "getpreferredencoding", lambda _: "ANSI_X3.4-1968")
+    assert __main__.main(["plan"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale\n"
+    )
+
+
+@pytest.mark.parametrize("words", [["plan", "--workers", "-1"], ["evidence", "--workers", "0"]])
+def test_a_command_takes_no_negative_number(words, capsys):
+    with pytest.raises(SystemExit):
+        __main__.main(words)
+    assert "must be above 0" in capsys.readouterr().err
 
 
 POOL = [0, 1, -1, 3, 10**12, 0.5, -0.5, float("nan"), float("inf"), "", "CoLA", "x", "3", None]

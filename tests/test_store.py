@@ -117,6 +117,15 @@ def test_what_cannot_be_read_is_left_where_it_is(store, monkeypatch, error):
     assert run.folder.exists() and store.find(SPEC).metrics == {"accuracy": 1.0}
 
 
+def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):
+    before = os.umask(0o027)
+    try:
+        folder = with_arrays(store).folder
+    finally:
+        os.umask(before)
+    assert (folder / "predictions.safetensors").stat().st_mode & 0o777 == 0o640
+
+
 def test_the_roots_are_told_by_the_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("RUNS_ROOT", str(tmp_path / "a"))
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path / "b"))

@@ -264,6 +264,21 @@ HARM = {  # what is done to the tensors, or to the configuration, and what is sa
         r"layer\.1\.attention.* is not expected",
     ),
     "other sizes": (lambda w: w, {"intermediate_size": 90}, r"has \[96\], expected \[90\]"),
+    "int8": (
+        lambda w: {k: v.to(torch.int8) if v.dim() > 1 else v for k, v in w.items()},
+        {},
+        "weight is I8, expected a floating-point type",
+    ),
+    "int8 without the prefix": (
+        lambda w: {k.removeprefix("bert."): v.to(torch.int8) for k, v in w.items()},
+        {},
+        "embeddings.LayerNorm.bias is I8, expected a floating-point type",
+    ),
+    "a mask": (
+        lambda w: {k: v > 0 if k.endswith("0.output.dense.bias") else v for k, v in w.items()},
+        {},
+        "layer.0.output.dense.bias is BOOL, expected a floating-point type",
+    ),
     "an unknown activation": (lambda w: w, {"hidden_act": "nope"}, "cannot be read .*nope"),
     "a text for a number": (lambda w: w, {"num_hidden_layers": "2"}, "cannot be read .*got str"),
     "no tensors at all": (None, {}, "the weights cannot be read"),

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from conftest import put
 from safetensors.numpy import load, save
 
 from lib import data
-from lib.__main__ import main
+from lib.__main__ import COMMANDS, main
 from lib.measure import metrics
 from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
@@ -256,6 +257,30 @@ def test_files_are_written_of_sound_records_alone(records, capsys):
     (records / NAME / ARRAYS).unlink()
     assert main(["verify", "--write"]) == 1
     assert [(records / name).read_text() for name in there] == before
+
+
+@pytest.mark.parametrize("error", [KeyError("EfficientBERT"), ValueError("no number: 1x")])
+def test_a_command_that_fails_names_printed_tables_that_were_changed(
+    error, monkeypatch, tmp_path, capsys
+):
+    def fail(args):
+        raise error
+
+    monkeypatch.setitem(COMMANDS, "plan", (fail, ()))
+    monkeypatch.setattr(paths, "ROOT", tmp_path)
+    monkeypatch.setenv("RECORDS_ROOT", str(tmp_path))
+    table = tmp_path / "data" / "published" / "nas" / "table.csv"
+    table.parent.mkdir(parents=True)
+    table.write_text("a,1\n")
+    (tmp_path / "files.csv").write_text("".join(committed.seen()))
+    with suppress(KeyError):  # as nothing was changed, the error is the code's
+        assert main(["plan"]) == 2
+    assert "table.csv" not in capsys.readouterr().err
+    table.write_text("a,2\n")
+    assert main(["plan"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("error: ") and str(error) in first
+    assert second.startswith("data/published/nas/table.csv is not as ")
 
 
 def test_a_run_without_a_score_has_nothing_to_compute_again():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors import safe_open
 
 from . import modeling
 from .parts import set_dropout, surgery
@@ -20,6 +21,7 @@ from .surgery import operate
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
+FLOATS = ("F64", "F32", "F16", "BF16")  # types of weights that can be opened in float32
 PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
 
 
@@ -121,10 +123,24 @@ def fitting(cls, folder, new_head=False, **more):
     wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
     wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
     wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
+    if not surgery(model):  # an operation may store integers
+        wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd(folder)]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
         raise ValueError(f"{folder}: the weights do not fit the configuration: {listed}")
     return model.eval()
+
+
+def odd(folder):
+    """Yield (name, type) of each weight of a folder that is no floating-point number; ids may be
+    whole numbers.
+    """
+    for path in Path(folder).glob("model*.safetensors"):
+        with safe_open(path, "pt") as file:
+            for name in file.keys():
+                kind = file.get_slice(name).get_dtype()
+                if kind not in FLOATS and not name.endswith("_ids"):
+                    yield name, kind
 
 
 def build(cls, config, surgery=()):

@@ -7,12 +7,14 @@ just asked for again. It goes on from its last checkpoint.
 
 import concurrent.futures as futures
 import os
+import subprocess
 import time
 from math import ceil
 
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.executors import LAST
+from lib.runs.store import say
 
 RETRIES = 5  # of a run whose worker is lost
 
@@ -84,6 +86,26 @@ class Resumed:
         return DelayedSubmission(self, *args)
 
 
+def watcher():
+    """Return what tells submitit how jobs are: `squeue`, as small clusters have no accounting.
+
+    A job that it no longer lists has ended, whether it was made, cancelled or lost.
+    """
+    from submitit.slurm.slurm import SlurmInfoWatcher
+
+    class Queue(SlurmInfoWatcher):
+        def update(self):
+            self._last_status_check = time.time()
+            try:
+                told = subprocess.check_output(["squeue", "--me", "--noheader", "--format=%A"])
+            except (OSError, subprocess.CalledProcessError):
+                return say("waiting  squeue does not answer: how the jobs are is not known")
+            ended = self._registered - set(told.decode().split())
+            self._info_dict = {job: {"State": "ENDED"} for job in ended}
+
+    return Queue(delay_s=60)
+
+
 class Slurm:
     """Executor of Slurm, a job a run.
 
@@ -98,6 +120,7 @@ class Slurm:
         self.jobs = submitit.AutoExecutor(folder, parameters.pop("cluster", "slurm"))
         values = {name: int(text) if text.isdigit() else text for name, text in parameters.items()}
         self.jobs.update_parameters(**({"name": "lib", "timeout_min": 24 * 60} | values))
+        submitit.SlurmJob.watcher = watcher()
         self.slots, self.running = slots, set()
 
     def submit(self, function, *args, need):

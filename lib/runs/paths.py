@@ -73,12 +73,24 @@ def shown(path):
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
+def roots():
+    """Return {environment variable: the folder that it names}."""
+    made = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
+    return made | {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
+
+
+def movable(path):
+    """Return what to do about a file that cannot be made or read; "" where no variable moves it."""
+    for name, root in roots().items() if path else ():
+        if Path(path).is_relative_to(root):
+            return f"; fix: let {shown(root)} be written, or set {name} to another folder"
+    return ""
+
+
 def scrubbed(text):
     """Return a text without folders of this machine: each by the variable that names it."""
     named = {ROOT: ".", sys.prefix: "$PREFIX", Path.home(): "~", tempfile.gettempdir(): "$TMPDIR"}
-    roots = {"RUNS_ROOT": runs_root(), "RECORDS_ROOT": records_root(), "FIGURES_ROOT": FIGURES}
-    roots |= {"DATA_ROOT": data_root(), "NOTEBOOKS_ROOT": NOTEBOOKS}
-    named |= {p: f"${name}" for name, p in roots.items() if not p.is_relative_to(ROOT)}
+    named |= {p: f"${name}" for name, p in roots().items() if not p.is_relative_to(ROOT)}
     for path, name in sorted(named.items(), key=lambda each: -len(str(each[0]))):
         text = re.sub(rf"(?<![\w./~$-]){re.escape(str(path))}(?![\w-])", name, text)
     return text
@@ -173,10 +185,17 @@ def _digest(path, *_):
 
 
 def seal(folder):
-    """Write the manifest of a folder."""
-    folder = Path(folder)
+    """Write the manifest of a folder.
+
+    The files become readable for those to whom the umask of this process gives new files;
+    safetensors writes them for their owner alone.
+    """
+    folder, mask = Path(folder), os.umask(0)
+    os.umask(mask)
     there = (path for path in folder.rglob("*") if path.is_file())
     found = sorted(path for path in there if path != folder / MANIFEST)
+    for path in found:
+        path.chmod(0o666 & ~mask)
     digests = {path.relative_to(folder).as_posix(): digest(path) for path in found}
     write_json(folder / MANIFEST, {"version": 1, "files": digests})
 
