@@ -7,13 +7,10 @@ starts with little.
 import argparse
 import json
 import locale
-import logging
 import os
-import shutil
 import signal
 import sys
 import time
-from itertools import chain
 
 from lib.runs import committed, paths
 
@@ -212,16 +209,6 @@ def export(args):
     print(f"{paths.shown(folder)}: transformers.{told['auto']}.from_pretrained opens it")
 
 
-@command(PATTERN, PROFILE)
-def record(args):
-    """copy finished results of these notebooks to the records, to be committed"""
-    grids, _, store = read(args)
-    for row in chain(*(rows for found in grids.values() for rows in found.values())):
-        found = store.find(row["spec"])
-        if found and found.origin == "run":
-            print(f"  recorded {paths.shown(store.record(found))}")
-
-
 @command(
     WORKERS,
     BACKEND,
@@ -257,23 +244,6 @@ def verify(args):
     return bool(lines)
 
 
-@command(option("--delete", action="store_true", help="delete what is listed"))
-def gc(args):
-    """weights that no page needs, unfinished and damaged runs, oldest first; --delete does it"""
-    from lib.page.notebook import deletable
-    from lib.runs.store import Store
-
-    folders, total, now = sorted(deletable(Store()), key=os.path.getmtime), 0, time.time()
-    for folder in folders:
-        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-        days, total = (now - folder.stat().st_mtime) / 86400, total + size
-        print(f"  {size / 1e6:8.1f} MB  {days:4.0f} days  {paths.shown(folder)}")
-        if args.delete:
-            shutil.rmtree(folder)
-    done = "deleted" if args.delete else "; --delete removes them"
-    print(f"{len(folders)} folders of {total / 1e6:.1f} MB{' ' * args.delete}{done}")
-
-
 @command(option("name"))
 def fetch(args):
     """bring a checkpoint (bert-base-uncased, ...) or a task (glue/CoLA, squad/SQuAD1) to data/"""
@@ -295,16 +265,9 @@ def tidy(args):
         print(f"  tidied   {paths.shown(path)}")
 
 
-EXAMPLES = """examples:
-  python -m lib run ghostbert_t03                       one table, at toy
-  python -m lib plan --profile mini                     what all pages on real data take
-  python -m lib run 92_your_task --data reviews.tsv --model my-encoder"""
-
-
 def main(words=None):
-    raw = argparse.RawDescriptionHelpFormatter
     about = "Four papers on compressing BERT, reproduced."
-    parser = argparse.ArgumentParser("python -m lib", None, about, EXAMPLES, formatter_class=raw)
+    parser = argparse.ArgumentParser("python -m lib", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (function, arguments) in COMMANDS.items():
         sub = commands.add_parser(name, help=function.__doc__, description=function.__doc__)
@@ -314,7 +277,6 @@ def main(words=None):
     if locale.getpreferredencoding(False).lower() not in ("utf-8", "utf8"):
         print("error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale", file=sys.stderr)
         return 2
-    logging.basicConfig(level=logging.WARNING)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end alike
     try:
         return int(COMMANDS[args.command][0](args) or 0)

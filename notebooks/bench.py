@@ -155,10 +155,9 @@ CONTENDERS = {
 
 def prepared(task, split, seed, contender="ours"):
     """(model, tokenizer, f() that trains it) of a contender."""
-    with backbone.quiet():
-        place, head = data.locate(MODEL), "SequenceClassification"
-        model, tokenizer = backbone.headed(place, head, task.outputs, TRAIN.dropout, seed)
-        return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
+    place, head = data.locate(MODEL), "SequenceClassification"
+    model, tokenizer = backbone.headed(place, head, task.outputs, TRAIN.dropout, seed)
+    return model, tokenizer, CONTENDERS[contender](model, tokenizer, split, seed)
 
 
 def trained(name, repeat, contender, rows):
@@ -242,9 +241,8 @@ def augmenting(repeats=REPEATS, rows=100, count=15):
     with tempfile.TemporaryDirectory() as masked:
         torch.manual_seed(0)
         size = {"hidden_size": 192, "num_hidden_layers": 2, "intermediate_size": 768}
-        with backbone.quiet():
-            made = transformers.BertForMaskedLM(transformers.BertConfig(**size))
-            made.save_pretrained(masked)
+        made = transformers.BertForMaskedLM(transformers.BertConfig(**size))
+        made.save_pretrained(masked)
         transformers.AutoTokenizer.from_pretrained(data.locate(MODEL)).save_pretrained(masked)
         places = {f"neighbours, {MODEL}": data.locate(MODEL)}
         places |= {"masked LM, 2 layers of 192": Path(masked)}
@@ -319,7 +317,7 @@ class Watched(Scratch):
 
 def step_seconds(spec, store, most):
     """[most, 2] seconds of wall and CPU of a Spec's training steps after its first; no more run."""
-    with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over), backbone.quiet():
+    with tempfile.TemporaryDirectory() as folder, suppress(Watched.Over):
         draft = Watched(folder, spec, store, most)
         STEPS[spec.step].function(draft, **spec.args)
     return np.diff(draft.marks, axis=0)

@@ -177,18 +177,6 @@ def test_bert_base_gains_fourteen_parameters():
     assert more == [14, 40]
 
 
-def test_the_memory_of_the_mix_is_what_its_states_take(tiny, sentences):
-    model, batch, held = tiny(), sentences(), []
-    operate(model, op("none"))
-    mix.present(model).register_forward_pre_hook(
-        lambda _, inputs: held.extend(state.nbytes for state in inputs[0])
-    )
-    with torch.no_grad():
-        model(**batch)
-    assert sum(held) == batch["input_ids"].numel() * mix.memory(2, 48)
-    assert mix.memory(12, 768) == 39936 and mix.memory(12, 768, 2) == 19968
-
-
 # ---- refusals ----
 def test_a_model_with_a_mix_is_refused(tiny):
     model = tiny()

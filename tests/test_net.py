@@ -122,10 +122,6 @@ def test_spellings_of_a_formula_make_one_network():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"embedding": "trigrams"}, "Net.embedding is 'trigrams'; allowed: 'trigram', 'plain'"),
-        ({"mismatch": "cut"}, "Net.mismatch is 'cut'; allowed: 'truncate', 'pad'"),
-        ({"heads": 7}, "Net.hidden is 540, not a multiple of its 7 heads"),
-        ({"layers": ()}, "Net.number of layers is 0; it must be at least 1"),
         ({"width": 3, "layers": (Layer(net.BERT, 1, 4),)}, "Net.inner width for q = 4 is 0; it"),
         ({"layers": (Layer("gelu(W1 x) + W2 tanh(x)", 1, 2),)}, "W2 takes 270 channels, its"),
     ],
@@ -136,12 +132,7 @@ def test_impossible_networks(change, message):
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "values, message", [((net.BERT, 0), "Layer.stack is 0"), ((net.BERT, 1, 0), "Layer.q is 0")]
-)
-def test_impossible_layers(values, message):
-    with pytest.raises(ValueError, match=message):
-        Layer(*values)
+def test_impossible_layers():
     with pytest.raises(FormulaError, match="did you mean 'gelu'"):
         Layer("W2 gleu(W1 x)")
     with pytest.raises(ValueError, match="'deployable', 'with pooler', 'with projection'"):

@@ -98,7 +98,7 @@ def test_what_is_kept_of_answers(name, task, runs):
 
 
 def test_no_text_lies_beside_the_weights(runs):
-    """What `record` would commit: every file but the model's."""
+    """What `Store.record` would commit: every file but the model's."""
     passages = {
         text for name in ("SQuAD1", "SQuAD2") for text in data.load(DATA[name])["dev"].b[:50]
     }

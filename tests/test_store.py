@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -94,7 +93,7 @@ def test_a_flipped_byte_of_a_record_is_found_and_its_file_named(store, name):
 
 
 def test_a_folder_is_held_to_its_spec(store, capsys):
-    """What is of another Spec is not used; such a run is set aside when it is made again."""
+    """What is of another Spec is not used."""
     other = SPEC.at(1)
     for spec in (SPEC, other):
         store.record(finished(store, spec, {"accuracy": float(spec.seed)}))
@@ -106,9 +105,6 @@ def test_a_folder_is_held_to_its_spec(store, capsys):
     assert store.find(SPEC) is None is store.find(other)
     told = capsys.readouterr().err
     assert told.count("holds the run of another Spec") == 4 and SPEC.name in told
-    store.mend(SPEC, False)
-    assert len(store.recorded()) == 2 and [run.name for run in store.folders()] == [other.name]
-    assert len(list(store.runs.glob(".damaged/*/*"))) == 1
 
 
 @pytest.mark.parametrize("error", [PermissionError, OSError])
@@ -119,7 +115,6 @@ def test_what_cannot_be_read_is_left_where_it_is(store, monkeypatch, error):
         with pytest.raises(OSError, match="Input/output error"):
             store.find(SPEC)
     assert run.folder.exists() and store.find(SPEC).metrics == {"accuracy": 1.0}
-    assert not (store.runs / ".damaged").exists()
 
 
 def test_files_of_a_run_are_readable_for_whom_the_umask_says(store):
@@ -173,13 +168,6 @@ def test_a_lock_excludes_other_processes_and_dies_with_its_owner(tmp_path):
     with locked(path):
         assert alive(path)
     assert not path.exists()
-
-
-def test_a_full_disk_stops_before_anything_starts(store, monkeypatch):
-    monkeypatch.setattr(execute.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 << 20))
-    with pytest.raises(OSError, match="5 MB free under .* set RUNS_ROOT"):
-        execute.execute(SPEC, store)
-    assert store.state(SPEC)["state"] == "missing"
 
 
 def test_a_disk_that_fills_up_is_told_in_one_line_and_resumed(store, monkeypatch):

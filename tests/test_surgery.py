@@ -114,8 +114,8 @@ def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
 @pytest.mark.parametrize(
     "op, more, message",
     [
-        ({"op": "cut", "heads": 0}, {}, "cut to 0 heads: a layer of this model has 12; keep 1 to"),
-        ({"op": "cut", "heads": 13}, {}, "cut to 13 heads: a layer of this model has 12"),
+        ({"op": "cut", "heads": 0}, {}, "cut to 0 heads: keep 1 to 12"),
+        ({"op": "cut", "heads": 13}, {}, "cut to 13 heads: keep 1 to 12"),
         ({"op": "cut", "heads": 2.5}, {}, "cut to 2.5 heads"),
         (CUT, {"head_scores": torch.rand(2, 4)}, r"head scores.*\[2, 4\].*2 layers of 12"),
         (CUT, {"neuron_scores": torch.rand(2, 95)}, r"neuron scores.*\[2, 95\].*2 layers of 96"),
@@ -123,8 +123,6 @@ def test_parameters_are_those_of_the_formula(family, heads, tiny, shape):
         ({"op": "cutt", "heads": 3}, {}, "unknown surgery: 'cutt'; did you mean 'cut'"),
         ({"heads": 3}, {}, "unknown surgery: None"),
         (ADD | {"kind": "dwconf"}, {}, "Ghost.kind is 'dwconf'; allowed: 'dwconv'"),
-        (CUT | {"whole": ["v"]}, {}, r"\['v'\]; it is one of \[\], \['o'\], \['v', 'o'\]"),
-        (CUT | {"whole": "o"}, {}, r"cut with \"whole\": o;"),
         (KEEP | {"heads": [[1], []]}, {}, r"keep heads of layer 1: found \[\]; .* 0 to 11, each"),
         (KEEP | {"heads": [[1], [12]]}, {}, r"keep heads of layer 1: found \[12\]; .* 0 to 11"),
         (KEEP | {"heads": [[-1], [2]]}, {}, r"keep heads of layer 0: found \[-1\];"),
@@ -157,10 +155,10 @@ NARROW = {"op": "keep", "v": [[1], [2]]}
         (ADD, STACK, "stack after ghost"),
         (GATES, GATES, "gates after gates"),
         (GATES, CUT, "cut after gates"),
-        (NARROW, CUT, "cut after keep of inputs or dimensions"),
-        (NARROW, GATES, "gates after keep of inputs or dimensions"),
-        (CUT | {"whole": ["o"]}, CUT, "cut after cut with whole parts"),
-        (CUT | {"whole": ["o"]}, KEEP, "keep after cut with whole parts"),
+        (NARROW, CUT, "cut after keep: leave"),
+        (NARROW, GATES, "gates after keep: leave"),
+        (CUT | {"whole": ["o"]}, CUT, "cut after cut: leave"),
+        (CUT | {"whole": ["o"]}, KEEP, "keep after cut: leave"),
     ],
 )
 def test_what_cannot_come_after_another_is_refused(first, second, message, tiny):
@@ -206,7 +204,7 @@ def test_a_fitting_head_stays_and_another_is_refused(
     assert {m.p for m in again.modules() if isinstance(m, torch.nn.Dropout)} == {0.1}
     for head, said in (
         (CLASSES, "model has 3 outputs; the task needs 2"),
-        *([(SPANS, "the model in model is a BertForSequence.*needs a head")] if ops else []),
+        *([(SPANS, "model: the weights cannot be read .*operated-bert")] if ops else []),
     ):
         with pytest.raises(ValueError, match=said):
             backbone.headed(folder, head, 2, 0.1, seed=5)
@@ -326,7 +324,7 @@ def test_loading_draws_no_random_number(family, ops, tiny, tokenizer, tmp_path):
 
 
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="config.json is missing"):
+    with pytest.raises(FileNotFoundError, match="config.json"):
         backbone.headed(tmp_path, CLASSES, 2, 0.0, 0)
 
 

@@ -15,7 +15,7 @@ from conftest import finish, holder, losses_of, same_run, small_backbone
 from lib import data
 from lib.runs import executors, sweep
 from lib.runs.spec import Spec
-from lib.runs.store import Draft, Store, locked
+from lib.runs.store import Draft, Store
 from lib.train.options import Distil, Importance, Numerics, Targets, Train
 
 NUMERICS = Numerics("float32", 1)
@@ -122,7 +122,7 @@ def test_the_root_of_what_is_missing_is_named_not_a_dependant(store):
     assert sweep.collect([{"spec": top}], store)["error"][0].startswith(wanted)
 
 
-def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
+def test_the_bar_keeps_its_end(store, monkeypatch):
     drawn = []
 
     class Bar(SimpleNamespace):
@@ -142,9 +142,7 @@ def test_the_bar_keeps_its_end_and_says_that_workers_start(store, monkeypatch):
     sweep.make([importance(teacher()).at(0)], store, workers=1)
     shares, totals, texts = zip(*drawn, strict=True)
     assert set(totals) == {3} and list(shares) == sorted(shares) and shares[-1] == 3
-    assert texts[-1] == "3/3 runs" and {*texts} <= {"starting workers"} | {
-        f"{n}/3 runs" for n in range(4)
-    }
+    assert texts[-1] == "3/3 runs" and {*texts} <= {f"{n}/3 runs" for n in range(4)}
 
 
 def make_in_process(spec, runs, records):
@@ -206,21 +204,6 @@ def test_two_processes_that_ask_for_the_same_run_make_it_once(store):
         each.join()
     assert [p.exitcode for p in both] == [0, 0] and store.find(spec).status["attempts"] == 1
     assert len(losses_of(run := store.find(spec))) == run.metrics["steps"]
-
-
-def test_a_run_that_another_process_is_at_is_left_to_it_while_there_is_other_work(store):
-    make([BACKBONE], store, keep=True)
-    held, free, seen = teacher().at(0), teacher().at(1), []
-    lock = locked(store.lock(held))
-    lock.__enter__()
-
-    def made(spec):
-        seen.append(spec)
-        if spec == free:
-            lock.__exit__(None, None, None)
-
-    assert not make([held, free], store, done=made)
-    assert seen == [free, held] and store.find(held)
 
 
 def test_a_killed_parent_leaves_no_worker_behind(store):

@@ -266,7 +266,7 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     def fail(args):
         raise error
 
-    monkeypatch.setitem(COMMANDS, "status", (fail, ()))
+    monkeypatch.setitem(COMMANDS, "plan", (fail, ()))
     monkeypatch.setattr(paths, "ROOT", tmp_path)
     monkeypatch.setenv("RECORDS_ROOT", str(tmp_path))
     table = tmp_path / "data" / "published" / "nas" / "table.csv"
@@ -274,10 +274,10 @@ def test_a_command_that_fails_names_printed_tables_that_were_changed(
     table.write_text("a,1\n")
     (tmp_path / "files.csv").write_text("".join(committed.seen()))
     with suppress(KeyError):  # as nothing was changed, the error is the code's
-        assert main(["status"]) == 2
+        assert main(["plan"]) == 2
     assert "table.csv" not in capsys.readouterr().err
     table.write_text("a,2\n")
-    assert main(["status"]) == 2
+    assert main(["plan"]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("error: ") and str(error) in first
     assert second.startswith("data/published/nas/table.csv is not as ")

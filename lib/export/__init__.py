@@ -105,9 +105,8 @@ def auto(cls):
 def reopened(folder):
     """Return (name of the Auto class, the model) of an exported folder, opened as anyone would."""
     name, more = auto(backbone.architecture(folder)), {"local_files_only": True}
-    with backbone.quiet():
-        cls = getattr(transformers, name)
-        return name, cls.from_pretrained(folder, trust_remote_code=True, **more).eval()
+    cls = getattr(transformers, name)
+    return name, cls.from_pretrained(folder, trust_remote_code=True, **more).eval()
 
 
 # ---- forms, compared ----
@@ -126,8 +125,7 @@ def in_onnx(model, batch, path):
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision
     free = dict.fromkeys(INPUTS, dict.fromkeys((0, 1), torch.export.Dim.AUTO))
     told = {"input_names": INPUTS, "output_names": ["logits"], "dynamic_shapes": free}
-    with backbone.quiet():
-        torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **told)
+    torch.onnx.export(model, (), path, kwargs=batch, external_data=False, verbose=False, **told)
     session = onnxruntime.InferenceSession(path)
     return lambda batch: session.run(None, {k: v.numpy() for k, v in batch.items()})[0].flatten()
 

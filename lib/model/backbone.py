@@ -6,7 +6,6 @@ and exports keep it in one format; an export carries the sources as well.
 
 import json
 import re
-import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +17,10 @@ from . import modeling
 from .parts import set_dropout, surgery
 from .surgery import operate
 
+# transformers reports no new heads and shows no bars: a run's log says enough.
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
 FLOATS = ("F64", "F32", "F16", "BF16")  # types of weights that can be opened in float32
 PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
 
@@ -27,8 +30,8 @@ def headed(folder, head, outputs, dropout, seed):
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
     keeps it; otherwise the head is drawn from `seed`. outputs: one value is a regression. dropout:
-    the rate everywhere. Raises ValueError where the folder's head has another size, and for a model
-    that was operated on and has no such head.
+    the rate everywhere. Raises ValueError where the folder's head has another size, or the folder
+    cannot be opened: a head is drawn onto no model that was operated on.
     """
     folder, cls = Path(folder), architecture(folder)
     if head in cls:
@@ -36,9 +39,6 @@ def headed(folder, head, outputs, dropout, seed):
         if model.config.num_labels != outputs:
             there = model.config.num_labels
             raise ValueError(f"{folder.name} has {there} outputs; the task needs {outputs}")
-    elif operated(folder):
-        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
-        raise ValueError(f"{told}: start from a model of such a task, or from one before surgery")
     else:
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")
@@ -52,10 +52,7 @@ def described(folder):
     """Return the configuration of a saved model, a dict. Raises FileNotFoundError where there is
     none.
     """
-    file = Path(folder) / "config.json"
-    if not file.exists():
-        raise FileNotFoundError(f"{file} is missing: name a checkpoint folder of Hugging Face's")
-    return json.loads(file.read_text())
+    return json.loads((Path(folder) / "config.json").read_text())
 
 
 def architecture(folder):
@@ -72,8 +69,7 @@ def save(model, tokenizer, folder):
     """Write a model so that `load` gives the same function back. `folder` None: nobody needs it."""
     if folder is None:
         return
-    with quiet():
-        model.save_pretrained(folder)
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     if surgery(model) or hasattr(model.config, "surgery"):  # its configuration is not written yet
         cls = getattr(modeling if surgery(model) else transformers, type(model).__name__)
@@ -101,8 +97,7 @@ def opening(what, folder):
     """Within, transformers opens a folder. It raises errors of many kinds and lines: all become a
     ValueError in one line that names the folder."""
     try:
-        with quiet():
-            yield
+        yield
     except Exception as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise ValueError(f"{folder}: the {what} cannot be read ({why})") from None
@@ -154,17 +149,3 @@ def build(cls, config, surgery=()):
     for op in surgery:
         operate(model, op)
     return model
-
-
-class quiet(warnings.catch_warnings):
-    """Within, transformers reports no new heads and shows no bars; a run's log says enough."""
-
-    def __enter__(self):
-        self.level = transformers.logging.get_verbosity()
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
-        return super().__enter__()
-
-    def __exit__(self, *error):
-        transformers.logging.set_verbosity(self.level)
-        return super().__exit__(*error)

@@ -10,8 +10,6 @@ from torch import nn
 from .options import known
 from .parts import FFN1, FFN2, OUT, QKV, layers, sliced
 
-WHOLE = ([], ["o"], ["v", "o"])  # left whole for nothing, for a ghost at "v", for one at "qk"
-
 
 def rank(scores):
     """Return the indices by falling score. Ties keep their order, so a ranking is equal on every
@@ -33,16 +31,11 @@ def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
     Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
     Raises ValueError where M is not in 1..A and where scores have another shape.
     """
-    whole = sorted(whole, key=str, reverse=True) if isinstance(whole, (list, tuple)) else whole
-    if whole not in WHOLE:
-        raise ValueError(f'cut with "whole": {whole}; it is one of {", ".join(map(str, WHOLE))}')
     kept = {"heads": [], "neurons": []} | ({"others": []} if whole else {})
     for number, layer in enumerate(layers(model)):
         total, ffn = layer.attention.self.num_attention_heads, layer.intermediate.dense.out_features
         if not (isinstance(heads, int) and 1 <= heads <= total):
-            raise ValueError(
-                f"cut to {heads!r} heads: a layer of this model has {total}; keep 1 to {total}"
-            )
+            raise ValueError(f"cut to {heads!r} heads: keep 1 to {total}")
         order = ranked(head_scores, model, number, total, "head")
         neurons = ranked(neuron_scores, model, number, ffn, "neuron")[: heads * ffn // total]
         narrow(layer, order[:heads], neurons, order, whole)

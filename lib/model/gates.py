@@ -19,7 +19,7 @@ Shapes: A heads, D head size, H hidden, F neurons, L layers, O x I a weight.
 from torch import nn
 from torch.nn import functional
 
-from .options import GATE_REGIONS, START, one_of
+from .options import START
 from .parts import FFN2, OUT, QKV, layers, linear, surgery
 
 
@@ -51,23 +51,18 @@ def plan(layer, regions):
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
-    every = {
+    every = {  # in the order of GATE_REGIONS
         "heads": {"heads": (heads, size, {OUT: "inputs"})},
         "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
         "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
         "qkv": {"qk": (width, 1, {query: "outputs"}), "v": (width, 1, {OUT: "inputs"})},
     }
-    chosen = [every[region] for region in GATE_REGIONS if region in regions]
-    return {kind: what for own in chosen for kind, what in own.items()}
+    order = sorted(regions, key=list(every).index)
+    return {kind: what for region in order for kind, what in every[region].items()}
 
 
 def attach(model, regions):
-    """Operation: put gates on the regions of every layer. Returns {kind: number of gates}.
-
-    Raises ValueError for a region that is not there.
-    """
-    for region in regions:
-        one_of("gates", "regions", region, GATE_REGIONS)
+    """Operation: put gates on the regions of every layer. Returns {kind: number of gates}."""
     count = {}
     for layer in layers(model):
         places, weight = {}, layer.output.dense.weight

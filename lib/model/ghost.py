@@ -237,10 +237,8 @@ def check(model, options):
             raise ValueError(f"position {position!r} has a ghost already: name each position once")
     wanted = list(options.whole)
     if wanted != whole(first) and (wanted or not there.keys() & {"qk", "v"}):
-        raise ValueError(
-            f'ghosts at {list(options.positions)} need a cut with "whole": {wanted}; this model\'s '
-            f"cut left {whole(first)} whole"
-        )
+        at, left = list(options.positions), whole(first)
+        raise ValueError(f'ghosts at {at} need a cut with "whole": {wanted}; it left {left}')
 
 
 def module(layer, position, options, generator, padding, total):

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from .options import MIX_INITS, MIX_NORMS, one_of, stream
+from .options import stream
 from .parts import base, embedding_output, layers, padding, size
 
 EPS = 1e-12  # of ELMo's code and of BERT's own LayerNorm; the paper names none
@@ -106,11 +106,8 @@ def present(model):
 def add(model, norm, init, dropout=0.0, seed=0):
     """Operation: put a mix between encoder and head; alpha is drawn from `seed`.
 
-    Returns {"states", "parameters"}. Raises ValueError for a model that has a mix, and for an
-    unknown norm or init.
+    Returns {"states", "parameters"}. Raises ValueError for a model that has a mix.
     """
-    one_of("mix", "norm", norm, MIX_NORMS)
-    one_of("mix", "init", init, MIX_INITS)
     if present(model):
         raise ValueError("this model has a layer mix already: it takes one")
     encoder, there = base(model), layers(model)
@@ -123,12 +120,3 @@ def add(model, norm, init, dropout=0.0, seed=0):
         layer.register_forward_hook(mix.keep)
     encoder.encoder.register_forward_hook(mix.replace)
     return {"states": states} | size(mix)
-
-
-def memory(layers, hidden, size=4):
-    """Count the bytes for each token that a forward pass without gradients holds for the mix.
-
-    All L + 1 states of H values of `size` bytes stay until the last one is there; a plain encoder
-    holds one of them (the limitation of BERMo's section 5).
-    """
-    return (layers + 1) * hidden * size

@@ -66,10 +66,8 @@ class Stack(nn.Module):
         """
         there = self.networks[0].W1.out_features
         if count > len(self.networks) or inner > there:
-            raise ValueError(
-                f"{count} networks of {inner} channels asked of a stack of {len(self.networks)} "
-                f"networks of {there}: choose a smaller net, or build a larger one"
-            )
+            found = f"a stack of {len(self.networks)} networks of {there} channels"
+            raise ValueError(f"{found} cannot run {count} of {inner}: choose a smaller net")
         self.tree, self.active = parse(formula), count
         self.inner, self.mismatch = inner, mismatch
 

@@ -19,16 +19,8 @@ def as_json(net):
 
 
 def of(model):
-    """Return the net that a model was built for, as JSON. Raises ValueError where it has no
-    stacks.
-    """
-    for op in surgery(model):
-        if op["op"] == "stack":
-            return op["net"]
-    raise ValueError(
-        f"this {type(model).__name__} has no stacks of feed-forward networks: give a net to build "
-        "one"
-    )
+    """Return the net that a model with stacks was built for, as JSON."""
+    return next(op["net"] for op in surgery(model) if op["op"] == "stack")
 
 
 def build(net, cls=transformers.BertModel, like=None, **config):
@@ -86,10 +78,8 @@ def inherit(student, source):
     depths = [len(layers(m)) for m in (student, source)]
     times, rest = divmod(*depths)
     if words[0] != words[1] or rest or not times:
-        raise ValueError(
-            f"a student of {words[0]} words and {depths[0]} layers cannot inherit from {words[1]} "
-            f"words and {depths[1]} layers: take the same vocabulary, and a multiple of the layers"
-        )
+        sizes = f"words and layers {[*zip(words, depths, strict=True)]} of student and source"
+        raise ValueError(f"{sizes}: take the same vocabulary, and a multiple of the layers")
     there = {as_stack(plain(name, source)): value for name, value in source.state_dict().items()}
     left = []
     for name, value in student.state_dict().items():
@@ -101,10 +91,8 @@ def inherit(student, source):
         larger, head = there[origin], name.startswith(("classifier.", "qa_outputs."))
         block = larger[tuple(slice(n) for n in value.shape)]
         if block.shape != value.shape or head and value.shape[0] != larger.shape[0]:
-            raise ValueError(
-                f"{name} of shape {list(value.shape)} cannot inherit from {list(larger.shape)}: "
-                "the source must be at least as large, and have as many outputs"
-            )
+            why = "the source must be at least as large, and have as many outputs"
+            raise ValueError(f"{name} {[*value.shape]} cannot inherit {[*larger.shape]}: {why}")
         value.copy_(block)
     return left
 

@@ -31,10 +31,8 @@ OPERATIONS = {
     "stack": stack,
     "trigram": trigram,
 }
-# What left layers without matrices that could be cut, or with widths that something is made for.
-SHAPED = ("stack", "gates", "ghost", "keep of inputs or dimensions", "cut with whole parts")
-REFUSED = {"ghost": ("stack",), "stack": ("ghost",)}  # {operation: what it cannot come after}
-REFUSED |= dict.fromkeys(("cut", "keep", "gates"), SHAPED)
+# Arguments of a cut or keep that leave layers with widths which something is made for.
+INSIDE = {"whole", "embedding", "qk", "v"}
 
 
 def operate(model, op, **more):
@@ -45,9 +43,11 @@ def operate(model, op, **more):
     """
     name = op.get("op")
     change = function(name)
-    for earlier in map(kind, surgery(model)):
-        if earlier == "int8" or earlier in REFUSED.get(name, ()):
-            raise ValueError(f"{name} after {earlier}: leave one out")
+    for done in surgery(model):
+        shaped = done["op"] in ("stack", "gates", "ghost") or done.keys() & INSIDE
+        apart = done["op"] == "int8" or {name, done["op"]} == {"ghost", "stack"}
+        if apart or shaped and name in ("cut", "keep", "gates"):
+            raise ValueError(f"{name} after {done['op']}: leave one out")
     report = change(model, **{k: v for k, v in op.items() if k != "op"}, **more)
     surgery(model).append(op)
     return report
@@ -65,12 +65,3 @@ def function(name):
                     return change
         known("surgery", name, OPERATIONS)
     return OPERATIONS[name]
-
-
-def kind(op):
-    """Return the name of an operation, as REFUSED tells them apart."""
-    if op["op"] == "cut" and op.get("whole"):
-        return "cut with whole parts"
-    if op["op"] == "keep" and op.keys() & {"embedding", "qk", "v"}:
-        return "keep of inputs or dimensions"
-    return op["op"]

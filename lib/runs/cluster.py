@@ -7,10 +7,7 @@ just asked for again. It goes on from its last checkpoint.
 
 import concurrent.futures as futures
 import os
-import signal
-import socket
 import subprocess
-import threading
 import time
 from math import ceil
 
@@ -42,16 +39,10 @@ class Ray:
         self.ray, self.slots, self.running = ray, slots, {}
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         here = {"num_cpus": paths.cores(), "include_dashboard": False} if address == "local" else {}
-        before = signal.getsignal(signal.SIGTERM)
-        host, _, port = address.partition(":")
         try:
-            if port.isdigit():  # Ray itself tries for minutes
-                socket.create_connection((host, int(port)), 10).close()
             ray.init(address, log_to_driver=False, logging_level="ERROR", **here)
         except Exception as error:  # Ray raises bare ones
             raise RuntimeError(f"no Ray cluster at {address}: {one_line(error)}") from None
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)  # Ray puts its own there
         self.task = ray.remote(call)
 
     def submit(self, function, *args, need):

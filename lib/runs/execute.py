@@ -7,7 +7,6 @@ import ctypes
 import gc
 import platform
 import re
-import shutil
 import subprocess
 import time
 import traceback
@@ -19,15 +18,12 @@ from pathlib import Path
 from filelock import Timeout
 
 from lib.runs import paths
-from lib.runs.paths import Damaged
 from lib.runs.spec import from_json
-from lib.runs.store import MIN_FREE, Draft, Store, locked, say
+from lib.runs.store import Draft, Store, locked, say
 from lib.steps import STEPS
 
 # packages that decide results beside torch
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
-LEAST_FREE = 1 << 20  # bytes of disk below which a failure is the disk's
-FREE = "free some space (`python -m lib gc` lists what may go)"
 
 
 def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
@@ -37,23 +33,14 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
     RuntimeError where an input is missing.
     """
     store = store or Store()
-    again = False
     while True:
         if run := store.find(spec, weights=keep):
             return run
         try:
             with locked(store.lock(spec)):
-                if not paths.wrong(store.part(spec)):
-                    store.place(spec)  # a kill came between its end and its name
                 if run := store.find(spec, weights=keep):
                     return run
-                store.mend(spec, keep)
                 return _make(spec, store, keep, checkpoint_seconds)
-        except Damaged as error:
-            if again:
-                raise
-            store.set_aside(store.part(spec), error)
-            again = True
         except Timeout:
             say(f"waiting  {spec.name}: another process is making it")
             time.sleep(0.3)
@@ -66,7 +53,6 @@ def _make(spec, store, keep, checkpoint_seconds):
         if inputs[name] is None:
             state = store.state(parent)["state"]
             raise RuntimeError(f"{spec.step} needs {name} ({parent.name}), which is {state}")
-    need_disk(store.runs)
     commit()  # of the code that is about to run, not of a checkout made meanwhile
     keep = (keep or small(spec)) and STEPS[spec.step].weights
     draft = Draft(store, spec, inputs, keep, checkpoint_seconds)
@@ -76,16 +62,11 @@ def _make(spec, store, keep, checkpoint_seconds):
     except KeyboardInterrupt:
         draft.tell("stopped")
         raise
-    except Exception as caught:
-        error, trace = caught, traceback.format_exc()
-        if shutil.disk_usage(store.runs).free < LEAST_FREE:
-            there = f"the disk is full under {paths.shown(store.runs)}"
-            error = OSError(f"{there}: {FREE}; the run goes on from its last checkpoint")
-    else:
-        return store.place(spec)
-    with suppress(OSError):  # behind the block above: a file that it held open takes no more room
-        draft.tell("failed", error=one_line(error), traceback=trace)
-    raise error
+    except Exception as error:
+        with suppress(OSError):  # the disk may be full
+            draft.tell("failed", error=one_line(error), traceback=traceback.format_exc())
+        raise
+    return store.place(spec)
 
 
 def small(spec):
@@ -95,15 +76,6 @@ def small(spec):
     return "toy" in (
         each.get("source") for each in (told, *told.values()) if isinstance(each, dict)
     )
-
-
-def need_disk(folder):
-    """Raises OSError before anything starts on a disk that is nearly full."""
-    folder.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(folder).free
-    if free < MIN_FREE:
-        there = f"{free >> 20} MB free under {paths.shown(folder)}; {MIN_FREE >> 20} MB are needed"
-        raise OSError(f"{there}: {FREE}, or set RUNS_ROOT to another disk")
 
 
 def one_line(error):
@@ -136,18 +108,15 @@ def processor():
 
 @cache
 def commit():
-    """Return the commit of the code as this process first saw it, and whether `lib` differed from
-    it; empty outside a checkout.
+    """Return {"commit"} of the code as this process first saw it, with "-dirty" where a committed
+    file had been changed; empty outside a checkout.
     """
-    git = ["git", "-C", str(paths.ROOT)]
-    words = [*git, "rev-parse", "--short=10", "HEAD"], [*git, "status", "--porcelain", "--", "lib"]
+    words = ["git", "describe", "--always", "--dirty", "--exclude=*", "--abbrev=10"]
+    how = {"cwd": paths.ROOT, "text": True, "stderr": subprocess.DEVNULL}
     try:
-        head, changed = (
-            subprocess.check_output(each, text=True, stderr=subprocess.DEVNULL) for each in words
-        )
+        return {"commit": subprocess.check_output(words, **how).strip()}
     except (OSError, subprocess.CalledProcessError):
         return {}
-    return {"commit": head.strip(), "changed": bool(changed.strip())}
 
 
 def work(body, runs, records, keep, checkpoint_seconds):

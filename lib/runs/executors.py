@@ -59,7 +59,7 @@ def opened(backend, needs, workers=None, folder=None):
         from lib.runs import cluster
 
         try:
-            most = min(workers or 100, len(needs))
+            most = max(1, min(workers or 100, len(needs)))
             return getattr(cluster, name.capitalize())(told, most, folder)
         except ModuleNotFoundError as error:
             how = "pip install -r requirements-cluster.txt"
@@ -82,7 +82,7 @@ def context(card=False):
     """Return how processes are started: forked from a server that has imports and ran nothing.
 
     It is that of this process, or the one that this process was itself forked from. Processes are
-    spawned where a fork is unsafe: off Linux, and on a GPU; and where TMPDIR is a long path.
+    spawned where a fork is unsafe: off Linux, and on a GPU.
     """
     if card or sys.platform != "linux":
         return multiprocessing.get_context("spawn")
@@ -93,8 +93,6 @@ def context(card=False):
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in all that it forks
     try:
         server.ensure_running()
-    except OSError:  # its socket's path, below TMPDIR, is too long
-        return multiprocessing.get_context("spawn")
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     return multiprocessing.get_context("forkserver")
@@ -155,8 +153,7 @@ class Local:
         end = time.monotonic() + LAST
         for process in left:
             process.join(max(0.0, end - time.monotonic()))
-            if process.is_alive():
-                process.kill()
+            process.kill()  # does nothing to one that has ended
 
 
 def _tend(env):

@@ -163,8 +163,7 @@ def read_json(path):
     try:
         return json.loads(Path(path).read_bytes())
     except ValueError as error:
-        fix = "delete its folder, the run is made again"
-        raise Damaged(f"{shown(path)} is damaged ({error}): {fix}") from None
+        raise Damaged(f"{shown(path)} is damaged ({error}): delete its folder") from None
 
 
 def sha(data):
@@ -250,8 +249,5 @@ def remembered(what, sources, compute):
     except (OSError, ValueError):
         pass
     value = compute()
-    try:
-        write(path, json.dumps([value, key_of(told, value)]))
-    except OSError:
-        pass  # a disk that is full or cannot be written: the files are read the next time
+    write(path, json.dumps([value, key_of(told, value)]))
     return value

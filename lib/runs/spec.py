@@ -46,10 +46,6 @@ class Spec:
             known(f"input of step {self.step}", name[: name.find(":") + 1] or name, step.inputs)
         args = {k: plain(v) for k, v in sorted(self.args.items()) if v is not None}
         object.__setattr__(self, "args", args)
-        for value in args.values():
-            if is_output(value):
-                what = f"input named by an Output of step {self.step}"
-                known(what, value["$output"][0], self.inputs)
 
     def at(self, seed):
         """Return the replicate with this seed."""
@@ -89,9 +85,8 @@ class Spec:
         """
         args = dict(self.args)
         for name, value in args.items():
-            if is_output(value):
+            if isinstance(value, dict) and "$output" in value:
                 source, key = value["$output"]
-                known(f"output of input {source!r}", key, metrics[source])
                 args[name] = metrics[source][key]
         return args
 
@@ -120,10 +115,6 @@ def from_json(body):
         )
     inputs = {name: from_json(spec) for name, spec in body["inputs"].items()}
     return Spec(step, body["args"], inputs, body["seed"])
-
-
-def is_output(value):
-    return isinstance(value, dict) and "$output" in value
 
 
 def ancestry(specs):

@@ -4,7 +4,6 @@
                                <seed>.part/  one being made, or what is left of a failed, stopped
                                              or killed one
                                <seed>.lock   held by the process that is making it
-              .damaged/<step>-<identity>/<seed>-<time>/   a run that was found damaged
     data/records/<step>-<identity>/<seed>/   a record: a run without weights and events, small
                                              enough to commit
 
@@ -12,8 +11,8 @@ A run folder holds `spec.json`, `status.json` (our own ledger), `metrics.json`, 
 `events.jsonl`, arrays such as `predictions.safetensors`, and `model/` where another Spec needs the
 weights. A folder without `.part` is complete: it gets its name by one rename at the end. Its
 manifest (lib.runs.paths) has a digest of each file. What is found damaged, or holds the run of
-another Spec, is not used; it is set aside when the run is made again. What cannot be read is left
-where it is, and an error tells it.
+another Spec, is not used; a line says so, and the run that is made again takes its place. What
+cannot be read is left where it is, and an error tells it.
 """
 
 import json
@@ -33,7 +32,6 @@ from lib.runs import paths
 from lib.runs.paths import Damaged, read_json, write_json
 from lib.runs.spec import placeless
 
-MIN_FREE = 300 << 20  # bytes of disk without which nothing is started
 PARTS = ("spec", "status", "metrics", "env")  # of a run that are JSON
 LEFT = ("model", "events.jsonl", paths.MANIFEST)  # what a record has not, or has of its own
 
@@ -151,28 +149,11 @@ class Store:
                     say(f"not used  {error}")
         return None
 
-    def mend(self, spec, weights):
-        """Set a damaged run aside, so that it is made again."""
-        run = Run(self.runs / spec.name, "run")
-        try:
-            if run.folder.exists():
-                run.check(spec, weights and run.model.exists())
-        except Damaged as error:
-            self.set_aside(run.folder, error)
-
-    def set_aside(self, folder, why):
-        """Move a damaged folder below `.damaged`, where it is found by its name and the time."""
-        name, at = folder.relative_to(self.runs), time.strftime("%Y%m%dT%H%M%S")
-        target = self.runs / ".damaged" / f"{name}-{at}-{time.time_ns() % 10**6}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        folder.rename(target)
-        say(f"set aside  {name} as {paths.shown(target)}: {why}; the run is made again")
-
     def place(self, spec):
         """Give a run that is made its name.
 
-        It replaces one whose weights were removed. A kill leaves the new one whole, under either
-        name.
+        It replaces one that is damaged or has no weights. A kill leaves the new one whole, under
+        either name.
         """
         final = self.runs / spec.name
         shutil.rmtree(final, ignore_errors=True)
@@ -211,10 +192,6 @@ class Store:
                 for folder in sorted({path.parent for path in place.glob("[!.]*/*.json")}):
                     if folder.suffix != ".part":
                         yield Run(folder, origin)
-
-    def folders(self):
-        """Every finished run made here."""
-        return [run for run in self.every() if run.origin == "run"]
 
     def recorded(self):
         """Every record."""

@@ -16,8 +16,8 @@ from graphlib import TopologicalSorter
 from itertools import islice
 
 from lib.runs import executors, paths
-from lib.runs.execute import need_disk, one_line, work
-from lib.runs.store import Store, alive, ledger
+from lib.runs.execute import one_line, work
+from lib.runs.store import Store, ledger
 from lib.steps import STEPS
 
 
@@ -118,7 +118,6 @@ def make(
     todo = missing(specs, store, keep)
     if not todo:
         return {}
-    need_disk(store.runs)
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
     rank, ready, running, ended, lost = {s: i for i, s in enumerate(todo)}, [], {}, set(), {}
     needed = [executors.need(spec) for spec in todo]
@@ -130,11 +129,7 @@ def make(
         while True:
             ready = sorted([*ready, *order.get_ready()], key=rank.get)
             while ready and len(running) < executor.slots:
-                free = [spec for spec in ready if not alive(store.lock(spec))]
-                if not free and running:
-                    break  # another process is at what is ready
-                spec = (free or ready)[0]
-                ready.remove(spec)
+                spec = ready.pop(0)
                 place = (store.runs.absolute(), store.records.absolute())
                 job = (work, spec.to_json(), *place, todo[spec], checkpoint_seconds)
                 running[executor.submit(*job, need=executors.need(spec))] = spec
@@ -174,16 +169,15 @@ class Bar:
     """The progress of a sweep in one line: runs that ended, and the time to go."""
 
     def __init__(self, todo, store, executor, progress):
-        from tqdm import auto, std  # widgets wait for an answer, which nobody else gives
+        from tqdm import std
 
         self.todo, self.store, self.slots = list(todo), store, executor.slots
         self.clock, self.began, self.drawn = Clock(store), time.monotonic(), 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
         how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
-        lab = paths.in_lab()
-        self.bar = (auto if lab else std).tqdm(total=len(todo), desc="starting workers", **how)
-        live = lab or sys.stderr.isatty()
-        self.interval = 0.5 if live else 20.0  # a log file wants few lines
+        self.bar = std.tqdm(total=len(todo), desc="starting workers", **how)
+        # a log file wants few lines
+        self.interval = 0.5 if paths.in_lab() or sys.stderr.isatty() else 20.0
 
     def draw(self, ended, running):
         """Draw it anew where it is time, or all runs have ended."""
@@ -193,8 +187,7 @@ class Bar:
         shares = {spec: ledger(self.store.part(spec)).get("progress", 0.0) for spec in running}
         shares |= dict.fromkeys(ended, 1.0)
         self.bar.n = max(self.bar.n, sum(shares.values()))
-        if any(shares.values()):
-            self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
+        self.bar.set_description_str(f"{len(ended)}/{len(self.todo)} runs", refresh=False)
         left = self.left([shares.get(spec, 0.0) for spec in self.todo])
         to_go = "time unknown" if left is None else f"about {clocked(left)} to go"
         self.bar.set_postfix_str(to_go, refresh=False)

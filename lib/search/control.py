@@ -96,11 +96,8 @@ class Control:
         self.full = self.cost(self.sizes)
         lowest, wanted = self.cost(dict.fromkeys(self.sizes, 1)) / self.full, self.options.ratio
         if lowest > (1 + self.options.tolerance) * wanted:
-            raise ValueError(
-                f"Gates.ratio is {wanted}, but one gate for each kind and layer, the least that "
-                f"can stay, leaves {lowest:.4f} of the cost: ask for at least that, or search more "
-                "regions"
-            )
+            least = f"one gate for each kind and layer leaves {lowest:.4f} of the cost"
+            raise ValueError(f"Gates.ratio is {wanted}, but {least}: ask for at least that")
 
     def on(self, alphas):
         return alphas > EDGE

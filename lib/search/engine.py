@@ -15,7 +15,6 @@ import numpy as np
 from lib.model.formula import FormulaError
 from lib.model.options import settled
 from lib.runs import paths
-from lib.runs.paths import Damaged
 from lib.runs.spec import canonical, stream
 from lib.search import samplers
 from lib.search.samplers import Evaluation
@@ -29,7 +28,7 @@ def search(space, evaluate, options, seed, path, progress=None):
     samplers ask for. evaluate: f(candidate) -> score, higher is better, above 0. A candidate scores
     0 where it raises FloatingPointError or FormulaError, or gives no finite number. options:
     lib.train.options.Search. progress: f(fraction), called after each evaluation. The search ends
-    early where no candidate is new. Raises Damaged for the history of another search.
+    early where no candidate is new.
     """
     path, first = Path(path), space.first()
     history = resume(space, options, seed, path)
@@ -99,9 +98,8 @@ def whole(content):
 
 
 def resume(space, options, seed, path):
-    """Return the history so far, up to a line that is torn or damaged: it goes on from there.
-
-    Raises Damaged where the file is of another space, sampler or seed, or of other code.
+    """Return the history so far, up to a line that is torn or damaged: it goes on from there. A
+    history of another space, sampler or seed begins anew.
     """
     told = {
         "space": space.identity(),
@@ -111,18 +109,9 @@ def resume(space, options, seed, path):
     }
     content = path.read_bytes() if path.exists() else b""
     lines, size = whole(content)
-    if size < len(content):
-        os.truncate(path, size)
-    if not lines:
+    if not lines or canonical(lines[0]) != canonical(told):
+        path.unlink(missing_ok=True)
         append(path, told)
         return []
-    head, *entries = lines
-    if canonical(head) != canonical(told):
-        raise Damaged(
-            f"{paths.shown(path)} is the history of another search, {canonical(head)}; this one is "
-            f"{canonical(told)}: give it a folder of its own"
-        )
-    try:
-        return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e in entries]
-    except (LookupError, TypeError, ValueError) as error:
-        raise Damaged(f"{paths.shown(path)} is of other code ({error!r})") from None
+    os.truncate(path, size)
+    return [Evaluation(**e | {"candidate": space.unpack(e["candidate"])}) for e in lines[1:]]

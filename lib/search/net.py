@@ -8,7 +8,6 @@ table.
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from lib.model.formula import MISMATCH
 from lib.model.options import FACTOR, at_least, one_of
 from lib.search.formula import check
 
@@ -32,8 +31,6 @@ class Layer:
     q: int = 1  # ratio 1 / q
 
     def __post_init__(self):
-        at_least("Layer", "stack", self.stack, 1)
-        at_least("Layer", "q", self.q, 1)
         object.__setattr__(self, "formula", str(_checked(str(self.formula))))
 
     @property
@@ -50,7 +47,7 @@ class Layer:
 class Net:
     """A Transformer encoder of such layers.
 
-    Raises ValueError for impossible widths, and for formulas that do not fit them.
+    Raises ValueError for formulas that do not fit the widths, and where no inner channel is left.
     """
 
     hidden: int  # d
@@ -61,14 +58,7 @@ class Net:
     layers: tuple[Layer, ...]
 
     def __post_init__(self):
-        one_of("Net", "embedding", self.embedding, ("trigram", "plain"))
-        one_of("Net", "mismatch", self.mismatch, MISMATCH)
         object.__setattr__(self, "layers", tuple(self.layers))
-        at_least("Net", "number of layers", len(self.layers), 1)
-        if self.hidden % self.heads:
-            raise ValueError(
-                f"Net.hidden is {self.hidden}, not a multiple of its {self.heads} heads"
-            )
         for layer in self.layers:
             at_least("Net", f"inner width for q = {layer.q}", self.inner(layer), 1)
             _checked(layer.formula, self.hidden, self.inner(layer), self.mismatch)

@@ -10,17 +10,16 @@ class Sizes:
 
     costs: for each layer, the parameters that each of its choices costs. `ways[n]` is found by
     convolution of histograms: (sums of the last n layers, ascending; how many choices for these
-    layers lie below each sum, and in all).
+    layers lie below each sum, and in all). There are fewer than 2**63 choices.
     """
 
     def __init__(self, costs, low, high):
         self.costs, self.low, self.high = [np.asarray(c, np.int64) for c in costs], low, high
-        exact = np.int64 if np.prod([float(len(c)) for c in costs]) < 2**62 else object
-        sums, counts = np.zeros(1, np.int64), np.ones(1, exact)
-        self.ways = [(sums, np.array([0, 1], exact))]
+        sums, counts = np.zeros(1, np.int64), np.ones(1, np.int64)
+        self.ways = [(sums, np.array([0, 1]))]
         for own in reversed(self.costs):
             sums, where = np.unique((sums[:, None] + own).ravel(), return_inverse=True)
-            before, counts = counts, np.zeros(len(sums), exact)
+            before, counts = counts, np.zeros(len(sums), np.int64)
             np.add.at(counts, where, before.repeat(len(own)))
             self.ways.append((sums, np.concatenate([counts[:1] * 0, counts.cumsum()])))
         self._weights = {}

@@ -6,7 +6,6 @@ import torch
 import transformers
 
 from lib.data import models
-from lib.model import backbone
 from lib.runs.spec import stream
 
 
@@ -21,6 +20,5 @@ def checkpoint(run, name, digest, random=False):
     if random:
         torch.manual_seed(stream(run.seed, "init"))
         config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-        with backbone.quiet():
-            transformers.AutoModel.from_config(config).save_pretrained(folder)
+        transformers.AutoModel.from_config(config).save_pretrained(folder)
     return {"model_type": json.loads((folder / "config.json").read_text())["model_type"]}

@@ -148,8 +148,9 @@ class LayerMix(loop.Method):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        size = len(layers(self.model)), self.model.config.hidden_size
-        return {"mix_bytes_per_token": mixes.memory(*size)}
+        # until the last state is there, all L + 1 of float32 values stay (limitation of section 5)
+        number = (len(layers(self.model)) + 1) * self.model.config.hidden_size
+        return {"mix_bytes_per_token": 4 * number}
 
 
 def freeze(model, part):
