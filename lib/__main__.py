@@ -9,7 +9,6 @@ import json
 import locale
 import logging
 import os
-import shutil
 import signal
 import sys
 import time
@@ -255,23 +254,6 @@ def verify(args):
     sound = f"{len(store.recorded())} records, the runs of all grids and the verdicts agree"
     print(*(lines or [sound]), sep="\n")
     return bool(lines)
-
-
-@command(option("--delete", action="store_true", help="delete what is listed"))
-def gc(args):
-    """weights that no page needs, unfinished and damaged runs, oldest first; --delete does it"""
-    from lib.page.notebook import deletable
-    from lib.runs.store import Store
-
-    folders, total, now = sorted(deletable(Store()), key=os.path.getmtime), 0, time.time()
-    for folder in folders:
-        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
-        days, total = (now - folder.stat().st_mtime) / 86400, total + size
-        print(f"  {size / 1e6:8.1f} MB  {days:4.0f} days  {paths.shown(folder)}")
-        if args.delete:
-            shutil.rmtree(folder)
-    done = "deleted" if args.delete else "; --delete removes them"
-    print(f"{len(folders)} folders of {total / 1e6:.1f} MB{' ' * args.delete}{done}")
 
 
 @command(option("name"))

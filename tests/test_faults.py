@@ -416,7 +416,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_its_variable(monkeypatch, 
 
 def test_an_encoding_that_cannot_be_is_told_before_a_file_is_read(monkeypatch, capsys):
     monkeypatch.setattr(locale, "getpreferredencoding", lambda _: "ANSI_X3.4-1968")
-    assert __main__.main(["gc"]) == 2
+    assert __main__.main(["tidy"]) == 2
     assert (
         capsys.readouterr().err
         == "error: files are UTF-8; fix: set PYTHONUTF8=1, or a UTF-8 locale\n"

@@ -13,13 +13,11 @@ from functools import cache
 from inspect import signature
 from pathlib import Path
 
-from lib import data
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
 from lib.runs.paths import read_json, sha, write, write_json
-from lib.runs.spec import Spec, ancestry, known
-from lib.runs.store import alive
+from lib.runs.spec import Spec, known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
 # Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.
@@ -274,15 +272,3 @@ def provenance(folder, name):
 def command(name, scope):
     """Return the command that makes a page and its runs, of a profile or a reader's `Own`."""
     return " ".join(["python -m lib run", name, *grids.words(scope)])
-
-
-def deletable(store):
-    """Folders that may go: unfinished runs that nobody is at, damaged runs, and weights that are no
-    input on any page of any profile."""
-    with data.planning():  # data that are not at hand are known by their digests
-        made = [planned(p, {"profile": s}) for p in find() for s in grids.PROFILES]
-    specs = {row["spec"] for found in made for there in found.values() for row in there}
-    needed = {spec.name for spec in ancestry(specs)}
-    yield from (part for part in store.parts() if not alive(part.with_suffix(".lock")))
-    yield from store.runs.glob(".damaged/*/*")
-    yield from (r.model for r in store.folders() if r.name not in needed and r.model.exists())

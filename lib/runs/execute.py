@@ -27,7 +27,7 @@ from lib.steps import STEPS
 # packages that decide results beside torch
 PACKAGES = ("transformers", "tokenizers", "datasets", "numpy", "scipy", "scikit-learn")
 LEAST_FREE = 1 << 20  # bytes of disk below which a failure is the disk's
-FREE = "free some space (`python -m lib gc` lists what may go)"
+FREE = "free some space (runs that no page needs any more may be deleted)"
 
 
 def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
