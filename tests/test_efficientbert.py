@@ -76,7 +76,7 @@ def test_the_printed_settings_are_those_of_the_specs():
     }
     adam = table[table.index.get_level_values(1) == "optimizer"]
     assert adam["in Specs", "Value"].item() == "AdamW"
-    assert paper_settings.bold(adam).iloc[0].tolist() == ["", "font-weight: bold"]
+    assert paper_settings.marked(adam).iloc[0].tolist()[1] == "AdamW ≠"
     assert efficientbert.window("paper") == (15_000_000, 16_000_000)
     assert efficientbert.CLAIMED in efficientbert.TURNS["mini"]
 

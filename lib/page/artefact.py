@@ -29,7 +29,7 @@ from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report
 from lib.page.runs import Runs
-from lib.page.tables import beside, compared, digits, joined, markdown, styled
+from lib.page.tables import compared, digits, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
@@ -119,22 +119,16 @@ class Page:
             grid, recorded = of(notebook.rows(grid, self.scope, self.values)), of(grid("mini"))
         recorded = recorded() if callable(recorded) else recorded
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
-        self.show_grid(made)
+        if len(made):
+            put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
         return Runs(made, there, self.scope)
 
-    def show_grid(self, frame):
-        """Show, folded away, what varies between the runs of a grid and what they share."""
-        shared, varying = compared(frame)
-        if len(varying):
-            title = f"The grid: {len(varying)} rows, what they share and what varies"
-            put("", PARTS.grid(title, shared, varying.to_html(index=False, border=0)))
-
-    def table(self, frame, caption, name="", index=None, marks=None):
+    def table(self, frame, caption, name="", index=None):
         """Write and show a table without its empty rows and columns, or a sentence where all are.
 
         frame: a DataFrame, or {row: {column: value}}; tuples as rows or columns make levels.
         name: tells several tables of one page apart. index: the name of the rows, or a list of
-        names of their levels. marks: f(frame) -> frame of CSS.
+        names of their levels. Its file has more columns than the page, see `lib.page.tables.seen`.
         """
         if not isinstance(frame, pd.DataFrame):
             frame = compare.table(frame, names=())
@@ -146,19 +140,14 @@ class Page:
         frame = frame.dropna(axis=1, how="all")
         if frame.empty:
             return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
-        first, rest, turned = beside(frame)
-        frame = frame[[*first, *rest]]
-        stem, heads = self._stem(name), joined(frame.columns, ", ")
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
-        flat = text.set_axis(heads, axis=1)
-        self._write(f"{stem}.csv", flat.to_csv())
-        css = marks(text) if marks else None
-        seen = styled(text, css, first, turned, f"{stem}-seen")
-        more = styled(text, css, rest, False, f"{stem}-more") if rest else ""
-        folded = ", ".join(dict.fromkeys(str(title) for _, title in rest))
-        shown = PARTS.table(caption, seen, more, folded)
-        light = markdown(flat[joined(first, ", ")])
-        put(f"*{escaped(caption)}*\n\n{light}", shown)
+        stem, (shown, turned) = self._stem(name), seen(text)
+        self._write(f"{stem}.csv", text.set_axis(joined(text.columns, ", "), axis=1).to_csv())
+        if more := len(frame.columns) - len(shown.columns):
+            caption = f"{caption.removesuffix('.')}. {more} more columns are in {stem}.csv"
+        html = styled(shown.swaplevel(axis=1) if turned else shown, stem)
+        light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
+        put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
 
     def answer(self, line):
         """Show what the page answers; the line stands below its title, too, and ends a command."""

@@ -32,6 +32,6 @@ def differs(table):
     return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
 
 
-def bold(table):
-    """Return marks of what differs (`lib.page.artefact.Page.table`)."""
-    return differs(table).map({True: "font-weight: bold", False: ""}.get)
+def marked(table):
+    """Return a table of `beside` with a mark behind what differs."""
+    return table.mask(differs(table), table + " ≠")
