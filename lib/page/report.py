@@ -130,7 +130,7 @@ def publish(profile, sheets=(), working=False):
     disk.
     """
     folder, books = paths.FIGURES / profile, paths.NOTEBOOKS
-    there = [Sheet(books / f"{name}.ipynb", folder) for name in notebook.committed()]
+    there = [Sheet(path, folder) for path in notebook.find()]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         sheet = Sheet(books / f"{place.parent.name}.ipynb", place)
         if (body := sheet.body) and body["profile"] == profile:
