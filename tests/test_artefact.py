@@ -187,18 +187,6 @@ def test_records_are_not_called_this_run():
     assert sources("record", "record", "mini") == ["recorded, mini"]
 
 
-@pytest.mark.parametrize(
-    "titles, marked", [(("published", "recorded, mini", "this run, toy"), [2]), (("", "x"), [0, 1])]
-)
-def test_the_watermark_spares_recorded_panels(titles, marked):
-    figure, axes = plt.subplots(1, len(titles))
-    for axis, title in zip(axes, titles, strict=True):
-        axis.set_title(title)
-    plot.watermark(figure)
-    assert [i for i, axis in enumerate(axes) if axis.texts] == marked
-    plt.close(figure)
-
-
 EVIL = """<script>alert("x")</script> & 'y' | z"""
 
 

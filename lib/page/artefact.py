@@ -175,7 +175,8 @@ class Page:
                 axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
-            plot.watermark(figure)
+            told = "toy scale, but for what is called recorded or published"
+            figure.text(1, 1, told, ha="right", va="bottom", color="grey", fontsize=9)
         png = {"dpi": 144, "metadata": {"Software": None}}
         for kind, how in (("svg", {"metadata": plot.described(figure)}), ("png", png)):
             with whole(self.folder / f"{stem}.{kind}") as place:

@@ -10,7 +10,7 @@ them last.
 """
 
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -49,39 +49,31 @@ class Book:
         return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
 
     def done(self, spec):
-        """Note that a run is there."""
+        """Note that a run is there. A page that waited for it alone is made beside other runs."""
         for sheet in self.sheets:
-            sheet.left.discard(spec)
+            if spec in sheet.left:
+                sheet.left.discard(spec)
+                if not sheet.left:
+                    self.begin(sheet)
 
     @contextmanager
     def meanwhile(self):
         """Make pages one by one beside the runs, each when its runs are there."""
-        over, executor = threading.Event(), executors.Local(1)
-
-        def tend():
-            while not over.wait(2):
-                ready = [s for s in self.sheets if not (s.left or s.tried or s.failed)]
-                self.render(ready[:1], executor)
-                self.publish()
-
-        thread = threading.Thread(target=tend, daemon=True)
-        thread.start()
+        executor, thread = executors.Local(1), ThreadPoolExecutor(1)
+        self.begin = lambda sheet: thread.submit(self.render, [sheet], executor)
+        for sheet in self.sheets:
+            if not sheet.left and not sheet.failed:
+                self.begin(sheet)
         try:
             yield
-        except BaseException:
-            executor.close()  # a page at work is not waited for
-            raise
+            thread.shutdown(cancel_futures=True)
         finally:
-            over.set()
-            thread.join()
-            executor.close()
+            executor.close()  # when stopped, a page at work is not waited for
 
     def finish(self):
         """Make every page that is out of date. Returns whether one failed."""
         with closing(executors.Local(2)) as executor:
-            self.render(
-                [sheet for sheet in self.sheets if sheet.tried or not sheet.failed], executor
-            )
+            self.render([s for s in self.sheets if s.tried or not s.failed], executor)
         return any(sheet.failed for sheet in self.sheets)
 
     def answers(self):
