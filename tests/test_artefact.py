@@ -16,7 +16,7 @@ from lib.measure import compare
 from lib.measure.claims import Verdict
 from lib.measure.stats import Estimate
 from lib.page import artefact, plot, sheet, tables, verdicts
-from lib.page.runs import Runs
+from lib.page.tables import Runs
 from lib.papers import published
 from lib.papers.published import Printed
 from lib.runs import paths, sweep

@@ -17,7 +17,7 @@ from lib.model import backbone, masks
 from lib.model.parts import layers, size
 from lib.model.surgery import operate
 from lib.page import bermo_tables, notebook
-from lib.page.runs import Runs
+from lib.page.tables import Runs
 from lib.papers import bermo, grids, published, settings
 from lib.train import pruning, schedules
 from lib.train.options import Mix, Prune

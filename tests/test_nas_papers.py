@@ -14,7 +14,7 @@ from lib.data import digits as images
 from lib.data import models
 from lib.measure import gated, measures
 from lib.page import nas_tables, notebook
-from lib.page.runs import Runs
+from lib.page.tables import Runs
 from lib.papers import grids, nas, published
 from lib.runs import paths
 from lib.search import control as search

@@ -17,7 +17,7 @@ from lib.data import Split, unseen
 from lib.measure import compare, metrics, stats
 from lib.page import checks
 from lib.page import claims as source
-from lib.page.runs import Runs
+from lib.page.tables import Runs
 from lib.papers import bermo, efficientbert, grids, mini, nas
 from lib.papers import efficientbert_search as search
 from lib.runs import paths, sweep

@@ -28,8 +28,7 @@ from lib.measure import compare
 from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report
-from lib.page.runs import Runs
-from lib.page.tables import compared, digits, joined, markdown, seen, styled
+from lib.page.tables import Runs, compared, digits, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
@@ -38,6 +37,7 @@ from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
+SHOWN = ("spec", "run", "state", "error")  # columns of a collected frame
 MADE = {"run": "made here", "record": "recorded", "": "missing"}  # by the origin of a run
 
 
@@ -81,25 +81,20 @@ class Page:
         """Return the rows with their results (lib.runs.sweep.collect).
 
         Missing runs are made here, unless a batch made them before. Why some are still missing
-        stands below the cell. on_missing: "make" makes them in a batch too.
+        stands below the cell. on_missing: "skip" makes none, and tells of none.
         """
-        make = on_missing == "make" or on_missing == "run" and not os.environ.get(notebook.BATCH)
         lost, specs = {}, [row["spec"] for row in rows]
-        if make and (todo := sweep.missing(specs)):
-            self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
-            lost = sweep.make(specs)
+        if on_missing == "run" and not os.environ.get(notebook.BATCH):
+            if todo := sweep.missing(specs):
+                self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
+                lost = sweep.make(specs)
         frame = sweep.collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
-        runs = {
-            row["spec"].name: {
-                "run": row["spec"].name,
-                "origin": row["run"].origin if row["run"] else "",
-                "state": row["state"],
-                "error": row["error"],
-            }
-            for row in frame.to_dict("records")
-        }
+        runs = {}
+        for spec, run, state, error in zip(*map(frame.get, SHOWN), strict=True) if rows else ():
+            told = {"run": spec.name, "origin": run.origin if run else ""}
+            runs[spec.name] = told | {"state": state, "error": error}
         self.used |= runs
         if on_missing != "skip":
             how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
@@ -108,7 +103,7 @@ class Page:
         return frame
 
     def runs(self, grid, recorded=(), of=list):
-        """Return the runs of a grid (lib.page.runs.Runs).
+        """Return the runs of a grid (lib.page.tables.Runs).
 
         grid: rows, or a function that makes them for a profile and the page's parameters. The
         page's own are made where they are missing. Those at mini, which the function makes too or
@@ -116,7 +111,7 @@ class Page:
         the function makes) -> other rows, such as those of the searches behind networks.
         """
         if callable(grid):
-            grid, recorded = of(notebook.rows(grid, self.scope, self.values)), of(grid("mini"))
+            grid, recorded = of(grids.rows(grid, self.scope, self.values)), of(grid("mini"))
         recorded = recorded() if callable(recorded) else recorded
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
         if len(made):
@@ -139,7 +134,8 @@ class Page:
         frame = frame.mask(frame.isin(["", "–", "not run"])).dropna(how="all")
         frame = frame.dropna(axis=1, how="all")
         if frame.empty:
-            return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
+            what = f"{caption}. Rows: {rows}" if rows else caption
+            return put(f"Not measured yet: {escaped(what)}.")
         text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
         stem, (shown, turned) = self._stem(name), seen(text)
         self._write(f"{stem}.csv", text.set_axis(joined(text.columns, ", "), axis=1).to_csv())
@@ -168,8 +164,7 @@ class Page:
         """
         if data.dropna(how="all").empty:
             plt.close(figure)
-            columns = ", ".join(map(str, data.columns))
-            return self.unmade(f"a figure of {columns}" if columns else "a figure")
+            return put(f"Not measured yet: a figure of {escaped(', '.join(map(str, data)))}.")
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
                 axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
@@ -184,10 +179,6 @@ class Page:
         self.files += [f"{stem}.svg", f"{stem}.png"]
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, (self.folder / f"{stem}.svg").read_text(), f"{stem}.png")
-
-    def unmade(self, what):
-        """Say what a table or figure would show, had it runs."""
-        put(f"Not measured yet: {escaped(what)}.")
 
     def _stem(self, name):
         return f"{self.id}.{name}" if name else self.id

@@ -10,7 +10,6 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from inspect import signature
 from pathlib import Path
 
 from lib.papers import grids
@@ -141,7 +140,7 @@ def planned(path, values, looked_up=True):
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
-            names["grid"] = rows(grid, names["profile"], names)
+            names["grid"] = grids.rows(grid, names["profile"], names)
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
             names["recorded"] = recorded() if looked_up else []
@@ -157,15 +156,6 @@ def planned(path, values, looked_up=True):
         and rows
         and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
     }
-
-
-def rows(grid, profile, values):
-    """Return the rows of a notebook's function `grid` at a profile.
-
-    Of the values of the notebook's parameters, it gets those that it takes.
-    """
-    axes = list(signature(grid).parameters)[1:]
-    return grid(profile, **{name: values[name] for name in axes if name in values})
 
 
 def injected(history):
