@@ -136,7 +136,7 @@ class Page:
         if frame.empty:
             what = f"{caption}. Rows: {rows}" if rows else caption
             return put(f"Not measured yet: {escaped(what)}.")
-        text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
+        text = frame.map(digits, na_action="ignore")
         stem, (shown, turned) = self._stem(name), seen(text)
         self._write(f"{stem}.csv", text.set_axis(joined(text.columns, ", "), axis=1).to_csv())
         if more := len(frame.columns) - len(shown.columns):

@@ -50,7 +50,7 @@ def rounds(claims):
 def gather(claims, store, workers=None, progress=True, backend="local"):
     """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
     every, wanted = chosen(), rounds(claims)
-    results = {*wanted, *(spec for spec in ancestry(wanted) if spec.step in BESIDE)}
+    results = {*wanted, *found_by(wanted)}
     keep(results, store)
     specs = [spec for claim in every for spec in cells(claim, seeds(claim["seeds"]))]
     missing = sweep.missing(specs, store)
@@ -66,6 +66,11 @@ def gather(claims, store, workers=None, progress=True, backend="local"):
 
     how = {"checkpoint_seconds": 60.0, "progress": progress, "backend": backend}
     return sweep.make(wanted, store, workers, done=done, **how)
+
+
+def found_by(specs):
+    """Return the searches among the inputs of some Specs."""
+    return {spec for spec in ancestry(specs) if spec.step in BESIDE}
 
 
 def keep(specs, store):

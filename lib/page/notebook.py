@@ -5,12 +5,12 @@ Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `gri
 here both are errors, before anything runs.
 """
 
-import ast
 import json
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import get_args
 
 from lib.papers import grids
 from lib.runs import paths
@@ -24,7 +24,6 @@ BATCH = "WORKBOOK_BATCH"
 
 RANGE = re.compile(r"(\d+) to (\d+)$")  # of a number, at the end of what is said about it
 MOST = (100_000, 2**31 - 1)  # of a number without a range, of a seed
-TYPES = {kind.__name__: kind for kind in (str, int, float, bool)}  # of values and items
 
 
 @dataclass(frozen=True)
@@ -71,20 +70,19 @@ def title(path):
 
 
 def parameters(path):
-    """Return {name: Parameter} of the `parameters` cell: annotated literals, one comment each."""
-    source = cells(path).get("parameters")
+    """Return {name: Parameter} of the `parameters` cell: annotated values, one comment each.
+
+    Raises ValueError where there is no such cell.
+    """
+    source, values = cells(path).get("parameters"), {}
     if source is None:
         raise ValueError(f"{paths.shown(path)} has no cell tagged 'parameters'")
-    lines, found = source.splitlines(), {}
-    for node in ast.parse(source).body:
-        if not isinstance(node, ast.AnnAssign):
-            told = f"line {node.lineno} of the parameters cell is no typed literal"
-            raise ValueError(f"{paths.shown(path)}: {told}")
-        about = lines[node.end_lineno - 1].partition("#")[2].strip()
-        kind = ast.unparse(node.annotation).removeprefix("list[").rstrip("]")
-        known(f"type of {node.target.id} in {paths.shown(path)}", kind, TYPES)
-        found[node.target.id] = Parameter(TYPES[kind], ast.literal_eval(node.value), about)
-    return found
+    exec(source, values)
+    about = dict(re.findall(r"(?m)^(\w+):.*?# *(.*)$", source))
+    return {
+        name: Parameter(*(get_args(kind) or (kind,)), values[name], about.get(name, ""))
+        for name, kind in values.get("__annotations__", {}).items()
+    }
 
 
 def check(path, values):

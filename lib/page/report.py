@@ -18,7 +18,7 @@ from dataclasses import replace
 from tqdm import tqdm
 
 from lib.page import notebook, verdicts
-from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, headed, made_of, make
+from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, heading, made_of, make
 from lib.papers import grids
 from lib.runs import executors, paths, sweep
 from lib.runs.execute import one_line
@@ -127,13 +127,13 @@ def publish(profile, sheets=(), working=False):
         sheet = Sheet(books / f"{place.parent.name}.ipynb", place)
         if (body := sheet.body) and body["profile"] == profile:
             there.append(replace(sheet, differs=body["differs"]))
-    sections = {heading: [] for heading in HEADINGS}
+    sections = {name: [] for name in HEADINGS}
     for sheet in {sheet.page: sheet for sheet in [*there, *sheets]}.values():
         shown = card(sheet, profile, working and sheet in sheets)
-        sections[HEADINGS[-1] if sheet.differs else headed(sheet.path)[0]].append(shown)
+        sections[HEADINGS[-1] if sheet.differs else heading(sheet.path)].append(shown)
     values = {
         "frame": frame(profile, working=working),
-        "sections": {heading: cards for heading, cards in sections.items() if cards},
+        "sections": {name: cards for name, cards in sections.items() if cards},
         "title": f"BERT compression workbook: {profile}",
     }
     text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(values)
@@ -146,7 +146,7 @@ def card(sheet, profile, working):
     body, scope = sheet.body, grids.meant({"profile": profile} | sheet.values)
     todo = f"{len(sheet.left)} runs to make"
     return {
-        "title": headed(sheet.path)[1],
+        "title": notebook.title(sheet.path),
         "differs": sheet.differs,
         "failed": sheet.failed,
         "body": None if sheet.failed else body,

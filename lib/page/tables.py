@@ -6,7 +6,6 @@ columns stand where, with which digits, as HTML and as Markdown.
 
 import re
 from dataclasses import dataclass, replace
-from math import floor, isfinite, log10
 
 import numpy as np
 import pandas as pd
@@ -80,16 +79,14 @@ class Runs:
         ]
 
     def points(self, columns=(), of=lambda points: points):
-        """Return one DataFrame of all scores in points (lib.measure.compare.points), with
-        `source`."""
+        """Return one DataFrame of all scores in points (lib.measure.compare.points), with `source`.
+
+        of: what is taken of the points of a source, such as lib.measure.compare.average.
+        """
         return pd.concat(
             of(compare.points(frame, grids.metrics(at, columns))).assign(source=source, scale=at)
             for source, frame, at in self.frames
         )
-
-    def averages(self, columns=()):
-        """Return one DataFrame of the average over tasks, in points, of each model and seed."""
-        return self.points(columns, compare.average)
 
     def gaps(self, method, baseline, by="task", columns=()):
         """Return {(source, value of the column `by`): Estimate} of how much a model scores above
@@ -167,20 +164,10 @@ def styled(text, name):
     return shown.set_table_styles([{"selector": each, "props": WORDS} for each in left]).to_html()
 
 
-def digits(column):
-    """Return f(value) -> text for a column of a table.
-
-    Printed numbers stay as printed. Floats have as many decimals as all of them need, where two
-    are enough. Else they have one to four: the smallest keeps two digits. The rest stays as it is.
-    """
-
-    def plain(v):
-        return isinstance(v, float | np.floating) and not hasattr(v, "text")
-
-    floats = [abs(v) for v in column if plain(v) and isfinite(v) and v]
-    most = min(4, max(1, 1 - floor(log10(min(floats, default=1)))))
-    least = next((n for n in range(3) if all(abs(round(v, n) - v) < 1e-9 for v in floats)), most)
-    return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
+def digits(value):
+    """Return the text of a cell: a printed number as printed, a float with four digits."""
+    plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
+    return f"{value:.4g}" if plain else str(value)
 
 
 def markdown(frame):
