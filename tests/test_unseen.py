@@ -362,14 +362,8 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     of = grids.metrics("toy")
     [pair] = compare.pairs(frame, "a", "b", of)
     assert len(pair.labels) == count + len(rows)
-    assert compare.rows(frame) == {task: (count, len(rows))}
-    words = f"unseen rows of 9 words and more (this run, toy; {count:,} and {len(rows)} of {task})"
-    assert Runs(frame, frame[:0], "toy").rows == f"on development rows and {words}"
-    alone = frame.assign(run=plain)
-    assert Runs(alone, frame[:0], "toy").rows == "on development rows (this run, toy)"
-    frame["run"] = [run, plain]
-    with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
-        compare.pairs(frame, "a", "b", of)
+    words = "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
+    assert Runs(frame, frame[:0], "toy").rows == f"on {words}"
 
 
 @cache

@@ -37,7 +37,6 @@ from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-SHOWN = ("spec", "run", "state", "error")  # columns of a collected frame
 MADE = {"run": "made here", "record": "recorded", "": "missing"}  # by the origin of a run
 
 
@@ -59,7 +58,7 @@ class Page:
     values: dict
     folder: Path
     differs: tuple = ()  # sentences on what makes it an experiment
-    used: dict = field(default_factory=dict)  # name of a run: its origin, state and error
+    used: dict = field(default_factory=dict)  # name of a run: how it was made, see MADE
     files: list = field(default_factory=list)
     said: list = field(default_factory=list)  # what it answers, where it says so itself
 
@@ -91,15 +90,13 @@ class Page:
         frame = sweep.collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
-        runs = {}
-        for spec, run, state, error in zip(*map(frame.get, SHOWN), strict=True) if rows else ():
-            told = {"run": spec.name, "origin": run.origin if run else ""}
-            runs[spec.name] = told | {"state": state, "error": error}
-        self.used |= runs
+        there = {row["spec"].name: row for row in frame.to_dict("records")}
+        origins = {name: row["run"].origin if row["run"] else "" for name, row in there.items()}
+        self.used |= {name: MADE[origin] for name, origin in origins.items()}
         if on_missing != "skip":
             how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
-            why = Counter(r["error"] or how for r in runs.values() if r["state"] != "finished")
-            self.note(f"{n} of {len(runs)} runs missing: {text}" for text, n in why.most_common(3))
+            why = Counter(there[name]["error"] or how for name in there if not origins[name])
+            self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
         return frame
 
     def runs(self, grid, recorded=(), of=list):
@@ -199,14 +196,14 @@ class Page:
         names, at = source.of_page(self.id) if claims is None else claims, self.profile.name
         if self.mine:
             names, checks, deviations = (), (), [{at: self.mine}]
-        found = source.judged(names, scale=source.SCALE if at == "toy" else at)
-        verdicts = [*found.values(), *checks]
-        judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
+        scale = source.SCALE if at == "toy" else at
+        verdicts = [*source.judged(names, scale=scale).values(), *checks]
+        judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         differences = {
             name: [line for each in deviations for line in each.get(name, ())]
             for name in dict.fromkeys([*judged, at])
         }
-        runs = Counter(MADE[run["origin"]] for run in self.used.values())
+        runs = Counter(self.used.values())
         counted = ", ".join(f"{runs[how]} {how}" for how in MADE.values() if runs[how])
         body = {
             "id": self.id,
@@ -216,7 +213,7 @@ class Page:
             "answer": self.said or answers(verdicts),
             "counts": tally(verdicts),
             "counted": counted or "none wanted",
-            "runs": list(self.used.values()),
+            "runs": self.used,
             "verdicts": list(map(told, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),

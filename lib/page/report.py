@@ -121,37 +121,32 @@ def publish(profile, sheets=(), working=False):
     sheets: those of a command, which is `working` on them. The others are shown as they lie on the
     disk.
     """
-    folder, books = paths.FIGURES / profile, paths.NOTEBOOKS
+    folder = paths.FIGURES / profile
     there = [Sheet(path, folder) for path in notebook.find()]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
-        sheet = Sheet(books / f"{place.parent.name}.ipynb", place)
-        if (body := sheet.body) and body["profile"] == profile:
+        sheet = Sheet(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
+        if (body := sheet.body) and body["profile"] == profile and sheet.path.exists():
             there.append(replace(sheet, differs=body["differs"]))
     sections = {name: [] for name in HEADINGS}
     for sheet in {sheet.page: sheet for sheet in [*there, *sheets]}.values():
         shown = card(sheet, profile, working and sheet in sheets)
         sections[HEADINGS[-1] if sheet.differs else heading(sheet.path)].append(shown)
-    values = {
-        "frame": frame(profile, working=working),
-        "sections": {name: cards for name, cards in sections.items() if cards},
-        "title": f"BERT compression workbook: {profile}",
-    }
-    text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(values)
-    write(folder / "index.html", text)
+    index = verdicts.ENVIRONMENT.get_template("index.html.j2")
+    around = frame(profile, working=working)
+    write(folder / "index.html", index.render(frame=around, sections=sections))
 
 
 def card(sheet, profile, working):
     """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
-    body, scope = sheet.body, grids.meant({"profile": profile} | sheet.values)
-    todo = f"{len(sheet.left)} runs to make"
+    scope = grids.meant({"profile": profile} | sheet.values)
+    how = notebook.command(sheet.path.stem, scope)
     return {
         "title": notebook.title(sheet.path),
         "differs": sheet.differs,
         "failed": sheet.failed,
-        "body": None if sheet.failed else body,
-        "waits": todo if working else notebook.command(sheet.path.stem, scope),
+        "body": None if sheet.failed else sheet.body,
+        "waits": f"{len(sheet.left)} runs to make" if working else how,
         "href": os.path.relpath(page, top),
         "folder": os.path.relpath(sheet.folder, top),
-        "pictures": [file for file in body["files"] if file.endswith(".png")] if body else [],
     }

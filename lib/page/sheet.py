@@ -130,12 +130,9 @@ def execute(sheet, store):
         try:
             papermill.execute_notebook(str(draft), str(draft), sheet.values, **how)
         except papermill.PapermillExecutionError as error:
-            told = f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; {see})"
-            raise RuntimeError(told) from None
+            raise RuntimeError(f"{error.ename}: {error.evalue}; {see}") from None
         except Exception as error:  # a dead kernel comes in several shapes
-            raise RuntimeError(
-                f"the kernel died ({one_line(error)}); {see}; run it again"
-            ) from None
+            raise RuntimeError(f"the kernel died ({one_line(error)}); {see}") from None
         finally:
             write(output, paths.scrubbed(draft.read_text()))
     if not ledger.exists():

@@ -61,12 +61,8 @@ class Runs:
     @property
     def rows(self):
         """Which rows the scores are of, in words for a caption."""
-        told = []
-        for source, frame, _ in (part for part in self.frames if len(part[1])):
-            counts = [f"{n:,} and {m:,} of {task}" for task, (n, m) in compare.rows(frame).items()]
-            more = f" and unseen rows of {LONG} words and more" * bool(counts)
-            told.append(f"development rows{more} ({'; '.join([source, *counts])})")
-        return f"on {', '.join(told) or 'development rows'}"
+        sources = ", ".join(source for source, *_ in self.frames)
+        return f"on development rows and, at mini, unseen rows of {LONG} words and more ({sources})"
 
     def by_task(self, columns=()):
         """Parts of a table (lib.measure.compare.table): mean score of each task, in points.
