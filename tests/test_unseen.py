@@ -364,6 +364,9 @@ def test_a_run_predicts_its_unseen_rows_at_the_end(make, task):
     assert len(pair.labels) == count + len(rows)
     words = "development rows and, at mini, unseen rows of 9 words and more (this run, toy)"
     assert Runs(frame, frame[:0], "toy").rows == f"on {words}"
+    frame["run"] = [run, plain]
+    with pytest.raises(ValueError, match=f"were evaluated on different rows of {task}"):
+        compare.pairs(frame, "a", "b", of)
 
 
 @cache

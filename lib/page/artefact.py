@@ -37,7 +37,7 @@ from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-MADE = {"run": "made here", "record": "recorded", "": "missing"}  # by the origin of a run
+MADE = {"run": "made here", "record": "recorded"}  # by the origin of a run
 
 
 def put(markdown, html=""):
@@ -58,7 +58,7 @@ class Page:
     values: dict
     folder: Path
     differs: tuple = ()  # sentences on what makes it an experiment
-    used: dict = field(default_factory=dict)  # name of a run: how it was made, see MADE
+    used: dict = field(default_factory=dict)  # name of a run: how it was made, or its state
     files: list = field(default_factory=list)
     said: list = field(default_factory=list)  # what it answers, where it says so itself
 
@@ -91,11 +91,11 @@ class Page:
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
         there = {row["spec"].name: row for row in frame.to_dict("records")}
-        origins = {name: row["run"].origin if row["run"] else "" for name, row in there.items()}
-        self.used |= {name: MADE[origin] for name, origin in origins.items()}
+        for name, row in there.items():
+            self.used[name] = MADE[row["run"].origin] if row["run"] else row["state"]
         if on_missing != "skip":
             how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
-            why = Counter(there[name]["error"] or how for name in there if not origins[name])
+            why = Counter(row["error"] or how for row in there.values() if not row["run"])
             self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
         return frame
 
@@ -203,8 +203,7 @@ class Page:
             name: [line for each in deviations for line in each.get(name, ())]
             for name in dict.fromkeys([*judged, at])
         }
-        runs = Counter(self.used.values())
-        counted = ", ".join(f"{runs[how]} {how}" for how in MADE.values() if runs[how])
+        counted = ", ".join(f"{n} {how}" for how, n in Counter(self.used.values()).items())
         body = {
             "id": self.id,
             "profile": at,

@@ -37,9 +37,8 @@ class Runs:
         """Return the runs of the rows that have these labels."""
 
         def chosen(frame):
-            for name, value in labels.items():
-                frame = frame[frame[name].eq(value)] if name in frame else frame[:0]
-            return frame
+            rows = frame.to_dict("records")
+            return frame.loc[[labels.items() <= row.items() for row in rows]]
 
         return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
 
