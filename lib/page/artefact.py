@@ -157,7 +157,7 @@ class Page:
     def figure(self, figure, data, name="", exact=False):
         """Write and show a figure with the data it draws, or a sentence where there is none.
 
-        Toy figures carry a watermark, unless what they show is exact at any scale.
+        A line above a toy figure says that it is one, unless what it shows is exact at any scale.
         """
         if data.dropna(how="all").empty:
             plt.close(figure)

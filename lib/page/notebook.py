@@ -105,10 +105,9 @@ def absurd(name, value, declared):
     kind = declared.type
     if declared.listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
-    positive = kind is int and not declared.listed and declared.default > 0
-    plain = int(positive), MOST[name.startswith("seed")]
+    least = int(kind is int and not declared.listed and declared.default > 0)
     told = RANGE.search(declared.about)
-    least, most = map(int, told.groups()) if told else plain
+    least, most = map(int, told.groups()) if told else (least, MOST[name.startswith("seed")])
     for place, each in enumerate(items := value if declared.listed else [value]):
         if type(each) is not kind and not (kind is float and type(each) is int):
             return f"{each!r} is {type(each).__name__}; it must be {kind.__name__}"

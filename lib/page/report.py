@@ -4,9 +4,9 @@ The index comes first. Each page follows as soon as its runs are there.
 
 A page is made anew when its notebook, the code, or one of its runs has changed. What happened to a
 notebook is told by our own ledger (`<id>.json`, written by its last cell), not by papermill, which
-marks every cell as completed after a dead kernel. Pages that differ from the committed ones are
-experiments, each in a folder of its own below `figures/scratch/`; the index of their profile lists
-them last.
+marks every cell as completed after a dead kernel. Pages with other parameters
+than the defaults, or with a reader's own data or model, are experiments. Each has a folder of its
+own below `figures/scratch/`, and the index of their profile lists them last.
 """
 
 import os
@@ -68,6 +68,7 @@ class Book:
             yield
             thread.shutdown(cancel_futures=True)
         finally:
+            thread.shutdown(wait=False, cancel_futures=True)
             executor.close()  # when stopped, a page at work is not waited for
 
     def finish(self):
