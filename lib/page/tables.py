@@ -188,4 +188,4 @@ def compared(frame):
     table = table.assign(seeds=seeds, there=there.map({True: "seeds there", False: "missing"}))
     by = [*table.columns[:-2], "there"]
     lines = table.groupby(by, sort=False)["seeds"].agg(", ".join)
-    return lines.unstack("there", fill_value="").reset_index()
+    return lines.unstack("there", fill_value="").reset_index().rename_axis(columns=None)
