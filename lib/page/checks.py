@@ -142,12 +142,11 @@ def setting(page, step, path, **labels):
     part, *names = path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
     for args in (each.args for each in specs | ancestry(specs) if each.step == step):
-        for told in args[part] if part == "surgery" else [args.get(part)]:
-            for name in names:
-                ghost = told.get("op", "ghost") == "ghost" if isinstance(told, dict) else False
-                told = told.get(name, default) if ghost else None
-            if told is not None:
-                found.add(number(str(told)))
+        values = args[part] if part == "surgery" else [args.get(part)]
+        for name in names:
+            ghosts = [v for v in values if isinstance(v, dict) and v.get("op", "ghost") == "ghost"]
+            values = [each.get(name, default) for each in ghosts]
+        found |= {number(str(value)) for value in values if value is not None}
     if not found:
         raise ValueError(f"no Spec of step {step} on {page} with {labels} has {path} at paper")
     return found

@@ -126,9 +126,9 @@ def dots(estimates, printed=(), label="difference (points)", axis=None):
     if alone:
         sure, few = data[data["seeds"] >= SEEDS], (data["seeds"] < SEEDS).sum()
         above, below = (sure["low"] > 0).sum(), (sure["high"] < 0).sum()
-        told = [f"{above} of {len(sure)} intervals above 0, {below} below"] * bool(len(sure))
-        told += [f"{few} with fewer than {SEEDS} seeds: no interval"] * bool(few)
-        axis.set_title("; ".join(told) or "published, not measured yet")
+        told = f"{above} of {len(sure)} intervals above 0, {below} below"
+        told += f"; {few} with fewer than {SEEDS} seeds: no interval" * bool(few)
+        axis.set_title(told if measured else "published, not measured yet")
         legend(axis.figure)
     return axis.figure, data
 
