@@ -34,12 +34,15 @@ def surface(axis, grid, z, title="", view=(28, -125)):
 
     z: heights as `lib.search.surface.symlog` gives them; ticks are plain numbers.
     """
+    x, y = np.meshgrid(grid, grid)
+    at = np.arange(z.size).reshape(z.shape)
+    a, b, c, d = at[:-1, :-1], at[:-1, 1:], at[1:, :-1], at[1:, 1:]
+    halves = (a, b, c), (b, c, d)  # cut along x + y = constant, as cliffs often are
+    triangles = np.concatenate([np.stack(half, -1).reshape(-1, 3) for half in halves])
     look = {"cmap": "cividis", "linewidth": 0, "antialiased": False, "rasterized": True}
-    x, y, count = *np.meshgrid(grid, grid), len(grid)
-    drawn = axis.plot_surface(x, y, z, rcount=count, ccount=count, **look)
-    corners = np.lib.stride_tricks.sliding_window_view(z, (2, 2))
-    # the mean of the corners, which matplotlib takes, would stripe a cliff
-    drawn.set_array((corners.min((2, 3)) + corners.max((2, 3))).ravel() / 2)
+    drawn = axis.plot_trisurf(x.ravel(), y.ravel(), z.ravel(), triangles=triangles, **look)
+    heights = z.ravel()[triangles]  # the mean of three corners would stripe a cliff
+    drawn.set_array((heights.min(1) + heights.max(1)) / 2)
     axis.view_init(*view)
     axis.set_title(title, fontsize=10, y=0.99)
     ends, ticks = (min(0.0, z.min()), max(z.max(), 0.5)), [-15, -5, 5]
