@@ -270,7 +270,7 @@ def fetch(args):
 
 @command()
 def tidy(args):
-    """strip the notebooks of outputs, as they stand in git"""
+    """strip the notebooks and note their digests; standard pages are made of them from then on"""
     from lib.page import notebook
 
     for path in notebook.tidy():

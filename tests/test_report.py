@@ -115,6 +115,7 @@ def workbook(tmp_path_factory):
             env=env | more,
         )
 
+    assert lib("tidy").returncode == 0  # these are the committed notebooks
     first, second = (lib("run", "--profile", "toy") for _ in range(2))
     return root, lib, (first, second)
 
@@ -190,6 +191,7 @@ def test_artefacts_are_whole_and_pages_need_no_network_and_link_to_each_other(wo
         text = page.read_text()
         assert not re.search(r"""(src|href)=["'](https?:)?//""", text), page.name
         assert "<script" not in text
+        assert not re.search(r"<th(?=[ >])(?! scope=)", text), page.name
         assert "http-equiv" not in text and 'href="index.html"' in text  # nothing is at work
         assert 'href="#main"' in text and "<main id=" in text and "prefers-color-scheme" in text
         levels = [int(level) for level in re.findall(r"<h(\d)", text)]
@@ -204,6 +206,35 @@ def files_of(folder):
     """{name: bytes} of the files of a folder of pages, but for the indices of all pages."""
     every = {path for path in folder.rglob("*") if path.is_file() and path.name != "index.html"}
     return {str(path.relative_to(folder)): path.read_bytes() for path in every}
+
+
+def test_a_saved_edit_is_an_experiment_and_leaves_standard_pages_alone(workbook):
+    """Of a parameter, and of another cell; put back, the standard page is up to date."""
+    root, lib, _ = workbook
+    path = root / "notebooks" / "ghostbert_t98_fine.ipynb"
+    whole, before = path.read_text(), files_of(root / "figures" / "toy")
+    edits = [("rows: int = 32", "rows: int = 48"), ("axis.plot(", "axis.scatter(")]
+    said = ["rows is 48, in the committed notebook 32.", "Cells were changed."]
+    for old, new in edits:
+        assert old in whole
+        path.write_text(whole.replace(old, new))
+        done = lib("run", "t98", "--profile", "toy")
+        path.write_text(whole)
+        assert done.returncode == 0, done.stdout + done.stderr
+    pages = sorted((root / "figures/scratch/ghostbert_t98_fine").glob("*/ghostbert_t98_fine.html"))
+    assert [page.parent.name[:-7] for page in pages] == ["toy-cells", "toy-rows=48"]
+    assert str(pages[1]) in done.stdout or str(pages[0]) in done.stdout
+    for page, words in zip(pages, reversed(said), strict=True):
+        top, _, _ = page.read_text().partition("<main>")
+        assert words in top and 'href="../../../toy/index.html"' in top
+        assert (page.parent / "ghostbert_t98_fine.png").exists()
+    index = (root / "figures/toy/index.html").read_text()
+    for page, words in zip(pages, reversed(said), strict=True):
+        assert words in index and f"{page.parent.name}/ghostbert_t98_fine.html" in index
+        assert f'src="../scratch/ghostbert_t98_fine/{page.parent.name}/' in index
+    assert files_of(root / "figures" / "toy") == before
+    assert "made  " not in lib("report", "t98").stdout
+    assert files_of(root / "figures" / "toy") == before
 
 
 def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook):
@@ -228,7 +259,7 @@ def test_a_notebook_that_is_run_by_hand_writes_no_standard_page(workbook):
     done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=root)
     assert done.returncode == 0, done.stderr[-2000:]
     assert all("It is run by hand" in path.read_text() for path in (plain, other))
-    assert "rows is 48, by default 32." in other.read_text()
+    assert "rows is 48, in the committed notebook 32." in other.read_text()
     pages = sorted((root / "figures/scratch").glob("*/toy*-by-hand-*/ghostbert_t98_fine.svg"))
     assert [page.parent.name[:-7] for page in pages] == ["toy-by-hand", "toy-rows=48-by-hand"]
     assert files_of(root / "figures" / "toy") == before
@@ -280,6 +311,7 @@ def test_data_that_are_not_at_hand_are_one_line_on_the_page_and_stop_no_other(wo
     )
     told = (index := root / "figures/toy/index.html").read_text()
     assert re.search("failed</span> FileNotFoundError: .*put them there by hand", told)
+    assert "The notebook is none of the committed ones." in told
     assert "ghostbert_t98_fine.html" in told
     if shutil.which("chromium"):
         assert "$DATA_ROOT/probing" in seen(index)  # no folder of this machine, and no script ran

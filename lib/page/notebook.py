@@ -15,7 +15,7 @@ from typing import get_args
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import one_line
-from lib.runs.paths import sha, write
+from lib.runs.paths import read_json, sha, write, write_json
 from lib.runs.spec import Spec, known
 
 ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdicts", "explore")
@@ -181,40 +181,64 @@ def normalised(text):
 
 
 # ---- standard pages and experiments
+def kept(path):
+    """Return what is committed of a notebook: the defaults of its parameters, a digest of other
+    cells.
+    """
+    others = [
+        [cell["cell_type"], cell["metadata"].get("tags", []), cell["source"]]
+        for cell in json.loads(normalised(path.read_text()))["cells"]
+        if "parameters" not in cell["metadata"].get("tags", [])
+    ]
+    defaults = {name: each.default for name, each in parameters(path).items()}
+    return {"parameters": defaults, "cells": sha(json.dumps(others).encode())[:16]}
+
+
+def committed():
+    """Return {name: what is `kept` of it} of the committed notebooks."""
+    return read_json(paths.COMMITTED) if paths.COMMITTED.exists() else {}
 
 
 def tidy():
-    """Normalise every notebook. Returns the files that changed."""
-    there = {path: path.read_text() for path in find()}
-    for path, text in there.items():
-        write(path, normalised(text))
-    return [path for path, text in there.items() if path.read_text() != text]
+    """Normalise every notebook and note what is committed of it. Returns the files that changed."""
+    there = {path: path.read_text() for path in [*find(), paths.COMMITTED] if path.exists()}
+    for path in find():
+        write(path, normalised(path.read_text()))
+    write_json(paths.COMMITTED, {path.stem: kept(path) for path in find()})
+    return [path for path in [*find(), paths.COMMITTED] if path.read_text() != there.get(path)]
 
 
 def place(path, values, hand=False):
     """Return (folder of a page, sentences on what makes it an experiment).
 
-    A page is standard, without a sentence, where a command makes it with the notebook's defaults.
-    Every experiment has a folder of its own: what differs, in short, and a digest of the data, the
-    model and all that differs.
+    A page is standard, without a sentence, where a command makes it of the committed notebook with
+    its defaults. Every experiment has a folder of its own: what differs, in short, and a digest of
+    the data, the model, the parameters and the cells.
 
     values: all parameters. hand: run in JupyterLab or by papermill, where cells may be others than
     those of the file.
     """
-    scope = grids.meant(values)
+    now, before, scope = kept(path), committed().get(path.stem), grids.meant(values)
     mine = grids.values(scope)
     lines = scope.about() if isinstance(scope, grids.Own) else []
     words = [*grids.own_titles(scope), scope[:]]
-    for name, parameter in parameters(path).items():
-        if name not in mine and values[name] != parameter.default:
-            lines.append(f"{name} is {values[name]!r}, by default {parameter.default!r}.")
-            words.append(f"{name}={str(values[name]).strip('[]')}")
+    if before is None:
+        lines.append("The notebook is none of the committed ones.")
+    else:
+        for name, was in before["parameters"].items():
+            if name not in mine and values.get(name, was) != was:
+                lines.append(f"{name} is {values[name]!r}, in the committed notebook {was!r}.")
+                words.append(f"{name}={str(values[name]).strip('[]')}")
+        if (now["cells"], *now["parameters"]) != (before["cells"], *before["parameters"]):
+            lines.append("Cells were changed.")
+            words.append("cells")
     if hand:
         lines.append("It is run by hand, so its cells may be others than those of the file.")
         words.append("by-hand")
     if not lines:
         return paths.FIGURES / scope, []
-    key = sha(json.dumps([words, grids.own_digests(scope)]).encode())[:6]
+    rest = {name: value for name, value in values.items() if name not in mine}
+    key = sha(json.dumps([words, grids.own_digests(scope), rest, now["cells"]]).encode())[:6]
     label = "-".join(re.sub(r"[^\w.=-]+", ".", word.replace("'", "")) for word in words)
     return paths.FIGURES / "scratch" / path.stem / f"{label[:80]}-{key}", lines
 

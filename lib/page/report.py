@@ -123,7 +123,7 @@ def publish(profile, sheets=(), working=False):
     disk.
     """
     folder = paths.FIGURES / profile
-    there = [Sheet(path, folder) for path in notebook.find()]
+    there = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in notebook.committed()]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
         sheet = Sheet(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
         if (body := sheet.body) and body["profile"] == profile and sheet.path.exists():

@@ -22,6 +22,7 @@ from lib.runs.paths import write
 CODE = ("data/published", "data/found.md", "lib")  # what pages come from
 # Of the index: pages that are of no paper, those of each paper, and what is not standard.
 HEADINGS = ("The workbook", *PAPERS.values(), "Experiments")
+ROW, COLUMN = 'scope="row"', 'scope="col"'  # of heads of tables, for those who hear them
 
 
 @cache
@@ -152,6 +153,8 @@ def converted(path, book, body):
     top = parts.top(frame(body["profile"], body["differs"]), notebook.title(path))
     around = {"top": str(top), "bottom": str(parts.bottom(body))}
     page = exporter.from_notebook_node(book, around)[0]
+    page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
+    page = re.sub("(?s)<thead>.*?</thead>", lambda head: head[0].replace(ROW, COLUMN), page)
     return page.replace("</h1>", f"</h1>{parts.answer(body['answer'])}", 1)
 
 
