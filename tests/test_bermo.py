@@ -17,7 +17,7 @@ from lib.model import backbone, masks
 from lib.model.parts import layers, size
 from lib.model.surgery import operate
 from lib.page import bermo_tables, notebook
-from lib.page.runs import Runs
+from lib.page.tables import Runs
 from lib.papers import bermo, grids, published, settings
 from lib.train import pruning, schedules
 from lib.train.options import Mix, Prune
@@ -44,7 +44,7 @@ def test_every_printed_hyperparameter_is_the_setting():
         numbers = table[
             table["published"].apply(lambda c: c.str.fullmatch(r"[\d.e-]+")).any(axis=1)
         ]
-        assert len(numbers) and (settings.bold(numbers) == "").to_numpy().all(), name
+        assert len(numbers) and not settings.differs(numbers).to_numpy().any(), name
 
 
 def test_hyperparameters_are_those_of_the_specs(anywhere):

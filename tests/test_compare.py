@@ -12,7 +12,7 @@ from conftest import holding
 
 from lib.data.read import GLUE
 from lib.measure import compare, metrics, stats
-from lib.page.runs import Runs
+from lib.page.tables import Runs
 from lib.papers import bermo, efficientbert, grids, nas
 from lib.train.learn import Lesson
 from lib.train.options import Train

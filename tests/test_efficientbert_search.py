@@ -19,7 +19,7 @@ from lib.model import backbone, supernet
 from lib.model.formula import parse
 from lib.model.parts import base
 from lib.page import notebook
-from lib.page.runs import Runs
+from lib.page.tables import Runs
 from lib.papers import efficientbert, grids, published
 from lib.papers import efficientbert_search as search
 from lib.runs import paths, sweep

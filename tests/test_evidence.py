@@ -5,7 +5,7 @@ deleted.
 import pytest
 from test_sweep import BACKBONE, importance, teacher
 
-from lib.measure.claims import Verdict, seeds
+from lib.measure.claims import seeds
 from lib.page import checks, evidence
 from lib.runs import sweep
 from lib.runs.store import Store
@@ -36,8 +36,7 @@ def claims(monkeypatch):
     known = {each["id"]: each for each in there}
     monkeypatch.setattr(evidence.checks, "claims", lambda: known)
     monkeypatch.setattr(evidence, "rows", lambda line, seeds: ROWS[line["id"]](seeds))
-    word = Verdict("A1", "OPEN", "")
-    monkeypatch.setattr(evidence, "judged", lambda names, _: dict.fromkeys(names, word))
+    monkeypatch.setattr(evidence, "recorded", lambda: dict.fromkeys(known, ("OPEN", None)))
     return there
 
 

@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from lib.measure import cost
-from lib.model.formula import FormulaError, parse
-from lib.page import draw
+from lib.model.formula import FormulaError, parse, walk
 from lib.papers import published
 from lib.papers.efficientbert import NETS, PLUS_PLUS, THIN
 from lib.search import net
@@ -198,27 +197,6 @@ def test_the_first_layers_hold_most_and_only_layers_4_and_5_join_two_operands():
     own = NETS["EfficientBERT"]
     sizes = [l.stack * net.ffn_parameters(own.hidden, own.inner(l)) for l in own.layers]
     assert min(sizes[:2]) > max(sizes[2:])
-    assert [i + 1 for i, l in enumerate(own.layers) if draw.leaves(l.tree) > 1] == [4, 5]
+    inputs = [sum(node.op == "x" for node in walk(layer.tree)) for layer in own.layers]
+    assert [number for number, count in enumerate(inputs, 1) if count > 1] == [4, 5]
     assert sum(l.q == 2 for l in own.layers) == 4 and sum(l.stack < 2 for l in own.layers) == 2
-
-
-# Drawings
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "W2 gelu(W1 x)",
-        "W2 gelu(W1 max(x, tanh(x)))",
-        "W2 relu(W1 x * x)",
-        "max(W2 (gelu(W1 x) * swish(x)), x) + tanh(x)",
-    ],
-)
-def test_drawn_operations_stand_right_of_their_operands_and_apart(text):
-    nodes, edges = draw.placed(parse(text))
-    places = [(column, round(row, 6)) for _, column, row in nodes]
-    assert len(set(places)) == len(places) and places[0] == (0, 0)
-    ends = [(line[0], line[-1]) for line in edges]
-    assert all(start[0] < end[0] for start, end in ends)
-    starts, stops = ({(c, round(r, 6)) for c, r in points} for points in zip(*ends, strict=True))
-    assert stops == set(places[1:]) and starts <= set(places)

@@ -43,11 +43,16 @@ def test_normalised():
 
 
 def test_standard_pages_are_made_of_the_notebooks_as_they_are():
+    """Other values have a place of their own, and it names them."""
     told = {path.stem: notebook.kept(path) for path in NOTEBOOKS}
     assert notebook.committed() == told, "run `python -m lib tidy`"
     for path in NOTEBOOKS:
         values = {n: each.default for n, each in notebook.parameters(path).items()}
         assert notebook.place(path, values | {"profile": "mini"}) == (paths.FIGURES / "mini", [])
+    values = {n: each.default for n, each in notebook.parameters(T03).items()}
+    folder, lines = notebook.place(T03, values | {"widths": [3]})
+    assert folder.name[:-7] == "toy-widths=3"
+    assert lines == ["widths is [3], in the committed notebook []."]
 
 
 def test_outputs_and_empty_cells_are_no_edit():

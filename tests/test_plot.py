@@ -18,7 +18,7 @@ def test_names_of_close_points_stand_apart_and_no_warning_is_shown():
     assert not any(a.overlaps(b) for a in boxes for b in boxes if a is not b)
 
 
-def test_a_title_has_the_ends_of_labelled_curves_and_their_peak():
+def test_a_title_has_the_ends_of_labelled_curves():
     _, (axis,) = plot.panels(["recorded, mini"])
     axis.plot([3, 1, 2], [81.0, 84.25, 90.0], label="Ghost")
     axis.plot([1, 2], [5, 6])
@@ -27,6 +27,3 @@ def test_a_title_has_the_ends_of_labelled_curves_and_their_peak():
     plot.message(axis)
     title = axis.get_title().replace("\u00a0", " ")
     assert title == "recorded, mini\nGhost: 84.2 to 81; Plain: 83.4"
-    axis.set_title("")
-    plot.message(axis, peak=True)
-    assert "Ghost: 84.2 to 81, highest 90 at 2" in axis.get_title().replace("\u00a0", " ")

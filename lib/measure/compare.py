@@ -117,16 +117,6 @@ def score(run, column):
     return float(weighted_score(column.metric, [said], labels, np.ones((1, len(labels))))[0, 0])
 
 
-def rows(frame):
-    """Return {task: (development rows, judged unseen rows)} that its scores are of, of the tasks of
-    a collected frame whose runs have unseen rows.
-    """
-    made = frame.reindex(columns=["task", "run"]).dropna().to_numpy()
-    runs = {task: run for task, run in made if unseen(run)}
-    told = {task: data.judging(run.spec["args"]["data"]) for task, run in runs.items()}
-    return {t: (len(n["words"]) - len(n["labels"]), len(n["judged"])) for t, n in told.items()}
-
-
 SCORES = ("score", "development")  # columns of `points`
 ALONE = "development rows alone"  # ends the title of a column of a table
 

@@ -28,8 +28,7 @@ from lib.measure import compare
 from lib.measure.claims import SCALES
 from lib.page import claims as source
 from lib.page import notebook, plot, report
-from lib.page.runs import Runs
-from lib.page.tables import beside, compared, digits, joined, markdown, styled
+from lib.page.tables import Runs, compared, digits, joined, markdown, seen, styled
 from lib.page.verdicts import ENVIRONMENT, answers, escaped, tally, told
 from lib.papers import grids
 from lib.runs import paths, sweep
@@ -38,7 +37,7 @@ from lib.runs.paths import whole, write
 
 PARTS = ENVIRONMENT.get_template("parts.html.j2").module
 END = ENVIRONMENT.get_template("end.md.j2")
-MADE = {"run": "made here", "record": "recorded", "": "missing"}  # by the origin of a run
+MADE = {"run": "made here", "record": "recorded"}  # by the origin of a run
 
 
 def put(markdown, html=""):
@@ -59,7 +58,7 @@ class Page:
     values: dict
     folder: Path
     differs: tuple = ()  # sentences on what makes it an experiment
-    used: dict = field(default_factory=dict)  # name of a run: its origin, state and error
+    used: dict = field(default_factory=dict)  # name of a run: how it was made, or its state
     files: list = field(default_factory=list)
     said: list = field(default_factory=list)  # what it answers, where it says so itself
 
@@ -81,34 +80,27 @@ class Page:
         """Return the rows with their results (lib.runs.sweep.collect).
 
         Missing runs are made here, unless a batch made them before. Why some are still missing
-        stands below the cell. on_missing: "make" makes them in a batch too.
+        stands below the cell. on_missing: "skip" makes none, and tells of none.
         """
-        make = on_missing == "make" or on_missing == "run" and not os.environ.get(notebook.BATCH)
         lost, specs = {}, [row["spec"] for row in rows]
-        if make and (todo := sweep.missing(specs)):
-            self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
-            lost = sweep.make(specs)
+        if on_missing == "run" and not os.environ.get(notebook.BATCH):
+            if todo := sweep.missing(specs):
+                self.note([f"{sweep.expected(todo)}. What is made stays when you interrupt it."])
+                lost = sweep.make(specs)
         frame = sweep.collect(rows, lost=lost)
         if self.mine and on_missing == "skip":
             return frame  # of the paper's verdicts, which are off
-        runs = {
-            row["spec"].name: {
-                "run": row["spec"].name,
-                "origin": row["run"].origin if row["run"] else "",
-                "state": row["state"],
-                "error": row["error"],
-            }
-            for row in frame.to_dict("records")
-        }
-        self.used |= runs
+        there = {row["spec"].name: row for row in frame.to_dict("records")}
+        for name, row in there.items():
+            self.used[name] = MADE[row["run"].origin] if row["run"] else row["state"]
         if on_missing != "skip":
             how = f"not made yet: `{notebook.command(self.id, self.scope)}` makes what is missing"
-            why = Counter(r["error"] or how for r in runs.values() if r["state"] != "finished")
-            self.note(f"{n} of {len(runs)} runs missing: {text}" for text, n in why.most_common(3))
+            why = Counter(row["error"] or how for row in there.values() if not row["run"])
+            self.note(f"{n} of {len(there)} runs missing: {text}" for text, n in why.most_common(3))
         return frame
 
     def runs(self, grid, recorded=(), of=list):
-        """Return the runs of a grid (lib.page.runs.Runs).
+        """Return the runs of a grid (lib.page.tables.Runs).
 
         grid: rows, or a function that makes them for a profile and the page's parameters. The
         page's own are made where they are missing. Those at mini, which the function makes too or
@@ -116,25 +108,19 @@ class Page:
         the function makes) -> other rows, such as those of the searches behind networks.
         """
         if callable(grid):
-            grid, recorded = of(notebook.rows(grid, self.scope, self.values)), of(grid("mini"))
+            grid, recorded = of(grids.rows(grid, self.scope, self.values)), of(grid("mini"))
         recorded = recorded() if callable(recorded) else recorded
         made, there = self.collect(grid), self.collect(recorded, on_missing="skip")
-        self.show_grid(made)
+        if len(made):
+            put("", PARTS.grid(compared(made).to_html(index=False, border=0)))
         return Runs(made, there, self.scope)
 
-    def show_grid(self, frame):
-        """Show, folded away, what varies between the runs of a grid and what they share."""
-        shared, varying = compared(frame)
-        if len(varying):
-            title = f"The grid: {len(varying)} rows, what they share and what varies"
-            put("", PARTS.grid(title, shared, varying.to_html(index=False, border=0)))
-
-    def table(self, frame, caption, name="", index=None, marks=None):
+    def table(self, frame, caption, name="", index=None):
         """Write and show a table without its empty rows and columns, or a sentence where all are.
 
         frame: a DataFrame, or {row: {column: value}}; tuples as rows or columns make levels.
         name: tells several tables of one page apart. index: the name of the rows, or a list of
-        names of their levels. marks: f(frame) -> frame of CSS.
+        names of their levels. Its file has more columns than the page, see `lib.page.tables.seen`.
         """
         if not isinstance(frame, pd.DataFrame):
             frame = compare.table(frame, names=())
@@ -145,20 +131,16 @@ class Page:
         frame = frame.mask(frame.isin(["", "–", "not run"])).dropna(how="all")
         frame = frame.dropna(axis=1, how="all")
         if frame.empty:
-            return self.unmade(f"{caption}. Rows: {rows}" if rows else caption)
-        first, rest, turned = beside(frame)
-        frame = frame[[*first, *rest]]
-        stem, heads = self._stem(name), joined(frame.columns, ", ")
-        text = frame.apply(lambda column: column.map(digits(column), na_action="ignore"))
-        flat = text.set_axis(heads, axis=1)
-        self._write(f"{stem}.csv", flat.to_csv())
-        css = marks(text) if marks else None
-        seen = styled(text, css, first, turned, f"{stem}-seen")
-        more = styled(text, css, rest, False, f"{stem}-more") if rest else ""
-        folded = ", ".join(dict.fromkeys(str(title) for _, title in rest))
-        shown = PARTS.table(caption, seen, more, folded)
-        light = markdown(flat[joined(first, ", ")])
-        put(f"*{escaped(caption)}*\n\n{light}", shown)
+            what = f"{caption}. Rows: {rows}" if rows else caption
+            return put(f"Not measured yet: {escaped(what)}.")
+        text = frame.map(digits, na_action="ignore")
+        stem, (shown, turned) = self._stem(name), seen(text)
+        self._write(f"{stem}.csv", text.set_axis(joined(text.columns, ", "), axis=1).to_csv())
+        if more := len(frame.columns) - len(shown.columns):
+            caption = f"{caption.removesuffix('.')}. {more} more columns are in {stem}.csv"
+        html = styled(shown.swaplevel(axis=1) if turned else shown, stem)
+        light = markdown(shown.set_axis(joined(shown.columns, ", "), axis=1))
+        put(f"*{escaped(caption)}*\n\n{light}", PARTS.table(caption, html))
 
     def answer(self, line):
         """Show what the page answers; the line stands below its title, too, and ends a command."""
@@ -175,18 +157,18 @@ class Page:
     def figure(self, figure, data, name="", exact=False):
         """Write and show a figure with the data it draws, or a sentence where there is none.
 
-        Toy figures carry a watermark, unless what they show is exact at any scale.
+        A line above a toy figure says that it is one, unless what it shows is exact at any scale.
         """
         if data.dropna(how="all").empty:
             plt.close(figure)
-            columns = ", ".join(map(str, data.columns))
-            return self.unmade(f"a figure of {columns}" if columns else "a figure")
+            return put(f"Not measured yet: a figure of {escaped(', '.join(map(str, data)))}.")
         for axis in figure.axes:
             if axis.axison and not axis.has_data():
                 axis.text(0.5, 0.5, "no run yet", transform=axis.transAxes, **plot.CENTRE)
         stem = self._stem(name)
         if self.scope == "toy" and not self.mine and not exact and "recorded" not in name:
-            plot.watermark(figure)
+            told = "toy scale, but for what is called recorded or published"
+            figure.text(1, 1, told, ha="right", va="bottom", color="grey", fontsize=9)
         png = {"dpi": 144, "metadata": {"Software": None}}
         for kind, how in (("svg", {"metadata": plot.described(figure)}), ("png", png)):
             with whole(self.folder / f"{stem}.{kind}") as place:
@@ -194,10 +176,6 @@ class Page:
         self.files += [f"{stem}.svg", f"{stem}.png"]
         self._write(f"{stem}.figure.csv", data.to_csv(index=False))
         show(figure, (self.folder / f"{stem}.svg").read_text(), f"{stem}.png")
-
-    def unmade(self, what):
-        """Say what a table or figure would show, had it runs."""
-        put(f"Not measured yet: {escaped(what)}.")
 
     def _stem(self, name):
         return f"{self.id}.{name}" if name else self.id
@@ -218,15 +196,14 @@ class Page:
         names, at = source.of_page(self.id) if claims is None else claims, self.profile.name
         if self.mine:
             names, checks, deviations = (), (), [{at: self.mine}]
-        found = source.judged(names, scale=source.SCALE if at == "toy" else at)
-        verdicts = [*found.values(), *checks]
-        judged = [name for name, words in SCALES.items() if words in {v.scale for v in verdicts}]
+        scale = source.SCALE if at == "toy" else at
+        verdicts = [*source.judged(names, scale=scale).values(), *checks]
+        judged = [scale] * any(verdict.kind == "finding" for verdict in verdicts)
         differences = {
             name: [line for each in deviations for line in each.get(name, ())]
             for name in dict.fromkeys([*judged, at])
         }
-        runs = Counter(MADE[run["origin"]] for run in self.used.values())
-        counted = ", ".join(f"{runs[how]} {how}" for how in MADE.values() if runs[how])
+        counted = ", ".join(f"{n} {how}" for how, n in Counter(self.used.values()).items())
         body = {
             "id": self.id,
             "profile": at,
@@ -235,7 +212,7 @@ class Page:
             "answer": self.said or answers(verdicts),
             "counts": tally(verdicts),
             "counted": counted or "none wanted",
-            "runs": list(self.used.values()),
+            "runs": self.used,
             "verdicts": list(map(told, verdicts)),
             "deviations": differences,
             "files": list(dict.fromkeys(self.files)),

@@ -130,30 +130,25 @@ class Cells:
         return [key for key, told, part in whole if rounded(statistics.mean(part), 1) != told]
 
 
-class Absent(ValueError):
-    """No Spec of the profile paper has a setting: its page runs without the tasks that do."""
-
-
 def setting(page, step, path, **labels):
     """Return the set of values that a setting has at the profile paper: exact numbers, or text.
 
     It is looked for in the Specs of a step that the grid of a page makes, and in all that they rest
     on. path: of the setting in the arguments of the step, "train.epochs". labels: of the rows that
-    count. Raises Absent where no Spec has it.
+    count. Raises ValueError where no Spec has it.
     """
     rows = [row for row in made(page)["grid"] if labels.items() <= row.items()]
     specs, found = {row["spec"] for row in rows}, set()
     part, *names = path.split(".")
     default = getattr(OPTIONS.get(part), names[-1], None) if names else None
     for args in (each.args for each in specs | ancestry(specs) if each.step == step):
-        for told in args[part] if part == "surgery" else [args.get(part)]:
-            for name in names:
-                ghost = told.get("op", "ghost") == "ghost" if isinstance(told, dict) else False
-                told = told.get(name, default) if ghost else None
-            if told is not None:
-                found.add(number(str(told)))
+        values = args[part] if part == "surgery" else [args.get(part)]
+        for name in names:
+            ghosts = [v for v in values if isinstance(v, dict) and v.get("op", "ghost") == "ghost"]
+            values = [each.get(name, default) for each in ghosts]
+        found |= {number(str(value)) for value in values if value is not None}
     if not found:
-        raise Absent(f"no Spec of step {step} on {page} with {labels} has {path} at paper")
+        raise ValueError(f"no Spec of step {step} on {page} with {labels} has {path} at paper")
     return found
 
 

@@ -1,114 +1,38 @@
-"""Drawings of EfficientBERT's networks: formulas as graphs, architectures, surfaces.
-
-Each kind of operation has a shape of its own, so that colour alone tells nothing.
-"""
+"""Drawings of EfficientBERT: networks, with a formula for each layer, and surfaces of formulas."""
 
 import numpy as np
-from matplotlib.patches import FancyBboxPatch
 from matplotlib.ticker import MaxNLocator
 
-from lib.model.formula import BINARY, LINEAR, height, walk
 from lib.page import plot
 
-LOOKS = {  # of each kind of operation: fill, colour of its text, box, marker in the legend
-    "input x": ("white", plot.INK, "circle", "o"),
-    "linear map": (plot.BLUE, "white", "square", "s"),
-    "activation": ("#F5C96B", plot.INK, "round,rounding_size=0.7", "H"),
-    "binary": (plot.GREEN, "white", "circle", "o"),
-}
-SIGN = {"add": "+", "mul": "×", "leaky_relu": "leaky\nrelu"}
-SIGN |= {name: f"${name[0]}_{name[1]}$" for name in LINEAR}
-ROW = 0.42  # between operands; operations stand 1 apart
 
+def network(axis, net, title="", before=None):
+    """Draw a network as a bar for each layer, layer 1 at the bottom.
 
-def kind(op):
-    """Return the kind of an operation, one of LOOKS."""
-    kinds = {"x": "input x"} | dict.fromkeys(LINEAR, "linear map") | dict.fromkeys(BINARY, "binary")
-    return kinds.get(op, "activation")
-
-
-def leaves(node):
-    """Return how often the input is used: the rows that a drawing has."""
-    return sum(n.op == "x" for n in walk(node))
-
-
-def placed(node):
-    """Return where a formula's operations stand: ([(op, column, row)], [edges]).
-
-    An edge is a list of (column, row) points. The input is one node in column 0. An operation
-    stands right of its operands. Rows are centred on 0.
+    In a bar stand the layer's formula, how many networks of it are stacked, and their size as a
+    ratio. What differs from the network `before` is vermilion.
     """
-    nodes, edges = [("x", 0, 0.0)], []
-    rows = iter(np.arange(leaves(node)) - (leaves(node) - 1) / 2)
-
-    def put(n):
-        if n.op == "x":
-            return 0, next(rows)
-        column, points = height(n), [put(child) for child in n.args]
-        row = float(np.mean([r for _, r in points]))
-        nodes.append((n.op, column, row))
-        for c, r in points:
-            start = (c, r) if c else (0, 0.0)  # all x are one node
-            edges.append([start, *[(column - 1, r)] * (c < column - 1), (column, row)])
-        return column, row
-
-    put(node)
-    return nodes, edges
-
-
-def formula(axis, node, x=0.0, y=0.0, size=8.0):
-    """Draw a formula from left to right, its input at (x, y)."""
-    nodes, edges = placed(node)
-    for line in edges:
-        columns, rows = np.transpose(line)
-        axis.plot(x + columns, y - ROW * rows, color=plot.GREY, lw=1.2, zorder=1)
-    for op, column, row in nodes:
-        fill, ink, shape, _ = LOOKS[kind(op)]
-        word = {"color": ink, "fontsize": size * (0.75 if op in ("leaky_relu", "max") else 1.0)}
-        word |= {"linespacing": 0.85, "bbox": dict(boxstyle=shape, fc=fill, ec=plot.INK, lw=0.7)}
-        axis.text(x + column, y - ROW * row, SIGN.get(op, op), **plot.CENTRE | word)
-
-
-def network(axis, net, title="", before=None, size=8.0):
-    """Draw a network from layer 1 at the bottom.
-
-    What differs from the network `before` is in vermilion. Beside a layer stands how many networks
-    it stacks, and their size as a ratio.
-    """
-    right, y = max(5, *(height(layer.tree) for layer in net.layers)), 0.0
-    for number, layer in enumerate(net.layers):
-        old = before.layers[number] if before else layer
-        half = 0.42 + ROW * max(0, leaves(layer.tree) - 2) / 2
-        y += half
-        new_formula = layer.formula != old.formula
-        frame = {"lw": 1.4, "ec": plot.VERMILION} if new_formula else {"lw": 0.6, "ec": plot.PALE}
-        round_ = "round,pad=0.02,rounding_size=0.1"
-        place = (-0.45, y - half), right + 2.1, 2 * half
-        axis.add_patch(FancyBboxPatch(*place, round_, fc="#f6f7f9", zorder=0, **frame))
-        formula(axis, layer.tree, 0.0, y, size)
-        new_size = (layer.stack, layer.q) != (old.stack, old.q)
-        look = {"color": plot.VERMILION, "fontweight": "bold"} if new_size else {}
-        text = {"ha": "center", "va": "center", "fontsize": size}
-        axis.text(-0.75, y, str(number + 1), color=plot.GREY, **text)
-        axis.text(right + 0.95, y, f"{layer.stack} × {layer.ratio}", **text | look)
-        y += half + 0.16
-    axis.set(xlim=(-1.1, right + 1.8), ylim=(-0.1, y - 0.06), aspect="equal")
-    axis.set_title(title, fontsize=size + 2, loc="left")
-    axis.axis("off")
-
-
-def legend(figure):
-    """The kinds of operations, and what vermilion means, below a figure of networks."""
-    axis = figure.axes[0]
-    for name, (fill, _, _, marker) in LOOKS.items():
-        axis.plot([], [], marker, ms=10, mfc=fill, mec=plot.INK, label=name)
-    axis.plot([], [], color=plot.VERMILION, lw=2, label="changed against the panel before")
-    plot.legend(figure, columns=3, frameon=False)
+    count = len(net.layers)
+    axis.barh(range(1, count + 1), 1, 0.84, color="#f6f7f9", ec=plot.PALE)
+    for number, layer in enumerate(net.layers, 1):
+        old = before.layers[number - 1] if before else layer
+        same_size = (layer.stack, layer.q) == (old.stack, old.q)
+        text = {"va": "center", "fontsize": 9}
+        marked = text | {"color": plot.VERMILION, "fontweight": "bold"}
+        formula, size = layer.formula, f"{layer.stack} × {layer.ratio}"
+        axis.text(0.03, number, formula, **text if formula == old.formula else marked)
+        axis.text(0.97, number, size, ha="right", **text if same_size else marked)
+    axis.set(xlim=(0, 1), ylim=(0.5, count + 0.5), xticks=[], yticks=range(1, count + 1))
+    axis.set_title(title, fontsize=11, loc="left")
+    axis.tick_params(labelsize=9)
+    axis.grid(False)
+    axis.set_frame_on(False)
 
 
 def surface(axis, grid, z, title="", view=(28, -125)):
-    """Draw a surface of Figure 5 on a 3-d axis; z as `lib.search.surface.symlog` gives it, ticks as
-    plain numbers.
+    """Draw a surface of Figure 5 on a 3-d axis.
+
+    z: heights as `lib.search.surface.symlog` gives them; ticks are plain numbers.
     """
     x, y = np.meshgrid(grid, grid)
     at = np.arange(z.size).reshape(z.shape)

@@ -11,8 +11,7 @@ from collections import Counter
 
 from lib.measure.claims import seeds
 from lib.page import checks
-from lib.page.claims import judged, recorded, rows
-from lib.papers import mini
+from lib.page.claims import recorded, rows
 from lib.runs import sweep
 from lib.runs.spec import ancestry, known
 from lib.steps import STEPS
@@ -43,24 +42,15 @@ def rounds(claims):
     plan, found = [row["claim"] for row in checks.lines("plan")], {}
     order = sorted(claims, key=lambda c: plan.index(c["id"]) if c["id"] in plan else len(plan))
     for number in range(max(len(seeds(claim["seeds"])) for claim in claims)):
-        specs = [
-            spec
-            for claim in order
-            for spec in cells(claim, seeds(claim["seeds"])[number : number + 1])
-        ]
-        # the second task costs more, and no claim is without the first one's runs
-        found |= dict.fromkeys(sorted(specs, key=on_second))
+        for claim in order:
+            found |= dict.fromkeys(cells(claim, seeds(claim["seeds"])[number : number + 1]))
     return list(found)
-
-
-def on_second(spec):
-    return (spec.args.get("data") or {}).get("task") == mini.SECOND
 
 
 def gather(claims, store, workers=None, progress=True, backend="local"):
     """Make and record what is missing (`sweep.make`). Returns {Spec: one line} of what is lost."""
     every, wanted = chosen(), rounds(claims)
-    results = set(wanted) | found_by(wanted)
+    results = {*wanted, *found_by(wanted)}
     keep(results, store)
     specs = [spec for claim in every for spec in cells(claim, seeds(claim["seeds"]))]
     missing = sweep.missing(specs, store)
@@ -92,11 +82,9 @@ def keep(specs, store):
 
 
 def listed(claims, store):
-    """Yield a line for each claim: its planned seeds that are done, runs left, the word on it so
-    far.
+    """Yield a line for each claim: its planned seeds that are done, runs left, the committed word.
 
-    The committed word is told where no seed changes it or it fits the seeds that are done; else
-    the claim is judged.
+    `verify --write` commits the words that the records give.
     """
     clock, words = sweep.Clock(store), recorded()
     for claim in claims:
@@ -104,10 +92,7 @@ def listed(claims, store):
         done = sum(all(map(store.find, specs)) for specs in by_seed)
         missing = sweep.missing([spec for specs in by_seed for spec in specs], store)
         left = f"{len(missing)} runs left, {clock.about(missing)}"
-        word, _ = words.get(claim["id"], ("", None))
-        unknown = (word in ("", "OPEN", "NOT_RUN")) == (done == len(by_seed))
-        if unknown and word != "NOT_DECIDABLE":
-            word = judged([claim["id"]], store)[claim["id"]].verdict
+        word, _ = words.get(claim["id"], ("NOT_RUN", None))
         yield f"{claim['id']:5} {done} of {len(by_seed)} seeds, {left}, {word}"
     missing = sweep.missing(rounds(claims), store)
     yield f"together left on one core: {clock.about(missing)}"

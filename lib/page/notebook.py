@@ -5,13 +5,12 @@ Cells stand in one order, marked by tags: title, `parameters`, `bootstrap`, `gri
 here both are errors, before anything runs.
 """
 
-import ast
 import json
 import re
 from dataclasses import dataclass
 from functools import cache
-from inspect import signature
 from pathlib import Path
+from typing import get_args
 
 from lib.papers import grids
 from lib.runs import paths
@@ -23,11 +22,8 @@ ORDER = ("title", "parameters", "bootstrap", "grid", "runs", "artefact", "verdic
 # Set by the runner to a page's place, as JSON: load what is there, make nothing, show no widgets.
 BATCH = "WORKBOOK_BATCH"
 
-
-OPTIONS = re.compile(r"((?:\w+, )+)(\w+) or (\w+)$")  # of a text, at the end of what is said
 RANGE = re.compile(r"(\d+) to (\d+)$")  # of a number, at the end of what is said about it
 MOST = (100_000, 2**31 - 1)  # of a number without a range, of a seed
-TYPES = {kind.__name__: kind for kind in (str, int, float, bool)}  # of values and items
 
 
 @dataclass(frozen=True)
@@ -74,20 +70,19 @@ def title(path):
 
 
 def parameters(path):
-    """Return {name: Parameter} of the `parameters` cell: annotated literals, one comment each."""
-    source = cells(path).get("parameters")
+    """Return {name: Parameter} of the `parameters` cell: annotated values, one comment each.
+
+    Raises ValueError where there is no such cell.
+    """
+    source, values = cells(path).get("parameters"), {}
     if source is None:
         raise ValueError(f"{paths.shown(path)} has no cell tagged 'parameters'")
-    lines, found = source.splitlines(), {}
-    for node in ast.parse(source).body:
-        if not isinstance(node, ast.AnnAssign):
-            told = f"line {node.lineno} of the parameters cell is no typed literal"
-            raise ValueError(f"{paths.shown(path)}: {told}")
-        about = lines[node.end_lineno - 1].partition("#")[2].strip()
-        kind = ast.unparse(node.annotation).removeprefix("list[").rstrip("]")
-        known(f"type of {node.target.id} in {paths.shown(path)}", kind, TYPES)
-        found[node.target.id] = Parameter(TYPES[kind], ast.literal_eval(node.value), about)
-    return found
+    exec(source, values)
+    about = dict(re.findall(r"(?m)^(\w+):.*?# *(.*)$", source))
+    return {
+        name: Parameter(*(get_args(kind) or (kind,)), values[name], about.get(name, ""))
+        for name, kind in values.get("__annotations__", {}).items()
+    }
 
 
 def check(path, values):
@@ -102,9 +97,6 @@ def check(path, values):
             raise ValueError(f"parameter {name} {of} is {value!r}: {why}")
         if name == "profile":
             known(f"profile {of}", value, grids.PROFILES)
-        told = OPTIONS.search(declared[name].about)
-        if told and declared[name].type is str and not declared[name].listed:
-            known(f"{name} {of}", value, [*told[1].split(", ")[:-1], told[2], told[3]])
     return {name: parameter.default for name, parameter in declared.items()} | values
 
 
@@ -113,10 +105,9 @@ def absurd(name, value, declared):
     kind = declared.type
     if declared.listed and not isinstance(value, list):
         return f"it must be a list; papermill takes it as -y '{{{name}: [...]}}'"
-    positive = kind is int and not declared.listed and declared.default > 0
-    plain = int(positive), MOST[name.startswith("seed")]
+    least = int(kind is int and not declared.listed and declared.default > 0)
     told = RANGE.search(declared.about)
-    least, most = map(int, told.groups()) if told else plain
+    least, most = map(int, told.groups()) if told else (least, MOST[name.startswith("seed")])
     for place, each in enumerate(items := value if declared.listed else [value]):
         if type(each) is not kind and not (kind is float and type(each) is int):
             return f"{each!r} is {type(each).__name__}; it must be {kind.__name__}"
@@ -146,7 +137,7 @@ def planned(path, values, looked_up=True):
     try:
         exec(compile(cells(path).get("grid", ""), f"{Path(path).stem}:grid", "exec"), names)
         if callable(grid := names.get("grid")):
-            names["grid"] = rows(grid, names["profile"], names)
+            names["grid"] = grids.rows(grid, names["profile"], names)
             names["recorded"] = lambda: grid("mini")
         if callable(recorded := names.get("recorded")):
             names["recorded"] = recorded() if looked_up else []
@@ -162,15 +153,6 @@ def planned(path, values, looked_up=True):
         and rows
         and all(isinstance(row, dict) and isinstance(row.get("spec"), Spec) for row in rows)
     }
-
-
-def rows(grid, profile, values):
-    """Return the rows of a notebook's function `grid` at a profile.
-
-    Of the values of the notebook's parameters, it gets those that it takes.
-    """
-    axes = list(signature(grid).parameters)[1:]
-    return grid(profile, **{name: values[name] for name in axes if name in values})
 
 
 def injected(history):

@@ -4,7 +4,6 @@ Colours are those of Okabe and Ito, which colour-blind readers can tell apart. A
 and a dash of its own as well, so that colour alone tells nothing.
 """
 
-import re
 from itertools import cycle
 from textwrap import fill
 
@@ -12,7 +11,6 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.ticker import LogLocator
-from matplotlib.transforms import Bbox
 
 from lib.measure.stats import SEEDS, replicates
 
@@ -81,21 +79,17 @@ def means(axis, frame, x, y, label, **look):
             axis.errorbar(at, e.mean, e.high - e.mean, capsize=3, color=line.get_color())
 
 
-def message(axis, peak=False, width=46):
+def message(axis, width=46):
     """Add to the title of a panel the values at both ends of each curve that has a label.
 
-    Parts of curves and lines across the panel have none. peak: the highest value too, where it is
-    at neither end. width: letters of a line of the title.
+    width: letters of a line of the title.
     """
     told = []
     for curve in axis.get_lines():
         (x, y), name = curve.get_data(), curve.get_label()
         if name[0] != "_" and len(y) and curve.get_transform() == axis.transData:
-            ends = y[x.argmin()], y[x.argmax()]
-            text = f"{name}: " + " to ".join(dict.fromkeys(f"{end:.3g}" for end in ends))
-            if peak and max(y) > max(ends):
-                text += f", highest {max(y):.3g} at {x[y.argmax()]:g}"
-            told.append(text.replace(" ", "\u00a0"))  # lines break between curves
+            ends = dict.fromkeys(f"{y[at]:.3g}" for at in (x.argmin(), x.argmax()))
+            told.append(f"{name}: {' to '.join(ends)}".replace(" ", "\u00a0"))
     lines = fill("; ".join(told), width, break_on_hyphens=False)
     axis.set_title(f"{axis.get_title()}\n{lines}".strip())
 
@@ -174,33 +168,26 @@ def line(axis, x, y, kind, **more):
 
 
 def named(axis, points, x, y, looks=None, **look):
-    """Points with their names, the index of `points`, beside them.
+    """Draw points with their names, the index of `points`, beside them.
 
-    Names stand on the outer side of the points. One that meets another one or a point moves up.
-    looks: one for each point, where they differ.
+    Names stand on the outer side of the points. One that meets another name moves up, with a line
+    to its point. looks: one for each point, where they differ.
     """
     looks = looks or [look] * len(points)
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
         axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
     axis.figure.draw_without_rendering()  # the panels get their places
-    placed = [Bbox([at - 5, at + 5]) for at in axis.transData.transform(points[[x, y]])]
-    left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
-    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # above lines
+    middle, placed = axis.transAxes.transform((0.5, 0))[0], []
+    line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
     for name, row in points.sort_values(y).iterrows():
-        at = row[x], row[y]
-        side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
-        where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
-        text = axis.annotate(name, at, (7 * side, 0), textcoords="offset points", bbox=box, **where)
-        for up in range(0, 60, 3):
-            text.xyann = (7 * side, up)
-            place = text.get_window_extent()
-            if not any(place.overlaps(other) for other in placed):
-                break
-        placed.append(place)
-        if up:  # a line from the name to its point
-            line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
-            axis.annotate("", at, (7 * side, up), textcoords="offset points", arrowprops=line)
+        left = axis.transData.transform((row[x], row[y]))[0] < middle
+        where = {"ha": "right" if left else "left", "va": "center", "fontsize": 8.5}
+        where |= {"xytext": (-9 if left else 9, 0), "textcoords": "offset points"}
+        text = axis.annotate(name, (row[x], row[y]), arrowprops=line, **where)
+        while any(text.get_window_extent().overlaps(other) for other in placed):
+            text.xyann = text.xyann[0], text.xyann[1] + 3
+        placed.append(text.get_window_extent())
 
 
 def legend(figure, columns=4, **more):
@@ -227,20 +214,9 @@ def plain_log(axis, subs=(1, 2, 5)):
 
 
 def described(figure):
-    """Metadata of a figure; its title, for readers who do not see it, tells of panels and axes."""
-    axes = [axis for axis in figure.axes if axis.axison]
-    words = [figure.get_suptitle(), *(axis.get_title() for axis in axes)]
-    words += [f"{axis.get_ylabel()} against {axis.get_xlabel()}" for axis in axes]
-    words = dict.fromkeys(w for w in words if w and not w.startswith(" ") and not w.endswith(" "))
+    """Return metadata of a figure; its title, for readers who do not see it, tells of its axes."""
+    words = [figure.get_suptitle()]
+    for axis in (axis for axis in figure.axes if axis.axison):
+        words += [axis.get_title(), f"{axis.get_ylabel()} against {axis.get_xlabel()}"]
+    words = [word for word in dict.fromkeys(words) if word and word == word.strip(" ")]
     return {"Date": None, "Title": " ".join("; ".join(words).split()) or "figure"}
-
-
-def watermark(figure):
-    """Write "toy scale" on the panels of a figure whose words tell of no recorded or published
-    numbers; on none where the title of the whole figure does."""
-    for axis in figure.axes:
-        words = [figure.get_suptitle(), axis.get_title(), *axis.get_legend_handles_labels()[1]]
-        words += [label.get_text() for label in axis.get_yticklabels()]
-        if axis.axison and not re.search("recorded|published|printed", " ".join(words)):
-            look = CENTRE | {"alpha": 0.13, "rotation": 24, "fontsize": 26}
-            axis.annotate("toy scale", (0.5, 0.5), xycoords="axes fraction", **look)

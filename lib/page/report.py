@@ -4,13 +4,13 @@ The index comes first. Each page follows as soon as its runs are there.
 
 A page is made anew when its notebook, the code, or one of its runs has changed. What happened to a
 notebook is told by our own ledger (`<id>.json`, written by its last cell), not by papermill, which
-marks every cell as completed after a dead kernel. Pages that differ from the committed ones are
-experiments, each in a folder of its own below `figures/scratch/`; the index of their profile lists
-them last.
+marks every cell as completed after a dead kernel. Pages with other parameters
+than the defaults, or with a reader's own data or model, are experiments. Each has a folder of its
+own below `figures/scratch/`, and the index of their profile lists them last.
 """
 
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -18,7 +18,7 @@ from dataclasses import replace
 from tqdm import tqdm
 
 from lib.page import notebook, verdicts
-from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, headed, made_of, make
+from lib.page.sheet import HEADINGS, Sheet, fingerprint, frame, heading, made_of, make
 from lib.papers import grids
 from lib.runs import executors, paths, sweep
 from lib.runs.execute import one_line
@@ -49,39 +49,32 @@ class Book:
         return paths.shown(paths.FIGURES / self.profile[:] / "index.html")
 
     def done(self, spec):
-        """Note that a run is there."""
+        """Note that a run is there. A page that waited for it alone is made beside other runs."""
         for sheet in self.sheets:
-            sheet.left.discard(spec)
+            if spec in sheet.left:
+                sheet.left.discard(spec)
+                if not sheet.left:
+                    self.begin(sheet)
 
     @contextmanager
     def meanwhile(self):
         """Make pages one by one beside the runs, each when its runs are there."""
-        over, executor = threading.Event(), executors.Local(1)
-
-        def tend():
-            while not over.wait(2):
-                ready = [s for s in self.sheets if not (s.left or s.tried or s.failed)]
-                self.render(ready[:1], executor)
-                self.publish()
-
-        thread = threading.Thread(target=tend, daemon=True)
-        thread.start()
+        executor, thread = executors.Local(1), ThreadPoolExecutor(1)
+        self.begin = lambda sheet: thread.submit(self.render, [sheet], executor)
+        for sheet in self.sheets:
+            if not sheet.left and not sheet.failed:
+                self.begin(sheet)
         try:
             yield
-        except BaseException:
-            executor.close()  # a page at work is not waited for
-            raise
+            thread.shutdown(cancel_futures=True)
         finally:
-            over.set()
-            thread.join()
-            executor.close()
+            thread.shutdown(wait=False, cancel_futures=True)
+            executor.close()  # when stopped, a page at work is not waited for
 
     def finish(self):
         """Make every page that is out of date. Returns whether one failed."""
         with closing(executors.Local(2)) as executor:
-            self.render(
-                [sheet for sheet in self.sheets if sheet.tried or not sheet.failed], executor
-            )
+            self.render([s for s in self.sheets if s.tried or not s.failed], executor)
         return any(sheet.failed for sheet in self.sheets)
 
     def answers(self):
@@ -129,37 +122,32 @@ def publish(profile, sheets=(), working=False):
     sheets: those of a command, which is `working` on them. The others are shown as they lie on the
     disk.
     """
-    folder, books = paths.FIGURES / profile, paths.NOTEBOOKS
-    there = [Sheet(books / f"{name}.ipynb", folder) for name in notebook.committed()]
+    folder = paths.FIGURES / profile
+    there = [Sheet(paths.NOTEBOOKS / f"{name}.ipynb", folder) for name in notebook.committed()]
     for place in sorted((paths.FIGURES / "scratch").glob("*/*/")):
-        sheet = Sheet(books / f"{place.parent.name}.ipynb", place)
-        if (body := sheet.body) and body["profile"] == profile:
+        sheet = Sheet(paths.NOTEBOOKS / f"{place.parent.name}.ipynb", place)
+        if (body := sheet.body) and body["profile"] == profile and sheet.path.exists():
             there.append(replace(sheet, differs=body["differs"]))
-    sections = {heading: [] for heading in HEADINGS}
+    sections = {name: [] for name in HEADINGS}
     for sheet in {sheet.page: sheet for sheet in [*there, *sheets]}.values():
         shown = card(sheet, profile, working and sheet in sheets)
-        sections[HEADINGS[-1] if sheet.differs else headed(sheet.path)[0]].append(shown)
-    values = {
-        "frame": frame(profile, working=working),
-        "sections": {heading: cards for heading, cards in sections.items() if cards},
-        "title": f"BERT compression workbook: {profile}",
-    }
-    text = verdicts.ENVIRONMENT.get_template("index.html.j2").render(values)
-    write(folder / "index.html", text)
+        sections[HEADINGS[-1] if sheet.differs else heading(sheet.path)].append(shown)
+    index = verdicts.ENVIRONMENT.get_template("index.html.j2")
+    around = frame(profile, working=working)
+    write(folder / "index.html", index.render(frame=around, sections=sections))
 
 
 def card(sheet, profile, working):
     """Return what the index shows of a page: what its last cell wrote, or what it waits for."""
     top, page = paths.FIGURES / profile, sheet.page if sheet.page.exists() else sheet.folder
-    body, scope = sheet.body, grids.meant({"profile": profile} | sheet.values)
-    todo = f"{len(sheet.left)} runs to make"
+    scope = grids.meant({"profile": profile} | sheet.values)
+    how = notebook.command(sheet.path.stem, scope)
     return {
-        "title": headed(sheet.path)[1],
+        "title": notebook.title(sheet.path),
         "differs": sheet.differs,
         "failed": sheet.failed,
-        "body": None if sheet.failed else body,
-        "waits": todo if working else notebook.command(sheet.path.stem, scope),
+        "body": None if sheet.failed else sheet.body,
+        "waits": f"{len(sheet.left)} runs to make" if working else how,
         "href": os.path.relpath(page, top),
         "folder": os.path.relpath(sheet.folder, top),
-        "pictures": [file for file in body["files"] if file.endswith(".png")] if body else [],
     }

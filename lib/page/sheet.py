@@ -95,8 +95,7 @@ def make(sheet, store, digest):
     execute(sheet, store)
     book, body = nbformat.read(folder / path.name, 4), notebook.provenance(folder, path.stem)
     if body["profile"] == "mini" and not sheet.differs:
-        heading, title = headed(path)
-        write(folder / f"{path.stem}.page.md", light(book, f"{heading}: {title}", body))
+        write(folder / f"{path.stem}.page.md", light(book, notebook.title(path), body))
     write(sheet.page, f"{converted(path, book, body)}<!-- {digest} -->")
     return time.monotonic() - began
 
@@ -132,12 +131,9 @@ def execute(sheet, store):
         try:
             papermill.execute_notebook(str(draft), str(draft), sheet.values, **how)
         except papermill.PapermillExecutionError as error:
-            told = f"{error.ename}: {error.evalue} (cell {error.cell_index + 1}; {see})"
-            raise RuntimeError(told) from None
+            raise RuntimeError(f"{error.ename}: {error.evalue}; {see}") from None
         except Exception as error:  # a dead kernel comes in several shapes
-            raise RuntimeError(
-                f"the kernel died ({one_line(error)}); {see}; run it again"
-            ) from None
+            raise RuntimeError(f"the kernel died ({one_line(error)}); {see}") from None
         finally:
             write(output, paths.scrubbed(draft.read_text()))
     if not ledger.exists():
@@ -154,7 +150,7 @@ def converted(path, book, body):
         if cell.cell_type == "markdown":
             cell.source = equation.readable(cell.source)
     parts = verdicts.ENVIRONMENT.get_template("frame.html.j2").module
-    top = parts.top(frame(body["profile"], body["differs"]), headed(path)[1])
+    top = parts.top(frame(body["profile"], body["differs"]), notebook.title(path))
     around = {"top": str(top), "bottom": str(parts.bottom(body))}
     page = exporter.from_notebook_node(book, around)[0]
     page = re.sub("<th(?=[ >])", f"<th {ROW}", page)
@@ -169,12 +165,9 @@ def frame(profile, differs=(), working=False):
     return around | {"profile": profile, "differs": differs}
 
 
-def headed(path):
-    """Return (heading, title) of a notebook; what its title repeats of its heading is cut."""
-    heading = PAPERS.get(path.stem.partition("_")[0], HEADINGS[0])
-    title = notebook.title(path) if path.exists() else path.stem
-    short = title.removeprefix(heading).lstrip(" :,")
-    return heading, short[:1].upper() + short[1:]
+def heading(path):
+    """Return the heading of the index below which the page of a notebook stands."""
+    return PAPERS.get(path.stem.partition("_")[0], HEADINGS[0])
 
 
 def light(book, title, body):

@@ -1,20 +1,124 @@
-"""Tables of a page: which columns stand where, digits, the same as HTML and as Markdown; and what
-varies between the runs of a grid. Free of torch."""
+"""Runs and tables of a page. Free of torch.
+
+Runs of its own profile stand beside those that are recorded at mini. Of a table it is told which
+columns stand where, with which digits, as HTML and as Markdown.
+"""
 
 import re
-from math import floor, isfinite, log10
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 from pandas.io.formats.style import Styler
 
+from lib.data.unseen import LONG
 from lib.measure import compare
 from lib.page.verdicts import escaped
-from lib.runs.spec import ancestry, plain
+from lib.papers import grids
+from lib.papers.grids import Own
 
 WORDS = "text-align: left; white-space: normal"  # of a column of words or sentences
 PRINTED = ("published", "printed")  # sources whose numbers a paper prints
 HIDDEN = ("spec", "seed", "run", "state", "error")  # columns of a collected frame that are no label
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The collected frames of one grid (lib.runs.sweep.collect); `Page.runs` makes it.
+
+    own: runs of the page's profile. recorded: runs at mini that are in the records.
+    """
+
+    own: pd.DataFrame
+    recorded: pd.DataFrame
+    profile: str  # or a reader's `Own`
+
+    def where(self, **labels):
+        """Return the runs of the rows that have these labels."""
+
+        def chosen(frame):
+            rows = frame.to_dict("records")
+            return frame.loc[[labels.items() <= row.items() for row in rows]]
+
+        return replace(self, own=chosen(self.own), recorded=chosen(self.recorded))
+
+    def at(self, profile):
+        """Return the frame of the page's own profile, or of mini."""
+        return self.own if str(profile) == str(self.profile) else self.recorded
+
+    @property
+    def frames(self):
+        """[(source, frame, profile)]: the recorded runs, where there are any, then the page's own.
+
+        `source` says in words where the numbers come from. It is the head of columns and panels.
+        """
+        found, real = [(self.own, self.profile)], self.recorded.get("run", pd.Series())
+        if not isinstance(self.profile, Own) and self.profile != "mini" and real.notna().any():
+            found.insert(0, (self.recorded, "mini"))
+        return [(compare.source(frame, at), frame, at) for frame, at in found]
+
+    @property
+    def rows(self):
+        """Which rows the scores are of, in words for a caption."""
+        sources = ", ".join(source for source, *_ in self.frames)
+        return f"on development rows and, at mini, unseen rows of {LONG} words and more ({sources})"
+
+    def caption(self, published="", more=""):
+        """Return the caption of a table of mean scores.
+
+        published: which printed scores stand beside (test, development). more: what it ends with.
+        """
+        told = f"Published: {published} scores in points. Measured: scores" if published else ""
+        told = told or "Scores in points"
+        return f"{told} {self.rows}, mean ± standard deviation (seeds){more}"
+
+    def by_task(self, columns=()):
+        """Parts of a table (lib.measure.compare.table): mean score of each task, in points.
+
+        columns: those that the paper's table prints (lib.measure.compare.Column).
+        """
+        return [
+            compare.by_task(frame, grids.metrics(at, columns), source)
+            for source, frame, at in self.frames
+        ]
+
+    def points(self, columns=(), of=lambda points: points):
+        """Return one DataFrame of all scores in points (lib.measure.compare.points), with `source`.
+
+        of: what is taken of the points of a source, such as lib.measure.compare.average.
+        """
+        return pd.concat(
+            of(compare.points(frame, grids.metrics(at, columns))).assign(source=source, scale=at)
+            for source, frame, at in self.frames
+        )
+
+    def gaps(self, method, baseline, by="task", columns=()):
+        """Return {(source, value of the column `by`): Estimate} of how much a model scores above
+        another.
+
+        Runs that diverged are left out, and values where no two runs make a pair. columns: those
+        that the paper's table averages (lib.papers.grids.metrics).
+        """
+        found = {
+            (source, at): compare.difference(rows, method, baseline, grids.metrics(scale, columns))
+            for source, frame, scale in self.frames
+            for at, rows in frame[~compare.diverged(frame)].groupby(by, sort=False)
+        }
+        return {key: estimate for key, estimate in found.items() if estimate}
+
+    def above(self, method, columns=()):
+        """Return {(source, "rival, 3/12, task"): Estimate} of how much a model scores above each
+        other.
+
+        The width is named where the runs have one (column `m`). Pairs and columns as in `gaps`.
+        """
+        found, frames = {}, [frame for _, frame, _ in self.frames]
+        for rival in dict.fromkeys(name for frame in frames for name in frame["model"]):
+            by = ["m", "task"] if "m" in frames[0] else ["task"]
+            gaps = self.gaps(method, rival, by, columns) if rival != method else {}
+            for (source, (*width, task)), gap in gaps.items():
+                found[source, ", ".join([rival, *map("{}/12".format, width), task])] = gap
+        return found
 
 
 def joined(names, between):
@@ -25,40 +129,35 @@ def joined(names, between):
     ]
 
 
-def beside(frame):
-    """Return columns of a table: (those to be seen, those to be folded, whether titles stand on
-    top).
+def seen(frame):
+    """Return (a table as a page shows it, whether titles stand above sources in it).
 
-    Columns are (source, title). Each measured one stands beside the printed ones whose title has
-    the same first word, which is a task, first beside that of the very title. Folded are printed
-    columns of other tasks, and scores on development rows alone. Where no task is common, the
-    columns stay in their order.
+    Columns are (source, title), and the first word of a title is a task. Each measured column
+    stands beside the printed ones of its task. Printed columns of other tasks and scores on
+    development rows alone are left out, for the file of the table has them. Where no task is
+    common, all printed columns stand first.
     """
 
     def task(column):
         return re.split(r"[\s,(]", str(column[1]))[0]
 
-    whole, two = list(frame.columns), frame.columns.nlevels == 2
-    printed = [c for c in whole if two and re.split(r"\W", str(c[0]))[0] in PRINTED]
-    alone = [c for c in whole if two and str(c[1]).endswith(compare.ALONE)]
-    measured = [c for c in whole if c not in printed + alone]
-    common = [c for c in printed if task(c) in set(map(task, measured))] if two else []
+    if frame.columns.nlevels != 2:
+        return frame, False
+    printed = [c for c in frame if re.split(r"\W", str(c[0]))[0] in PRINTED]
+    measured = [c for c in frame if c not in printed and not str(c[1]).endswith(compare.ALONE)]
+    tasks = [task(c) for c in measured]
+    common = [c for c in printed if task(c) in tasks]
     if not common:
-        return printed + measured, alone, False
-    seen = common + measured
-    tasks, titles = list(map(task, seen)), [c[1] for c in seen]
-    seen.sort(key=lambda c: (tasks.index(task(c)), titles.index(c[1])))
-    return seen, [c for c in printed + alone if c not in seen], True
+        return frame[printed + measured], False
+    both = sorted(common + measured, key=lambda c: tasks.index(task(c)))
+    return frame[both], True
 
 
-def styled(text, css, columns, turn, name):
-    """Return some columns of a table of texts as HTML; turn: titles stand above sources.
+def styled(text, name):
+    """Return a table of texts as HTML; name: tells it from the other tables of its page.
 
-    name: tells it from the other tables of its page. Columns of words or sentences are flush left.
-    Cells of numbers do not wrap.
+    Columns of words or sentences are flush left. Cells of numbers do not wrap.
     """
-    parts = [part if part is None else part[list(columns)] for part in (text, css)]
-    text, css = (part.swaplevel(axis=1) if turn and part is not None else part for part in parts)
     shown = Styler(text, na_rep="–", uuid=re.sub(r"\W", "-", name), cell_ids=False, escape="html")
     for axis in (0, 1):
         shown.format_index(escape="html", axis=axis).format_index_names(escape="html", axis=axis)
@@ -66,24 +165,13 @@ def styled(text, css, columns, turn, name):
         lambda column: column.dropna().str.match(r"(?![+-]?\d)\w|.{30}|$").mean() > 0.5
     )
     left = [f".col{n}" for n, flush in enumerate(words) if flush]
-    shown.set_table_styles([{"selector": each, "props": WORDS} for each in left])
-    return (shown if css is None else shown.apply(lambda _: css, axis=None)).to_html()
+    return shown.set_table_styles([{"selector": each, "props": WORDS} for each in left]).to_html()
 
 
-def digits(column):
-    """Return f(value) -> text for a column of a table.
-
-    Printed numbers stay as printed. Floats have as many decimals as all of them need, where two
-    are enough. Else they have one to four: the smallest keeps two digits. The rest stays as it is.
-    """
-
-    def plain(v):
-        return isinstance(v, float | np.floating) and not hasattr(v, "text")
-
-    floats = [abs(v) for v in column if plain(v) and isfinite(v) and v]
-    most = min(4, max(1, 1 - floor(log10(min(floats, default=1)))))
-    least = next((n for n in range(3) if all(abs(round(v, n) - v) < 1e-9 for v in floats)), most)
-    return lambda v: f"{v:.{least}f}" if plain(v) else str(v)
+def digits(value):
+    """Return the text of a cell: a printed number as printed, a float with four digits."""
+    plain = isinstance(value, float | np.floating) and not hasattr(value, "text")
+    return f"{value:.4g}" if plain else str(value)
 
 
 def markdown(frame):
@@ -96,43 +184,17 @@ def markdown(frame):
     return "".join(f"| {' | '.join(map(escaped, row))} |\n" for row in rows)
 
 
-def flat(value, name=""):
-    """Return {dotted name: value} of nested dicts and lists."""
-    if not isinstance(value, dict | list):
-        return {name: value}
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    parts = (flat(v, f"{name}.{k}" if name else str(k)) for k, v in items)
-    return {key: each for part in parts for key, each in part.items()}
-
-
-def trained(spec):
-    """Return {"step setting": values} of the trainings that a run rests on, its own among them."""
-    found = {}
-    for each in [spec, *sorted(ancestry([spec]), key=lambda each: each.name)]:
-        for name, value in plain(each.args.get("train") or {}).items():
-            found.setdefault(f"{each.step} {name}", {})[str(value)] = None
-    return {name: " or ".join(values) for name, values in found.items()}
-
-
 def compared(frame):
-    """Return (a line on what all rows share, DataFrame of what varies) of a collected frame.
-
-    The line has the settings of trainings that are the same in all rows. The table has the labels
-    of the rows, the settings that differ, and the seeds whose runs are there.
+    """Return what varies between the rows of a collected frame: its labels, and the seeds whose
+    runs are there or missing.
     """
-    if not len(frame):
-        return "", pd.DataFrame()
-    by_row = pd.DataFrame([trained(spec) for spec in frame["spec"]], index=frame.index)
-    same = by_row.nunique(dropna=False) == 1
-    shared = by_row.iloc[0][same].sort_index()
     metrics = {name for run in frame["run"].dropna() for name in run.metrics}
     labels = [name for name in frame if name not in HIDDEN and name not in metrics]
-    table = pd.concat([frame[labels], by_row.loc[:, ~same]], axis=1).astype(object)
-    table = table.where(table.notna(), "")
+    table = frame[labels].astype(object).fillna("")
     table.insert(0, "run", [spec.step for spec in frame["spec"]])
-    seeds = frame["spec"].map(lambda spec: "once" if spec.seed is None else str(spec.seed))
+    seeds = ["once" if spec.seed is None else str(spec.seed) for spec in frame["spec"]]
     there = frame["run"].notna()
-    seen = {"seeds there": seeds.where(there, ""), "missing": seeds.where(~there, "")}
-    groups = table.assign(**seen).groupby(list(table), sort=False)[list(seen)]
-    lines = groups.agg(lambda part: ", ".join(filter(None, part))).reset_index()
-    return ", ".join(f"{name} {value}" for name, value in shared.items()), lines
+    table = table.assign(seeds=seeds, there=there.map({True: "seeds there", False: "missing"}))
+    by = [*table.columns[:-2], "there"]
+    lines = table.groupby(by, sort=False)["seeds"].agg(", ".join)
+    return lines.unstack("there", fill_value="").reset_index().rename_axis(columns=None)

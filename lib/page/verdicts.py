@@ -5,7 +5,6 @@ torch.
 import html
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -57,25 +56,16 @@ def answers(verdicts):
     """Return a sentence for each central claim or own question among Verdicts, with its word; where
     there is none, how many of all have which word.
     """
-    found = [v for v in verdicts if v.kind == "finding" and leading(v.claim)]
-    return [
-        f"{v.claim}: {claims().get(v.claim, '')} {label(v.verdict).capitalize()}." for v in found
-    ] or [f"{tally(verdicts)}."] * bool(verdicts)
+    found = [each for each in map(told, verdicts) if each["kind"] == "finding" and each["leading"]]
+    lines = [f"{v['claim']}: {v['says']} {label(v['verdict']).capitalize()}." for v in found]
+    return lines or [f"{tally(verdicts)}."] * bool(verdicts)
 
 
 def told(verdict):
-    """Return a Verdict as provenance has it: without its cells, with the sentence of its claim."""
+    """Return a Verdict as provenance has it: without its cells, with the sentence of its claim.
+
+    It leads where it is on a central claim, a question of our own, or a check by a page itself.
+    """
     body = {name: value for name, value in vars(verdict).items() if name != "results"}
-    says = claims().get(verdict.claim, "")
-    return body | {"says": says, "leading": leading(verdict.claim)}
-
-
-def leading(claim):
-    """Whether it is a central claim, a question of our own, or a check by a page itself."""
-    return checks.claims().get(claim, {"role": "own"})["role"] in ("central", "own")
-
-
-@cache
-def claims():
-    """Return {claim: its text}."""
-    return {id: line["says"] for id, line in checks.claims().items()}
+    claim = checks.claims().get(verdict.claim, {"says": "", "role": "own"})
+    return body | {"says": claim["says"], "leading": claim["role"] in ("central", "own")}

@@ -341,7 +341,7 @@ def printed(table):
 def table(printed, runs, networks=(), columns=S.COLUMNS):
     """Return a table of the paper with our scores and parameters beside it, as a DataFrame.
 
-    printed: as `printed` gives it. runs: lib.page.runs.Runs. networks: rows that it lacks.
+    printed: as `printed` gives it. runs: lib.page.tables.Runs. networks: rows that it lacks.
     """
     parts = [printed, dict.fromkeys(networks, {})]
     for source, frame, at in runs.frames:

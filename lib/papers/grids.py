@@ -10,6 +10,7 @@ where rows and encoder come from instead. So no paper knows of it: `described` d
 import os
 import shlex
 from dataclasses import replace
+from inspect import signature
 from math import ceil
 from pathlib import Path
 from types import SimpleNamespace
@@ -186,6 +187,15 @@ def values(profile):
 def words(profile):
     """Return the words of a command that mean a profile's name."""
     return [f"--{name} {shlex.quote(value)}" for name, value in values(profile).items() if value]
+
+
+def rows(grid, profile, values):
+    """Return the rows of a notebook's function `grid` at a profile.
+
+    Of the values of the notebook's parameters, it gets those that it takes.
+    """
+    axes = list(signature(grid).parameters)[1:]
+    return grid(profile, **{name: values[name] for name in axes if name in values})
 
 
 def of(profile, what):

@@ -27,8 +27,11 @@ def beside(printed, ours):
     return pd.DataFrame(columns, printed.index)
 
 
-def bold(table):
-    """Return marks of a frame of `beside`: bold where a source has something else than the paper
-    (`lib.page.artefact.Page.table`)."""
-    differs = table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
-    return differs.map({True: "font-weight: bold", False: ""}.get)
+def differs(table):
+    """Return a frame of `beside` as bool: where a source has something else than the paper."""
+    return table.apply(lambda c: (c != table[PRINTED, c.name[1]]) & (c != NONE))
+
+
+def marked(table):
+    """Return a table of `beside` with a mark behind what differs."""
+    return table.mask(differs(table), table + " ≠")
