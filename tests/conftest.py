@@ -25,7 +25,7 @@ from lib.data import own, texts, toy
 from lib.measure import cost
 from lib.measure.cost import Shape
 from lib.model import backbone
-from lib.page import notebook
+from lib.page import claims, notebook
 from lib.papers import grids
 from lib.runs import paths
 from lib.runs.execute import execute
@@ -277,7 +277,7 @@ def put(root, name, content):
 @pytest.fixture
 def anywhere(monkeypatch):
     """Specs where neither data, texts nor checkpoints are: which bytes they have does not matter
-    here.
+    here. Rows of claims that were made with them are forgotten.
     """
 
     def described(source, task, rows=None, held_out=0, unseen=0, beside=0, in_order=False):
@@ -302,6 +302,9 @@ def anywhere(monkeypatch):
         ),
     )
     monkeypatch.setattr(data, "checkpoint_digest", lambda name: "0" * 64)
+    yield
+    for function in (claims.at, claims.planned):
+        function.cache_clear()
 
 
 @pytest.fixture

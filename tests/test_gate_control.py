@@ -263,7 +263,7 @@ def test_random_architectures_have_the_wanted_cost(ratio):
 def test_a_target_below_one_head_and_one_neuron_a_layer_is_refused():
     shape = cost.Shape("bert", 2, 48, 4, 96, 60, 40, 2, 48)
     least = (2 * (gated.head(48, 12) + gated.neuron(48)) + 2 * 48**2) / gated.masked(shape)
-    said = rf"ratio is 0.05, but one gate for each kind .* leaves {least:.4f} .* search more"
+    said = rf"ratio is 0.05, but one gate for each kind .* leaves {least:.4f} .* at least that"
     with pytest.raises(ValueError, match=said):
         control(replace(OURS, ratio=0.05), shape)
     assert control(replace(OURS, ratio=round(least, 3) + 0.001), shape).full == gated.masked(shape)

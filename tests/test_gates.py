@@ -135,7 +135,7 @@ def test_a_gated_model_is_saved_loaded_and_copied(
 
 def test_gates_are_refused_where_they_do_not_fit(tiny):
     model = tiny("bert")
-    with pytest.raises(ValueError, match="gates.regions is 'neurons'; allowed: 'heads', 'ffn'"):
+    with pytest.raises(ValueError, match="'neurons' is not in list"):
         operate(model, {"op": "gates", "regions": ["neurons"]})
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["ffn2"], "kernel": 3})
     with pytest.raises(ValueError, match="gates after ghost"):

@@ -357,7 +357,7 @@ def test_no_target_is_out_of_reach():
         cost = search.encoder(shape.hidden, size, [widths] * shape.layers)
         if shape.heads == 12:
             assert search.Control(nas.gates(0.1), number, cost).full == gated.masked(shape)
-        with pytest.raises(ValueError, match="the least that can stay"):
+        with pytest.raises(ValueError, match="ask for at least that"):
             search.Control(replace(nas.gates(), ratio=0.001), number, cost)
 
 

@@ -325,7 +325,7 @@ def test_losses_of_the_prediction_by_hand(kind, classes, tiny, sentences):
 # ---- mistakes ----
 @pytest.mark.parametrize(
     "spec, message",
-    [(search(regions=("ffn",), ratio=0.2), "Gates.ratio is 0.2, .* leaves 0.3.* search more re")],
+    [(search(regions=("ffn",), ratio=0.2), "Gates.ratio is 0.2, .* leaves 0.3.* at least that")],
 )
 def test_what_cannot_be_searched_fails_at_once(spec, message, store):
     with pytest.raises(ValueError, match=message):

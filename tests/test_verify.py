@@ -18,7 +18,7 @@ from lib.measure import metrics
 from lib.measure.cells import cell
 from lib.measure.claims import Result, Verdict
 from lib.measure.stats import Estimate
-from lib.page import claims, notebook, verify
+from lib.page import notebook, verify
 from lib.papers.grids import backbone
 from lib.runs import committed, paths
 from lib.runs.paths import seal, write_json
@@ -305,7 +305,6 @@ def test_no_data_are_looked_at(monkeypatch, tmp_path):
 
 def test_the_run_of_every_row_is_the_committed_one():
     """Records are found by these names, so a change of one loses evidence."""
-    claims.at.cache_clear()  # of tests with other data at hand
     with data.planning(look=False):
         found = verify.runs()
     head, *committed = csv.reader((paths.DATA / "records" / "runs.csv").open())
@@ -315,5 +314,4 @@ def test_the_run_of_every_row_is_the_committed_one():
 
 @pytest.mark.slow
 def test_the_committed_files_are_those_of_the_committed_records():
-    claims.at.cache_clear()
     assert verify.wrong(Store(records=paths.DATA / "records")) == []

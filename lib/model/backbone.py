@@ -30,8 +30,8 @@ def headed(folder, head, outputs, dropout, seed):
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
     keeps it; otherwise the head is drawn from `seed`. outputs: one value is a regression. dropout:
-    the rate everywhere. Raises ValueError where the folder's head has another size, or the folder
-    cannot be opened: a head is drawn onto no model that was operated on.
+    the rate everywhere. Raises ValueError where the folder's head has another size, and for a model
+    that was operated on and has no such head.
     """
     folder, cls = Path(folder), architecture(folder)
     if head in cls:
@@ -39,6 +39,9 @@ def headed(folder, head, outputs, dropout, seed):
         if model.config.num_labels != outputs:
             there = model.config.num_labels
             raise ValueError(f"{folder.name} has {there} outputs; the task needs {outputs}")
+    elif operated(folder):
+        told = f"the model in {folder.name} is a {cls}; the task needs a head for {head}"
+        raise ValueError(f"{told}: start from a model of such a task, or from one before surgery")
     else:
         torch.manual_seed(seed)
         auto = getattr(transformers, f"AutoModelFor{head}")

@@ -19,8 +19,13 @@ def as_json(net):
 
 
 def of(model):
-    """Return the net that a model with stacks was built for, as JSON."""
-    return next(op["net"] for op in surgery(model) if op["op"] == "stack")
+    """Return the net that a model was built for, as JSON. Raises ValueError where it has no
+    stacks.
+    """
+    for op in surgery(model):
+        if op["op"] == "stack":
+            return op["net"]
+    raise ValueError(f"this {type(model).__name__} has no stacks of feed-forward networks")
 
 
 def build(net, cls=transformers.BertModel, like=None, **config):

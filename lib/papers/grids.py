@@ -273,16 +273,19 @@ LOOP = {"Adam beta1": 0.9, "Adam beta2": 0.999, "Learning Rate Decay": "Linear"}
 def tasks(profile, wanted=(), *, own):
     """Return the tasks of a page: those that are wanted, or a profile's own of {profile: tasks}.
 
-    A reader's data are one task, and stand for all. Raises ValueError, naming the nearest, for a
-    profile that `own` lacks and for another task.
+    A page takes tasks of the kinds of its own: of GLUE, of SQuAD, of SentEval. A reader's data are
+    one task, and stand for all. Raises ValueError, naming the nearest, for a profile that `own`
+    lacks and for another task.
     """
     known("profile", profile, own)
     if mine := of(profile, "task"):
         for name in wanted:
             known("task of your own data", name, (mine,))
         return (mine,)
+    listed = {name for names in own.values() for name in names}
+    kinds = [kind for kind in (GLUE, SQUAD, SENTEVAL) if listed & kind.keys()]
     for name in wanted:
-        known("task of this page", name, {*GLUE, *SQUAD, *SENTEVAL})
+        known("task of this page", name, [name for kind in kinds for name in kind])
     return tuple(wanted) or tuple(own[profile])
 
 

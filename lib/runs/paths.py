@@ -249,5 +249,8 @@ def remembered(what, sources, compute):
     except (OSError, ValueError):
         pass
     value = compute()
-    write(path, json.dumps([value, key_of(told, value)]))
+    try:
+        write(path, json.dumps([value, key_of(told, value)]))
+    except OSError:
+        pass  # a disk that is full or cannot be written: the files are read the next time
     return value
