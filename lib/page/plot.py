@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from matplotlib.ticker import LogLocator
+from matplotlib.transforms import Bbox
 
 from lib.measure.stats import SEEDS, replicates
 
@@ -170,24 +171,31 @@ def line(axis, x, y, kind, **more):
 def named(axis, points, x, y, looks=None, **look):
     """Draw points with their names, the index of `points`, beside them.
 
-    Names stand on the outer side of the points. One that meets another name moves up, with a line
-    to its point. looks: one for each point, where they differ.
+    Names stand on the outer side of the points. One that meets another one or a point moves up.
+    looks: one for each point, where they differ.
     """
     looks = looks or [look] * len(points)
     for at_x, at_y, own in zip(points[x], points[y], looks, strict=True):
         axis.plot(at_x, at_y, **{"markersize": 7} | own | {"linestyle": "none"})
     axis.margins(0.65, 0.12)
     axis.figure.draw_without_rendering()  # the panels get their places
-    middle, placed = axis.transAxes.transform((0.5, 0))[0], []
-    line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
+    placed = [Bbox([at - 5, at + 5]) for at in axis.transData.transform(points[[x, y]])]
+    left, right = axis.transAxes.transform([(0, 0), (1, 0)])[:, 0]
+    box = {"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0}  # above lines
     for name, row in points.sort_values(y).iterrows():
-        left = axis.transData.transform((row[x], row[y]))[0] < middle
-        where = {"ha": "right" if left else "left", "va": "center", "fontsize": 8.5}
-        where |= {"xytext": (-9 if left else 9, 0), "textcoords": "offset points"}
-        text = axis.annotate(name, (row[x], row[y]), arrowprops=line, **where)
-        while any(text.get_window_extent().overlaps(other) for other in placed):
-            text.xyann = text.xyann[0], text.xyann[1] + 3
-        placed.append(text.get_window_extent())
+        at = row[x], row[y]
+        side = -1 if axis.transData.transform(at)[0] < (left + right) / 2 else 1
+        where = {"ha": "right" if side < 0 else "left", "va": "center", "fontsize": 8.5}
+        text = axis.annotate(name, at, (7 * side, 0), textcoords="offset points", bbox=box, **where)
+        for up in range(0, 60, 3):
+            text.xyann = (7 * side, up)
+            place = text.get_window_extent()
+            if not any(place.overlaps(other) for other in placed):
+                break
+        placed.append(place)
+        if up:  # a line from the name to its point
+            line = {"arrowstyle": "-", "color": GREY, "lw": 0.6}
+            axis.annotate("", at, (7 * side, up), textcoords="offset points", arrowprops=line)
 
 
 def legend(figure, columns=4, **more):
