@@ -6,6 +6,7 @@ transcription, and the printed averages that do not recompute.
 
 import csv
 import tomllib
+from decimal import Decimal
 from math import nan
 
 from lib.runs.paths import PUBLISHED
@@ -19,6 +20,10 @@ class Printed(float):
         self = super().__new__(cls, text)
         self.text = text
         return self
+
+    def points(self):
+        """Return a share in points, as text of all its digits: 0.0211 is 2.11."""
+        return f"{Decimal(self.text).scaleb(2):f}"
 
     def __repr__(self):
         return self.text
