@@ -13,7 +13,7 @@ SHARED := -n 2 --dist loadfile --no-loadscope-reorder
 # What the pins bring, each at its version, for one platform: it is written from an empty environment.
 lock:
 	$(PYTHON) -m venv --clear .venv/lock
-	.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt
+	.venv/lock/bin/python -m pip install --quiet --no-compile --disable-pip-version-check $(PIP_ARGS) -r requirements.txt
 	.venv/lock/bin/python -m pip freeze --disable-pip-version-check --exclude pip --exclude setuptools \
 		| sed 's/+cpu//' > requirements-lock.txt
 
@@ -68,11 +68,11 @@ offline-models: .venv/ready
 
 .venv/ready: requirements.txt pyproject.toml
 	test -x $(bin)/python || $(PYTHON) -m venv .venv
-	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt -e .
+	$(bin)/python -m pip install --quiet --no-compile --disable-pip-version-check $(PIP_ARGS) -r requirements.txt -e .
 	touch $@
 
 .venv/ready-dev: requirements-dev.txt .venv/ready
-	$(bin)/python -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) -r requirements.txt -r requirements-dev.txt
+	$(bin)/python -m pip install --quiet --no-compile --disable-pip-version-check $(PIP_ARGS) -r requirements.txt -r requirements-dev.txt
 	touch $@
 
 .PHONY: lock report test test-slow test-faults test-gpu test-cluster test-scale bench lab offline-models
