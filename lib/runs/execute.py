@@ -6,20 +6,15 @@ This is the only place that turns a Spec into a run. `lib.runs.sweep` calls it i
 import ctypes
 import gc
 import platform
-import re
 import subprocess
-import time
 import traceback
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
-from pathlib import Path
-
-from filelock import Timeout
 
 from lib.runs import paths
 from lib.runs.spec import from_json
-from lib.runs.store import Draft, Store, locked, say
+from lib.runs.store import Draft, Store, alive, locked, say
 from lib.steps import STEPS
 
 # packages that decide results beside torch
@@ -33,17 +28,12 @@ def execute(spec, store=None, keep=False, checkpoint_seconds=30.0):
     RuntimeError where an input is missing.
     """
     store = store or Store()
-    while True:
-        if run := store.find(spec, weights=keep):
-            return run
-        try:
-            with locked(store.lock(spec)):
-                if run := store.find(spec, weights=keep):
-                    return run
-                return _make(spec, store, keep, checkpoint_seconds)
-        except Timeout:
-            say(f"waiting  {spec.name}: another process is making it")
-            time.sleep(0.3)
+    if run := store.find(spec, weights=keep):
+        return run
+    if alive(store.lock(spec)):
+        say(f"waiting  {spec.name}: another process is making it")
+    with locked(store.lock(spec)):
+        return store.find(spec, weights=keep) or _make(spec, store, keep, checkpoint_seconds)
 
 
 def _make(spec, store, keep, checkpoint_seconds):
@@ -91,19 +81,13 @@ def environment(spec):
         "python": platform.python_version(),
         "system": platform.system(),
         "machine": platform.machine(),
-        "processor": processor(),
+        "processor": torch.backends.cpu.get_cpu_capability(),
         "torch": torch.__version__,
         **{name: version(name) for name in PACKAGES},
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name() if on_card else "cpu",
         **commit(),
     }
-
-
-def processor():
-    place = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.+)", place.read_text() if place.exists() else "")
-    return names[0].strip() if names else platform.processor()
 
 
 @cache

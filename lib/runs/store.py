@@ -100,9 +100,11 @@ class Run:
 
 
 @contextmanager
-def locked(path, patience=0.2):
-    """Hold the exclusive right to make a run; path: of its lock file. Raises Timeout after so many
-    seconds of patience, while another process holds it.
+def locked(path, patience=-1):
+    """Hold the exclusive right to make a run. While another process holds it, wait.
+
+    path: the lock file of the run. patience: the seconds after which this raises Timeout; below 0
+    it waits without an end.
 
     The lock is the file system's (filelock). It ends with the process that holds it.
     """
