@@ -48,14 +48,8 @@ def flops(hidden, size, widths, tokens=TOKENS, pooler=True):
     total = 2 * hidden**2 if pooler else 0
     for width in widths:
         columns = size * width["heads"]
-        total += layer(
-            hidden,
-            width.get("embedding", hidden),
-            width.get("qk", columns),
-            width.get("v", columns),
-            width["ffn"],
-            tokens,
-        )
+        inputs, qk = width.get("embedding", hidden), width.get("qk", columns)
+        total += layer(hidden, inputs, qk, width.get("v", columns), width["ffn"], tokens)
     return total
 
 

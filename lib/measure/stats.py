@@ -21,12 +21,12 @@ Examples that share text are not independent. They are drawn together, as a clus
 
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import sha256
 from zlib import crc32
 
 import numpy as np
 import scipy
 
+from lib.runs.paths import sha
 from lib.runs.spec import known
 
 MARKS = ("exact", "span_f1")  # metrics of which each question has its own mark; their mean counts
@@ -166,8 +166,8 @@ def drawn_scores(pairs, draws, units, seed):
     labels, metric, cluster = pairs[0].labels, pairs[0].metric, pairs[0].cluster
     said = [said for pair in pairs for said in (pair.a, pair.b)]
     cluster = np.arange(len(labels)) if cluster is None else cluster
-    place = metric, draws, seed, hashed(labels), hashed(cluster)
-    keys = [(*place, hashed(each)) for each in said]
+    place = metric, draws, seed, sha(labels.tobytes()), sha(cluster.tobytes())
+    keys = [(*place, sha(each.tobytes())) for each in said]
     if new := {key: each for key, each in zip(keys, said, strict=True) if key not in _drawn}:
         rows = crc32(labels.tobytes())  # two metrics of the same ones share the draws
         at_once = max(1, CELLS // len(labels))
@@ -178,11 +178,6 @@ def drawn_scores(pairs, draws, units, seed):
             found.append(100 * weighted_score(metric, [*new.values()], labels, weights))
         _drawn.update(zip(new, np.concatenate(found).T, strict=True))
     return [_drawn[key] for key in keys]
-
-
-def hashed(array):
-    """Return what tells one array from others."""
-    return sha256(array.tobytes()).digest()
 
 
 def common(groups):

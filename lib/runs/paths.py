@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -242,15 +242,11 @@ def remembered(what, sources, compute):
     """
     told = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in sources]
     path = runs_root() / ".tokens" / "digests" / f"{key_of(what)}.json"
-    try:
+    with suppress(OSError, ValueError):
         value, check = json.loads(path.read_text())
         if check == key_of(told, value):
             return value
-    except (OSError, ValueError):
-        pass
     value = compute()
-    try:
+    with suppress(OSError):  # of a disk that is full or read only: the files are read next time
         write(path, json.dumps([value, key_of(told, value)]))
-    except OSError:
-        pass  # a disk that is full or cannot be written: the files are read the next time
     return value

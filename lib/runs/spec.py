@@ -10,13 +10,13 @@ that of the Spec which asks for it, so that two models compared at one seed shar
 data order. An input with a seed is pinned, and that seed is part of the identity.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass, field, is_dataclass
 from functools import cached_property
 
 from lib.model.options import known, settled
 from lib.model.options import stream as stream
+from lib.runs.paths import sha
 from lib.steps import STEPS
 
 
@@ -70,7 +70,7 @@ class Spec:
         body = canonical([self.step, STEPS[self.step].version, self.args, inputs])
         if '"/' in body:
             body = canonical([self.step, STEPS[self.step].version, placeless(self.args), inputs])
-        return hashlib.sha256(body.encode()).hexdigest()[:12]
+        return sha(body.encode())[:12]
 
     @property
     def name(self):
