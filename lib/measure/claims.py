@@ -248,11 +248,8 @@ def judge(line, rows, metric_of, teachers, scale, printed=None):
         except LookupError as error:
             absent[f"not at this scale: {error.args[0]}"] = error.args[0]
             continue
-        runs = (
-            one.measure,
-            one.bounds,
-            *(frozenset(row["spec"] for row in part) for _, part in parts_of(one, own)),
-        )
+        specs = [frozenset(row["spec"] for row in part) for _, part in parts_of(one, own)]
+        runs = one.measure, one.bounds, *specs
         if runs in seen:
             absent[f"{one.words} has the runs of {seen[runs]} here"] = ""
             continue

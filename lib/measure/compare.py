@@ -192,8 +192,8 @@ def table(*parts, names=("m", "model")):
     keys = list(dict.fromkeys(key for part in parts for key in part))
     heads = list(dict.fromkeys(k for part in parts for row in part.values() for k in row))
     rows = [{k: v for part in parts for k, v in part.get(key, {}).items()} for key in keys]
-    frame = pd.DataFrame([[row.get(k, nan) for k in heads] for row in rows], dtype=object)
-    frame = frame.set_axis(pd.Index(keys), axis=0).set_axis(pd.Index(heads), axis=1)
+    values = [[row.get(k, nan) for k in heads] for row in rows]
+    frame = pd.DataFrame(values, pd.Index(keys), pd.Index(heads), dtype=object)
     levels = frame.index.nlevels
     return frame.rename_axis([*[None] * (levels - len(names)), *names][-levels:])
 

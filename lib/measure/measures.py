@@ -126,16 +126,16 @@ def epochs_to_match(frame, metric_of):
 
 def epochs_to_target(frame, _):
     """Epochs of each search until its FLOPs come within 1 % of the target."""
-    found = []
-    for run in frame["run"]:
+
+    def epochs(run):
         if "target" not in run.metrics:  # of the network that was cut
-            found.append(nan)
-            continue
+            return nan
         actual = run.arrays("search")["curve"][:, 1]
         there = np.flatnonzero(actual <= 1.01 * run.metrics["target"])
         share = (there[0] + 1) / len(actual) if len(there) else 1.0
-        found.append(share * run.spec["args"]["train"]["epochs"])
-    return found
+        return share * run.spec["args"]["train"]["epochs"]
+
+    return frame["run"].map(epochs)
 
 
 # ---- OF ALL ROWS AT ONCE
