@@ -285,7 +285,7 @@ import json
 def long(args):
     "a run that is still at work when it is stopped"
     spec = from_json(json.load(open(sys.argv[2])))
-    sweep.make([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1, progress=False)
+    sweep.make([spec], Store(sys.argv[1], sys.argv[1] + "/none"), workers=1)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
@@ -304,7 +304,8 @@ def test_a_stopped_command_ends_in_one_line_and_leaves_no_lock(signs, copied, tm
     (tmp_path / "run.py").write_text(RUN)
     (tmp_path / "spec.json").write_text(json.dumps(spec.to_json()))
     words = [sys.executable, str(tmp_path / "run.py"), str(there.runs), str(tmp_path / "spec.json")]
-    command = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    how = {"text": True, "start_new_session": True, "env": os.environ | {"TQDM_DISABLE": "1"}}
+    command = subprocess.Popen(words, stderr=subprocess.PIPE, **how)
     deadline = time.monotonic() + 200
     while not store.ledger(there.part(spec)).get("progress") and time.monotonic() < deadline:
         time.sleep(0.1)

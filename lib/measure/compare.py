@@ -59,11 +59,9 @@ def aligned(ours, theirs, columns):
     found = []
     for task, seed in sorted(ours.keys() & theirs.keys()):
         run, other = ours[task, seed], theirs[task, seed]
+        scores = run.metrics.keys() & other.metrics.keys()
         for column in columns[task]:
-            if (
-                column.split != "dev"
-                and not {column.key} <= run.metrics.keys() & other.metrics.keys()
-            ):
+            if column.split != "dev" and column.key not in scores:
                 continue
             a, b = judged(run, column), judged(other, column)
             if a["index"] != b["index"]:

@@ -12,7 +12,6 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import suppress
-from graphlib import TopologicalSorter
 from itertools import islice
 
 from lib.runs import executors, paths
@@ -98,14 +97,7 @@ SAMPLE = 300  # runs that are read of a step
 
 
 def make(
-    specs,
-    store=None,
-    workers=None,
-    keep=False,
-    checkpoint_seconds=30.0,
-    progress=True,
-    done=None,
-    backend="local",
+    specs, store=None, workers=None, keep=False, checkpoint_seconds=30.0, done=None, backend="local"
 ):
     """Make what is missing, in the order of the Specs. Returns {Spec: one line} of what is lost.
 
@@ -119,19 +111,16 @@ def make(
     if not todo:
         return {}
     graph = {spec: {p for p in spec.parents.values() if p in todo} for spec in todo}
-    rank, ready, running, ended, lost = {s: i for i, s in enumerate(todo)}, [], {}, set(), {}
+    waiting, running, ended, lost = dict(todo), {}, set(), {}
     needed = [executors.need(spec) for spec in todo]
     executor = executors.opened(backend, needed, workers, store.runs / ".jobs")
-    order = TopologicalSorter(graph)
-    order.prepare()
-    bar = Bar(todo, store, executor, progress)
+    bar = Bar(todo, store, executor)
     try:
         while True:
-            ready = sorted([*ready, *order.get_ready()], key=rank.get)
-            while ready and len(running) < executor.slots:
-                spec = ready.pop(0)
+            ready = [spec for spec in waiting if graph[spec] <= ended]
+            for spec in ready[: executor.slots - len(running)]:
                 place = (store.runs.absolute(), store.records.absolute())
-                job = (work, spec.to_json(), *place, todo[spec], checkpoint_seconds)
+                job = (work, spec.to_json(), *place, waiting.pop(spec), checkpoint_seconds)
                 running[executor.submit(*job, need=executors.need(spec))] = spec
             if not running:
                 break
@@ -145,7 +134,6 @@ def make(
                     lost[spec] = error
                     continue
                 bar.clock.note(spec.step, spec.args, cost)
-                order.done(spec)
                 ended.add(spec)
                 if done:
                     done(spec)
@@ -168,13 +156,13 @@ def needs(spec, error):
 class Bar:
     """The progress of a sweep in one line: runs that ended, and the time to go."""
 
-    def __init__(self, todo, store, executor, progress):
+    def __init__(self, todo, store, executor):
         from tqdm import std
 
         self.todo, self.store, self.slots = list(todo), store, executor.slots
         self.clock, self.began, self.drawn = Clock(store), time.monotonic(), 0.0
         form = "{desc} {percentage:3.0f}% |{bar}| {elapsed} elapsed{postfix}"
-        how = {"leave": False, "dynamic_ncols": True, "bar_format": form, "disable": not progress}
+        how = {"leave": False, "dynamic_ncols": True, "bar_format": form}
         self.bar = std.tqdm(total=len(todo), desc="starting workers", **how)
         # a log file wants few lines
         self.interval = 0.5 if paths.in_lab() or sys.stderr.isatty() else 20.0
