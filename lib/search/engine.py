@@ -78,12 +78,9 @@ def resume(space, options, seed, path):
     """Return the history so far, without a last line that a kill has torn. A history of another
     space, sampler or seed begins anew.
     """
-    told = {
-        "space": space.identity(),
-        "seed": seed,
-        # the budget may be raised later: it does not decide what is proposed
-        "search": {k: v for k, v in settled(options).items() if k != "budget"},
-    }
+    # The budget may be raised later: it does not decide what is proposed.
+    proposing = {name: value for name, value in settled(options).items() if name != "budget"}
+    told = {"space": space.identity(), "seed": seed, "search": proposing}
     content = path.read_bytes() if path.exists() else b""
     whole = content[: content.rfind(b"\n") + 1]
     lines = [json.loads(line) for line in whole.splitlines()]
