@@ -1,6 +1,5 @@
 """Every step end to end through the real store, on the toy world at the smallest size."""
 
-import inspect
 import json
 from dataclasses import replace
 
@@ -20,7 +19,6 @@ from lib.runs import paths
 from lib.runs.execute import execute
 from lib.runs.spec import Spec, plain, stream
 from lib.runs.store import Store
-from lib.steps import STEPS
 from lib.train import loop, losses, matching
 from lib.train.batches import collate, encode, order
 from lib.train.options import Distil, Ghost, Importance, Numerics, Train
@@ -183,11 +181,3 @@ def test_a_surgery_that_cannot_be_fails_with_its_reason(heads, message, runs, st
     with pytest.raises(ValueError, match=message):
         execute(spec, store)
     assert store.state(spec)["state"] == "failed" and message in store.state(spec)["error"]
-
-
-@pytest.mark.parametrize("name", STEPS)
-def test_the_table_names_the_arguments_of_each_step(name):
-    assert {*inspect.signature(STEPS[name].function).parameters} == {
-        "run",
-        *STEPS[name].args,
-    }  # given by name

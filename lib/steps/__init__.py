@@ -1,12 +1,15 @@
 """What a run can do. This table is free of torch: notebooks build Specs from it without a model.
 
 To add a step, write a function `<name>(run, **args)` that returns metrics, in a module of this
-folder, and one entry here. Raise the version when a change alters results: runs of the old version
-are then no longer found.
+folder, and one entry here. A training on a task is a function `<name>(lesson, **args)`: the run and
+the arguments of LESSON reach it as one Lesson (lib.train.learn). Raise the version when a change
+alters results: runs of the old version are then no longer found.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from inspect import signature
 
 
 @dataclass(frozen=True)
@@ -19,8 +22,16 @@ class Step:
 
     @property
     def function(self):
-        """Return the function that makes a run; its module is imported now."""
-        return getattr(import_module(f"{__name__}.{MODULES.get(self.name, self.name)}"), self.name)
+        """Return f(run, **args) -> metrics, which makes a run; its module is imported now."""
+        made = getattr(import_module(f"{__name__}.{MODULES.get(self.name, self.name)}"), self.name)
+        return made if "run" in signature(made).parameters else partial(on_task, made)
+
+
+def on_task(step, run, data, numerics, train=None, span=None, **args):
+    """Call a step that takes a Lesson; it returns metrics."""
+    from lib.train.learn import Lesson
+
+    return step(Lesson(run, data, train, numerics, span), **args)
 
 
 LESSON = "data train numerics"  # the arguments of a training on a task

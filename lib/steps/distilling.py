@@ -11,13 +11,13 @@ from lib.model.surgery import operate as change
 from lib.runs.paths import write_json
 from lib.runs.spec import stream
 from lib.train import loop
-from lib.train.learn import Lesson, learn
+from lib.train.learn import learn
 from lib.train.matching import Match, layer_map, matching, states_on_disk, teaching, write_states
 from lib.train.options import Distil
 from lib.train.students import SURGERY
 
 
-def distil(run, data, train, numerics, distil, surgery, span=None):
+def distil(lesson, distil, surgery):
     """Step: start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
 
     Without surgery it is the control that the paper lacks: distillation of an unpruned model
@@ -27,12 +27,11 @@ def distil(run, data, train, numerics, distil, surgery, span=None):
     instead of the plain ones; `states` for the teacher's hidden states from disk. `span` for tasks
     such as SQuAD.
     """
-    lesson, options = Lesson(run, data, train, numerics, span), Distil(**distil)
     teacher, lesson.tokenizer = lesson.teacher
     student = copy.deepcopy(teacher.to(loop.device()))
     set_dropout(student, lesson.train.dropout)
-    perform(run, student, surgery)
-    objective = imitating(lesson, student, teacher, options)
+    perform(lesson.run, student, surgery)
+    objective = imitating(lesson, student, teacher, Distil(**distil))
     return learn(lesson, student, objective, judged=()) | size(student)
 
 
@@ -96,14 +95,13 @@ def operate(run, surgery):
     return size(model)
 
 
-def states(run, data, train, numerics, distil):
+def states(lesson, distil):
     """Step: a teacher's hidden states over the training rows, so that its students need not run it
     again.
 
     Input: `teacher`. `train` gives the length at which rows are cut; distil: that of the students.
     """
-    lesson, _ = Lesson(run, data, train, numerics), Distil(**distil)
     model, lesson.tokenizer = lesson.teacher
-    path = run.folder / "model" / "states.safetensors"  # kept while another Spec needs it
+    path = lesson.run.folder / "model" / "states.safetensors"  # kept while another Spec needs it
     path.parent.mkdir(exist_ok=True)
-    return write_states(model, lesson.rows, lesson.numerics, path, progress=run.progress)
+    return write_states(model, lesson.rows, lesson.numerics, path, progress=lesson.run.progress)

@@ -16,18 +16,17 @@ from lib.methods import module
 from lib.model import parts
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
-from lib.train.learn import Lesson
 from lib.train.options import Importance, Targets
 
 
-def importance(run, data, importance, numerics, span=None):
+def importance(lesson, importance):
     """Step: rank the heads and neurons of the input `teacher`. Saved: `scores`, "heads" [L, A] and
     "neurons" [L, F].
     """
-    lesson, options = Lesson(run, data, None, numerics, span), Importance(**importance)
+    run, options = lesson.run, Importance(**importance)
     model, tokenizer = lesson.teacher
     split = lesson.splits[options.split]
-    rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, span)
+    rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, lesson.span)
     rank = by_method if options.by else scores
     found = rank(model, rows, options, lesson.numerics, run.progress)
     run.save_arrays("scores", heads=found[0].numpy(), neurons=found[1].numpy())

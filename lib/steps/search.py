@@ -14,23 +14,10 @@ from lib.search import engine
 from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
 from lib.steps import warming
 from lib.train import loop, students
-from lib.train.learn import Lesson
 from lib.train.options import Search, Train, Warmup
 
 
-def search(
-    run,
-    space,
-    net,
-    search,
-    data,
-    train,
-    numerics,
-    warmup=None,
-    corpus=None,
-    pretrain=None,
-    classifier=None,
-):
+def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, classifier=None):
     """Step: search for a network in a space, as parts of a supernet or by training each candidate.
 
     Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
@@ -47,7 +34,7 @@ def search(
     winner, its `net`, and what stage 3 trains of it (`handed`). Every candidate gets the same fresh
     head; in the code a head goes on from one candidate to the next.
     """
-    options, lesson = Search(**search), Lesson(run, data, train, numerics)
+    run, options = lesson.run, Search(**search)
     if warmup:
         evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
     else:

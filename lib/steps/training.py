@@ -10,12 +10,12 @@ from lib.model.parts import base, size
 from lib.model.surgery import operate
 from lib.train import heads, loop, pruning
 from lib.train.gating import GateSearch, flops
-from lib.train.learn import Lesson, learn, predictions
+from lib.train.learn import learn, predictions
 from lib.train.objectives import objective_of, predicting
 from lib.train.options import Gates, Mix, Objective, Prune, Targets
 
 
-def finetune(run, data, train, numerics, targets, span=None):
+def finetune(lesson, targets):
     """Step: fine-tune a model on a task; the last stage of every method and the teacher of most.
 
     Inputs: `start` (any model), and `teacher` where the targets need its logits. `span` for tasks
@@ -24,24 +24,12 @@ def finetune(run, data, train, numerics, targets, span=None):
     Predictions, labels and row numbers of every labelled evaluation split are saved. Metrics are in
     float64; those of the first development set have their own names.
     """
-    lesson = Lesson(run, data, train, numerics, span)
     model = lesson.start()
     return learn(lesson, model, predicting(lesson, model, Targets(**targets))) | size(model)
 
 
 def fineprune(
-    run,
-    data,
-    train,
-    numerics,
-    targets,
-    alpha=None,
-    prune=None,
-    mix=None,
-    frozen=None,
-    margin=None,
-    span=None,
-    lower_case=None,
+    lesson, targets, alpha=None, prune=None, mix=None, frozen=None, margin=None, lower_case=None
 ):
     """Step: fine-tune under masks that a schedule closes, with or without a mix of the layers
     (BERMo; Sanh et al. 2020). A run that diverges is a result.
@@ -64,17 +52,14 @@ def fineprune(
     Metrics have the counts of the masks and the bytes of the model, dense and sparse. Where the
     loss was not finite there are no predictions, and `diverged` is true.
     """
-    lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
-    model = lesson.start()
+    run, model = lesson.run, lesson.start()
     if lower_case is False:
         cls, folder = type(lesson.tokenizer), run.inputs["start"].model
         lesson.tokenizer = cls.from_pretrained(folder, do_lower_case=False, local_files_only=True)
-    objective = predicting(lesson, model, targets, alpha)
-    methods = []
-    if mix:
-        methods.append(pruning.LayerMix(run, model, Mix(**mix)))
-    pruned = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
-    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
+    objective = predicting(lesson, model, Targets(**targets), alpha)
+    methods = [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
+    methods += [pruning.Masks(run, model, Prune(**prune), lesson.steps)] if prune else []
+    methods.append(pruning.Course(run, model, lesson.steps))
     if frozen:
         pruning.freeze(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
@@ -86,10 +71,10 @@ def fineprune(
     if lower_case is False:
         ids = np.concatenate(lesson.rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
-    return result | size(model) | (compact.sizes(model) if pruned else {})
+    return result | size(model) | (compact.sizes(model) if prune else {})
 
 
-def nas_search(run, data, train, numerics, gates, objective):
+def nas_search(lesson, gates, objective):
     """Step: search which heads and neurons of a model to keep at a given cost, by gates that train
     beside its weights (report on NAS pruning, sections 5 and 7).
 
@@ -100,13 +85,12 @@ def nas_search(run, data, train, numerics, gates, objective):
     predictions and scores are those of its soft masks. lib.train.gating.GateSearch says what else
     is kept. The last model is the result: `train.select` is "last".
     """
-    lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
-    search = GateSearch(run, model, Gates(**gates))
+    search = GateSearch(lesson.run, model, Gates(**gates))
     return learn(lesson, model, objective_of(lesson, model, Objective(**objective)), [search])
 
 
-def retrain(run, data, train, numerics, objective, architecture=None):
+def retrain(lesson, objective, architecture=None):
     """Step: cut an architecture out of a model and train it on a teacher's states, on its logits,
     or on labels (report on NAS pruning, sections 5.4 and 5.5). Each of the two stages is one run.
 
@@ -119,7 +103,6 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     model as it is. Predictions and metrics are those of `finetune`; `flops` is in the report's
     convention.
     """
-    lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
     if gates.present(model):
         gates.detach(model)
@@ -129,7 +112,7 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     return result | size(model) | {"flops": flops(model)}
 
 
-def imp(run, data, train, numerics, kept):
+def imp(lesson, kept):
     """Step: one round of iterative magnitude pruning with rewinding, the rival of the report on NAS
     pruning (Table 10). The procedure is that of the public code of "The Lottery Ticket Hypothesis
     for Pre-trained BERT Networks" (Chen et al. 2020).
@@ -142,9 +125,8 @@ def imp(run, data, train, numerics, kept):
     classifier does not. Then the rest is fine-tuned on the labels, and pruned weights stay zero.
     The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`.
     """
-    lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
-    ticket = Ticket(model, backbone.load(run.inputs["origin"].model)[0], kept)
+    ticket = Ticket(model, backbone.load(lesson.run.inputs["origin"].model)[0], kept)
     return learn(lesson, model, predicting(lesson, model, Targets("hard")), [ticket]) | size(model)
 
 
@@ -178,15 +160,14 @@ def prunable(model):
     return found + ([pooler.dense.weight] if pooler is not None else [])
 
 
-def quantise(run, data, train, numerics, span=None):
+def quantise(lesson):
     """Step: turn a finished model into int8 and judge it again; nothing is trained.
 
     Input: `start`. `train`, that of the model, tells how rows are cut and padded. Metrics and
     predictions are those of `finetune`, with the bytes of all tensors.
     """
-    lesson = Lesson(run, data, train, numerics, span)
     model = lesson.start()
     operate(model, {"op": "int8"})
-    result = predictions(run, lesson.judges(model))
-    backbone.save(model, lesson.tokenizer, run.model)
+    result = predictions(lesson.run, lesson.judges(model))
+    backbone.save(model, lesson.tokenizer, lesson.run.model)
     return result | size(model) | {"bytes": compact.stored(model)}

@@ -25,7 +25,7 @@ from lib.train.matching import matching, teaching
 from lib.train.options import Train, Warmup
 
 
-def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
+def warmup(lesson, warmup, net=None, classifier=None):
     """Step: fine-tune by warm-up distillation. There are no labels but those of a regression, where
     the options ask for them.
 
@@ -38,7 +38,7 @@ def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=N
     have some. These select, where the training asks for the best. The loss over the steps is kept
     as `curve`.
     """
-    lesson, options = Lesson(run, data, train, numerics, span), Warmup(**warmup)
+    run, options = lesson.run, Warmup(**warmup)
     teacher, lesson.tokenizer = lesson.teacher
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:

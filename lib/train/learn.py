@@ -5,7 +5,6 @@ A step of lib.steps is a preset of `Lesson` and `learn`: it names a model, an ob
 over gates.
 """
 
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
@@ -98,12 +97,7 @@ def learn(
     a loss that is not finite is a result, `diverged`, without predictions.
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
-
-    def score():
-        with ExitStack() as held:
-            for method in methods:
-                held.enter_context(method.final())
-            return lesson.score(judges[select])
+    score = partial(lesson.score, judges.get(select))
 
     with objective as loss:
         try:

@@ -8,11 +8,11 @@ from the seed and the step.
 
 import shutil
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import torch
+from torch.nn.utils import parametrize
 
 from lib.runs import paths
 from lib.runs.spec import stream
@@ -71,11 +71,6 @@ class Method:
 
     def gradients(self, step, steps):
         """Look at the gradients, or change them, before they are clipped."""
-
-    @contextmanager
-    def final(self):
-        """Within, the model is as it will be saved, to be scored."""
-        yield
 
     def finish(self):
         """Make the model what is saved, once, after the last step. Returns metrics."""
@@ -263,7 +258,7 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
-    with lean(model, numerics), autocast(numerics):
+    with lean(model, numerics), autocast(numerics), parametrize.cached():
         while start < len(rows):
             chosen = rows[start : start + max(1, tokens // lengths[rows[start]])]
             out = outputs(model, collate(encoded, chosen, pad_to, device())).float().cpu().numpy()

@@ -2,7 +2,6 @@
 mix, a part that does not learn, and a record of the gradients.
 """
 
-from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -85,13 +84,6 @@ class Masks(loop.Method):
         each = torch.stack([mask.penalty() for *_, mask in self.places])
         return {"penalty": self.weight * each.mean()}
 
-    @contextmanager
-    def final(self):
-        """Within, the model is in eval mode under the final masks, each computed once."""
-        self.model.eval()
-        with parametrize.cached():
-            yield
-
     @torch.no_grad()
     def finish(self):
         """Replace each weight by weight times final mask, take the masks away, and cut out empty
@@ -103,8 +95,8 @@ class Masks(loop.Method):
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
-        with self.final():
-            kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
+        self.model.eval()  # final masks
+        kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
         kept, total = (np.bincount(of_layer, n) for n in (kept, [w.numel() for w in whole]))
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
