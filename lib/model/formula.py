@@ -73,7 +73,6 @@ NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
     )
 }
 ARITY = {"x": 0} | dict.fromkeys(LINEAR, 1) | {name: op.operands for name, op in OPERATIONS.items()}
-MISMATCH = ("truncate", "pad")  # what happens where two operands differ in width
 _APPLIED = re.compile(rf"\b({'|'.join(name for name in ARITY if ARITY[name] == 1)})\b(?=\s*[\w(])")
 
 

@@ -51,7 +51,7 @@ def plan(layer, regions):
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
-    every = {  # in the order of GATE_REGIONS
+    every = {  # in the order of their alphas
         "heads": {"heads": (heads, size, {OUT: "inputs"})},
         "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
         "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},

@@ -8,8 +8,6 @@ from functools import cache
 from typing import Annotated, Literal, get_args, get_origin
 
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
-MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
-GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
 START = 5.0  # alpha of every gate before a search
 FACTOR = 128  # channels of the factorised token table (MobileBERT)
 

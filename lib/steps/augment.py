@@ -36,8 +36,7 @@ def augment(run, data, augment, numerics):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))
             run.progress(0.9 + 0.1 * len(counts) / len(split))
-    y, index = map(np.ascontiguousarray, (split.y, split.index))
-    run.save_arrays("rows", y=y, index=index, counts=np.array(counts))
+    run.save_arrays("rows", y=split.y, index=split.index, counts=np.array(counts))
     return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 

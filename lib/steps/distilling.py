@@ -3,7 +3,6 @@ hidden states (section 2.3).
 """
 
 import copy
-from contextlib import contextmanager, nullcontext
 
 from lib.model import backbone
 from lib.model.parts import layers, set_dropout, size
@@ -12,7 +11,7 @@ from lib.runs.paths import write_json
 from lib.runs.spec import stream
 from lib.train import loop
 from lib.train.learn import learn
-from lib.train.matching import Match, layer_map, matching, states_on_disk, teaching, write_states
+from lib.train.matching import Match, imitating, layer_map, matching, states_on_disk, write_states
 from lib.train.options import Distil
 from lib.train.students import SURGERY
 
@@ -31,7 +30,7 @@ def distil(lesson, distil, surgery):
     student = copy.deepcopy(teacher.to(loop.device()))
     set_dropout(student, lesson.train.dropout)
     perform(lesson.run, student, surgery)
-    objective = imitating(lesson, student, teacher, Distil(**distil))
+    objective = objective_of(lesson, student, teacher, Distil(**distil))
     return learn(lesson, student, objective, judged=()) | size(student)
 
 
@@ -47,20 +46,17 @@ def matches(student, teacher, options):
     ]
 
 
-@contextmanager
-def imitating(lesson, student, teacher, options):
-    """Yield the loss of L_distill.
+def objective_of(lesson, student, teacher, options):
+    """Return the objective that learns by L_distill.
 
     The teacher runs beside the student or, with the input `states`, its states come from disk.
     These are of the plain rows, and without padding.
     """
-    if "states" in lesson.run.inputs:
-        path = lesson.run.inputs["states"].model / "states.safetensors"
-        taught = nullcontext(states_on_disk(path, len(layers(teacher))))
-    else:
-        taught = teaching(teacher, lesson.numerics, scores=False)
-    with taught as teach, matching(student, teach, matches(student, teacher, options)) as loss:
-        yield loss
+    wanted = matches(student, teacher, options)
+    if "states" not in lesson.run.inputs:
+        return imitating(student, teacher, wanted, lesson.numerics)
+    path = lesson.run.inputs["states"].model / "states.safetensors"
+    return matching(student, states_on_disk(path, len(layers(teacher))), wanted)
 
 
 def perform(run, model, ops):

@@ -119,8 +119,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     learned, result = encoder.classifiers, result | {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model)
-    if run.model is not None:
-        students.save_tensors(learned.state_dict(), run.model / students.HEADS)
+    students.save_tensors(learned.state_dict(), run.model, students.HEADS)
     for name, lesson in lessons.items():
         model = students.with_head(encoder, learned[name].weight, learned[name].bias)
         result |= predictions(run, lesson.judges(model), name)

@@ -13,7 +13,6 @@ batching changes a row.
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from lib.model import backbone
 from lib.model.parts import base
 from lib.runs import paths
 from lib.train import loop
-from lib.train.batches import Encoded
+from lib.train.batches import Encoded, collate
 
 TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
 LETTERS = re.compile("[a-z]+")
@@ -39,8 +38,8 @@ class Source:
 
     def __init__(self, folder):
         self.model, self.tokenizer = backbone.load(folder)
-        backend = self.tokenizer.backend_tokenizer
-        if type(backend.pre_tokenizer).__name__ != "BertPreTokenizer":
+        self.rules = self.tokenizer.backend_tokenizer
+        if type(self.rules.pre_tokenizer).__name__ != "BertPreTokenizer":
             raise ValueError(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
         # hidden states [B, H] to scores [B, V]; None without a masked-LM head
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
@@ -53,19 +52,16 @@ class Source:
         self.places = np.array([i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)])
         self.vectors = functional.normalize(self.embeddings[self.places])
 
-        @cache
-        def pieces(word):
-            ids = [token.id for token in backend.model.tokenize(word)]
-            return [] if self.tokenizer.unk_token_id in ids else ids
-
-        self.pieces = pieces  # word: its ids, none where the vocabulary cannot spell it
+    def pieces(self, word):
+        """Return the ids of a word, none where the vocabulary cannot spell it."""
+        ids = [token.id for token in self.rules.model.tokenize(word)]
+        return [] if self.tokenizer.unk_token_id in ids else ids
 
 
 def words_and_places(source, text):
     """Return (words of a text, places of the eligible ones). Words are not yet cut into pieces."""
-    rules = source.tokenizer.backend_tokenizer
-    text = rules.normalizer.normalize_str(text)
-    words = [word for word, _ in rules.pre_tokenizer.pre_tokenize_str(text)]
+    text = source.rules.normalizer.normalize_str(text)
+    words = [word for word, _ in source.rules.pre_tokenizer.pre_tokenize_str(text)]
     return words, [
         i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP
     ]
@@ -119,16 +115,14 @@ def likeliest(source, masked, length, count, numerics):
     time masked, cut to `length` tokens.
     """
     tokenizer, where = source.tokenizer, loop.device()
-    ids = np.full((len(masked), length), tokenizer.pad_token_id, dtype=np.int64)
-    segments, attention = np.zeros_like(ids), np.zeros_like(ids)
-    for line, (_, row, place) in enumerate(masked):
+    columns = {"input_ids": [], "token_type_ids": []}
+    for _, row, place in masked:
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
         both = (row + row[1:])[:length]
-        ids[line, : len(both)], attention[line, : len(both)] = both, 1
-        segments[line, len(row) : len(both)] = 1
-        ids[line, place] = tokenizer.mask_token_id
-    batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
-    batch = {name: torch.from_numpy(values).to(where) for name, values in batch.items()}
+        both[place] = tokenizer.mask_token_id
+        columns["input_ids"].append(both)
+        columns["token_type_ids"].append(([0] * len(row) + [1] * len(row))[: len(both)])
+    batch = collate(Encoded(columns, None, tokenizer.pad_token_id), range(len(masked)), 0, where)
     with loop.autocast(numerics):
         hidden = base(source.model)(**batch)[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.

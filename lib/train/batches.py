@@ -33,19 +33,17 @@ class Encoded:
     def used(self):
         """Return the different token ids, padding included."""
         ids = self.columns["input_ids"]
-        return np.unique(
-            np.append(np.concatenate(ids) if isinstance(ids, list) else ids.used(), self.pad)
-        ).astype(np.int64)
+        seen = np.concatenate(ids) if isinstance(ids, list) else ids.used()
+        return np.unique(np.append(seen, self.pad)).astype(np.int64)
 
 
 def encode(tokenizer, split, max_length):
     """Tokenise a Split (lib.data) to at most `max_length` tokens a row."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
-    rows = tokenizer(*texts, truncation=True, max_length=max_length)
+    cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     columns = {
-        k: [np.asarray(r, dtype=np.int64) for r in v]
-        for k, v in rows.items()
-        if k != "attention_mask"
+        name: [np.asarray(row, dtype=np.int64) for row in rows]
+        for name, rows in tokenizer(*texts, **cut).items()
     }
     return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
 
@@ -73,15 +71,10 @@ def collate(encoded, rows, pad_to=0, device="cpu"):
 
     T is the length of the longest row, or `pad_to` where that is more.
     """
-    size = max(pad_to, max(len(encoded.columns["input_ids"][i]) for i in rows))
-    batch = {}
+    lengths = np.array([len(encoded.columns["input_ids"][i]) for i in rows])
+    real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
+    batch = {"attention_mask": real.astype(np.int64)}
     for name, values in encoded.columns.items():
-        table = np.full(
-            (len(rows), size), encoded.pad if name == "input_ids" else 0, dtype=np.int64
-        )
-        for line, i in enumerate(rows):
-            table[line, : len(values[i])] = values[i]
-        batch[name] = torch.from_numpy(table).to(device)
-    lengths = torch.tensor([len(encoded.columns["input_ids"][i]) for i in rows], device=device)
-    batch["attention_mask"] = (torch.arange(size, device=device) < lengths[:, None]).long()
-    return batch
+        batch[name] = np.full(real.shape, encoded.pad * (name == "input_ids"), dtype=np.int64)
+        batch[name][real] = np.concatenate([values[i] for i in rows])
+    return {name: torch.from_numpy(table).to(device) for name, table in batch.items()}

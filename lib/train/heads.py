@@ -50,11 +50,8 @@ def rows(tokenizer, split, task, max_length, span=None):
 
 def class_marks(task, split, logits):
     """Judge logits [N, C]: returns (metrics, arrays to keep)."""
-    return metrics.scores(task, logits, split.y), {
-        "logits": logits,
-        "labels": np.ascontiguousarray(split.y),
-        "index": np.ascontiguousarray(split.index),
-    }
+    kept = {"logits": logits, "labels": split.y, "index": split.index}
+    return metrics.scores(task, logits, split.y), kept
 
 
 def unseen_marks(task, split, logits):
@@ -81,13 +78,7 @@ def span_marks(split, windows, max_answer, logits):
     for metric in (squad.exact, squad.span_f1):
         name, pairs = metric.__name__, zip(said, split.answers, strict=True)
         marks[name] = np.array([metric(text, golds) for text, golds in pairs])
-    return result, {
-        "spans": places,
-        "null": null,
-        **marks,
-        "labels": np.ascontiguousarray(split.y),
-        "index": np.ascontiguousarray(split.index),
-    }
+    return result, {"spans": places, "null": null, "labels": split.y, "index": split.index} | marks
 
 
 def majority(task, splits):

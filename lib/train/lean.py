@@ -129,14 +129,13 @@ def used_rows(model, encoded, weight_decay):
     30,522. Does nothing under weight decay, or where the output layer shares the table (masked-LM
     heads).
     """
-    embeddings = getattr(base(model), "embeddings", None)
-    head = model.get_output_embeddings()
-    if weight_decay or head is not None:
+    if weight_decay or model.get_output_embeddings() is not None:
         yield
         return
-    owner = getattr(embeddings, "word_embeddings", None)  # a table, or a module around one
-    owner = owner if hasattr(owner, "word_embeddings") else embeddings
+    owner = base(model).embeddings
     table = owner.word_embeddings
+    if hasattr(table, "word_embeddings"):  # a module around a table
+        owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used())
     owner.word_embeddings = UsedRows(table, used.to(table.weight.device))
     try:

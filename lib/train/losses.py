@@ -23,13 +23,11 @@ def prediction(logits, labels, targets, teacher_logits=None):
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
     regression, parts = logits.shape[1] == 1, {}
-    if targets.kind in ("hard", "both"):
-        parts["hard"] = (
-            functional.mse_loss(logits[:, 0].float(), labels)
-            if regression
-            else functional.cross_entropy(logits.float(), labels)
-        )
-    if targets.kind in ("soft", "both"):
+    if targets.kind != "soft" and regression:
+        parts["hard"] = functional.mse_loss(logits[:, 0].float(), labels)
+    elif targets.kind != "soft":
+        parts["hard"] = functional.cross_entropy(logits.float(), labels)
+    if targets.kind != "hard":
         heat = targets.temperature
         if regression:
             parts["soft"] = functional.mse_loss(logits.float(), teacher_logits.float())

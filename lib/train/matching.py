@@ -9,6 +9,7 @@ Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t for student and 
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -108,6 +109,17 @@ def matching(student, teach, matches, forward=None, prediction=None):
         yield loss
 
 
+@contextmanager
+def imitating(student, teacher, matches, numerics, forward=None, prediction=None):
+    """Within, the loss of `matching`, the teacher being a model that runs beside the student."""
+    scores = any(match.feature == "scores" for match in matches)
+    with (
+        teaching(teacher, numerics, forward, scores) as teach,
+        matching(student, teach, matches, forward, prediction) as loss,
+    ):
+        yield loss
+
+
 def distances(matches, mine, theirs, real, student=None):
     """Return {part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real:
     [B, T], 1 at tokens.
@@ -145,12 +157,6 @@ def projected(student, teacher):
 # N rows, T tokens of a row, S = 2 L + 1 states: the embedding, then the attention and the layer
 # output of each layer. The rows lie one after another, in one array [sum of T, S * H] with N + 1
 # offsets.
-def order_of(seen):
-    """Return the S states of a taps dict in the order of the file."""
-    pairs = zip(seen["attention"], seen["ffn"], strict=True)
-    return [seen["embedding"], *(state for pair in pairs for state in pair)]
-
-
 @torch.no_grad()
 def write_states(model, encoded, numerics, path, batch=32, progress=lambda fraction: None):
     """Write the states of every row to `path`, in the run's dtype. Returns {"bytes", "tokens"}."""
@@ -162,7 +168,9 @@ def write_states(model, encoded, numerics, path, batch=32, progress=lambda fract
         for start in range(0, len(rows), batch):
             chosen = rows[start : start + batch]
             base(model)(**collate(encoded, chosen, device=loop.device()))
-            states = torch.cat(order_of(seen), -1).to(getattr(torch, numerics.dtype)).cpu()
+            both = chain.from_iterable(zip(seen["attention"], seen["ffn"], strict=True))
+            states = torch.cat([seen["embedding"], *both], -1)
+            states = states.to(getattr(torch, numerics.dtype)).cpu()
             if table is None:
                 table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)
             for line, row in enumerate(chosen):

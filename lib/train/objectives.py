@@ -10,7 +10,7 @@ from torch import nn
 from lib.model.parts import layers, surgery
 from lib.runs.spec import stream
 from lib.train import loop, losses
-from lib.train.matching import Match, layer_map, matching, teaching
+from lib.train.matching import Match, imitating, layer_map
 from lib.train.options import Targets
 
 
@@ -80,8 +80,7 @@ def intermediate(lesson, student, options):
             torch.manual_seed(stream(lesson.run.seed, "projection"))
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
-        teach = held.enter_context(teaching(teacher, lesson.numerics, scores=options.attention))
-        yield held.enter_context(matching(student, teach, matches))
+        yield held.enter_context(imitating(student, teacher, matches, lesson.numerics))
 
 
 @contextmanager

@@ -9,17 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from lib.model.options import (
-    GATE_REGIONS,
-    MIX_INITS,
-    MIX_NORMS,
-    Count,
-    Option,
-    Positive,
-    Share,
-    ShareAbove0,
-    ShareBelow1,
-)
+from lib.model.options import MIX_NORMS, Count, Option, Positive, Share, ShareAbove0, ShareBelow1
 from lib.model.options import Ghost as Ghost
 
 
@@ -101,9 +91,8 @@ class Distil(Option):
 class Augment(Option):
     """Replacing words of the training rows, as TinyBERT does; GhostBERT prints no setting."""
 
-    tries: (
-        Count  # N of each sentence: attempts, not successes; TinyBERT's code has 10 to 30 by task
-    )
+    # N of each sentence: attempts, not successes; TinyBERT's code has 10 to 30 by task
+    tries: Count
     p: ShareAbove0  # chance of each word in a try; TinyBERT has 0.4
     candidates: Count  # K of each word; pieces of words are dropped afterwards; TinyBERT has 15
     # word vectors: the model's own "embeddings"; TinyBERT's code reads a file of GloVe, unnamed
@@ -115,11 +104,10 @@ class Augment(Option):
 class Mix(Option):
     """A weighted sum of all layers in place of the last one (BERMo section 3.1)."""
 
-    norm: Literal[
-        MIX_NORMS
-    ]  # read literally "layers", without affine; lib.model.mix says what cancels there
+    # read literally "layers", without affine; lib.model.mix says what cancels there
+    norm: Literal[MIX_NORMS]
     # of the weights; "Xavier", uniform or normal is not said; ELMo's code has zeros
-    init: Literal[MIX_INITS]
+    init: Literal["xavier_uniform", "xavier_normal", "zeros"]
     lr: Positive  # of weights and scale; the paper has 1e-2, without weight decay
     dropout: ShareBelow1 = 0.0  # of the normalised states; the paper names no rate
 
@@ -208,7 +196,7 @@ class Gates(Option):
     """Differentiable search over parts of an encoder (sections 5.1 to 5.6 and 7.2 to 7.9)."""
 
     # what is searched; the report ends at "heads" and "ffn"; "inputs" are those of a Perceptron
-    regions: tuple[Literal[*GATE_REGIONS, "inputs"], ...]
+    regions: tuple[Literal["heads", "ffn", "embedding", "qkv", "inputs"], ...]
     ratio: ShareAbove0  # R*, of the whole model's FLOPs; the report has 0.1, 0.3, 0.5, 0.7
     share: ShareAbove0  # of the gates that may move in a step: 0.1 (4 layers); 1.0 is no control
     # that share in each "layer" and kind, or in "all"; the report's "region" is not defined

@@ -7,7 +7,6 @@ Shapes: B batch, T tokens, H hidden, C classes.
 import copy
 import json
 import random
-from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -19,7 +18,7 @@ from lib.model.parts import base, layers, set_dropout, surgery
 from lib.runs.spec import stream
 from lib.search.net import from_json, parameters
 from lib.train import heads, loop, losses
-from lib.train.matching import Match, layer_map, matching, projected, teaching
+from lib.train.matching import Match, imitating, layer_map, projected
 from lib.train.options import Shared, Targets
 
 SURGERY = "surgery.json"  # beside a run's model: what steps operate and distil did, with reports
@@ -69,19 +68,12 @@ def predicted(labels, options):
     return (options.prediction, compare) if options.prediction else None
 
 
-@contextmanager
 def distilling(student, teacher, options, numerics, labels=None, heads=()):
-    """Within, the loss of a batch: attention and states of a teacher, and with the labels of all
-    rows its predictions. heads: as in `matches`.
+    """Return the objective that learns attention and states of a teacher, and with the labels of
+    all rows its predictions. heads: as in `matches`.
     """
-    forward, prediction, wanted = None, None, matches(student, teacher, options, heads)
-    if labels is not None:
-        forward, prediction = logits, predicted(labels, options)
-    with (
-        teaching(teacher, numerics, forward) as teach,
-        matching(student, teach, wanted, forward, prediction) as loss,
-    ):
-        yield loss
+    told = () if labels is None else (logits, predicted(labels, options))
+    return imitating(student, teacher, matches(student, teacher, options, heads), numerics, *told)
 
 
 def logits(model, batch, _):
@@ -146,8 +138,12 @@ def projection(folder):
     return tuple(there[MAP + name] for name in ("weight", "bias")) if there else None
 
 
-def save_tensors(tensors, path):
-    save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
+def save_tensors(tensors, folder, name):
+    """Write tensors to a file of a folder. `folder` None: nobody needs them."""
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        made = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        save_file(made, folder / name)
 
 
 # ---- Heads of several tasks ----
@@ -207,9 +203,7 @@ class Kept(loop.Method):
         self.run.save_arrays("curve", **self.run.logged("curve"))
         tensors = self.student.projection.state_dict(prefix=MAP)
         del self.student.projection
-        if self.run.model is not None:
-            self.run.model.mkdir(exist_ok=True)
-            save_tensors(tensors, self.run.model / PROJECTION)
+        save_tensors(tensors, self.run.model, PROJECTION)
         return {}
 
 
