@@ -11,13 +11,6 @@ from .options import known
 from .parts import FFN1, FFN2, OUT, QKV, layers, sliced
 
 
-def rank(scores):
-    """Return the indices by falling score. Ties keep their order, so a ranking is equal on every
-    machine.
-    """
-    return torch.sort(scores, descending=True, stable=True).indices
-
-
 def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
     """Keep M of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al. 2020).
 
@@ -48,27 +41,25 @@ def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
 
 def ranked(scores, model, number, total, what):
     """Return the indices of one layer's parts by falling score, or in their order without
-    scores.
+    scores. Ties keep their order, so a ranking is equal on every machine.
     """
     if scores is None:
         return torch.arange(total, device="cpu")  # also where a model is built on the meta device
     if tuple(scores.shape) != (len(layers(model)), total):
         why = f"{what} scores are of shape {list(scores.shape)}; this model has "
         raise ValueError(f"{why}{len(layers(model))} layers of {total} {what}s")
-    return rank(torch.as_tensor(scores[number]))
+    return torch.as_tensor(scores[number]).sort(descending=True, stable=True).indices
 
 
-def narrow(layer, heads, neurons, every=None, whole=()):
+def narrow(layer, heads, neurons, every=(), whole=()):
     """Leave these heads [M] and neurons [N] of one layer, in this order.
 
     every: [A] all heads, in the order in which the parts named by `whole` keep them.
     """
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        None
-        if index is None
-        else (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
-        for index in (heads, every)
+        (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
+        for index in (heads, every if whole else heads)
     )
     query, key, value = QKV
     for path, kept, columns in (

@@ -127,13 +127,13 @@ class Ghosted(nn.Module):
     """A layer and its ghost: y + G(y), y = dense(x). `dense` is linear, or an activation ("ffn1").
 
     padding: a Padding whose padded tokens the ghost sees as zeros, or None to see them as they are.
-    position: the one of PLACES that it stands at; `module` sets it.
+    position: the one of PLACES that it stands at.
     """
 
-    def __init__(self, dense, convolution, options, padding):
+    def __init__(self, dense, convolution, options, padding, position):
         super().__init__()
         self.dense, self.convolution = dense, convolution
-        self.relu, self.padding = options.relu, padding
+        self.relu, self.padding, self.position = options.relu, padding, position
 
     def ghost(self, x, square=False):
         made = self.convolution(real(x, self.padding, square))
@@ -259,9 +259,8 @@ def module(layer, position, options, generator, padding, total):
         cls, outputs = Folded, options.features
         inputs = heads if position == "ffn2" else inner.in_features // size
     convolution = Convolution(channels, options, generator, inputs, outputs)
-    made = cls(inner, convolution.to(attention.query.weight.device), options, padding)
-    made.position = position
-    return made
+    convolution = convolution.to(attention.query.weight.device)
+    return cls(inner, convolution, options, padding, position)
 
 
 def add(model, seed=0, **options):

@@ -15,13 +15,10 @@ def count(run, config, tokens, labels):
     at batch 1 as PyTorch counts them under eager attention: matrix products and convolutions, one
     multiply-accumulate being two.
     """
-    kind = config["model_type"]
-    sizes = {name: value for name, value in config.items() if name != "model_type"}
+    config = transformers.AutoConfig.for_model(**config, num_labels=labels)
     with torch.device("meta"):
-        model = transformers.AutoModelForSequenceClassification.from_config(
-            transformers.AutoConfig.for_model(kind, **sizes, num_labels=labels),
-            attn_implementation="eager",
-        ).eval()
+        cls = transformers.AutoModelForSequenceClassification
+        model = cls.from_config(config, attn_implementation="eager").eval()
         # A whole mask, as one of a row's length would be looked into, and there is nothing on this
         # device.
         inputs = {

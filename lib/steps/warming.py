@@ -43,11 +43,10 @@ def warmup(lesson, warmup, net=None, classifier=None):
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:
         students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
-    select = "held_out" if "held_out" in lesson.splits else "dev"
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
     heads, labels = students.heads_of_cut(run), lesson.rows.labels
     objective = students.distilling(student, teacher, options, lesson.numerics, labels, heads)
-    return learn(lesson, student, objective, methods, judged, select) | size(student)
+    return learn(lesson, student, objective, methods, judged) | size(student)
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):

@@ -68,17 +68,15 @@ def span_marks(split, windows, max_answer, logits):
     Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
     0. The official script's best threshold is fitted to the rows that it is judged on: left out.
     """
-    places, null = spans.best_places(
-        logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
-    )
+    starts, ends = logits[:, 0], logits[:, 1]
+    places, null = spans.best_places(starts, ends, windows, split, max_answer=max_answer)
     found, all_have = spans.texts(split, places), all(split.answers)
     pairs = zip(found, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
-    marks, result = {}, squad.score(said, split.answers)
+    kept = {"spans": places, "null": null, "labels": split.y, "index": split.index}
     for metric in (squad.exact, squad.span_f1):
-        name, pairs = metric.__name__, zip(said, split.answers, strict=True)
-        marks[name] = np.array([metric(text, golds) for text, golds in pairs])
-    return result, {"spans": places, "null": null, "labels": split.y, "index": split.index} | marks
+        kept[metric.__name__] = np.array([*map(metric, said, split.answers)])
+    return squad.score(said, split.answers), kept
 
 
 def majority(task, splits):

@@ -87,17 +87,16 @@ class Lesson:
         return sum(values[name] for name in names) / len(names)
 
 
-def learn(
-    lesson, model, objective, methods=(), judged=("dev", "unseen"), select="dev", may_diverge=False
-):
+def learn(lesson, model, objective, methods=(), judged=("dev", "unseen"), may_diverge=False):
     """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
 
     objective: a context that yields the loss. judged: beginnings of the names of splits; their
-    predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
-    a loss that is not finite is a result, `diverged`, without predictions.
+    predictions are saved. Where `train.select` is "best", the held-out rows decide if they are
+    judged, else the development set. may_diverge: a loss that is not finite is a result,
+    `diverged`, without predictions.
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
-    score = partial(lesson.score, judges.get(select))
+    score = partial(lesson.score, judges.get("held_out", judges.get("dev")))
 
     with objective as loss:
         try:

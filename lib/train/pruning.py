@@ -34,14 +34,10 @@ class Masks(loop.Method):
     def __init__(self, run, model, options, steps):
         self.run, self.model, self.options, self.steps = run, model, options, steps
         self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
-        self.places = [
-            (number, linear, Mask(linear.weight, options))
-            for number, _, linear in projections(model)
-        ]
+        self.places = [(n, part, Mask(part.weight, options)) for n, _, part in projections(model)]
         for _, linear, mask in self.places:
-            parametrize.register_parametrization(
-                linear, "weight", mask.train(linear.training), unsafe=True
-            )
+            mask.train(linear.training)
+            parametrize.register_parametrization(linear, "weight", mask, unsafe=True)
         self.scores = [mask.scores for *_, mask in self.places if hasattr(mask, "scores")]
         self.groups = ({"params": self.scores, "lr": options.lr},) if self.scores else ()
         model.pruning = nn.Module()

@@ -4,7 +4,6 @@ predictions of a teacher (section 3.2), in pre-training and in fine-tuning alike
 Shapes: B batch, T tokens, H hidden, C classes.
 """
 
-import copy
 import json
 import random
 from dataclasses import replace
@@ -14,7 +13,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lib.model import backbone, supernet
-from lib.model.parts import base, layers, set_dropout, surgery
+from lib.model.parts import base, layers, set_dropout
 from lib.runs.spec import stream
 from lib.search.net import from_json, parameters
 from lib.train import heads, loop, losses
@@ -116,9 +115,8 @@ def student(run, net, cls, teacher, dropout, **config):
     start = run.inputs.get("start")
     larger = start and backbone.load(start.model)[0]
     torch.manual_seed(stream(run.seed, "student"))
-    model = supernet.build(
-        supernet.of(larger) if net is None else net, cls, teacher.config, **config
-    )
+    net = supernet.of(larger) if net is None else net
+    model = supernet.build(net, cls, teacher.config, **config)
     model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start:
         supernet.inherit(model, base(larger))
@@ -167,12 +165,9 @@ def with_head(encoder, weight, bias):
     """Return a classifier with a copy of an encoder's weights and of a head's, on its device, in
     eval mode.
     """
-    config = copy.deepcopy(encoder.config)
-    config.num_labels = len(bias)
-    model = backbone.build(transformers.BertForSequenceClassification, config, surgery(encoder)).to(
-        bias.device
-    )
-    supernet.inherit(model, encoder)
+    cls, labels = transformers.BertForSequenceClassification, len(bias)
+    model = supernet.build(supernet.of(encoder), cls, encoder.config, num_labels=labels)
+    supernet.inherit(model.to(bias.device), encoder)
     put(model.classifier, weight, bias)
     return model.eval()
 
