@@ -24,7 +24,7 @@ class Step:
     def function(self):
         """Return f(run, **args) -> metrics, which makes a run; its module is imported now."""
         made = getattr(import_module(f"{__name__}.{MODULES.get(self.name, self.name)}"), self.name)
-        return made if "run" in signature(made).parameters else partial(on_task, made)
+        return partial(on_task, made) if "lesson" in signature(made).parameters else made
 
 
 def on_task(step, run, data, numerics, train=None, span=None, **args):
