@@ -85,8 +85,7 @@ class Masks(loop.Method):
         """Replace each weight by weight times final mask, take the masks away, and cut out empty
         heads and neurons. Saved: `shares`, the kept share of each layer [L].
 
-        The counts leave out embeddings, pooler, head and layer mix. `encoder_parameters` are all of
-        the layers, biases and LayerNorms too; `remaining` is the papers' "remaining weights".
+        The counts leave out embeddings, pooler, head and layer mix.
         """
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
@@ -100,16 +99,22 @@ class Masks(loop.Method):
         del self.model.pruning
         self.run.save_arrays("shares", layers=kept / total)
         left = compact.shrink(self.model)
-        masked, kept = int(total.sum()), int(kept.sum())
-        return {
-            "masked_weights": masked,
-            "kept_weights": kept,
-            "encoder_parameters": everything,
-            "kept_share": kept / masked,
-            "remaining": (kept + everything - masked) / everything,
-            **{f"kept_{what}": sum(numbers) for what, numbers in left.items()},
-            "penalty_weight": self.weight,
-        }
+        found = counted(int(total.sum()), int(kept.sum()), everything)
+        found |= {f"kept_{what}": sum(numbers) for what, numbers in left.items()}
+        return found | {"penalty_weight": self.weight}
+
+
+def counted(masked, kept, everything):
+    """Return the counts and shares of N masked and K kept weights, E being all parameters of the
+    layers, biases and LayerNorms too. "remaining" is the papers' "remaining weights".
+    """
+    return {
+        "masked_weights": masked,
+        "kept_weights": kept,
+        "encoder_parameters": everything,
+        "kept_share": kept / masked,
+        "remaining": (kept + everything - masked) / everything,
+    }
 
 
 class LayerMix(loop.Method):
