@@ -1,4 +1,4 @@
-"""Batches: encoded rows, in an order that is a function of seed and epoch alone."""
+"""This module makes batches of encoded rows, in an order that seed and epoch alone decide."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ import torch
 
 from lib.runs.spec import stream
 
-POOL = 50  # batches that are sorted by length together
+POOL = 50  # Rows of so many batches are sorted by length together.
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """N rows as token ids.
+    """An Encoded holds N rows as token ids.
 
-    columns: {name: N int arrays of each row's own length}, a list or rows on disk
-    (lib.data.tokens).
-    labels: a tensor [N] of int64 codes or float32 scores, or None. pad: the id of padding.
+    columns: {name: N integer arrays, each as long as its row}, a list or rows on disk
+    (lib.data.tokens). labels: a tensor [N] of int64 codes or float32 scores, or None. pad: the id
+    of the padding token.
     """
 
     columns: dict
@@ -31,14 +31,14 @@ class Encoded:
         return np.array([len(row) for row in ids]) if isinstance(ids, list) else ids.lengths()
 
     def used(self):
-        """Return the different token ids, padding included."""
+        """Return each token id that occurs, once, and that of padding."""
         ids = self.columns["input_ids"]
         seen = np.concatenate(ids) if isinstance(ids, list) else ids.used()
         return np.unique(np.append(seen, self.pad)).astype(np.int64)
 
 
 def encode(tokenizer, split, max_length):
-    """Tokenise a Split (lib.data) to at most `max_length` tokens a row."""
+    """Return the rows of a Split (lib.data) as Encoded, cut to at most `max_length` tokens."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
     cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     columns = {
@@ -49,10 +49,10 @@ def encode(tokenizer, split, max_length):
 
 
 def order(lengths, batch, seed, epoch, bucket=True):
-    """Return the batches of one epoch, a list of index arrays.
+    """Return the batches of one epoch as a list of arrays of row numbers.
 
-    With `bucket`, rows of similar length share a batch: shuffled rows are sorted by length within
-    pools of 50 batches, then the batches are shuffled.
+    With `bucket`, rows of similar length share a batch: the shuffled rows are sorted by length
+    within pools of 50 batches, then the batches are shuffled.
     """
     generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
