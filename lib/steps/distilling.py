@@ -1,5 +1,6 @@
-"""Steps of GhostBERT: a teacher is cut and gets ghosts, with or without matching the teacher's
-hidden states (section 2.3).
+"""These are the steps of GhostBERT (section 2.3).
+
+A teacher is cut and gets ghosts, with or without matching the teacher's hidden states.
 """
 
 import copy
@@ -17,14 +18,13 @@ from lib.train.students import SURGERY
 
 
 def distil(lesson, distil, surgery):
-    """Step: start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
+    """Start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
 
-    Without surgery it is the control that the paper lacks: distillation of an unpruned model
+    Without surgery it is a control that the paper lacks: the distillation of an unpruned model
     without ghosts.
 
     Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for its rows
-    instead of the plain ones; `states` for the teacher's hidden states from disk. `span` for tasks
-    such as SQuAD.
+    instead of the plain ones; `states` to read the teacher's hidden states from disk.
     """
     teacher, lesson.tokenizer = lesson.teacher
     student = copy.deepcopy(teacher.to(loop.device()))
@@ -35,9 +35,7 @@ def distil(lesson, distil, surgery):
 
 
 def matches(student, teacher, options):
-    """List what L_distill compares: the embedding output, and the outputs of the L attention and
-    the L feed-forward blocks.
-    """
+    """List the matches of L_distill: embedding output, and outputs of both blocks of each layer."""
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     return [
         Match("embedding", "embedding", mask=options.mask),
@@ -50,7 +48,7 @@ def objective_of(lesson, student, teacher, options):
     """Return the objective that learns by L_distill.
 
     The teacher runs beside the student or, with the input `states`, its states come from disk.
-    These are of the plain rows, and without padding.
+    States on disk are those of the plain rows, without padding.
     """
     wanted = matches(student, teacher, options)
     if "states" not in lesson.run.inputs:
@@ -60,9 +58,10 @@ def objective_of(lesson, student, teacher, options):
 
 
 def perform(run, model, ops):
-    """Operate in order: cuts by the input `importance` or, without it, of the last parts; what the
-    input `search` found is kept; ghosts come from the run's seed. Each operation is written beside
-    the run's model with its report.
+    """Do the operations in order, and write each of them with its report to the run's folder.
+
+    A cut goes by the input `importance`; without it the last parts go. A "keep" takes what the
+    input `search` found. Ghosts are drawn from the run's seed.
     """
     reports = []
     for op in ops:
@@ -79,11 +78,10 @@ def perform(run, model, ops):
 
 
 def operate(run, surgery):
-    """Step: cut a teacher and add ghosts without any training; the ablation without distillation
-    starts from it.
+    """Cut a teacher and add ghosts without any training.
 
-    Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts by it; `search` where it
-    keeps what was found.
+    The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned; `importance`
+    where the surgery cuts by it; `search` where it keeps what was found.
     """
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     perform(run, model, surgery)
@@ -92,12 +90,12 @@ def operate(run, surgery):
 
 
 def states(lesson, distil):
-    """Step: a teacher's hidden states over the training rows, so that its students need not run it
-    again.
+    """Write the hidden states of the input `teacher` for all training rows.
 
-    Input: `teacher`. `train` gives the length at which rows are cut; distil: that of the students.
+    So its students need not run it again. `train` gives the length at which rows are cut; distil:
+    the options of the students, which change nothing here.
     """
     model, lesson.tokenizer = lesson.teacher
-    path = lesson.run.folder / "model" / "states.safetensors"  # kept while another Spec needs it
+    path = lesson.run.folder / "model" / "states.safetensors"  # It stays while a Spec needs it.
     path.parent.mkdir(exist_ok=True)
     return write_states(model, lesson.rows, lesson.numerics, path, progress=lesson.run.progress)

@@ -1,9 +1,9 @@
-"""Step: rank the heads and neurons of a fine-tuned model by first-order Taylor (after Hou et al.
-2020, Michel et al. 2019).
+"""This step ranks the heads and neurons of a fine-tuned model by first-order Taylor.
 
-The score of a head is the sum over batches of |dLoss / dxi|, where xi is a factor of 1 on the
-head's attention. That of a neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|,
-over its row of W1 (with bias) and its column of W2.
+It follows Hou et al. 2020 and Michel et al. 2019. The score of a head is the sum over batches of
+|dLoss / dxi|, where xi is a factor of 1 on the head's attention. The score of a neuron is the sum
+over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column
+of W2.
 
 A module of lib.methods that has a function `scores` ranks in another way (`Importance.by`).
 """
@@ -20,8 +20,9 @@ from lib.train.options import Importance, Targets
 
 
 def importance(lesson, importance):
-    """Step: rank the heads and neurons of the input `teacher`. Saved: `scores`, "heads" [L, A] and
-    "neurons" [L, F].
+    """Rank the heads and neurons of the input `teacher`.
+
+    It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
     """
     run, options = lesson.run, Importance(**importance)
     model, tokenizer = lesson.teacher
@@ -34,8 +35,9 @@ def importance(lesson, importance):
 
 
 def scores(model, rows, options, numerics, progress=lambda fraction: None):
-    """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows`
-    (Encoded).
+    """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode.
+
+    rows: the Encoded rows whose losses count.
     """
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
@@ -68,8 +70,9 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
 
 
 def by_method(model, rows, options, numerics, progress=lambda fraction: None):
-    """Return what `scores` of the module `options.by` makes of a model in eval mode and its
-    gradients, summed over the batches of `rows` (Encoded).
+    """Return the scores by the module `options.by` of lib.methods.
+
+    Its function gets the model in eval mode, with gradients summed over all batches of `rows`.
     """
     model.to(loop.device()).eval()
     for loss in batch_losses(model, rows, options, numerics, progress):

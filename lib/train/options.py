@@ -213,8 +213,8 @@ class Gates(Option):
     # A final trim, which the report does not have, ends on the target. With "steps" each step also
     # stops where its target is reached.
     landing: Literal["end", "steps"]
-    # The target falls over the steps by one of two formulas, both corrected here; with "none" it is
-    # constant, as in section 7.4.
+    # The target falls from 1 to the ratio along a line ("additive") or a geometric one; with "none"
+    # it is the ratio throughout, as in section 7.4.
     schedule: Literal["none", "additive", "multiplicative"] = "none"
     # The running average of the alphas' gradients keeps this share of itself in each step; the
     # report does not name their optimiser.
