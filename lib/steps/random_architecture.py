@@ -1,5 +1,4 @@
-"""This step draws a random architecture, the baseline of a search (NAS report, Table 5).
-"""
+"""This step draws a random architecture, the baseline of a search (NAS report, Table 5)."""
 
 from lib.model import backbone
 from lib.search import control
