@@ -93,7 +93,8 @@ class Masked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, weight, scores, mask):
-        mask = None if mask is None else mask.to(weight.dtype)  # bool is slower.
+        # A product with bool is slower.
+        mask = None if mask is None else mask.to(weight.dtype)
         ctx.save_for_backward(weight if scores is not None else None, mask)
         return weight.clone() if mask is None else weight * mask
 
