@@ -138,7 +138,7 @@ def test_widths(text, said):
     trees(formula.UNARY, 3),
     trees(formula.UNARY, 3),
     st.sampled_from([8, 4, 12]),
-    st.sampled_from(formula.MISMATCH),
+    st.sampled_from(["truncate", "pad"]),
 )
 def test_what_passes_gives_as_many_channels_as_it_takes(one, two, inner, rule):
     tree = parse(f"({one}) + W2 (gelu(W1 ({one})) * ({two}))")

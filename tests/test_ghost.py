@@ -12,7 +12,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from lib.measure.cost import SHAPES, configured, flops, ghost_flops, ghost_parameters, parameters
 from lib.model import backbone
-from lib.model.cut import rank
 from lib.model.ghost import ATTENTION, Convolution, Folded, Ghosted, attend
 from lib.model.parts import base, layers, size, surgery
 from lib.model.surgery import operate
@@ -167,7 +166,7 @@ def ghosted(kernel=3, inputs=8, hidden=6, bias=True, **changes):
     torch.manual_seed(0)
     settings = options(kernel=kernel, softmax=True, **changes)
     linear = nn.Linear(inputs, hidden, bias=bias)
-    return Ghosted(linear, convolution(settings, hidden), settings, None).double()
+    return Ghosted(linear, convolution(settings, hidden), settings, None, "o").double()
 
 
 @pytest.mark.parametrize("kernel, relu", [(1, True), (3, True), (5, False), (17, True)])
@@ -286,7 +285,8 @@ def test_bert_base_at_true_size_on_the_meta_device(row, heads, ghost):
 def folded(kind, bias, heads=3, width=2, hidden=4, features=2, **changes):
     torch.manual_seed(0)
     settings, linear = options(kind, features=features, **changes), nn.Linear(6, hidden, bias=bias)
-    return Folded(linear, convolution(settings, hidden, heads, features), settings, None).double()
+    kernels = convolution(settings, hidden, heads, features)
+    return Folded(linear, kernels, settings, None, "o").double()
 
 
 @every_kind
@@ -329,7 +329,8 @@ def test_ghost_heads_are_a_slow_reference_of_the_uncut_weights(
     model, report = operated(tiny(family), ghost)
     batch, whole, model = sentences(family, (5, 3)), tiny(family).double(), model.double()
     order, mask = report["heads"][0] + report["others"][0], batch["attention_mask"]
-    assert order == rank(scores()["head_scores"][0]).tolist()
+    falling = scores()["head_scores"][0].sort(descending=True, stable=True)
+    assert order == falling.indices.tolist()
     seen, layer = first_attention(model, batch), layers(model)[0]
     attention, convolve = layers(whole)[0].attention, layer.attention.self.ghost.convolution
     kernel = convolve.taps().detach().view(convolve.full)

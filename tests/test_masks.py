@@ -200,8 +200,7 @@ def test_every_projection_is_masked_baked_and_nothing_else(family, method, tiny,
     found.before(0, 10)
     (model(**batch).logits.sum() + sum(found.penalty().values())).backward()
     assert all(scores.grad.abs().sum() > 0 for scores in found.scores)
-    with found.final():
-        expected = logits(model, batch)
+    expected = logits(model.eval(), batch)
     counts = found.finish()
     assert counts["encoder_parameters"] == everything
     sizes = [linear.weight.numel() for *_, linear in projections(model)]
@@ -337,8 +336,8 @@ def test_a_pruned_weight_waits_for_its_score(tiny, sentences):
 @pytest.mark.parametrize("noise", [0.0, 1.0])
 def test_counts_are_exact_in_each_matrix_ties_or_not(noise, tiny):
     found = attached(tiny(), final_threshold=0.1, noise=noise)
-    with found.final():
-        kept = [int((linear.weight != 0).sum()) for _, linear, _ in found.places]
+    found.model.eval()
+    kept = [int((linear.weight != 0).sum()) for _, linear, _ in found.places]
     sizes = [linear.weight.numel() for _, linear, _ in found.places]
     assert kept == [int(0.1 * each) for each in sizes]
     counts = found.finish()

@@ -148,7 +148,7 @@ def test_two_steps_at_true_width(tmp_path, monkeypatch):
     small = {"batch": 2, "epochs": 1, "select": "last"}
     numerics = grids.profile_of("paper").numerics
     lesson = SimpleNamespace(run=SimpleNamespace(inputs={}), numerics=numerics)
-    with distilling.imitating(lesson, student, teacher, Distil()) as loss:
+    with distilling.objective_of(lesson, student, teacher, Distil()) as loss:
 
         def distilled(batch, rows):
             assert batch["input_ids"].shape == (2, 128)

@@ -222,7 +222,6 @@ def cut(monkeypatch, stand_ins, tmp_path, paper):
     monkeypatch.setattr(report.Book, "publish", partialmethod(last, report.Book.publish))
     for step in (learn, warming, pretrain, predict):
         monkeypatch.setattr(step, "Train", partial(short, EPOCHS[paper]))
-    monkeypatch.setattr(latency, "LEAST", 1)
     monkeypatch.setattr(latency, "latency", partial(quick, latency.latency))
     monkeypatch.setattr(maps, "maps", partial(few, maps.maps))
     monkeypatch.setitem(grids.UNSEEN, "mini", {})  # the small profile's runs are only looked for

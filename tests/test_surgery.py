@@ -9,7 +9,6 @@ from safetensors.torch import load_file, save_file
 
 from lib.measure.cost import SHAPES, parameters
 from lib.model import backbone
-from lib.model.cut import rank
 from lib.model.parts import layers, size, surgery
 from lib.model.surgery import operate
 from lib.runs.spec import plain
@@ -69,7 +68,9 @@ def test_a_cut_model_is_the_whole_one_with_zeros(family, total, heads, tiny, sen
         ("heads", scores["head_scores"], heads),
         ("neurons", scores["neuron_scores"], 96 * heads // total),
     ):
-        assert kept[name] == [rank(layer)[:number].tolist() for layer in row]
+        assert kept[name] == [
+            layer.sort(descending=True, stable=True).indices[:number].tolist() for layer in row
+        ]
     before = logits(whole, batch)
     close(logits(model, batch), logits(zero_masked(whole, **kept), batch))
     assert (heads == total) == torch.allclose(logits(model, batch), before)

@@ -1,4 +1,4 @@
-"""Backbones: BERT, RoBERTa and ELECTRA through transformers, opened and saved in one place.
+"""This module opens and saves models: BERT, RoBERTa and ELECTRA through transformers.
 
 A model that was operated on (`lib.model.surgery`) is saved as a class of `lib.model.modeling`. Runs
 and exports keep it in one format; an export carries the sources as well.
@@ -17,21 +17,21 @@ from . import modeling
 from .parts import set_dropout, surgery
 from .surgery import operate
 
-# transformers reports no new heads and shows no bars: a run's log says enough.
+# transformers must not report new heads or show bars, because a run's log says enough.
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
-FLOATS = ("F64", "F32", "F16", "BF16")  # types of weights that can be opened in float32
+FLOATS = ("F64", "F32", "F16", "BF16")  # Weights of these types can be opened in float32.
 PLAIN = {"dtype": torch.float32, "use_safetensors": True, "local_files_only": True}
 
 
 def headed(folder, head, outputs, dropout, seed):
-    """Return a model with a head, and its tokenizer, out of any saved folder.
+    """Return (model, tokenizer) of any saved folder, with a head.
 
     head: "SequenceClassification" or "QuestionAnswering". A folder whose model has such a head
-    keeps it; otherwise the head is drawn from `seed`. outputs: one value is a regression. dropout:
-    the rate everywhere. Raises ValueError where the folder's head has another size, and for a model
-    that was operated on and has no such head.
+    keeps it; otherwise the head is drawn from `seed`. outputs: the size of the head, where 1 is a
+    regression. dropout: the rate of all layers. Raises ValueError where the folder's head has
+    another size, and for a model that was operated on and has no such head.
     """
     folder, cls = Path(folder), architecture(folder)
     if head in cls:
@@ -52,14 +52,12 @@ def headed(folder, head, outputs, dropout, seed):
 
 
 def described(folder):
-    """Return the configuration of a saved model, a dict. Raises FileNotFoundError where there is
-    none.
-    """
+    """Return the configuration of a saved model as a dict. Raises FileNotFoundError without one."""
     return json.loads((Path(folder) / "config.json").read_text())
 
 
 def architecture(folder):
-    """Return the class name, or names, of the model in a folder; "" where it does not say."""
+    """Return the class name, or names, of the model in a folder; "" where it names none."""
     return " ".join(described(folder).get("architectures") or [])
 
 
@@ -69,12 +67,12 @@ def operated(folder):
 
 
 def save(model, tokenizer, folder):
-    """Write a model so that `load` gives the same function back. `folder` None: nobody needs it."""
+    """Write a model so that `load` gives the same function back; None as folder writes nothing."""
     if folder is None:
         return
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    if surgery(model) or hasattr(model.config, "surgery"):  # its configuration is not written yet
+    if surgery(model) or hasattr(model.config, "surgery"):  # The configuration changes.
         cls = getattr(modeling if surgery(model) else transformers, type(model).__name__)
         config = model.config.to_dict() | {"architectures": [cls.__name__]}
         for name in ("model_type", "auto_map", "surgery"):
@@ -84,11 +82,10 @@ def save(model, tokenizer, folder):
 
 
 def load(folder):
-    """Return a saved model of the class it was saved as, in float32 and eval mode, and its
-    tokenizer.
+    """Return (model, tokenizer) of a folder, the model being of the class that was saved.
 
-    No random number is drawn. Raises ValueError where weights and configuration disagree, naming
-    the first tensors and the folder.
+    It is in float32 and in eval mode. No random number is drawn. Raises ValueError where weights
+    and configuration disagree, naming the first tensors and the folder.
     """
     name = (architecture(folder).split() or ["AutoModel"])[0]
     cls = getattr(modeling if operated(folder) else transformers, name)
@@ -97,8 +94,10 @@ def load(folder):
 
 @contextmanager
 def opening(what, folder):
-    """Within, transformers opens a folder. It raises errors of many kinds and lines: all become a
-    ValueError in one line that names the folder."""
+    """Turn every error of transformers, while the context is open, into a ValueError of one line.
+
+    The error names the folder.
+    """
     try:
         yield
     except Exception as error:
@@ -115,18 +114,19 @@ def words(folder):
 def fitting(cls, folder, new_head=False, **more):
     """Return a model of a class with the weights of a folder, in float32 and eval mode.
 
-    new_head: head and pooler may be absent; torch's random state then decides them. Raises
-    ValueError naming the first tensors that are missing, unknown, or of another size.
+    new_head: whether head and pooler may be absent; torch's random state then decides them. more:
+    further arguments of `from_pretrained`. Raises ValueError naming the first tensors that are
+    missing, unknown, or of another size or type.
     """
     more |= {"output_loading_info": True, "ignore_mismatched_sizes": True}
     with opening("weights", folder):
         model, found = cls.from_pretrained(folder, **PLAIN | more)
     inside = rf"{model.base_model_prefix}\.(?!pooler)" if new_head else ""
-    asked = "" if surgery(model) else r"(encoder|embeddings)\."  # other heads are left out
+    asked = "" if surgery(model) else r"(encoder|embeddings)\."  # Other heads may go.
     wrong = [f"{name} is missing" for name in found["missing_keys"] if re.match(inside, name)]
     wrong += [f"{n} is not expected" for n in found["unexpected_keys"] if re.search(asked, n)]
     wrong += [f"{n} has {[*a]}, expected {[*b]}" for n, a, b in found["mismatched_keys"]]
-    if not surgery(model):  # an operation may store integers
+    if not surgery(model):  # An operation may store integers.
         wrong += [f"{name} is {kind}, expected a floating-point type" for name, kind in odd(folder)]
     if wrong:
         listed = "; ".join(sorted(wrong)[:3]) + f"; {len(wrong) - 3} more" * (len(wrong) > 3)
@@ -135,9 +135,7 @@ def fitting(cls, folder, new_head=False, **more):
 
 
 def odd(folder):
-    """Yield (name, type) of each weight of a folder that is no floating-point number; ids may be
-    whole numbers.
-    """
+    """Yield (name, type) of each weight of a folder that is no floating-point number, but ids."""
     for path in Path(folder).glob("model*.safetensors"):
         with safe_open(path, "pt") as file:
             for name in file.keys():
@@ -147,7 +145,7 @@ def odd(folder):
 
 
 def build(cls, config, surgery=()):
-    """Return a model with random weights, operated on."""
+    """Return a model with random weights, after the operations of `surgery`."""
     model = cls(config)
     for op in surgery:
         operate(model, op)

@@ -1,6 +1,6 @@
-"""A pruned model made small: empty heads and neurons are cut out, and its bytes are counted.
+"""This module makes a pruned model small, and counts its bytes.
 
-Shapes: O x I a weight, L layers, N units of `size` columns each.
+Letters: a weight is O x I; L layers; N units of `size` columns each.
 """
 
 import torch
@@ -13,12 +13,12 @@ from .surgery import operate
 
 @torch.no_grad()
 def shrink(model):
-    """Cut out the empty heads and neurons of a baked model.
+    """Cut out the empty heads and neurons of a model whose masks are multiplied into its weights.
 
-    A unit is empty without outgoing weights, or without incoming ones: what it gives is then a
-    constant, which goes into the next bias. Each layer keeps at least its first head and neuron.
-    The function stays the same up to rounding. A model with ghosts stays as it is. Returns
-    {"heads": [L], "neurons": [L]}, counts of what stays.
+    A unit is empty if all its outgoing or all its incoming weights are zero. Without incoming
+    weights its output is a constant, which goes into the next bias. Each layer keeps at least its
+    first head and neuron. The function stays the same up to rounding. A model with ghosts stays as
+    it is. Returns {"heads": [L], "neurons": [L]}, the numbers that stay.
     """
     kept = {"heads": [], "neurons": []}
     total = {what: [wide(layer)[what] for layer in layers(model)] for what in kept}
@@ -37,11 +37,10 @@ def shrink(model):
 
 
 def emptied(incoming, outgoing, constant, size):
-    """Return the indices of the units that stay; what the others give goes into the bias of
-    `outgoing`.
+    """Return the indices of the units that stay, and add the output of the others to a bias.
 
-    incoming: weights [N * size, I]. outgoing: a linear layer of N * size inputs. constant [N *
-    size]: what a unit without incoming weights gives.
+    incoming: weights [N * size, I]. outgoing: the next linear layer, of N * size inputs, whose bias
+    changes. constant: [N * size], the output of units without incoming weights.
     """
     dead = (incoming.unflatten(0, (-1, size)) == 0).all(2).all(1)
     unused = (outgoing.weight.unflatten(1, (-1, size)) == 0).all(2).all(0)
@@ -54,9 +53,10 @@ def emptied(incoming, outgoing, constant, size):
 
 
 def sizes(model):
-    """Return {"bytes_dense", "bytes_sparse"} of the tensors of a baked model in float32. A sparse
-    projection would have its weights that are not 0, and one bit for each weight; it counts as such
-    where that is less.
+    """Return {"bytes_dense", "bytes_sparse"} of the tensors of a pruned model in float32.
+
+    A sparse projection stores its weights that are not 0, and one bit for each weight. A projection
+    counts as sparse where that is less.
     """
     dense, spared = stored(model), 0
     for _, _, linear in masks.projections(model):
@@ -66,5 +66,5 @@ def sizes(model):
 
 
 def stored(model):
-    """Count the bytes of a model's tensors, as saved."""
+    """Return the bytes of a model's tensors, as saved."""
     return sum(value.numel() * value.element_size() for value in model.state_dict().values())

@@ -1,6 +1,6 @@
-"""Cutting: the operations "cut" (by importance) and "keep" (by name) make a model smaller.
+"""The operations "cut" (by importance) and "keep" (by name) make a model smaller.
 
-transformers 5 can no longer prune heads itself. Shapes: A heads, D head size, H hidden, F neurons,
+transformers 5 can no longer prune heads itself. Letters: A heads, D head size, H hidden, F neurons,
 L layers, M kept heads.
 """
 
@@ -11,25 +11,19 @@ from .options import known
 from .parts import FFN1, FFN2, OUT, QKV, layers, sliced
 
 
-def rank(scores):
-    """Return the indices by falling score. Ties keep their order, so a ranking is equal on every
-    machine.
-    """
-    return torch.sort(scores, descending=True, stable=True).indices
-
-
 def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
     """Keep M of A heads and M * F / A of F neurons in each layer (GhostBERT 2.3, Hou et al. 2020).
 
-    Rows of Q, K, V and W1 go with their biases, and columns of O and W2; the biases of O and W2
-    stay whole. What stays is sorted by falling importance, so a fold is a block of like importance.
+    Rows of Q, K, V and W1 are removed with their biases, and columns of O and W2 without. The parts
+    that stay are sorted by falling importance, so that a fold has parts of similar importance.
 
-    heads: M, an integer. head_scores: [L, A]; neuron_scores: [L, F]. Without scores the first ones
-    are kept: when a saved model is rebuilt only shapes matter. whole: ["o"] keeps all A heads of
-    the output projection, ["v", "o"] those of the values too, kept heads first. A ghost at "v" or
-    "qk" then makes the others (section 4.2); before that the model does not run.
+    heads: M, an integer. head_scores: [L, A]; neuron_scores: [L, F]. Without scores the first parts
+    stay, which is enough for rebuilding a saved model, where only shapes matter. whole: ["o"] keeps
+    all A heads of the output projection, ["v", "o"] those of the values too, kept heads first. The
+    model does not run before a ghost at "v" or "qk" makes the other heads (section 4.2).
+
     Returns {"heads": [L][M], "neurons": [L][M * F / A]}, with `whole` also {"others": [L][A - M]}.
-    Raises ValueError where M is not in 1..A and where scores have another shape.
+    Raises ValueError where M is not in 1..A, and where scores have another shape.
     """
     kept = {"heads": [], "neurons": []} | ({"others": []} if whole else {})
     for number, layer in enumerate(layers(model)):
@@ -47,28 +41,27 @@ def cut(model, heads, head_scores=None, neuron_scores=None, whole=()):
 
 
 def ranked(scores, model, number, total, what):
-    """Return the indices of one layer's parts by falling score, or in their order without
-    scores.
+    """Return the indices of one layer's parts by falling score, or in their order without scores.
+
+    Ties keep their order, so that a ranking is equal on every machine.
     """
     if scores is None:
-        return torch.arange(total, device="cpu")  # also where a model is built on the meta device
+        return torch.arange(total, device="cpu")  # A model may be built on the meta device.
     if tuple(scores.shape) != (len(layers(model)), total):
         why = f"{what} scores are of shape {list(scores.shape)}; this model has "
         raise ValueError(f"{why}{len(layers(model))} layers of {total} {what}s")
-    return rank(torch.as_tensor(scores[number]))
+    return torch.as_tensor(scores[number]).sort(descending=True, stable=True).indices
 
 
-def narrow(layer, heads, neurons, every=None, whole=()):
-    """Leave these heads [M] and neurons [N] of one layer, in this order.
+def narrow(layer, heads, neurons, every=(), whole=()):
+    """Keep only these heads [M] and neurons [N] of one layer, in this order.
 
-    every: [A] all heads, in the order in which the parts named by `whole` keep them.
+    every: all heads [A], in the order in which the parts that `whole` names keep them.
     """
     attention, size = layer.attention.self, layer.attention.self.attention_head_size
     rows, full = (
-        None
-        if index is None
-        else (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
-        for index in (heads, every)
+        (index[:, None] * size + torch.arange(size, device="cpu")).flatten()
+        for index in (heads, every if whole else heads)
     )
     query, key, value = QKV
     for path, kept, columns in (
@@ -84,15 +77,15 @@ def narrow(layer, heads, neurons, every=None, whole=()):
 
 
 def keep(model, **wanted):
-    """Keep the named parts of each layer: the architecture that a search found, cut out.
+    """Keep only the named parts of each layer, such as those that a search found.
 
-    wanted: {"heads", "neurons", "embedding", "qk", "v"}, L lists of indices among what the model
-    has now; what is not named stays whole. embedding: inputs of Q, K and V; qk: dimensions of
-    queries and keys; v: dimensions of values. The result equals the model with the context of the
-    other heads and the activation of the other neurons set to zero. No list may be empty: nothing
-    is a constant, which no search here asks for. Returns the counts, {"heads": [L], ...}. Raises
-    ValueError that names the layer where a list is empty, or has an index twice or one that is not
-    there.
+    wanted: {"heads", "neurons", "embedding", "qk", "v"}, for each L lists of indices among the
+    parts that the model has now. A kind that is not named stays whole. embedding: inputs of Q, K
+    and V; qk: dimensions of queries and keys; v: dimensions of values. The result equals the model
+    with the context of the other heads and the activation of the other neurons set to zero.
+
+    Returns the counts {"heads": [L], ...}. Raises ValueError, naming the layer, where a list is
+    empty, or has an index twice or one that does not exist.
     """
     there = layers(model)
     for what, lists in wanted.items():
@@ -111,7 +104,7 @@ def keep(model, **wanted):
 
 
 def wide(layer):
-    """Return how much a layer has of what `keep` keeps."""
+    """Return {kind: number} of the parts of a layer, for the kinds that `keep` knows."""
     attention = layer.attention.self
     return {
         "heads": attention.num_attention_heads,
@@ -123,10 +116,10 @@ def wide(layer):
 
 
 class Thin(nn.Linear):
-    """The chosen rows and columns of a linear layer that keeps its widths outside.
+    """A Thin has chosen rows and columns of a linear layer, and keeps its widths outside.
 
-    It reads its columns alone, and the outputs of the other rows are zero. Heads that lose
-    different dimensions need it, because no smaller matrix could hold them: the products inside
+    It reads the chosen columns alone, and the outputs of the other rows are zero. Heads that lose
+    different dimensions need it, because no smaller matrix can hold them: the products inside
     attention keep their size (report on NAS pruning, section 7.2.2).
     """
 
@@ -134,7 +127,7 @@ class Thin(nn.Linear):
         small = sliced(linear, rows, columns)
         super().__init__(*small.weight.shape[::-1], small.bias is not None, device="meta")
         self.weight, self.bias, self.total = small.weight, small.bias, linear.out_features
-        self.rows, self.columns = rows, columns  # no buffers: a loader would leave them empty
+        self.rows, self.columns = rows, columns  # A loader would leave buffers empty.
 
     def forward(self, x):
         if self.columns is not None:
@@ -147,7 +140,7 @@ class Thin(nn.Linear):
 
 
 def thin(layer, embedding, qk, v):
-    """Leave these inputs of Q, K and V, these dimensions of queries and keys, and of values."""
+    """Keep only these inputs of Q, K and V, these dimensions of queries and keys, and of values."""
     for path, rows, columns in zip(
         (*QKV, OUT), (qk, qk, v, None), (*[embedding] * 3, v), strict=True
     ):

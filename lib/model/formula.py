@@ -1,5 +1,6 @@
-"""The formula of a feed-forward network: a small expression language (EfficientBERT section 3.1,
-Table 1).
+"""A formula names the function of a feed-forward network (EfficientBERT section 3.1, Table 1).
+
+Formulas are a small expression language:
 
     sum     = product { "+" product }
     product = factor { "*" factor }
@@ -7,14 +8,14 @@ Table 1).
     prefix  = W1 | W2 | gelu | sigmoid | tanh | relu | leaky_relu | elu | swish
     binary  = max | add | mul
 
-So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 goes from d = hidden
-channels to e = inner ones, W2 back. Where the operands of a binary operation differ in width,
-either both are truncated to the first channels of the wider one, or the narrower one is padded with
-a value that leaves the other as it is.
+So `W2 gelu(W1 x)` is the network of BERT, and `W1 x * x` is `(W1 x) * x`. W1 maps d hidden channels
+to e inner ones, and W2 maps them back. Where the operands of a binary operation differ in width,
+either the wider one is truncated to its first channels, or the narrower one is padded with a value
+that leaves the other operand as it is.
 
 **An operation of your own** is one line in OPERATIONS. Formulas, drawings, surfaces and networks
-then have it; a search draws those of the paper alone. Runs know an operation by its name: one that
-changes its values needs another name.
+then have it; a search draws those of the paper alone. Runs know an operation by its name, so an
+operation whose values change needs another name.
 """
 
 import ast
@@ -30,20 +31,20 @@ from .options import known
 
 @dataclass(frozen=True)
 class Operation:
-    """What a formula can do with one operand or two, beside the linear maps."""
+    """An Operation acts on one operand or two of a formula; linear maps are none."""
 
     operands: int
-    numpy: Callable  # f(*arrays), element by element
-    torch: Callable  # f(the module torch, *tensors): this file is free of torch
-    padding: float = 0.0  # of two operands: the value that leaves the other one as it is
+    numpy: Callable  # It takes arrays, element by element.
+    torch: Callable  # It takes the module torch, then tensors, as this file is free of torch.
+    padding: float = 0.0  # As one of two operands, this value leaves the other one as it is.
 
 
 def _sigmoid(x):
-    return 0.5 * (1 + np.tanh(0.5 * x))  # exp(-x) overflows
+    return 0.5 * (1 + np.tanh(0.5 * x))  # exp(-x) would overflow.
 
 
 def _gelu(x):
-    """By tanh, as the code has it everywhere."""
+    """Return the GELU by tanh, as the code has it everywhere."""
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x * x * x)))
 
 
@@ -65,7 +66,7 @@ OPERATIONS = {
     "mul": Operation(2, np.multiply, lambda t, a, b: t.mul(a, b), 1.0),
     "max": Operation(2, np.maximum, lambda t, a, b: t.maximum(a, b), -np.inf),
 }
-LINEAR = ("W1", "W2")  # d to e, e to d
+LINEAR = ("W1", "W2")  # They map d to e channels, and e to d.
 UNARY, BINARY = (tuple(name for name, op in OPERATIONS.items() if op.operands == n) for n in (1, 2))
 NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
     "pad": lambda a, count, value: np.concatenate(
@@ -73,22 +74,21 @@ NUMPY = {name: op.numpy for name, op in OPERATIONS.items()} | {
     )
 }
 ARITY = {"x": 0} | dict.fromkeys(LINEAR, 1) | {name: op.operands for name, op in OPERATIONS.items()}
-MISMATCH = ("truncate", "pad")  # what happens where two operands differ in width
 _APPLIED = re.compile(rf"\b({'|'.join(name for name in ARITY if ARITY[name] == 1)})\b(?=\s*[\w(])")
 
 
 class FormulaError(ValueError):
-    """A formula that cannot be read or is not allowed."""
+    """A FormulaError names a formula that cannot be read or is not allowed."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """An operation with its operands. Two nodes are equal if they print alike.
+    """A Node is an operation with its operands. Two nodes are equal if they print alike.
 
     Raises ValueError for a wrong number of operands.
     """
 
-    op: str  # a key of ARITY
+    op: str  # It is a key of ARITY.
     args: tuple["Node", ...] = ()
 
     def __post_init__(self):
@@ -96,7 +96,7 @@ class Node:
             raise ValueError(f"{self.op!r} with {len(self.args)} operands; allowed: {ARITY}")
 
     def __str__(self):
-        """Return the formula as text: what `parse` reads back as the same tree."""
+        """Return the formula as text, which `parse` reads back as the same tree."""
 
         def inside(child, *loose):
             return f"({child})" if child.op in loose else str(child)
@@ -123,16 +123,16 @@ def walk(node):
 
 
 def height(node):
-    """Return the number of edges from the node to its deepest leaf; 3 for `W2 gelu(W1 x)`."""
+    """Return the number of edges from a node to its deepest leaf: 3 for `W2 gelu(W1 x)`."""
     return 1 + max(map(height, node.args)) if node.args else 0
 
 
 @lru_cache(maxsize=4096)
 def parse(text):
-    """Return the tree of a formula. Raises FormulaError.
+    """Return the tree of a formula, given as text. Raises FormulaError.
 
-    Python reads it, once each application is written as a power: that binds tighter than products,
-    and to the right.
+    Python's parser reads it, once each application is written as a power: a power binds tighter
+    than a product, and to the right.
     """
     try:
         body = ast.parse(_APPLIED.sub(r"\1 **", text.strip()), mode="eval").body
@@ -146,7 +146,7 @@ def parse(text):
 
 
 def _read(part):
-    """Return the Node of a part of Python's tree."""
+    """Return the Node of a part of Python's syntax tree."""
     match part:
         case ast.Name("x"):
             return X
@@ -162,10 +162,11 @@ def _read(part):
 
 
 def evaluate(node, x, linears, functions, mismatch="truncate"):
-    """Return f(x) for an array with channels last, (..., d) to (..., d), in any framework.
+    """Return f(x) [..., d] of an array x [..., d] in any framework.
 
-    functions: {name of OPERATIONS: function of arrays, "pad": f(array, count, value) that appends
-    `count` channels of a value}. linears: {name of LINEAR: the map, a function of arrays}.
+    node: the tree of f. linears: {name of LINEAR: the map, a function of arrays}. functions: {name
+    of OPERATIONS: function of arrays, "pad": f(array, count, value) that appends `count` channels
+    of a value}. mismatch: "truncate" or "pad", for operands of different width.
     """
     if node.op == "x":
         return x

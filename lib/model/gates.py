@@ -1,5 +1,6 @@
-"""Gates: trained masks on parts of an encoder, soft while a search runs (report on NAS pruning,
-sections 5.1, 5.3, 7.2).
+"""Gates are trained masks on parts of an encoder, soft while a search runs.
+
+The report on NAS pruning has them in sections 5.1, 5.3 and 7.2.
 
     region       one alpha for each               what its mask multiplies
     "heads"      head                             its context, before the output projection
@@ -10,10 +11,8 @@ sections 5.1, 5.3, 7.2).
                  ("v")                            output projection
 
 The mask is sigmoid(alpha), and alpha starts at 5. The mask multiplies the weight that reads or
-makes the masked part: the same function, but a product with a weight is cheaper than one with an
-activation. The operation "gates" attaches gates, so a gated model is saved and loaded as one.
-
-Shapes: A heads, D head size, H hidden, F neurons, L layers, O x I a weight.
+makes the masked part. This is the same function, and cheaper than a product with an activation. The
+operation "gates" attaches gates, so that a model is saved and loaded with its gates.
 """
 
 from torch import nn
@@ -24,10 +23,10 @@ from .parts import FFN2, OUT, QKV, layers, linear, surgery
 
 
 class Gated(nn.Linear):
-    """A linear layer with masks on its inputs or outputs.
+    """A Gated is a linear layer with masks on its inputs or outputs.
 
-    sides: {"inputs" or "outputs": (kind, columns of a gate)}. alphas: the ParameterDict of the
-    layer, in a list because it is registered there and not here.
+    alphas: the ParameterDict of the transformer layer, which registers it; a list hides it here.
+    sides: {"inputs" or "outputs": (kind of gate, columns of each gate)}.
     """
 
     def __init__(self, linear, alphas, **sides):
@@ -47,11 +46,11 @@ class Gated(nn.Linear):
 
 
 def plan(layer, regions):
-    """Return {kind: (gates, columns of each, {linear layer: side})} of one layer."""
+    """Return {kind: (number of gates, columns of each, {linear layer: side})} of one layer."""
     attention, query = layer.attention.self, QKV[0]
     heads, size = attention.num_attention_heads, attention.attention_head_size
     width, inputs = attention.value.out_features, attention.query.in_features
-    every = {  # in the order of GATE_REGIONS
+    every = {  # Alphas come in this order.
         "heads": {"heads": (heads, size, {OUT: "inputs"})},
         "ffn": {"ffn": (layer.output.dense.in_features, 1, {FFN2: "inputs"})},
         "embedding": {"embedding": (inputs, 1, dict.fromkeys(QKV, "inputs"))},
@@ -62,7 +61,7 @@ def plan(layer, regions):
 
 
 def attach(model, regions):
-    """Operation: put gates on the regions of every layer. Returns {kind: number of gates}."""
+    """Put gates on the regions of every layer (an operation). Returns {kind: number of gates}."""
     count = {}
     for layer in layers(model):
         places, weight = {}, layer.output.dense.weight
@@ -78,7 +77,7 @@ def attach(model, regions):
 
 
 def detach(model):
-    """Take the gates off and leave the weights as they are, without masks."""
+    """Remove the gates, and leave the weights as they are, without masks."""
     for layer in layers(model):
         for path in (*QKV, OUT, FFN2):
             if isinstance(part := layer.get_submodule(path), Gated):

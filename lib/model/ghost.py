@@ -1,8 +1,8 @@
-"""Ghost modules (GhostBERT sections 2.1, 2.2, 4.1, 4.2, B.4): cheap convolutions make more features
-out of the kept ones.
+"""Ghost modules make more features out of the kept ones, by cheap convolutions.
 
-Shapes: B batch, T tokens, H hidden, A heads, M kept heads, D = H / A head size, F ghost features,
-K taps; C channels of a feature map, n the one length that "conv1d_f" takes.
+GhostBERT has them in sections 2.1, 2.2, 4.1, 4.2 and B.4. Letters: B batch, T tokens, H hidden, A
+heads, M kept heads, D = H / A head size, F ghost features, K taps, C channels of a feature map, n
+the one length that "conv1d_f" takes. A convolution has M input maps and R output maps.
 
     position  works on                                 result
     "o"       output [B, T, H] of the output           y + ReLU(conv(y)), one kernel set for all
@@ -14,10 +14,10 @@ K taps; C channels of a feature map, n the one length that "conv1d_f" takes.
     "qk"      attention map [T, T] of each kept head,  A - M more maps, for the values of all heads
               after the softmax
 
-All heads, and the single ghost feature of a module, share one kernel set: Table 1's 55.3K extra
-parameters leave no other reading. The sum of the convolved outputs of the heads is then the
-convolution of their sum, so one convolution of the dense output does it. It convolves the dense
-bias too; because the taps sum to 1, that differs at the two ends of a sentence alone.
+All heads share one kernel set with a single ghost feature: Table 1's 55.3K extra parameters leave
+no other reading. The sum of the convolved outputs of the heads is then the convolution of their
+sum, so that the dense output is convolved once. The dense bias is convolved too; because the taps
+sum to 1, that makes a difference at the two ends of a sentence alone.
 
 With more than one feature at "o" or "ffn2" each head and feature has its own kernel (appendix B.4).
 The outputs of the heads are then made one by one, without the bias, which is added to their sum.
@@ -39,26 +39,28 @@ from .scores import raw, register
 
 
 def depthwise(x, kernels):
-    """Convolve over the tokens, each channel by itself: kernels [R, M, C, K].
+    """Convolve x [B, M, T, C] over the tokens, each channel by itself: kernels [R, M, C, K].
 
-    A channel sees the same channel of every input map. The convolution is two-dimensional with one
-    row and channels last, which is four to ten times as fast on a CPU as a one-dimensional one.
+    An output channel reads the same channel of every input map. The convolution is two-dimensional
+    with one row and channels last, which is four to ten times as fast on a CPU as a one-dimensional
+    one. Inside, maps are [B, C * M, 1, T] and results [B, C * R, 1, T].
     """
     outputs, _, channels, taps = kernels.shape
-    maps = x.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)  # [B, C * M, 1, T]
+    maps = x.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(2)
     y = functional.conv2d(
         maps.contiguous(memory_format=torch.channels_last),
         kernels.permute(2, 0, 1, 3).flatten(0, 1).unsqueeze(2),
         padding=(0, taps // 2),
         groups=channels,
-    )  # [B, C * R, 1, T]
+    )
     return y.squeeze(2).unflatten(1, (channels, outputs)).permute(0, 2, 3, 1)
 
 
 def along_features(x, kernels):
-    """Convolve over the last axis, all channels mixed: x [B, M, C, T], kernels [R, M, C, C, K]. Of
-    maps [T, C] that is over the features, the n tokens being the channels: a batch is of this
-    length alone (Train.pad_to).
+    """Convolve x [B, M, C, T] over its last axis and mix all channels: kernels [R, M, C, C, K].
+
+    For maps [T, C] the last axis is that of the features, and the n tokens are the channels. So a
+    batch must have exactly this length (Train.pad_to).
     """
     outputs, _, channels, _, taps = kernels.shape
     y = functional.conv1d(
@@ -68,16 +70,17 @@ def along_features(x, kernels):
 
 
 def along_tokens(x, kernels):
-    """Convolve over the tokens, all channels mixed: kernels [R, M, C, C, K]."""
+    """Convolve x [B, M, T, C] over the tokens and mix all channels: kernels [R, M, C, C, K]."""
     return along_features(x.transpose(2, 3), kernels).transpose(2, 3)
 
 
 def along_both(x, kernels):
-    """Convolve over tokens and features at once: kernels [R, M, K, K]."""
+    """Convolve x [B, M, T, C] over tokens and features at once: kernels [R, M, K, K]."""
     return functional.conv2d(x, kernels, padding=kernels.shape[-1] // 2)
 
 
-CONVOLUTIONS = {  # kind: (convolution, shape of the kernel between two maps [T, C]; section 4.1)
+# Each kind has a convolution, and the shape of its kernel between two maps [T, C] (section 4.1).
+CONVOLUTIONS = {
     "dwconv": (depthwise, lambda c, n, k: (c, k)),
     "conv1d_s": (along_tokens, lambda c, n, k: (c, c, k)),
     "conv1d_f": (along_features, lambda c, n, k: (n, n, k)),
@@ -86,11 +89,12 @@ CONVOLUTIONS = {  # kind: (convolution, shape of the kernel between two maps [T,
 
 
 class Convolution(nn.Module):
-    """M maps to R: [B, M, T, C] to [B, R, T, C], or [B, T, C] to [B, T, C] where M = R = 1.
+    """A Convolution maps M maps to R: [B, M, T, C] to [B, R, T, C].
 
-    Both ends are padded with (K - 1) / 2 zeros; there is no bias. Each pair of maps has a kernel,
-    and an output sums over the M inputs. `weight` is [R, M, *kernel]; that of a single kernel is
-    [C, K], [C, C, K], [n, n, K] or [1, 1, K, K] by kind.
+    Where M = R = 1 it maps [B, T, C] to [B, T, C] too. Both ends are padded with (K - 1) / 2 zeros,
+    and there is no bias. Each pair of maps has a kernel, and an output sums over the M inputs.
+    `weight` is [R, M, *kernel]; a single kernel is [C, K], [C, C, K], [n, n, K] or [1, 1, K, K] by
+    kind.
     """
 
     def __init__(self, channels, options, generator, inputs=1, outputs=1):
@@ -99,17 +103,18 @@ class Convolution(nn.Module):
         kernel = CONVOLUTIONS[options.kind][1](channels, options.tokens, options.kernel)
         self.full = (outputs, inputs, *kernel)
         weight = torch.empty(self.full if square or inputs * outputs > 1 else kernel)
-        if options.init == "uniform":  # equal taps, which sum to 1 in each output value
+        if options.init == "uniform":  # The equal taps sum to 1 in each output value.
             summed = math.prod(kernel) // (1 if square else kernel[0])
             weight.fill_(0.0 if options.softmax else 1.0 / summed)
         else:
-            for one in weight.view(-1, *kernel):  # each as if it were the only one
+            for one in weight.view(-1, *kernel):  # Each is drawn as if it were alone.
                 nn.init.xavier_uniform_(one[None, None] if square else one, generator=generator)
         self.weight = nn.Parameter(weight)
 
     def taps(self):
-        """Return the weight that convolves. Under the softmax a kernel's taps sum to 1, or all
-        weights that one output sums.
+        """Return the weight that convolves, after the softmax where the options ask for it.
+
+        The taps of a kernel then sum to 1, or with `softmax_over` "inputs" those of an output.
         """
         if not self.options.softmax:
             return self.weight
@@ -124,16 +129,16 @@ class Convolution(nn.Module):
 
 
 class Ghosted(nn.Module):
-    """A layer and its ghost: y + G(y), y = dense(x). `dense` is linear, or an activation ("ffn1").
+    """A Ghosted is a layer with its ghost: y + G(y), where y = dense(x).
 
-    padding: a Padding whose padded tokens the ghost sees as zeros, or None to see them as they are.
-    position: the one of PLACES that it stands at; `module` sets it.
+    dense: a linear layer, or an activation ("ffn1"). padding: a Padding, whose padded tokens are
+    zeros for the ghost, or None to leave them as they are. position: the key of PLACES where it is.
     """
 
-    def __init__(self, dense, convolution, options, padding):
+    def __init__(self, dense, convolution, options, padding, position):
         super().__init__()
         self.dense, self.convolution = dense, convolution
-        self.relu, self.padding = options.relu, padding
+        self.relu, self.padding, self.position = options.relu, padding, position
 
     def ghost(self, x, square=False):
         made = self.convolution(real(x, self.padding, square))
@@ -147,17 +152,18 @@ class Ghosted(nn.Module):
 
 
 class Folded(Ghosted):
-    """A linear layer with F ghosts: the sum over heads of H_h, and the sum over features of
-    ReLU(the sum over heads of conv_fh(H_h)) (appendix B.4).
+    """A Folded is a linear layer with F ghost features (appendix B.4).
 
-    H_h [B, T, H] is the output of one head or fold: its slice of x times its columns of the weight.
-    One product gives all of them, with no more operations than the dense layer has.
+    It gives the sum over heads of H_h, plus the sum over features f of ReLU(the sum over heads of
+    conv_fh(H_h)). H_h [B, T, H] is the output of one head or fold: its slice of x times its columns
+    of the weight. One product gives all M of them [B, M, T, H], with no more operations than the
+    dense layer has.
     """
 
     def forward(self, x):
         heads = self.convolution.full[1]
-        slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)  # [B, M, T, columns of a head]
-        each = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)  # [B, M, T, H]
+        slices = x.unflatten(-1, (heads, -1)).transpose(1, 2)
+        each = slices @ self.dense.weight.unflatten(1, (heads, -1)).permute(1, 2, 0)
         y = each.sum(1)
         if self.dense.bias is not None:
             y = y + self.dense.bias.to(y.dtype)
@@ -165,12 +171,12 @@ class Folded(Ghosted):
 
 
 class Completed(Ghosted):
-    """The maps of M kept heads, then those of A - M ghosts: [B, M, T, C] to [B, A, T, C] (4.2).
+    """A Completed appends the maps of A - M ghosts to those of M kept heads (section 4.2).
 
-    C is D for contexts ("v") and T for attention maps ("qk"). With a padding a context of a padded
-    token is zero before the convolution. An attention map is zero in padded rows (queries) and
-    columns (keys) before and after it: a kernel reaches over the edge of the sentence, and no ghost
-    may attend to padding. Without one, both see and reach padding.
+    It maps [B, M, T, C] to [B, A, T, C], where C is D for contexts ("v") and T for attention maps
+    ("qk"). With a padding, the context of a padded token is zero before the convolution. An
+    attention map is then zero in padded rows (queries) and columns (keys) before and after it,
+    because a kernel reaches over the edge of the sentence, and no ghost may attend to padding.
     """
 
     def forward(self, x):
@@ -178,30 +184,32 @@ class Completed(Ghosted):
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
-    """Eager attention whose maps are completed by ghosts (position "qk").
+    """Return (context [B, T, A, D], maps [B, A, T, T]) of an attention with ghosts ("qk").
 
-    query, key: [B, M, T, D]; value: [B, A, T, D]; attention_mask: added to the scores, or None.
-    Returns context [B, T, A, D] and maps [B, A, T, T] after dropout, which acts on the maps of kept
-    heads and of ghosts alike. transformers' attention interface sets this signature.
+    query, key: [B, M, T, D]. value: [B, A, T, D]. attention_mask: a tensor that is added to the
+    scores, or None. Dropout acts on the maps of kept heads and of ghosts alike. The signature is
+    that of transformers' attention interface.
     """
     maps = module.ghost(raw(module, query, key, attention_mask, scaling).softmax(-1))
     maps = functional.dropout(maps, dropout, module.training)
     return (maps @ value).transpose(1, 2).contiguous(), maps
 
 
-ATTENTION = f"{__name__}.attend"  # an export registers its own
+ATTENTION = f"{__name__}.attend"  # An export registers another name.
 register(ATTENTION, attend)
 
 
 def complete(attention, _, output):
-    """Complete the contexts, [B, T, M * D] to [B, T, A * D]: the forward hook of a self-attention
-    with a ghost at "v".
+    """Complete the contexts [B, T, M * D] to [B, T, A * D].
+
+    It is the forward hook of a self-attention with a ghost at "v".
     """
     heads = output[0].unflatten(-1, (attention.num_attention_heads, -1)).transpose(1, 2)
     return attention.ghost(heads).transpose(1, 2).flatten(2), *output[1:]
 
 
-PLACES = {  # position: (part of a layer, its attribute that is the ghost module)
+# A position is (part of a layer, its attribute that becomes the ghost module).
+PLACES = {
     "qk": ("attention.self", "ghost"),
     "v": ("attention.self", "ghost"),
     "o": ("attention.output", "dense"),
@@ -216,8 +224,9 @@ def present(layer):
 
 
 def whole(layer):
-    """Return which of values ("v") and output projection ("o") have more heads than queries and
-    keys.
+    """Return which parts have more heads than queries and keys.
+
+    "v" are the values, and "o" is the output projection.
     """
     width, output = layer.attention.self.query.out_features, layer.attention.output.dense
     inputs = {
@@ -228,7 +237,7 @@ def whole(layer):
 
 
 def check(model, options):
-    """Raises ValueError where the options do not fit together, the model, or its other ghosts."""
+    """Raise ValueError where the options do not fit together, the model, or its other ghosts."""
     first = layers(model)[0]
     heads, there = first.attention.self.num_attention_heads, present(first)
     options.fits(heads < model.config.num_attention_heads)
@@ -242,8 +251,9 @@ def check(model, options):
 
 
 def module(layer, position, options, generator, padding, total):
-    """Return the new ghost module of one layer at one position. total: A, heads of the whole
-    model.
+    """Return a new ghost module for a position of a layer.
+
+    total: A, the number of heads of the whole model.
     """
     attention, (part, name) = layer.attention.self, PLACES[position]
     inner = getattr(layer.get_submodule(part), name, None)
@@ -259,18 +269,16 @@ def module(layer, position, options, generator, padding, total):
         cls, outputs = Folded, options.features
         inputs = heads if position == "ffn2" else inner.in_features // size
     convolution = Convolution(channels, options, generator, inputs, outputs)
-    made = cls(inner, convolution.to(attention.query.weight.device), options, padding)
-    made.position = position
-    return made
+    convolution = convolution.to(attention.query.weight.device)
+    return cls(inner, convolution, options, padding, position)
 
 
 def add(model, seed=0, **options):
-    """Operation: put a ghost module at each position of `options` (Ghost of options.py) in each
-    layer.
+    """Put ghost modules into each layer (an operation).
 
-    Kernels are drawn from `seed`. Returns {"modules": how many, "parameters": extra}. Raises
-    ValueError, before anything changes, for options that do not fit together or this model, and for
-    a position that has a ghost already.
+    options: the fields of a Ghost (options.py). Kernels are drawn from `seed`. Returns {"modules":
+    their number, "parameters": extra ones}. Raises ValueError, before anything changes, for options
+    that do not fit together or this model, and for a position that has a ghost already.
     """
     options = Ghost(**options)
     check(model, options)
@@ -295,7 +303,7 @@ def add(model, seed=0, **options):
 
 
 def attend_with_ghosts(model):
-    """Route each layer through `attend`, on a configuration that no other model shares."""
+    """Let each layer use `attend`, by a configuration that no other model shares."""
     shared, own = model.config, copy.deepcopy(model.config)
     for part in model.modules():
         if getattr(part, "config", None) is shared:

@@ -1,8 +1,8 @@
-"""The operation "int8": the dense layers of the encoder in whole numbers of eight bits.
+"""The operation "int8" turns the linear layers of the encoder into integers of eight bits.
 
-It is quantisation after training, the control that the four papers lack. Each row of a weight has a
-scale of its own, and so has each token of the input when it arrives (dynamic quantisation). Shapes:
-B batch, T tokens, I inputs, O outputs.
+It is quantisation after training, a control that the four papers lack. Each row of a weight has its
+own scale, and so has each token of the input when it arrives (dynamic quantisation). Shapes: B
+batch, T tokens, I inputs, O outputs.
 """
 
 import torch
@@ -14,13 +14,13 @@ LARGEST = 127
 
 
 def rounded(x):
-    """Return (whole numbers of x [..., I], their scale [..., 1]); the largest of a row is 127."""
+    """Return (integers of x [..., I], their scale [..., 1]); the largest of a row is 127."""
     scale = (x.abs().amax(-1, keepdim=True) / LARGEST).clamp_min(torch.finfo(x.dtype).tiny)
     return (x / scale).round().to(torch.int8), scale
 
 
 class Int8(nn.Module):
-    """A dense layer whose weight is int8 [O, I], with a scale [O] and the bias [O] in float32."""
+    """An Int8 is a linear layer with an int8 weight [O, I]; scale and bias [O] are float32."""
 
     def __init__(self, linear):
         super().__init__()
@@ -31,17 +31,17 @@ class Int8(nn.Module):
         self.bias = nn.Parameter(linear.bias.detach().float(), requires_grad=False)
 
     def forward(self, x):
-        """x [..., I] -> [..., O] in the type of x. Sums of products are exact, in int32."""
+        """Return the output [..., O] in the type of x [..., I]; sums are exact, in int32."""
         whole, scale = rounded(x.float().flatten(0, -2))
-        sums = torch._int_mm(whole, self.weight.t())  # the one int8 product that CPUs run
+        sums = torch._int_mm(whole, self.weight.t())  # CPUs run this int8 product alone.
         made = sums.float() * scale * self.scale + self.bias
         return made.view(*x.shape[:-1], -1).to(x.dtype)
 
 
 def quantise(model):
-    """Turn every dense layer of the L layers into an `Int8`. It goes last: nothing trains after it.
+    """Turn every linear layer of the encoder's layers into an `Int8` (an operation).
 
-    Returns {"matrices"}: how many there were.
+    It is the last operation, as nothing trains after it. Returns {"matrices": their number}.
     """
     number = 0
     for layer in layers(model):

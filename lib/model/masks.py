@@ -1,5 +1,6 @@
-"""Pruning masks: W' = M * W in every linear layer of the encoder, for fine-pruning (BERMo section
-2.3 after Sanh et al. 2020 and Louizos et al. 2018).
+"""Masks prune every linear layer of the encoder while it is fine-tuned: W' = M * W.
+
+BERMo has them in section 2.3, after Sanh et al. 2020 and Louizos et al. 2018.
 
     method      M in training                      gradient of the scores S      M in eval mode
     magnitude   1 on the k largest |W|             no scores                     the same
@@ -9,14 +10,14 @@
                 sigmoid((ln u - ln(1 - u) + S)     must read 1{0 <= Z <= 1}      (r - l) + l, 0, 1)
                 / b), u uniform
 
-k = int(threshold * n) and at least 1; l = -0.1, r = 1.1, b = 2/3; dL/dM = W * dL/dW', dL/dW = M *
-dL/dW'. Biases, LayerNorms, embeddings, pooler and head have no mask. Eval mode always takes the
-final threshold.
+Here k = int(threshold * n) of n weights, and at least 1; l = -0.1, r = 1.1, b = 2/3;
+dL/dM = W * dL/dW' and dL/dW = M * dL/dW'. Biases, LayerNorms, embeddings, pooler and head have no
+mask. Eval mode always takes the final threshold.
 
-**Ties.** Exactly k stay: all scores above the k-th largest, and of those equal to it the first in
-row order. (Where all scores are tied, `> k-th` would keep none of them and `>=` would keep all.)
+**Ties.** Exactly k weights stay: all whose scores are above the k-th largest, and of those equal to
+it the first in row order. (Where all scores are tied, `> k-th` would keep none, and `>=` all.)
 
-Shapes: O x I a weight, with one score for each of its values; L layers.
+A weight is [O, I], and each of its values has a score.
 """
 
 import math
@@ -27,14 +28,16 @@ from torch import nn
 
 from .parts import layers
 
-FLOOR = 0.005  # share of a matrix that "soft" keeps at least
-LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3  # l, r and b; the paper calls them gamma, epsilon and beta
-EDGE = 1e-4  # u is clamped this far from 0 and 1
+FLOOR = 0.005  # "soft" keeps at least this share of a matrix.
+# These are l, r and b; the paper calls them gamma, epsilon and beta.
+LOW, HIGH, HEAT = -0.1, 1.1, 2 / 3
+EDGE = 1e-4  # u is clamped this far from 0 and 1.
 
 
 def projections(model):
-    """Return the linear layers of the encoder in order: (layer, name like "3.output.dense",
-    module).
+    """Return the linear layers of the encoder in order.
+
+    Each is (number of its layer, name such as "3.output.dense", module).
     """
     return [
         (number, f"{number}.{name}", part)
@@ -48,15 +51,13 @@ def projections(model):
 def kth_largest(values, k):
     """Return the k-th largest of all values, by partial selection."""
     flat = values.detach().flatten()
-    if flat.device.type == "cpu":  # numpy's is ten times faster than torch's
+    if flat.device.type == "cpu":  # Here numpy is ten times faster than torch.
         return torch.as_tensor(np.partition(flat.numpy(), len(flat) - k)[len(flat) - k])
     return flat.kthvalue(len(flat) - k + 1).values
 
 
 def top(values, k):
-    """Return a mask that is True on exactly k of the values: the largest, of equal ones the
-    first.
-    """
+    """Return a mask that is True on exactly k values: the largest, and of equal ones the first."""
     kth = kth_largest(values, k)
     mask = values >= kth
     if (more := int(torch.count_nonzero(mask)) - k) > 0:
@@ -66,17 +67,17 @@ def top(values, k):
 
 
 def top_of_all(tensors, k):
-    """Return the masks of `top` over all tensors together; of equals the first tensors' stay."""
+    """Return one mask for each tensor, True on the k largest values of all tensors together."""
     mask = top(torch.cat([values.flatten() for values in tensors]), k)
     parts = mask.split([values.numel() for values in tensors])
     return [part.view(values.shape) for part, values in zip(parts, tensors, strict=True)]
 
 
 def final_cut(options):
-    """Return the score above which a mask is not 0 in the end; None where scores compare with each
-    other.
+    """Return the score above which a mask is not 0 in the end.
 
-    It is the logit of the threshold for "soft" and ln(-l / r) for "l0".
+    It is the logit of the threshold for "soft", and ln(-l / r) for "l0". The other methods compare
+    scores with each other, and have None.
     """
     if options.method == "l0":
         return math.log(-LOW / HIGH)
@@ -88,11 +89,12 @@ def final_cut(options):
 
 # ---- masks ----
 class Masked(torch.autograd.Function):
-    """W * M (M None: all ones), with dL/dW = M * g and, straight through, dL/dS = W * g."""
+    """This function is W * M, where None as M is all ones; dL/dW = M * g and dL/dS = W * g."""
 
     @staticmethod
     def forward(ctx, weight, scores, mask):
-        mask = None if mask is None else mask.to(weight.dtype)  # a product with bool is slower
+        # A product with bool is slower.
+        mask = None if mask is None else mask.to(weight.dtype)
         ctx.save_for_backward(weight if scores is not None else None, mask)
         return weight.clone() if mask is None else weight * mask
 
@@ -104,7 +106,7 @@ class Masked(torch.autograd.Function):
 
 
 class Mask(nn.Module):
-    """Parametrization of one weight [O, I]; see the head of this file."""
+    """A Mask is the parametrization of one weight [O, I]; see the head of this file."""
 
     def __init__(self, weight, options):
         super().__init__()
@@ -115,8 +117,9 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def chosen(self, weight):
-        """Return the mask of "magnitude", "movement" or "soft", bool [O, I]; None where all
-        stay.
+        """Return the mask of "magnitude", "movement" or "soft", bool [O, I].
+
+        Returns None where all weights stay.
         """
         threshold = self.threshold if self.training else self.final
         if self.method == "soft":
@@ -127,7 +130,7 @@ class Mask(nn.Module):
         return None if k >= values.numel() else top(values, k)
 
     def concrete(self, draw):
-        """Return the mask of "l0" [O, I]: drawn, or as it is in eval mode."""
+        """Return the mask of "l0" [O, I], drawn as in training, or as it is in eval mode."""
         logits = self.scores
         if draw:
             logits = torch.rand_like(logits).clamp_(EDGE, 1 - EDGE).logit_().add_(logits).div_(HEAT)
@@ -140,8 +143,9 @@ class Mask(nn.Module):
 
     @torch.no_grad()
     def kept(self, weight):
-        """Return how many weights have a mask above 0, a tensor. For "l0" always as in eval
-        mode.
+        """Return the number of weights with a mask above 0, as a tensor.
+
+        The mask of "l0" is always that of eval mode.
         """
         mask = self.concrete(draw=False) > 0 if self.method == "l0" else self.chosen(weight)
         return torch.tensor(weight.numel()) if mask is None else torch.count_nonzero(mask)

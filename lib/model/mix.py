@@ -1,4 +1,4 @@
-"""Layer mix: the last hidden state becomes a weighted sum of all states (BERMo section 3.1).
+"""A layer mix puts a weighted sum of all states in place of the last one (BERMo section 3.1).
 
     gamma * sum over j of softmax(alpha)_j drop(norm(h_j)),   j = 0 .. L: embedding output, L layers
 
@@ -12,8 +12,9 @@ Pooler, sequence head and span head follow as before. Shapes: B batch, T tokens,
                                                                       result depends on its batch
     "none"           nothing                                          none
 
-Under "layers" the L + 1 normalised values of a channel sum to 0, so equal weights give exactly zero
-for any input: the signal is sum (a_j - 1 / (L + 1)) z_j and lives on the spread of alpha.
+Under "layers" the L + 1 normalised values z_j of a channel sum to 0. So equal weights a_j give
+exactly zero for any input: the result is the sum of (a_j - 1 / (L + 1)) z_j, and needs unequal
+weights.
 """
 
 import torch
@@ -23,17 +24,17 @@ from torch.nn import functional
 from .options import stream
 from .parts import base, embedding_output, layers, padding, size
 
-EPS = 1e-12  # of ELMo's code and of BERT's own LayerNorm; the paper names none
+EPS = 1e-12  # ELMo's code and BERT's LayerNorm have this value; the paper names none.
 
 
 class LayerMix(nn.Module):
-    """L + 1 weights and one scale. padding: the Padding of the model (parts.py)."""
+    """A LayerMix has L + 1 weights and one scale. padding: the Padding of the model (parts.py)."""
 
     def __init__(self, states, norm, init, dropout, padding, generator):
         super().__init__()
         self.norm, self.padding, self.seen = norm, padding, []
         alpha = torch.zeros(states)
-        if init != "zeros":  # as of a matrix of one row: Xavier is not defined for a vector
+        if init != "zeros":  # Xavier is defined for a matrix, here of one row.
             getattr(nn.init, f"{init}_")(alpha.view(1, -1), generator=generator)
         self.alpha, self.gamma = nn.Parameter(alpha), nn.Parameter(torch.ones(()))
         if norm == "layers_affine":
@@ -46,7 +47,7 @@ class LayerMix(nn.Module):
         return self.alpha.softmax(0)
 
     def forward(self, states, mask=None):
-        """states: L + 1 tensors [B, T, H]; mask [B, T]. Returns [B, T, H]."""
+        """Return the mix [B, T, H] of L + 1 states [B, T, H]; mask: [B, T], or None."""
         normal = self.normaliser(states, mask)
         return self.gamma * sum(
             a * self.dropout(normal(j, h))
@@ -54,7 +55,7 @@ class LayerMix(nn.Module):
         )
 
     def normaliser(self, states, mask):
-        """Return f(j, state) -> the state normalised."""
+        """Return f(j, state) -> the normalised state, for the states of one pass."""
         if self.norm == "none":
             return lambda _, state: state
         if self.norm == "channels":
@@ -70,16 +71,17 @@ class LayerMix(nn.Module):
 
     # Forward hooks. They are methods, so that a copied model has its own.
     def start(self, _, __, output):
-        """Begin a pass: the hook after the embedding."""
+        """Begin a pass with the embedding output. It is the hook of the embedding."""
         self.seen = [output]
 
     def keep(self, _, __, output):
-        """Note a state: the hook after each layer."""
+        """Note the state of a layer. It is the hook of each layer."""
         self.seen.append(output[0] if isinstance(output, tuple) else output)
 
     def replace(self, _, __, output):
-        """Replace the last state, after the last layer. Sums are in alpha's type: what tells layers
-        apart is small.
+        """Put the mix in place of the last state. It is the hook of the whole encoder.
+
+        Sums have alpha's type, because the differences between layers are small.
         """
         states, self.seen = [state.to(self.alpha.dtype) for state in self.seen], []
         output["last_hidden_state"] = self(states, self.padding.mask)
@@ -87,10 +89,9 @@ class LayerMix(nn.Module):
 
 
 def standardised(state, real):
-    """Return state [B, T, H] less its mean, over its standard deviation, of real tokens and all
-    channels.
+    """Return a state [B, T, H] minus its mean, divided by its standard deviation.
 
-    real: [B, T, 1], 1 at real tokens.
+    Both are taken over real tokens and all channels. real: [B, T, 1], 1 at real tokens.
     """
     number = real.sum() * state.shape[-1]
     mean = (state * real).sum() / number
@@ -104,9 +105,9 @@ def present(model):
 
 
 def add(model, norm, init, dropout=0.0, seed=0):
-    """Operation: put a mix between encoder and head; alpha is drawn from `seed`.
+    """Put a mix between encoder and head (an operation); alpha is drawn from `seed`.
 
-    Returns {"states", "parameters"}. Raises ValueError for a model that has a mix.
+    Returns {"states", "parameters"}, both numbers. Raises ValueError for a model that has a mix.
     """
     if present(model):
         raise ValueError("this model has a layer mix already: it takes one")

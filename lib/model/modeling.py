@@ -1,7 +1,7 @@
-"""Models that were operated on, as classes of transformers.
+"""This module has the classes of models that were operated on, for transformers.
 
 The configuration of such a model has its operations under "surgery". A new model does them again,
-then its weights are loaded. An exported folder carries this file and those that it imports, so
+then its weights are loaded. An exported folder carries this file and those that it imports, so that
 `AutoModel...from_pretrained(folder, trust_remote_code=True)` opens it anywhere.
 """
 
@@ -16,12 +16,11 @@ FAMILIES = ("Bert", "Roberta", "Electra")
 
 @cache
 def __getattr__(name):
-    """Return the class of models that were operated on for a class of transformers, both of one
-    name.
+    """Return the class of operated models, or of their configurations, for a name in transformers.
 
-    A configuration's `model_type` is one that transformers does not know: without this file nothing
-    opens such a folder, so no cut matrix is filled with random numbers. Raises AttributeError for
-    a name of no supported family.
+    The `model_type` of the configuration is one that transformers does not know. So nothing opens
+    such a folder without this file, and no cut matrix is filled with random numbers. Raises
+    AttributeError for a name of no supported family.
     """
     base = getattr(transformers, name) if name.startswith(FAMILIES) else None
     if base is None:
@@ -38,4 +37,4 @@ def __getattr__(name):
     return type(name, (base,), {"__init__": __init__, "config_class": config_class} | PLACE)
 
 
-PLACE = {"__module__": __name__}  # where transformers looks for the sources of a class
+PLACE = {"__module__": __name__}  # transformers looks here for the sources of a class.

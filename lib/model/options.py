@@ -1,4 +1,4 @@
-"""What the models ask of their options, free of torch: names, checks, the options of a ghost."""
+"""This module has names, checks and options that the models need, free of torch."""
 
 import difflib
 import hashlib
@@ -8,13 +8,11 @@ from functools import cache
 from typing import Annotated, Literal, get_args, get_origin
 
 MIX_NORMS = ("layers", "layers_affine", "channels", "tokens", "none")
-MIX_INITS = ("xavier_uniform", "xavier_normal", "zeros")
-GATE_REGIONS = ("heads", "ffn", "embedding", "qkv")
-START = 5.0  # alpha of every gate before a search
-FACTOR = 128  # channels of the factorised token table (MobileBERT)
+START = 5.0  # Before a search every gate has this alpha.
+FACTOR = 128  # The factorised token table has so many channels (MobileBERT).
 
 
-# Numbers with their bounds, and these in words. Without bounds a number is at least 0.
+# These numbers have bounds, as a check and in words. A number without bounds is at least 0.
 Number = Annotated[float, lambda n: 0 <= n < math.inf, "at least 0"]
 Count = Annotated[int, lambda n: n >= 1, "at least 1"]
 Positive = Annotated[float, lambda n: 0 < n < math.inf, "above 0"]
@@ -24,19 +22,19 @@ ShareBelow1 = Annotated[float, lambda n: 0 <= n < 1, "at least 0 and below 1"]
 
 
 def one_of(owner, name, value, allowed):
-    """Raises ValueError naming the option, its value and what is allowed."""
+    """Raise ValueError unless the value is allowed; it names the option and what is allowed."""
     if value not in allowed:
         raise ValueError(f"{owner}.{name} is {value!r}; allowed: {', '.join(map(repr, allowed))}")
 
 
 def at_least(owner, name, value, low):
-    """Raises ValueError naming the option, its value and the least one."""
+    """Raise ValueError for a value below `low`; it names the option and both."""
     if not value >= low:
         raise ValueError(f"{owner}.{name} is {value!r}; it must be at least {low}")
 
 
 def known(what, name, allowed):
-    """Raises ValueError naming the nearest allowed name."""
+    """Raise ValueError unless a name is allowed; it tells the nearest allowed one."""
     if name in allowed:
         return
     folded = {str(each).lower(): each for each in allowed}
@@ -48,14 +46,12 @@ def known(what, name, allowed):
 
 
 def stream(seed, name):
-    """Return a named stream of random numbers out of one integer seed: a 63-bit seed for a
-    generator.
-    """
+    """Return a 63-bit seed for a generator, out of an integer seed and the name of its stream."""
     return int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "big") >> 1
 
 
 def settled(option):
-    """Return the fields of an option that are not "off", as a plain dict: what a Spec hashes."""
+    """Return the fields of an option that differ from their defaults: what a Spec hashes."""
     values = ((field.name, getattr(option, field.name), field.default) for field in fields(option))
     return {name: value for name, value, default in values if value != default}
 
@@ -67,11 +63,12 @@ def annotated(option):
 
 
 class Option:
-    """An option whose fields are held to their annotations as it is made.
+    """An Option checks its fields against their annotations when it is made.
 
-    An annotation is a type, a number with its bounds (`Count`), a Literal of the allowed values,
-    or a tuple of these. An int may stand for a float, and stays an int. A list, which JSON has for
-    a tuple, becomes one. Raises ValueError naming the field, its value and what is allowed.
+    An annotation is a type, a number with its bounds (such as `Count`), a Literal of the allowed
+    values, or a tuple of these. An int may stand for a float, and stays an int. A list, which JSON
+    has for a tuple, becomes a tuple. Raises ValueError naming the field, its value and what is
+    allowed.
     """
 
     def __post_init__(self):
@@ -94,7 +91,7 @@ class Option:
                         raise self.refused(name, f"it must be {words}")
 
     def typed(self, name, kind, words):
-        """Raises ValueError where a field is of another type; a bool is no number."""
+        """Raise ValueError where a field is of another type; a bool is no number."""
         value = getattr(self, name)
         if not isinstance(value, kind) or (type(value) is bool and kind is not bool):
             raise self.refused(name, f"it must be {words}")
@@ -106,20 +103,21 @@ class Option:
 
 @dataclass(frozen=True)
 class Ghost(Option):
-    """A ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
+    """A Ghost is the settings of a ghost module (GhostBERT sections 2.1, 2.2, 4.1, 4.2)."""
 
-    kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]  # of the convolution
-    positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]  # where in each layer
-    kernel: Count  # taps, odd
-    features: Count = 1  # F ghost features; above 1 every head has kernels of its own
-    softmax: bool = False  # normalise the taps; the paper says so for dwconv alone
-    relu: bool = False  # on each ghost feature, before it is added
-    mask: bool = False  # zero the padded positions first; the paper does not say
-    # of the raw kernel; the paper does not say ("uniform": equal taps)
+    kind: Literal["dwconv", "conv1d_s", "conv1d_f", "conv2d"]  # This is the convolution.
+    # Each layer has ghosts at these places (lib.model.ghost).
+    positions: tuple[Literal["qk", "v", "o", "ffn1", "ffn2"], ...]
+    kernel: Count  # A kernel has so many taps, an odd number.
+    features: Count = 1  # There are F ghost features; above 1 every head has its own kernels.
+    softmax: bool = False  # A softmax normalises the taps; the paper says so for dwconv alone.
+    relu: bool = False  # Each ghost feature passes a ReLU before it is added.
+    mask: bool = False  # Padded positions are set to zero first; the paper does not say.
+    # The raw kernel starts so ("uniform" has equal taps); the paper does not say.
     init: Literal["xavier", "uniform"] = "xavier"
-    # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves both open
+    # "inputs" are all weights that an output of "conv1d_*" sums; the paper leaves this open.
     softmax_over: Literal["taps", "inputs"] = "taps"
-    # the one length that "conv1d_f" takes, its tokens being channels; 0 for other kinds
+    # "conv1d_f" takes rows of so many tokens alone, as tokens are its channels; others have 0.
     tokens: int = 0
 
     def __post_init__(self):
@@ -129,14 +127,17 @@ class Ghost(Option):
 
     @property
     def whole(self):
-        """Return what the cut before this ghost leaves whole: values "v", output projection "o"
-        (4.2).
+        """Return what the cut before this ghost leaves whole (section 4.2).
+
+        "v" are the values, and "o" is the output projection.
         """
         return ("v", "o") if "qk" in self.positions else ("o",) if "v" in self.positions else ()
 
     def fits(self, pruned):
-        """Raises ValueError where kind, positions, features and cut do not go together. pruned:
-        whether the model has lost heads."""
+        """Raise ValueError where kind, positions, features and cut do not go together.
+
+        pruned: whether the model has lost heads.
+        """
         inside, wrong = {"qk", "v"} & set(self.positions), ""
         if "qk" in inside and self.kind != "conv2d":
             wrong = f"{self.kind!r} has no meaning on attention maps: position 'qk' takes 'conv2d'"

@@ -1,11 +1,12 @@
-"""The parts of a BERT, RoBERTa or ELECTRA by their role, and the list of what was done to a model.
+"""This module names the parts of a BERT, RoBERTa or ELECTRA by their role.
 
 Every other module of this folder builds on this one. Shapes: B batch, T tokens, H hidden, L layers.
 """
 
 from torch import nn
 
-QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))  # paths in a layer
+# These are paths of linear layers in a transformer layer.
+QKV = tuple(f"attention.self.{name}" for name in ("query", "key", "value"))
 OUT, FFN1, FFN2 = "attention.output.dense", "intermediate.dense", "output.dense"
 
 
@@ -15,36 +16,38 @@ def base(model):
 
 
 def layers(model):
-    """Return the L transformer layers: `attention.self`, `attention.output`, `intermediate`,
-    `output`.
+    """Return the L transformer layers.
+
+    Each has the parts `attention.self`, `attention.output`, `intermediate` and `output`.
     """
     return base(model).encoder.layer
 
 
 def embedding_output(model):
-    """Return the module whose output [B, T, H] enters the first layer. ELECTRA projects its
-    embeddings.
+    """Return the module whose output [B, T, H] enters the first layer.
+
+    ELECTRA projects its embeddings.
     """
     return getattr(base(model), "embeddings_project", None) or base(model).embeddings
 
 
 def size(model):
-    """Return the number of parameters of the model as it is: {"parameters"}."""
+    """Return {"parameters": their number} of a model as it is."""
     return {"parameters": sum(p.numel() for p in model.parameters())}
 
 
 def set_dropout(model, rate):
-    """Set the rate of every dropout layer: hidden states, attention and head."""
+    """Set the rate of every dropout layer, in hidden states, attention and head."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = rate
 
 
 def surgery(model):
-    """Return the operations that were done to a model, the oldest first: JSON, saved with the
-    model.
+    """Return the list of operations that were done to a model, the oldest first.
 
-    `operate` of surgery.py adds to this list; whoever undoes an operation takes it out.
+    It is JSON, and is saved with the model. `operate` of surgery.py adds to it; code that undoes an
+    operation removes it.
     """
     return model.__dict__.setdefault("surgery", [])
 
@@ -52,7 +55,7 @@ def surgery(model):
 def sliced(whole, rows=None, columns=None):
     """Return a new linear layer of the chosen rows (outputs) and columns (inputs).
 
-    Device and dtype stay. rows, columns: indices, or None for all.
+    Device and dtype stay. rows, columns: indices, or None for all of them.
     """
     weight, bias = whole.weight, whole.bias
     if rows is not None:
@@ -65,26 +68,24 @@ def sliced(whole, rows=None, columns=None):
 
 
 def linear(weight, bias=None):
-    """Return a linear layer of these Parameters."""
+    """Return a linear layer that has these Parameters."""
     new = nn.Linear(*weight.shape[::-1], bias is not None, device="meta")
     new.weight, new.bias = weight, bias
     return new
 
 
 class Padding:
-    """The padding mask [B, T] of the batch in work: 1 at real tokens, or None without a mask."""
+    """A Padding holds the mask [B, T] of the current batch: 1 at real tokens, or None without."""
 
     mask = None
 
     def read(self, encoder, args, kwargs):
-        """The hook that runs before the encoder."""
+        """Read the mask of a batch. It is the hook that runs before the encoder."""
         self.mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
 
 
 def padding(model):
-    """Return the Padding of a model. There is one for all its modules; a copied model gets its
-    own.
-    """
+    """Return the Padding of a model, which all its modules share; a copied model gets its own."""
     encoder = base(model)
     if not hasattr(encoder, "padding"):
         encoder.padding = Padding()
@@ -93,10 +94,10 @@ def padding(model):
 
 
 def real(x, padding, square=False):
-    """Return x with zeros at padded tokens. x: [B, T, C] or [B, M, T, C]; square: columns are
-    tokens too.
+    """Return x with zeros at padded tokens.
 
-    padding: a Padding, or None to leave x as it is.
+    x: [B, T, C] or [B, M, T, C]. padding: a Padding, or None to leave x as it is. square: whether
+    columns are tokens too.
     """
     if padding is None or padding.mask is None:
         return x

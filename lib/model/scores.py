@@ -1,8 +1,8 @@
-"""Eager attention in one place, and the raw scores of it.
+"""This module has eager attention in one place, and gives access to its raw scores.
 
 A raw score is query times key over the root of the head size, before mask and softmax. The
-framework gives probabilities after dropout alone. Here `raw` computes all scores: an attention made
-known by `register` calls it, and `watch` reads along.
+framework gives only probabilities after dropout. Here `raw` computes all scores: every attention
+that `register` makes known calls it, and `watch` reads along.
 
 Shapes: B batch, T tokens, A heads, D head size, L layers.
 """
@@ -14,23 +14,23 @@ from transformers.masking_utils import eager_mask
 
 from .parts import embedding_output, layers
 
-ATTENTION = f"{__name__}.attend"  # an export registers its own
-SHORT = 64  # keys below which the softmax is taken with the keys as the outermost axis
-OURS = set()  # names of attentions that call `raw`
-_watched = {}  # {self-attention: the list that its scores go to}
+ATTENTION = f"{__name__}.attend"  # An export registers another name.
+SHORT = 64  # With fewer keys than these the softmax is taken along the outermost axis.
+OURS = set()  # Attentions of these names call `raw`.
+_watched = {}  # The scores of each of these self-attentions go to its list.
 
 
 def register(name, attention):
-    """Make an attention known to transformers, with a mask [B, 1, T, T] that is added to scores."""
+    """Make an attention known to transformers; its mask [B, 1, T, T] is added to the scores."""
     AttentionInterface.register(name, attention)
     AttentionMaskInterface.register(name, eager_mask)
     OURS.add(name)
 
 
 def raw(module, query, key, attention_mask, scaling=None):
-    """Masked scores [B, A, T, T] for the softmax. query, key: [B, A, T, D].
+    """Return the masked scores [B, A, T, T] of query and key [B, A, T, D], for the softmax.
 
-    The scores without the mask go to whoever watches.
+    The scores without the mask go to the list of `watch`.
     """
     scores = query @ key.transpose(2, 3) * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if module in _watched:
@@ -39,10 +39,10 @@ def raw(module, query, key, attention_mask, scaling=None):
 
 
 def maps(scores, drop):
-    """drop(softmax over the keys) of scores [B, A, T, T].
+    """Return drop(softmax over the keys) of scores [B, A, T, T].
 
-    Along a short last axis a CPU takes the softmax element by element; across rows it works in
-    vectors, ten times as fast. There the keys come first, and come back as a view.
+    Along a short last axis a CPU takes the softmax element by element. Along the first axis it
+    works in vectors, ten times as fast. So short rows of keys are moved there, and back as a view.
     """
     if scores.shape[-1] >= SHORT or scores.device.type != "cpu":
         return drop(scores.softmax(-1))
@@ -50,10 +50,10 @@ def maps(scores, drop):
 
 
 def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
-    """Context [B, T, A, D] and maps [B, A, T, T] after dropout, as transformers' interface wants.
+    """Return (context [B, T, A, D], maps [B, A, T, T] after dropout), as transformers wants them.
 
-    Dropout goes through the module's own layer, of the same rate: `lib.train.lean` may have put
-    another kind of layer there.
+    Dropout goes through the module's own layer, of the same rate, because `lib.train.lean` may have
+    put another kind of layer there.
     """
     scores = raw(module, query, key, attention_mask, scaling)
     found = maps(scores, lambda p: module.dropout(p.to(value.dtype)))
@@ -65,9 +65,10 @@ register(ATTENTION, attend)
 
 @contextmanager
 def eager(model, wanted=True):
-    """Within, a model's attention is the one of this file; its function stays the same.
+    """Let a model use the attention of this file while the context is open.
 
-    An attention that surgery put in stays. Does nothing unless `wanted`.
+    The function of the model stays the same. An attention that surgery put in stays. Nothing
+    happens unless `wanted`.
     """
     before = model.config._attn_implementation
     if not wanted or before in OURS:
@@ -82,7 +83,7 @@ def eager(model, wanted=True):
 
 @contextmanager
 def watch(model):
-    """Within, each forward fills the yielded list with L scores [B, A, T, T] before the mask.
+    """Yield a list that each forward pass fills with L scores [B, A, T, T] before the mask.
 
     The scores carry gradients.
     """

@@ -1,8 +1,8 @@
-"""EfficientBERT's networks in torch (section 3.1): stacked feed-forward networks of any formula,
-and the embedding of neighbouring tokens.
+"""This module has EfficientBERT's networks in torch (section 3.1).
 
-Shapes: B batch, T tokens, H hidden, L layers, V vocabulary; D the width that ratios refer to,
-e = int(D / q) inner channels, k stacked networks of a layer (lib.search.net).
+They are stacked feed-forward networks of any formula, and the embedding of neighbouring tokens.
+Letters: B batch, T tokens, H hidden, L layers; D is the width that ratios refer to, a network has
+e = int(D / q) inner channels, and a layer has k stacked networks (lib.search.net).
 """
 
 from functools import partial
@@ -20,7 +20,7 @@ FUNCTIONS = {name: partial(op.torch, torch) for name, op in OPERATIONS.items()} 
 
 
 class Network(nn.Module):
-    """One feed-forward network: the weights of f, dropout, LayerNorm."""
+    """A Network is one feed-forward network: the weights of f, dropout and LayerNorm."""
 
     def __init__(self, hidden, inner, eps, rate):
         super().__init__()
@@ -28,7 +28,7 @@ class Network(nn.Module):
         self.dropout, self.LayerNorm = nn.Dropout(rate), nn.LayerNorm(hidden, eps)
 
     def sliced(self, inner):
-        """Return {name: linear map as a function of arrays}, with their first `inner` channels."""
+        """Return {"W1", "W2"}, the linear maps with only their first `inner` channels."""
         first, second = self.W1, self.W2
         if inner < first.out_features:
             first = partial(functional.linear, weight=first.weight[:inner], bias=first.bias[:inner])
@@ -37,11 +37,11 @@ class Network(nn.Module):
 
 
 class Norm(nn.Module):
-    """The LayerNorm that ends the active part of a stack: one place for hooks (lib.model.taps)."""
+    """A Norm is the last LayerNorm of the active part of a stack, for hooks (lib.model.taps)."""
 
     def __init__(self, stack):
         super().__init__()
-        self.stack = [stack]  # in a list: not a submodule
+        self.stack = [stack]  # The list hides it from torch, so that it is no submodule.
 
     def forward(self, x):
         stack = self.stack[0]
@@ -49,9 +49,9 @@ class Norm(nn.Module):
 
 
 class Stack(nn.Module):
-    """In place of a layer's output block: k times LayerNorm(x + dropout(f(x))).
+    """A Stack stands in for a layer's output block: k times LayerNorm(x + dropout(f(x))).
 
-    Each network has its own weights. The block before the stack lets x [B, T, H] pass.
+    Each network has its own weights. The block before the stack passes x [B, T, H] on.
     """
 
     def __init__(self, hidden, inner, count, eps, rate):
@@ -61,8 +61,10 @@ class Stack(nn.Module):
         self.LayerNorm = Norm(self)
 
     def use(self, formula, count, inner, mismatch):
-        """Run a formula, given as text, in the first `count` networks and their first `inner`
-        channels. Raises ValueError where the stack is smaller.
+        """Choose the active part: the first `count` networks, and their first `inner` channels.
+
+        formula: the text of f. mismatch: see lib.model.formula.evaluate. Raises ValueError where
+        the stack is smaller.
         """
         there = self.networks[0].W1.out_features
         if count > len(self.networks) or inner > there:
@@ -81,11 +83,11 @@ class Stack(nn.Module):
 
 
 class Trigram(nn.Module):
-    """Token embeddings of three neighbours: [B, T] to [B, T, H] (MobileBERT).
+    """A Trigram embeds three neighbouring tokens: [B, T] to [B, T, H] (MobileBERT).
 
-    Rows of a narrow table for the next token, the token and the one before, zero past either end,
-    go side by side through a dense layer. The padding's row is zero and stays so, unlike in the
-    code: how far a batch is padded then changes nothing.
+    The rows of a narrow table for the next token, the token and the one before go side by side
+    through a linear layer; they are zero past either end. Unlike in the code, the padding token's
+    row is zero and stays so, so that the length of the padding changes nothing.
     """
 
     def __init__(self, vocabulary, width, hidden, padding):
@@ -101,9 +103,9 @@ class Trigram(nn.Module):
 
 
 def trigram(model, width):
-    """Operation: put a Trigram, its table `width` wide, in place of the token table.
+    """Put a Trigram in place of the token table (an operation).
 
-    Returns {"parameters": change}.
+    width: the width of its table. Returns {"parameters": the change of their number}.
     """
     embeddings = base(model).embeddings
     old = embeddings.word_embeddings
@@ -113,12 +115,12 @@ def trigram(model, width):
 
 
 def stack(model, net):
-    """Operation: put the stacks of a net in place of the feed-forward networks.
+    """Put the stacks of a net in place of the feed-forward networks (an operation).
 
-    net: {"hidden", "width", "heads", "mismatch", "layers"}, where a layer is a formula, the number
-    of its networks and the divisor of the width (JSON of a Net of lib.search.net). Weights come
-    from torch's random state. Returns {"networks", "parameters": change}. The model is built for
-    the net (lib.model.supernet).
+    net: JSON of a lib.search.net.Net, {"hidden", "width", "heads", "mismatch", "layers"}. A layer
+    is (formula, number of its networks, divisor of the width). The model must be built for the net
+    (lib.model.supernet). Weights come from torch's random state. Returns {"networks": their number,
+    "parameters": the change of their number}.
     """
     config, before = model.config, size(model)["parameters"]
     rates = config.layer_norm_eps, config.hidden_dropout_prob
@@ -134,8 +136,10 @@ def stack(model, net):
 
 
 def draw(module, model):
-    """Return the module with weights N(0, range of the model's configuration), on the model's
-    device.
+    """Draw a module's weights as the model's configuration says, and return it.
+
+    Weights are drawn from N(0, initializer_range), and biases are 0. The module moves to the
+    model's device.
     """
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Embedding)):

@@ -1,7 +1,7 @@
-"""Models for a net, JSON of a Net of lib.search.net: building one, running a part of a larger one,
-and inheriting the weights of a larger one (EfficientBERT section 3.2).
+"""This module builds models for a net, runs parts of them, and hands their weights down.
 
-Letters: H hidden, L layers, k networks of a stack, q the divisor of its width.
+A net is JSON of a lib.search.net.Net (EfficientBERT section 3.2). Letters: H hidden, L layers, k
+networks of a stack, q the divisor of its width.
 """
 
 import re
@@ -19,9 +19,7 @@ def as_json(net):
 
 
 def of(model):
-    """Return the net that a model was built for, as JSON. Raises ValueError where it has no
-    stacks.
-    """
+    """Return the net that a model was built for, as JSON. Raises ValueError without stacks."""
     for op in surgery(model):
         if op["op"] == "stack":
             return op["net"]
@@ -29,12 +27,12 @@ def of(model):
 
 
 def build(net, cls=transformers.BertModel, like=None, **config):
-    """Return a model of class `cls` for a Net or its JSON, weights N(0, 0.02) from torch's random
-    state.
+    """Return a model of class `cls` for a Net or its JSON.
 
-    like: a configuration whose tables (vocabulary, positions, segments, padding) are taken instead
-    of BERT's own. config: further values, such as num_labels. LayerNorm's eps is the framework's
-    1e-5, as in the code, not BERT's 1e-12.
+    Weights are drawn from N(0, 0.02) by torch's random state. like: a configuration whose tables
+    (vocabulary, positions, segments, padding) are taken instead of BERT's. config: further values
+    of the configuration, such as num_labels. LayerNorm's eps is the framework's 1e-5, as in the
+    code, not BERT's 1e-12.
     """
     net = as_json(net)
     tables = ("vocab_size", "max_position_embeddings", "type_vocab_size", "pad_token_id")
@@ -54,12 +52,12 @@ def build(net, cls=transformers.BertModel, like=None, **config):
 
 
 def choose(model, wanted=None):
-    """Let a supernet run as the Net `wanted`; None: all of it, as it was built.
+    """Let a supernet run as the Net `wanted`, or with None as all that it was built for.
 
-    The first networks of each stack run, the first channels of each network, and the net's
-    formulas. No weight is touched. Channels out of use get a gradient of zero, so AdamW's momentum
-    and decay still move them; networks out of use get none and stay. Raises ValueError where the
-    net has other layers, or larger ones.
+    The first networks of each stack run, with the first channels of each network and the net's
+    formulas. No weight is changed. Channels out of use get a gradient of zero, so AdamW's momentum
+    and decay still move them. Networks out of use get no gradient, and stay. Raises ValueError
+    where the net has other layers, or larger ones.
     """
     wanted = of(model) if wanted is None else as_json(wanted)
     for layer, (formula, count, q) in zip(layers(model), wanted["layers"], strict=True):
@@ -69,14 +67,14 @@ def choose(model, wanted=None):
 def inherit(student, source):
     """Fill a model with the leading block of each tensor of the same name in a larger one.
 
-    So come the first networks of a stack, the first channels, the first hidden ones (EfficientBERT
-    section 3.2, and its code). A student of m times as many layers takes layer i m times, as layers
-    m i to m i + m - 1. The block of a plain BERT is the first network of a stack. A narrower
-    student reads heads across their boundaries: the first 360 of 540 rows are eight heads of 45,
-    read as twelve of 30, as in the code.
+    So it gets the first networks of each stack, and the first channels (EfficientBERT section 3.2,
+    and its code). A student of m times as many layers takes layer i m times, as layers m i to
+    m i + m - 1. The feed-forward block of a plain BERT is the first network of a stack. A narrower
+    student reads heads across their boundaries, as in the code: the first 360 of 540 rows are eight
+    heads of 45, which it reads as twelve of 30.
 
-    Returns the names of the student's tensors that the source does not have; they stay as they
-    were. Raises ValueError for a tensor or a number of layers that does not fit, and another
+    Returns the names of the student's tensors that the source does not have, which stay as they
+    were. Raises ValueError for a tensor or a number of layers that does not fit, and for another
     vocabulary.
     """
     words = [m.config.vocab_size for m in (student, source)]
@@ -103,8 +101,9 @@ def inherit(student, source):
 
 
 def as_stack(name):
-    """Return what a tensor of a plain BERT's feed-forward block is called in a stack; other names
-    stay.
+    """Return the name in a stack of a tensor of a plain BERT's feed-forward block.
+
+    Other names stay.
     """
     parts = {"intermediate.dense": "W1", "output.dense": "W2", "output.LayerNorm": "LayerNorm"}
     block = rf"(encoder\.layer\.\d+)\.({'|'.join(map(re.escape, parts))})\."
@@ -112,7 +111,5 @@ def as_stack(name):
 
 
 def plain(name, model):
-    """Return a tensor's name without the prefix that a model with a head puts before its
-    encoder's.
-    """
+    """Return a tensor's name without the prefix that models with a head put before the encoder."""
     return name.removeprefix(f"{model.base_model_prefix}.")

@@ -1,12 +1,12 @@
-"""Surgery: operations that change a model in place and say what they did.
+"""Surgery is operations that change a model in place and report what they did.
 
     operate(model, {"op": "cut", "heads": 3}, head_scores=..., neuron_scores=...)
     operate(model, {"op": "keep", "heads": [[0, 5], ...], "neurons": [[3, 4, 9], ...]})
     operate(model, {"op": "ghost", "kind": "dwconv", "positions": ["o"], "kernel": 3}, seed=1)
 
-An operation is JSON. The list of them stays with the model (`surgery` of parts.py): it is saved
-with the weights, and done again before they are loaded. Operate before the first forward pass,
-because transformers records its output hooks by class at first use.
+An operation is JSON. The model keeps the list of its operations (`surgery` of parts.py): it is
+saved with the weights, and the operations are done again before weights are loaded. Operate before
+the first forward pass, because transformers records its output hooks by class at first use.
 """
 
 from contextlib import suppress
@@ -31,15 +31,16 @@ OPERATIONS = {
     "stack": stack,
     "trigram": trigram,
 }
-# Arguments of a cut or keep that leave layers with widths which something is made for.
+# After a cut or keep with one of these arguments the widths of a layer must not change again.
 INSIDE = {"whole", "embedding", "qk", "v"}
 
 
 def operate(model, op, **more):
-    """Do one operation, note it in the model's list, and return its report.
+    """Do one operation, add it to the model's list, and return its report.
 
-    more: what is not noted, such as the scores of a cut or the seed of a ghost. Raises ValueError,
-    before anything changes, for an unknown operation and one that cannot come after an earlier one.
+    more: arguments that the list does not have, such as the scores of a cut or the seed of a ghost.
+    Raises ValueError, before anything changes, for an unknown operation, and for one that cannot
+    come after an earlier one.
     """
     name = op.get("op")
     change = function(name)
@@ -54,9 +55,10 @@ def operate(model, op, **more):
 
 
 def function(name):
-    """Return the function of an operation: one of OPERATIONS, or `change` of the method of that
-    name, a module of `lib.methods`, or of an exported folder. Raises ValueError for an unknown
-    name.
+    """Return the function of an operation.
+
+    It is one of OPERATIONS, or `change` of the module of that name in `lib.methods` or in an
+    exported folder. Raises ValueError for an unknown name.
     """
     if name not in OPERATIONS:
         for package in (__package__, "lib.methods"):

@@ -1,7 +1,7 @@
-"""Taps: read hidden states inside a model by role, whatever its backbone.
+"""This module reads hidden states inside a model by their role, whatever its backbone.
 
-The framework's own `output_hidden_states` drops a replaced layer without an error; these hooks
-count what they see. Shapes: B batch, T tokens, H hidden, L layers.
+The framework's own `output_hidden_states` drops a replaced layer without an error; these hooks do
+not. Shapes: B batch, T tokens, H hidden, L layers.
 """
 
 from contextlib import ExitStack, contextmanager
@@ -11,10 +11,10 @@ from .parts import embedding_output, layers
 
 @contextmanager
 def taps(model):
-    """Within, each forward fills the yielded dict with hidden states [B, T, H].
+    """Yield a dict that each forward pass fills with hidden states [B, T, H].
 
     "embedding" is one state; "attention" (after the attention block) and "ffn" (after the layer)
-    are lists of L.
+    are lists of L states.
     """
     seen = {"embedding": None, "attention": [], "ffn": []}
 

@@ -289,6 +289,8 @@ class Draft(Scratch):
             self.tell("started", progress=round(fraction, 4), **now)
 
     def save_arrays(self, name, **arrays):
+        # The format takes the bytes of an array as they lie.
+        arrays = {key: np.asarray(values, order="C") for key, values in arrays.items()}
         save_file(arrays, self.folder / f"{name}.safetensors")
 
     @property

@@ -1,35 +1,46 @@
-"""What a run can do. This table is free of torch: notebooks build Specs from it without a model.
+"""This table lists what a run can do. It is free of torch, so that notebooks can build Specs.
 
 To add a step, write a function `<name>(run, **args)` that returns metrics, in a module of this
-folder, and one entry here. Raise the version when a change alters results: runs of the old version
-are then no longer found.
+folder, and one entry here. A training on a task is a function `<name>(lesson, **args)`: the run and
+the arguments of LESSON reach it as one Lesson (lib.train.learn). Raise the version when a change
+alters results: runs of the old version are then no longer found.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from inspect import signature
 
 
 @dataclass(frozen=True)
 class Step:
     name: str
     version: int
-    inputs: tuple  # names of the Specs it may take; "teacher:" is any name that begins so
-    args: tuple  # names of its other arguments
-    weights: bool  # it makes a model, or other large files, that other steps may need
+    inputs: tuple  # It may take Specs of these names; "teacher:" is any name that begins so.
+    args: tuple  # Its other arguments have these names.
+    weights: bool  # It makes a model, or other large files, that other steps may need.
 
     @property
     def function(self):
-        """Return the function that makes a run; its module is imported now."""
-        return getattr(import_module(f"{__name__}.{MODULES.get(self.name, self.name)}"), self.name)
+        """Return f(run, **args) -> metrics, which makes a run; its module is imported now."""
+        made = getattr(import_module(f"{__name__}.{MODULES.get(self.name, self.name)}"), self.name)
+        return partial(on_task, made) if "lesson" in signature(made).parameters else made
 
 
-LESSON = "data train numerics"  # the arguments of a training on a task
-# Each step's version, inputs and arguments.
+def on_task(step, run, data, numerics, train=None, span=None, **args):
+    """Call a step that takes a Lesson, made of the other arguments. Returns its metrics."""
+    from lib.train.learn import Lesson
+
+    return step(Lesson(run, data, train, numerics, span), **args)
+
+
+LESSON = "data train numerics"  # Every training on a task has these arguments.
+# A step has a version, inputs and arguments.
 MAKING = {
-    # models to start from
+    # These make models to start from.
     "pretrain": (2, "", "corpus model objective numerics train"),
     "checkpoint": (1, "", "name digest random"),
-    # training on a task
+    # These train on a task.
     "finetune": (2, "start teacher", f"{LESSON} targets span"),
     "fineprune": (
         2,
@@ -43,15 +54,15 @@ MAKING = {
     "warmup": (2, "teacher start search", f"{LESSON} warmup net classifier span"),
     "multitask": (2, "teacher: start search", f"{LESSON} warmup net shared"),
     "predistil": (2, "teacher start search", "corpus train numerics warmup net shared"),
-    # what they need
+    # These make what the trainings need.
     "augment": (2, "language_model", "data augment numerics"),
     "operate": (1, "teacher importance search", "surgery"),
     "quantise": (1, "start", f"{LESSON} span"),
     "states": (2, "teacher", f"{LESSON} distil"),
 }
-MEASURING = {  # without weights
+MEASURING = {  # These steps keep no weights.
     "importance": (2, "teacher", "data importance numerics span"),
-    # searches
+    # These search.
     "search": (
         2,
         "start teacher general before",
@@ -59,14 +70,14 @@ MEASURING = {  # without weights
     ),
     "random_architecture": (2, "start", "gates"),
     "digits": (2, "", "images perceptron gates numerics"),
-    # what is measured
+    # These measure.
     "bag_of_words": (1, "", "data"),
     "predict": (3, "model", f"{LESSON} digest span"),
     "count": (1, "", "config tokens labels"),
     "latency": (1, "model:", "models reference runs batch length numerics"),
     "maps": (2, "reference model model:", "data rows examples max_length numerics"),
 }
-PRESETS = {  # modules of several steps; the others have the name of their step
+PRESETS = {  # These modules have several steps; any other module is named after its step.
     "training": ("finetune", "fineprune", "nas_search", "retrain", "imp", "quantise"),
     "distilling": ("distil", "operate", "states"),
     "warming": ("warmup", "predistil", "multitask"),

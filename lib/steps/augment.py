@@ -1,4 +1,4 @@
-"""Step: training rows with TinyBERT's augmentation beside them (lib.train.augment).
+"""This step makes TinyBERT's augmented rows beside the training rows (lib.train.augment).
 
 The texts are kept like weights, in the run's model folder: they are large, the seed makes them
 again, and they are not ours to commit.
@@ -14,13 +14,14 @@ from lib.train import augment as words
 from lib.train import loop
 from lib.train.options import Augment
 
-CHUNK = 2000  # sentences whose candidates are looked for together
+CHUNK = 2000  # Candidates of so many sentences are looked for together.
 
 
 def augment(run, data, augment, numerics):
-    """Step: write down the variants of every training row.
+    """Write down the variants of every training row.
 
-    Input: `language_model`. Raises ValueError for a task of spans."""
+    The input `language_model` proposes words. Raises ValueError for a task of spans.
+    """
     numerics, options = loop.options(numerics), Augment(**augment)
     if sources.task(data["source"], data["task"]).span:
         raise ValueError(f"{data['task']} cannot be augmented: its answers are places in the text")
@@ -36,15 +37,15 @@ def augment(run, data, augment, numerics):
             file.write(json.dumps(made) + "\n")
             counts.append(1 + sum(len(side) - 1 for side in made))
             run.progress(0.9 + 0.1 * len(counts) / len(split))
-    y, index = map(np.ascontiguousarray, (split.y, split.index))
-    run.save_arrays("rows", y=y, index=index, counts=np.array(counts))
+    run.save_arrays("rows", y=split.y, index=split.index, counts=np.array(counts))
     return report | {"rows_in": len(split), "rows_out": sum(counts)}
 
 
 def candidates(run, texts, source, count, numerics):
-    """Return ({text: int32 [its words that may be replaced, count]}, report).
+    """Return ({text: int32 [words that may be replaced, count]}, {metric: value}).
 
-    Each different text is looked at once (lib.train.augment).
+    The arrays are those of `candidates` in lib.train.augment. A text that occurs twice is read
+    once.
     """
     unique = list(dict.fromkeys(texts))
     found, near, words_seen, one_piece = {}, {}, 0, 0

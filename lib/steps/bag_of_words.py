@@ -1,5 +1,6 @@
-"""Step: what a task gives away without an encoder: the most frequent class, and a linear model over
-word counts.
+"""This step measures what a task gives away without an encoder.
+
+It judges the most frequent class, and a linear model over word counts.
 """
 
 import numpy as np
@@ -13,10 +14,10 @@ from lib.train import heads
 
 
 def bag_of_words(run, data):
-    """Step: judge answers that need no reading, by the task's first metric on the development set.
+    """Judge answers that need no reading, by the task's first metric on the development set.
 
     "majority" is the most frequent class. "bag_of_words" is a linear model over word counts, with a
-    fixed regularisation: C = 0.3, ridge 10; a task of spans has none.
+    fixed regularisation (C = 0.3, or ridge 10); a task of spans has no such model.
     """
     task, splits = sources.task(data["source"], data["task"]), sources.load(data)
     train, dev = splits["train"], splits["dev"]
@@ -31,8 +32,10 @@ def bag_of_words(run, data):
 
 
 def counts(counter, split):
-    """Return counts of a row's words; of a pair those of each side, the number of shared words, and
-    the number of words that are new in the second.
+    """Return the word counts of each row.
+
+    Rows of pairs have the counts of both texts, the number of words that both share, and the number
+    of words that are new in the second text.
     """
     a = counter.transform(split.a)
     if split.b is None:

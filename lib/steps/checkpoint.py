@@ -1,4 +1,4 @@
-"""Step: a published checkpoint in the store, so that whatever starts from it knows its digest."""
+"""This step puts a published checkpoint into the store, so that its digest is known."""
 
 import json
 
@@ -10,10 +10,9 @@ from lib.runs.spec import stream
 
 
 def checkpoint(run, name, digest, random=False):
-    """Step: copy a published checkpoint into the store.
+    """Copy a published checkpoint into the store.
 
-    random: the same architecture and tokenizer with new random weights, the control without
-    pre-training.
+    random: whether its weights are drawn anew, which is the control without pre-training.
     """
     folder = run.folder / "model"
     models.copy(name, digest, folder)

@@ -1,4 +1,4 @@
-"""Step: what a published architecture costs, counted on its configuration alone."""
+"""This step counts what a published architecture costs, from its configuration alone."""
 
 import torch
 import transformers
@@ -6,24 +6,21 @@ from torch.utils.flop_counter import FlopCounterMode
 
 
 def count(run, config, tokens, labels):
-    """Step: count parameters and FLOPs of a configuration.
+    """Count parameters and FLOPs of a configuration.
 
-    config: {"model_type", sizes...} as transformers names them; the rest is the framework's
-    default.
+    config: {"model_type", sizes...} as transformers names them; other values are the framework's
+    defaults. tokens: the length of the row. labels: the number of classes.
 
     Returns the parameters of the classifier and of its encoder, and the FLOPs of one forward pass
-    at batch 1 as PyTorch counts them under eager attention: matrix products and convolutions, one
-    multiply-accumulate being two.
+    of one row. PyTorch counts these under eager attention: matrix products and convolutions, where
+    one multiply-accumulate is two FLOPs.
     """
-    kind = config["model_type"]
-    sizes = {name: value for name, value in config.items() if name != "model_type"}
+    config = transformers.AutoConfig.for_model(**config, num_labels=labels)
     with torch.device("meta"):
-        model = transformers.AutoModelForSequenceClassification.from_config(
-            transformers.AutoConfig.for_model(kind, **sizes, num_labels=labels),
-            attn_implementation="eager",
-        ).eval()
-        # A whole mask, as one of a row's length would be looked into, and there is nothing on this
-        # device.
+        cls = transformers.AutoModelForSequenceClassification
+        model = cls.from_config(config, attn_implementation="eager").eval()
+        # The mask has all four axes: the framework would read a shorter one, and tensors of this
+        # device have no values.
         inputs = {
             "input_ids": torch.zeros(1, tokens, dtype=torch.long),
             "attention_mask": torch.zeros(1, 1, tokens, tokens),

@@ -1,7 +1,7 @@
-"""Step: the report's check on handwritten digits: does a search keep pixels and drop inputs of
-noise (section 7.1)?
+"""This step is the report's check on handwritten digits (section 7.1).
 
-P pixels, P noise inputs beside them, N = 2 P gates.
+Does a search keep pixels, and does it drop inputs of noise? Letters: P pixels, P inputs of noise
+beside them, N = 2 P gates.
 """
 
 from itertools import chain, pairwise
@@ -21,15 +21,15 @@ from lib.train.options import Gates, Perceptron
 
 
 def digits(run, images, perceptron, gates, numerics):
-    """Step: search which inputs of a perceptron to keep.
+    """Search which inputs of a perceptron to keep.
 
-    images: descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
-    random weights; the cost is the number of inputs. There is no retraining.
+    images: a descriptor of lib.data.digits. Cross-entropy trains weights and gates together from
+    random weights; the cost is the number of inputs. There is no retraining. A killed run begins
+    anew, as it takes minutes.
 
-    Metrics: `accuracy` of the network whose inputs are cut to those kept, on the test images,
-    `pixels` and `noise` kept, `ratio`, and those of a final trim as in `nas_search`. Saved arrays
-    "inputs": `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4]. A
-    killed run begins anew: it takes minutes.
+    Metrics are the `accuracy` on the test images with the kept inputs alone, the numbers of
+    `pixels` and `noise` inputs kept, `ratio`, and those of a final trim as in `nas_search`. Arrays
+    "inputs" are `kept` [2, height, width], pixels first, `alphas` [N] and the curve [steps, 4].
     """
     loop.options(numerics)
     options, gates = Perceptron(**perceptron), Gates(**gates)
@@ -57,13 +57,13 @@ def digits(run, images, perceptron, gates, numerics):
 
 
 def mlp(inputs, widths):
-    """Build dense layers with ReLU between them."""
+    """Return linear layers with ReLU between them."""
     layers = [(nn.Linear(a, b), nn.ReLU()) for a, b in pairwise((inputs, *widths))]
     return nn.Sequential(*chain.from_iterable(layers))[:-1]
 
 
 def inputs_of(pixels, options, generator):
-    """Return [B, height, width] bytes to [B, 2 P]: pixels in [0, 1], then noise."""
+    """Return the inputs [B, 2 P] of images [B, height, width]: pixels in [0, 1], then noise."""
     pixels = pixels.flatten(1).float() / 255
     noise = torch.randn(pixels.shape, generator=generator).to(pixels.device)
     return torch.cat([pixels, options.noise * noise], 1)
@@ -96,7 +96,7 @@ def train(run, network, split, gates, options):
 
 @torch.inference_mode()
 def accuracy(network, split, kept, options, seed):
-    """Return the share of the images that are told right by the inputs that are kept [N]."""
+    """Return the share of the images that are classified right by the kept inputs [N] alone."""
     pixels, labels = split
     generator = torch.Generator().manual_seed(stream(seed, "test noise"))
     batch = inputs_of(pixels, options, generator) * torch.from_numpy(kept).to(labels.device)

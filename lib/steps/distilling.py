@@ -1,9 +1,9 @@
-"""Steps of GhostBERT: a teacher is cut and gets ghosts, with or without matching the teacher's
-hidden states (section 2.3).
+"""These are the steps of GhostBERT (section 2.3).
+
+A teacher is cut and gets ghosts, with or without matching the teacher's hidden states.
 """
 
 import copy
-from contextlib import contextmanager, nullcontext
 
 from lib.model import backbone
 from lib.model.parts import layers, set_dropout, size
@@ -11,35 +11,31 @@ from lib.model.surgery import operate as change
 from lib.runs.paths import write_json
 from lib.runs.spec import stream
 from lib.train import loop
-from lib.train.learn import Lesson, learn
-from lib.train.matching import Match, layer_map, matching, states_on_disk, teaching, write_states
+from lib.train.learn import learn
+from lib.train.matching import Match, imitating, layer_map, matching, states_on_disk, write_states
 from lib.train.options import Distil
 from lib.train.students import SURGERY
 
 
-def distil(run, data, train, numerics, distil, surgery, span=None):
-    """Step: start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
+def distil(lesson, distil, surgery):
+    """Start from a teacher, cut it, add ghosts, and match the teacher's hidden states.
 
-    Without surgery it is the control that the paper lacks: distillation of an unpruned model
+    Without surgery it is a control that the paper lacks: the distillation of an unpruned model
     without ghosts.
 
     Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts; `augmented` for its rows
-    instead of the plain ones; `states` for the teacher's hidden states from disk. `span` for tasks
-    such as SQuAD.
+    instead of the plain ones; `states` to read the teacher's hidden states from disk.
     """
-    lesson, options = Lesson(run, data, train, numerics, span), Distil(**distil)
     teacher, lesson.tokenizer = lesson.teacher
     student = copy.deepcopy(teacher.to(loop.device()))
     set_dropout(student, lesson.train.dropout)
-    perform(run, student, surgery)
-    objective = imitating(lesson, student, teacher, options)
+    perform(lesson.run, student, surgery)
+    objective = objective_of(lesson, student, teacher, Distil(**distil))
     return learn(lesson, student, objective, judged=()) | size(student)
 
 
 def matches(student, teacher, options):
-    """List what L_distill compares: the embedding output, and the outputs of the L attention and
-    the L feed-forward blocks.
-    """
+    """List the matches of L_distill: embedding output, and outputs of both blocks of each layer."""
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     return [
         Match("embedding", "embedding", mask=options.mask),
@@ -48,26 +44,24 @@ def matches(student, teacher, options):
     ]
 
 
-@contextmanager
-def imitating(lesson, student, teacher, options):
-    """Yield the loss of L_distill.
+def objective_of(lesson, student, teacher, options):
+    """Return the objective that learns by L_distill.
 
     The teacher runs beside the student or, with the input `states`, its states come from disk.
-    These are of the plain rows, and without padding.
+    States on disk are those of the plain rows, without padding.
     """
-    if "states" in lesson.run.inputs:
-        path = lesson.run.inputs["states"].model / "states.safetensors"
-        taught = nullcontext(states_on_disk(path, len(layers(teacher))))
-    else:
-        taught = teaching(teacher, lesson.numerics, scores=False)
-    with taught as teach, matching(student, teach, matches(student, teacher, options)) as loss:
-        yield loss
+    wanted = matches(student, teacher, options)
+    if "states" not in lesson.run.inputs:
+        return imitating(student, teacher, wanted, lesson.numerics)
+    path = lesson.run.inputs["states"].model / "states.safetensors"
+    return matching(student, states_on_disk(path, len(layers(teacher))), wanted)
 
 
 def perform(run, model, ops):
-    """Operate in order: cuts by the input `importance` or, without it, of the last parts; what the
-    input `search` found is kept; ghosts come from the run's seed. Each operation is written beside
-    the run's model with its report.
+    """Do the operations in order, and write each of them with its report to the run's folder.
+
+    A cut goes by the input `importance`; without it the last parts go. A "keep" takes what the
+    input `search` found. Ghosts are drawn from the run's seed.
     """
     reports = []
     for op in ops:
@@ -84,11 +78,10 @@ def perform(run, model, ops):
 
 
 def operate(run, surgery):
-    """Step: cut a teacher and add ghosts without any training; the ablation without distillation
-    starts from it.
+    """Cut a teacher and add ghosts without any training.
 
-    Inputs: `teacher`, fine-tuned; `importance` where the surgery cuts by it; `search` where it
-    keeps what was found.
+    The ablation without distillation starts from it. Inputs: `teacher`, fine-tuned; `importance`
+    where the surgery cuts by it; `search` where it keeps what was found.
     """
     model, tokenizer = backbone.load(run.inputs["teacher"].model)
     perform(run, model, surgery)
@@ -96,14 +89,13 @@ def operate(run, surgery):
     return size(model)
 
 
-def states(run, data, train, numerics, distil):
-    """Step: a teacher's hidden states over the training rows, so that its students need not run it
-    again.
+def states(lesson, distil):
+    """Write the hidden states of the input `teacher` for all training rows.
 
-    Input: `teacher`. `train` gives the length at which rows are cut; distil: that of the students.
+    So its students need not run it again. `train` gives the length at which rows are cut; distil:
+    the options of the students, which change nothing here.
     """
-    lesson, _ = Lesson(run, data, train, numerics), Distil(**distil)
     model, lesson.tokenizer = lesson.teacher
-    path = run.folder / "model" / "states.safetensors"  # kept while another Spec needs it
+    path = lesson.run.folder / "model" / "states.safetensors"  # It stays while a Spec needs it.
     path.parent.mkdir(exist_ok=True)
-    return write_states(model, lesson.rows, lesson.numerics, path, progress=run.progress)
+    return write_states(model, lesson.rows, lesson.numerics, path, progress=lesson.run.progress)

@@ -1,9 +1,9 @@
-"""Step: rank the heads and neurons of a fine-tuned model by first-order Taylor (after Hou et al.
-2020, Michel et al. 2019).
+"""This step ranks the heads and neurons of a fine-tuned model by first-order Taylor.
 
-The score of a head is the sum over batches of |dLoss / dxi|, where xi is a factor of 1 on the
-head's attention. That of a neuron is the sum over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|,
-over its row of W1 (with bias) and its column of W2.
+It follows Hou et al. 2020 and Michel et al. 2019. The score of a head is the sum over batches of
+|dLoss / dxi|, where xi is a factor of 1 on the head's attention. The score of a neuron is the sum
+over batches of |w1 . dLoss/dw1| + |w2 . dLoss/dw2|, over its row of W1 (with bias) and its column
+of W2.
 
 A module of lib.methods that has a function `scores` ranks in another way (`Importance.by`).
 """
@@ -16,18 +16,18 @@ from lib.methods import module
 from lib.model import parts
 from lib.train import heads, loop, losses
 from lib.train.batches import collate
-from lib.train.learn import Lesson
 from lib.train.options import Importance, Targets
 
 
-def importance(run, data, importance, numerics, span=None):
-    """Step: rank the heads and neurons of the input `teacher`. Saved: `scores`, "heads" [L, A] and
-    "neurons" [L, F].
+def importance(lesson, importance):
+    """Rank the heads and neurons of the input `teacher`.
+
+    It saves the arrays `scores`: "heads" [L, A] and "neurons" [L, F].
     """
-    lesson, options = Lesson(run, data, None, numerics, span), Importance(**importance)
+    run, options = lesson.run, Importance(**importance)
     model, tokenizer = lesson.teacher
     split = lesson.splits[options.split]
-    rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, span)
+    rows, _ = heads.rows(tokenizer, split, lesson.task, options.max_length, lesson.span)
     rank = by_method if options.by else scores
     found = rank(model, rows, options, lesson.numerics, run.progress)
     run.save_arrays("scores", heads=found[0].numpy(), neurons=found[1].numpy())
@@ -35,8 +35,9 @@ def importance(run, data, importance, numerics, span=None):
 
 
 def scores(model, rows, options, numerics, progress=lambda fraction: None):
-    """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode over `rows`
-    (Encoded).
+    """Return (head scores [L, A], neuron scores [L, F]) of a model in eval mode.
+
+    rows: the Encoded rows whose losses count.
     """
     model.to(loop.device()).eval()
     layers, watched, running = parts.layers(model), [], None
@@ -69,8 +70,9 @@ def scores(model, rows, options, numerics, progress=lambda fraction: None):
 
 
 def by_method(model, rows, options, numerics, progress=lambda fraction: None):
-    """Return what `scores` of the module `options.by` makes of a model in eval mode and its
-    gradients, summed over the batches of `rows` (Encoded).
+    """Return the scores by the module `options.by` of lib.methods.
+
+    Its function gets the model in eval mode, with gradients summed over all batches of `rows`.
     """
     model.to(loop.device()).eval()
     for loss in batch_losses(model, rows, options, numerics, progress):

@@ -1,7 +1,7 @@
-"""Step: seconds of a forward pass, side by side, of models at true size or of other runs.
+"""This step times forward passes, side by side, of models at true size or of other runs.
 
-The models take turns in one process, so that whatever slows the machine slows all of them. What can
-be compared is each turn's time over the time of the reference in the same turn. Other processes
+The models take turns in one process, so that whatever slows the machine slows all of them.
+Comparable are the ratios of each time to that of the reference in the same turn. Other processes
 disturb wall time more than CPU time.
 """
 
@@ -17,20 +17,20 @@ from lib.model.parts import size
 from lib.model.surgery import operate
 from lib.train import loop
 
-WARM = 5  # turns before any is counted
+WARM = 5  # So many turns go before the first one that counts.
 
 
 def latency(run, reference, batch, length, numerics, models=None, runs=100):
-    """Step: time the forward passes of some models in turns.
+    """Time the forward passes of some models in turns.
 
-    models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}},
-    encoders with random weights and without a head, with operations under "surgery". Inputs: any
-    number of `model:<name>`, whose encoders come after those. reference: one of the names. A batch
-    has `batch` sequences of `length` real tokens.
+    models: {name: {"net": JSON of lib.search.net} or {"shape": one of lib.measure.cost.SHAPES}}.
+    They are encoders with random weights and without a head; "surgery" may list operations. Inputs:
+    any number of `model:<name>`, whose encoders come after those. reference: one of all names. A
+    batch has `batch` sequences of `length` real tokens.
 
-    Metrics by name: milliseconds of a pass, wall and CPU (median, 5th and 95th percentile of `runs`
-    turns); the median over turns of the reference's time over the model's; parameters. Every time
-    is kept, [models, runs] in seconds.
+    Metrics of each name are milliseconds of a pass, wall and CPU (median, 5th and 95th percentile
+    of `runs` turns), the speedup (the median over turns of the reference's time over the model's),
+    and parameters. It saves all `times` [models, runs] in seconds.
     """
     numerics = loop.options(numerics)
     torch.manual_seed(run.seed)
@@ -64,14 +64,14 @@ def latency(run, reference, batch, length, numerics, models=None, runs=100):
 
 
 def clocks():
-    """Return seconds of wall and of CPU [2], once the accelerator is done."""
+    """Return the seconds of the wall clock and of the CPU [2], once the GPU is done."""
     if loop.device().type == "cuda":
         torch.cuda.synchronize()
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def encoder(description):
-    """Return the encoder of a description, random weights."""
+    """Return the encoder of a description, with random weights."""
     if "net" in description:
         model = supernet.build(description["net"])
     else:

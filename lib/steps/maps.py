@@ -1,5 +1,4 @@
-"""Step: attention maps and outputs of the last layers of models, beside a reference's
-(EfficientBERT, Figures 7 and 8).
+"""This step compares the last layers of models with a reference (EfficientBERT, Figures 7 and 8).
 
 Shapes: N rows, T tokens, A heads, H hidden.
 """
@@ -17,16 +16,17 @@ from lib.train.matching import observed
 
 
 def maps(run, data, rows, examples, max_length, numerics):
-    """Step: keep attention maps and outputs of last layers, and say how alike they are.
+    """Keep attention maps and outputs of last layers, and measure how alike they are.
 
-    Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary.
-    rows: the development rows whose maps are kept. examples: similarity is measured on so many of
-    the first rows.
+    Inputs: `reference`, and `model` or any number of `model:<name>` with the same vocabulary. rows:
+    the development rows whose maps are kept. examples: similarity is measured on so many of the
+    first rows.
 
-    Kept as arrays, no text: `attention.<input>` [N, A, T, T], probabilities; `output.<input>` [N,
-    T, H] of the last layer, projected to the teacher's width where the run has its projection;
-    `lengths` [N]. Metrics of each model, over real tokens: linear CKA of the outputs; the mean KL
-    divergence from the reference's maps of the mean over heads, and of each head.
+    It saves arrays without any text: `attention.<input>` [N, A, T, T], the probabilities;
+    `output.<input>` [N, T, H] of the last layer, projected to the teacher's width where the run has
+    a projection; `lengths` [N]. Metrics of each model are over real tokens: the linear CKA of the
+    outputs, and the mean KL divergence from the reference's maps, of the mean over heads
+    ("kl_mean_map") and of each head ("kl").
     """
     numerics = loop.options(numerics)
     dev, last = sources.load(data)["dev"], max([*rows, examples - 1])
@@ -54,8 +54,9 @@ def maps(run, data, rows, examples, max_length, numerics):
 
 @torch.inference_mode()
 def last_layer(model, encoded, row, project, numerics):
-    """Return (attention probabilities [A, T, T], output [T, H]) of the last layer on one row,
-    float32.
+    """Return (attention probabilities [A, T, T], output [T, H]) of the last layer on one row.
+
+    Both are in float32. project: (weight, bias) for the output, or None.
     """
     model.to(loop.device()).eval()
     with observed(model) as seen, loop.autocast(numerics):
@@ -68,8 +69,9 @@ def last_layer(model, encoded, row, project, numerics):
 
 
 def similarity(reference, states):
-    """Return figures of one model against the reference, each a list of (attention [A, T, T],
-    output [T, H]).
+    """Return {"kl_mean_map", "kl", "cka"} of a model against the reference.
+
+    reference, states: lists of (attention [A, T, T], output [T, H]), one for each row.
     """
     both = [(a, b) for (a, _), (b, _) in zip(reference, states, strict=True)]
     result = {"kl_mean_map": np.mean([divergence(a.mean(0), b.mean(0)).mean() for a, b in both])}

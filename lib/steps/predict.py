@@ -1,4 +1,4 @@
-"""Step: predict the rows of a reader's file `test`, by the model that is chosen in the end."""
+"""This step predicts a reader's file `test` by the model that is chosen in the end."""
 
 from lib import data as sources
 from lib.train import heads, loop
@@ -6,12 +6,12 @@ from lib.train.options import Train
 
 
 def predict(run, data, train, numerics, digest, span=None):
-    """Step: predict the rows of a file `test` by a finished model.
+    """Predict the rows of a file `test` by a finished model.
 
-    Input: `model`, fine-tuned on the task of the descriptor `data`. digest: that of the task's
-    test rows. `train`, that of the model, says how rows are cut and padded.
+    Input: `model`, fine-tuned on the task of the descriptor `data`. digest: the digest of the
+    task's test rows. train: the settings of the model, which say how rows are cut and padded.
 
-    Logits [N, C], labels and row numbers are saved as `test`. Raises ValueError where the test rows
+    It saves logits [N, C], labels and row numbers as `test`. Raises ValueError where the test rows
     have changed.
     """
     numerics, train = loop.options(numerics), Train(**train)

@@ -1,5 +1,7 @@
-"""Step: pre-training of a small BERT on the generated corpus, the toy world's stand-in for a
-published checkpoint: masked words and next sentence (Devlin et al. 2019, section 3.1).
+"""This step pre-trains a small BERT on the generated corpus of the toy world.
+
+The result stands in for a published checkpoint. It learns masked words and next sentences (Devlin
+et al. 2019, section 3.1).
 """
 
 import numpy as np
@@ -18,19 +20,19 @@ from lib.train.options import Train
 
 
 def pretrain(run, corpus, model, objective, numerics, train=None):
-    """Step: pre-train a BERT of any size on generated text.
+    """Pre-train a BERT of any size on generated text.
 
-    corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}.
-    objective: {"share" of the tokens that are predicted, "hidden" and "replaced", shares of these
-    that are shown as [MASK] or as a random word}; the next sentence is always told. Without `train`
-    the encoder keeps its random weights: the control that tells what pre-training is worth.
+    corpus: {"sentences", "seed"}. model: {"layers", "hidden", "heads", "ffn", "init"}. objective:
+    {"share": of the tokens that are predicted; "hidden" and "replaced": of these, the shares that
+    are shown as [MASK] or as a random word}. Without `train` the encoder keeps its random weights,
+    which is the control that tells what pre-training is worth.
     """
     numerics, train = loop.options(numerics), train and Train(**train)
     tokenizer = words(run.folder / "vocabulary")
     dropout = train.dropout if train else 0.0
     torch.manual_seed(stream(run.seed, "init"))
     sizes = [model[name] for name in ("layers", "hidden", "heads", "ffn")]
-    # positions for rows of 128 tokens
+    # The model has positions for rows of 128 tokens.
     shape = Shape("bert", *sizes, len(tokenizer), 128, 2, model["hidden"])
     rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
     config = configuration(shape, initializer_range=model["init"], **rates)
@@ -45,17 +47,17 @@ def pretrain(run, corpus, model, objective, numerics, train=None):
 
 
 def words(folder):
-    """Return BERT's tokenizer with one token for each word form of the grammar."""
+    """Write and return BERT's tokenizer with one token for each word form of the grammar."""
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(grammar.vocabulary()) + "\n")
     return transformers.BertTokenizerFast(str(folder / "vocab.txt"), do_lower_case=True)
 
 
 def passages(texts, seed):
-    """Return (first sentences, second ones, codes: 0 where the second follows the first).
+    """Return (first sentences, second sentences, codes [N]: 0 where the second follows the first).
 
-    Every second passage gets the second sentence of another one: of eight drawn ones the one that
-    shares most words, so that words alone do not tell.
+    Every other passage gets the second sentence of another passage. Of eight drawn ones it is the
+    one that shares most words with the first sentence, so that words alone do not give it away.
     """
     random = np.random.default_rng(stream(seed, "passages"))
     first, rest = zip(*(text.split(" . ") for text in texts), strict=True)
@@ -70,8 +72,7 @@ def passages(texts, seed):
 
 
 def mask(batch, tokenizer, objective):
-    """Return (the batch with corrupted ids, what was there [n], and its places [B, T]) for the n
-    tokens that are to be predicted.
+    """Return (batch with corrupted ids, true ids [n], places [B, T]) of n tokens to be predicted.
 
     Draws come from the loop's random state, so that a resumed run masks the same tokens.
     """
@@ -86,8 +87,9 @@ def mask(batch, tokenizer, objective):
 
 
 def masked_words(network, tokenizer, objective, follows):
-    """Return f(batch, rows) -> the losses of a batch, for `lib.train.loop.fit`. follows: codes of
-    `passages` [N], of the next sentence.
+    """Return f(batch, rows) -> {"loss", "masked", "next"}, the loss for lib.train.loop.fit.
+
+    follows: the codes [N] of `passages`.
     """
 
     def loss(batch, rows):

@@ -1,6 +1,4 @@
-"""Step: a random architecture of a given cost, the baseline of a search (report on NAS pruning,
-Table 5).
-"""
+"""This step draws a random architecture, the baseline of a search (NAS report, Table 5)."""
 
 from lib.model import backbone
 from lib.search import control
@@ -9,10 +7,10 @@ from lib.train.options import Gates
 
 
 def random_architecture(run, gates):
-    """Step: draw an architecture of a given cost.
+    """Draw an architecture of a given cost.
 
-    Input: `start`; only its sizes count. gates: lib.train.options.Gates, of which regions, ratio
-    and tolerance matter. Metrics are those of `nas_search`.
+    Input: `start`, of which only the sizes count. gates: the fields of a lib.train.options.Gates,
+    of which regions, ratio and tolerance matter. Metrics have the names of those of `nas_search`.
     """
     options = Gates(**gates)
     sizes, cost = costs(backbone.load(run.inputs["start"].model)[0], options.regions)

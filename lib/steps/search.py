@@ -1,8 +1,8 @@
-"""Step: search for a network (EfficientBERT section 3.2). What is proposed and written down is
-torch-free, in lib.search; here a candidate inherits from a supernet and is scored.
+"""This step searches for a network (EfficientBERT section 3.2).
 
-In stages 1 and 2 each candidate is trained for a while, on text and on the task. In stage 3 it runs
-as a part of a supernet that was trained in parts, without training of its own.
+lib.search proposes candidates and writes them down, free of torch. Here a candidate inherits from a
+supernet and is scored. In stages 1 and 2 each candidate is trained for a while, on text and on the
+task. In stage 3 it is a part of a supernet that was trained in parts, and is not trained itself.
 """
 
 from dataclasses import replace
@@ -14,40 +14,27 @@ from lib.search import engine
 from lib.search.space import ENDLESS, IDS, QS, STACKS, from_json
 from lib.steps import warming
 from lib.train import loop, students
-from lib.train.learn import Lesson
 from lib.train.options import Search, Train, Warmup
 
 
-def search(
-    run,
-    space,
-    net,
-    search,
-    data,
-    train,
-    numerics,
-    warmup=None,
-    corpus=None,
-    pretrain=None,
-    classifier=None,
-):
-    """Step: search for a network in a space, as parts of a supernet or by training each candidate.
+def search(lesson, space, net, search, warmup=None, corpus=None, pretrain=None, classifier=None):
+    """Search for a network in a space, as parts of a supernet or by training each candidate.
 
-    Inputs: `start`, a supernet. For stages 1 and 2 also `teacher`, fine-tuned on the task, and
-    with a corpus `general`, any BERT. `before`: a search whose winner this one starts from; net is
+    Inputs: `start`, a supernet; for stages 1 and 2 also `teacher`, fine-tuned on the task, and with
+    a corpus `general`, any BERT. `before` is a search whose winner this one starts from; net is
     then Output("before", "net").
 
-    space: as lib.search.space.from_json takes it, without its first network, which is net. warmup:
-    candidates are trained by `train`, after `pretrain` on `corpus` (as of step predistil) where
-    that is given. Without warmup they are parts of the supernet, under its head of the task
-    `classifier`. The score is the task's first metric on the held-out rows: after training, or
-    with select "best" its highest.
+    space: JSON of a lib.search.space.Space without its first network. net: that first network.
+    warmup: the options by which candidates are trained by `train`, after `pretrain` on `corpus` (as
+    of step predistil) where that is given. Without warmup they are parts of the supernet, with its
+    head of the task `classifier`. The score is the task's first metric on the held-out rows: after
+    the training, or with select "best" its highest.
 
     Each evaluation is a line of `history.jsonl` (lib.search.engine). Metrics are those of the
-    winner, its `net`, and what stage 3 trains of it (`handed`). Every candidate gets the same fresh
-    head; in the code a head goes on from one candidate to the next.
+    winner, and what later steps take from it (`handed`). Every candidate gets the same fresh head;
+    in the code one head goes on from candidate to candidate.
     """
-    options, lesson = Search(**search), Lesson(run, data, train, numerics)
+    run, options = lesson.run, Search(**search)
     if warmup:
         evaluate = trained(lesson, Warmup(**warmup), corpus, pretrain and Train(**pretrain))
     else:
@@ -66,11 +53,11 @@ def search(
 
 
 def handed(where, net):
-    """Return what later steps take from a search as Outputs, all as JSON.
+    """Return {"net", "supernet", "shared"}, which later steps take as Outputs, as JSON.
 
-    net: the network found. supernet: its formulas with the deepest stacks and the widest networks.
-    shared: what lib.train.options.Shared takes to train that in parts. Its choices are, for each
-    layer, all ids that fit the formula, and the one found once more.
+    "net" is the network that the search found. "supernet" has its formulas with the deepest stacks
+    and the widest networks. "shared" are the fields of a lib.train.options.Shared that trains it in
+    parts: each layer chooses among all ids that fit its formula, and the id in `net` once more.
     """
     largest = {"stack": max(STACKS), "q": min(QS)}
     whole = replace(net, layers=tuple(replace(layer, **largest) for layer in net.layers))
@@ -87,12 +74,12 @@ def handed(where, net):
 
 
 def judged(lesson, model):
-    """Return f() -> the task's metric on the held-out rows, of the model as it then is."""
+    """Return f() -> the task's metric of a model, as it is when called, on the held-out rows."""
     return partial(lesson.score, lesson.judges(model, "held_out")["held_out"])
 
 
 def shared(lesson, classifier):
-    """Return f(net) -> score of a part of the supernet, as it is."""
+    """Return f(net) -> score of a part of the supernet without training."""
     folder = lesson.run.inputs["start"].model
     model, lesson.tokenizer = students.classifier(folder, classifier)
     score = judged(lesson, model)
@@ -116,7 +103,7 @@ def trained(lesson, options, corpus, pretrain):
     def evaluate(net):
         student = students.for_task(run, net, lesson.task, teacher, train.dropout)
         score = judged(lesson, student)
-        part = Scratch(run.folder, run.seed)  # without checkpoints: a candidate is soon made anew
+        part = Scratch(run.folder, run.seed)  # It needs no checkpoints.
         if corpus:
             with students.distilling(student, general, options, numerics) as loss:
                 loop.fit(part, student, text, loss, pretrain, numerics, batches=batches)

@@ -1,5 +1,6 @@
-"""Steps that train a model on a task, each a preset of `learn` (lib.train.learn), and one that
-turns a trained model into int8.
+"""These steps train a model on a task: each is a preset of `learn` (lib.train.learn).
+
+One more step turns a trained model into int8.
 """
 
 import numpy as np
@@ -10,71 +11,56 @@ from lib.model.parts import base, size
 from lib.model.surgery import operate
 from lib.train import heads, loop, pruning
 from lib.train.gating import GateSearch, flops
-from lib.train.learn import Lesson, learn, predictions
+from lib.train.learn import learn, predictions
 from lib.train.objectives import objective_of, predicting
 from lib.train.options import Gates, Mix, Objective, Prune, Targets
 
 
-def finetune(run, data, train, numerics, targets, span=None):
-    """Step: fine-tune a model on a task; the last stage of every method and the teacher of most.
+def finetune(lesson, targets):
+    """Fine-tune a model on a task: the last stage of every method, and the teacher of most.
 
-    Inputs: `start` (any model), and `teacher` where the targets need its logits. `span` for tasks
-    such as SQuAD.
+    Inputs: `start` (any model), and `teacher` where the targets need its logits.
 
-    Predictions, labels and row numbers of every labelled evaluation split are saved. Metrics are in
-    float64; those of the first development set have their own names.
+    It saves predictions, labels and row numbers of every labelled evaluation split. Metrics are in
+    float64; those of the first development set have no prefix.
     """
-    lesson = Lesson(run, data, train, numerics, span)
     model = lesson.start()
     return learn(lesson, model, predicting(lesson, model, Targets(**targets))) | size(model)
 
 
 def fineprune(
-    run,
-    data,
-    train,
-    numerics,
-    targets,
-    alpha=None,
-    prune=None,
-    mix=None,
-    frozen=None,
-    margin=None,
-    span=None,
-    lower_case=None,
+    lesson, targets, alpha=None, prune=None, mix=None, frozen=None, margin=None, lower_case=None
 ):
-    """Step: fine-tune under masks that a schedule closes, with or without a mix of the layers
-    (BERMo; Sanh et al. 2020). A run that diverges is a result.
+    """Fine-tune under masks that a schedule closes, with or without a mix of the layers.
 
-    Inputs: `start` (any model), and `teacher` where the targets need its logits.
+    So BERMo and Sanh et al. 2020 do it. A run that diverges is a result. Inputs: `start` (any
+    model), and `teacher` where the targets need its logits.
 
-    prune, mix: lib.train.options.Prune and Mix. Without `prune` it is dense fine-tuning with the
-    same measurements.
-    alpha: with targets "both", the weight of the teacher's part; that of the labels is 1 - alpha
-    (0.9 in the paper).
-    frozen: what stays as it is (lib.train.pruning.freeze); with "encoder" the run is a probe.
-    margin: a run is called diverged up to this much above the first metric of the majority class.
-    Without it no run is, and a loss that is not finite is an error.
+    prune, mix: the fields of a lib.train.options.Prune and Mix. Without `prune` it is dense
+    fine-tuning with the same measurements.
+    alpha: the weight of the teacher's part with targets "both", while that of the labels is
+    1 - alpha; the paper has 0.9.
+    frozen: the part that does not learn (lib.train.pruning.freeze); with "encoder" the run is a
+    probe.
+    margin: a run has diverged if its first metric is at most this much above that of the majority
+    class. Without a margin no run has, and a loss that is not finite is an error.
     lower_case: False keeps the case of the text, as a script without --do_lower_case does. To an
-    uncased vocabulary every capitalised word is then unknown; `unknown_share` is of all tokens of
-    the training rows. None leaves it to `start`.
+    uncased vocabulary every capitalised word is then unknown, and `unknown_share` is the share of
+    such tokens in the training rows. None leaves it to `start`.
 
-    Predictions are kept of every labelled split but the training rows; metrics of test rows are
-    "test.<metric>". `course`, `shares` and `mix` are those of the methods in lib.train.pruning.
-    Metrics have the counts of the masks and the bytes of the model, dense and sparse. Where the
-    loss was not finite there are no predictions, and `diverged` is true.
+    It saves predictions of every labelled split but the training rows, and the `course`, `shares`
+    and `mix` of lib.train.pruning. Metrics of test rows are "test.<metric>"; others are the counts
+    of the masks and the bytes of the model, dense and sparse. Where the loss was not finite there
+    are no predictions, and `diverged` is true.
     """
-    lesson, targets = Lesson(run, data, train, numerics, span), Targets(**targets)
-    model = lesson.start()
+    run, model = lesson.run, lesson.start()
     if lower_case is False:
         cls, folder = type(lesson.tokenizer), run.inputs["start"].model
         lesson.tokenizer = cls.from_pretrained(folder, do_lower_case=False, local_files_only=True)
-    objective = predicting(lesson, model, targets, alpha)
-    methods = []
-    if mix:
-        methods.append(pruning.LayerMix(run, model, Mix(**mix)))
-    pruned = pruning.Masks(run, model, Prune(**prune), lesson.steps) if prune else None
-    methods += [pruned] * bool(pruned) + [pruning.Course(run, model, lesson.steps)]
+    objective = predicting(lesson, model, Targets(**targets), alpha)
+    methods = [pruning.LayerMix(run, model, Mix(**mix))] if mix else []
+    methods += [pruning.Masks(run, model, Prune(**prune), lesson.steps)] if prune else []
+    methods.append(pruning.Course(run, model, lesson.steps))
     if frozen:
         pruning.freeze(model, frozen)
     judged, may_diverge = ("dev", "unseen", "test"), margin is not None
@@ -86,40 +72,36 @@ def fineprune(
     if lower_case is False:
         ids = np.concatenate(lesson.rows.columns["input_ids"])
         result["unknown_share"] = float(np.mean(ids == lesson.tokenizer.unk_token_id))
-    return result | size(model) | (compact.sizes(model) if pruned else {})
+    return result | size(model) | (compact.sizes(model) if prune else {})
 
 
-def nas_search(run, data, train, numerics, gates, objective):
-    """Step: search which heads and neurons of a model to keep at a given cost, by gates that train
-    beside its weights (report on NAS pruning, sections 5 and 7).
+def nas_search(lesson, gates, objective):
+    """Search which heads and neurons of a model to keep at a given cost.
 
-    Inputs: `start`, the model to search in, fine-tuned or general. `teacher` where the objective
-    needs one; it may be the same model. `augmented` for its rows instead of the plain ones.
+    Gates train beside the weights, on the same batches (report on NAS pruning, sections 5 and 7).
+    Inputs: `start`, the model to search in, fine-tuned or general; `teacher` where the objective
+    needs one, which may be the same model; `augmented` for its rows instead of the plain ones.
 
-    Weights and gates learn from the same batches. The model is saved as it then is, with its gates;
-    predictions and scores are those of its soft masks. lib.train.gating.GateSearch says what else
-    is kept. The last model is the result: `train.select` is "last".
+    The last model is saved with its gates, and `train.select` is "last". Predictions and scores are
+    those of its soft masks. lib.train.gating.GateSearch says what else is saved.
     """
-    lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
-    search = GateSearch(run, model, Gates(**gates))
+    search = GateSearch(lesson.run, model, Gates(**gates))
     return learn(lesson, model, objective_of(lesson, model, Objective(**objective)), [search])
 
 
-def retrain(run, data, train, numerics, objective, architecture=None):
-    """Step: cut an architecture out of a model and train it on a teacher's states, on its logits,
-    or on labels (report on NAS pruning, sections 5.4 and 5.5). Each of the two stages is one run.
+def retrain(lesson, objective, architecture=None):
+    """Cut an architecture out of a model, and train it on a teacher or on labels.
 
-    Inputs: `start`, whose weights are taken: the model that was searched in, or the search
-    itself, whose gates are then left out (section 7.8). `teacher` where the objective needs one.
-    `search`, so that `architecture` can be its Output. `augmented` for its rows instead of the
-    plain ones.
+    The report on NAS pruning has two such stages (sections 5.4 and 5.5); each is one run. Inputs:
+    `start`, whose weights are taken: the model that was searched in, or the search itself, whose
+    gates are then left out (section 7.8); `teacher` where the objective needs one; `search`, where
+    `architecture` is its Output; `augmented` for its rows instead of the plain ones.
 
-    architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`; none keeps the
+    architecture: {"heads", "neurons", ...} of `nas_search` or `random_architecture`; None keeps the
     model as it is. Predictions and metrics are those of `finetune`; `flops` is in the report's
     convention.
     """
-    lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
     if gates.present(model):
         gates.detach(model)
@@ -129,36 +111,36 @@ def retrain(run, data, train, numerics, objective, architecture=None):
     return result | size(model) | {"flops": flops(model)}
 
 
-def imp(run, data, train, numerics, kept):
-    """Step: one round of iterative magnitude pruning with rewinding, the rival of the report on NAS
-    pruning (Table 10). The procedure is that of the public code of "The Lottery Ticket Hypothesis
-    for Pre-trained BERT Networks" (Chen et al. 2020).
+def imp(lesson, kept):
+    """Do one round of iterative magnitude pruning with rewinding (NAS report, Table 10).
 
-    Inputs: `start`, the round before, or for the first round the dense fine-tuned model; `origin`,
-    the pre-trained model.
+    The procedure is that of the public code of "The Lottery Ticket Hypothesis for Pre-trained BERT
+    Networks" (Chen et al. 2020). Inputs: `start`, the round before, or for the first round the
+    dense fine-tuned model; `origin`, the pre-trained model.
 
-    Of the weights of all linear layers of encoder and pooler together, the share `kept` with the
-    largest magnitude in `start` stays. The encoder goes back to its pre-trained values, the
-    classifier does not. Then the rest is fine-tuned on the labels, and pruned weights stay zero.
-    The public code prunes a tenth of all weights in each round. Metrics are those of `finetune`.
+    kept: the share of the weights that stays, those with the largest magnitude in `start`, of all
+    linear layers of encoder and pooler together. The encoder goes back to its pre-trained values,
+    the classifier does not. Then the model is fine-tuned on the labels, and pruned weights stay
+    zero. The public code prunes a tenth of all weights in each round. Metrics are those of
+    `finetune`.
     """
-    lesson = Lesson(run, data, train, numerics)
     model = lesson.start()
-    ticket = Ticket(model, backbone.load(run.inputs["origin"].model)[0], kept)
+    ticket = Ticket(model, backbone.load(lesson.run.inputs["origin"].model)[0], kept)
     return learn(lesson, model, predicting(lesson, model, Targets("hard")), [ticket]) | size(model)
 
 
 class Ticket(loop.Method):
-    """The largest weights of a model, set back to those of `origin`; the others are zero and stay
-    so.
+    """A Ticket sets the largest weights of a model back to those of `origin`.
+
+    The other weights are zero, and stay zero in the training.
     """
 
     def __init__(self, model, origin, kept):
         self.weights = prunable(model)
         sizes = [weight.detach().abs() for weight in self.weights]
         count = round(kept * sum(size.numel() for size in sizes))
-        self.masks = masks.top_of_all(sizes, count)  # of equal ones the first
-        theirs = base(origin).state_dict()  # it may have more
+        self.masks = masks.top_of_all(sizes, count)  # Of equal ones the first stay.
+        theirs = base(origin).state_dict()  # It may have more tensors.
         base(model).load_state_dict({name: theirs[name] for name in base(model).state_dict()})
         with torch.no_grad():
             for weight, mask in zip(self.weights, self.masks, strict=True):
@@ -166,7 +148,7 @@ class Ticket(loop.Method):
         self.masks = [mask.to(loop.device()) for mask in self.masks]
 
     def gradients(self, step, steps):
-        """Zero the gradients of pruned weights: Adam then leaves them where they are."""
+        """Set the gradients of pruned weights to zero, so that Adam leaves them at zero."""
         for weight, mask in zip(self.weights, self.masks, strict=True):
             weight.grad *= mask
 
@@ -178,15 +160,14 @@ def prunable(model):
     return found + ([pooler.dense.weight] if pooler is not None else [])
 
 
-def quantise(run, data, train, numerics, span=None):
-    """Step: turn a finished model into int8 and judge it again; nothing is trained.
+def quantise(lesson):
+    """Turn a finished model into int8, and judge it again without any training.
 
-    Input: `start`. `train`, that of the model, tells how rows are cut and padded. Metrics and
-    predictions are those of `finetune`, with the bytes of all tensors.
+    Input: `start`. `train`, the settings of that model, says how rows are cut and padded. Metrics
+    and predictions are those of `finetune`, with the bytes of all tensors.
     """
-    lesson = Lesson(run, data, train, numerics, span)
     model = lesson.start()
     operate(model, {"op": "int8"})
-    result = predictions(run, lesson.judges(model))
-    backbone.save(model, lesson.tokenizer, run.model)
+    result = predictions(lesson.run, lesson.judges(model))
+    backbone.save(model, lesson.tokenizer, lesson.run.model)
     return result | size(model) | {"bytes": compact.stored(model)}

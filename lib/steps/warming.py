@@ -1,5 +1,6 @@
-"""Steps of EfficientBERT's warm-up distillation (section 3.2): attention, states and predictions of
-a teacher in one loss, on text, on a task, or on several tasks.
+"""These are the steps of EfficientBERT's warm-up distillation (section 3.2).
+
+One loss has attention, states and predictions of a teacher, on text or on one or more tasks.
 """
 
 from contextlib import ExitStack
@@ -25,40 +26,39 @@ from lib.train.matching import matching, teaching
 from lib.train.options import Train, Warmup
 
 
-def warmup(run, data, train, numerics, warmup, net=None, classifier=None, span=None):
-    """Step: fine-tune by warm-up distillation. There are no labels but those of a regression, where
-    the options ask for them.
+def warmup(lesson, warmup, net=None, classifier=None):
+    """Fine-tune by warm-up distillation.
 
-    Inputs: `teacher`, fine-tuned on the task; `start`, a student or supernet to inherit from, or
-    a model that `operate` cut, which is the student; `search`, whose Output net may be. net: what
-    to train, or to cut out of `start` (lib.search.net as JSON), by default that of `start`.
+    Labels are not used, but for a regression where the options ask for them. Inputs: `teacher`,
+    fine-tuned on the task; `start`, a student or supernet to inherit from, or a model that
+    `operate` cut, which is then the student; `search`, whose Output the net may be. net: the
+    network to train, or to cut out of `start` (JSON of lib.search.net), by default that of `start`.
     classifier: the task whose head a `start` of step multitask hands down as well.
 
-    Metrics and predictions are kept as by step finetune, also of the held-out rows where the data
-    have some. These select, where the training asks for the best. The loss over the steps is kept
+    It saves metrics and predictions as step finetune does, also of the held-out rows where the data
+    have some. These select, where the training asks for the best. The loss over the steps is saved
     as `curve`.
     """
-    lesson, options = Lesson(run, data, train, numerics, span), Warmup(**warmup)
+    run, options = lesson.run, Warmup(**warmup)
     teacher, lesson.tokenizer = lesson.teacher
     student = students.for_task(run, net, lesson.task, teacher, lesson.train.dropout)
     if classifier:
         students.put(student.classifier, *students.head(run.inputs["start"].model, classifier))
-    select = "held_out" if "held_out" in lesson.splits else "dev"
     judged, methods = ("dev", "unseen", "held_out"), students.methods(run, student)
     heads, labels = students.heads_of_cut(run), lesson.rows.labels
     objective = students.distilling(student, teacher, options, lesson.numerics, labels, heads)
-    return learn(lesson, student, objective, methods, judged, select) | size(student)
+    return learn(lesson, student, objective, methods, judged) | size(student)
 
 
 def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
-    """Step: warm-up distillation on plain text, from a teacher's states alone, of a network or of a
-    supernet; with `shared`, of one part of a supernet in each step (stage 3 of its search).
+    """Distil a network or a supernet on plain text, from a teacher's states alone.
 
-    Text is shown whole: nothing is masked, and no word is predicted.
+    Nothing is masked, and no word is predicted. With `shared`, each step trains one part of a
+    supernet (stage 3 of its search).
 
     Inputs: `teacher`, any BERT; `start`, a student or supernet to inherit from; `search`, whose
-    Outputs net and shared may be. corpus: see `rows`. net: what to train (lib.search.net as JSON),
-    by default that of `start`.
+    Outputs net and shared may be. corpus: see `rows`. net: the network to train (JSON of
+    lib.search.net), by default that of `start`.
     """
     numerics, train = loop.options(numerics), Train(**train)
     teacher, tokenizer = backbone.load(run.inputs["teacher"].model)
@@ -72,17 +72,17 @@ def predistil(run, corpus, warmup, train, numerics, net=None, shared=None):
 
 
 def multitask(run, data, warmup, train, numerics, net=None, shared=None):
-    """Step: fine-tune one encoder on several tasks by warm-up distillation, a classifier each
-    (stage 3); with `shared`, one part of a supernet in each step.
+    """Fine-tune one encoder on several tasks by warm-up distillation (stage 3).
 
-    Inputs: `teacher:<name>`, fine-tuned, for each task of data: {name: descriptor}; `start`, a
-    student or supernet to inherit from; `search`, whose Outputs net and shared may be. net: what to
-    train (lib.search.net as JSON), by default that of `start`.
+    With `shared`, each step trains one part of a supernet. data: {name: descriptor} of the tasks.
+    Inputs: `teacher:<name>`, fine-tuned, for each task; `start`, a student or supernet to inherit
+    from; `search`, whose Outputs net and shared may be. net: the network to train (JSON of
+    lib.search.net), by default that of `start`.
 
-    A batch is of one task; batches of all tasks come mixed in proportion to their rows. The run
-    keeps the encoder with its pooler, one head for each task (`lib.train.students.classifier` puts
-    them together), and of each task, with the whole net active, metrics named <name>.<metric> and
-    `predictions_<name>`.
+    A batch has rows of one task; batches of all tasks come mixed, in proportion to their rows. The
+    run keeps the encoder with its pooler, and one head for each task, which
+    `lib.train.students.classifier` puts together. It judges each task with the whole net active:
+    metrics are <name>.<metric>, and arrays `predictions_<name>`.
     """
     options = Warmup(**warmup)
     lessons = {name: Lesson(run, each, train, numerics) for name, each in data.items()}
@@ -119,8 +119,7 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
     learned, result = encoder.classifiers, result | {"rows": len(encoded)}
     del encoder.classifiers, encoder.dropout
     backbone.save(encoder, tokenizer, run.model)
-    if run.model is not None:
-        students.save_tensors(learned.state_dict(), run.model / students.HEADS)
+    students.save_tensors(learned.state_dict(), run.model, students.HEADS)
     for name, lesson in lessons.items():
         model = students.with_head(encoder, learned[name].weight, learned[name].bias)
         result |= predictions(run, lesson.judges(model), name)
@@ -128,10 +127,9 @@ def multitask(run, data, warmup, train, numerics, net=None, shared=None):
 
 
 def joined(lessons, train, seed):
-    """Return (Encoded rows of all tasks one after another, the task of each row, f(epoch) ->
-    batches).
+    """Return (Encoded rows of all tasks in one, the task of each row, f(epoch) -> batches).
 
-    Labels are float32: no loss here reads codes, for which the teachers' logits stand.
+    Labels are float32: classes learn from the teachers' logits, so that no loss reads codes.
     """
     each = [lesson.rows for lesson in lessons.values()]
     columns = {
@@ -156,9 +154,9 @@ def joined(lessons, train, seed):
 def rows(corpus, tokenizer, train, seed):
     """Return (Encoded rows of a corpus, f(epoch) -> batches, or None for the usual order).
 
-    corpus: {"sentences", "seed"} is generated text, paired as in pre-training. Otherwise it is a
-    descriptor of lib.data.texts. Some epochs of data are made of a text and used in turn, as in the
-    code.
+    corpus: {"sentences", "seed"} of generated text, which is paired as in pre-training, or a
+    descriptor of lib.data.texts. Of such a text EPOCHS different epochs of rows are made, at most,
+    and used in turn, as in the code.
     """
     if "text" not in corpus:
         first, second, _ = passages(toy.corpus(corpus["sentences"], corpus["seed"]), seed)
@@ -167,7 +165,7 @@ def rows(corpus, tokenizer, train, seed):
     what = corpus["text"], corpus["digest"], corpus.get("documents")
     key = paths.key_of("documents", *what, tokens.vocabulary(tokenizer))
     read = partial(tokenised, corpus, tokenizer)
-    documents = tokens.kept(key, read, ("ids",))["ids"]  # for all runs, epochs and seeds
+    documents = tokens.kept(key, read, ("ids",))["ids"]  # All runs, epochs and seeds share them.
     special = tokenizer.cls_token_id, tokenizer.sep_token_id
     names, epochs = ("input_ids", "token_type_ids"), range(min(train.epochs, EPOCHS))
     made = partial(pairs, documents, special, train.max_length, seed)
@@ -187,7 +185,7 @@ def rows(corpus, tokenizer, train, seed):
 
 
 def tokenised(corpus, tokenizer):
-    """Yield {"ids": token ids} of a text's documents, empty ones dropped."""
+    """Yield {"ids": token ids} of each document of a text that is not empty."""
     for part in tokens.chunks(map(" ".join, texts.load(corpus))):
         found = tokenizer(part, add_special_tokens=False, verbose=False)["input_ids"]
         yield from ({"ids": ids} for ids in found if ids)

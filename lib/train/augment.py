@@ -1,19 +1,18 @@
-"""Data augmentation of TinyBERT (Jiao et al. 2020), batched: other words in place of words.
+"""This module augments data as TinyBERT does (Jiao et al. 2020): it replaces words by others.
 
-Words of the letters a to z that are no stop words may be replaced. A masked language model reads
-"masked sentence [SEP] original sentence"; for a word that is one piece of the vocabulary its K
+A word may be replaced if it has only the letters a to z and is no stop word. If it is one piece of
+the vocabulary, a masked language model reads "masked sentence [SEP] original sentence", and the K
 likeliest pieces are the candidates. A word of several pieces gets its K nearest words by input
-embeddings, and so does every word where the model has no masked-LM head. Then a sentence has N
-tries. In each, every such word is replaced with chance p by one of its candidates, all of them
-equally likely. Each new result is kept.
+embeddings, and so does every word where the model has no masked-LM head. Each sentence then has N
+tries. In each try, every such word is replaced with probability p by one of its candidates, all of
+them equally likely. Each new sentence is kept.
 
-Candidates depend on the sentence alone, draws on seed and row number alone. So neither order nor
-batching changes a row.
+The candidates depend on the sentence alone, and the draws on seed and row number alone. So neither
+the order nor the batching of rows changes a result.
 """
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -25,47 +24,46 @@ from lib.model import backbone
 from lib.model.parts import base
 from lib.runs import paths
 from lib.train import loop
-from lib.train.batches import Encoded
+from lib.train.batches import Encoded, collate
 
-TOKENS = {"cpu": 1024, "cuda": 65536}  # of one batch
+# A batch has at most so many tokens.
+TOKENS = {"cpu": 1024, "cuda": 65536}
 LETTERS = re.compile("[a-z]+")
 STOP = frozenset(paths.toml(Path(__file__).with_suffix(".toml"))["STOP"].split())
 
 
 class Source:
-    """Where candidates come from: a language model of V pieces, N of which are words. Raises
-    ValueError for a model without a WordPiece vocabulary.
+    """A Source proposes candidates by a language model of V pieces, N of which are words.
+
+    Raises ValueError for a model without a WordPiece vocabulary.
     """
 
     def __init__(self, folder):
         self.model, self.tokenizer = backbone.load(folder)
-        backend = self.tokenizer.backend_tokenizer
-        if type(backend.pre_tokenizer).__name__ != "BertPreTokenizer":
+        self.rules = self.tokenizer.backend_tokenizer
+        if type(self.rules.pre_tokenizer).__name__ != "BertPreTokenizer":
             raise ValueError(f"the model in {folder} has no WordPiece vocabulary: take a BERT's")
-        # hidden states [B, H] to scores [B, V]; None without a masked-LM head
+        # The head turns hidden states [B, H] into scores [B, V]; some models have none.
         self.head = getattr(getattr(self.model, "cls", None), "predictions", None)
         table = self.model.to(loop.device()).get_input_embeddings().weight
-        self.embeddings = table.detach()  # [V, H]
+        self.embeddings = table.detach()
         special = self.tokenizer.all_special_tokens
-        self.names = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))  # [V]
+        self.names = self.tokenizer.convert_ids_to_tokens(range(len(self.tokenizer)))
         self.usable = [not name.startswith("##") and name not in special for name in self.names]
-        # ids of the pieces that are words [N], and their embeddings, of length 1
+        # These are the ids [N] of the pieces that are words, and their embeddings [N, H] of norm 1.
         self.places = np.array([i for i, name in enumerate(self.names) if LETTERS.fullmatch(name)])
         self.vectors = functional.normalize(self.embeddings[self.places])
 
-        @cache
-        def pieces(word):
-            ids = [token.id for token in backend.model.tokenize(word)]
-            return [] if self.tokenizer.unk_token_id in ids else ids
-
-        self.pieces = pieces  # word: its ids, none where the vocabulary cannot spell it
+    def pieces(self, word):
+        """Return the piece ids of a word: an empty list where the vocabulary cannot spell it."""
+        ids = [token.id for token in self.rules.model.tokenize(word)]
+        return [] if self.tokenizer.unk_token_id in ids else ids
 
 
 def words_and_places(source, text):
-    """Return (words of a text, places of the eligible ones). Words are not yet cut into pieces."""
-    rules = source.tokenizer.backend_tokenizer
-    text = rules.normalizer.normalize_str(text)
-    words = [word for word, _ in rules.pre_tokenizer.pre_tokenize_str(text)]
+    """Return (the words of a text, the indices of those that may be replaced)."""
+    text = source.rules.normalizer.normalize_str(text)
+    words = [word for word, _ in source.rules.pre_tokenizer.pre_tokenize_str(text)]
     return words, [
         i for i, word in enumerate(words) if LETTERS.fullmatch(word) and word not in STOP
     ]
@@ -74,9 +72,10 @@ def words_and_places(source, text):
 def candidates(texts, source, count, numerics, near, tokens=None):
     """Find the candidates of every word that may be replaced, in different texts.
 
-    near: {word: neighbours} of earlier calls; new ones are added. tokens: of one batch, with
-    padding. Returns {"ids": int32 [words, count], places in `source.names`, then -1; "sizes": such
-    words of each text; "one_piece": how many are of one piece}.
+    near: {word: neighbours} of earlier calls; new words are added to it. tokens: the most tokens of
+    a batch, padding included. Returns {"ids": int32 [words, count], the candidates of each such
+    word as indices into `source.names`, filled up with -1; "sizes": the number of such words in
+    each text; "one_piece": how many of the words are one piece}.
     """
     sizes, masked, others, one_piece, slot = [], [], {}, 0, 0
     tokens = tokens or TOKENS[loop.device().type]
@@ -92,7 +91,7 @@ def candidates(texts, source, count, numerics, near, tokens=None):
             one_piece += single
             if not single or source.head is None:
                 others[slot] = words[i]
-            elif starts[i] < limit:  # a word behind that stays as it is
+            elif starts[i] < limit:  # The model does not read the words behind its limit.
                 masked.append((slot, row, starts[i]))
             slot += 1
     found, lengths = {}, [min(2 * len(row) + 3, limit) for _, row, _ in masked]
@@ -113,22 +112,20 @@ def candidates(texts, source, count, numerics, near, tokens=None):
 
 @torch.inference_mode()
 def likeliest(source, masked, length, count, numerics):
-    """Find up to `count` likeliest pieces of each masked place.
+    """Return the ids of up to `count` likeliest pieces for each masked place.
 
-    masked: (_, ids of a sentence, place) of each row. The model reads the sentence twice, the first
-    time masked, cut to `length` tokens.
+    masked: one (slot, ids of a sentence, place to mask) for each row. The model reads the sentence
+    twice, the first time with the mask; both together are cut to `length` tokens.
     """
     tokenizer, where = source.tokenizer, loop.device()
-    ids = np.full((len(masked), length), tokenizer.pad_token_id, dtype=np.int64)
-    segments, attention = np.zeros_like(ids), np.zeros_like(ids)
-    for line, (_, row, place) in enumerate(masked):
+    columns = {"input_ids": [], "token_type_ids": []}
+    for _, row, place in masked:
         row = [tokenizer.cls_token_id, *row, tokenizer.sep_token_id]
         both = (row + row[1:])[:length]
-        ids[line, : len(both)], attention[line, : len(both)] = both, 1
-        segments[line, len(row) : len(both)] = 1
-        ids[line, place] = tokenizer.mask_token_id
-    batch = {"input_ids": ids, "token_type_ids": segments, "attention_mask": attention}
-    batch = {name: torch.from_numpy(values).to(where) for name, values in batch.items()}
+        both[place] = tokenizer.mask_token_id
+        columns["input_ids"].append(both)
+        columns["token_type_ids"].append(([0] * len(row) + [1] * len(row))[: len(both)])
+    batch = collate(Encoded(columns, None, tokenizer.pad_token_id), range(len(masked)), 0, where)
     with loop.autocast(numerics):
         hidden = base(source.model)(**batch)[0]
     # Scores at the masked place alone; in float32, because bfloat16 would tie the last candidates.
@@ -141,7 +138,7 @@ def likeliest(source, masked, length, count, numerics):
 
 @torch.inference_mode()
 def nearest(source, words, count, block=512):
-    """Return {word: up to `count` nearest other words by cosine}; none for an unknown word."""
+    """Return {word: its up to `count` nearest other words by cosine}; unknown words have none."""
     found = {word: [] for word in words}
     queries = {
         word: source.embeddings[ids].mean(0) for word in words if (ids := source.pieces(word))
@@ -163,7 +160,7 @@ def nearest(source, words, count, block=512):
 def variants(text, source, ids, options, generator):
     """Return the text, then the different sentences of its tries, words joined by spaces.
 
-    ids: int32 [words that may be replaced, count], the candidates of the text.
+    ids: int32 [words that may be replaced, count], the candidates of each word of the text.
     """
     words, places = words_and_places(source, text)
     sizes = (ids >= 0).sum(1)
@@ -173,16 +170,16 @@ def variants(text, source, ids, options, generator):
     for use, new in zip((chance[0] < options.p) & (sizes > 0), chosen, strict=True):
         replaced = {places[i]: source.names[new[i]] for i in np.flatnonzero(use)}
         made[" ".join(replaced.get(i, word) for i, word in enumerate(words))] = 0
-    if text != " ".join(words):  # the same words to the model; the ancestor keeps this double
+    if text != " ".join(words):  # To the model these are the same words.
         made.pop(" ".join(words), None)
     return list(made)
 
 
 def expanded(sides):
-    """Yield the rows out of one row (a, b).
+    """Yield the rows (a, b) that one row becomes; b is None where rows have one text.
 
-    Variants of `a` stand beside the original `b`, then those of `b` beside the original `a`. b is
-    None where a row has one text.
+    sides: the variants of each text, the original first. Variants of `a` stand beside the original
+    `b`, then variants of `b` beside the original `a`.
     """
     left, *right = sides
     for text in left:
@@ -193,8 +190,9 @@ def expanded(sides):
 
 
 def encoded(run, tokenizer, max_length):
-    """Return the Encoded training rows of a run of step augment, tokenised once and read from
-    disk.
+    """Return the training rows of a run of step `augment` as Encoded.
+
+    They are tokenised once, then read from disk.
     """
     path = run.model / "variants.jsonl"
     names = [name for name in tokenizer.model_input_names if name != "attention_mask"]

@@ -1,4 +1,4 @@
-"""Batches: encoded rows, in an order that is a function of seed and epoch alone."""
+"""This module makes batches of encoded rows, in an order that seed and epoch alone decide."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,16 @@ import torch
 
 from lib.runs.spec import stream
 
-POOL = 50  # batches that are sorted by length together
+POOL = 50  # Rows of so many batches are sorted by length together.
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """N rows as token ids.
+    """An Encoded holds N rows as token ids.
 
-    columns: {name: N int arrays of each row's own length}, a list or rows on disk
-    (lib.data.tokens).
-    labels: a tensor [N] of int64 codes or float32 scores, or None. pad: the id of padding.
+    columns: {name: N integer arrays, each as long as its row}, a list or rows on disk
+    (lib.data.tokens). labels: a tensor [N] of int64 codes or float32 scores, or None. pad: the id
+    of the padding token.
     """
 
     columns: dict
@@ -31,30 +31,28 @@ class Encoded:
         return np.array([len(row) for row in ids]) if isinstance(ids, list) else ids.lengths()
 
     def used(self):
-        """Return the different token ids, padding included."""
+        """Return each token id that occurs, once, and that of padding."""
         ids = self.columns["input_ids"]
-        return np.unique(
-            np.append(np.concatenate(ids) if isinstance(ids, list) else ids.used(), self.pad)
-        ).astype(np.int64)
+        seen = np.concatenate(ids) if isinstance(ids, list) else ids.used()
+        return np.unique(np.append(seen, self.pad)).astype(np.int64)
 
 
 def encode(tokenizer, split, max_length):
-    """Tokenise a Split (lib.data) to at most `max_length` tokens a row."""
+    """Return the rows of a Split (lib.data) as Encoded, cut to at most `max_length` tokens."""
     texts = (split.a,) if split.b is None else (split.a, split.b)
-    rows = tokenizer(*texts, truncation=True, max_length=max_length)
+    cut = {"truncation": True, "max_length": max_length, "return_attention_mask": False}
     columns = {
-        k: [np.asarray(r, dtype=np.int64) for r in v]
-        for k, v in rows.items()
-        if k != "attention_mask"
+        name: [np.asarray(row, dtype=np.int64) for row in rows]
+        for name, rows in tokenizer(*texts, **cut).items()
     }
     return Encoded(columns, torch.as_tensor(split.y), tokenizer.pad_token_id)
 
 
 def order(lengths, batch, seed, epoch, bucket=True):
-    """Return the batches of one epoch, a list of index arrays.
+    """Return the batches of one epoch as a list of arrays of row numbers.
 
-    With `bucket`, rows of similar length share a batch: shuffled rows are sorted by length within
-    pools of 50 batches, then the batches are shuffled.
+    With `bucket`, rows of similar length share a batch: the shuffled rows are sorted by length
+    within pools of 50 batches, then the batches are shuffled.
     """
     generator = np.random.default_rng(stream(seed, f"order:{epoch}"))
     rows = generator.permutation(len(lengths))
@@ -73,15 +71,10 @@ def collate(encoded, rows, pad_to=0, device="cpu"):
 
     T is the length of the longest row, or `pad_to` where that is more.
     """
-    size = max(pad_to, max(len(encoded.columns["input_ids"][i]) for i in rows))
-    batch = {}
+    lengths = np.array([len(encoded.columns["input_ids"][i]) for i in rows])
+    real = np.arange(max(pad_to, lengths.max())) < lengths[:, None]
+    batch = {"attention_mask": real.astype(np.int64)}
     for name, values in encoded.columns.items():
-        table = np.full(
-            (len(rows), size), encoded.pad if name == "input_ids" else 0, dtype=np.int64
-        )
-        for line, i in enumerate(rows):
-            table[line, : len(values[i])] = values[i]
-        batch[name] = torch.from_numpy(table).to(device)
-    lengths = torch.tensor([len(encoded.columns["input_ids"][i]) for i in rows], device=device)
-    batch["attention_mask"] = (torch.arange(size, device=device) < lengths[:, None]).long()
-    return batch
+        batch[name] = np.full(real.shape, encoded.pad * (name == "input_ids"), dtype=np.int64)
+        batch[name][real] = np.concatenate([values[i] for i in rows])
+    return {name: torch.from_numpy(table).to(device) for name, table in batch.items()}

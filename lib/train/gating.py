@@ -1,4 +1,4 @@
-"""A search over gates as a method of the training (report on NAS pruning, sections 5 and 7)."""
+"""This module searches over gates during a training (report on NAS pruning, sections 5 and 7)."""
 
 import numpy as np
 import torch
@@ -11,17 +11,20 @@ from lib.model.surgery import operate
 from lib.search.control import Control, encoder
 from lib.train import loop
 
-COLUMNS = ("target", "ratio", "switched_off", "switched_on")  # of what is logged at each step
-NAMES = {"ffn": "neurons"}  # what the operation "keep" calls them
+# Each step logs these values.
+COLUMNS = ("target", "ratio", "switched_off", "switched_on")
+NAMES = {"ffn": "neurons"}  # The operation "keep" has another name for this kind of gate.
 
 
 class Gating(loop.Method):
-    """Gates that move beside the weights, towards a cost (lib.search.control). The average of their
-    gradients is a buffer of the model while it trains. Raises ValueError for a target out of reach.
+    """A Gating moves gates towards a cost while the weights train (lib.search.control).
+
+    The running average of the gates' gradients is a buffer of the model while it trains. Raises
+    ValueError for a target out of reach.
     """
 
     def __init__(self, run, model, alphas, sizes, cost, options):
-        """alphas: the gates, N in all. sizes, cost: as lib.search.control.Control takes them."""
+        """Take N gates `alphas`, with `sizes` and `cost` as lib.search.control.Control has them."""
         self.run, self.model, self.apart = run, model, tuple(alphas)
         self.control = Control(options, sizes, cost, run.seed)
         number = len(self.control.region)
@@ -37,7 +40,7 @@ class Gating(loop.Method):
         self.run.log(step, search=dict(zip(COLUMNS, note.tolist(), strict=True)))
 
     def land(self):
-        """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] in COLUMNS)."""
+        """Do the final trim. Returns (metrics, alphas [N], the curve [steps, 4] of COLUMNS)."""
         control, before, told = self.control, flat(self.apart), self.run.logged("search")
         alphas, trimmed = control.trim(before, self.model.average.cpu().numpy())
         write(self.apart, alphas)
@@ -56,12 +59,12 @@ class Gating(loop.Method):
 
 
 class GateSearch(Gating):
-    """A search over the gates of an encoder.
+    """A GateSearch searches over the gates of an encoder.
 
-    Saved: `search`, the curve [steps, 4] (see COLUMNS) and every alpha as "<layer>.<kind>".
-    Metrics: `architecture`, which the operation "keep" takes; `flops`, `whole_flops` and `ratio` of
-    the cut model; `before_trim` and `trimmed` of the final trim. Raises ValueError for gates that
-    do not fit.
+    It saves the arrays `search`: the curve [steps, 4] of COLUMNS, and every alpha under the name
+    "<layer>.<kind>". Its metrics are `architecture`, which the operation "keep" takes, the `flops`,
+    `whole_flops` and `ratio` of the cut model, and `before_trim` and `trimmed` of the final trim.
+    Raises ValueError for gates that do not fit the model.
     """
 
     def __init__(self, run, model, options):
@@ -71,7 +74,7 @@ class GateSearch(Gating):
 
     def finish(self):
         metrics, alphas, curve = self.land()
-        every = {  # small, as they are committed with a record
+        every = {  # Half precision keeps the committed record small.
             f"{layer}.{kind}": alpha.detach().cpu().half().numpy()
             for (layer, kind), alpha in gates.alphas(self.model).items()
         }
@@ -98,9 +101,10 @@ def write(tensors, values):
 
 # ---- Gates of an encoder ----
 def costs(model, regions):
-    """Return what a search over these regions needs (lib.search.control), of a model gated or not.
+    """Return what a search over some regions of a model needs, whether it has gates yet or not.
 
-    Returns {(layer, kind): gates} and f({(layer, kind): sum of masks}) -> FLOPs.
+    These are {(layer, kind): number of gates} and f({(layer, kind): sum of masks}) -> FLOPs
+    (lib.search.control).
     """
     sizes, whole = {}, []
     for number, layer in enumerate(layers(model)):
@@ -111,21 +115,20 @@ def costs(model, regions):
 
 
 def widths(layer):
-    """Return {"heads", "ffn", "embedding", "qk", "v"}: how much a layer has of each."""
+    """Return how much a layer has of each kind: {"heads", "ffn", "embedding", "qk", "v"}."""
     return {"ffn" if what == NAMES["ffn"] else what: size for what, size in wide(layer).items()}
 
 
 def flops(model):
-    """Count the FLOPs of a model as it is, cut or whole, in the report's convention."""
+    """Return the FLOPs of a model as it is, cut or whole, in the report's convention."""
     size, found = layers(model)[0].attention.self.attention_head_size, map(widths, layers(model))
     return measured.flops(model.config.hidden_size, size, found)
 
 
 def architecture(sizes, on):
-    """Return {"heads": L lists of indices, "neurons": L lists, ...}: what the operation "keep"
-    takes.
+    """Return what the operation "keep" takes: {"heads": L lists of indices, "neurons": ...}.
 
-    sizes: {(layer, kind): gates}. on: for all gates, one after another, whether each is on.
+    sizes: {(layer, kind): number of gates}. on: whether each gate is on, in the order of `sizes`.
     """
     kept, start = {}, 0
     for (_, kind), number in sizes.items():

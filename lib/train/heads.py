@@ -1,4 +1,4 @@
-"""What differs between tasks with classes, scores and spans: the head, the rows, the marks.
+"""Tasks with classes, scores and spans differ in what this module has: head, rows and judging.
 
 Shapes: N rows, C classes, W windows of the N rows, T tokens.
 """
@@ -15,13 +15,15 @@ from lib.model import backbone
 from lib.train.batches import Encoded, encode
 from lib.train.options import Span
 
-HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}  # by whether it is of spans
+# A task of spans has the second head.
+HEADS = {False: "SequenceClassification", True: "QuestionAnswering"}
 
 
 def network(folder, task, dropout, seed):
-    """Return a model with the head that a Task (lib.data) needs, and its tokenizer, out of any
-    saved folder; a head that is not there is drawn from `seed`. Raises ValueError where the
-    folder's head is another.
+    """Return (model, tokenizer) of a saved folder, with the head that a Task (lib.data) needs.
+
+    A folder without such a head gets a new one, drawn from `seed`. dropout: the rate of all layers.
+    Raises ValueError where the folder's head has other outputs or classes than the task.
     """
     head = HEADS[task.span]
     kept = head in backbone.architecture(folder)
@@ -37,8 +39,8 @@ def network(folder, task, dropout, seed):
 def rows(tokenizer, split, task, max_length, span=None):
     """Return (Encoded rows of a Split, f(logits) -> (metrics, arrays to keep)).
 
-    span: a lib.train.options.Span as a dict, for tasks with spans. Their rows are windows of
-    passages. What is kept holds no text.
+    span: the fields of a lib.train.options.Span, for a task of spans. The rows of such a task are
+    windows of passages. The arrays hold no text.
     """
     if not task.span:
         return encode(tokenizer, split, max_length), partial(class_marks, task, split)
@@ -49,50 +51,42 @@ def rows(tokenizer, split, task, max_length, span=None):
 
 
 def class_marks(task, split, logits):
-    """Judge logits [N, C]: returns (metrics, arrays to keep)."""
-    return metrics.scores(task, logits, split.y), {
-        "logits": logits,
-        "labels": np.ascontiguousarray(split.y),
-        "index": np.ascontiguousarray(split.index),
-    }
+    """Judge the logits [N, C] of a Split. Returns (metrics, arrays to keep)."""
+    kept = {"logits": logits, "labels": split.y, "index": split.index}
+    return metrics.scores(task, logits, split.y), kept
 
 
 def unseen_marks(task, split, logits):
-    """Return the marks of unseen rows: a run keeps what lib.data.packed says, and metrics are
-    of that.
+    """Judge the logits [N, C] of unseen rows. Returns (metrics, arrays to keep).
+
+    Runs keep them packed (lib.data.packed), and the metrics are those of the packed values.
     """
     said = logits if task.labels else logits.astype(np.float16)
     return metrics.scores(task, said, split.y), data.packed(task.labels, said)
 
 
 def span_marks(split, windows, max_answer, logits):
-    """Judge logits [W, 2, T] of all windows: returns (metrics, arrays to keep).
+    """Judge the logits [W, 2, T] of all windows. Returns (metrics, arrays to keep).
 
-    Where some questions have no answer (SQuAD 2.0), none is given if it scores better by more than
-    0. The official script's best threshold is fitted to the rows that it is judged on: left out.
+    Where some questions have no answer (SQuAD 2.0), the model gives none if that scores better than
+    its best span. The official script also fits a threshold to the very rows that it judges; here
+    the threshold is 0.
     """
-    places, null = spans.best_places(
-        logits[:, 0], logits[:, 1], windows, split, max_answer=max_answer
-    )
+    starts, ends = logits[:, 0], logits[:, 1]
+    places, null = spans.best_places(starts, ends, windows, split, max_answer=max_answer)
     found, all_have = spans.texts(split, places), all(split.answers)
     pairs = zip(found, null, strict=True)
     said = ["" if more > 0 and not all_have else text for text, more in pairs]
-    marks, result = {}, squad.score(said, split.answers)
+    kept = {"spans": places, "null": null, "labels": split.y, "index": split.index}
     for metric in (squad.exact, squad.span_f1):
-        name, pairs = metric.__name__, zip(said, split.answers, strict=True)
-        marks[name] = np.array([metric(text, golds) for text, golds in pairs])
-    return result, {
-        "spans": places,
-        "null": null,
-        **marks,
-        "labels": np.ascontiguousarray(split.y),
-        "index": np.ascontiguousarray(split.index),
-    }
+        kept[metric.__name__] = np.array([*map(metric, said, split.answers)])
+    return squad.score(said, split.answers), kept
 
 
 def majority(task, splits):
-    """Return the first metric of the development set for the answer that needs no reading: the
-    training set's most frequent class, its mean score, no answer to any question.
+    """Return the first metric of the development set for an answer that needs no reading.
+
+    It is the training set's most frequent class or mean score, or no answer to any question.
     """
     train, dev = splits["train"], splits["dev"]
     if task.span:

@@ -1,9 +1,9 @@
-"""Cheaper steps of a training: the same function up to rounding.
+"""This module makes training steps cheaper and keeps their function, up to rounding.
 
-On a CPU attention is the plain one of lib.model.scores, hidden states of bfloat16 stay so between
-two matrix products, and memory is kept from step to step. Dropout masks may be drawn from random
-bytes, three to five times cheaper than a Bernoulli draw for each element. Of the word embeddings
-those that the data use are trained alone.
+On a CPU attention is the plain one of lib.model.scores, hidden states stay in bfloat16 between two
+matrix products, and memory is kept from step to step. Dropout masks may be drawn from random bytes,
+which is three to five times cheaper than a Bernoulli draw for each element. Only those rows of the
+word embeddings are trained that the data use.
 """
 
 import ctypes
@@ -21,27 +21,30 @@ from lib.model.parts import base, embedding_output
 
 @cache
 def keep_memory():
-    """Let the C library keep what a step frees for the next one: else it hands large tensors back
-    to the system, and each step pays for some 5,000 fresh pages. Elsewhere than with glibc nothing
-    happens.
+    """Let the C library keep the memory that a step frees for the next step.
+
+    Otherwise it hands large tensors back to the system, and each step pays for some 5,000 fresh
+    pages. Without glibc nothing happens.
     """
     if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(-1, 1 << 30)  # M_TRIM_THRESHOLD
-        ctypes.CDLL(None).mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, at most so many bytes
+        ctypes.CDLL(None).mallopt(-1, 1 << 30)  # This sets M_TRIM_THRESHOLD.
+        ctypes.CDLL(None).mallopt(-3, 32 << 20)  # This sets M_MMAP_THRESHOLD to its largest value.
 
 
 @contextmanager
 def lean(model, numerics):
-    """Within, on a CPU, a model's attention is the plain one of lib.model.scores, two to three
-    times as fast on short rows as the framework's fused one, and in bfloat16 the hidden states are
-    of that type from the embedding on: nothing between two matrix products is then cast to and fro.
-    Weights, gates and masks stay in float32. An attention that surgery put in stays. On other
-    devices nothing changes but that memory is kept (`keep_memory`).
+    """Make the passes of a model cheaper while the context is open.
+
+    On a CPU the model's attention is the plain one of lib.model.scores, which is two to three times
+    as fast on short rows as the framework's fused one. In bfloat16 the hidden states have that type
+    from the embedding on, so that nothing is cast to and fro between two matrix products. Weights,
+    gates and masks stay in float32. An attention that surgery put in stays. On other devices only
+    the memory is kept (`keep_memory`).
     """
     keep_memory()
     on_cpu, cast = next(model.parameters()).device.type == "cpu", nullcontext()
     if on_cpu and numerics.dtype == "bfloat16":
-        # first of all hooks, so that those who read along see what the layers see
+        # This is the first of all hooks, so that later ones read what the layers read.
         cast = embedding_output(model).register_forward_hook(
             lambda _, __, output: output.to(torch.bfloat16), prepend=True
         )
@@ -50,12 +53,12 @@ def lean(model, numerics):
 
 
 def dropped(x, rate):
-    """Return `x` with each element 0 with probability round(256 rate) / 256, the others over their
-    probability of staying: the mean is kept exactly.
+    """Return `x` with each element set to 0 with probability round(256 rate) / 256.
 
+    The other elements are divided by their probability of staying, which keeps the mean exactly.
     One 64-bit draw serves eight elements, so the rate is a multiple of 1 / 256 (0.1 becomes
-    26 / 256 = 0.1016). A byte of at least `level` keeps its element. Subtraction and clamp say so
-    in 0 and 1 several times faster than a comparison would. The scale is a factor of its own, so
+    26 / 256 = 0.1016). A byte of at least `level` keeps its element. Subtraction and clamp turn
+    bytes into 0 and 1 several times faster than a comparison does. The scale is multiplied last, so
     that bfloat16 does not round it.
     """
     level = round(256 * rate)
@@ -72,9 +75,11 @@ class ByteDropout(nn.Dropout):
 
 @contextmanager
 def byte_dropout(model, wanted=True):
-    """Within, a model's dropout layers and its attention draw their masks from bytes; does nothing
-    unless `wanted`. An attention that surgery put in stays, with the dropout of its own. Attention
-    goes through lib.model.scores, as the framework's fused one draws its mask element by element.
+    """Let a model draw its dropout masks from random bytes while the context is open.
+
+    Attention goes through lib.model.scores, because the framework's fused one draws its mask
+    element by element. An attention that surgery put in keeps its own dropout. Nothing happens
+    unless `wanted`.
     """
     layers = [part for part in model.modules() if wanted and type(part) is nn.Dropout]
     for part in layers:
@@ -88,15 +93,15 @@ def byte_dropout(model, wanted=True):
 
 
 class UsedRows(nn.Module):
-    """An embedding whose trained weight holds only the rows `used` of the whole table.
+    """A UsedRows is an embedding whose trained weight holds only the rows `used` of a whole table.
 
-    Token ids stay what they are. In training they are looked up among the used rows, in eval mode
-    in the whole table, which is brought up to date first.
+    Token ids keep their meaning. In training they are looked up among the used rows. In eval mode
+    they are looked up in the whole table, which first gets the trained rows.
     """
 
     def __init__(self, embedding, used):
         super().__init__()
-        # In a list, so that it is no submodule: its table is neither trained nor saved twice.
+        # The list hides the embedding from torch, so that its table is not trained or saved twice.
         self.full = [embedding]
         self.used = used
         self.place = torch.full((embedding.num_embeddings,), -1, device=used.device)
@@ -122,21 +127,20 @@ class UsedRows(nn.Module):
 
 @contextmanager
 def used_rows(model, encoded, weight_decay):
-    """Within, the model's word embeddings are those of `encoded`; afterwards they are whole again.
+    """Train only those word embeddings that `encoded` uses while the context is open.
 
-    Under Adam without weight decay, a row of the table without a gradient stays as it is. Leaving
-    it out of the optimiser changes nothing but the time: a small task uses a few thousand of
-    30,522. Does nothing under weight decay, or where the output layer shares the table (masked-LM
-    heads).
+    Under Adam without weight decay, a row of the table without a gradient stays as it is. So
+    leaving it out of the optimiser saves time and changes nothing: a small task uses a few thousand
+    rows of 30,522. Nothing happens under weight decay, or where the output layer shares the table
+    (masked-LM heads).
     """
-    embeddings = getattr(base(model), "embeddings", None)
-    head = model.get_output_embeddings()
-    if weight_decay or head is not None:
+    if weight_decay or model.get_output_embeddings() is not None:
         yield
         return
-    owner = getattr(embeddings, "word_embeddings", None)  # a table, or a module around one
-    owner = owner if hasattr(owner, "word_embeddings") else embeddings
+    owner = base(model).embeddings
     table = owner.word_embeddings
+    if hasattr(table, "word_embeddings"):  # This module holds the table (lib.model.stack.Trigram).
+        owner, table = table, table.word_embeddings
     used = torch.from_numpy(encoded.used())
     owner.word_embeddings = UsedRows(table, used.to(table.weight.device))
     try:

@@ -1,11 +1,10 @@
-"""One way to train: what a run learns from, the training itself, and how the result is judged.
+"""This module trains a model on a task and judges it: all training steps go through it.
 
-A step of lib.steps is a preset of `Lesson` and `learn`: it names a model, an objective
+A step of lib.steps is a preset of `Lesson` and `learn`. It names a model, an objective
 (lib.train.objectives), and methods (lib.train.loop.Method) such as masks, a layer mix or a search
 over gates.
 """
 
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property, partial
 from tempfile import TemporaryDirectory
@@ -21,9 +20,10 @@ from lib.train.options import Targets, Train
 
 
 class Lesson:
-    """A task's rows for a run, and how it trains on them. `data`, `train`, `numerics` and `span`
-    are the step's arguments; `train` is None where nothing is trained. `tokenizer` is set by
-    `start`, or by the step where it takes another one.
+    """A Lesson holds the rows of a task for a run, and the settings of the training on them.
+
+    `data`, `train`, `numerics` and `span` are the step's arguments; `train` is None where nothing
+    is trained. `tokenizer` is set by `start`, or by a step that takes another one.
     """
 
     def __init__(self, run, data, train, numerics, span=None):
@@ -32,7 +32,7 @@ class Lesson:
         self.splits, self.task = sources.load(data), sources.described(data)
 
     def start(self):
-        """Return the model of the input `start`, under the head that the task needs."""
+        """Return the model of the input `start`, with the head that the task needs."""
         folder, seed = self.run.inputs["start"].model, stream(self.run.seed, "head")
         model, self.tokenizer = heads.network(folder, self.task, self.train.dropout, seed)
         return model
@@ -44,7 +44,7 @@ class Lesson:
 
     @cached_property
     def rows(self):
-        """The Encoded rows to train on: those of the input `augmented`, else the plain ones."""
+        """Return the Encoded rows to train on, those of the input `augmented` where it is there."""
         if made := self.run.inputs.get("augmented"):
             return augment.encoded(made, self.tokenizer, self.train.max_length)
         return self.encoded("train")[0]
@@ -56,7 +56,7 @@ class Lesson:
 
     @cached_property
     def told(self):
-        """The teacher's logits on the rows, [N, C] or [N, 2, T], from one pass before training."""
+        """Return the teacher's logits on the rows, [N, C] or [N, 2, T], computed once."""
         return torch.from_numpy(self.predict(self.teacher[0], self.rows))
 
     def predict(self, model, rows):
@@ -65,13 +65,14 @@ class Lesson:
 
     @property
     def steps(self):
-        """How many steps the training has."""
+        """Return the number of steps of the training."""
         return -(-len(self.rows) // self.train.batch) * self.train.epochs
 
     def judges(self, model, names=("dev", "unseen")):
-        """Return {split: f() -> (metrics, arrays to keep)} of every split whose name
-        begins with one of `names`, for the model as it then is. Unseen rows are for the end alone:
-        nothing may select on them.
+        """Return {split: f() -> (metrics, arrays to keep)}, which judge a model when called.
+
+        They are of every split whose name begins with one of `names`. The unseen rows are for the
+        end alone: nothing may select on them.
         """
 
         def judge(split):
@@ -83,27 +84,21 @@ class Lesson:
         return {name: judge(name) for name in self.splits if name.startswith(names)}
 
     def score(self, judge):
-        """Return the number that `train.select` goes by: the mean of the metrics asked for."""
+        """Return the score that selects the best model: the mean of its metrics."""
         values, names = judge()[0], self.train.select_by or self.task.metrics[:1]
         return sum(values[name] for name in names) / len(names)
 
 
-def learn(
-    lesson, model, objective, methods=(), judged=("dev", "unseen"), select="dev", may_diverge=False
-):
+def learn(lesson, model, objective, methods=(), judged=("dev", "unseen"), may_diverge=False):
     """Train a model in place, let the methods finish it, judge and save it. Returns the metrics.
 
-    objective: a context that yields the loss. judged: beginnings of the names of splits; their
-    predictions are saved, and those of `select` decide where `train.select` is "best". may_diverge:
-    a loss that is not finite is a result, `diverged`, without predictions.
+    objective: a context that yields the loss. judged: how the names of the splits begin whose
+    predictions are saved. Where `train.select` is "best", the held-out rows decide if they are
+    judged, else the development set. may_diverge: whether a loss that is not finite is a result,
+    `diverged`, without predictions.
     """
     run, rows, judges = lesson.run, lesson.rows, lesson.judges(model, judged)
-
-    def score():
-        with ExitStack() as held:
-            for method in methods:
-                held.enter_context(method.final())
-            return lesson.score(judges[select])
+    score = partial(lesson.score, judges.get("held_out", judges.get("dev")))
 
     with objective as loss:
         try:
@@ -119,8 +114,9 @@ def learn(
 
 
 def predictions(run, judges, name=""):
-    """Save what the judges keep. Returns their metrics. The first development set has the name
-    alone, and its metrics have their own names where that is empty.
+    """Save the predictions of every split of `judges`. Returns the metrics.
+
+    Arrays and metrics are named after `name` and the split; the first development set adds no name.
     """
     result = {}
     for split, judge in judges.items():
@@ -132,11 +128,10 @@ def predictions(run, judges, name=""):
 
 
 class Lab:
-    """A way to train in this process, without Spec or store: the encoded rows of a task, to train
-    on (`rows`) and to judge by (`dev`).
+    """A Lab trains and judges models in this process, without Spec or store.
 
-    splits: {"train", "dev"} of the Task. train: the Train that `fit` takes where no field is
-    changed.
+    It holds the encoded rows of a task: `rows` to train on, `dev` to judge by. splits: {"train",
+    "dev"} of the Task. train: the Train of `fit` where no field is changed.
     """
 
     def __init__(self, tokenizer, task, splits, train, seed=0, threads=1):
@@ -153,14 +148,14 @@ class Lab:
         return 100 * self.scores(model)["accuracy"]
 
     def labels(self, model):
-        """Return f(batch, rows) -> the cross-entropy of a model's logits against the labels."""
+        """Return f(batch, rows) -> {"loss": cross-entropy of the labels, ...} of a model."""
         return objectives.predicting(self, model, Targets("hard")).enter_result
 
     def fit(self, model, loss=None, methods=(), **changes):
-        """Train a model in place on a loss (lib.train.loop.fit), the labels where none is given.
+        """Train a model in place on a loss (lib.train.loop.fit), by default that of the labels.
 
-        changes: of the Train. Returns the Scratch that was logged to, with `result` {"steps", ...}.
-        Raises FloatingPointError where the loss is not finite.
+        changes: fields of the Train that differ. Returns the Scratch that was logged to, with
+        `result` {"steps", ...}. Raises FloatingPointError where the loss is not finite.
         """
         loss, told = loss or self.labels(model), (replace(self.train, **changes), self.numerics)
         with TemporaryDirectory() as folder:

@@ -1,18 +1,18 @@
-"""The training loop of every method: batches in a fixed order, a schedule that is a function of the
-step, resume.
+"""This module has the one training loop, which every method shares.
 
-A run that was killed and resumed gives the same bits on the same machine, dtype and thread count.
-Weights, optimiser and random states are saved whole between two steps; everything else is computed
-from the seed and the step.
+Batches come in a fixed order, and the learning rate is a function of the step. A run that was
+killed and resumed gives the same bits on the same machine, dtype and thread count. Weights,
+optimiser and random states are saved whole between two steps; everything else is computed from the
+seed and the step.
 """
 
 import shutil
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import torch
+from torch.nn.utils import parametrize
 
 from lib.runs import paths
 from lib.runs.spec import stream
@@ -21,27 +21,29 @@ from lib.train.batches import collate, order
 from lib.train.lean import byte_dropout, lean, used_rows
 from lib.train.options import Numerics
 
-ABSENT = -1e4  # logit of a token that is none: probability 0, without infinities
-STATE = "state.pt"  # of a checkpoint: all that a resumed run needs
-POINTS = 500  # steps of a run whose losses are logged, about
+ABSENT = -1e4  # This logit of a padded token has probability 0 and avoids infinities.
+STATE = "state.pt"  # This file of a checkpoint has all that a resumed run needs.
+POINTS = 500  # A run logs its losses at about so many of its steps.
 
 
-_chosen = "cpu"  # of the run that this process makes
+_chosen = "cpu"  # The run that this process makes uses this device.
 
 
 def device():
-    """Return where the tensors of the run are. `options` sets it from the run's Numerics."""
+    """Return the device of the run's tensors, which `options` sets from the run's Numerics."""
     return torch.device(_chosen)
 
 
 def autocast(numerics):
-    """Return the context of a forward pass in the run's dtype."""
+    """Return a context in which forward passes have the run's dtype."""
     return torch.autocast(device().type, torch.bfloat16, numerics.dtype == "bfloat16")
 
 
 def schedule(step, steps, warmup):
-    """Return the factor of the learning rate at a step. It rises linearly from 0 over the first
-    `warmup` fraction of all steps, then it falls linearly to 0.
+    """Return the factor of the learning rate at a step, counted from 0.
+
+    It rises linearly from 0 over the first `warmup` fraction of all steps, then it falls linearly
+    to 0.
     """
     first = int(warmup * steps)
     if step < first:
@@ -50,47 +52,43 @@ def schedule(step, steps, warmup):
 
 
 class Method:
-    """What a method adds to the training, moment by moment. Every moment is optional, and several
-    methods compose.
+    """A Method adds something to the training at certain moments, each of them optional.
 
-    A method is made for a model before the training begins. What it does must follow from the step
-    and from the state of the model alone, buffers included, so that a resumed run repeats it. Its
-    parameters are the model's own.
+    Several methods compose. A method is made for a model before the training begins. What it does
+    must follow from the step and from the state of the model alone, buffers included, so that a
+    resumed run repeats it. All its parameters belong to the model.
     """
 
-    groups = ()  # {"params", "lr"}: parameters with a rate of their own, on the run's schedule
-    # parameters that neither the optimiser nor the clipping touches; `gradients` may move them
+    # Each group {"params", "lr"} has its own learning rate, which follows the run's schedule.
+    groups = ()
+    # Neither the optimiser nor the clipping touches these parameters; `gradients` may move them.
     apart = ()
 
     def before(self, step, steps):
-        """Do what is due before each forward pass."""
+        """Prepare the model before each forward pass."""
 
     def penalty(self):
-        """Return {name: scalar} that is added to the loss."""
+        """Return {name: scalar}, terms that are added to the loss."""
         return {}
 
     def gradients(self, step, steps):
-        """Look at the gradients, or change them, before they are clipped."""
-
-    @contextmanager
-    def final(self):
-        """Within, the model is as it will be saved, to be scored."""
-        yield
+        """Read the gradients, or change them, before they are clipped."""
 
     def finish(self):
-        """Make the model what is saved, once, after the last step. Returns metrics."""
+        """Turn the model into the one that is saved, after the last step. Returns metrics."""
         return {}
 
 
 def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batches=None):
-    """Train a model in place on encoded rows (lib.train.batches.Encoded), and let the methods
-    finish it. Returns {"steps", "examples_per_second", ...} and the metrics of the methods.
+    """Train a model in place on encoded rows, and let the methods finish it.
 
-    loss: f(batch, rows) -> {"loss": scalar, parts...} for a collated batch and its row numbers; it
-    may be a Method too.
-    score: f() -> a number, higher is better; it is asked where `train.select` is "best".
-    batches: f(epoch) -> index arrays in place of the bucketed order, equally many in each epoch.
-    Raises FloatingPointError, naming the step, where the loss is not finite.
+    encoded: a lib.train.batches.Encoded. loss: f(batch, rows) -> {"loss": scalar, parts...} of a
+    collated batch and its row numbers; it may be a Method too. score: f() -> a number, the higher
+    the better; it is called where `train.select` is "best". batches: f(epoch) -> a list of arrays
+    of row numbers, equally many in each epoch, in place of the usual order.
+
+    Returns {"steps", "examples_per_second", ...} and the metrics of the methods. Raises
+    FloatingPointError, naming the step, where the loss is not finite.
     """
     model.to(device())
     methods = [*methods, *([loss] if isinstance(loss, Method) else [])]
@@ -104,7 +102,7 @@ def fit(run, model, encoded, loss, train, numerics, score=None, methods=(), batc
 
 
 def finished(methods):
-    """Let the methods finish the model. Returns their metrics."""
+    """Let the methods finish the model. Returns the metrics of all of them."""
     return {name: value for method in methods for name, value in method.finish().items()}
 
 
@@ -145,7 +143,7 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
         if train.clip:
             torch.nn.utils.clip_grad_norm_(parameters, train.clip)
         optimiser.step()
-        for parameter in everything:  # as zero_grad, which looks for them anew
+        for parameter in everything:  # This is `zero_grad` without its search for parameters.
             parameter.grad = None
         if step % -(-steps // POINTS) == 0:
             run.log(step=step, curve={name: float(value.detach()) for name, value in parts.items()})
@@ -168,8 +166,10 @@ def _fit(run, model, encoded, loss, train, numerics, score, methods, batches):
 
 
 def parameter_groups(model, train, methods):
-    """Return the optimiser's groups: what trains, what is spared weight decay where that is asked
-    for, and those of methods.
+    """Return the optimiser's groups of parameters.
+
+    They are those with weight decay, those that `train.spare_norms` spares it, and the groups of
+    the methods.
     """
     own = [group for method in methods for group in method.groups]
     taken = {id(p) for method in methods for p in method.apart}
@@ -186,7 +186,7 @@ def parameter_groups(model, train, methods):
 
 
 def keep_best(run, model, score, step, best):
-    """Return the better one of the best so far and the model as it is, with its weights."""
+    """Return {"score", "step", "weights"} of the model if it is the best so far, else `best`."""
     run.log(step=step, score=score)
     if best and score <= best["score"]:
         return best
@@ -195,8 +195,9 @@ def keep_best(run, model, score, step, best):
 
 
 def checkpoint(run, model, optimiser, step, best):
-    """Write everything that a resumed run needs, whole or not at all. The checkpoint before goes
-    afterwards.
+    """Write a checkpoint with everything that a resumed run needs, whole or not at all.
+
+    Then the checkpoint before it is removed.
     """
     target = run.resume / f"step-{step:08d}"
     body = {
@@ -212,14 +213,15 @@ def checkpoint(run, model, optimiser, step, best):
         folder.mkdir()
         torch.save(body, folder / STATE)
         paths.seal(folder)
-    for old in sorted(run.resume.glob("*step-*")):  # also what a kill left half written
+    for old in sorted(run.resume.glob("*step-*")):  # A kill may have left half a checkpoint.
         if old != target:
             shutil.rmtree(old)
 
 
 def restore(run, model, optimiser):
-    """Take up the last checkpoint. Returns (the steps that are done, the best score so far with its
-    weights); (0, None) where there is no checkpoint, or where the last one is damaged. Raises
+    """Load the last checkpoint. Returns (number of steps done, what `keep_best` returned last).
+
+    Returns (0, None) where there is no checkpoint, or where the last one is damaged. Raises
     RuntimeError where other code wrote it.
     """
     folder = max(run.resume.glob("step-*"), default=None)
@@ -243,8 +245,9 @@ def restore(run, model, optimiser):
 
 
 def outputs(model, batch):
-    """Return the logits of a collated batch: [B, C] of classes, or [B, 2, T] of an answer's
-    first and last token, where padding is as good as impossible.
+    """Return the logits of a collated batch: [B, C] of classes, or [B, 2, T] of spans.
+
+    A span has logits of its first and of its last token; those of padding are ABSENT.
     """
     out = model(**batch)
     if "logits" in out:
@@ -255,15 +258,16 @@ def outputs(model, batch):
 
 @torch.inference_mode()
 def predict(model, encoded, numerics, tokens=2048, pad_to=0):
-    """Return the logits in float32, rows in their own order: [N, C], or [N, 2, T] where T is the
-    longest row's length. Batches of rows of like length, of some `tokens` tokens with padding;
-    weights are cast to the run's dtype once for all of them.
+    """Return the logits of N encoded rows in float32: [N, C], or [N, 2, T] of spans.
+
+    T is the length of the longest row. A batch has rows of similar length, and at most `tokens`
+    tokens with padding or one row. Weights are cast to the run's dtype once for all batches.
     """
     model.to(device()).eval()
     lengths = np.maximum(encoded.lengths(), pad_to)
     rows, start = np.argsort(-lengths, kind="stable"), 0
     logits = None
-    with lean(model, numerics), autocast(numerics):
+    with lean(model, numerics), autocast(numerics), parametrize.cached():
         while start < len(rows):
             chosen = rows[start : start + max(1, tokens // lengths[rows[start]])]
             out = outputs(model, collate(encoded, chosen, pad_to, device())).float().cpu().numpy()
@@ -276,10 +280,10 @@ def predict(model, encoded, numerics, tokens=2048, pad_to=0):
 
 
 def options(numerics):
-    """Return the Numerics of a step's plain argument, with the run's thread count and device set.
+    """Return the Numerics of a step's plain argument, and set the run's thread count and device.
 
-    A CPU without instructions for bfloat16 computes in float32: there PyTorch needs 5 to 50 times
-    as long for a matrix product of bfloat16.
+    A CPU without instructions for bfloat16 computes in float32, because PyTorch there needs 5 to 50
+    times as long for a matrix product of bfloat16.
     """
     global _chosen
     numerics = Numerics(**numerics)

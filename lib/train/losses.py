@@ -1,4 +1,4 @@
-"""Losses and distances: pure functions.
+"""This module has the losses and distances as pure functions.
 
 Shapes: B batch, T tokens, H hidden, A heads, C classes.
 """
@@ -8,28 +8,28 @@ from torch.nn import functional
 
 
 def prediction(logits, labels, targets, teacher_logits=None):
-    """Return the cross-entropy or squared error to the labels, to the teacher's logits, or both
-    (GhostBERT section 2.3, Table 8).
+    """Return {"hard", "soft"}, as far as the targets ask for them, and their sum as "loss".
 
-    logits [B, C]. labels [B]: codes, or scores where C is 1. teacher_logits [B, C]. The soft part
-    of a regression is the squared error to the teacher's score. Spans: logits [B, 2, T], labels [B,
-    2] tokens, teacher_logits of at least T tokens. First and last token are 2 B choices among T;
-    labels beyond T do not count, as in BERT's script. Returns the parts, their sum as "loss".
+    "hard" is the cross-entropy to the labels, or the squared error where C is 1. "soft" is the same
+    to the teacher's logits (GhostBERT section 2.3, Table 8). logits, teacher_logits [B, C]. labels
+    [B]: codes, or scores where C is 1.
+
+    For spans, logits are [B, 2, T], labels are token numbers [B, 2], and teacher_logits have at
+    least T tokens. First and last token are 2 B choices among T tokens. Labels beyond T do not
+    count, as in BERT's script.
     """
     if logits.dim() == 3:
         tokens = logits.shape[2]
         logits, labels = logits.flatten(0, 1), labels.flatten()
-        labels = labels.masked_fill(labels >= tokens, -100)  # cross_entropy passes over these
+        labels = labels.masked_fill(labels >= tokens, -100)  # cross_entropy ignores -100.
         if teacher_logits is not None:
             teacher_logits = teacher_logits[..., :tokens].flatten(0, 1)
     regression, parts = logits.shape[1] == 1, {}
-    if targets.kind in ("hard", "both"):
-        parts["hard"] = (
-            functional.mse_loss(logits[:, 0].float(), labels)
-            if regression
-            else functional.cross_entropy(logits.float(), labels)
-        )
-    if targets.kind in ("soft", "both"):
+    if targets.kind != "soft" and regression:
+        parts["hard"] = functional.mse_loss(logits[:, 0].float(), labels)
+    elif targets.kind != "soft":
+        parts["hard"] = functional.cross_entropy(logits.float(), labels)
+    if targets.kind != "hard":
         heat = targets.temperature
         if regression:
             parts["soft"] = functional.mse_loss(logits.float(), teacher_logits.float())
@@ -42,14 +42,15 @@ def prediction(logits, labels, targets, teacher_logits=None):
 
 
 def mean_square(a, b, real=None, mask=True):
-    """Return the mean of (a - b)^2 over [B, T, H]; with `mask` over the tokens alone that are 1
-    in real [B, T]. Nothing flows back to `b`.
+    """Return the mean of (a - b)^2 over states [B, T, H]. Only `a` gets a gradient.
+
+    With `mask` the mean is over the real tokens alone, which are 1 in `real` [B, T].
     """
     return MeanSquare.apply(a, b, real if mask else None)
 
 
 class MeanSquare(torch.autograd.Function):
-    """The difference, zero at padding, is kept as it is: both directions then read it once."""
+    """This function keeps the difference for the backward pass, so that each pass reads it once."""
 
     @staticmethod
     def forward(ctx, a, b, real):
@@ -66,8 +67,9 @@ class MeanSquare(torch.autograd.Function):
 
 
 def over_tokens(a, b, real, mask):
-    """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1); with
-    `mask` over pairs of real tokens.
+    """Return the mean of (a - b)^2 over scores [B, A, T, T] (EfficientBERT, equation 1).
+
+    With `mask` the mean is over pairs of real tokens alone, which are 1 in `real` [B, T].
     """
     square = (a.float() - b.float()).square()
     if not mask:
@@ -77,8 +79,9 @@ def over_tokens(a, b, real, mask):
 
 
 def zeroed(a, b, real, mask):
-    """Return the distance of `over_tokens`, scores being 0 at padded keys and wherever they are
-    at most -100, as EfficientBERT's code has them.
+    """Return the distance `over_tokens` after some scores were set to 0.
+
+    These are the scores of padded keys and all that are at most -100, as in EfficientBERT's code.
     """
     gone = (real == 0)[:, None, None, :]
     a, b = (x.masked_fill(gone | (x <= -100), 0.0) for x in (a.float(), b.float()))
@@ -86,8 +89,9 @@ def zeroed(a, b, real, mask):
 
 
 def over_keys(a, b, real, mask):
-    """Return the mean of (a - b)^2 over scores [B, A, T, T]. Those to padded keys are 0 on both
-    sides, as in TinyBERT's code; with `mask` the mean is over pairs of real tokens.
+    """Return the mean of (a - b)^2 over scores [B, A, T, T], padded keys counting as equal.
+
+    So TinyBERT's code has it. With `mask` the mean is over pairs of real tokens alone.
     """
     real = real.bool()
     pairs = real[:, None, None, :] & real[:, None, :, None] if mask else real[:, None, None, :]

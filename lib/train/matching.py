@@ -1,14 +1,15 @@
-"""Matching the states of a teacher, as data: a list of what is compared with what.
+"""This module lets a student match the states of a teacher.
 
-GhostBERT (section 2.3), EfficientBERT (section 3.2) and the report on NAS pruning (section 5.5)
-differ in the list alone.
+A list of `Match` says what is compared with what. GhostBERT (section 2.3), EfficientBERT (section
+3.2) and the report on NAS pruning (section 5.5) differ in this list alone.
 
-Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t for student and teacher.
+Shapes: B batch, T tokens, H hidden, A heads, L layers; s and t mark student and teacher.
 """
 
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -26,24 +27,25 @@ from lib.train.losses import mean_square
 
 @dataclass(frozen=True)
 class Match:
-    """One feature of the student, compared with the teacher's in each of some pairs of layers."""
+    """A Match compares one feature of student and teacher in some pairs of layers."""
 
-    part: str  # of the loss, to which every distance is added
-    feature: str  # "embedding", "attention" and "ffn" of lib.model.taps, or raw attention "scores"
-    layers: tuple = ((0, 0),)  # (layer of the student, layer of the teacher), from 0
-    mask: bool = False  # leave padding out of the means
-    projected: bool = False  # the student's states go through `student.projection` first
-    # for each layer of the student, the teacher's heads that it still has; () is all of them
+    part: str  # Every distance is added to this part of the loss.
+    # It is "embedding", "attention" or "ffn" of lib.model.taps, or the raw attention "scores".
+    feature: str
+    layers: tuple = ((0, 0),)  # A pair is (layer of the student, of the teacher), from 0.
+    mask: bool = False  # The means leave padding out.
+    projected: bool = False  # The student's states go through `student.projection` first.
+    # These are the teacher's heads that each layer of the student still has; () means all.
     heads: tuple = ()
-    distance: Callable = mean_square  # f(mine, theirs, real tokens [B, T], mask) -> scalar
+    distance: Callable = mean_square  # f(mine, theirs, real tokens [B, T], mask) gives a scalar.
 
 
 def layer_map(student, teacher):
-    """Pair the layers of two models, from 0. Layer m of 1..L_s goes with m L_t / L_s where that
-    is a whole number.
+    """Return the pairs (layer of the student, layer of the teacher) that match, from 0.
 
-    A deeper student thus has layers that match none. Raises ValueError where neither depth divides
-    the other.
+    student, teacher: the numbers of layers L_s and L_t. Layer m of 1 to L_s goes with layer
+    m L_t / L_s where that is a whole number, so a deeper student has layers without a partner.
+    Raises ValueError where neither number divides the other.
     """
     if student % teacher and teacher % student:
         why = "one must be a multiple of the other"
@@ -57,8 +59,10 @@ def layer_map(student, teacher):
 
 @contextmanager
 def observed(model, scores=True):
-    """Within, each forward fills the yielded dict: the states of lib.model.taps, and with `scores`
-    L raw attention scores [B, A, T, T]. It stays right when the active part of a supernet changes.
+    """Yield a dict that each forward pass fills with the states of lib.model.taps.
+
+    With `scores` it has L raw attention scores [B, A, T, T] too. The active part of a supernet may
+    change between two passes.
     """
     with taps(model) as seen, watch(model) if scores else nullcontext() as seen["scores"]:
         yield seen
@@ -66,9 +70,10 @@ def observed(model, scores=True):
 
 @contextmanager
 def teaching(model, numerics, forward=None, scores=True):
-    """Within, f(batch, rows) -> (states, logits) of a teacher that no longer learns.
+    """Yield f(batch, rows) -> (states, logits) of a teacher that no longer learns.
 
-    forward: f(model, batch, rows) -> logits; without it the encoder alone runs.
+    forward: f(model, batch, rows) -> logits; without it only the encoder runs. scores: whether the
+    states include raw attention scores.
     """
     model.to(loop.device())
     with lean(model, numerics), observed(model, scores) as seen:
@@ -81,16 +86,17 @@ def teaching(model, numerics, forward=None, scores=True):
 
 
 def states_alone(model, batch, _):
-    """Run the encoder under a head, for its states."""
+    """Run the encoder of a model without its head, for the states alone."""
     base(model)(**batch)
 
 
 @contextmanager
 def matching(student, teach, matches, forward=None, prediction=None):
-    """Within, f(batch, rows) -> the loss and its parts.
+    """Yield f(batch, rows) -> {"loss": scalar, parts...} of a student.
 
-    teach: f(batch, rows) -> (states, logits) of the teacher. forward: as of `teaching`. prediction:
-    (weight, f(logits, teacher's logits, rows) -> scalar), a further part.
+    teach: f(batch, rows) -> (states, logits) of the teacher. forward: f(model, batch, rows) ->
+    logits of the student; without it only the encoder runs. prediction: (weight, f(logits,
+    teacher's logits, rows) -> scalar), which adds the part "prediction".
     """
     with observed(student, any(match.feature == "scores" for match in matches)) as seen:
 
@@ -108,11 +114,22 @@ def matching(student, teach, matches, forward=None, prediction=None):
         yield loss
 
 
-def distances(matches, mine, theirs, real, student=None):
-    """Return {part: sum of its distances}, unit weights. mine, theirs: what `observed` gives. real:
-    [B, T], 1 at tokens.
+@contextmanager
+def imitating(student, teacher, matches, numerics, forward=None, prediction=None):
+    """Yield the loss of `matching`, where the teacher is a model that runs beside the student."""
+    scores = any(match.feature == "scores" for match in matches)
+    with (
+        teaching(teacher, numerics, forward, scores) as teach,
+        matching(student, teach, matches, forward, prediction) as loss,
+    ):
+        yield loss
 
-    Raises ValueError where student and teacher have other numbers of heads.
+
+def distances(matches, mine, theirs, real, student=None):
+    """Return {part: sum of its distances}, all with weight 1.
+
+    mine, theirs: the states of student and teacher, as `observed` yields them. real: [B, T], 1 at
+    real tokens. Raises ValueError where student and teacher have different numbers of heads.
     """
     parts = {}
     for match in matches:
@@ -132,8 +149,9 @@ def distances(matches, mine, theirs, real, student=None):
 
 
 def projected(student, teacher):
-    """Return a linear layer from the student's states to the teacher's width, N(0, 0.02) at first,
-    biases 0.
+    """Return a linear layer from the student's width to the teacher's.
+
+    Its weights are drawn from N(0, 0.02), and its biases are 0.
     """
     made = nn.Linear(student, teacher)
     nn.init.normal_(made.weight, 0.0, 0.02)
@@ -142,18 +160,11 @@ def projected(student, teacher):
 
 
 # ---- A teacher's states on disk, computed once for all its students ----
-# N rows, T tokens of a row, S = 2 L + 1 states: the embedding, then the attention and the layer
-# output of each layer. The rows lie one after another, in one array [sum of T, S * H] with N + 1
-# offsets.
-def order_of(seen):
-    """Return the S states of a taps dict in the order of the file."""
-    pairs = zip(seen["attention"], seen["ffn"], strict=True)
-    return [seen["embedding"], *(state for pair in pairs for state in pair)]
-
-
+# A token has S = 2 L + 1 states: the embedding, then the attention output and the layer output of
+# each layer. All N rows lie one after another in one array [sum of T, S * H], with N + 1 offsets.
 @torch.no_grad()
 def write_states(model, encoded, numerics, path, batch=32, progress=lambda fraction: None):
-    """Write the states of every row to `path`, in the run's dtype. Returns {"bytes", "tokens"}."""
+    """Write the states of all rows to `path` in the run's dtype. Returns {"bytes", "tokens"}."""
     model.to(loop.device()).eval()
     lengths = encoded.lengths()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -162,7 +173,9 @@ def write_states(model, encoded, numerics, path, batch=32, progress=lambda fract
         for start in range(0, len(rows), batch):
             chosen = rows[start : start + batch]
             base(model)(**collate(encoded, chosen, device=loop.device()))
-            states = torch.cat(order_of(seen), -1).to(getattr(torch, numerics.dtype)).cpu()
+            both = chain.from_iterable(zip(seen["attention"], seen["ffn"], strict=True))
+            states = torch.cat([seen["embedding"], *both], -1)
+            states = states.to(getattr(torch, numerics.dtype)).cpu()
             if table is None:
                 table = torch.empty(int(offsets[-1]), states.shape[-1], dtype=states.dtype)
             for line, row in enumerate(chosen):
@@ -173,9 +186,9 @@ def write_states(model, encoded, numerics, path, batch=32, progress=lambda fract
 
 
 def states_on_disk(path, layers):
-    """Return f(batch, rows) -> (taps dict, None), as `teaching` yields it.
+    """Return f(batch, rows) -> (states, None) that stands in for the function of `teaching`.
 
-    The states of these row numbers come from disk, padded with zeros to the tokens of the batch.
+    It reads the states of the rows from disk, and pads them with zeros to the length of the batch.
     """
     there = load_file(path)
     offsets, states = there["offsets"].tolist(), there["states"]

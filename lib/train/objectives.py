@@ -1,5 +1,7 @@
-"""What a run learns from: labels, a teacher's logits, or a teacher's states. Each objective is a
-context that yields a loss, f(batch, rows) -> {"loss": scalar, parts...} (lib.train.loop.fit).
+"""A run learns from labels, from a teacher's logits, or from a teacher's states.
+
+Each of these objectives is a context that yields a loss, f(batch, rows) -> {"loss": scalar,
+parts...} (lib.train.loop.fit).
 """
 
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -10,13 +12,15 @@ from torch import nn
 from lib.model.parts import layers, surgery
 from lib.runs.spec import stream
 from lib.train import loop, losses
-from lib.train.matching import Match, layer_map, matching, teaching
+from lib.train.matching import Match, imitating, layer_map
 from lib.train.options import Targets
 
 
 def predicting(lesson, model, targets, alpha=None):
-    """Return the objective that learns labels, the logits of the input `teacher`, or both. alpha:
-    weight of the teacher's part, that of the labels being 1 - alpha; without it both have weight 1.
+    """Return the objective that learns labels, the logits of the input `teacher`, or both.
+
+    alpha: the weight of the teacher's part, while that of the labels is 1 - alpha; without it both
+    weights are 1.
     """
     rows, teacher = lesson.rows, lesson.told if targets.kind != "hard" else None
 
@@ -33,8 +37,9 @@ def predicting(lesson, model, targets, alpha=None):
 
 
 def objective_of(lesson, model, options):
-    """Return the objective of a lib.train.options.Objective (report on NAS pruning, sections 1.4,
-    5.4, 5.5 and 7.3).
+    """Return the objective that a lib.train.options.Objective names.
+
+    The report on NAS pruning has them in sections 1.4, 5.4, 5.5 and 7.3.
     """
     if options.kind == "prediction":
         return squared(lesson, model)
@@ -47,7 +52,7 @@ def objective_of(lesson, model, options):
 
 
 def squared(lesson, model):
-    """Yield the mean squared error to the logits of the input `teacher`."""
+    """Return the objective that learns the teacher's logits by their mean squared error."""
     teacher = lesson.told
 
     def loss(batch, chosen):
@@ -59,10 +64,11 @@ def squared(lesson, model):
 
 @contextmanager
 def intermediate(lesson, student, options):
-    """Yield the squared errors of the embedding output and of the layers' outputs, "layers", and of
-    raw attention scores, "attention", each summed over the layers. Within, a student that is
-    narrower than its teacher has a linear layer to the teacher's width, which trains with it, as in
-    TinyBERT's code.
+    """Yield a loss of the teacher's states, each part summed over the layers.
+
+    The part "layers" has the squared errors of the embedding output and of the layers' outputs, the
+    part "attention" those of raw attention scores. A student of another width than its teacher has
+    a linear layer to the teacher's width meanwhile, which trains with it, as in TinyBERT's code.
     """
     teacher, _ = lesson.teacher
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
@@ -76,23 +82,22 @@ def intermediate(lesson, student, options):
         kept, over = heads_of_search(student), losses.over_keys
         matches.append(Match("attention", "scores", pairs, mask, heads=kept, distance=over))
     with ExitStack() as held:
-        if between:  # part of the student, so that checkpoints hold it
+        if between:  # It is a part of the student, so that checkpoints hold it.
             torch.manual_seed(stream(lesson.run.seed, "projection"))
             student.projection = nn.Linear(narrow, wide)
             held.callback(delattr, student, "projection")
-        teach = held.enter_context(teaching(teacher, lesson.numerics, scores=options.attention))
-        yield held.enter_context(matching(student, teach, matches))
+        yield held.enter_context(imitating(student, teacher, matches, lesson.numerics))
 
 
 @contextmanager
 def two_stages(lesson, student, options):
-    """Yield a loss of the teacher's states in the first half of the steps, then of its logits."""
+    """Yield a loss of the teacher's states, which after half of the steps is one of its logits."""
     with squared(lesson, student) as later, intermediate(lesson, student, options) as first:
         yield Stages(first, later)
 
 
 class Stages(loop.Method):
-    """A loss for the first half of the steps, and one for the second."""
+    """A Stages has one loss for the first half of the steps, and another one for the second."""
 
     def __init__(self, first, later):
         self.first, self.later = first, later

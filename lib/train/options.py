@@ -1,127 +1,115 @@
-"""Every named option of a method, free of torch: one frozen dataclass each.
+"""This module has the options of every method, each a frozen dataclass, free of torch.
 
-A default means "off", so that a field added later leaves the identity of earlier runs alone. The
-values of a paper, and those of the small profiles, are written out in `lib/papers/`. The comment
-above a field says what the paper leaves open.
+A default means "off", so that a field that is added later leaves the identity of earlier runs
+alone. The values of a paper, and those of the small profiles, are written out in `lib/papers/`. The
+comment at a field also says what the paper leaves open.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from lib.model.options import (
-    GATE_REGIONS,
-    MIX_INITS,
-    MIX_NORMS,
-    Count,
-    Option,
-    Positive,
-    Share,
-    ShareAbove0,
-    ShareBelow1,
-)
+from lib.model.options import MIX_NORMS, Count, Option, Positive, Share, ShareAbove0, ShareBelow1
 from lib.model.options import Ghost as Ghost
 
 
 # ---- Every run ----
 @dataclass(frozen=True)
 class Numerics(Option):
-    """What decides the bits of a run beside its mathematics."""
+    """A Numerics decides the bits of a run beside its mathematics."""
 
-    # "float32", or "bfloat16" for matrix products and, on a CPU, hidden states; weights stay
-    # float32, and so does everything on a CPU without instructions for bfloat16
+    # "bfloat16" is the type of matrix products and, on a CPU, of hidden states. Weights stay in
+    # float32, and so does everything on a CPU without instructions for bfloat16.
     dtype: Literal["float32", "bfloat16"]
-    threads: Count  # of the CPU; sums are split by thread, so bits depend on it
-    device: Literal["", "cuda"] = ""  # "" is the CPU; "cuda" a GPU, whose runs are others
+    threads: Count  # Bits depend on the number of CPU threads, because sums are split by thread.
+    device: Literal["", "cuda"] = ""  # "" is the CPU, and "cuda" a GPU, which makes other runs.
 
 
 @dataclass(frozen=True)
 class Train(Option):
-    """One pass of the training loop (AdamW, linear decay)."""
+    """A Train is the settings of one training (AdamW, linear decay)."""
 
     epochs: Count
     batch: Count
     lr: Positive
-    max_length: Count  # tokens; longer rows are cut
-    clip: float = 0.0  # gradient norm; 0 is off
-    warmup: Share = 0.0  # of the learning rate, as a fraction of all steps
+    max_length: Count  # Longer rows are cut to so many tokens.
+    clip: float = 0.0  # The norm of the gradient is clipped to this; 0 does not clip.
+    warmup: Share = 0.0  # In this fraction of all steps the learning rate rises.
     weight_decay: float = 0.0
-    dropout: Share = 0.0  # hidden and attention
-    pad_to: int = 0  # tokens every batch is padded to; 0 pads to its longest row
-    # "best": keep the best development score (the papers' habit, optimistic)
+    dropout: Share = 0.0  # This is the rate for hidden states and for attention.
+    pad_to: int = 0  # Every batch is padded to so many tokens; 0 pads to its longest row.
+    # "best" keeps the model with the best development score, as the papers do, which is optimistic.
     select: Literal["last", "best"] = "last"
-    select_by: tuple = ()  # metrics whose mean "best" goes by; none is the task's first one
-    eval_every: int = 0  # steps between evaluations when selecting; 0 is once an epoch
-    spare_norms: bool = False  # no weight decay on biases and LayerNorms
-    # masks from random bytes (rates in 256ths): cheaper on a CPU, see lib.train.lean
+    select_by: tuple = ()  # "best" goes by the mean of these metrics, or by the task's first one.
+    eval_every: int = 0  # "best" evaluates once in so many steps; 0 is once an epoch.
+    spare_norms: bool = False  # Biases and LayerNorms have no weight decay.
+    # Dropout masks come from random bytes, with rates in 256ths (lib.train.lean).
     byte_dropout: bool = False
 
 
 @dataclass(frozen=True)
 class Targets(Option):
-    """What the prediction learns. GhostBERT's text says labels, its Table 8 says distillation."""
+    """A Targets says what is learned: GhostBERT's text has labels, its Table 8 has a teacher."""
 
-    kind: Literal["hard", "soft", "both"]  # labels, teacher logits, both
-    # the soft loss is summed over classes (DynaBERT) instead of averaged (TinyBERT)
+    kind: Literal["hard", "soft", "both"]  # "hard" is the labels, "soft" the teacher's logits.
+    # The soft loss is summed over classes (DynaBERT) instead of averaged (TinyBERT).
     sum_classes: bool = False
     temperature: float = 1.0
 
 
 @dataclass(frozen=True)
 class Span(Option):
-    """How passages are cut into windows and answers out of them (SQuAD; BERT: 128, 64, 30)."""
+    """A Span says how passages are cut into windows (SQuAD; BERT's script has 128, 64, 30)."""
 
-    stride: Count  # tokens between the starts of two windows of a passage
-    max_query: Count  # tokens of a question; the rest is cut off
-    max_answer: Count  # tokens of an answer
+    stride: Count  # A window of a passage begins so many tokens behind the one before.
+    max_query: Count  # Questions are cut to so many tokens.
+    max_answer: Count  # Answers have at most so many tokens.
 
 
 # ---- GhostBERT ----
 @dataclass(frozen=True)
 class Importance(Option):
-    """How heads and neurons are ranked (first-order Taylor; GhostBERT 2.3, Hou et al. 2020)."""
+    """An Importance says how heads and neurons are ranked (GhostBERT 2.3, Hou et al. 2020)."""
 
-    # "held_out" training rows, or "dev" as the ancestor's code does (optimistic)
+    # The ranks are taken on these rows; "dev" is as in the ancestor's code, and optimistic.
     split: Literal["held_out", "dev"]
     batch: Count
     max_length: Count
-    # the ancestor never zeroes gradients: |running sum| instead of |batch gradient|
+    # The ancestor's code never zeroes gradients: it adds |running sum|, not |batch gradient|.
     cumulative: bool = False
-    by: str = ""  # the module of lib.methods whose `scores` rank, instead of first-order Taylor
+    by: str = ""  # Instead of first-order Taylor, `scores` of this module of lib.methods rank.
 
 
 @dataclass(frozen=True)
 class Distil(Option):
-    """Matching a teacher's states (GhostBERT section 2.3, equation of L_distill), unit weights."""
+    """A Distil says how a teacher's states are matched (GhostBERT section 2.3, L_distill)."""
 
-    mask: bool = False  # leave padding out of the mean; the ancestors average over it
+    mask: bool = False  # The means leave padding out; those of the ancestors include it.
 
 
 @dataclass(frozen=True)
 class Augment(Option):
-    """Replacing words of the training rows, as TinyBERT does; GhostBERT prints no setting."""
+    """An Augment says how words are replaced, as in TinyBERT; GhostBERT prints no setting."""
 
-    tries: (
-        Count  # N of each sentence: attempts, not successes; TinyBERT's code has 10 to 30 by task
-    )
-    p: ShareAbove0  # chance of each word in a try; TinyBERT has 0.4
-    candidates: Count  # K of each word; pieces of words are dropped afterwards; TinyBERT has 15
-    # word vectors: the model's own "embeddings"; TinyBERT's code reads a file of GloVe, unnamed
+    # This is N: each sentence has so many attempts. TinyBERT's code has 10 to 30 by task.
+    tries: Count
+    p: ShareAbove0  # In a try each word is replaced with this probability; TinyBERT has 0.4.
+    candidates: Count  # This is K for each word, pieces of words included; TinyBERT has 15.
+    # Neighbours are found by the model's own "embeddings"; TinyBERT's code reads a file of GloVe.
     neighbours: Literal["embeddings"]
 
 
 # ---- BERMo ----
 @dataclass(frozen=True)
 class Mix(Option):
-    """A weighted sum of all layers in place of the last one (BERMo section 3.1)."""
+    """A Mix puts a weighted sum of all layers in place of the last one (BERMo section 3.1)."""
 
-    norm: Literal[
-        MIX_NORMS
-    ]  # read literally "layers", without affine; lib.model.mix says what cancels there
-    # of the weights; "Xavier", uniform or normal is not said; ELMo's code has zeros
-    init: Literal[MIX_INITS]
-    lr: Positive  # of weights and scale; the paper has 1e-2, without weight decay
-    dropout: ShareBelow1 = 0.0  # of the normalised states; the paper names no rate
+    # Read literally, the paper has "layers"; lib.model.mix says what cancels there.
+    norm: Literal[MIX_NORMS]
+    # The weights start so. The paper says "Xavier", not which one; ELMo's code has zeros.
+    init: Literal["xavier_uniform", "xavier_normal", "zeros"]
+    lr: Positive  # Weights and scale have this learning rate; the paper has 1e-2.
+    dropout: ShareBelow1 = 0.0  # The normalised states have this rate; the paper names none.
 
     @property
     def surgery(self):
@@ -131,23 +119,24 @@ class Mix(Option):
 
 @dataclass(frozen=True)
 class Prune(Option):
-    """Fine-pruning of the encoder's projections (Sanh et al. 2020; BERMo 2.3, Tables 6 to 11)."""
+    """A Prune is the settings of fine-pruning (Sanh et al. 2020; BERMo 2.3, Tables 6 to 11)."""
 
-    # "movement" is printed as topK, "soft" as sigmoied_threshold
+    # The tables print "movement" as topK, and "soft" as sigmoied_threshold.
     method: Literal["magnitude", "movement", "soft", "l0"]
-    # kept share; of "soft" the sigmoid's threshold; of "l0" only its ratio to the final one counts
+    # The thresholds are kept shares. Those of "soft" are compared with sigmoids. Of those of "l0"
+    # only the ratio of both counts.
     initial_threshold: Share
     final_threshold: Share
-    warmup_steps: int  # w; that of the learning rate is Train.warmup
-    initial_warmup: int = 0  # i, in units of w
-    final_warmup: int = 0  # f, in units of w
-    lr: float = 0.0  # of the scores (mask_scores_learning_rate), without weight decay
-    init: Annotated[float, math.isfinite, "finite"] = 0.0  # of the scores (mask_scale)
-    # weight of the penalty at the final threshold; with `target`, where its search starts
+    warmup_steps: int  # This is w; the warm-up of the learning rate is Train.warmup.
+    initial_warmup: int = 0  # This is i, in units of w.
+    final_warmup: int = 0  # This is f, in units of w.
+    lr: float = 0.0  # The scores have this learning rate (mask_scores_learning_rate).
+    init: Annotated[float, math.isfinite, "finite"] = 0.0  # The scores start here (mask_scale).
+    # The penalty has this weight at the final threshold; with `target`, its search starts here.
     final_lambda: float = 0.0
-    # kept share that the penalty's weight is steered to; 0 is off, as in the paper
+    # The penalty's weight is steered to this kept share; 0 steers nothing, as in the paper.
     target: Share = 0.0
-    # warm-ups longer than the run: see lib.train.schedules.plan
+    # lib.train.schedules.plan says what this does with warm-ups that are longer than the run.
     overlong: Literal["refuse", "jump"] = "refuse"
 
     @property
@@ -158,95 +147,101 @@ class Prune(Option):
 # ---- EfficientBERT ----
 @dataclass(frozen=True)
 class Search(Option):
-    """How a search proposes candidates and when it ends (section 3.2, lib.search.samplers)."""
+    """A Search says how candidates are proposed (section 3.2, lib.search.samplers)."""
 
-    # the paper names LaNAS, its code has a cascade of classifiers
+    # The paper names LaNAS, and its code has a cascade of classifiers.
     method: Literal["random", "cascade", "evolution"]
-    budget: Count  # evaluations, failed ones too; the paper's stages have 1,900, 100 and 3,000
-    # unguided draws before an unseen candidate of the wanted region is given up; code 20,000
+    # Failed evaluations count too. The paper's stages have 1,900, 100 and 3,000 evaluations.
+    budget: Count
+    # After so many unguided draws an unseen candidate in the wanted region is given up. The code
+    # has 20,000.
     draws: Count
-    initial: int = 0  # of the cascade: unguided evaluations to learn from; code 80
-    refit: int = 0  # evaluations from one fit to the next; code 10
-    encoding: Literal["", "index"] = ""  # of candidates, as coded (lib.search.space)
-    population: int = 0  # of evolution: candidates alive, the youngest
-    tournament: int = 0  # of these that compete to be the parent
+    initial: int = 0  # The cascade first learns from so many unguided evaluations; the code has 80.
+    refit: int = 0  # The cascade is fitted again after so many evaluations; the code has 10.
+    encoding: Literal["", "index"] = ""  # The cascade reads candidates so (lib.search.space).
+    population: int = 0  # In evolution so many candidates are alive, the youngest ones.
+    tournament: int = 0  # So many of them compete to be the parent.
 
 
 @dataclass(frozen=True)
 class Warmup(Option):
-    """Warm-up distillation (EfficientBERT section 3.2, equations 1 to 4); unit weights."""
+    """A Warmup is the settings of warm-up distillation (EfficientBERT, equations 1 to 4)."""
 
-    # what is matched: "scores" before the softmax, as in the code; the one reading that there is
+    # Attention is matched by its "scores" before the softmax, as in the code.
     attention: Literal["scores"]
-    # of the student's states: one "shared" by embedding and layers, as in the code, the one reading
-    # that there is; the paper's text has one for each of the two
+    # One projection of the student's states is "shared" by embedding and layers, as in the code;
+    # the paper's text has one for each of the two.
     projection: Literal["shared"]
-    # gamma, weight of the prediction loss: 0 in pre-training, 1 in fine-tuning
+    # This is gamma, the weight of the prediction loss: 0 in pre-training, 1 in fine-tuning.
     prediction: float = 0.0
-    # scores of at most -100, thus all of padded keys, are 0 on both sides first; as the code
+    # Scores of at most -100, thus all of padded keys, are first set to 0, as in the code.
     zero: bool = False
-    mask: bool = False  # leave padding out of the means; the code averages over it
-    # a regression's target is the label, as in the code, not the teacher's score
+    mask: bool = False  # The means leave padding out; those of the code include it.
+    # A regression learns the label, as in the code, not the teacher's score.
     gold: bool = False
-    # no answer begins or ends at [CLS] in the prediction loss; as the code, not in the paper
+    # In the prediction loss no answer begins or ends at [CLS], as in the code; the paper is silent.
     hide_first: bool = False
 
 
 @dataclass(frozen=True)
 class Shared(Option):
-    """A supernet of which each step trains one part (EfficientBERT, stage 3, as in the code)."""
+    """A Shared says which parts of a supernet are trained (EfficientBERT, stage 3)."""
 
-    # least and most parameters of a part, projection included; 15 and 16 million in the code
+    # A part has at least and at most so many parameters, projection included. The code has 15 and
+    # 16 million.
     window: tuple
-    # for each layer, the (k, q) to draw from; code: all 16, and that of stage 2 once more
+    # Each layer draws from its list of (k, q). The code has all 16, and that of stage 2 once more.
     choices: tuple
 
 
 # ---- The report on NAS pruning ----
 @dataclass(frozen=True)
 class Gates(Option):
-    """Differentiable search over parts of an encoder (sections 5.1 to 5.6 and 7.2 to 7.9)."""
+    """A Gates is the settings of a search over gates (sections 5.1 to 5.6 and 7.2 to 7.9)."""
 
-    # what is searched; the report ends at "heads" and "ffn"; "inputs" are those of a Perceptron
-    regions: tuple[Literal[*GATE_REGIONS, "inputs"], ...]
-    ratio: ShareAbove0  # R*, of the whole model's FLOPs; the report has 0.1, 0.3, 0.5, 0.7
-    share: ShareAbove0  # of the gates that may move in a step: 0.1 (4 layers); 1.0 is no control
-    # that share in each "layer" and kind, or in "all"; the report's "region" is not defined
+    # These parts are searched. The report ends at "heads" and "ffn"; a Perceptron has "inputs".
+    regions: tuple[Literal["heads", "ffn", "embedding", "qkv", "inputs"], ...]
+    ratio: ShareAbove0  # This is R*, a share of the whole model's FLOPs: 0.1, 0.3, 0.5 or 0.7.
+    share: ShareAbove0  # This share of the gates may move in a step: 0.1. At 1.0 nothing is held.
+    # The share is of each "layer" and kind, or of "all"; the report's "region" is not defined.
     quota: Literal["layer", "all"]
-    # "jump" by 10; the report's "rescaled" is not defined
+    # A gate that moves jumps by 10; the report's "rescaled" is not defined.
     update: Literal["jump"]
-    weight: float  # lambda_cost: 1 (section 7.9)
-    # t, not given; printed sizes lie within 1 % of their target at best
+    weight: float  # This is lambda_cost: 1 (section 7.9).
+    # This is t, which is not given. Printed sizes lie within 1 % of their target at best.
     tolerance: Annotated[float, lambda n: 0 < n < 1, "above 0 and below 1"]
-    # ours: a final trim ends on the target; "end" is that alone, "steps" also stops within each
-    # step where its target is reached
+    # A final trim, which the report does not have, ends on the target. With "steps" each step also
+    # stops where its target is reached.
     landing: Literal["end", "steps"]
-    # of the target: "additive" or "multiplicative", both corrected; "none" as in section 7.4
+    # The target falls from 1 to the ratio along a line ("additive") or a geometric one; with "none"
+    # it is the ratio throughout, as in section 7.4.
     schedule: Literal["none", "additive", "multiplicative"] = "none"
-    # of an average of the alphas' gradients over steps; which optimiser they have is not said
+    # The running average of the alphas' gradients keeps this share of itself in each step; the
+    # report does not name their optimiser.
     memory: ShareBelow1 = 0.0
-    # a gradient below this share of its region's mean counts as zero, and its gate leaves first
+    # A gradient below this share of its region's mean counts as zero, and its gate leaves first.
     idle: ShareBelow1 = 0.0
 
 
 @dataclass(frozen=True)
 class Perceptron(Option):
-    """The network of the digits check (section 7.1): dense layers with ReLU between them."""
+    """A Perceptron is the network of the digits check (section 7.1): dense layers and ReLU."""
 
-    widths: tuple  # of the layers behind the inputs, the last being the 10 classes
-    epochs: Count  # 15 for three layers, 20 for eleven
-    batch: Count  # not given
-    lr: Positive  # of Adam; not given
-    noise: Positive  # standard deviation of the noise inputs, pixels being in [0, 1]; not given
+    widths: tuple  # The layers behind the inputs have these widths; the last has the 10 classes.
+    epochs: Count  # The report has 15 for three layers, and 20 for eleven.
+    batch: Count  # The report gives none.
+    lr: Positive  # This is Adam's rate; the report gives none.
+    noise: Positive  # This is the noise's standard deviation, for pixels in [0, 1]; not given.
 
 
 @dataclass(frozen=True)
 class Objective(Option):
-    """What a search or a retraining learns from (section 7.3)."""
+    """An Objective says what a search or a retraining learns from (section 7.3)."""
 
-    # "prediction" (squared error of logits), "cross_entropy" (labels), "soft_cross_entropy" (of a
-    # teacher, as TinyBERT's code: a regression learns its labels), "intermediate", or "two_stage"
+    # "prediction" has the squared error to a teacher's logits, and "cross_entropy" the labels. By
+    # "soft_cross_entropy", as in TinyBERT's code, classes learn from a teacher, and a regression
+    # learns its labels. "intermediate" matches states, and "two_stage" states, then logits.
     kind: Literal["prediction", "cross_entropy", "soft_cross_entropy", "intermediate", "two_stage"]
-    # the intermediate loss has attention scores too: kept heads by their index, a guess
+    # The intermediate loss has attention scores too. That heads match by index is a guess.
     attention: bool = False
-    mask: bool = False  # leave padding out of the intermediate means; not said
+    mask: bool = False  # The intermediate means leave padding out; the report does not say.

@@ -1,8 +1,8 @@
-"""Methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020): masks on a schedule, the layer
-mix, a part that does not learn, and a record of the gradients.
+"""This module has the methods of fine-pruning (BERMo section 2.3; Sanh et al. 2020).
+
+They are masks on a schedule, the layer mix, a frozen part, and a record of the gradients.
 """
 
-from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -18,31 +18,26 @@ from lib.model.surgery import operate
 from lib.runs.spec import stream
 from lib.train import loop, schedules
 
-BINS = 50  # of the run, for what is kept of each step
-# where names of parameters begin that do not learn
+BINS = 50  # The steps of a run are averaged in at most so many bins.
+# The names of frozen parameters begin with these.
 FROZEN = {"embeddings": "embeddings.", "encoder": ("embeddings.", "encoder.")}
 
 
 class Masks(loop.Method):
-    """A mask on every projection of the encoder (lib.model.masks), closed by a schedule
-    (lib.train.schedules).
+    """A Masks puts a mask on every projection of the encoder, and a schedule closes them.
 
-    What a resumed run needs lies in buffers of `model.pruning`, which is gone from the finished
-    model. Raises ValueError where the warm-ups do not fit `steps`, and for a target that the scores
-    do not start above.
+    The masks are those of lib.model.masks, the schedule that of lib.train.schedules. The state that
+    a resumed run needs lies in buffers of `model.pruning`, which the finished model does not have.
+    Raises ValueError where the warm-ups do not fit the number of steps.
     """
 
     def __init__(self, run, model, options, steps):
         self.run, self.model, self.options, self.steps = run, model, options, steps
         self.ramp, self.cut, self.weight = schedules.plan(options, steps), final_cut(options), 0.0
-        self.places = [
-            (number, linear, Mask(linear.weight, options))
-            for number, _, linear in projections(model)
-        ]
+        self.places = [(n, part, Mask(part.weight, options)) for n, _, part in projections(model)]
         for _, linear, mask in self.places:
-            parametrize.register_parametrization(
-                linear, "weight", mask.train(linear.training), unsafe=True
-            )
+            mask.train(linear.training)
+            parametrize.register_parametrization(linear, "weight", mask, unsafe=True)
         self.scores = [mask.scores for *_, mask in self.places if hasattr(mask, "scores")]
         self.groups = ({"params": self.scores, "lr": options.lr},) if self.scores else ()
         model.pruning = nn.Module()
@@ -52,8 +47,9 @@ class Masks(loop.Method):
             model.pruning.register_buffer(name, made)
 
     def before(self, step, steps):
-        """Set the threshold and the weight of the penalty, which is steered where the kept share
-        has a target.
+        """Set the threshold of the masks and the weight of the penalty.
+
+        Where the kept share has a target, the weight is steered.
         """
         for *_, mask in self.places:
             mask.threshold = self.ramp(step)
@@ -65,9 +61,11 @@ class Masks(loop.Method):
             self.weight *= float(self.model.pruning.steered) / self.options.final_lambda
 
     def steer(self, step):
-        """Move the weight so that one score reaches the final cut when the run ends: the largest of
-        those that the wanted share leaves out. The kept share itself would not do: it stays at 1
-        for long, then it falls within a few steps, too late to brake.
+        """Move the weight of the penalty so that the run ends at the wanted kept share.
+
+        One score has to reach the final cut when the run ends: the largest score that the wanted
+        share leaves out. Steering by the kept share itself fails: it stays at 1 for long, then it
+        falls within a few steps, too late to brake.
         """
         state, first = self.model.pruning, self.options.final_lambda
         every = torch.cat([scores.detach().flatten() for scores in self.scores])
@@ -79,32 +77,25 @@ class Masks(loop.Method):
         state.error.fill_(error)
 
     def penalty(self):
-        """Return the weight times the mean over all matrices."""
+        """Return {"penalty": weight times the mean penalty of all matrices}, if there is one."""
         if not self.options.final_lambda:
             return {}
         each = torch.stack([mask.penalty() for *_, mask in self.places])
         return {"penalty": self.weight * each.mean()}
 
-    @contextmanager
-    def final(self):
-        """Within, the model is in eval mode under the final masks, each computed once."""
-        self.model.eval()
-        with parametrize.cached():
-            yield
-
     @torch.no_grad()
     def finish(self):
-        """Replace each weight by weight times final mask, take the masks away, and cut out empty
-        heads and neurons. Saved: `shares`, the kept share of each layer [L].
+        """Multiply the weights by their final masks, and cut out empty heads and neurons.
 
-        The counts leave out embeddings, pooler, head and layer mix.
+        The masks are gone then. Saves `shares`, the kept share of each layer [L]. Returns the
+        counts, which leave out embeddings, pooler, head and layer mix.
         """
         of_layer = [number for number, *_ in self.places]
         everything = sum(p.numel() for p in layers(self.model).parameters())
         everything -= sum(scores.numel() for scores in self.scores)
         whole = [linear.parametrizations.weight.original for _, linear, _ in self.places]
-        with self.final():
-            kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
+        self.model.eval()  # Masks are final in eval mode.
+        kept = [int(mask.kept(w)) for (*_, mask), w in zip(self.places, whole, strict=True)]
         kept, total = (np.bincount(of_layer, n) for n in (kept, [w.numel() for w in whole]))
         for _, linear, _ in self.places:
             parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
@@ -117,8 +108,10 @@ class Masks(loop.Method):
 
 
 def counted(masked, kept, everything):
-    """Return the counts and shares of N masked and K kept weights, E being all parameters of the
-    layers, biases and LayerNorms too. "remaining" is the papers' "remaining weights".
+    """Return the metrics of `masked` weights that have masks, of which `kept` stay.
+
+    everything: the number of all parameters of the layers, biases and LayerNorms included.
+    "remaining" is what the papers call remaining weights.
     """
     return {
         "masked_weights": masked,
@@ -130,8 +123,10 @@ def counted(masked, kept, everything):
 
 
 class LayerMix(loop.Method):
-    """A mix of the layers (lib.model.mix) of a lib.train.options.Mix. Saved: `mix`, its weights [L
-    + 1] before and after, and its scale gamma [1].
+    """A LayerMix puts a mix of the layers (lib.model.mix) into the model and trains it.
+
+    It saves the arrays `mix`: the weights [L + 1] before and after the training, and the scale
+    gamma [1].
     """
 
     def __init__(self, run, model, options):
@@ -148,15 +143,16 @@ class LayerMix(loop.Method):
             after=self.mix.weights().detach().cpu().numpy(),
             gamma=self.mix.gamma.detach().cpu().numpy()[None],
         )
-        # until the last state is there, all L + 1 of float32 values stay (limitation of section 5)
+        # All L + 1 states of float32 values stay in memory until the last one (section 5).
         number = (len(layers(self.model)) + 1) * self.model.config.hidden_size
         return {"mix_bytes_per_token": 4 * number}
 
 
 def freeze(model, part):
-    """Let a part of the model not learn: the "embeddings" (words, positions, types and their
-    LayerNorm), or the "encoder", which is these and the layers. Pooler, head, mix and scores go on
-    learning.
+    """Freeze a part of the model: the "embeddings", or the "encoder".
+
+    The embeddings are those of words, positions and types with their LayerNorm. The encoder is the
+    embeddings and the layers. Pooler, head, mix and scores go on learning.
     """
     for name, parameter in base(model).named_parameters():
         if name.startswith(FROZEN[part]) and not name.endswith("scores"):
@@ -164,8 +160,10 @@ def freeze(model, part):
 
 
 class Course(loop.Method):
-    """A record of the norm of the unclipped gradient of each layer, scores of masks left out.
-    Saved: `course`, means over at most 50 bins of the run; NaN where the run did not get to.
+    """A Course records the norm of each layer's unclipped gradient, without scores of masks.
+
+    It saves `course`: the means [bins, L] over at most 50 bins of the run, NaN behind the last step
+    of a run that diverged.
     """
 
     def __init__(self, run, model, steps):

@@ -1,13 +1,13 @@
-"""EfficientBERT's students: networks that inherit weights, and learn attention, states and
-predictions of a teacher (section 3.2), in pre-training and in fine-tuning alike.
+"""This module has EfficientBERT's students (section 3.2).
+
+They are networks that inherit weights, and that learn attention, states and predictions of a
+teacher, in pre-training and in fine-tuning alike.
 
 Shapes: B batch, T tokens, H hidden, C classes.
 """
 
-import copy
 import json
 import random
-from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
@@ -15,24 +15,27 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from lib.model import backbone, supernet
-from lib.model.parts import base, layers, set_dropout, surgery
+from lib.model.parts import base, layers, set_dropout
 from lib.runs.spec import stream
 from lib.search.net import from_json, parameters
 from lib.train import heads, loop, losses
-from lib.train.matching import Match, layer_map, matching, projected, teaching
+from lib.train.matching import Match, imitating, layer_map, projected
 from lib.train.options import Shared, Targets
 
-SURGERY = "surgery.json"  # beside a run's model: what steps operate and distil did, with reports
-PROJECTION = "projection.safetensors"  # beside a student's weights: it serves distillation alone
-MAP = "maps.0."  # before the names in that file
-HEADS = "heads.safetensors"  # beside a shared encoder's weights: one classifier for each task
-DRAWS = 10_000  # of parts of a supernet, before the window is taken for empty
+# This file of a run lists the operations of the steps operate and distil, with their reports.
+SURGERY = "surgery.json"
+# This file beside a student's weights has the projection, which serves distillation alone.
+PROJECTION = "projection.safetensors"
+MAP = "maps.0."  # The names in that file begin with this.
+HEADS = "heads.safetensors"  # This file beside a shared encoder has one classifier for each task.
+DRAWS = 10_000  # After so many draws of parts of a supernet the window counts as empty.
 
 
 # ---- What is compared ----
 def matches(student, teacher, options, heads=()):
-    """List what equations 1 and 2 compare, of a lib.train.options.Warmup. heads: those of the
-    teacher that each layer of a cut student still has.
+    """List the matches of equations 1 and 2 for the options, a lib.train.options.Warmup.
+
+    heads: for each layer of a cut student, the teacher's heads that it still has; () means all.
     """
     pairs = layer_map(len(layers(student)), len(layers(teacher)))
     distance = losses.zeroed if options.zero else losses.over_tokens
@@ -46,9 +49,9 @@ def matches(student, teacher, options, heads=()):
 def prediction(logits, teacher, labels, options):
     """Return equation 3: soft cross-entropy at temperature 1, averaged over batch and classes.
 
-    logits, teacher [B, C], or of spans [B, 2, T], where the losses of the two ends are summed;
-    labels [B]. A regression is squared error, to the label with `options.gold`, else to the
-    teacher's score.
+    logits, teacher: [B, C], or [B, 2, T] of spans, where the losses of the two ends are summed.
+    labels: [B]. A regression has the squared error instead, to the label with `options.gold`, else
+    to the teacher's score.
     """
     ends = 2 if logits.dim() == 3 else 1
     if options.hide_first and ends == 2:
@@ -59,8 +62,9 @@ def prediction(logits, teacher, labels, options):
 
 
 def predicted(labels, options):
-    """Return the prediction part of lib.train.matching.matching; None without one. labels: of all
-    rows.
+    """Return the argument `prediction` of lib.train.matching.matching, None for a weight of 0.
+
+    labels: the labels of all rows.
     """
 
     def compare(logits, teacher, rows):
@@ -69,19 +73,14 @@ def predicted(labels, options):
     return (options.prediction, compare) if options.prediction else None
 
 
-@contextmanager
 def distilling(student, teacher, options, numerics, labels=None, heads=()):
-    """Within, the loss of a batch: attention and states of a teacher, and with the labels of all
-    rows its predictions. heads: as in `matches`.
+    """Return the objective that learns attention and states of a teacher.
+
+    labels: the labels of all rows; with them it learns the teacher's predictions too. heads: as in
+    `matches`.
     """
-    forward, prediction, wanted = None, None, matches(student, teacher, options, heads)
-    if labels is not None:
-        forward, prediction = logits, predicted(labels, options)
-    with (
-        teaching(teacher, numerics, forward) as teach,
-        matching(student, teach, wanted, forward, prediction) as loss,
-    ):
-        yield loss
+    told = () if labels is None else (logits, predicted(labels, options))
+    return imitating(student, teacher, matches(student, teacher, options, heads), numerics, *told)
 
 
 def logits(model, batch, _):
@@ -90,13 +89,14 @@ def logits(model, batch, _):
 
 # ---- Students ----
 def for_task(run, net, task, teacher, dropout):
-    """Return a student under the head of a task: see `student`. A `start` that was cut, or has
-    ghosts, is the student as it is.
+    """Return a student with the head of a task (see `student`).
+
+    Where `start` was cut or has ghosts, and there is no net, it is the student itself.
     """
     start = run.inputs.get("start")
     if net is None and start and (start.folder / SURGERY).exists():
         seed = stream(run.seed, "head")
-        torch.manual_seed(seed)  # where the head is there, this decides the projection
+        torch.manual_seed(seed)  # This decides the projection where no head is drawn.
         model = heads.network(start.model, task, dropout, seed)[0]
         model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
         return model
@@ -105,8 +105,9 @@ def for_task(run, net, task, teacher, dropout):
 
 
 def heads_of_cut(run):
-    """Return L lists: the teacher's heads that a cut `start` still has, in its order; () for
-    others.
+    """Return L lists of the teacher's heads that a cut `start` still has, in its order.
+
+    Returns () where the input `start` was not cut.
     """
     path = run.inputs["start"].folder / SURGERY if "start" in run.inputs else None
     reports = json.loads(path.read_text()) if path and path.exists() else []
@@ -114,19 +115,18 @@ def heads_of_cut(run):
 
 
 def student(run, net, cls, teacher, dropout, **config):
-    """Return a model of class `cls` for a net (JSON), with a linear map to the teacher's width as
-    `student.projection`.
+    """Return a model of class `cls` for a net, with a `projection` to the teacher's width.
 
-    The weights of encoder and projection come from the run's input `start`, a student or a
-    supernet, where there is one. What is not there is drawn from the run's seed, and so is a head
-    in any case. Without a net, it is that of `start`.
+    net: JSON of a lib.search.net.Net; None takes that of `start`. The weights of encoder and
+    projection come from the run's input `start`, a student or a supernet, where there is one. All
+    other weights are drawn from the run's seed, those of a head always. config: further values of
+    the configuration.
     """
     start = run.inputs.get("start")
     larger = start and backbone.load(start.model)[0]
     torch.manual_seed(stream(run.seed, "student"))
-    model = supernet.build(
-        supernet.of(larger) if net is None else net, cls, teacher.config, **config
-    )
+    net = supernet.of(larger) if net is None else net
+    model = supernet.build(net, cls, teacher.config, **config)
     model.projection = projected(model.config.hidden_size, teacher.config.hidden_size)
     if start:
         supernet.inherit(model, base(larger))
@@ -138,51 +138,48 @@ def student(run, net, cls, teacher, dropout, **config):
 
 
 def projection(folder):
-    """Return (weight, bias) of the linear map beside a student's weights; None where there is
-    none.
-    """
+    """Return (weight, bias) of the projection in a student's folder, or None without one."""
     path = folder / PROJECTION
     there = load_file(path) if path.exists() else {}
     return tuple(there[MAP + name] for name in ("weight", "bias")) if there else None
 
 
-def save_tensors(tensors, path):
-    save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, path)
+def save_tensors(tensors, folder, name):
+    """Write tensors to a file of a folder; None as the folder writes nothing."""
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        made = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
+        save_file(made, folder / name)
 
 
 # ---- Heads of several tasks ----
 def classifier(folder, name):
-    """Return (classifier, tokenizer) of one task of a run of step multitask: the shared encoder
-    under that task's own head. Raises KeyError for a task that it has not learned.
+    """Return (classifier, tokenizer) of one task, from the folder of a run of step multitask.
+
+    The classifier is the shared encoder with the head of that task. Raises KeyError for a task that
+    the run has not learned.
     """
     encoder, tokenizer = backbone.load(folder)
     return with_head(encoder, *head(folder, name)), tokenizer
 
 
 def head(folder, name):
-    """Return (weight [C, H], bias [C]) of one task's head in the folder of a run of step
-    multitask.
-    """
+    """Return (weight [C, H], bias [C]) of one task's head, from such a folder."""
     there = load_file(folder / HEADS)
     return there[f"{name}.weight"], there[f"{name}.bias"]
 
 
 def with_head(encoder, weight, bias):
-    """Return a classifier with a copy of an encoder's weights and of a head's, on its device, in
-    eval mode.
-    """
-    config = copy.deepcopy(encoder.config)
-    config.num_labels = len(bias)
-    model = backbone.build(transformers.BertForSequenceClassification, config, surgery(encoder)).to(
-        bias.device
-    )
-    supernet.inherit(model, encoder)
+    """Return a classifier with copies of the weights of an encoder and of a head, in eval mode."""
+    cls, labels = transformers.BertForSequenceClassification, len(bias)
+    model = supernet.build(supernet.of(encoder), cls, encoder.config, num_labels=labels)
+    supernet.inherit(model.to(bias.device), encoder)
     put(model.classifier, weight, bias)
     return model.eval()
 
 
 def put(linear, weight, bias):
-    """Fill a dense layer with the first columns of a weight that is at least as wide."""
+    """Fill a linear layer with the first columns of a weight that is at least as wide."""
     with torch.no_grad():
         linear.weight.copy_(weight[:, : linear.in_features])
         linear.bias.copy_(bias)
@@ -190,14 +187,16 @@ def put(linear, weight, bias):
 
 # ---- Methods of the training ----
 def methods(run, student, shared=None):
-    """List the methods of a warm-up: with `shared` (options as a dict) each step trains a part."""
+    """List the methods of a warm-up. shared: fields of a lib.train.options.Shared, or None."""
     parts = [Parts(student, Shared(**shared), run.seed)] if shared else []
     return [*parts, Kept(run, student)]
 
 
 class Kept(loop.Method):
-    """What a run keeps of a warm-up beside the model: the loss and its parts over some 500 steps as
-    `curve`, and the student's projection, which leaves the model when the training ends.
+    """A Kept saves what a run keeps of a warm-up beside the model.
+
+    These are the loss and its parts at some 500 steps as `curve`, and the student's projection,
+    which leaves the model when the training ends.
     """
 
     def __init__(self, run, student):
@@ -207,15 +206,14 @@ class Kept(loop.Method):
         self.run.save_arrays("curve", **self.run.logged("curve"))
         tensors = self.student.projection.state_dict(prefix=MAP)
         del self.student.projection
-        if self.run.model is not None:
-            self.run.model.mkdir(exist_ok=True)
-            save_tensors(tensors, self.run.model / PROJECTION)
+        save_tensors(tensors, self.run.model, PROJECTION)
         return {}
 
 
 class Parts(loop.Method):
-    """Each step trains one part of a supernet (lib.train.options.Shared); the finished model is the
-    whole one again.
+    """A Parts lets each step train one part of a supernet (lib.train.options.Shared).
+
+    The finished model is the whole one again.
     """
 
     def __init__(self, student, shared, seed):
@@ -232,8 +230,9 @@ class Parts(loop.Method):
 
 
 def tables(config, teacher):
-    """Return what the size of a network depends on beside its Net. teacher: the width of the
-    teacher.
+    """Return the widths that lib.search.net.parameters needs beside a Net.
+
+    teacher: the width of the teacher.
     """
     return {
         "teacher": teacher,
@@ -244,12 +243,11 @@ def tables(config, teacher):
 
 
 def part(whole, shared, seed, step, **tables):
-    """Return the part of a supernet that a step trains, a function of seed and step alone (stage
-    3). The stack and the ratio of each layer are drawn from its choices, all of them again until
-    the size is in the window, as in the code.
+    """Return the part of a supernet that a step of stage 3 trains, as a Net.
 
-    whole: the supernet's Net. tables: as `lib.search.net.parameters` takes them. Raises ValueError
-    where no draw is in the window.
+    It depends on seed and step alone. Stack and ratio of each layer are drawn from the layer's
+    choices, for all layers again until the size is in the window, as in the code. whole: the
+    supernet's Net. tables: see `tables`. Raises ValueError where no draw is in the window.
     """
     dice = random.Random(stream(seed, f"part:{step}"))
     for _ in range(DRAWS):
